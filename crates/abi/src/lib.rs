@@ -1,0 +1,291 @@
+//! The memory layout that the in-target engine and the tool outside share.
+//!
+//! One versioned file: whatever crosses the border between the target's address space and the
+//! tool's process is declared here, with its size asserted. Both sides are built from the same
+//! sources in one build, so the version only guards against a mixed installation.
+//!
+//! ```text
+//!  target process(es)                            tool process
+//!  ┌────────────────────┐   control memfd   ┌──────────────────────┐
+//!  │ engine             │── Control ────────│ service thread       │  one request at a time
+//!  │  threads append ──▶│── ring  ─────────▶│ drain thread → sink  │  records, one total order
+//!  └────────────────────┘                   └──────────────────────┘
+//! ```
+#![no_std]
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Bumped with every change of this file.
+pub const VERSION: u32 = 1;
+/// "BROWNOUT" in ASCII, little endian.
+pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
+
+// ---------------------------------------------------------------- address space of the target
+//
+// With address-space randomisation off the kernel puts PIE programs at 0x5555_5555_4000, other
+// mappings below 0x7fff_f7ff_f000, and non-PIE programs at 0x40_0000. AddressSanitizer's shadow
+// ends at 0x1000_7fff_8000. What follows lies in none of these.
+
+/// Where tracked mappings are steered to.
+pub const PM_BASE: u64 = 0x2000_0000_0000;
+/// Bytes reserved for steered mappings.
+pub const PM_LEN: u64 = 0x0400_0000_0000;
+/// Distance from a steered mapping to its writable alias.
+pub const PM_ALIAS_DELTA: u64 = 0x0400_0000_0000;
+/// Load address of the engine image.
+pub const ENGINE_BASE: u64 = 0x6000_0000_0000;
+/// Where [`Control`] is mapped in the target.
+pub const CONTROL_BASE: u64 = 0x6100_0000_0000;
+/// Where the ring is mapped in the target, twice in a row, so that a record never wraps.
+pub const RING_BASE: u64 = 0x6200_0000_0000;
+/// The engine's own heap.
+pub const HEAP_BASE: u64 = 0x6300_0000_0000;
+/// The engine's per-thread contexts.
+pub const THREADS_BASE: u64 = 0x6400_0000_0000;
+/// Everything the engine owns outside the code caches lies in `ENGINE_BASE..ENGINE_LIMIT`.
+pub const ENGINE_LIMIT: u64 = 0x6800_0000_0000;
+
+/// Bytes that [`Control`] occupies at the start of the control file.
+pub const CONTROL_LEN: u64 = 0x1_0000;
+/// Ring capacity in bytes; a power of two. 8 MiB is about 250,000 events: a few
+/// milliseconds of a store-heavy program, so the drain thread may be descheduled for a
+/// time slice without stalling the target, while it still fits the last-level cache's neighbourhood.
+pub const RING_LEN: u64 = 8 << 20;
+
+// ---------------------------------------------------------------- configuration
+
+/// Events are recorded (else only translated).
+pub const MODE_RECORD: u32 = 1 << 0;
+/// Loads of tracked memory are recorded too.
+pub const MODE_LOADS: u32 = 1 << 1;
+/// Store values are captured.
+pub const MODE_VALUES: u32 = 1 << 2;
+/// Randomness is removed.
+pub const MODE_DETERMINISTIC: u32 = 1 << 3;
+/// Flush instructions on tracked memory are executed, not only recorded.
+pub const MODE_EXECUTE_FLUSHES: u32 = 1 << 4;
+
+/// What a service request asks for.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Nothing under way.
+    None = 0,
+    /// The calling thread is about to `execve`: seize it and inject the engine. `args[0]` = tid.
+    AttachForExec = 1,
+    /// Is this file persistent memory? `args` = device, inode, `1` if mapped with MAP_SYNC,
+    /// `1` if registered by the program, `1` if the file is on a DAX mount, fd, pid; `text` = path.
+    /// Answers [`ClassifyAnswer`] in `result`; the file's number in `args[0]`.
+    ClassifyFile = 2,
+    /// The engine cannot go on. `args[0]` = a [`FatalKind`]; `text` = one sentence.
+    Fatal = 3,
+    /// Wait until everything in the ring has been consumed.
+    Drain = 4,
+    /// One sentence for the user. `text`.
+    Note = 5,
+}
+
+/// Answer to [`Request::ClassifyFile`].
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassifyAnswer {
+    /// An ordinary file.
+    Ordinary = 0,
+    /// Tracked, seen for the first time.
+    TrackedNew = 1,
+    /// Tracked, known already.
+    TrackedKnown = 2,
+}
+
+/// Why the engine gave up.
+#[repr(u64)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FatalKind {
+    /// The program does something that is documented as unsupported.
+    Unsupported = 0,
+    /// A bug of the engine.
+    Bug = 1,
+}
+
+/// Longest text that a service request can carry.
+pub const TEXT_LEN: usize = 4096;
+
+/// Start of the shared control file.
+#[repr(C, align(64))]
+pub struct Control {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// `MODE_*` bits.
+    pub mode: u32,
+    /// Kernel pid of the tool.
+    pub host_pid: u32,
+    /// File descriptor number of the control file in the tool (for `/proc/PID/fd/N`).
+    pub control_fd: u32,
+    /// Seed of the deterministic random stream.
+    pub seed: u64,
+    /// Next thread number to hand out.
+    pub next_thread: AtomicU32,
+    /// Next process number to hand out.
+    pub next_process: AtomicU32,
+    /// Next calling-context number to hand out.
+    pub next_context: AtomicU32,
+    /// Next site number to hand out.
+    pub next_site: AtomicU32,
+
+    // -- ring; writer side
+    /// 1 while a thread appends (only used once there is more than one thread or process).
+    pub ring_lock: AtomicU32,
+    /// Thread number of the lock's holder, to release it if that process is killed.
+    pub ring_owner: AtomicU32,
+    /// Bytes ever written; the record at `write & (RING_LEN-1)` is the next to be filled.
+    pub ring_write: AtomicU64,
+    /// Not 0 once several threads or processes may append.
+    pub ring_shared: AtomicU32,
+    _pad0: [u8; 60],
+    // -- ring; reader side
+    /// Bytes ever consumed.
+    pub ring_read: AtomicU64,
+    /// 1 while the consumer sleeps on this word (a futex).
+    pub ring_sleeping: AtomicU32,
+    /// Number of writers that sleep on `ring_space` (a futex).
+    pub ring_starved: AtomicU32,
+    /// Bumped by the consumer whenever it freed space while writers starve.
+    pub ring_space: AtomicU32,
+    _pad1: [u8; 44],
+
+    // -- service requests
+    /// 0 free, 1 taken by a requester (a futex).
+    pub service_lock: AtomicU32,
+    /// 0 idle, 1 asked, 2 answered (a futex).
+    pub service_state: AtomicU32,
+    /// A [`Request`].
+    pub service_request: u32,
+    /// Its answer.
+    pub service_result: u32,
+    /// Its arguments.
+    pub service_args: [u64; 8],
+    /// Length of `service_text`.
+    pub service_text_len: u64,
+    /// Text argument.
+    pub service_text: [u8; TEXT_LEN],
+}
+const _: () = assert!(core::mem::size_of::<Control>() <= CONTROL_LEN as usize);
+const _: () = assert!(core::mem::offset_of!(Control, ring_read) % 64 == 0);
+
+// ---------------------------------------------------------------- ring records
+
+/// Kinds of ring records. Fixed part: [`RecordHead`]; then `words * 8 - 24` bytes of payload.
+pub mod kind {
+    /// Payload: value (if captured), padded to 8 bytes.
+    pub const STORE: u8 = 1;
+    /// As `STORE`.
+    pub const NT_STORE: u8 = 2;
+    /// As `STORE`.
+    pub const LOAD: u8 = 3;
+    /// As `STORE`.
+    pub const RMW: u8 = 4;
+    /// `size` = flush kind (0 clflush, 1 clflushopt, 2 clwb), `addr` = operand.
+    pub const FLUSH: u8 = 5;
+    /// `size` = fence kind (0 sfence, 1 mfence, 2 locked).
+    pub const FENCE: u8 = 6;
+    /// `addr`, `size`; payload: syscall number (8 bytes), then the value.
+    pub const KERNEL_STORE: u8 = 7;
+    /// Defines a site: `site` = number, `addr` = pc.
+    pub const SITE: u8 = 16;
+    /// Defines a context: `ctx` = number, `size` = parent, `addr` = return address.
+    pub const CONTEXT: u8 = 17;
+    /// Payload: `[words; 5]`, text. `size` = payload bytes in use. Which event: [`super::rare`] in `addr`.
+    pub const RARE: u8 = 18;
+    /// Skip `words` words (never parsed further).
+    pub const PAD: u8 = 19;
+    /// More bytes of the preceding store-like record: same thread, site, ctx; `addr`, `size`, value.
+    pub const MORE: u8 = 20;
+}
+
+/// Rare events: payload is `[u64; 6]` then `size - 48` bytes of text.
+pub mod rare {
+    /// file, size, reason, -, -, -; path
+    pub const FILE: u64 = 1;
+    /// addr, len, file, offset, prot, flags
+    pub const MAP: u64 = 2;
+    /// addr, len
+    pub const UNMAP: u64 = 3;
+    /// old_addr, old_len, new_addr, new_len
+    pub const REMAP: u64 = 4;
+    /// file, size
+    pub const TRUNCATE: u64 = 5;
+    /// file, offset, size; bytes
+    pub const FILE_WRITE: u64 = 6;
+    /// addr, len, flags
+    pub const MSYNC: u64 = 7;
+    /// file, data_only
+    pub const FSYNC: u64 = 8;
+    /// process, parent, pid; exe
+    pub const PROCESS_START: u64 = 9;
+    /// process, kind (0 code, 1 signal, 2 exec), value
+    pub const PROCESS_EXIT: u64 = 10;
+    /// thread, process, tid
+    pub const THREAD_START: u64 = 11;
+    /// -
+    pub const THREAD_EXIT: u64 = 12;
+    /// addr, op, val, result
+    pub const FUTEX: u64 = 13;
+    /// code, args 0..4; text
+    pub const PMEMCHECK: u64 = 14;
+    /// code, args 0..5; text
+    pub const ANNOTATION: u64 = 15;
+    /// process, addr, len, offset; path
+    pub const MODULE: u64 = 16;
+    /// text
+    pub const NOTE: u64 = 17;
+}
+
+/// Fixed part of every record.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RecordHead {
+    /// Length of the whole record in 8-byte words. Records longer than 255 words are split (`MORE`).
+    pub words: u8,
+    /// One of [`kind`].
+    pub kind: u8,
+    /// Thread number (16 bits: a run with more threads than that reuses none and is refused).
+    pub thread: u16,
+    /// Site number (see [`kind::SITE`]).
+    pub site: u32,
+    /// Context number.
+    pub ctx: u32,
+    /// Access size, or as the kind says.
+    pub size: u32,
+    /// Address, or as the kind says.
+    pub addr: u64,
+}
+/// Bytes of [`RecordHead`].
+pub const HEAD_LEN: usize = 24;
+const _: () = assert!(core::mem::size_of::<RecordHead>() == HEAD_LEN);
+/// Most payload bytes in one record.
+pub const PAYLOAD_MAX: usize = 255 * 8 - HEAD_LEN;
+
+// ---------------------------------------------------------------- launch
+
+/// What the launcher puts on the engine's first stack, for its entry point.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Launch {
+    /// General registers as the kernel set them for the program, in hardware order (rax, rcx, rdx, rbx, rsp, …).
+    pub gpr: [u64; 16],
+    /// The program's first instruction.
+    pub rip: u64,
+    /// Its flags.
+    pub rflags: u64,
+    /// Bytes of one XSAVE image in the kernel's signal frames (CPUID 0xd, as enabled in XCR0).
+    pub xsave_len: u64,
+    /// Process number, when this image comes by `execve` in a followed process; else 0.
+    pub previous_process: u64,
+}
+
+/// First word of the client-request preamble's code space for this project's annotations ('B','O').
+pub const ANNOTATION_BASE: u64 = 0x424f_0000;
+/// pmemcheck's code space ('P','C').
+pub const PMEMCHECK_BASE: u64 = 0x5043_0000;

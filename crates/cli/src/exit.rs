@@ -1,0 +1,98 @@
+//! How the tool ends: the exit codes, and the one error type that carries them.
+//!
+//! `run` and `record` end with the *program's* status whenever the tool did its work, so that they
+//! can stand in front of any command in a script; a program's own status may therefore coincide
+//! with a code below. The tool's message on stderr (it begins with `brownout: `) tells them apart.
+
+use std::fmt;
+
+use brownout_host::{ExitStatus, LaunchError};
+
+/// All is well.
+pub const OK: u8 = 0;
+/// Findings, a failed verification, or a trace that is damaged (what was readable was shown).
+pub const FINDINGS: u8 = 1;
+/// The command line makes no sense, or names files that cannot be used.
+pub const USAGE: u8 = 2;
+/// The program could not be run, does something unsupported, or could not be recorded to its end.
+pub const CANNOT_RUN: u8 = 3;
+/// A bug in Brownout. `EX_SOFTWARE` of sysexits.h.
+pub const BUG: u8 = 70;
+/// Added to the signal's number when a signal ended the program, as shells do.
+const SIGNAL_BASE: i32 = 128;
+
+/// Why the tool gives up: one sentence, and the code to exit with.
+#[derive(Debug)]
+pub struct Failure {
+    /// One of the constants of this module.
+    pub code: u8,
+    /// One sentence, without final stop.
+    pub sentence: String,
+}
+
+impl Failure {
+    /// The command line is at fault.
+    pub fn usage(sentence: impl Into<String>) -> Failure {
+        Failure {
+            code: USAGE,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// The run is at fault.
+    pub fn cannot_run(sentence: impl Into<String>) -> Failure {
+        Failure {
+            code: CANNOT_RUN,
+            sentence: sentence.into(),
+        }
+    }
+
+    /// A trace is damaged, or a check failed.
+    pub fn finding(sentence: impl Into<String>) -> Failure {
+        Failure {
+            code: FINDINGS,
+            sentence: sentence.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<LaunchError> for Failure {
+    fn from(error: LaunchError) -> Failure {
+        Failure {
+            code: error.exit_code(),
+            sentence: error.to_string(),
+        }
+    }
+}
+
+/// The status that stands for how the program ended.
+pub fn of_program(status: &ExitStatus) -> u8 {
+    let status = match status {
+        ExitStatus::Code(code) => *code,
+        ExitStatus::Signal(signal) => SIGNAL_BASE + signal,
+    };
+    // The kernel keeps eight bits as well.
+    (status & 0xff) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_status_is_what_a_shell_would_see() {
+        assert_eq!(of_program(&ExitStatus::Code(0)), 0);
+        assert_eq!(of_program(&ExitStatus::Code(42)), 42);
+        assert_eq!(of_program(&ExitStatus::Code(-1)), 255);
+        assert_eq!(of_program(&ExitStatus::Signal(libc::SIGKILL)), 137);
+        assert_eq!(of_program(&ExitStatus::Signal(libc::SIGSEGV)), 139);
+    }
+}

@@ -1,0 +1,400 @@
+//! `brownout record`: runs a program and writes what it does to a trace.
+//!
+//! ```text
+//!  brownout_host::record ── events ──▶ Recorder ─┬▶ Writer ─▶ file
+//!                                                ├▶ Tally ─▶ summary line
+//!                                                └▶ Verification (on request)
+//! ```
+//!
+//! Guarantee: trouble with the trace never disturbs the program. When the file can take no more,
+//! events are still taken (and dropped), the program runs to its end, and the exit code says that the
+//! recording is not whole.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use brownout_host::{EventSink, LaunchConfig, Outcome};
+use brownout_trace::event::{Event, EventKind, FileId};
+use brownout_trace::{Meta, Reader, Writer, Written};
+
+use crate::exit::{self, Failure};
+use crate::output::TraceOutput;
+use crate::resolve::{Recording, escape, plain};
+use crate::signals;
+use crate::terminal::{bytes, grouped, message, quote};
+use crate::verification::Verification;
+
+/// Runs the program and records it. The exit code is the program's, unless something failed.
+pub fn record(recording: Recording) -> Result<u8, Failure> {
+    let output = TraceOutput::open(&recording.output, recording.force)?;
+    let verification = match recording.verify {
+        true => Some(Verification::new(&output.folder()).inspect_err(|_| output.abandon())?),
+        false => None,
+    };
+    let mut recorder = Recorder {
+        trace: Trace::Pending(output),
+        meta: meta(&recording.launch),
+        tally: Tally::default(),
+        verification,
+    };
+    let outcome = signals::leave_to_program()
+        .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))
+        .and_then(|()| Ok(brownout_host::record(&recording.launch, &mut recorder)?));
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(failure) => {
+            recorder.trace.abandon();
+            return Err(failure);
+        }
+    };
+    let duration = (!recording.launch.deterministic).then_some(outcome.wall);
+    let trace = recorder.trace.finish(&recorder.meta, duration);
+    report(&recording, &outcome, &recorder.tally, trace.as_ref().ok());
+    // A recording that stopped makes the verdict of the verification worthless, so it comes first.
+    trace.map_err(|trouble| trouble.failure(&recording.output))?;
+    match recorder.verification {
+        Some(verification) if recorder.tally.files > 0 => verification.conclude()?,
+        Some(_) => message("nothing was verified: no persistent memory was seen"),
+        None => {}
+    }
+    Ok(exit::of_program(&outcome.status))
+}
+
+fn meta(launch: &LaunchConfig) -> Meta {
+    let mut command = vec![launch.program.to_string_lossy().into_owned()];
+    command.extend(
+        launch
+            .args
+            .iter()
+            .map(|arg| arg.to_string_lossy().into_owned()),
+    );
+    // Two deterministic recordings shall be the same, byte for byte.
+    let created_unix_ms = match launch.deterministic {
+        true => None,
+        false => SystemTime::now().duration_since(UNIX_EPOCH).ok(),
+    };
+    let switches = [
+        ("values", launch.values),
+        ("loads", launch.loads),
+        ("deterministic", launch.deterministic),
+        ("execute-flushes", launch.execute_flushes),
+    ];
+    let mut notes: std::collections::BTreeMap<String, String> = switches
+        .iter()
+        .map(|(name, on)| (name.to_string(), on.to_string()))
+        .collect();
+    if !launch.pm_globs.is_empty() {
+        notes.insert("pm".to_owned(), launch.pm_globs.join(" "));
+    }
+    Meta {
+        tool: concat!("brownout ", env!("CARGO_PKG_VERSION")).to_owned(),
+        command,
+        created_unix_ms: created_unix_ms.map(|time| time.as_millis() as u64),
+        notes,
+    }
+}
+
+/// Why a trace is not whole.
+#[derive(Debug)]
+struct Trouble(io::Error);
+
+impl Trouble {
+    fn failure(self, path: &Path) -> Failure {
+        let Trouble(error) = self;
+        if error.kind() == io::ErrorKind::InvalidInput {
+            // The engine broke the contract of the event stream.
+            let sentence = format!("the engine reported an event that cannot be: {error}");
+            return Failure {
+                code: exit::BUG,
+                sentence,
+            };
+        }
+        let (reason, events) = (plain(&error), readable_events(path));
+        Failure::cannot_run(match events {
+            0 => format!("recording stopped: {reason} after 0 events; there is no readable trace"),
+            _ => format!(
+                "recording stopped: {reason} after {} events; the trace is readable up to there",
+                grouped(events)
+            ),
+        })
+    }
+}
+
+/// Events in the whole blocks of an unfinished trace.
+fn readable_events(path: &Path) -> u64 {
+    let Ok(mut reader) = Reader::<File>::open(path) else {
+        return 0;
+    };
+    match reader.seek_to_event(u64::MAX) {
+        Ok(()) => reader.position(),
+        Err(error) => error.place().map_or(reader.position(), |place| place.event),
+    }
+}
+
+/// The trace in its stages.
+enum Trace {
+    /// Nothing has happened; an old trace may still be in the file.
+    Pending(TraceOutput),
+    /// Being written.
+    Open(Box<Writer<TraceOutput>>),
+    /// The output failed.
+    Failed(Trouble),
+}
+
+impl Trace {
+    fn push(&mut self, meta: &Meta, event: &Event<'_>) {
+        self.begin(meta);
+        if let Trace::Open(writer) = self
+            && let Err(error) = writer.push(event)
+        {
+            *self = Trace::Failed(Trouble(error));
+        }
+    }
+
+    fn begin(&mut self, meta: &Meta) {
+        if let Trace::Pending(_) = self {
+            let nothing = Trace::Failed(Trouble(io::ErrorKind::Other.into()));
+            if let Trace::Pending(output) = std::mem::replace(self, nothing) {
+                *self = match Writer::new(output, meta) {
+                    Ok(writer) => Trace::Open(Box::new(writer)),
+                    Err(error) => Trace::Failed(Trouble(error)),
+                };
+            }
+        }
+    }
+
+    fn finish(mut self, meta: &Meta, duration: Option<Duration>) -> Result<Written, Trouble> {
+        self.begin(meta);
+        match self {
+            Trace::Open(mut writer) => {
+                if let Some(duration) = duration {
+                    writer.set_duration(duration);
+                }
+                writer.finish().map_err(Trouble)
+            }
+            Trace::Failed(trouble) => Err(trouble),
+            Trace::Pending(_) => unreachable!("begun above"),
+        }
+    }
+
+    /// The program was not started, or was lost. Events that came are kept (without a footer,
+    /// because the recording did not end in order); without any, all is as it was before.
+    fn abandon(self) {
+        if let Trace::Pending(output) = self {
+            output.abandon();
+        }
+    }
+}
+
+struct Recorder {
+    trace: Trace,
+    meta: Meta,
+    tally: Tally,
+    verification: Option<Verification>,
+}
+
+impl EventSink for Recorder {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.tally.count(event);
+        self.trace.push(&self.meta, event);
+        if let Some(verification) = &mut self.verification {
+            verification.event(event);
+        }
+        Ok(())
+    }
+
+    fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {
+        if let Some(verification) = &mut self.verification {
+            verification.new_file(file, path);
+        }
+        Ok(())
+    }
+}
+
+/// Counts events by kind.
+#[derive(Debug, Default)]
+struct Tally {
+    /// Frequent kinds move to the front, so that the usual search is a step or two.
+    kinds: Vec<(&'static str, u64)>,
+    files: u64,
+    events: u64,
+}
+
+impl Tally {
+    fn count(&mut self, event: &Event<'_>) {
+        self.events += 1;
+        self.files += u64::from(matches!(event.kind, EventKind::File { .. }));
+        let name = event.kind.name();
+        match self.kinds.iter().position(|(kind, _)| *kind == name) {
+            Some(at) => {
+                self.kinds[at].1 += 1;
+                if at > 0 && self.kinds[at - 1].1 < self.kinds[at].1 {
+                    self.kinds.swap(at, at - 1);
+                }
+            }
+            None => self.kinds.push((name, 1)),
+        }
+    }
+
+    /// `store 20,113, clwb 16,080, other 12`: the kinds that say something about persistent
+    /// memory, by frequency; definitions and bookkeeping are the rest.
+    fn text(&self) -> String {
+        const BOOKKEEPING: [&str; 9] = [
+            "process_start",
+            "process_exit",
+            "thread_start",
+            "thread_exit",
+            "module",
+            "context",
+            "file",
+            "note",
+            "end",
+        ];
+        let (mut other, mut shown) = (0, Vec::new());
+        for (kind, count) in &self.kinds {
+            match BOOKKEEPING.contains(kind) {
+                true => other += count,
+                false => shown.push((*kind, *count)),
+            }
+        }
+        shown.sort_by_key(|&(kind, count)| (u64::MAX - count, kind));
+        if other > 0 {
+            shown.push(("other", other));
+        }
+        let part = |(kind, count): &(&str, u64)| format!("{kind} {}", grouped(*count));
+        shown.iter().map(part).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn report(recording: &Recording, outcome: &Outcome, tally: &Tally, written: Option<&Written>) {
+    for note in &outcome.notes {
+        message(&format!("note: {note}"));
+    }
+    if let Some(written) = written {
+        message(&summary(&recording.output, outcome.wall, tally, written));
+    }
+    for path in &outcome.hints {
+        message(&hint(path));
+    }
+}
+
+fn summary(output: &Path, wall: Duration, tally: &Tally, written: &Written) -> String {
+    let files = match tally.files {
+        0 => "; no persistent memory was seen".to_owned(),
+        1 => " on 1 PM file".to_owned(),
+        n => format!(" on {} PM files", grouped(n)),
+    };
+    format!(
+        "recorded {} events in {:.2} s ({}){files}; {}: {}, {:.1} bytes/event",
+        grouped(tally.events),
+        wall.as_secs_f64(),
+        tally.text(),
+        quote(output),
+        bytes(written.bytes),
+        written.bytes as f64 / written.events.max(1) as f64,
+    )
+}
+
+fn hint(path: &PathBuf) -> String {
+    let pattern = quote(escape(&path.to_string_lossy()));
+    let path = quote(path);
+    format!("hint: this program maps {path} writable and shared; add --pm {pattern}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brownout_trace::event::{ContextId, FenceKind, FlushKind, PmReason, TargetAddr, ThreadId};
+
+    fn event(kind: EventKind<'_>) -> Event<'_> {
+        Event {
+            thread: ThreadId(1),
+            pc: TargetAddr(0),
+            context: ContextId(0),
+            kind,
+        }
+    }
+
+    fn tally() -> Tally {
+        let mut tally = Tally::default();
+        tally.count(&event(EventKind::ThreadExit));
+        for _ in 0..1234 {
+            let addr = TargetAddr(0);
+            tally.count(&event(EventKind::Flush {
+                kind: FlushKind::Clwb,
+                addr,
+            }));
+        }
+        for _ in 0..3 {
+            tally.count(&event(EventKind::Fence(FenceKind::Sfence)));
+        }
+        tally
+    }
+
+    #[test]
+    fn summary_names_kinds_files_and_sizes() {
+        let mut tally = tally();
+        let written = Written {
+            events: 1238,
+            bytes: 5000,
+        };
+        let wall = Duration::from_millis(1500);
+        let text = summary(Path::new("t.bwt"), wall, &tally, &written);
+        assert_eq!(
+            text,
+            "recorded 1,238 events in 1.50 s (clwb 1,234, sfence 3, other 1); \
+             no persistent memory was seen; t.bwt: 5.0 kB, 4.0 bytes/event"
+        );
+        let (file, size, reason) = (FileId(1), 0, PmReason::Glob);
+        tally.count(&event(EventKind::File {
+            file,
+            path: b"/p",
+            size,
+            reason,
+        }));
+        let text = summary(Path::new("t.bwt"), wall, &tally, &written);
+        assert!(text.contains("other 2) on 1 PM file; t.bwt"), "{text}");
+    }
+
+    #[test]
+    fn hints_can_be_pasted() {
+        assert_eq!(
+            hint(&"/tmp/x".into()),
+            "hint: this program maps /tmp/x writable and shared; add --pm /tmp/x"
+        );
+        assert_eq!(
+            hint(&"/tmp/a b[1]".into()),
+            r"hint: this program maps '/tmp/a b[1]' writable and shared; add --pm '/tmp/a b\[1\]'"
+        );
+    }
+
+    /// An output that takes the header and little more.
+    #[test]
+    fn a_full_disk_says_what_is_readable() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        let mut writer = Writer::<File>::create(&path, &Meta::default()).unwrap();
+        for _ in 0..7 {
+            writer.push(&event(EventKind::ThreadExit)).unwrap();
+        }
+        drop(writer);
+        let full = || Trouble(io::Error::from_raw_os_error(libc::ENOSPC));
+        let failure = full().failure(&path);
+        assert_eq!(failure.code, exit::CANNOT_RUN);
+        assert_eq!(
+            failure.sentence,
+            "recording stopped: No space left on device after 7 events; \
+             the trace is readable up to there"
+        );
+        let failure = full().failure(Path::new("/no/such/file"));
+        assert!(
+            failure
+                .sentence
+                .ends_with("after 0 events; there is no readable trace")
+        );
+        let bug = Trouble(io::ErrorKind::InvalidInput.into()).failure(&path);
+        assert_eq!(bug.code, exit::BUG);
+    }
+}

@@ -1,0 +1,386 @@
+//! The hand-written routines between emitted code and engine code.
+//!
+//! ```text
+//!  stub ──▶ bo_exit ──▶ engine_dispatch() ──▶ bo_enter ──▶ block        (all registers saved)
+//!  failed tag check ──▶ bo_miss ──▶ block | bo_exit                     (two registers and flags)
+//!  tracked access ──▶ bo_log ──▶ rest of the block | bo_exit             (a few registers and flags)
+//! ```
+//! Engine code is built for baseline x86-64: it may use xmm0–15 but never their wider parts, so
+//! saving those sixteen is enough.
+//!
+//! `bo_fast_begin..bo_fast_end` may be single-stepped by `signal.rs`: no engine lock is taken there.
+
+use crate::context::{GRANULES_OFFSET, IBTC_OFFSET, ThreadContext, off, slot};
+use brownout_abi::{CONTROL_BASE, Control, RING_BASE, RING_LEN};
+use core::mem::offset_of;
+
+macro_rules! save_xmm { () => { concat!(
+ "movups gs:[{xmm}+0x00], xmm0\n movups gs:[{xmm}+0x10], xmm1\n movups gs:[{xmm}+0x20], xmm2\n movups gs:[{xmm}+0x30], xmm3\n",
+ "movups gs:[{xmm}+0x40], xmm4\n movups gs:[{xmm}+0x50], xmm5\n movups gs:[{xmm}+0x60], xmm6\n movups gs:[{xmm}+0x70], xmm7\n",
+ "movups gs:[{xmm}+0x80], xmm8\n movups gs:[{xmm}+0x90], xmm9\n movups gs:[{xmm}+0xa0], xmm10\n movups gs:[{xmm}+0xb0], xmm11\n",
+ "movups gs:[{xmm}+0xc0], xmm12\n movups gs:[{xmm}+0xd0], xmm13\n movups gs:[{xmm}+0xe0], xmm14\n movups gs:[{xmm}+0xf0], xmm15\n") } }
+macro_rules! load_xmm { () => { concat!(
+ "movups xmm0, gs:[{xmm}+0x00]\n movups xmm1, gs:[{xmm}+0x10]\n movups xmm2, gs:[{xmm}+0x20]\n movups xmm3, gs:[{xmm}+0x30]\n",
+ "movups xmm4, gs:[{xmm}+0x40]\n movups xmm5, gs:[{xmm}+0x50]\n movups xmm6, gs:[{xmm}+0x60]\n movups xmm7, gs:[{xmm}+0x70]\n",
+ "movups xmm8, gs:[{xmm}+0x80]\n movups xmm9, gs:[{xmm}+0x90]\n movups xmm10, gs:[{xmm}+0xa0]\n movups xmm11, gs:[{xmm}+0xb0]\n",
+ "movups xmm12, gs:[{xmm}+0xc0]\n movups xmm13, gs:[{xmm}+0xd0]\n movups xmm14, gs:[{xmm}+0xe0]\n movups xmm15, gs:[{xmm}+0xf0]\n") } }
+macro_rules! load_gpr { () => { concat!(
+ "mov rax, gs:[{gpr}+0]\n mov rcx, gs:[{gpr}+8]\n mov rdx, gs:[{gpr}+16]\n mov rbx, gs:[{gpr}+24]\n",
+ "mov rbp, gs:[{gpr}+40]\n mov rsi, gs:[{gpr}+48]\n mov rdi, gs:[{gpr}+56]\n mov r8, gs:[{gpr}+64]\n",
+ "mov r9, gs:[{gpr}+72]\n mov r10, gs:[{gpr}+80]\n mov r11, gs:[{gpr}+88]\n mov r12, gs:[{gpr}+96]\n",
+ "mov r13, gs:[{gpr}+104]\n mov r14, gs:[{gpr}+112]\n mov r15, gs:[{gpr}+120]\n mov rsp, gs:[{gpr}+32]\n") } }
+
+core::arch::global_asm!(
+    ".global bo_exit", ".global bo_enter", ".global bo_enter_checked", ".global bo_safepoint", ".global bo_miss", ".global bo_miss_tag",
+    ".global bo_fast_begin", ".global bo_fast_end",
+    ".p2align 6",
+    "bo_exit:",
+    "mov gs:[{gpr}+0], rax", "mov gs:[{gpr}+8], rcx", "mov gs:[{gpr}+16], rdx", "mov gs:[{gpr}+24], rbx",
+    "mov gs:[{gpr}+32], rsp", "mov gs:[{gpr}+40], rbp", "mov gs:[{gpr}+48], rsi", "mov gs:[{gpr}+56], rdi",
+    "mov gs:[{gpr}+64], r8", "mov gs:[{gpr}+72], r9", "mov gs:[{gpr}+80], r10", "mov gs:[{gpr}+88], r11",
+    "mov gs:[{gpr}+96], r12", "mov gs:[{gpr}+104], r13", "mov gs:[{gpr}+112], r14", "mov gs:[{gpr}+120], r15",
+    "mov rsp, gs:[{stack}]",
+    "pushfq", "pop qword ptr gs:[{rflags}]", "cld",
+    save_xmm!(),
+    "mov rdi, gs:[{self_ptr}]",
+    "call {dispatch}",
+    "bo_enter:",
+    load_xmm!(),
+    "mov rsp, gs:[{stack}]",
+    ".p2align 4",
+    "bo_fast_begin:",
+    "bo_enter_checked:",
+    "cmp qword ptr gs:[{pending}], 0",
+    "jne 2f",
+    "push qword ptr gs:[{rflags}]", "popfq",
+    load_gpr!(),
+    "jmp qword ptr gs:[{resume}]",
+    "2:",
+    "push qword ptr gs:[{rflags}]", "popfq",
+    load_gpr!(),
+    "bo_safepoint:",
+    "int3",
+    // ------------------------------------------------------------------ indirect branch missed
+    // From a failed tag check: rcx = target - tag, rdx = -tag. BRANCH_RCX and BRANCH_RDX hold the program's.
+    ".p2align 4",
+    "bo_miss_tag:",
+    "not rdx",
+    "lea rcx, [rcx + rdx + 1]",
+    // From an empty entry: rcx = target.
+    "bo_miss:",
+    "mov gs:[{target}], rcx",
+    "mov gs:[{asm}+0], rax",
+    "lahf", "seto al", "mov gs:[{asm}+8], rax",
+    "mov rax, 0x9E3779B97F4A7C15", "imul rax, rcx",
+    "mov rdx, rax",
+    // The shift before the table: a concurrent growth publishes them the other way round.
+    "mov rcx, [rip + {lookup} + 8]",
+    "shr rdx, cl",
+    "mov rcx, [rip + {lookup}]",
+    "mov rax, gs:[{target}]",
+    "shl rdx, 4",
+    "add rcx, rdx",
+    "cmp [rcx], rax", "je 3f",
+    "add rcx, 16", "cmp [rcx], rax", "je 3f",
+    "add rcx, 16", "cmp [rcx], rax", "je 3f",
+    "add rcx, 16", "cmp [rcx], rax", "je 3f",
+    "4:",
+    "mov rax, gs:[{asm}+8]", "add al, 0x7f", "sahf",
+    "mov rax, gs:[{asm}+0]",
+    "mov rcx, gs:[{s_rcx}]", "mov rdx, gs:[{s_rdx}]",
+    "mov qword ptr gs:[{exit_arg}], 1",
+    "jmp bo_exit",
+    "3:",
+    "mov rdx, [rcx + 8]",
+    "test rdx, rdx", "je 4b",
+    "movzx ecx, ax",
+    "mov gs:[rcx*8 + {ibtc}], rdx",
+    "mov gs:[{resume}], rdx",
+    "mov rcx, rax",
+    "mov rax, gs:[{asm}+8]", "add al, 0x7f", "sahf",
+    "mov rax, gs:[{asm}+0]",
+    "jmp qword ptr gs:[{resume}]",
+
+    // ------------------------------------------------------------------ a tracked access happened
+    // rcx = site; the program's rcx is in SITE_RCX; site_addr and site_alias are set; everything else is
+    // the program's. Appends the record and goes on at the site's continuation.
+    ".global bo_log", ".p2align 6",
+    "bo_log:",
+    "mov gs:[{asm}+0], rax",
+    "lahf", "seto al", "mov gs:[{asm}+8], rax",
+    "mov gs:[{asm}+16], rdx", "mov gs:[{asm}+24], rbx", "mov gs:[{asm}+32], rsi", "mov gs:[{asm}+40], rdi",
+    // -- calling context: same site, same frame, and every return address still in its slot?
+    "movsxd rdi, dword ptr [rcx + {site_cfa}]",
+    "test byte ptr [rcx + {site_flags}], {flag_rbp}",
+    "jne 5f",
+    "add rdi, rsp",
+    "jmp 6f",
+    "5:", "add rdi, rbp",
+    "6:",
+    ".global bo_log_read1", "bo_log_read1:",
+    "mov rsi, [rdi - 8]",
+    "mov eax, [rcx + {site_id}]",
+    "imul eax, eax, 0x9E3779B1",
+    "mov edx, esi", "shl edx, 3", "xor eax, edx",
+    "mov edx, edi", "xor eax, edx",
+    "imul eax, eax, 0x85EBCA6B", "shr eax, {cache_shift}",
+    "shl eax, 5",
+    "mov rbx, gs:[{context_cache}]",
+    "add rbx, rax",
+    "cmp [rbx], rcx", "jne 90f",
+    "cmp [rbx + 8], rdi", "jne 90f",
+    "mov rdx, [rbx + 16]",       // chain: count, then (slot, value) pairs
+    "mov esi, [rdx]",
+    "lea rdx, [rdx + 8]",
+    "7:",
+    "mov rdi, [rdx]",
+    ".global bo_log_read2", "bo_log_read2:",
+    "mov rdi, [rdi]",
+    "cmp rdi, [rdx + 8]", "jne 90f",
+    "add rdx, 16",
+    "dec esi", "jne 7b",
+    "mov esi, [rbx + 24]",       // context number
+    // -- room in the ring?
+    "movabs rbx, {control}",
+    "mov rax, [rbx + {ring_write}]",
+    "movzx edx, byte ptr [rcx + {site_head}]",
+    "lea rdi, [rax + rdx*8]",
+    "mov rdx, rdi",
+    "sub rdx, [rbx + {ring_read}]",
+    "cmp rdx, {ring_len}", "ja 90f",
+    // -- the record
+    "and eax, {ring_mask}",
+    "movabs rdx, {ring}",
+    "add rax, rdx",
+    "mov rdx, [rcx + {site_head}]",
+    "or rdx, gs:[{thread_bits}]",
+    "mov [rax], rdx",
+    "mov [rax + 8], esi",
+    "mov edx, [rcx + {site_size}]",
+    "mov [rax + 12], edx",
+    "mov rsi, gs:[{site_addr}]",
+    "mov [rax + 16], rsi",
+    "test byte ptr [rcx + {site_flags}], {flag_value}",
+    "je 20f",
+    "mov rsi, gs:[{site_alias}]",
+    "add rax, 24",
+    "sub edx, 8", "jb 12f",
+    "11:",
+    "mov rbx, [rsi]", "mov [rax], rbx",
+    "add rsi, 8", "add rax, 8",
+    "sub edx, 8", "jae 11b",
+    "12:",
+    "add edx, 8", "je 19f",
+    // 1..7 bytes
+    "cmp edx, 4", "jne 13f",
+    "mov ebx, [rsi]", "mov [rax], rbx", "jmp 19f",
+    "13:",
+    "cmp edx, 1", "jne 14f",
+    "movzx ebx, byte ptr [rsi]", "mov [rax], rbx", "jmp 19f",
+    "14:",
+    "cmp edx, 2", "jne 15f",
+    "movzx ebx, word ptr [rsi]", "mov [rax], rbx", "jmp 19f",
+    "15:", // odd sizes, byte by byte from the top
+    "xor ebx, ebx",
+    "16:",
+    "shl rbx, 8",
+    "dec edx",
+    "mov bl, [rsi + rdx]",
+    "test edx, edx", "jne 16b",
+    "mov [rax], rbx",
+    "19:",
+    "movabs rbx, {control}",
+    "20:",
+    "mov [rbx + {ring_write}], rdi",
+    "mov dword ptr [rbx + {ring_lock}], 0",
+    "movzx edx, byte ptr [rcx + {site_unfenced}]",
+    "cmp edx, 2", "je 21f",
+    "mov gs:[{unfenced}], rdx",
+    "21:",
+    "mov rcx, [rcx + {site_next}]",
+    "mov gs:[{resume}], rcx",
+    "mov rdx, gs:[{asm}+16]", "mov rbx, gs:[{asm}+24]", "mov rsi, gs:[{asm}+32]", "mov rdi, gs:[{asm}+40]",
+    "mov rax, gs:[{asm}+8]", "add al, 0x7f", "sahf",
+    "mov rax, gs:[{asm}+0]",
+    "mov rcx, gs:[{site_rcx}]",
+    "jmp qword ptr gs:[{resume}]",
+    // -- slow: everything back as the program has it, then let engine code append
+    ".global bo_log_slow", "bo_log_slow:",
+    "90:",
+    "mov rdx, rcx", "shl rdx, 8", "or rdx, {exit_log}", "mov gs:[{exit_arg}], rdx",
+    "mov rdx, gs:[{asm}+16]", "mov rbx, gs:[{asm}+24]", "mov rsi, gs:[{asm}+32]", "mov rdi, gs:[{asm}+40]",
+    "mov rax, gs:[{asm}+8]", "add al, 0x7f", "sahf",
+    "mov rax, gs:[{asm}+0]",
+    "mov rcx, gs:[{site_rcx}]",
+    "jmp bo_exit",
+    "bo_fast_end:",
+
+    // ------------------------------------------------------------------ system calls of the program
+    // rdi = [u64; 7] (number, arguments). Returns the result in rax, rdx = 0; or rdx = 1 if a signal came first and
+    // the call was not made.
+    ".global bo_syscall_check", ".global bo_syscall_insn", ".global bo_syscall_abort",
+    "bo_syscall:",
+    "push rbx",
+    "mov rbx, rdi",
+    "mov rax, [rbx]", "mov rdi, [rbx+8]", "mov rsi, [rbx+16]", "mov rdx, [rbx+24]",
+    "mov r10, [rbx+32]", "mov r8, [rbx+40]", "mov r9, [rbx+48]",
+    "bo_syscall_check:",
+    "cmp qword ptr gs:[{pending}], 0",
+    "jne bo_syscall_abort",
+    "bo_syscall_insn:",
+    "syscall",
+    "xor edx, edx",
+    "pop rbx",
+    "ret",
+    "bo_syscall_abort:",
+    "xor eax, eax",
+    "mov edx, 1",
+    "pop rbx",
+    "ret",
+
+    // ------------------------------------------------------------------ thread creation
+    // rdi = flags, rsi = the child's context, rdx = ptid, rcx = ctid, r8 = tls. The child starts on its own
+    // engine stack in bo_thread_start with nothing but its context.
+    ".global bo_clone",
+    "bo_clone:",
+    "mov r10, rcx",
+    "mov r9, rsi",                   // the child's context survives in a register
+    "mov rsi, [rsi + {stack}]",
+    "mov eax, 56",
+    "syscall",
+    "test rax, rax",
+    "je 2f",
+    "ret",
+    "2:",
+    "mov rdi, r9",
+    "xor ebp, ebp",
+    "mov rsp, [rdi + {stack}]",
+    "call {thread_start}",
+    "jmp bo_enter",
+
+    // rdi = address of the context's in_use word: frees the context and ends the thread, using no stack in between.
+    ".global bo_thread_exit",
+    "bo_thread_exit:",
+    "mov edx, esi",
+    "mov qword ptr [rdi], 0",
+    "mov edi, edx",
+    "mov eax, 60",
+    "syscall",
+    "ud2",
+
+    // rdi = rsp of a complete rt_sigframe (behind pretcode): the kernel restores everything from it.
+    ".global bo_sigreturn",
+    "bo_sigreturn:",
+    "mov rsp, rdi",
+    "mov eax, 15",
+    "syscall",
+    "ud2",
+    ".global bo_restorer",
+    "bo_restorer:",
+    "mov eax, 15",
+    "syscall",
+    "ud2",
+
+    // ------------------------------------------------------------------ the kernel calls this
+    ".global bo_signal_entry",
+    "bo_signal_entry:",
+    "cld",
+    "mov rdx, rdx",
+    "sub rsp, 8",
+    "call {signal_handler}",
+    "add rsp, 8",
+    "ret",
+
+    // ------------------------------------------------------------------ first instruction of the image
+    // rsp points at a Launch.
+    ".global _start",
+    "_start:",
+    "mov rdi, rsp",
+    "xor ebp, ebp",
+    "and rsp, -64",
+    "call {start}",
+    "ud2",
+
+    gpr = const off::GPR, stack = const off::ENGINE_STACK, rflags = const off::RFLAGS, xmm = const off::XMM,
+    self_ptr = const off::SELF, pending = const off::PENDING_FLAG, resume = const off::RESUME,
+    target = const off::TARGET, exit_arg = const off::EXIT_ARG, ibtc = const IBTC_OFFSET,
+    asm = const off::spill(slot::ASM), s_rcx = const off::spill(slot::BRANCH_RCX), s_rdx = const off::spill(slot::BRANCH_RDX),
+    site_rcx = const off::spill(slot::SITE_RCX),
+    site_addr = const off::SITE_ADDR, site_alias = const off::SITE_ALIAS, thread_bits = const off::THREAD_BITS,
+    unfenced = const off::UNFENCED, context_cache = const off::CONTEXT_CACHE,
+    cache_shift = const 32 - crate::pm::context_cache::ENTRIES_SHIFT,
+    site_cfa = const offset_of!(crate::pm::site::Site, cfa_offset),
+    site_flags = const offset_of!(crate::pm::site::Site, flags),
+    site_id = const offset_of!(crate::pm::site::Site, id),
+    site_head = const offset_of!(crate::pm::site::Site, head),
+    site_size = const offset_of!(crate::pm::site::Site, size),
+    site_unfenced = const offset_of!(crate::pm::site::Site, unfenced),
+    site_next = const offset_of!(crate::pm::site::Site, next_code),
+    flag_rbp = const crate::pm::site::FLAG_CFA_FROM_RBP, flag_value = const crate::pm::site::FLAG_VALUE,
+    control = const CONTROL_BASE, ring = const RING_BASE, ring_len = const RING_LEN, ring_mask = const RING_LEN - 1,
+    ring_write = const offset_of!(Control, ring_write), ring_read = const offset_of!(Control, ring_read),
+    ring_lock = const offset_of!(Control, ring_lock),
+    exit_log = const crate::dispatch::exit::LOG,
+    lookup = sym crate::dispatch::LOOKUP,
+    dispatch = sym crate::dispatch::engine_dispatch,
+    thread_start = sym crate::process::thread_start,
+    signal_handler = sym crate::signal::signal_handler,
+    start = sym crate::start,
+);
+
+unsafe extern "C" {
+    pub fn bo_exit();
+    pub fn bo_enter() -> !;
+    pub fn bo_safepoint();
+    pub fn bo_miss();
+    pub fn bo_miss_tag();
+    pub fn bo_log();
+    pub fn bo_log_read1();
+    pub fn bo_log_read2();
+    pub fn bo_log_slow();
+    pub fn bo_fast_begin();
+    pub fn bo_fast_end();
+    pub fn bo_syscall_check();
+    pub fn bo_syscall_insn();
+    pub fn bo_syscall_abort();
+    pub fn bo_clone(flags: u64, child: *mut ThreadContext, ptid: u64, ctid: u64, tls: u64) -> i64;
+    pub fn bo_thread_exit(in_use: *const u64, code: u64) -> !;
+    pub fn bo_sigreturn(frame: u64) -> !;
+    pub fn bo_restorer();
+    pub fn bo_signal_entry();
+}
+
+/// Result of [`program_syscall`].
+pub enum Outcome {
+    Done(i64),
+    /// A signal is to be delivered first; the call was not made.
+    Interrupted,
+}
+
+/// Makes a system call for the program; a signal that arrives before it wins.
+///
+/// # Safety
+/// The arguments are the program's, checked or rewritten so that the engine's memory stays intact.
+pub unsafe fn program_syscall(call: &[u64; 7]) -> Outcome {
+    let (ret, interrupted): (i64, u64);
+    // SAFETY: `bo_syscall` follows the C ABI; the rest is the caller's promise.
+    unsafe {
+        core::arch::asm!("call bo_syscall", in("rdi") call, lateout("rax") ret, lateout("rdx") interrupted,
+            clobber_abi("C"));
+    }
+    if interrupted != 0 { Outcome::Interrupted } else { Outcome::Done(ret) }
+}
+
+pub fn set_entry_points(ctx: &mut ThreadContext) {
+    ctx.entry_exit = bo_exit as usize as u64;
+    ctx.entry_miss = bo_miss as usize as u64;
+    ctx.entry_miss_tag = bo_miss_tag as usize as u64;
+    ctx.entry_log = bo_log as usize as u64;
+}
+
+/// Whether `addr` lies in routines that may be single-stepped.
+pub fn is_fast(addr: u64) -> bool {
+    addr >= bo_fast_begin as usize as u64 && addr < bo_fast_end as usize as u64
+}
+
+const _: () = assert!(GRANULES_OFFSET > IBTC_OFFSET);

@@ -1,0 +1,115 @@
+//! Code-cache memory: arenas near the code that they hold translations of.
+//!
+//! An arena lies within reach of RIP-relative operands of its code. It has a hot part (block bodies, laid
+//! out in the order of translation) and a cold part (exit stubs, constants, tracked-access tails). Both only
+//! grow: code is never overwritten, because another thread may be in it; dead blocks are unlinked.
+
+use crate::sys::{self, sc};
+use alloc::vec::Vec;
+
+/// Address space of one arena. 256 MiB holds the translation of about 100 MiB of program code.
+const ARENA_LEN: u64 = 256 << 20;
+/// Share of the cold part.
+const COLD_LEN: u64 = 96 << 20;
+/// How far an arena may be from its code: 2 GiB less room for the operand's own distance.
+const REACH: u64 = 0x6800_0000;
+
+pub struct Arena {
+    pub base: u64,
+    pub hot: u64,
+    pub cold: u64,
+    /// (start of code, block), ascending.
+    pub hot_index: Vec<(u64, u32)>,
+    pub cold_index: Vec<(u64, u32)>,
+}
+
+impl Arena {
+    pub fn end(&self) -> u64 {
+        self.base + ARENA_LEN
+    }
+    pub fn hot_end(&self) -> u64 {
+        self.end() - COLD_LEN
+    }
+    pub fn contains(&self, addr: u64) -> bool {
+        addr >= self.base && addr < self.end()
+    }
+    fn serves(&self, pc: u64) -> bool {
+        pc.abs_diff(self.base) < REACH
+            && pc.abs_diff(self.end()) < REACH
+            && self.hot + 0x1_0000 < self.hot_end()
+            && self.cold + 0x1_0000 < self.end()
+    }
+    /// The block whose code holds `addr`.
+    pub fn block_at(&self, addr: u64) -> Option<u32> {
+        let index = if addr < self.hot_end() { &self.hot_index } else { &self.cold_index };
+        let i = index.partition_point(|e| e.0 <= addr);
+        (i > 0).then(|| index[i - 1].1)
+    }
+}
+
+/// All arenas of the process.
+pub struct Arenas {
+    pub list: Vec<Arena>,
+}
+
+impl Arenas {
+    pub const fn new() -> Self {
+        Arenas { list: Vec::new() }
+    }
+
+    pub fn find(&self, cache_addr: u64) -> Option<&Arena> {
+        self.list.iter().find(|a| a.contains(cache_addr))
+    }
+
+    /// The arena for code at `pc`, made if there is none.
+    pub fn for_code(&mut self, pc: u64) -> usize {
+        if let Some(i) = self.list.iter().position(|a| a.serves(pc)) {
+            return i;
+        }
+        let base = place(pc);
+        // SAFETY: `place` found the range free; NOREPLACE guards against a race with the program.
+        let got = unsafe { sys::map_anonymous(base, ARENA_LEN, sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC) };
+        if got != base as i64 {
+            crate::fatal_unsupported("no room for translated code near the program's code (address-space limit?)");
+        }
+        // SAFETY: our fresh mapping. Core dumps of the program need not carry it.
+        unsafe { sc!(sys::nr::MADVISE, base, ARENA_LEN, 16 /* MADV_DONTDUMP */) };
+        self.list.push(Arena {
+            base,
+            hot: base,
+            cold: base + ARENA_LEN - COLD_LEN,
+            hot_index: Vec::new(),
+            cold_index: Vec::new(),
+        });
+        self.list.len() - 1
+    }
+}
+
+/// A free range in reach of `pc`, away from where the kernel and `brk` grow: as low as possible,
+/// or, for code near address zero, as high as possible.
+fn place(pc: u64) -> u64 {
+    let maps = crate::maps::read();
+    let page = |a: u64| a & !0xffff;
+    let free = |base: u64| maps.iter().all(|m| m.end <= base || m.start >= base + ARENA_LEN);
+    let low = page(pc.saturating_sub(REACH - 0x10_0000)) + 0x1_0000;
+    let high = page(pc + REACH - ARENA_LEN - 0x10_0000);
+    let step = 16 << 20;
+    if pc > REACH + 0x1000_0000 {
+        let mut base = low;
+        while base <= high {
+            if free(base) {
+                return base;
+            }
+            base += step;
+        }
+    } else {
+        let mut base = high;
+        while base >= 0x100_0000 {
+            if free(base) {
+                return base;
+            }
+            base -= step;
+        }
+    }
+    crate::fatal_unsupported("no free address space near the program's code")
+}

@@ -1,0 +1,209 @@
+//! Per-thread state, addressed by GS in emitted code.
+//!
+//! ```text
+//!  gs:0 ─▶ ThreadContext │ indirect-branch table │ granule table │ engine stack │ signal stack
+//!          128 KiB       │ 64 Ki × 8             │ 64 Ki × 8     │ 256 KiB      │ 256 KiB
+//! ```
+//! The two tables are at constant displacements so that emitted code reaches them with one
+//! `gs:[reg*8 + disp32]`.
+
+use crate::signal::{Pending, SignalHandlers};
+use crate::sys::{self, sc};
+use brownout_abi::THREADS_BASE;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+pub const IBTC_OFFSET: u32 = 0x2_0000;
+/// Entries of the indirect-branch table; the index is the low 16 bits of the target.
+pub const IBTC_ENTRIES: usize = 0x1_0000;
+pub const GRANULES_OFFSET: u32 = 0xA_0000;
+/// One entry per 2 GiB of address space: distance to the alias, 0 if no tracked memory, [`GRANULE_MIXED`].
+pub const GRANULES: usize = 0x1_0000;
+pub const GRANULE_SHIFT: u32 = 31;
+/// Tracked and other memory share this granule; or it needs its own distance: ask the engine.
+pub const GRANULE_MIXED: u64 = 1;
+const STACK_OFFSET: u64 = 0x12_0000;
+const STACK_LEN: u64 = 0x4_0000;
+const SIGNAL_STACK_OFFSET: u64 = 0x16_0000;
+pub const SIGNAL_STACK_LEN: u64 = 0x4_0000;
+const STRIDE: u64 = 0x20_0000;
+
+/// Spill slots by purpose. Emitted sequences never nest, so slots are shared by design only where named so.
+pub mod slot {
+    /// rcx of an indirect branch.
+    pub const BRANCH_RCX: usize = 0;
+    /// rdx of an indirect branch.
+    pub const BRANCH_RDX: usize = 1;
+    /// rcx of a tracked access.
+    pub const SITE_RCX: usize = 2;
+    /// Second scratch register of a tracked access.
+    pub const SITE_R2: usize = 3;
+    /// Third scratch register of a tracked access (address of the ring lock).
+    pub const SITE_R3: usize = 4;
+    /// 5.. are the assembly routines' own.
+    pub const ASM: usize = 5;
+}
+
+#[repr(C, align(64))]
+pub struct ThreadContext {
+    pub self_ptr: u64,
+    /// Program registers while engine code runs, hardware order.
+    pub gpr: [u64; 16],
+    pub rflags: u64,
+    /// Program address at which the thread will go on.
+    pub rip: u64,
+    /// Cache address at which the thread will go on.
+    pub resume: u64,
+    /// Target of an indirect branch that missed.
+    pub target: u64,
+    /// Why the cache was left: see `dispatch.rs`.
+    pub exit_arg: u64,
+    pub spill: [u64; 16],
+    pub engine_stack: u64,
+    // Entry points for `jmp gs:[…]`: emitted code may be more than 2 GiB away from the engine.
+    pub entry_exit: u64,
+    pub entry_miss: u64,
+    pub entry_miss_tag: u64,
+    pub entry_log: u64,
+    /// Tracked access under way: program address and alias address.
+    pub site_addr: u64,
+    pub site_alias: u64,
+    /// `thread << 16`, as it stands in a record's first word.
+    pub thread_bits: u64,
+    /// Not 0 while flushes or non-temporal stores of this thread await a fence.
+    pub unfenced: u64,
+    /// Not 0: a signal waits for a boundary.
+    pub pending_flag: u64,
+    /// [`crate::pm::context_cache`] of this thread.
+    pub context_cache: u64,
+    pub xmm: [[u64; 2]; 16],
+
+    // ---- below: engine code only
+    /// `resume` is an instruction boundary of the program (address `rip`).
+    pub resume_is_boundary: bool,
+    /// Single-stepping towards a boundary.
+    pub stepping: bool,
+    pub thread: u32,
+    pub tid: u32,
+    pub pending: Pending,
+    pub handlers: *mut SignalHandlers,
+    /// Of SIGSEGV, SIGBUS, SIGTRAP, SIGILL, SIGFPE: those that the program believes blocked.
+    pub blocked_sync: u64,
+    pub altstack: AltStack,
+    /// Under way: an irregular access whose operand registers are shifted. See `pm/irregular.rs`.
+    pub irregular: crate::pm::irregular::State,
+    pub process: u32,
+    engine_write: core::sync::atomic::AtomicBool,
+    /// Mask that a new thread starts with.
+    pub start_mask: u64,
+    pub in_use: AtomicU64,
+}
+const _: () = assert!(core::mem::size_of::<ThreadContext>() <= IBTC_OFFSET as usize);
+
+/// The program's alternate signal stack, as it set it.
+#[derive(Clone, Copy, Default)]
+pub struct AltStack {
+    pub sp: u64,
+    pub flags: i32,
+    pub size: u64,
+}
+
+macro_rules! offsets {
+    ($($name:ident = $field:ident;)*) => { $(pub const $name: u32 = offset_of!(ThreadContext, $field) as u32;)* };
+}
+/// Displacements from GS.
+pub mod off {
+    use super::*;
+    offsets! {
+        SELF = self_ptr; GPR = gpr; RFLAGS = rflags; RESUME = resume; TARGET = target;
+        EXIT_ARG = exit_arg; SPILL = spill; ENGINE_STACK = engine_stack; ENTRY_EXIT = entry_exit;
+        ENTRY_MISS = entry_miss; ENTRY_MISS_TAG = entry_miss_tag; ENTRY_LOG = entry_log; SITE_ADDR = site_addr;
+        SITE_ALIAS = site_alias; THREAD_BITS = thread_bits; UNFENCED = unfenced;
+        PENDING_FLAG = pending_flag; CONTEXT_CACHE = context_cache; XMM = xmm;
+    }
+    pub const fn spill(slot: usize) -> u32 {
+        SPILL + 8 * slot as u32
+    }
+}
+
+impl ThreadContext {
+    /// The calling thread's context.
+    #[inline(always)]
+    pub fn current() -> &'static mut ThreadContext {
+        let p: u64;
+        // SAFETY: GS points at this thread's context from the engine's entry on; `self_ptr` is its first field.
+        unsafe {
+            core::arch::asm!("mov {}, gs:[0]", out(reg) p, options(nostack, readonly, preserves_flags));
+            &mut *(p as *mut ThreadContext)
+        }
+    }
+
+    pub fn ibtc(&mut self) -> &mut [u64; IBTC_ENTRIES] {
+        // SAFETY: the table lies in this context's own mapping.
+        unsafe { &mut *((self.self_ptr + IBTC_OFFSET as u64) as *mut _) }
+    }
+
+    pub fn granules(&mut self) -> &mut [u64; GRANULES] {
+        // SAFETY: the table lies in this context's own mapping.
+        unsafe { &mut *((self.self_ptr + GRANULES_OFFSET as u64) as *mut _) }
+    }
+
+    pub fn signal_stack(&self) -> u64 {
+        self.self_ptr + SIGNAL_STACK_OFFSET
+    }
+
+    /// Maps (or reuses) a context. It is not yet any thread's.
+    pub fn allocate() -> &'static mut ThreadContext {
+        for i in 0..0x1_0000u64 {
+            let base = THREADS_BASE + i * STRIDE;
+            if i >= HIGH_WATER.load(Ordering::Acquire) {
+                if HIGH_WATER.compare_exchange(i, i + 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                    continue;
+                }
+                // SAFETY: our own range; MAP_FIXED_NOREPLACE.
+                unsafe {
+                    if sys::map_anonymous(base, STRIDE, sys::PROT_READ | sys::PROT_WRITE) != base as i64 {
+                        crate::fatal_bug("cannot map a thread context");
+                    }
+                    sc!(sys::nr::MADVISE, base, STRIDE, 15 /* MADV_NOHUGEPAGE */);
+                }
+            }
+            // SAFETY: mapped above, zeroed memory is a valid (free) context.
+            let ctx = unsafe { &mut *(base as *mut ThreadContext) };
+            if ctx.in_use.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                // SAFETY: we own it now; only the header is reset, tables are refilled below.
+                unsafe { core::ptr::write_bytes(base as *mut u8, 0, core::mem::size_of::<ThreadContext>()) };
+                ctx.in_use.store(1, Ordering::Release);
+                ctx.self_ptr = base;
+                ctx.engine_stack = base + STACK_OFFSET + STACK_LEN - 64;
+                crate::asm::set_entry_points(ctx);
+                let empty = ctx.entry_miss;
+                ctx.ibtc().fill(empty);
+                crate::pm::init_thread(ctx);
+                return ctx;
+            }
+        }
+        crate::fatal_bug("too many threads")
+    }
+
+    /// All contexts in use, this thread's included.
+    pub fn all() -> impl Iterator<Item = &'static mut ThreadContext> {
+        (0..HIGH_WATER.load(Ordering::Acquire)).filter_map(|i| {
+            // SAFETY: below the high-water mark every context is mapped.
+            let ctx = unsafe { &mut *((THREADS_BASE + i * STRIDE) as *mut ThreadContext) };
+            (ctx.in_use.load(Ordering::Acquire) != 0).then_some(ctx)
+        })
+    }
+}
+
+static HIGH_WATER: AtomicU64 = AtomicU64::new(0);
+
+impl ThreadContext {
+    /// Engine code writes to the program's stack: a fault there is the program's.
+    pub fn in_engine_write(&self) -> bool {
+        self.engine_write.load(Ordering::Relaxed)
+    }
+    pub fn set_engine_write(&mut self, on: bool) {
+        self.engine_write.store(on, Ordering::SeqCst);
+    }
+}

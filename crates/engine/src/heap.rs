@@ -1,0 +1,78 @@
+//! The engine's heap: size-class free lists over memory of its own, one lock.
+//!
+//! Rules: never calls into the program's allocator, never returns memory to the kernel, and is
+//! usable in signal handlers only because those run with asynchronous signals blocked and never
+//! interrupt engine code that holds the lock (see `signal.rs`).
+
+use crate::sync::SpinLock;
+use crate::sys;
+use brownout_abi::HEAP_BASE;
+use core::alloc::{GlobalAlloc, Layout};
+
+const CLASS_MIN_SHIFT: u32 = 4;
+const CLASSES: usize = 36;
+/// Mapped at a time. Large enough that the kernel calls do not show, lazily backed.
+const CHUNK: u64 = 64 << 20;
+
+struct State {
+    free: [*mut u8; CLASSES],
+    next: u64,
+    end: u64,
+}
+
+/// The allocator.
+pub struct Heap {
+    state: SpinLock<State>,
+}
+
+// SAFETY: all state is behind the lock.
+unsafe impl Sync for Heap {}
+
+impl Heap {
+    pub const fn new() -> Self {
+        Heap {
+            state: SpinLock::new(State { free: [core::ptr::null_mut(); CLASSES], next: HEAP_BASE, end: HEAP_BASE }),
+        }
+    }
+}
+
+fn class_of(layout: &Layout) -> u32 {
+    let size = layout.size().max(layout.align()).max(1 << CLASS_MIN_SHIFT);
+    size.next_power_of_two().trailing_zeros() - CLASS_MIN_SHIFT
+}
+
+// SAFETY: blocks are power-of-two sized and aligned to their size (up to a page), never handed out twice.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let class = class_of(&layout);
+        let size = 1u64 << (class + CLASS_MIN_SHIFT);
+        let mut s = self.state.lock();
+        let head = s.free[class as usize];
+        if !head.is_null() {
+            // SAFETY: a free block's first word links to the next.
+            s.free[class as usize] = unsafe { *(head as *mut *mut u8) };
+            return head;
+        }
+        let align = size.min(4096);
+        let start = (s.next + align - 1) & !(align - 1);
+        if start + size > s.end {
+            let len = (start + size - s.end).next_multiple_of(CHUNK);
+            // SAFETY: the range follows what we mapped before, inside the engine's own space.
+            let got = unsafe { sys::map_anonymous(s.end, len, sys::PROT_READ | sys::PROT_WRITE) };
+            if got != s.end as i64 {
+                return core::ptr::null_mut();
+            }
+            s.end += len;
+        }
+        s.next = start + size;
+        start as *mut u8
+    }
+
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        let class = class_of(&layout);
+        let mut s = self.state.lock();
+        // SAFETY: the caller gives the block back; we own it now.
+        unsafe { *(p as *mut *mut u8) = s.free[class as usize] };
+        s.free[class as usize] = p;
+    }
+}

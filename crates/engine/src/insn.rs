@@ -1,0 +1,44 @@
+//! Small facts about instructions that translation needs. (Memory forms: the `brownout-insn` crate.)
+
+use crate::context::ThreadContext;
+use iced_x86::{Instruction, OpKind, Register};
+
+/// The 64-bit register with hardware number `n`.
+pub fn register(n: u8) -> Register {
+    const ALL: [Register; 16] = [
+        Register::RAX, Register::RCX, Register::RDX, Register::RBX, Register::RSP, Register::RBP, Register::RSI,
+        Register::RDI, Register::R8, Register::R9, Register::R10, Register::R11, Register::R12, Register::R13,
+        Register::R14, Register::R15,
+    ];
+    ALL[n as usize & 15]
+}
+
+/// Registers that the instruction may name or imply, by hardware number.
+pub fn gprs_used(insn: &Instruction) -> u16 {
+    let mut factory = iced_x86::InstructionInfoFactory::new();
+    let info = factory.info(insn);
+    info.used_registers().iter().fold(0, |m, u| {
+        let r = u.register();
+        if r.is_gpr() { m | 1 << r.full_register().number() } else { m }
+    })
+}
+
+/// Address of the explicit memory operand.
+pub fn effective_address(ctx: &ThreadContext, insn: &Instruction) -> u64 {
+    let op = (0..insn.op_count()).find(|&i| insn.op_kind(i) == OpKind::Memory).unwrap_or(0);
+    insn.virtual_address(op, 0, |r, _, _| match r {
+        Register::FS => Some(fs_base()),
+        Register::None => Some(0),
+        r if r.is_gpr() => Some(ctx.gpr[r.full_register().number() & 15]),
+        _ => Some(0),
+    })
+    .unwrap_or(0)
+}
+
+/// The program's FS base.
+pub fn fs_base() -> u64 {
+    let mut base = 0u64;
+    // SAFETY: ARCH_GET_FS into our own variable.
+    unsafe { crate::sys::sc!(crate::sys::nr::ARCH_PRCTL, 0x1003, &mut base as *mut u64) };
+    base
+}

@@ -1,0 +1,149 @@
+//! The engine: a dynamic binary translator that lives in the target's address space.
+//!
+//! ```text
+//!   exec ─▶ launcher maps this image ─▶ start() ─▶ translate ─▶ run in the cache ─┐
+//!                                        ▲                                        │
+//!                                        └── dispatch: link, look up, syscall, ◀──┘
+//!                                            tracked access, signal
+//! ```
+//!
+//! Rules for all code in this crate (it is a guest in a foreign process):
+//! - no libc, no FS/TLS, no program stack: own stacks, own heap, direct system calls;
+//! - GS points at the thread's [`context::ThreadContext`], FS and everything else is the program's;
+//! - baseline x86-64 only: vector registers wider than xmm are never touched, so they need no saving;
+//! - file descriptors are opened only for the length of one function;
+//! - an error is the user's ([`fatal_unsupported`]), or ours ([`fatal_bug`]); neither is ever silent.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod asm;
+mod cache;
+mod context;
+mod deterministic;
+mod dispatch;
+mod emit;
+mod emulate;
+mod heap;
+mod insn;
+mod maps;
+mod pm;
+mod process;
+mod requests;
+mod runtime;
+mod service;
+mod signal;
+mod sync;
+mod sys;
+mod syscall;
+mod translate;
+
+use brownout_abi as abi;
+use context::ThreadContext;
+
+#[global_allocator]
+static HEAP: heap::Heap = heap::Heap::new();
+
+/// What was asked for.
+#[derive(Clone, Copy)]
+pub struct Mode {
+    pub record: bool,
+    pub loads: bool,
+    pub values: bool,
+    pub deterministic: bool,
+    pub execute_flushes: bool,
+}
+
+static mut MODE: Mode =
+    Mode { record: false, loads: false, values: false, deterministic: false, execute_flushes: false };
+
+/// What was asked for.
+#[inline(always)]
+pub fn mode() -> Mode {
+    // SAFETY: written once in `start`, before any other thread exists.
+    unsafe { *(&raw const MODE) }
+}
+
+/// First Rust code, called by `_start` with what the launcher left on the stack.
+pub extern "C" fn start(launch: &abi::Launch) -> ! {
+    let control = service::control();
+    if control.magic != abi::MAGIC || control.version != abi::VERSION {
+        // SAFETY: ends the process; nothing else can be trusted.
+        unsafe { sys::sc!(sys::nr::EXIT_GROUP, 70) };
+    }
+    let has = |bit| control.mode & bit != 0;
+    // SAFETY: the only thread.
+    unsafe {
+        MODE = Mode {
+            record: has(abi::MODE_RECORD),
+            loads: has(abi::MODE_LOADS),
+            values: has(abi::MODE_VALUES),
+            deterministic: has(abi::MODE_DETERMINISTIC),
+            execute_flushes: has(abi::MODE_EXECUTE_FLUSHES),
+        };
+    }
+    process::refresh_pid();
+    let ctx = ThreadContext::allocate();
+    ctx.gpr = launch.gpr;
+    ctx.rflags = launch.rflags;
+    ctx.rip = launch.rip;
+    process::adopt(ctx);
+    signal::init_process(ctx);
+    {
+        let mut engine = dispatch::ENGINE.lock();
+        engine.refresh_code();
+        engine.grow_lookup();
+    }
+    deterministic::init(ctx);
+    pm::init_process(ctx, launch.previous_process as u32);
+    dispatch::resume_at_rip(ctx);
+    // SAFETY: the context is complete.
+    unsafe { asm::bo_enter() }
+}
+
+/// The program does something that is documented as unsupported.
+pub fn fatal_unsupported(text: &str) -> ! {
+    service::fatal(abi::FatalKind::Unsupported, text.as_bytes())
+}
+
+/// A bug of this engine.
+#[cold]
+pub fn fatal_bug(text: &str) -> ! {
+    service::fatal(abi::FatalKind::Bug, text.as_bytes())
+}
+
+/// A fault in engine code.
+#[cold]
+fn engine_fault(sig: i32, rip: u64, addr: u64, uc: &signal::UContext) -> ! {
+    use core::fmt::Write;
+    let mut text = alloc::string::String::new();
+    let _ = write!(
+        text,
+        "signal {sig} in engine code at image offset {:#x} (pc {rip:#x}), address {addr:#x}, rsp {:#x}, return addresses:",
+        rip.wrapping_sub(abi::ENGINE_BASE),
+        uc.m.rsp
+    );
+    let mut sp = uc.m.rsp;
+    for _ in 0..400 {
+        let mut v = 0u64;
+        if !sys::read_memory(sp, unsafe_bytes(&mut v)) {
+            break;
+        }
+        if (abi::ENGINE_BASE..abi::CONTROL_BASE).contains(&v) {
+            let _ = write!(text, " {:#x}", v - abi::ENGINE_BASE);
+        }
+        sp += 8;
+    }
+    fatal_bug(&text)
+}
+
+fn unsafe_bytes(v: &mut u64) -> &mut [u8] {
+    // SAFETY: the bytes of an integer.
+    unsafe { core::slice::from_raw_parts_mut(v as *mut u64 as *mut u8, 8) }
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo) -> ! {
+    fatal_bug(&alloc::format!("{info}"))
+}

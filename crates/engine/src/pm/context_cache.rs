@@ -1,0 +1,1 @@
+pub const ENTRIES_SHIFT: u32 = 12;

@@ -1,0 +1,191 @@
+//! Threads, processes and program replacement.
+
+use crate::asm;
+use crate::context::ThreadContext;
+use crate::dispatch::ENGINE;
+use crate::service;
+use crate::signal;
+use crate::sys::{self, nr, sc};
+use core::sync::atomic::{AtomicU32, Ordering};
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_SIGHAND: u64 = 0x800;
+const CLONE_VFORK: u64 = 0x4000;
+const CLONE_THREAD: u64 = 0x1_0000;
+const CLONE_SETTLS: u64 = 0x8_0000;
+const CLONE_PARENT_SETTID: u64 = 0x10_0000;
+const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
+const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+const SIGCHLD: u64 = 17;
+
+static PID: AtomicU32 = AtomicU32::new(0);
+
+/// The kernel's number of this process.
+pub fn real_pid() -> u32 {
+    PID.load(Ordering::Relaxed)
+}
+
+/// Called at start and in a forked child.
+pub fn refresh_pid() {
+    // SAFETY: no arguments.
+    PID.store(unsafe { sc!(nr::GETPID) } as u32, Ordering::Relaxed);
+}
+
+/// Makes `ctx` the calling thread's context.
+pub fn adopt(ctx: &mut ThreadContext) {
+    // SAFETY: ARCH_SET_GS; nothing but the engine uses GS.
+    unsafe {
+        sc!(nr::ARCH_PRCTL, 0x1001, ctx.self_ptr);
+        ctx.tid = sc!(nr::GETTID) as u32;
+    }
+    signal::init_thread(ctx);
+}
+
+/// `clone`, `fork` and `vfork` of the program. The result is what its parent sees.
+pub fn clone(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, tls: u64) -> i64 {
+    if flags & CLONE_VM == 0 {
+        return fork(ctx, flags, stack, ptid, ctid, tls);
+    }
+    crate::pm::going_parallel();
+    let child = ThreadContext::allocate();
+    child.gpr = ctx.gpr;
+    child.gpr[0] = 0;
+    child.gpr[1] = ctx.rip + 2;
+    child.gpr[11] = ctx.rflags;
+    if stack != 0 {
+        child.gpr[4] = stack;
+    }
+    child.rflags = ctx.rflags;
+    child.rip = ctx.rip + 2;
+    child.xmm = ctx.xmm;
+    child.blocked_sync = ctx.blocked_sync;
+    child.altstack = if flags & CLONE_VFORK != 0 {
+        ctx.altstack
+    } else {
+        crate::context::AltStack { sp: 0, flags: 2, size: 0 }
+    };
+    child.handlers = if flags & CLONE_SIGHAND != 0 {
+        ctx.handlers
+    } else {
+        // SAFETY: the parent's table; a private copy for the child.
+        let h = unsafe { &*ctx.handlers };
+        alloc::boxed::Box::leak(alloc::boxed::Box::new(signal::SignalHandlers { actions: h.actions, ours: h.ours }))
+    };
+    crate::pm::thread_created(ctx, child, flags & CLONE_THREAD != 0);
+    let old = signal::block_all();
+    child.start_mask = if ctx.pending.sig != 0 { ctx.pending.mask } else { old };
+    // SAFETY: `child` is fresh and stays alive until the thread ends. PM pointers were rewritten by the caller.
+    let ret = unsafe { asm::bo_clone(flags, child, ptid, ctid, tls) };
+    if ret < 0 || flags & CLONE_VFORK != 0 {
+        // Failed; or the child has left this address space by exec or exit.
+        child.in_use.store(0, Ordering::Release);
+    }
+    if ctx.pending.sig == 0 {
+        signal::set_mask(old);
+    }
+    ret
+}
+
+/// First engine code of a new thread, on its own engine stack.
+pub extern "C" fn thread_start(ctx: &mut ThreadContext) {
+    adopt(ctx);
+    crate::pm::thread_started(ctx);
+    crate::dispatch::resume_at_rip(ctx);
+    let mask = ctx.start_mask;
+    signal::set_mask(mask);
+}
+
+fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, tls: u64) -> i64 {
+    crate::pm::going_parallel();
+    let old = signal::block_all();
+    // No other thread may be in the middle of changing engine state.
+    let guard = ENGINE.lock();
+    let pm = crate::pm::lock_for_fork();
+    // The kernel takes `stack` for the child; ours is the copy of this one, so the program's goes into its registers.
+    // SAFETY: a plain fork as far as the engine is concerned.
+    let ret = unsafe { sc!(nr::CLONE, flags & !CLONE_VFORK, 0, ptid, ctid, tls) };
+    drop(pm);
+    drop(guard);
+    if ret == 0 {
+        refresh_pid();
+        for other in ThreadContext::all() {
+            if other.self_ptr != ctx.self_ptr {
+                other.in_use.store(0, Ordering::Release);
+            }
+        }
+        // SAFETY: no arguments.
+        ctx.tid = unsafe { sc!(nr::GETTID) } as u32;
+        if stack != 0 {
+            ctx.gpr[4] = stack;
+        }
+        crate::pm::forked_child(ctx);
+    }
+    if ctx.pending.sig == 0 {
+        signal::set_mask(old);
+    }
+    ret
+}
+
+/// `vfork`
+pub fn vfork(ctx: &mut ThreadContext) -> i64 {
+    clone(ctx, CLONE_VM | CLONE_VFORK | SIGCHLD, 0, 0, 0, 0)
+}
+
+/// `fork`
+pub fn plain_fork(ctx: &mut ThreadContext) -> i64 {
+    clone(ctx, SIGCHLD, 0, 0, 0, 0)
+}
+
+/// Flags whose arguments `clone` uses.
+pub fn clone_arguments(a: &[u64; 6]) -> (u64, u64, u64, u64, u64) {
+    let flags = a[0];
+    let keep = |f: u64, v: u64| if flags & f != 0 { v } else { 0 };
+    (
+        flags,
+        a[1],
+        keep(CLONE_PARENT_SETTID, a[2]),
+        keep(CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID, a[3]),
+        keep(CLONE_SETTLS, a[4]),
+    )
+}
+
+/// `exit`: the calling thread only.
+pub fn exit_thread(ctx: &mut ThreadContext, code: u64) -> ! {
+    crate::pm::thread_exits(ctx);
+    signal::block_all();
+    // SAFETY: frees the context and ends the thread without touching its stack again.
+    unsafe { asm::bo_thread_exit(ctx.in_use.as_ptr(), code) }
+}
+
+core::arch::global_asm!(
+    ".global bo_exec_failed",
+    "bo_exec_failed:",
+    "int3",
+    "ret",
+);
+unsafe extern "C" {
+    fn bo_exec_failed();
+}
+
+/// `execve` and `execveat`: the tool outside seizes this thread, so that the engine is there
+/// again when the new program begins.
+pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> i64 {
+    let followed = service::attach_for_exec(ctx.tid, bo_exec_failed as usize as u64, ctx.process);
+    crate::pm::process_execs(ctx);
+    signal::before_exec(ctx);
+    let old = signal::block_all();
+    let real = if ctx.pending.sig != 0 { ctx.pending.mask } else { old };
+    // The new program inherits the mask that this one believes to have.
+    signal::set_mask(real | ctx.blocked_sync);
+    // SAFETY: the program's own call, pointers rewritten by the caller.
+    let ret = unsafe { sys::syscall6(call[0], call[1], call[2], call[3], call[4], call[5], call[6]) };
+    signal::after_failed_exec();
+    signal::set_mask(if ctx.pending.sig != 0 { signal::block_all() } else { old });
+    if followed {
+        // Tells the tracer to let go.
+        // SAFETY: traps to the tracer, which suppresses the signal and detaches.
+        unsafe { bo_exec_failed() };
+    }
+    crate::pm::exec_failed(ctx);
+    ret
+}

@@ -1,0 +1,20 @@
+//! Client requests: Valgrind's preamble, as libpmem and libpmemobj contain it.
+
+use crate::context::ThreadContext;
+
+/// What follows `rol rdi, 3`: `rol rdi, 13; rol rdi, 61; rol rdi, 51; xchg rbx, rbx`.
+pub const PREAMBLE_REST: [u8; 15] =
+    [0x48, 0xC1, 0xC7, 0x0D, 0x48, 0xC1, 0xC7, 0x3D, 0x48, 0xC1, 0xC7, 0x33, 0x48, 0x87, 0xDB];
+const PREAMBLE_LEN: u64 = 4 + PREAMBLE_REST.len() as u64;
+
+/// A request at `ctx.rip`: block address in rax, default result in rdx, result to rdx.
+pub fn handle(ctx: &mut ThreadContext) {
+    let mut block = [0u64; 6];
+    if crate::signal::read_value(ctx.gpr[0], &mut block) {
+        if let Some(result) = crate::pm::client_request(ctx, &block) {
+            ctx.gpr[2] = result;
+        }
+    }
+    ctx.rip += PREAMBLE_LEN;
+    crate::dispatch::resume_at_rip(ctx);
+}

@@ -1,0 +1,89 @@
+//! Requests to the tool outside, one at a time, through the shared control block.
+
+use crate::sys;
+use brownout_abi::{CONTROL_BASE, ClassifyAnswer, Control, FatalKind, Request, TEXT_LEN};
+use core::sync::atomic::Ordering;
+
+/// The shared control block.
+pub fn control() -> &'static Control {
+    // SAFETY: the launcher mapped it before the engine's first instruction.
+    unsafe { &*(CONTROL_BASE as *const Control) }
+}
+
+/// Longest wait before looking again whether the tool is alive.
+const WAIT_NS: u64 = 200_000_000;
+
+fn call(request: Request, args: &[u64], text: &[u8]) -> (u32, [u64; 8]) {
+    let c = control();
+    while c.service_lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        sys::futex_wait(&c.service_lock, 1, WAIT_NS);
+        exit_if_orphaned();
+    }
+    let p = CONTROL_BASE as *mut Control;
+    let n = text.len().min(TEXT_LEN);
+    // SAFETY: the lock is ours; the service thread reads only after `service_state` says so.
+    unsafe {
+        (*p).service_request = request as u32;
+        let mut a = [0u64; 8];
+        a[..args.len()].copy_from_slice(args);
+        (*p).service_args = a;
+        (&raw mut (*p).service_text as *mut u8).copy_from_nonoverlapping(text.as_ptr(), n);
+        (*p).service_text_len = n as u64;
+    }
+    c.service_state.store(1, Ordering::Release);
+    sys::futex_wake(&c.service_state, 1);
+    while c.service_state.load(Ordering::Acquire) != 2 {
+        sys::futex_wait(&c.service_state, 1, WAIT_NS);
+        exit_if_orphaned();
+    }
+    let answer = (c.service_result, c.service_args);
+    c.service_state.store(0, Ordering::Release);
+    c.service_lock.store(0, Ordering::Release);
+    sys::futex_wake(&c.service_lock, 1);
+    answer
+}
+
+/// The tool was killed: without it nothing is recorded and no program replaced. The target must not hang.
+fn exit_if_orphaned() {
+    // SAFETY: signal 0 only asks.
+    if unsafe { sys::sc!(sys::nr::KILL, control().host_pid, 0) } == -3 {
+        // SAFETY: ends the process.
+        unsafe { sys::sc!(sys::nr::EXIT_GROUP, 137) };
+    }
+}
+
+/// True if the thread is seized and its next program will have the engine.
+pub fn attach_for_exec(tid: u32, failed_at: u64, process: u32) -> bool {
+    call(Request::AttachForExec, &[tid as u64, failed_at, process as u64], &[]).0 == 1
+}
+
+/// See [`Request::ClassifyFile`].
+pub fn classify_file(args: &[u64; 7], path: &[u8]) -> (ClassifyAnswer, u32) {
+    let (r, a) = call(Request::ClassifyFile, args, path);
+    let answer = match r {
+        1 => ClassifyAnswer::TrackedNew,
+        2 => ClassifyAnswer::TrackedKnown,
+        _ => ClassifyAnswer::Ordinary,
+    };
+    (answer, a[0] as u32)
+}
+
+/// Waits until everything recorded so far has been consumed.
+pub fn drain() {
+    call(Request::Drain, &[], &[]);
+}
+
+/// One sentence for the user.
+pub fn note(text: &[u8]) {
+    call(Request::Note, &[], text);
+}
+
+/// Reports and ends the process.
+pub fn fatal(kind: FatalKind, text: &[u8]) -> ! {
+    call(Request::Fatal, &[kind as u64], text);
+    // SAFETY: ends the process.
+    unsafe { sys::sc!(sys::nr::EXIT_GROUP, if kind == FatalKind::Bug { 70 } else { 3 }) };
+    loop {
+        core::hint::spin_loop()
+    }
+}

@@ -1,0 +1,736 @@
+//! Signals: the program sees them at its own instruction boundaries, with its own registers.
+//!
+//! ```text
+//!  kernel ─▶ signal_handler (own stack, all asynchronous signals blocked)
+//!     at a boundary in the cache ─────────────▶ deliver now
+//!     inside an emitted sequence ─▶ pending, single-step to a boundary ─▶ deliver
+//!     in engine code ─▶ pending ─▶ `bo_safepoint` on the way back ─▶ deliver
+//!  deliver = copy the kernel's frame to the program's stack, with the program's registers, and go on in its handler
+//! ```
+//! While one signal is pending all asynchronous ones stay blocked, so the kernel queues the rest.
+//! Our handlers carry `SA_RESTART` exactly when the program's does: the kernel then decides about restarting, and a
+//! restarted call shows as "not yet made" (`bo_syscall_insn`), which is what the program re-executes.
+//!
+//! SIGSEGV, SIGBUS, SIGTRAP, SIGILL and SIGFPE are always ours and never really blocked; the program's idea of them is kept in
+//! `handlers` and `blocked_sync`.
+
+use crate::asm;
+use crate::context::{AltStack, SIGNAL_STACK_LEN, ThreadContext, off, slot};
+use crate::dispatch::{ENGINE, InsnClass, code_for};
+use crate::sys::{self, nr, sc};
+
+pub const SIGILL: i32 = 4;
+pub const SIGTRAP: i32 = 5;
+pub const SIGBUS: i32 = 7;
+pub const SIGFPE: i32 = 8;
+pub const SIGKILL: i32 = 9;
+pub const SIGSEGV: i32 = 11;
+pub const SIGSTOP: i32 = 19;
+const SYNC: [i32; 5] = [SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV];
+
+pub const fn bit(sig: i32) -> u64 {
+    1 << (sig - 1)
+}
+/// Signals that the program never really blocks.
+pub const SYNC_MASK: u64 = bit(SIGILL) | bit(SIGTRAP) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGSEGV);
+const ALL_ASYNC: u64 = !SYNC_MASK;
+
+const SA_SIGINFO: u64 = 4;
+const SA_RESTORER: u64 = 0x0400_0000;
+const SA_ONSTACK: u64 = 0x0800_0000;
+const SA_RESTART: u64 = 0x1000_0000;
+const SA_NODEFER: u64 = 0x4000_0000;
+const SA_RESETHAND: u64 = 0x8000_0000;
+const SA_NOCLD: u64 = 3;
+const SIG_DFL: u64 = 0;
+const SIG_IGN: u64 = 1;
+const SS_DISABLE: i32 = 2;
+const SS_ONSTACK: i32 = 1;
+const SS_AUTODISARM: i32 = 1 << 31;
+const TF: u64 = 0x100;
+const DF: u64 = 0x400;
+const RF: u64 = 0x1_0000;
+
+/// The kernel's `struct sigaction`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct SigAction {
+    pub handler: u64,
+    pub flags: u64,
+    pub restorer: u64,
+    pub mask: u64,
+}
+
+/// Dispositions as the program set them. Shared by threads, copied for other children.
+pub struct SignalHandlers {
+    pub actions: [SigAction; 65],
+    /// Which entries are the program's (else the kernel knows).
+    pub ours: u128,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SigInfo {
+    pub words: [u64; 16],
+}
+impl SigInfo {
+    pub fn signo(&self) -> i32 {
+        self.words[0] as i32
+    }
+    pub fn code(&self) -> i32 {
+        self.words[1] as i32
+    }
+    pub fn addr(&self) -> u64 {
+        self.words[2]
+    }
+    fn fault(sig: i32, code: i32, addr: u64) -> SigInfo {
+        let mut words = [0; 16];
+        words[0] = sig as u64;
+        words[1] = code as u32 as u64;
+        words[2] = addr;
+        SigInfo { words }
+    }
+}
+
+/// A signal that waits for a boundary. `sig` 0: none.
+#[derive(Clone, Copy)]
+pub struct Pending {
+    pub sig: i32,
+    pub info: SigInfo,
+    /// The mask to go back to.
+    pub mask: u64,
+    /// A fault that engine code found on the program's behalf; goes first.
+    pub fault: Option<SigInfo>,
+    /// After the step, go on in fresh translation: the program changed code near by.
+    pub redirect: bool,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct MContext {
+    pub r8: u64, pub r9: u64, pub r10: u64, pub r11: u64, pub r12: u64, pub r13: u64, pub r14: u64, pub r15: u64,
+    pub rdi: u64, pub rsi: u64, pub rbp: u64, pub rbx: u64, pub rdx: u64, pub rax: u64, pub rcx: u64, pub rsp: u64,
+    pub rip: u64, pub eflags: u64, pub segments: u64, pub err: u64, pub trapno: u64, pub oldmask: u64, pub cr2: u64,
+    pub fpstate: u64, pub reserved: [u64; 8],
+}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct UContext {
+    pub flags: u64,
+    pub link: u64,
+    pub stack_sp: u64,
+    pub stack_flags: i32,
+    _pad: u32,
+    pub stack_size: u64,
+    pub m: MContext,
+    pub sigmask: u64,
+}
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SigFrame {
+    pub pretcode: u64,
+    pub uc: UContext,
+    pub info: SigInfo,
+}
+const _: () = assert!(core::mem::size_of::<SigFrame>() == 440);
+
+impl MContext {
+    /// Access by hardware register number.
+    pub fn gpr(&mut self, n: u8) -> &mut u64 {
+        match n {
+            0 => &mut self.rax, 1 => &mut self.rcx, 2 => &mut self.rdx, 3 => &mut self.rbx,
+            4 => &mut self.rsp, 5 => &mut self.rbp, 6 => &mut self.rsi, 7 => &mut self.rdi,
+            8 => &mut self.r8, 9 => &mut self.r9, 10 => &mut self.r10, 11 => &mut self.r11,
+            12 => &mut self.r12, 13 => &mut self.r13, 14 => &mut self.r14, _ => &mut self.r15,
+        }
+    }
+}
+
+// ---------------------------------------------------------------- set-up
+
+/// First set-up of the process.
+pub fn init_process(ctx: &mut ThreadContext) {
+    let handlers = alloc::boxed::Box::leak(alloc::boxed::Box::new(SignalHandlers {
+        actions: [SigAction::default(); 65],
+        ours: 0,
+    }));
+    for sig in SYNC {
+        let mut old = SigAction::default();
+        // SAFETY: query only.
+        unsafe { sc!(nr::RT_SIGACTION, sig, 0, &mut old as *mut _, 8) };
+        handlers.actions[sig as usize] = old;
+        handlers.ours |= 1 << sig;
+        install(sig, &old);
+    }
+    ctx.handlers = handlers;
+    let mut mask = 0u64;
+    // SAFETY: query only.
+    unsafe { sc!(nr::RT_SIGPROCMASK, 0, 0, &mut mask as *mut u64, 8) };
+    ctx.blocked_sync = mask & SYNC_MASK;
+    set_mask(mask & !SYNC_MASK);
+    ctx.altstack = AltStack { sp: 0, flags: SS_DISABLE, size: 0 };
+}
+
+/// Set-up of each thread: signals arrive on our stack.
+pub fn init_thread(ctx: &ThreadContext) {
+    let ss = [ctx.signal_stack(), 0, SIGNAL_STACK_LEN];
+    // SAFETY: the stack is part of the context and used for nothing else.
+    unsafe { sc!(nr::SIGALTSTACK, ss.as_ptr(), 0) };
+}
+
+/// Sets the real mask, returns the old one.
+pub fn set_mask(mask: u64) -> u64 {
+    let mut old = 0u64;
+    // SAFETY: both pointers are ours.
+    unsafe { sc!(nr::RT_SIGPROCMASK, 2, &mask as *const u64, &mut old as *mut u64, 8) };
+    old
+}
+
+/// Blocks every asynchronous signal.
+pub fn block_all() -> u64 {
+    set_mask(ALL_ASYNC)
+}
+
+fn install(sig: i32, action: &SigAction) {
+    let sync = SYNC.contains(&sig);
+    let real = if !sync && action.handler <= SIG_IGN {
+        *action
+    } else {
+        SigAction {
+            handler: asm::bo_signal_entry as usize as u64,
+            // Faults inside our own handler must reach us again: as a bug report, or as the program's
+            // stack overflow.
+            flags: SA_SIGINFO | SA_RESTORER | SA_ONSTACK | action.flags & (SA_RESTART | SA_NOCLD) | if sync { SA_NODEFER } else { 0 },
+            restorer: asm::bo_restorer as usize as u64,
+            mask: ALL_ASYNC,
+        }
+    };
+    // SAFETY: our handler, our restorer.
+    unsafe { sc!(nr::RT_SIGACTION, sig, &real as *const _, 0, 8) };
+}
+
+// ---------------------------------------------------------------- arrival
+
+/// The kernel's way in, by `bo_signal_entry`.
+pub extern "C" fn signal_handler(sig: i32, info: &mut SigInfo, uc: &mut UContext) {
+    let ctx = ThreadContext::current();
+    let rip = uc.m.rip;
+    if sig == SIGTRAP {
+        if rip == asm::bo_safepoint as usize as u64 + 1 && ctx.pending_flag != 0 {
+            return safepoint(ctx, uc);
+        }
+        if ctx.stepping && info.code() == 2 /* TRAP_TRACE */ {
+            return stepped(ctx, uc);
+        }
+    }
+    if SYNC.contains(&sig) && info.code() > 0 {
+        return fault(ctx, sig, info, uc);
+    }
+    asynchronous(ctx, sig, info, uc)
+}
+
+fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext) {
+    let rip = uc.m.rip;
+    let place = if crate::dispatch::is_engine(rip) { None } else { boundary(rip) };
+    if let Some((pc, true)) = place {
+        uc.m.rip = pc;
+        let mask = uc.sigmask;
+        deliver(ctx, sig, info, uc, mask);
+        return enter(ctx, uc);
+    }
+    if ctx.pending.sig != 0 {
+        // Only a synchronous signal sent by kill() can arrive while another is pending: it is requeued.
+        // SAFETY: sends to ourselves.
+        unsafe { sc!(nr::RT_TGSIGQUEUEINFO, crate::process::real_pid(), ctx.tid, sig, info as *const _) };
+        return;
+    }
+    ctx.pending.sig = sig;
+    ctx.pending.info = *info;
+    ctx.pending.mask = uc.sigmask;
+    ctx.pending_flag = 1;
+    uc.sigmask = ALL_ASYNC;
+    if place.is_some() || asm::is_fast(rip) {
+        ctx.stepping = true;
+        uc.m.eflags |= TF;
+    } else if rip >= asm::bo_syscall_check as usize as u64 && rip <= asm::bo_syscall_insn as usize as u64 {
+        uc.m.rip = asm::bo_syscall_abort as usize as u64;
+    }
+}
+
+/// Program address for a cache address, and whether it is exactly a boundary. `None`: not in the cache.
+fn boundary(rip: u64) -> Option<(u64, bool)> {
+    let e = ENGINE.lock();
+    e.arenas.find(rip)?;
+    Some(e.locate(rip).map_or((0, false), |l| (l.pc, l.boundary)))
+}
+
+/// One single step was made.
+fn stepped(ctx: &mut ThreadContext, uc: &mut UContext) {
+    let rip = uc.m.rip;
+    match boundary(rip) {
+        Some((pc, true)) => {
+            ctx.stepping = false;
+            uc.m.eflags &= !TF;
+            uc.m.rip = pc;
+            ctx.pending.redirect = false;
+            deliver_pending(ctx, uc);
+            enter(ctx, uc)
+        }
+        Some((_, false)) => uc.m.eflags |= TF,
+        None if asm::is_fast(rip) && rip != asm::bo_safepoint as usize as u64 => uc.m.eflags |= TF,
+        None => {
+            // On its way into engine code, which will find the pending signal.
+            ctx.stepping = false;
+            ctx.pending.redirect = false;
+            uc.m.eflags &= !TF;
+        }
+    }
+}
+
+/// Back from engine code with something pending; all registers are the program's.
+fn safepoint(ctx: &mut ThreadContext, uc: &mut UContext) {
+    if !ctx.resume_is_boundary && ctx.pending.fault.is_none() {
+        uc.m.rip = ctx.resume;
+        ctx.stepping = true;
+        uc.m.eflags |= TF;
+        return;
+    }
+    uc.m.rip = ctx.rip;
+    deliver_pending(ctx, uc);
+    enter(ctx, uc)
+}
+
+fn deliver_pending(ctx: &mut ThreadContext, uc: &mut UContext) {
+    let fault = ctx.pending.fault.take();
+    let (sig, info, mask) = (ctx.pending.sig, ctx.pending.info, ctx.pending.mask);
+    ctx.pending.sig = 0;
+    ctx.pending_flag = 0;
+    if sig != 0 {
+        uc.sigmask = mask;
+    }
+    if let Some(info) = fault {
+        let mask = uc.sigmask;
+        deliver(ctx, info.signo(), &info, uc, mask);
+    }
+    if sig != 0 {
+        let mask = uc.sigmask;
+        deliver(ctx, sig, &info, uc, mask);
+    }
+}
+
+/// `uc` holds a program state: go on with it in the cache.
+fn enter(ctx: &mut ThreadContext, uc: &mut UContext) {
+    loop {
+        match code_for(uc.m.rip) {
+            Some(code) => {
+                ctx.rip = uc.m.rip;
+                uc.m.rip = code;
+                return;
+            }
+            None => {
+                let info = SigInfo::fault(SIGSEGV, fetch_fault_code(uc.m.rip), uc.m.rip);
+                let mask = uc.sigmask;
+                uc.m.cr2 = uc.m.rip;
+                uc.m.err = 0x14;
+                uc.m.trapno = 14;
+                deliver(ctx, SIGSEGV, &info, uc, mask);
+            }
+        }
+    }
+}
+
+/// SEGV_ACCERR if something is mapped there, else SEGV_MAPERR.
+fn fetch_fault_code(pc: u64) -> i32 {
+    if crate::maps::read().iter().any(|m| m.start <= pc && pc < m.end) { 2 } else { 1 }
+}
+
+/// Engine code found that the program jumped where it may not execute.
+pub fn raise_fetch_fault(ctx: &mut ThreadContext) {
+    let pc = ctx.rip;
+    raise(ctx, SigInfo::fault(SIGSEGV, fetch_fault_code(pc), pc));
+}
+
+/// Engine code found a fault of the program at `ctx.rip`.
+pub fn raise_fault(ctx: &mut ThreadContext, sig: i32, code: i32, addr: u64) {
+    raise(ctx, SigInfo::fault(sig, code, addr));
+}
+
+fn raise(ctx: &mut ThreadContext, info: SigInfo) {
+    ctx.pending.fault = Some(info);
+    ctx.pending_flag = 1;
+    ctx.resume_is_boundary = true;
+}
+
+// ---------------------------------------------------------------- faults
+
+fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContext) {
+    let rip = uc.m.rip;
+    if rip == asm::bo_log_read1 as usize as u64 || rip == asm::bo_log_read2 as usize as u64 {
+        // A stack slot of a cached calling context is gone: the slow path unwinds anew.
+        uc.m.rip = asm::bo_log_slow as usize as u64;
+        return;
+    }
+    let in_cache = !crate::dispatch::is_engine(rip);
+    if !in_cache || ctx.in_engine_write() {
+        if ctx.in_engine_write() {
+            // The program's stack cannot take the signal frame: natively that is death by SIGSEGV.
+            die(SIGSEGV);
+        }
+        crate::engine_fault(sig, rip, info.addr(), uc);
+    }
+    // int3 reports the address behind it.
+    let trap = sig == SIGTRAP && info.code() == 0x80;
+    let look = if trap { rip - 1 } else { rip };
+    let mut e = ENGINE.lock();
+    let Some(l) = e.locate(look) else {
+        drop(e);
+        crate::engine_fault(sig, rip, info.addr(), uc)
+    };
+    let (pc, class, is_boundary, site, dead) = (l.pc, l.class, l.boundary, l.site, l.block.dead);
+    let (block_pc, block_end) = (l.block.pc, l.block.pc_end);
+    if sig == SIGSEGV && uc.m.err & 2 != 0 && e.unprotect(info.addr()) {
+        let page = info.addr() >> 12;
+        if (block_pc >> 12..=(block_end - 1) >> 12).contains(&page) {
+            // The block may be writing its own continuation.
+            ctx.stepping = true;
+            ctx.pending.redirect = true;
+            uc.m.eflags |= TF;
+        }
+        return;
+    }
+    drop(e);
+    if trap && uc.m.trapno == 3 {
+        uc.m.rip = pc + 1;
+        let mask = uc.sigmask;
+        deliver(ctx, sig, info, uc, mask);
+        return enter(ctx, uc);
+    }
+    // Give the program's registers back.
+    match class {
+        InsnClass::Plain => {}
+        InsnClass::Branch if is_boundary => {}
+        InsnClass::Branch => {
+            uc.m.rcx = ctx.spill[slot::BRANCH_RCX];
+            uc.m.rdx = ctx.spill[slot::BRANCH_RDX];
+        }
+        InsnClass::Site { .. } if is_boundary => {}
+        InsnClass::Site { scratch } => {
+            uc.m.rcx = ctx.spill[slot::SITE_RCX];
+            *uc.m.gpr(scratch) = ctx.spill[slot::SITE_R2];
+        }
+    }
+    if let Some(site) = site {
+        crate::pm::fault_in_site(ctx, site, uc);
+    }
+    uc.m.rip = pc;
+    if (sig == SIGSEGV || sig == SIGBUS) && uc.m.trapno == 14 || sig == SIGBUS {
+        match crate::pm::fault(ctx, pc, info.addr(), sig, site.is_some(), dead) {
+            crate::pm::FaultAnswer::Retry => return enter(ctx, uc),
+            crate::pm::FaultAnswer::Program { addr } => {
+                info.words[2] = addr;
+                uc.m.cr2 = addr;
+            }
+        }
+    }
+    let mask = uc.sigmask;
+    deliver(ctx, sig, info, uc, mask);
+    enter(ctx, uc)
+}
+
+// ---------------------------------------------------------------- delivery
+
+/// Ends the process as the kernel would for this signal by default.
+pub fn die(sig: i32) -> ! {
+    crate::pm::flush_before_death(sig);
+    let dfl = SigAction::default();
+    let mask = !bit(sig);
+    // SAFETY: the default action of these signals ends the process.
+    unsafe {
+        sc!(nr::RT_SIGACTION, sig, &dfl as *const _, 0, 8);
+        sc!(nr::TGKILL, crate::process::real_pid(), sc!(nr::GETTID), sig);
+        sc!(nr::RT_SIGPROCMASK, 2, &mask as *const u64, 0, 8);
+        sc!(nr::EXIT_GROUP, 128 + sig)
+    };
+    loop {
+        core::hint::spin_loop()
+    }
+}
+
+/// `uc` holds the program's state (RIP a program address): changes it to the handler's first instruction,
+/// with a signal frame on the program's stack. `mask`: what the program's mask is before the handler.
+fn deliver(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext, mask: u64) {
+    // SAFETY: set at start, lives as long as a thread uses it.
+    let handlers = unsafe { &mut *ctx.handlers };
+    let action = handlers.actions[sig as usize];
+    let is_fault = SYNC.contains(&sig) && info.code() > 0;
+    let blocked = ctx.blocked_sync & bit(sig) != 0;
+    if handlers.ours & 1 << sig == 0 || action.handler <= SIG_IGN || is_fault && blocked {
+        if action.handler == SIG_IGN && !is_fault {
+            uc.sigmask = mask;
+            return;
+        }
+        die(sig);
+    }
+    if action.flags & SA_RESETHAND != 0 {
+        handlers.actions[sig as usize].handler = SIG_DFL;
+        install(sig, &SigAction::default());
+        if !SYNC.contains(&sig) {
+            handlers.ours &= !(1 << sig);
+        }
+    }
+    let rsp = uc.m.rsp;
+    let alt = ctx.altstack;
+    let enabled = alt.flags & SS_DISABLE == 0;
+    let on_alt = enabled && alt.flags & SS_AUTODISARM == 0 && rsp.wrapping_sub(alt.sp) <= alt.size && rsp > alt.sp;
+    let mut sp = rsp - 128;
+    if action.flags & SA_ONSTACK != 0 && enabled && !on_alt {
+        sp = alt.sp + alt.size;
+    }
+    // SAFETY: the kernel's frame, still on our signal stack.
+    let fp_len = unsafe { fp_state_len(uc.m.fpstate) };
+    let fp = (sp - fp_len) & !63;
+    let frame_at = ((fp - core::mem::size_of::<SigFrame>() as u64) & !15) - 8;
+    let program_mask = mask & !SYNC_MASK | ctx.blocked_sync;
+    let mut frame = SigFrame { pretcode: action.restorer, uc: *uc, info: *info };
+    frame.uc.m.fpstate = fp;
+    frame.uc.m.oldmask = program_mask;
+    frame.uc.m.eflags &= !TF;
+    frame.uc.sigmask = program_mask;
+    frame.uc.stack_sp = alt.sp;
+    frame.uc.stack_size = alt.size;
+    frame.uc.stack_flags = if alt.flags & SS_DISABLE != 0 { SS_DISABLE } else { alt.flags & SS_AUTODISARM | if on_alt { SS_ONSTACK } else { 0 } };
+    frame.uc.link = 0;
+    // SAFETY: the program's stack, as the kernel would write it; a fault here is recognised by `in_engine_write`.
+    unsafe {
+        ctx.set_engine_write(true);
+        core::ptr::copy_nonoverlapping(uc.m.fpstate as *const u8, fp as *mut u8, fp_len as usize);
+        (frame_at as *mut SigFrame).write_unaligned(frame);
+        ctx.set_engine_write(false);
+        // The handler starts with vector registers in their initial state, as the kernel arranges.
+        if fp_len > 576 {
+            *((uc.m.fpstate + 512) as *mut u64) = 0;
+        }
+    }
+    if alt.flags & SS_AUTODISARM != 0 && enabled {
+        ctx.altstack = AltStack { sp: 0, flags: SS_DISABLE, size: 0 };
+    }
+    let mut new_mask = program_mask | action.mask;
+    if action.flags & SA_NODEFER == 0 {
+        new_mask |= bit(sig);
+    }
+    ctx.blocked_sync = new_mask & SYNC_MASK;
+    uc.sigmask = new_mask & !SYNC_MASK;
+    uc.m.rdi = sig as u64;
+    uc.m.rsi = frame_at + 8 + core::mem::size_of::<UContext>() as u64;
+    uc.m.rdx = frame_at + 8;
+    uc.m.rax = 0;
+    uc.m.rsp = frame_at;
+    uc.m.rip = action.handler;
+    uc.m.eflags &= !(TF | DF | RF);
+}
+
+/// # Safety
+/// `fpstate` is what the kernel put into a signal frame.
+unsafe fn fp_state_len(fpstate: u64) -> u64 {
+    const MAGIC1: u32 = 0x4650_5853;
+    // SAFETY: passed on: the software-reserved bytes of the legacy area.
+    unsafe {
+        let magic = *((fpstate + 464) as *const u32);
+        if magic == MAGIC1 { *((fpstate + 468) as *const u32) as u64 } else { 512 }
+    }
+}
+
+// ---------------------------------------------------------------- system calls about signals
+
+/// `rt_sigreturn`: restores the program's state from its frame, through the kernel, so that vector state and
+/// everything else is exactly what the frame says.
+pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
+    let at = ctx.gpr[4] - 8;
+    let mut frame = core::mem::MaybeUninit::<SigFrame>::uninit();
+    // SAFETY: plain bytes.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(frame.as_mut_ptr() as *mut u8, core::mem::size_of::<SigFrame>()) };
+    if !sys::read_memory(at, bytes) {
+        die(SIGSEGV);
+    }
+    // SAFETY: filled above; any bytes are a valid SigFrame.
+    let mut frame = unsafe { frame.assume_init() };
+    let uc = &mut frame.uc;
+    ctx.altstack = AltStack { sp: uc.stack_sp, flags: uc.stack_flags & !SS_ONSTACK, size: uc.stack_size };
+    uc.stack_sp = ctx.signal_stack();
+    uc.stack_flags = 0;
+    uc.stack_size = SIGNAL_STACK_LEN;
+    ctx.blocked_sync = uc.sigmask & SYNC_MASK;
+    uc.sigmask &= !SYNC_MASK;
+    ctx.rip = uc.m.rip;
+    crate::dispatch::resume_at_rip(ctx);
+    block_all();
+    if ctx.pending_flag != 0 {
+        if ctx.pending.sig != 0 {
+            ctx.pending.mask = uc.sigmask;
+            uc.sigmask = ALL_ASYNC;
+        }
+        uc.m.rip = asm::bo_safepoint as usize as u64;
+    } else {
+        uc.m.rip = ctx.resume;
+    }
+    // SAFETY: a complete frame on our stack; `bo_sigreturn` expects rsp behind pretcode.
+    unsafe { asm::bo_sigreturn(&frame as *const _ as u64 + 8) }
+}
+
+/// `rt_sigaction`
+pub fn sigaction(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
+    let (sig, new, old) = (a[0] as i32, a[1], a[2]);
+    if !(1..=64).contains(&sig) || a[3] != 8 || (new != 0 && (sig == SIGKILL || sig == SIGSTOP)) {
+        return -sys::EINVAL;
+    }
+    let mut action = SigAction::default();
+    if new != 0 && !read_value(new, &mut action) {
+        return -sys::EFAULT;
+    }
+    // SAFETY: see `deliver`. Blocking keeps the table and the kernel's in step.
+    let handlers = unsafe { &mut *ctx.handlers };
+    let masked = block_all();
+    let known = handlers.ours & 1 << sig != 0;
+    let mut previous = handlers.actions[sig as usize];
+    if !known {
+        // SAFETY: query only.
+        unsafe { sc!(nr::RT_SIGACTION, sig, 0, &mut previous as *mut _, 8) };
+    }
+    if new != 0 {
+        handlers.actions[sig as usize] = action;
+        if action.handler > SIG_IGN || SYNC.contains(&sig) {
+            handlers.ours |= 1 << sig;
+        } else {
+            handlers.ours &= !(1 << sig);
+        }
+        install(sig, &action);
+    }
+    if ctx.pending_flag == 0 || ctx.pending.sig == 0 {
+        set_mask(masked);
+    }
+    if old != 0 && !write_value(old, &previous) {
+        return -sys::EFAULT;
+    }
+    0
+}
+
+/// `rt_sigprocmask`
+pub fn sigprocmask(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
+    if a[3] != 8 {
+        return -sys::EINVAL;
+    }
+    let mut set = 0u64;
+    if a[1] != 0 && !read_value(a[1], &mut set) {
+        return -sys::EFAULT;
+    }
+    let real = block_all();
+    let pending = ctx.pending.sig != 0;
+    let current = if pending { ctx.pending.mask } else { real };
+    let old = current & !SYNC_MASK | ctx.blocked_sync;
+    let mut new = old;
+    if a[1] != 0 {
+        new = match a[0] {
+            0 => old | set,
+            1 => old & !set,
+            2 => set,
+            _ => {
+                if !pending {
+                    set_mask(real);
+                }
+                return -sys::EINVAL;
+            }
+        };
+    }
+    new &= !(bit(SIGKILL) | bit(SIGSTOP));
+    ctx.blocked_sync = new & SYNC_MASK;
+    if pending {
+        // It arrived before this call, so it is delivered even if it is being blocked now.
+        ctx.pending.mask = new & !SYNC_MASK;
+    } else {
+        set_mask(new & !SYNC_MASK);
+    }
+    if a[2] != 0 && !write_value(a[2], &old) {
+        return -sys::EFAULT;
+    }
+    0
+}
+
+/// `sigaltstack`
+pub fn sigaltstack(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
+    let alt = ctx.altstack;
+    let rsp = ctx.gpr[4];
+    let enabled = alt.flags & SS_DISABLE == 0;
+    let on = enabled && rsp > alt.sp && rsp - alt.sp <= alt.size && alt.flags & SS_AUTODISARM == 0;
+    let shown = [
+        alt.sp,
+        (if enabled { alt.flags & SS_AUTODISARM | if on { SS_ONSTACK } else { 0 } } else { SS_DISABLE }) as u32 as u64,
+        alt.size,
+    ];
+    if a[0] != 0 {
+        let mut new = [0u64; 3];
+        if !read_value(a[0], &mut new) {
+            return -sys::EFAULT;
+        }
+        if on {
+            return -1; // EPERM
+        }
+        let flags = new[1] as i32;
+        if flags & !(SS_AUTODISARM | SS_DISABLE | SS_ONSTACK) != 0 {
+            return -sys::EINVAL;
+        }
+        ctx.altstack = if flags & SS_DISABLE != 0 {
+            AltStack { sp: 0, flags: SS_DISABLE, size: 0 }
+        } else {
+            // AT_MINSIGSTKSZ is what the kernel enforces; 2048 is its historic minimum.
+            if new[2] < 2048 {
+                return -sys::ENOMEM;
+            }
+            AltStack { sp: new[0], flags: flags & SS_AUTODISARM, size: new[2] }
+        };
+    }
+    if a[1] != 0 && !write_value(a[1], &shown) {
+        return -sys::EFAULT;
+    }
+    0
+}
+
+/// Reads a plain value from program memory.
+pub fn read_value<T: Copy>(addr: u64, out: &mut T) -> bool {
+    let n = core::mem::size_of::<T>();
+    // SAFETY: `T` is plain data here; its bytes are overwritten whole or not used.
+    sys::read_memory(crate::pm::readable_alias(addr), unsafe { core::slice::from_raw_parts_mut(out as *mut T as *mut u8, n) })
+}
+
+/// Writes a plain value to program memory.
+pub fn write_value<T: Copy>(addr: u64, value: &T) -> bool {
+    let n = core::mem::size_of::<T>();
+    // SAFETY: reads the bytes of a plain value.
+    let bytes = unsafe { core::slice::from_raw_parts(value as *const T as *const u8, n) };
+    let ok = sys::write_memory(crate::pm::readable_alias(addr), bytes);
+    if ok {
+        crate::pm::kernel_wrote(addr, n as u64);
+    }
+    ok
+}
+
+/// Before `execve`: what the program ignores must really be ignored; blocked likewise.
+pub fn before_exec(ctx: &mut ThreadContext) {
+    // SAFETY: see `deliver`.
+    let handlers = unsafe { &*ctx.handlers };
+    for sig in SYNC {
+        if handlers.actions[sig as usize].handler == SIG_IGN {
+            let ign = SigAction { handler: SIG_IGN, ..Default::default() };
+            // SAFETY: a fault of ours in between would loop; the window holds one system call.
+            unsafe { sc!(nr::RT_SIGACTION, sig, &ign as *const _, 0, 8) };
+        }
+    }
+}
+
+/// After a failed `execve`.
+pub fn after_failed_exec() {
+    for sig in SYNC {
+        install(sig, &SigAction::default());
+    }
+}
+
+const _: () = assert!(off::GPR == 8);

@@ -1,0 +1,179 @@
+//! System calls: most go to the kernel as they are; those that concern what the engine virtualises
+//! (memory, signals, threads, programs, tracked files) are handled here.
+
+use crate::asm::{Outcome, program_syscall};
+use crate::context::ThreadContext;
+use crate::dispatch::ENGINE;
+use crate::maps::CodeRange;
+use crate::signal;
+use crate::sys::{self, nr};
+use crate::{pm, process};
+
+/// A `syscall` instruction at `ctx.rip`.
+pub fn handle(ctx: &mut ThreadContext) {
+    let g = &ctx.gpr;
+    let number = g[0] as u32 as u64;
+    let args = [g[7], g[6], g[2], g[10], g[8], g[9]];
+    match perform(ctx, number, args) {
+        Some(result) => {
+            ctx.gpr[0] = result as u64;
+            ctx.gpr[1] = ctx.rip + 2;
+            ctx.gpr[11] = ctx.rflags;
+            ctx.rip += 2;
+        }
+        // A signal comes first: the program will make the call again afterwards.
+        None => {}
+    }
+    crate::dispatch::resume_at_rip(ctx);
+}
+
+fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
+    let result = match number {
+        nr::RT_SIGACTION => signal::sigaction(ctx, &a),
+        nr::RT_SIGPROCMASK => signal::sigprocmask(ctx, &a),
+        nr::SIGALTSTACK => signal::sigaltstack(ctx, &a),
+        nr::RT_SIGRETURN => signal::sigreturn(ctx),
+        nr::CLONE => {
+            let mut a = a;
+            for p in [2, 3] {
+                a[p] = pm::readable_alias(a[p]);
+            }
+            let (flags, stack, ptid, ctid, tls) = process::clone_arguments(&a);
+            process::clone(ctx, flags, stack, ptid, ctid, tls)
+        }
+        nr::FORK => process::plain_fork(ctx),
+        nr::VFORK => process::vfork(ctx),
+        // glibc falls back to clone; structures that grow with the kernel are not worth following.
+        nr::CLONE3 => -sys::ENOSYS,
+        // Restartable sequences name code ranges by address; glibc works without.
+        nr::RSEQ => -sys::ENOSYS,
+        // Shared rings would let the kernel write to tracked memory unseen; programs fall back.
+        nr::IO_URING_SETUP => -sys::ENOSYS,
+        nr::EXECVE | nr::EXECVEAT => return pm::with_prepared(ctx, number, &a, |ctx, call| Some(process::exec(ctx, call))),
+        nr::EXIT => process::exit_thread(ctx, a[0]),
+        nr::EXIT_GROUP => {
+            pm::process_exits(ctx, a[0] as i32);
+            return pass(ctx, number, &a);
+        }
+        nr::ARCH_PRCTL if a[0] == 0x1001 => crate::fatal_unsupported("the program sets the GS register, which this tool uses itself"),
+        nr::ARCH_PRCTL if a[0] == 0x1004 => {
+            if signal::write_value(a[1], &0u64) { 0 } else { -sys::EFAULT }
+        }
+        nr::MMAP => return mmap(ctx, a),
+        nr::MUNMAP | nr::MPROTECT | nr::PKEY_MPROTECT | nr::MREMAP | nr::MADVISE | nr::MSYNC | nr::BRK => return memory(ctx, number, a),
+        nr::RT_SIGSUSPEND => return with_mask(ctx, number, a, 0, 1),
+        nr::PPOLL => return with_mask(ctx, number, a, 3, 4),
+        nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => return with_mask(ctx, number, a, 4, 5),
+        _ => return pass(ctx, number, &a),
+    };
+    Some(result)
+}
+
+/// The call as it is, tracked pointers rewritten.
+pub fn pass(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
+    if pm::is_plain_syscall(number) {
+        // SAFETY: none of these arguments names memory of the engine by accident; a program that does so by
+        // intent breaks itself, as it could natively.
+        return match unsafe { program_syscall(&[number, a[0], a[1], a[2], a[3], a[4], a[5]]) } {
+            Outcome::Done(r) => Some(r),
+            Outcome::Interrupted => None,
+        };
+    }
+    pm::syscall(ctx, number, a)
+}
+
+/// Calls that install a mask for their duration: SIGSEGV and its kin stay unblocked.
+fn with_mask(ctx: &mut ThreadContext, number: u64, a: [u64; 6], mask_arg: usize, size_arg: usize) -> Option<i64> {
+    let mut mask = 0u64;
+    let mut b = a;
+    if a[mask_arg] != 0 && a[size_arg] == 8 && signal::read_value(a[mask_arg], &mut mask) {
+        mask &= !signal::SYNC_MASK;
+        b[mask_arg] = &mask as *const u64 as u64;
+    }
+    pass(ctx, number, &b)
+}
+
+fn mmap(ctx: &mut ThreadContext, a: [u64; 6]) -> Option<i64> {
+    let [addr, len, prot, flags, _, _] = a;
+    let fixed = flags & sys::MAP_FIXED != 0;
+    if fixed && overlaps_engine(addr, len) {
+        return Some(-sys::ENOMEM);
+    }
+    if fixed {
+        forget_code(addr, addr.wrapping_add(len));
+    }
+    let result = pm::mmap(ctx, &a)?;
+    if result > -4096 && result < 0 {
+        return Some(result);
+    }
+    if prot & sys::PROT_EXEC != 0 {
+        let shared = flags & sys::MAP_TYPE != sys::MAP_PRIVATE;
+        ENGINE.lock().code.insert(CodeRange {
+            start: result as u64,
+            end: result as u64 + page_up(len),
+            writable: prot & sys::PROT_WRITE != 0 || shared,
+            shared,
+        });
+        pm::code_mapped(ctx, result as u64, page_up(len), &a);
+    }
+    Some(result)
+}
+
+fn memory(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
+    let (start, len) = (a[0], page_up(a[1]));
+    match number {
+        nr::MUNMAP | nr::MREMAP if overlaps_engine(start, len) => return Some(-sys::EINVAL),
+        nr::MUNMAP => forget_code(start, start.wrapping_add(len)),
+        nr::MREMAP => {
+            forget_code(start, start.wrapping_add(len));
+            if a[3] & sys::MREMAP_FIXED != 0 {
+                forget_code(a[4], a[4].wrapping_add(page_up(a[2])));
+            }
+        }
+        nr::MPROTECT | nr::PKEY_MPROTECT => {
+            if overlaps_engine(start, len) {
+                return Some(-sys::ENOMEM);
+            }
+            // Whatever the new protection: what was translated may be about to change, and
+            // write protection of ours is about to be replaced.
+            forget_code(start, start.wrapping_add(len));
+        }
+        _ => {}
+    }
+    let result = pm::memory(ctx, number, &a)?;
+    if (number == nr::MPROTECT || number == nr::PKEY_MPROTECT) && result == 0 && a[2] & sys::PROT_EXEC != 0 {
+        let shared = a[2] & sys::PROT_WRITE == 0
+            && crate::maps::read().iter().any(|m| m.start <= start && start < m.end && m.shared);
+        ENGINE.lock().code.insert(CodeRange {
+            start,
+            end: start + len,
+            writable: a[2] & sys::PROT_WRITE != 0 || shared,
+            shared,
+        });
+    }
+    Some(result)
+}
+
+fn forget_code(start: u64, end: u64) {
+    if end <= start {
+        return;
+    }
+    let mut e = ENGINE.lock();
+    if e.code.remove(start, end) {
+        e.invalidate(start, end);
+        let pages: alloc::vec::Vec<u64> = e.protected.range(start >> 12..(end + 4095) >> 12).copied().collect();
+        for p in pages {
+            e.protected.remove(&p);
+        }
+    }
+}
+
+fn overlaps_engine(start: u64, len: u64) -> bool {
+    let end = start.saturating_add(len);
+    start < brownout_abi::ENGINE_LIMIT && end > brownout_abi::ENGINE_BASE
+        || ENGINE.lock().arenas.list.iter().any(|x| start < x.end() && end > x.base)
+}
+
+pub fn page_up(n: u64) -> u64 {
+    n.wrapping_add(4095) & !4095
+}

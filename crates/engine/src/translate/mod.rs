@@ -1,0 +1,517 @@
+//! Program code to cache code, one block at a time.
+//!
+//! ```text
+//!  decode ─▶ classify ─▶ copy │ relocate │ rewrite branch │ instrument ─▶ exits and stubs
+//! ```
+//! A block begins at a branch target and runs through not-taken conditional branches until an unconditional
+//! transfer. Instructions are copied; only RIP-relative operands, branches, system calls and instrumented
+//! accesses are rewritten. Registers are the program's at every instruction boundary: a signal or fault can be
+//! delivered there with nothing to restore.
+//!
+//! Original return addresses go on the stack, so unwinding, longjmp and exceptions see what they expect.
+
+mod site;
+
+use crate::context::{GRANULES_OFFSET, IBTC_OFFSET, off, slot};
+use crate::dispatch::{Exit, InsnClass, InsnMap, NO_BLOCK, exit};
+use crate::emit::{Emitter, Gpr, RCX, RDX};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use iced_x86::{
+    Code, Decoder, DecoderOptions, Encoder, FlowControl, Instruction, MemoryOperand, Mnemonic, OpKind, Register,
+};
+
+/// Longest block. Long enough that straight-line code is not cut often, short enough that a block
+/// killed for one byte does not cost much.
+const INSNS_MAX: usize = 64;
+/// Longest x86 instruction.
+const INSN_LEN_MAX: u64 = 15;
+
+pub struct Request {
+    pub pc: u64,
+    /// First address that may not begin an instruction of this block.
+    pub limit: u64,
+    /// End of readable code bytes.
+    pub readable: u64,
+    /// Reached by an indirect branch: put the tag check in front.
+    pub prefix: bool,
+    /// The code may change unseen: compare it with what was translated at every entry.
+    pub self_check: bool,
+    pub first_exit: u32,
+}
+
+pub struct Translated {
+    pub pc_end: u64,
+    pub prefix: u64,
+    pub body: u64,
+    pub insns: Box<[InsnMap]>,
+    pub exits: Vec<Exit>,
+    pub sites: Vec<&'static crate::pm::site::Site>,
+}
+
+struct Builder<'a> {
+    hot: &'a mut Emitter,
+    cold: &'a mut Emitter,
+    request: &'a Request,
+    body: u64,
+    insns: Vec<InsnMap>,
+    exits: Vec<Exit>,
+    sites: Vec<&'static crate::pm::site::Site>,
+}
+
+/// The tag check in front of a block that indirect branches reach. rcx holds the target; rcx
+/// and rdx of the program are in their branch slots.
+pub fn prefix(e: &mut Emitter, pc: u64) -> u64 {
+    // 8-aligned: `spoil_prefix` replaces the first bytes by one store.
+    while e.at & 7 != 0 {
+        e.nops(1);
+    }
+    let start = e.at;
+    e.mov_imm64(RDX, pc.wrapping_neg());
+    e.lea_sum(RCX, RCX, RDX);
+    e.jrcxz(8);
+    e.jmp_gs(off::ENTRY_MISS_TAG);
+    e.reload(RCX, off::spill(slot::BRANCH_RCX));
+    e.reload(RDX, off::spill(slot::BRANCH_RDX));
+    start
+}
+
+/// Makes a dead block's tag check fail always: its first instruction becomes `jmp gs:[entry_miss]`.
+pub fn spoil_prefix(prefix: u64) {
+    let mut b = [0x65, 0xFF, 0x24, 0x25, 0, 0, 0, 0];
+    b[4..].copy_from_slice(&off::ENTRY_MISS.to_le_bytes());
+    // SAFETY: `prefix` is 8-aligned code of ours; one atomic store (CACHE-1).
+    unsafe {
+        (*(prefix as *const core::sync::atomic::AtomicU64))
+            .store(u64::from_le_bytes(b), core::sync::atomic::Ordering::Release)
+    };
+}
+
+/// Translates the block at `request.pc`.
+pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Translated {
+    let pc = request.pc;
+    let prefix_at = if request.prefix { prefix(hot, pc) } else { 0 };
+    let body = hot.at;
+    let mut b = Builder { hot, cold, request, body, insns: Vec::with_capacity(16), exits: Vec::new(), sites: Vec::new() };
+    if request.self_check {
+        b.leave_room_for_self_check();
+    }
+    let len = (request.readable - pc).min(INSNS_MAX as u64 * INSN_LEN_MAX) as usize;
+    let source = crate::pm::readable_alias(pc);
+    // SAFETY: the caller found `pc..readable` to be mapped code; the program may unmap it under our
+    // feet, which natively would be a fault at a random place just as well.
+    let bytes = unsafe { core::slice::from_raw_parts(source as *const u8, len) };
+    let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
+    let mut insn = Instruction::default();
+    let mut pc_end = pc;
+    loop {
+        let at = decoder.ip();
+        if at >= request.limit || b.insns.len() >= INSNS_MAX {
+            b.exit_jump(at);
+            break;
+        }
+        decoder.decode_out(&mut insn);
+        if insn.is_invalid() {
+            let left = request.readable - at;
+            if left < INSN_LEN_MAX && decoder.last_error() == iced_x86::DecoderError::NoMoreBytes {
+                // Runs over the end of executable memory: the fetch faults there.
+                b.begin(at, InsnClass::Plain);
+                b.exit_jump(request.readable);
+                pc_end = request.readable;
+            } else {
+                b.begin(at, InsnClass::Plain);
+                b.hot.bytes(&[0x0F, 0x0B]); // ud2: SIGILL at this address, as natively
+                pc_end = at + 1;
+            }
+            break;
+        }
+        pc_end = insn.next_ip();
+        let raw = &bytes[(at - pc) as usize..(pc_end - pc) as usize];
+        if crate::mode().record && raw == [0x48, 0xC1, 0xC7, 0x03] {
+            let rest = &bytes[(pc_end - pc) as usize..];
+            if rest.starts_with(&crate::requests::PREAMBLE_REST) {
+                pc_end += crate::requests::PREAMBLE_REST.len() as u64;
+                b.begin(at, InsnClass::Plain);
+                b.special(exit::REQUEST, at, 0);
+                break;
+            }
+        }
+        if b.instruction(&insn, raw) {
+            break;
+        }
+    }
+    if request.self_check {
+        b.self_check(pc_end);
+    }
+    let Builder { insns, exits, sites, .. } = b;
+    Translated { pc_end, prefix: prefix_at, body, insns: insns.into_boxed_slice(), exits, sites }
+}
+
+impl Builder<'_> {
+    fn begin(&mut self, pc: u64, class: InsnClass) {
+        self.insns.push(InsnMap {
+            code: (self.hot.at - self.body) as u16,
+            pc: (pc - self.request.pc) as u16,
+            class,
+        });
+    }
+
+    /// One instruction; true if the block ends with it.
+    fn instruction(&mut self, insn: &Instruction, raw: &[u8]) -> bool {
+        let pc = insn.ip();
+        match insn.code() {
+            Code::Syscall => {
+                self.begin(pc, InsnClass::Plain);
+                self.special(exit::SYSCALL, pc, 0);
+                return true;
+            }
+            Code::Int_imm8 | Code::Sysenter | Code::Iretq | Code::Iretd | Code::Retfq | Code::Retfd
+            | Code::Wrgsbase_r64 | Code::Wrgsbase_r32 => {
+                self.begin(pc, InsnClass::Plain);
+                self.special(exit::UNSUPPORTED, pc, 0);
+                return true;
+            }
+            Code::Rdgsbase_r32 | Code::Rdgsbase_r64 => {
+                self.begin(pc, InsnClass::Plain);
+                self.special(exit::EMULATE, pc, insn.len() as u64);
+                return true;
+            }
+            _ => {}
+        }
+        if insn.segment_prefix() == Register::GS && insn.op_kinds().any(|k| k == OpKind::Memory) && insn.mnemonic() != Mnemonic::Nop {
+            self.begin(pc, InsnClass::Plain);
+            self.special(exit::UNSUPPORTED, pc, 0);
+            return true;
+        }
+        if crate::mode().deterministic {
+            match insn.mnemonic() {
+                Mnemonic::Rdtsc | Mnemonic::Rdtscp | Mnemonic::Rdrand | Mnemonic::Rdseed | Mnemonic::Rdpid | Mnemonic::Cpuid => {
+                    self.begin(pc, InsnClass::Plain);
+                    self.special(exit::EMULATE, pc, insn.len() as u64);
+                    return true;
+                }
+                _ => {}
+            }
+        }
+        match insn.flow_control() {
+            FlowControl::Next | FlowControl::Exception | FlowControl::Interrupt => {
+                if crate::mode().record && self.instrument(insn, raw) {
+                    return false;
+                }
+                self.begin(pc, InsnClass::Plain);
+                self.copy(insn, raw);
+                insn.flow_control() == FlowControl::Exception && insn.mnemonic() == Mnemonic::Ud2
+            }
+            FlowControl::UnconditionalBranch => {
+                if !insn.is_jmp_short_or_near() {
+                    self.begin(pc, InsnClass::Plain);
+                    self.special(exit::UNSUPPORTED, pc, 0);
+                    return true;
+                }
+                self.begin(pc, InsnClass::Plain);
+                self.exit_jump(insn.near_branch_target());
+                true
+            }
+            FlowControl::ConditionalBranch => {
+                self.begin(pc, InsnClass::Plain);
+                self.conditional(insn, raw);
+                false
+            }
+            FlowControl::Call => {
+                if insn.is_call_near() {
+                    self.begin(pc, InsnClass::Plain);
+                    self.push_constant(insn.next_ip());
+                    // An own boundary would be wrong: the push is already done. Fault and step both see the pushed state only
+                    // at the target's boundary.
+                    self.exit_jump(insn.near_branch_target());
+                } else {
+                    self.begin(pc, InsnClass::Plain);
+                    self.special(exit::UNSUPPORTED, pc, 0);
+                }
+                true
+            }
+            FlowControl::IndirectCall | FlowControl::IndirectBranch => {
+                if insn.is_jmp_far_indirect() || insn.is_call_far_indirect() || insn.is_call_far() || insn.is_jmp_far() {
+                    self.begin(pc, InsnClass::Plain);
+                    self.special(exit::UNSUPPORTED, pc, 0);
+                    return true;
+                }
+                if crate::mode().loads && insn.op0_kind() == OpKind::Memory && crate::pm::site::is_known(pc) {
+                    self.begin(pc, InsnClass::Plain);
+                    self.special(exit::EMULATE, pc, insn.len() as u64);
+                    return true;
+                }
+                self.begin(pc, InsnClass::Branch);
+                self.indirect(insn);
+                true
+            }
+            FlowControl::Return => {
+                self.begin(pc, InsnClass::Branch);
+                let pop = match insn.code() {
+                    Code::Retnq => 8,
+                    Code::Retnq_imm16 => 8 + insn.immediate16() as i32,
+                    _ => {
+                        self.special(exit::UNSUPPORTED, pc, 0);
+                        return true;
+                    }
+                };
+                self.hot.spill(off::spill(slot::BRANCH_RCX), RCX);
+                self.hot.spill(off::spill(slot::BRANCH_RDX), RDX);
+                if pop == 8 {
+                    self.hot.bytes(&[0x59]); // pop rcx
+                } else {
+                    self.hot.bytes(&[0x59]);
+                    self.hot.add_rsp(pop - 8);
+                }
+                self.jump_by_table();
+                true
+            }
+            FlowControl::XbeginXabortXend => {
+                self.begin(pc, InsnClass::Plain);
+                if insn.mnemonic() == Mnemonic::Xbegin {
+                    // A transaction that always aborts at once, with no reason given: programs must
+                    // have a fallback for that.
+                    self.hot.bytes(&[0xB8, 0, 0, 0, 0]); // mov eax, 0
+                    self.exit_jump(insn.near_branch_target());
+                    return true;
+                }
+                self.copy(insn, raw);
+                false
+            }
+        }
+    }
+
+    /// Leaves the cache for good reason; `ctx.rip` is the instruction's address.
+    fn special(&mut self, kind: u64, pc: u64, payload: u64) {
+        self.hot.store_imm64(core::mem::offset_of!(crate::context::ThreadContext, rip) as u32, pc);
+        self.hot.leave(kind | payload << 8);
+    }
+
+    /// An instruction without control flow, operands relocated.
+    fn copy(&mut self, insn: &Instruction, raw: &[u8]) {
+        if !insn.is_ip_rel_memory_operand() {
+            self.hot.bytes(raw);
+            return;
+        }
+        if !self.encode_here(insn) {
+            self.copy_far(insn);
+        }
+    }
+
+    /// Encodes at the current place; false if an operand is out of reach.
+    fn encode_here(&mut self, insn: &Instruction) -> bool {
+        let mut encoder = Encoder::new(64);
+        match encoder.encode(insn, self.hot.at) {
+            Ok(_) => {
+                self.hot.bytes(&encoder.take_buffer());
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// A RIP-relative operand more than 2 GiB away: through a register that the instruction does not use.
+    fn copy_far(&mut self, insn: &Instruction) {
+        let used = crate::insn::gprs_used(insn);
+        let scratch = [2u8, 6, 7, 8, 9, 10, 11].into_iter().find(|r| used & 1 << r == 0).unwrap_or(3);
+        let r = Gpr(scratch);
+        // The map calls this a site so that a fault gives the register back.
+        self.insns.last_mut().expect("begun").class = InsnClass::Site { scratch };
+        self.hot.spill(off::spill(slot::SITE_RCX), RCX);
+        self.hot.spill(off::spill(slot::SITE_R2), r);
+        self.hot.mov_imm64(r, insn.ip_rel_memory_address());
+        let mut i = *insn;
+        i.set_memory_base(crate::insn::register(scratch));
+        i.set_memory_index(Register::None);
+        i.set_memory_displacement64(0);
+        i.set_memory_displ_size(0);
+        if !self.encode_here(&i) {
+            crate::fatal_bug("cannot encode a far operand");
+        }
+        self.hot.reload(r, off::spill(slot::SITE_R2));
+    }
+
+    /// Pushes a code address without touching a register.
+    fn push_constant(&mut self, value: u64) {
+        if value as i64 == value as i32 as i64 {
+            self.hot.bytes(&[0x68]);
+            self.hot.u32(value as u32);
+        } else {
+            while self.cold.at & 7 != 0 {
+                self.cold.bytes(&[0xCC]);
+            }
+            let at = self.cold.at;
+            self.cold.u64(value);
+            self.hot.push_rip(at);
+        }
+    }
+
+    /// Jumps to another block: to its stub until linked.
+    fn exit_jump(&mut self, target: u64) {
+        self.hot.align_patch(1);
+        let stub = self.stub();
+        let patch = self.hot.jmp(stub);
+        self.exits.push(Exit { target, patch, stub, linked: NO_BLOCK });
+    }
+
+    fn stub(&mut self) -> u64 {
+        let n = self.request.first_exit as u64 + self.exits.len() as u64;
+        let stub = self.cold.at;
+        self.cold.leave(exit::LINK | n << 8);
+        stub
+    }
+
+    fn conditional(&mut self, insn: &Instruction, raw: &[u8]) {
+        let target = insn.near_branch_target();
+        if insn.is_jcc_short_or_near() {
+            let cc = if raw.len() >= 2 && insn.is_jcc_near() {
+                raw[raw.len() - 5] & 0xf
+            } else {
+                raw[raw.len() - 2] & 0xf
+            };
+            self.hot.align_patch(2);
+            let stub = self.stub();
+            self.hot.bytes(&[0x0F, 0x80 | cc]);
+            let patch = self.hot.at;
+            self.hot.u32(crate::emit::rel32(patch + 4, stub));
+            self.exits.push(Exit { target, patch, stub, linked: NO_BLOCK });
+        } else {
+            // loop, loope, loopne, jrcxz, jecxz: only a rel8 form exists.
+            //   loopcc +2 ; jmp short over ; jmp exit ; over:
+            let prefixes = &raw[..raw.len() - 1];
+            self.hot.bytes(prefixes);
+            self.hot.bytes(&[2]);
+            // The jump behind must not move: align it before measuring.
+            let lead = self.hot.at + 2;
+            let pad = if (lead + 1) & 63 > 60 { 64 - ((lead + 1) & 63) } else { 0 };
+            self.hot.bytes(&[0xEB, (5 + pad) as u8]);
+            self.hot.nops(pad);
+            let stub = self.stub();
+            let patch = self.hot.jmp(stub);
+            self.exits.push(Exit { target, patch, stub, linked: NO_BLOCK });
+        }
+    }
+
+    fn indirect(&mut self, insn: &Instruction) {
+        let call = insn.flow_control() == FlowControl::IndirectCall;
+        self.hot.spill(off::spill(slot::BRANCH_RCX), RCX);
+        self.hot.spill(off::spill(slot::BRANCH_RDX), RDX);
+        if insn.op0_kind() == OpKind::Register {
+            let r = Gpr(insn.op0_register().number() as u8);
+            if r != RCX {
+                // mov rcx, r
+                self.hot.bytes(&[0x48 | (r.0 >> 3) << 2, 0x89, 0xC1 | (r.0 & 7) << 3]);
+            }
+        } else {
+            let mut i = load_rcx(insn);
+            if !self.encode_here(&i) {
+                self.hot.mov_imm64(RCX, insn.ip_rel_memory_address());
+                i.set_memory_base(Register::RCX);
+                i.set_memory_displacement64(0);
+                i.set_memory_displ_size(0);
+                if !self.encode_here(&i) {
+                    crate::fatal_bug("cannot encode an indirect branch");
+                }
+            }
+        }
+        if call {
+            self.push_constant(insn.next_ip());
+        }
+        self.jump_by_table();
+    }
+
+    /// rcx = target; both branch slots are filled.
+    fn jump_by_table(&mut self) {
+        self.hot.movzx_edx_cx();
+        self.hot.jmp_gs_rdx8(IBTC_OFFSET);
+    }
+
+    // ------------------------------------------------------------ code that may change unseen
+
+    const SELF_CHECK_JUMP: u64 = 5;
+
+    /// The check's size depends on the block's length, so it stands in the cold part and comes back.
+    fn leave_room_for_self_check(&mut self) {
+        self.hot.nops(Self::SELF_CHECK_JUMP);
+    }
+
+    fn self_check(&mut self, pc_end: u64) {
+        let pc = self.request.pc;
+        let check = self.cold.at;
+        let back = self.body + Self::SELF_CHECK_JUMP;
+        // Flags and two registers saved in site slots; compare 8 bytes at a time, then bytes.
+        let rax = Gpr(0);
+        self.cold.spill(off::spill(slot::BRANCH_RCX), RCX);
+        self.cold.spill(off::spill(slot::BRANCH_RDX), RDX);
+        self.cold.spill(off::spill(slot::SITE_R3), rax);
+        self.cold.bytes(&[0x9F, 0x0F, 0x90, 0xC0]); // lahf; seto al
+        self.cold.mov_imm64(RDX, pc);
+        let mut fail = Vec::new();
+        let mut at = pc;
+        let source = crate::pm::readable_alias(pc).wrapping_sub(pc);
+        while at < pc_end {
+            let left = pc_end - at;
+            let d = (at - pc) as u32;
+            // SAFETY: just decoded from there.
+            unsafe {
+                if left >= 8 {
+                    self.cold.mov_imm64(RCX, ((at + source) as *const u64).read_unaligned());
+                    self.cold.bytes(&[0x48, 0x39, 0x8A]); // cmp [rdx+d], rcx
+                    self.cold.u32(d);
+                    at += 8;
+                } else {
+                    self.cold.bytes(&[0x80, 0xBA]); // cmp byte [rdx+d], imm8
+                    self.cold.u32(d);
+                    self.cold.bytes(&[*((at + source) as *const u8)]);
+                    at += 1;
+                }
+            }
+            self.cold.bytes(&[0x0F, 0x85]); // jne fail
+            fail.push(self.cold.at);
+            self.cold.u32(0);
+        }
+        let restore = |e: &mut Emitter| {
+            e.bytes(&[0x04, 0x7F, 0x9E]); // add al, 0x7f; sahf
+            e.reload(rax, off::spill(slot::SITE_R3));
+            e.reload(RCX, off::spill(slot::BRANCH_RCX));
+            e.reload(RDX, off::spill(slot::BRANCH_RDX));
+        };
+        restore(self.cold);
+        self.cold.jmp(back);
+        let fail_at = self.cold.at;
+        for f in fail {
+            // SAFETY: our own bytes, not yet reachable.
+            unsafe { (f as *mut u32).write_unaligned(crate::emit::rel32(f + 4, fail_at)) };
+        }
+        restore(self.cold);
+        self.cold.store_imm64(core::mem::offset_of!(crate::context::ThreadContext, rip) as u32, pc);
+        self.cold.leave(exit::CODE_CHANGED);
+        // SAFETY: the room left at the body's start; the block is not yet reachable.
+        let mut e = unsafe { Emitter::new(self.body, back) };
+        e.jmp(check);
+        // The first instruction begins at the body, not behind the check: a boundary there re-checks.
+        if let Some(first) = self.insns.first_mut() {
+            first.code = 0;
+        }
+    }
+}
+
+/// `mov rcx, [operand of the branch]`
+fn load_rcx(insn: &Instruction) -> Instruction {
+    let base = insn.memory_base();
+    let mem = MemoryOperand::new(
+        base,
+        insn.memory_index(),
+        insn.memory_index_scale(),
+        insn.memory_displacement64() as i64,
+        if insn.is_ip_rel_memory_operand() { 8 } else { insn.memory_displ_size() },
+        false,
+        insn.segment_prefix(),
+    );
+    match Instruction::with2(Code::Mov_r64_rm64, Register::RCX, mem) {
+        Ok(i) => i,
+        Err(_) => crate::fatal_bug("cannot rewrite an indirect branch"),
+    }
+}
+
+const _: () = assert!(GRANULES_OFFSET != 0);

@@ -1,0 +1,263 @@
+//! Ring records to events.
+
+use crate::{EventSink, ExitStatus, LaunchError};
+use brownout_abi::{HEAD_LEN, kind, rare};
+use brownout_trace::event::{self, *};
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use std::io;
+
+/// Compiles `--pm` patterns. `*` does not cross `/`; `**` does.
+pub fn globs(patterns: &[String]) -> Result<GlobSet, LaunchError> {
+    let mut set = GlobSetBuilder::new();
+    for p in patterns {
+        // A relative pattern means relative to here: files are matched by absolute path.
+        let full = if p.starts_with('/') || p.starts_with("**") {
+            p.clone()
+        } else {
+            let here = std::env::current_dir().map_err(|e| LaunchError::Launch("current folder", e))?;
+            format!("{}/{}", globset::escape(&here.to_string_lossy()), p.strip_prefix("./").unwrap_or(p))
+        };
+        let glob = GlobBuilder::new(&full)
+            .literal_separator(true)
+            .build()
+            .map_err(|e| LaunchError::BadGlob(p.clone(), e.kind().to_string()))?;
+        set.add(glob);
+    }
+    set.build().map_err(|e| LaunchError::BadGlob(patterns.join(", "), e.kind().to_string()))
+}
+
+/// Turns records into events, resolving site numbers to addresses.
+pub struct Decoder {
+    /// Site number to program address.
+    sites: Vec<u64>,
+    events: u64,
+    /// A long access whose pieces are being put together.
+    long: Option<Long>,
+}
+
+struct Long {
+    thread: ThreadId,
+    pc: TargetAddr,
+    context: ContextId,
+    kind: u8,
+    syscall: u32,
+    addr: u64,
+    bytes: Vec<u8>,
+    total: u64,
+    values: bool,
+}
+
+fn u32_at(b: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(b[at..at + 4].try_into().expect("in bounds"))
+}
+fn u64_at(b: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(b[at..at + 8].try_into().expect("in bounds"))
+}
+
+impl Decoder {
+    pub fn new() -> Self {
+        Decoder { sites: vec![0], events: 0, long: None }
+    }
+
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The run is over.
+    pub fn end(&mut self, status: ExitStatus, sink: &mut dyn EventSink) -> io::Result<()> {
+        let status = match status {
+            ExitStatus::Code(c) => event::ExitStatus::Code(c),
+            ExitStatus::Signal(s) => event::ExitStatus::Signal(s),
+        };
+        self.emit(sink, ThreadId(0), TargetAddr(0), ContextId(0), EventKind::End { status })
+    }
+
+    fn emit(
+        &mut self,
+        sink: &mut dyn EventSink,
+        thread: ThreadId,
+        pc: TargetAddr,
+        context: ContextId,
+        kind: EventKind<'_>,
+    ) -> io::Result<()> {
+        self.events += 1;
+        sink.event(&Event { thread, pc, context, kind })
+    }
+
+    /// One whole record.
+    pub fn record(&mut self, r: &[u8], sink: &mut dyn EventSink) -> io::Result<()> {
+        let record_kind = r[1];
+        let thread = ThreadId(u16::from_le_bytes([r[2], r[3]]) as u32);
+        let site = u32_at(r, 4);
+        let context = ContextId(u32_at(r, 8));
+        let size = u32_at(r, 12);
+        let addr = u64_at(r, 16);
+        let payload = &r[HEAD_LEN..];
+        let pc = TargetAddr(self.sites.get(site as usize).copied().unwrap_or(0));
+        match record_kind {
+            kind::STORE | kind::NT_STORE | kind::LOAD | kind::RMW | kind::KERNEL_STORE => {
+                let (syscall, payload) = if record_kind == kind::KERNEL_STORE {
+                    (u64_at(payload, 0) as u32, &payload[8..])
+                } else {
+                    (0, payload)
+                };
+                let values = !payload.is_empty();
+                if values && (size as usize) > payload.len() {
+                    // The first piece of a long access: `MORE` records follow at once.
+                    self.long = Some(Long {
+                        thread,
+                        pc,
+                        context,
+                        kind: record_kind,
+                        syscall,
+                        addr,
+                        bytes: payload.to_vec(),
+                        total: size as u64,
+                        values,
+                    });
+                    return Ok(());
+                }
+                let bytes = if values { &payload[..size as usize] } else { &[][..] };
+                let access = Access { addr: TargetAddr(addr), size, bytes };
+                self.emit(sink, thread, pc, context, access_kind(record_kind, syscall, access))
+            }
+            kind::MORE => {
+                let Some(mut long) = self.long.take() else {
+                    return Err(io::Error::other("bug: a continuation record without its beginning"));
+                };
+                let left = (long.total as usize - long.bytes.len()).min(payload.len());
+                long.bytes.extend_from_slice(&payload[..left]);
+                if (long.bytes.len() as u64) < long.total {
+                    self.long = Some(long);
+                    return Ok(());
+                }
+                let bytes = if long.values { &long.bytes[..] } else { &[][..] };
+                let access = Access { addr: TargetAddr(long.addr), size: long.total as u32, bytes };
+                let (t, p, c, k) = (long.thread, long.pc, long.context, access_kind(long.kind, long.syscall, access));
+                self.emit(sink, t, p, c, k)
+            }
+            kind::FLUSH => {
+                let kind = match size {
+                    0 => FlushKind::Clflush,
+                    1 => FlushKind::Clflushopt,
+                    _ => FlushKind::Clwb,
+                };
+                self.emit(sink, thread, pc, context, EventKind::Flush { kind, addr: TargetAddr(addr) })
+            }
+            kind::FENCE => {
+                let kind = match size {
+                    0 => FenceKind::Sfence,
+                    1 => FenceKind::Mfence,
+                    _ => FenceKind::Locked,
+                };
+                self.emit(sink, thread, pc, context, EventKind::Fence(kind))
+            }
+            kind::SITE => {
+                if self.sites.len() <= site as usize {
+                    self.sites.resize(site as usize + 1, 0);
+                }
+                self.sites[site as usize] = addr;
+                Ok(())
+            }
+            kind::CONTEXT => self.emit(
+                sink,
+                thread,
+                TargetAddr(0),
+                ContextId(0),
+                EventKind::Context { context, parent: ContextId(size), return_addr: TargetAddr(addr) },
+            ),
+            kind::PAD => Ok(()),
+            kind::RARE => {
+                let used = &payload[..(size as usize).min(payload.len())];
+                if used.len() < 48 {
+                    return Err(io::Error::other("bug: a short record in the event ring"));
+                }
+                let w: [u64; 6] = std::array::from_fn(|i| u64_at(used, 8 * i));
+                let Some(kind) = rare_kind(addr, w, &used[48..]) else {
+                    return Err(io::Error::other("bug: an unknown record in the event ring"));
+                };
+                self.emit(sink, thread, pc, context, kind)
+            }
+            _ => Err(io::Error::other("bug: an unknown record in the event ring")),
+        }
+    }
+}
+
+fn access_kind(record_kind: u8, syscall: u32, access: Access<'_>) -> EventKind<'_> {
+    match record_kind {
+        kind::STORE => EventKind::Store(access),
+        kind::NT_STORE => EventKind::NtStore(access),
+        kind::LOAD => EventKind::Load(access),
+        kind::RMW => EventKind::Rmw(access),
+        _ => EventKind::KernelStore { syscall, access },
+    }
+}
+
+fn rare_kind(which: u64, w: [u64; 6], text: &[u8]) -> Option<EventKind<'_>> {
+    Some(match which {
+        rare::FILE => EventKind::File {
+            file: FileId(w[0] as u32),
+            size: w[1],
+            reason: match w[2] {
+                0 => PmReason::Glob,
+                1 => PmReason::MapSync,
+                2 => PmReason::Registered,
+                _ => PmReason::Dax,
+            },
+            path: text,
+        },
+        rare::MAP => EventKind::Map {
+            addr: TargetAddr(w[0]),
+            len: w[1],
+            file: FileId(w[2] as u32),
+            offset: w[3],
+            prot: w[4] as u32,
+            flags: w[5] as u32,
+        },
+        rare::UNMAP => EventKind::Unmap { addr: TargetAddr(w[0]), len: w[1] },
+        rare::REMAP => EventKind::Remap {
+            old_addr: TargetAddr(w[0]),
+            old_len: w[1],
+            new_addr: TargetAddr(w[2]),
+            new_len: w[3],
+        },
+        rare::TRUNCATE => EventKind::Truncate { file: FileId(w[0] as u32), size: w[1] },
+        rare::FILE_WRITE => {
+            EventKind::FileWrite { file: FileId(w[0] as u32), offset: w[1], size: w[2] as u32, bytes: text }
+        }
+        rare::MSYNC => EventKind::Msync { addr: TargetAddr(w[0]), len: w[1], flags: w[2] as u32 },
+        rare::FSYNC => EventKind::Fsync { file: FileId(w[0] as u32), data_only: w[1] != 0 },
+        rare::PROCESS_START => EventKind::ProcessStart {
+            process: ProcessId(w[0] as u32),
+            parent: ProcessId(w[1] as u32),
+            pid: w[2] as u32,
+            exe: text,
+        },
+        rare::PROCESS_EXIT => EventKind::ProcessExit {
+            process: ProcessId(w[0] as u32),
+            status: match w[1] {
+                0 => event::ExitStatus::Code(w[2] as i32),
+                1 => event::ExitStatus::Signal(w[2] as i32),
+                _ => event::ExitStatus::Exec,
+            },
+        },
+        rare::THREAD_START => EventKind::ThreadStart {
+            thread: ThreadId(w[0] as u32),
+            process: ProcessId(w[1] as u32),
+            tid: w[2] as u32,
+        },
+        rare::THREAD_EXIT => EventKind::ThreadExit,
+        rare::FUTEX => EventKind::Futex { addr: TargetAddr(w[0]), op: w[1] as u32, val: w[2] as u32, result: w[3] as i64 },
+        rare::PMEMCHECK => EventKind::Pmemcheck { code: w[0] as u32, args: [w[1], w[2], w[3], w[4]], text },
+        rare::ANNOTATION => EventKind::Annotation { code: w[0] as u32, args: [w[1], w[2], w[3], w[4], w[5]], text },
+        rare::MODULE => EventKind::Module {
+            process: ProcessId(w[0] as u32),
+            addr: TargetAddr(w[1]),
+            len: w[2],
+            offset: w[3],
+            path: text,
+        },
+        rare::NOTE => EventKind::Note { text },
+        _ => return None,
+    })
+}

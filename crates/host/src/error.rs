@@ -1,0 +1,53 @@
+//! Why a program could not be run. Each message is one sentence with a way out.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Why a program could not be run to its end.
+#[derive(Debug)]
+pub enum LaunchError {
+    /// No such program.
+    NotFound(PathBuf),
+    /// It is there but cannot be executed.
+    NotExecutable(PathBuf, String),
+    /// A program that is out of scope.
+    UnsupportedProgram(PathBuf, String),
+    /// A pattern that cannot be parsed.
+    BadGlob(String, String),
+    /// This machine lacks something.
+    Machine(String),
+    /// A system call of the launcher failed.
+    Launch(&'static str, std::io::Error),
+    /// The program did something that is documented as unsupported, and was ended.
+    UnsupportedAction(String),
+    /// A bug of this tool.
+    Bug(String),
+    /// The sink failed; the program ran on.
+    Sink(std::io::Error, crate::Outcome),
+}
+
+impl LaunchError {
+    /// 3 for the user's side, 70 for ours.
+    pub fn exit_code(&self) -> u8 {
+        if matches!(self, LaunchError::Bug(_)) { 70 } else { 3 }
+    }
+}
+
+impl fmt::Display for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use LaunchError::*;
+        match self {
+            NotFound(p) => write!(f, "cannot run '{}': no such program (give a path, or a name that is in PATH)", p.display()),
+            NotExecutable(p, why) => write!(f, "cannot run '{}': {why}", p.display()),
+            UnsupportedProgram(p, why) => write!(f, "cannot run '{}': {why}", p.display()),
+            BadGlob(g, why) => write!(f, "the pattern '{g}' given to --pm is not valid: {why}"),
+            Machine(why) => write!(f, "this machine cannot run programs under Brownout: {why}"),
+            Launch(what, e) => write!(f, "cannot start the program: {what}: {e}"),
+            UnsupportedAction(why) => write!(f, "not supported: {why}"),
+            Bug(why) => write!(f, "bug in Brownout's engine: {why}"),
+            Sink(e, _) => write!(f, "recording stopped: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for LaunchError {}

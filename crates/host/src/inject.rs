@@ -1,0 +1,184 @@
+//! Puts the engine into a process that is stopped at its first instruction.
+//!
+//! The kernel has loaded program and interpreter and not one instruction has run. System calls
+//! are made in the stopped process, one at a time, by stepping over a `syscall` instruction that
+//! stands for a moment at its entry point: open the engine's memory file, map it, map control block and ring, map a
+//! first stack. Then registers are set to the engine's entry and the process is let go.
+
+use brownout_abi::{CONTROL_BASE, CONTROL_LEN, ENGINE_BASE, Launch, RING_BASE, RING_LEN};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+/// The engine, laid out flat and relocated.
+mod image {
+    include!(concat!(env!("OUT_DIR"), "/engine.rs"));
+    pub static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/engine.bin"));
+}
+const _: () = assert!(image::BASE == ENGINE_BASE);
+
+/// Where the engine's very first stack goes: behind the image, before the control block.
+const FIRST_STACK: u64 = ENGINE_BASE + 0x1000_0000;
+const FIRST_STACK_LEN: u64 = 0x4_0000;
+
+/// What injection needs, shared by all tracer threads.
+pub struct Image {
+    engine: File,
+    control: File,
+}
+
+impl Image {
+    /// Writes the engine into a memory file.
+    pub fn new(control: File) -> io::Result<Image> {
+        let engine = crate::control::memory_file(c"brownout-engine")?;
+        engine.set_len(image::MEMORY)?;
+        engine.write_all_at(image::BYTES, 0)?;
+        Ok(Image { engine, control })
+    }
+}
+
+/// A stopped process that this thread traces.
+pub struct Stopped {
+    pid: libc::pid_t,
+}
+
+fn check(r: libc::c_long) -> io::Result<libc::c_long> {
+    if r == -1 { Err(io::Error::last_os_error()) } else { Ok(r) }
+}
+
+impl Stopped {
+    /// `pid` is in a ptrace stop of the calling thread.
+    pub fn new(pid: libc::pid_t) -> Self {
+        Stopped { pid }
+    }
+
+    fn registers(&self) -> io::Result<libc::user_regs_struct> {
+        // SAFETY: plain data, filled by the kernel.
+        unsafe {
+            let mut r: libc::user_regs_struct = std::mem::zeroed();
+            check(libc::ptrace(libc::PTRACE_GETREGS, self.pid, 0, &mut r))?;
+            Ok(r)
+        }
+    }
+
+    fn set_registers(&self, r: &libc::user_regs_struct) -> io::Result<()> {
+        // SAFETY: reads our structure.
+        unsafe { check(libc::ptrace(libc::PTRACE_SETREGS, self.pid, 0, r)).map(|_| ()) }
+    }
+
+    fn peek(&self, addr: u64) -> io::Result<u64> {
+        // SAFETY: errno tells an error from a value of -1.
+        unsafe {
+            *libc::__errno_location() = 0;
+            let v = libc::ptrace(libc::PTRACE_PEEKTEXT, self.pid, addr, 0);
+            if *libc::__errno_location() != 0 { Err(io::Error::last_os_error()) } else { Ok(v as u64) }
+        }
+    }
+
+    fn poke(&self, addr: u64, value: u64) -> io::Result<()> {
+        // SAFETY: writes into the stopped process only.
+        unsafe { check(libc::ptrace(libc::PTRACE_POKETEXT, self.pid, addr, value)).map(|_| ()) }
+    }
+
+    fn write(&self, addr: u64, bytes: &[u8]) -> io::Result<()> {
+        for (i, c) in bytes.chunks(8).enumerate() {
+            let mut w = [0u8; 8];
+            w[..c.len()].copy_from_slice(c);
+            self.poke(addr + 8 * i as u64, u64::from_le_bytes(w))?;
+        }
+        Ok(())
+    }
+
+    /// Makes one system call in the stopped process, whose RIP is at a `syscall` instruction.
+    fn syscall(&self, base: &libc::user_regs_struct, nr: i64, a: [u64; 6]) -> io::Result<u64> {
+        let mut r = *base;
+        r.rax = nr as u64;
+        r.orig_rax = u64::MAX;
+        (r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9) = (a[0], a[1], a[2], a[3], a[4], a[5]);
+        self.set_registers(&r)?;
+        loop {
+            // SAFETY: steps the stopped process.
+            unsafe { check(libc::ptrace(libc::PTRACE_SINGLESTEP, self.pid, 0, 0))? };
+            let mut status = 0;
+            // SAFETY: waits for our own tracee.
+            if unsafe { libc::waitpid(self.pid, &mut status, libc::__WALL) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            if !libc::WIFSTOPPED(status) {
+                return Err(io::Error::other("the program was killed while it was being started"));
+            }
+            if libc::WSTOPSIG(status) == libc::SIGTRAP {
+                break;
+            }
+        }
+        let v = self.registers()?.rax;
+        if v > -4096i64 as u64 { Err(io::Error::from_raw_os_error(-(v as i64) as i32)) } else { Ok(v) }
+    }
+
+    /// Maps the engine and sets the registers to its entry.
+    pub fn inject(&self, image: &Image, previous_process: u64) -> io::Result<()> {
+        let start = self.registers()?;
+        let saved = self.peek(start.rip)?;
+        self.poke(start.rip, saved & !0xffff | 0x050f)?; // syscall
+        let sc = |nr: i64, a: [u64; 6]| self.syscall(&start, nr, a);
+        let me = std::process::id();
+        let scratch = (start.rsp - 512) & !15;
+        let saved_stack: Vec<u64> = (0..8).map(|i| self.peek(scratch + 8 * i)).collect::<io::Result<_>>()?;
+        let open = |file: &File| -> io::Result<u64> {
+            let path = format!("/proc/{me}/fd/{}\0", file.as_raw_fd());
+            self.write(scratch, path.as_bytes())?;
+            let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u64;
+            sc(libc::SYS_openat, [libc::AT_FDCWD as u64, scratch, flags, 0, 0, 0])
+        };
+        let fixed = libc::MAP_FIXED_NOREPLACE as u64;
+        let shared = libc::MAP_SHARED as u64 | fixed;
+        let private = libc::MAP_PRIVATE as u64 | fixed;
+        let fd = open(&image.engine)?;
+        sc(libc::SYS_mmap, [ENGINE_BASE, image::MEMORY, 7, private, fd, 0])?;
+        sc(libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;
+        let fd = open(&image.control)?;
+        sc(libc::SYS_mmap, [CONTROL_BASE, CONTROL_LEN, 3, shared, fd, 0])?;
+        sc(libc::SYS_mmap, [RING_BASE, RING_LEN, 3, shared, fd, CONTROL_LEN])?;
+        sc(libc::SYS_mmap, [RING_BASE + RING_LEN, RING_LEN, 3, shared, fd, CONTROL_LEN])?;
+        sc(libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;
+        let anonymous = private | libc::MAP_ANONYMOUS as u64;
+        sc(libc::SYS_mmap, [FIRST_STACK, FIRST_STACK_LEN, 3, anonymous, u64::MAX, 0])?;
+        for (i, v) in saved_stack.iter().enumerate() {
+            self.poke(scratch + 8 * i as u64, *v)?;
+        }
+        self.poke(start.rip, saved)?;
+        let launch = Launch {
+            gpr: [
+                start.rax, start.rcx, start.rdx, start.rbx, start.rsp, start.rbp, start.rsi, start.rdi, start.r8,
+                start.r9, start.r10, start.r11, start.r12, start.r13, start.r14, start.r15,
+            ],
+            rip: start.rip,
+            rflags: start.eflags,
+            xsave_len: 0,
+            previous_process,
+        };
+        let at = FIRST_STACK + FIRST_STACK_LEN - 1024;
+        // SAFETY: the bytes of a plain structure.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(&launch as *const Launch as *const u8, std::mem::size_of::<Launch>())
+        };
+        self.write(at, bytes)?;
+        let mut r = start;
+        r.rip = ENGINE_BASE + image::ENTRY;
+        r.rsp = at;
+        r.orig_rax = u64::MAX;
+        self.set_registers(&r)
+    }
+
+    /// Lets the process go; `signal` is delivered to it if not 0.
+    pub fn detach(&self, signal: i32) -> io::Result<()> {
+        // SAFETY: ends our tracing.
+        unsafe { check(libc::ptrace(libc::PTRACE_DETACH, self.pid, 0, signal)).map(|_| ()) }
+    }
+
+    /// RIP, to recognise where a trap came from.
+    pub fn rip(&self) -> io::Result<u64> {
+        Ok(self.registers()?.rip)
+    }
+}

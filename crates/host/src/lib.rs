@@ -1,0 +1,106 @@
+//! Launches programs under the engine and receives what they do.
+//!
+//! ```text
+//!  preflight ─▶ fork ─▶ exec (stopped) ─▶ inject ─▶ detach ─▶ program runs
+//!                                                             │ requests      │ records
+//!                                                             ▼               ▼
+//!                                                       service thread    drain loop ─▶ EventSink
+//! ```
+//! Guarantee: events reach the sink in the engine's total order, none is dropped; when the sink is slow, the program
+//! waits. When the sink fails, the program runs on and the failure is reported at the end.
+//!
+//! ```no_run
+//! use brownout_host::{LaunchConfig, run};
+//! let outcome = run(&LaunchConfig::new("/bin/echo", ["hello"])).unwrap();
+//! assert_eq!(outcome.status, brownout_host::ExitStatus::Code(0));
+//! ```
+
+mod control;
+mod decode;
+mod error;
+mod inject;
+mod launch;
+mod preflight;
+mod service;
+
+pub use error::LaunchError;
+pub use launch::{record, run};
+
+use brownout_trace::event::{Event, FileId};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What to run, and how.
+pub struct LaunchConfig {
+    /// The program: a path, or a name to look up in `PATH`.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Files that are persistent memory, as patterns on their absolute path. Default: none.
+    pub pm_globs: Vec<String>,
+    /// Record loads of tracked memory too. Default: no, they cost most and few analyses need them.
+    pub loads: bool,
+    /// Capture store values. Default: yes.
+    pub values: bool,
+    /// Remove randomness. Default: no.
+    pub deterministic: bool,
+    /// Execute `clwb` and its kin on tracked memory, not only record them. Default: no: on ordinary
+    /// files nothing is gained by it, and they dominate store-heavy programs.
+    pub execute_flushes: bool,
+    /// Standard input. Default: inherited.
+    pub stdin: Option<std::fs::File>,
+}
+
+impl LaunchConfig {
+    /// Defaults for everything but the command.
+    pub fn new<A: Into<OsString>>(program: impl Into<OsString>, args: impl IntoIterator<Item = A>) -> Self {
+        LaunchConfig {
+            program: program.into(),
+            args: args.into_iter().map(Into::into).collect(),
+            pm_globs: Vec::new(),
+            loads: false,
+            values: true,
+            deterministic: false,
+            execute_flushes: false,
+            stdin: None,
+        }
+    }
+}
+
+/// How the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitStatus {
+    /// Exit code.
+    Code(i32),
+    /// Killed by this signal.
+    Signal(i32),
+}
+
+/// A finished run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How the first process ended.
+    pub status: ExitStatus,
+    /// Files that were mapped writable and shared, and not tracked.
+    pub hints: Vec<PathBuf>,
+    /// Sentences for the user, in order.
+    pub notes: Vec<String>,
+    /// From start to end.
+    pub wall: Duration,
+    /// Number of events that reached the sink.
+    pub events: u64,
+}
+
+/// Takes events, in order.
+pub trait EventSink {
+    /// One event. After an error it is not called again.
+    fn event(&mut self, event: &Event<'_>) -> std::io::Result<()>;
+
+    /// A tracked file is about to be mapped for the first time; the program waits until this returns, so
+    /// the content is still the initial one. `path` opens the live file.
+    fn new_file(&mut self, file: FileId, path: &Path) -> std::io::Result<()> {
+        let _ = (file, path);
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! What can be said about a program before it is started.
+
+use crate::LaunchError;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Depth to which interpreters of interpreters are followed, as the kernel does.
+const INTERPRETERS_MAX: u32 = 5;
+
+/// Finds the program as a shell would, and checks that it can be run.
+pub fn resolve(program: &OsStr) -> Result<PathBuf, LaunchError> {
+    if program.is_empty() {
+        return Err(LaunchError::NotFound(PathBuf::from("")));
+    }
+    let path = if program.as_bytes().contains(&b'/') {
+        PathBuf::from(program)
+    } else {
+        let paths = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+        std::env::split_paths(&paths)
+            .map(|d| d.join(program))
+            .find(|p| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0))
+            .ok_or_else(|| LaunchError::NotFound(PathBuf::from(program)))?
+    };
+    check(&path, &path, 0)?;
+    Ok(path)
+}
+
+fn check(path: &Path, shown: &Path, depth: u32) -> Result<(), LaunchError> {
+    let not = |why: String| LaunchError::NotExecutable(shown.to_path_buf(), why);
+    let unsupported = |why: &str| LaunchError::UnsupportedProgram(shown.to_path_buf(), why.into());
+    let meta = path.metadata().map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound if depth == 0 => LaunchError::NotFound(path.to_path_buf()),
+        std::io::ErrorKind::NotFound => not(format!("its interpreter '{}' does not exist", path.display())),
+        _ => not(e.to_string()),
+    })?;
+    if meta.is_dir() {
+        return Err(not("it is a directory".into()));
+    }
+    if meta.permissions().mode() & 0o111 == 0 {
+        return Err(not("it is not executable (chmod +x it, or run its interpreter)".into()));
+    }
+    // SAFETY: no arguments.
+    let euid = unsafe { libc::geteuid() };
+    let mode = meta.permissions().mode();
+    if mode & 0o4000 != 0 && meta.uid() != euid || mode & 0o2000 != 0 && euid != 0 {
+        return Err(unsupported(
+            "it is a set-uid or set-gid program, which the kernel does not let other programs inspect (run a copy without that bit)",
+        ));
+    }
+    let mut head = [0u8; 256];
+    let n = File::open(path)
+        .and_then(|mut f| {
+            let mut n = 0;
+            while n < head.len() {
+                match f.read(&mut head[n..])? {
+                    0 => break,
+                    k => n += k,
+                }
+            }
+            Ok(n)
+        })
+        .map_err(|e| not(e.to_string()))?;
+    let head = &head[..n];
+    if let Some(line) = head.strip_prefix(b"#!") {
+        let line = line.split(|&c| c == b'\n').next().unwrap_or(b"").trim_ascii();
+        let interpreter = line.split(|&c| c == b' ' || c == b'\t').next().unwrap_or(b"");
+        if interpreter.is_empty() {
+            return Err(not("its #! line names no interpreter".into()));
+        }
+        if depth >= INTERPRETERS_MAX {
+            return Err(not("too many levels of interpreters".into()));
+        }
+        return check(Path::new(OsStr::from_bytes(interpreter)), shown, depth + 1);
+    }
+    if head.len() < 20 || &head[..4] != b"\x7fELF" {
+        return Err(not("it is neither an ELF program nor a script with a #! line (run it by its interpreter, e.g. `sh SCRIPT`)".into()));
+    }
+    let machine = u16::from_le_bytes([head[18], head[19]]);
+    if head[4] == 1 && machine == 3 {
+        return Err(unsupported("it is a 32-bit program; only x86-64 programs are supported (rebuild it for 64 bits)"));
+    }
+    if head[4] != 2 || machine != 62 {
+        return Err(unsupported("it is for another processor architecture; only x86-64 programs are supported"));
+    }
+    let kind = u16::from_le_bytes([head[16], head[17]]);
+    if kind != 2 && kind != 3 {
+        return Err(not("it is an ELF file but not a program".into()));
+    }
+    Ok(())
+}
+
+/// Whether the processor has what emitted code uses.
+pub fn check_machine() -> Result<(), LaunchError> {
+    if !std::is_x86_feature_detected!("bmi2") {
+        return Err(LaunchError::Machine("its processor lacks BMI2 (Intel Haswell, AMD Zen, or later is needed)".into()));
+    }
+    Ok(())
+}
+
+/// Whether a process that just began a new program is a 64-bit x86 one.
+pub fn is_native(pid: libc::pid_t) -> bool {
+    let mut head = [0u8; 20];
+    File::open(format!("/proc/{pid}/exe")).and_then(|mut f| f.read_exact(&mut head)).is_ok()
+        && head[4] == 2
+        && u16::from_le_bytes([head[18], head[19]]) == 62
+}

@@ -1,0 +1,235 @@
+//! Answers the engine's requests: what is persistent memory, follow an `execve`, give up.
+
+use crate::control::{Shared, futex_wait, futex_wake};
+use crate::inject::{Image, Stopped};
+use brownout_abi::{ClassifyAnswer, Request};
+use brownout_trace::event::FileId;
+use globset::GlobSet;
+use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// What the service thread and the drain loop share.
+pub struct State {
+    globs: GlobSet,
+    inner: Mutex<Inner>,
+    new_file: Condvar,
+}
+
+#[derive(Default)]
+struct Inner {
+    files: HashMap<(u64, u64), u32>,
+    hints: Vec<PathBuf>,
+    notes: Vec<String>,
+    fatal: Option<(u64, String)>,
+    /// A file whose initial content the sink has not seen yet.
+    waiting: Option<(FileId, PathBuf)>,
+    waiting_done: bool,
+}
+
+impl State {
+    pub fn new(globs: GlobSet) -> Self {
+        State { globs, inner: Mutex::default(), new_file: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic elsewhere is being reported already; the data stays usable.
+        self.inner.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub fn hints(&self) -> Vec<PathBuf> {
+        self.lock().hints.clone()
+    }
+    pub fn notes(&self) -> Vec<String> {
+        self.lock().notes.clone()
+    }
+    pub fn fatal(&self) -> Option<(u64, String)> {
+        self.lock().fatal.clone()
+    }
+    pub fn take_new_file(&self) -> Option<(FileId, PathBuf)> {
+        self.lock().waiting.take()
+    }
+    pub fn new_file_done(&self) {
+        self.lock().waiting_done = true;
+        self.new_file.notify_all();
+    }
+
+    /// A process is gone: whatever it held is free.
+    pub fn process_ended(&self, shared: &Shared, _pid: u32) {
+        let c = shared.control();
+        let owner = c.ring_owner.load(Ordering::Acquire);
+        if c.ring_lock.load(Ordering::Acquire) != 0 && owner != 0 {
+            // The owner word holds the kernel's thread number.
+            // SAFETY: signal 0 only asks.
+            let gone = unsafe { libc::syscall(libc::SYS_tkill, owner, 0) } < 0;
+            if gone && c.ring_owner.load(Ordering::Acquire) == owner {
+                c.ring_lock.store(0, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// The service thread.
+pub struct Service {
+    stop: Arc<AtomicBool>,
+    shared: Shared,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Service {
+    pub fn start(shared: Shared, image: Arc<Image>, state: Arc<State>) -> Service {
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = stop.clone();
+        let thread = std::thread::spawn(move || serve(shared, image, state, flag));
+        Service { stop, shared, thread }
+    }
+
+    pub fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        futex_wake(&self.shared.control().service_state);
+        // A panic there has been reported by the panic hook.
+        let _ = self.thread.join();
+    }
+}
+
+fn serve(shared: Shared, image: Arc<Image>, state: Arc<State>, stop: Arc<AtomicBool>) {
+    let c = shared.control();
+    loop {
+        let s = c.service_state.load(Ordering::Acquire);
+        if s != 1 {
+            if stop.load(Ordering::Acquire) {
+                return;
+            }
+            futex_wait(&c.service_state, s, Duration::from_millis(50));
+            continue;
+        }
+        let p = shared.control_ptr();
+        // SAFETY: state 1: the requester has written these fields and waits.
+        let (request, args, text) = unsafe {
+            let n = ((*p).service_text_len as usize).min(brownout_abi::TEXT_LEN);
+            ((*p).service_request, (*p).service_args, (&(*p).service_text)[..n].to_vec())
+        };
+        let (result, answer) = answer(&shared, &image, &state, request, args, &text);
+        // SAFETY: as above; published by the state change.
+        unsafe {
+            (*p).service_result = result;
+            (*p).service_args[0] = answer;
+        }
+        c.service_state.store(2, Ordering::Release);
+        futex_wake(&c.service_state);
+    }
+}
+
+fn answer(shared: &Shared, image: &Arc<Image>, state: &State, request: u32, args: [u64; 8], text: &[u8]) -> (u32, u64) {
+    const ATTACH: u32 = Request::AttachForExec as u32;
+    const CLASSIFY: u32 = Request::ClassifyFile as u32;
+    const FATAL: u32 = Request::Fatal as u32;
+    const DRAIN: u32 = Request::Drain as u32;
+    const NOTE: u32 = Request::Note as u32;
+    match request {
+        ATTACH => (attach(args[0] as i32, args[1], args[2], image.clone()) as u32, 0),
+        CLASSIFY => classify(state, args, text),
+        FATAL => {
+            let mut s = state.lock();
+            if s.fatal.is_none() {
+                s.fatal = Some((args[0], String::from_utf8_lossy(text).into_owned()));
+            }
+            (0, 0)
+        }
+        DRAIN => {
+            let c = shared.control();
+            let upto = c.ring_write.load(Ordering::Acquire);
+            while c.ring_read.load(Ordering::Acquire) < upto {
+                futex_wake(&c.ring_sleeping);
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            (0, 0)
+        }
+        NOTE => {
+            state.lock().notes.push(String::from_utf8_lossy(text).into_owned());
+            (0, 0)
+        }
+        _ => (0, 0),
+    }
+}
+
+fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
+    let [dev, ino, map_sync, registered, dax, fd, pid, _] = args;
+    let path = Path::new(std::ffi::OsStr::from_bytes(text));
+    let mut s = state.lock();
+    if let Some(&id) = s.files.get(&(dev, ino)) {
+        return (ClassifyAnswer::TrackedKnown as u32, id as u64);
+    }
+    if map_sync == 0 && registered == 0 && dax == 0 && !state.globs.is_match(path) {
+        if path.is_absolute() && !s.hints.iter().any(|h| h == path) && !text.ends_with(b" (deleted)") && !path.starts_with("/dev") {
+            s.hints.push(path.to_path_buf());
+        }
+        return (ClassifyAnswer::Ordinary as u32, 0);
+    }
+    let id = s.files.len() as u32 + 1;
+    s.files.insert((dev, ino), id);
+    s.waiting = Some((FileId(id), PathBuf::from(format!("/proc/{pid}/fd/{fd}"))));
+    s.waiting_done = false;
+    // The sink lives in the drain loop; the program waits for us, we for it.
+    while !s.waiting_done {
+        s = state.new_file.wait(s).unwrap_or_else(|e| e.into_inner());
+    }
+    (ClassifyAnswer::TrackedNew as u32, id as u64)
+}
+
+/// Seizes a thread that is about to `execve`, on a tracer thread of its own. True if that worked.
+fn attach(tid: i32, failed_at: u64, process: u64, image: Arc<Image>) -> bool {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // SAFETY: PTRACE_SEIZE of a thread that waits for our answer.
+        let r = unsafe {
+            libc::ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACEEXEC)
+        };
+        let ok = r == 0;
+        // The receiver waits for exactly this.
+        let _ = tell.send(ok);
+        if ok {
+            follow_exec(failed_at, process, &image);
+        }
+    });
+    told.recv().unwrap_or(false)
+}
+
+fn follow_exec(failed_at: u64, process: u64, image: &Image) {
+    loop {
+        let mut status = 0;
+        // SAFETY: only tracees of this thread.
+        let pid = unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::__WNOTHREAD) };
+        if pid < 0 {
+            if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted {
+                continue;
+            }
+            return;
+        }
+        if !libc::WIFSTOPPED(status) {
+            return;
+        }
+        let stopped = Stopped::new(pid);
+        let signal = libc::WSTOPSIG(status);
+        let event = status >> 16;
+        if event == libc::PTRACE_EVENT_EXEC {
+            // A 32-bit program cannot take the engine: it runs on its own.
+            let followed = crate::preflight::is_native(pid) && stopped.inject(image, process).is_ok();
+            let _ = followed;
+            // The process may be gone by now; then there is nothing to let go.
+            let _ = stopped.detach(0);
+            return;
+        }
+        if event == 0 && signal == libc::SIGTRAP && stopped.rip().is_ok_and(|rip| rip == failed_at + 1) {
+            let _ = stopped.detach(0);
+            return;
+        }
+        // Any other signal is the program's; group stops (event PTRACE_EVENT_STOP) just go on listening.
+        let deliver = if event == 0 { signal } else { 0 };
+        // SAFETY: resumes our tracee.
+        unsafe { libc::ptrace(libc::PTRACE_CONT, pid, 0, deliver) };
+    }
+}

@@ -1,0 +1,50 @@
+//! Turns addresses of a target program into functions, source files and lines.
+//!
+//! **Purpose.** Every event of a recording carries a program counter and a chain of return
+//! addresses. This crate says what they mean: one or more [`Frame`]s per address, innermost first,
+//! inlined calls included, C++ and Rust names demangled.
+//!
+//! ```text
+//!  pc ─▶ module (path, file offset) ─▶ ELF segment (address in the file) ─┬▶ DWARF: frames, file:line:column
+//!                                                                         ├▶ symbol tables: function+offset
+//!                                                                         └▶ module+offset
+//! ```
+//!
+//! **Guarantee.** A look-up never fails: what cannot be named falls back one step at a time, down to
+//! `module+offset` and the bare address. Files are opened on the first look-up that needs them,
+//! memory-mapped, and parsed as far as needed; damaged or truncated files lose names, they cause no
+//! error. It may be *wrong* (never unsafe) if a file was replaced since the recording, because a
+//! module is known by its path only. A file that another process truncates *while* it is being read
+//! ends this process with SIGBUS, as with every reader that maps files.
+//!
+//! **Source.** Where separate debug files live follows the GDB manual, "Debugging Information in
+//! Separate Files" and "MiniDebugInfo"; DWARF reading is gimli's and addr2line's.
+//!
+//! **Deviations.** Split DWARF (`.dwo`, `.dwp`) is not loaded: such programs get the line table and
+//! the symbol table, but no inlined frames. Nothing is downloaded: of debuginfod only the local
+//! cache is used.
+//!
+//! ```
+//! use brownout_symbols::{CodeAddr, Options, Symbolizer};
+//! use brownout_trace::event::{ProcessId, TargetAddr};
+//!
+//! let mut symbolizer = Symbolizer::new(Options::default());
+//! let process = ProcessId(1);
+//! symbolizer.add_module(process, TargetAddr(0x40_0000), 0x1000, 0, b"/no/such/program".as_slice());
+//! let frames = symbolizer.frames(process, CodeAddr::Pc(TargetAddr(0x40_0010)));
+//! assert_eq!(frames[0].to_string(), "program+0x10");
+//! ```
+
+mod demangle;
+mod frame;
+mod image;
+mod locate;
+mod stacks;
+mod symbolizer;
+mod symtab;
+
+pub use demangle::demangle;
+pub use frame::{Frame, Location};
+pub use locate::Options;
+pub use stacks::Stacks;
+pub use symbolizer::{CodeAddr, Symbolizer};

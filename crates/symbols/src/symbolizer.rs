@@ -1,0 +1,321 @@
+//! Which module an address belongs to, and what was already answered.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use brownout_trace::event::{ProcessId, TargetAddr};
+
+use crate::demangle::demangle;
+use crate::frame::{Frame, Location};
+use crate::image::Image;
+use crate::locate::Options;
+
+/// An address of code, and which instruction it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CodeAddr {
+    /// The instruction at this address.
+    Pc(TargetAddr),
+    /// The call that returns to this address. It lies before, and may be the last of its function:
+    /// the address itself can belong to the next line, or the next function.
+    Return(TargetAddr),
+}
+
+impl CodeAddr {
+    fn lookup_addr(self) -> u64 {
+        match self {
+            CodeAddr::Pc(addr) => addr.0,
+            CodeAddr::Return(addr) => addr.0.saturating_sub(1),
+        }
+    }
+}
+
+/// Index into [`Symbolizer::files`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct ModuleFile(usize);
+
+/// A mapped range of a module's file.
+#[derive(Clone, Copy)]
+struct Mapping {
+    end: u64,
+    /// Offset in the file of the range's first byte.
+    offset: u64,
+    file: ModuleFile,
+}
+
+enum Opened {
+    NotYet,
+    Failed,
+    Image(Box<Image>),
+}
+
+struct FileEntry {
+    path: Arc<Path>,
+    opened: Opened,
+}
+
+/// Answers look-ups for any number of processes. See the crate's header.
+pub struct Symbolizer {
+    options: Options,
+    files: Vec<FileEntry>,
+    file_by_path: HashMap<Arc<Path>, ModuleFile>,
+    /// By process, by first address; ranges do not overlap.
+    mappings: HashMap<ProcessId, BTreeMap<u64, Mapping>>,
+    /// By place in a file and not by address, so that it is shared between processes and stays
+    /// right when an address range is reused. Bounded by the amount of distinct code asked about.
+    answers: HashMap<(ModuleFile, u64), Arc<[Frame]>>,
+    source_names: HashMap<String, Arc<str>>,
+}
+
+impl fmt::Debug for Symbolizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Symbolizer")
+            .field("options", &self.options)
+            .field("files", &self.files.len())
+            .field("answers", &self.answers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Symbolizer {
+    /// One that knows no module yet.
+    pub fn new(options: Options) -> Symbolizer {
+        Symbolizer {
+            options,
+            files: Vec::new(),
+            file_by_path: HashMap::new(),
+            mappings: HashMap::new(),
+            answers: HashMap::new(),
+            source_names: HashMap::new(),
+        }
+    }
+
+    /// Code of `path` from `offset` on was mapped at `addr`. Replaces what was there before.
+    pub fn add_module(
+        &mut self,
+        process: ProcessId,
+        addr: TargetAddr,
+        len: u64,
+        offset: u64,
+        path: &[u8],
+    ) {
+        let file = self.intern(Path::new(OsStr::from_bytes(path)));
+        let start = addr.0;
+        let end = start.saturating_add(len);
+        if end > start {
+            let mappings = self.mappings.entry(process).or_default();
+            carve(mappings, start, end);
+            mappings.insert(start, Mapping { end, offset, file });
+        }
+    }
+
+    /// `process` starts as a copy of `parent` (fork).
+    pub fn fork(&mut self, parent: ProcessId, process: ProcessId) {
+        let mappings = self.mappings.get(&parent).cloned().unwrap_or_default();
+        self.mappings.insert(process, mappings);
+    }
+
+    /// `process` begins anew with an empty address space (exec).
+    pub fn clear(&mut self, process: ProcessId) {
+        self.mappings.remove(&process);
+    }
+
+    /// What `addr` means in `process`: at least one frame, innermost first; all but the last are
+    /// inlined into the last.
+    pub fn frames(&mut self, process: ProcessId, addr: CodeAddr) -> Arc<[Frame]> {
+        let addr = addr.lookup_addr();
+        let mapping = self.mappings.get(&process).and_then(|mappings| {
+            let (start, mapping) = mappings.range(..=addr).next_back()?;
+            (addr < mapping.end).then_some((*start, *mapping))
+        });
+        let Some((start, mapping)) = mapping else {
+            return Arc::new([Frame::unknown(addr)]);
+        };
+        let key = (mapping.file, (addr - start).wrapping_add(mapping.offset));
+        if let Some(answer) = self.answers.get(&key) {
+            return answer.clone();
+        }
+        let answer: Arc<[Frame]> = self.look_up(key.0, key.1).into();
+        self.answers.insert(key, answer.clone());
+        answer
+    }
+
+    fn intern(&mut self, path: &Path) -> ModuleFile {
+        if let Some(file) = self.file_by_path.get(path) {
+            return *file;
+        }
+        let path: Arc<Path> = path.into();
+        let file = ModuleFile(self.files.len());
+        self.files.push(FileEntry {
+            path: path.clone(),
+            opened: Opened::NotYet,
+        });
+        self.file_by_path.insert(path, file);
+        file
+    }
+
+    fn look_up(&mut self, file: ModuleFile, offset: u64) -> Vec<Frame> {
+        let entry = &mut self.files[file.0];
+        if let Opened::NotYet = entry.opened {
+            // Names such as `[vdso]` and relative paths must not pick up a file of this process's
+            // working directory.
+            let image = match entry.path.is_absolute() {
+                true => Image::open(&entry.path, &self.options).ok(),
+                false => None,
+            };
+            entry.opened = image.map_or(Opened::Failed, |image| Opened::Image(Box::new(image)));
+        }
+        let plain = Frame {
+            module: Some(entry.path.clone()),
+            ..Frame::unknown(offset)
+        };
+        let Opened::Image(image) = &entry.opened else {
+            return vec![plain];
+        };
+        let Some(addr) = image.addr_of_offset(offset) else {
+            return vec![plain];
+        };
+        let plain = Frame {
+            module_addr: addr,
+            ..plain
+        };
+
+        let mut frames = Vec::new();
+        let source_names = &mut self.source_names;
+        image.each_frame(addr, |raw| {
+            let location = raw.file.map(|file| Location {
+                file: shared(source_names, file),
+                line: raw.line,
+                column: raw.column,
+            });
+            let function = raw.function.map(|name| Arc::from(demangle(&name)));
+            frames.push(Frame {
+                function,
+                location,
+                inlined: true,
+                ..plain.clone()
+            });
+        });
+        let mut outermost = frames.pop().unwrap_or(plain);
+        outermost.inlined = false;
+        if outermost.function.is_none()
+            && let Some((name, offset)) = image.symbol(addr)
+        {
+            outermost.function = Some(Arc::from(demangle(&name)));
+            outermost.function_offset = Some(offset);
+        }
+        frames.push(outermost);
+        frames
+    }
+}
+
+/// One copy of each source path.
+fn shared(names: &mut HashMap<String, Arc<str>>, name: &str) -> Arc<str> {
+    match names.get(name) {
+        Some(shared) => shared.clone(),
+        None => names
+            .entry(name.to_owned())
+            .or_insert_with(|| Cow::Borrowed(name).into())
+            .clone(),
+    }
+}
+
+/// Removes `start..end` from the ranges, keeping the rest of those that are cut.
+fn carve(mappings: &mut BTreeMap<u64, Mapping>, start: u64, end: u64) {
+    let overlapping: Vec<(u64, Mapping)> = mappings
+        .range(..end)
+        .rev()
+        .take_while(|(_, mapping)| mapping.end > start)
+        .map(|(first, mapping)| (*first, *mapping))
+        .collect();
+    for (first, mapping) in overlapping {
+        mappings.remove(&first);
+        if first < start {
+            mappings.insert(
+                first,
+                Mapping {
+                    end: start,
+                    ..mapping
+                },
+            );
+        }
+        if mapping.end > end {
+            let offset = mapping.offset.wrapping_add(end - first);
+            mappings.insert(end, Mapping { offset, ..mapping });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(symbolizer: &mut Symbolizer, process: u32, addr: u64) -> String {
+        symbolizer.frames(ProcessId(process), CodeAddr::Pc(TargetAddr(addr)))[0].to_string()
+    }
+
+    fn symbolizer() -> Symbolizer {
+        Symbolizer::new(Options {
+            debug_roots: vec![],
+            debuginfod_cache: None,
+        })
+    }
+
+    #[test]
+    fn a_later_module_replaces_what_it_covers() {
+        let mut s = symbolizer();
+        s.add_module(ProcessId(1), TargetAddr(0x1000), 0x4000, 0, b"/none/a");
+        s.add_module(
+            ProcessId(1),
+            TargetAddr(0x2000),
+            0x1000,
+            0x70000,
+            b"/none/b",
+        );
+        assert_eq!(at(&mut s, 1, 0xfff), "0xfff");
+        assert_eq!(at(&mut s, 1, 0x1fff), "a+0xfff");
+        assert_eq!(at(&mut s, 1, 0x2001), "b+0x70001");
+        assert_eq!(at(&mut s, 1, 0x3000), "a+0x2000");
+        assert_eq!(at(&mut s, 1, 0x5000), "0x5000");
+        s.add_module(ProcessId(1), TargetAddr(0), 0x10000, 0, b"/none/c");
+        assert_eq!(at(&mut s, 1, 0x2001), "c+0x2001");
+    }
+
+    #[test]
+    fn processes_are_separate_and_inherit_by_fork() {
+        let mut s = symbolizer();
+        s.add_module(ProcessId(1), TargetAddr(0x1000), 0x1000, 0, b"/none/a");
+        assert_eq!(at(&mut s, 2, 0x1000), "0x1000");
+        s.fork(ProcessId(1), ProcessId(2));
+        assert_eq!(at(&mut s, 2, 0x1000), "a+0x0");
+        s.clear(ProcessId(2));
+        assert_eq!(at(&mut s, 2, 0x1000), "0x1000");
+        assert_eq!(at(&mut s, 1, 0x1000), "a+0x0");
+    }
+
+    #[test]
+    fn odd_modules_are_harmless() {
+        let mut s = symbolizer();
+        s.add_module(ProcessId(1), TargetAddr(0x1000), 0x1000, 0, b"[vdso]");
+        s.add_module(ProcessId(1), TargetAddr(0x2000), 0x1000, 0, b"/dev/null");
+        s.add_module(ProcessId(1), TargetAddr(0x3000), 0x1000, u64::MAX, b"/");
+        s.add_module(
+            ProcessId(1),
+            TargetAddr(u64::MAX - 1),
+            0x1000,
+            0,
+            b"/none/\xff\n",
+        );
+        s.add_module(ProcessId(1), TargetAddr(0x4000), 0, 0, b"");
+        assert_eq!(at(&mut s, 1, 0x1010), "[vdso]+0x10");
+        assert_eq!(at(&mut s, 1, 0x2010), "null+0x10");
+        assert_eq!(at(&mut s, 1, 0x3001), "/+0x0");
+        assert_eq!(at(&mut s, 1, 0x4000), "0x4000");
+        let zero = s.frames(ProcessId(1), CodeAddr::Return(TargetAddr(0)));
+        assert_eq!(zero[0].to_string(), "0x0");
+    }
+}

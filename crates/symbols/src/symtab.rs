@@ -1,0 +1,129 @@
+//! Function names from ELF symbol tables: what is left when there is no debug information.
+
+use object::elf::{STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
+use object::read::elf::ElfFile64;
+use object::{Object, ObjectSymbol, SymbolFlags};
+
+/// A named stretch of code.
+#[derive(Clone, Copy, Debug)]
+struct Symbol<'data> {
+    addr: u64,
+    size: u64,
+    name: &'data [u8],
+    /// Lower is better: a sized function before a label, a global before a local.
+    rank: u8,
+}
+
+/// The code symbols of one module, from any number of tables, sorted by address.
+#[derive(Debug, Default)]
+pub(crate) struct SymbolTable<'data> {
+    symbols: Vec<Symbol<'data>>,
+}
+
+impl<'data> SymbolTable<'data> {
+    /// Merges the tables of several views of one module (the file itself, its debug file, its
+    /// compressed mini table). Unreadable tables count as empty.
+    pub(crate) fn build(images: impl Iterator<Item = &'data [u8]>) -> SymbolTable<'data> {
+        let mut symbols = Vec::new();
+        for image in images {
+            let Ok(elf) = ElfFile64::<object::LittleEndian, _>::parse(image) else {
+                continue;
+            };
+            symbols.extend(
+                elf.symbols()
+                    .chain(elf.dynamic_symbols())
+                    .filter_map(|s| code(&s)),
+            );
+        }
+        symbols.sort_by_key(|s: &Symbol<'_>| (s.addr, s.rank, s.name));
+        // One name per address: the best-ranked.
+        symbols.dedup_by_key(|s| s.addr);
+        SymbolTable { symbols }
+    }
+
+    /// The symbol that covers `addr`, and how far into it `addr` lies.
+    pub(crate) fn find(&self, addr: u64) -> Option<(&'data [u8], u64)> {
+        let after = self.symbols.partition_point(|s| s.addr <= addr);
+        // A label without a size reaches up to the next symbol; a sized one may be hidden behind
+        // a label inside it, so look back a little.
+        const LOOK_BACK: usize = 8;
+        let candidates = self.symbols[..after].iter().rev().take(LOOK_BACK);
+        let mut unsized_label = None;
+        for (distance, symbol) in candidates.enumerate() {
+            let offset = addr - symbol.addr;
+            if offset < symbol.size {
+                return Some((symbol.name, offset));
+            }
+            if distance == 0 && symbol.size == 0 {
+                unsized_label = Some((symbol.name, offset));
+            }
+        }
+        unsized_label
+    }
+}
+
+fn code<'data>(symbol: &impl ObjectSymbol<'data>) -> Option<Symbol<'data>> {
+    if symbol.is_undefined() {
+        return None;
+    }
+    let SymbolFlags::Elf { st_info, .. } = symbol.flags() else {
+        return None;
+    };
+    let kind = st_info.st_type();
+    let function = kind == STT_FUNC || kind == STT_GNU_IFUNC;
+    if !function && kind != STT_NOTYPE {
+        return None;
+    }
+    let name = symbol.name_bytes().ok().filter(|name| !name.is_empty())?;
+    let rank = match (function, symbol.is_global()) {
+        (true, true) => 0,
+        (true, false) => 1,
+        (false, true) => 2,
+        (false, false) => 3,
+    };
+    Some(Symbol {
+        addr: symbol.address(),
+        size: symbol.size(),
+        name,
+        rank,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(rows: &[(u64, u64, &'static [u8])]) -> SymbolTable<'static> {
+        let symbols = rows
+            .iter()
+            .map(|&(addr, size, name)| Symbol {
+                addr,
+                size,
+                name,
+                rank: 0,
+            })
+            .collect();
+        SymbolTable { symbols }
+    }
+
+    #[test]
+    fn sizes_bound_names() {
+        let table = table(&[
+            (0x100, 0x20, b"f"),
+            (0x200, 0, b"label"),
+            (0x300, 0x10, b"g"),
+        ]);
+        assert_eq!(table.find(0xff), None);
+        assert_eq!(table.find(0x100), Some((b"f".as_slice(), 0)));
+        assert_eq!(table.find(0x11f), Some((b"f".as_slice(), 0x1f)));
+        assert_eq!(table.find(0x120), None);
+        assert_eq!(table.find(0x2ff), Some((b"label".as_slice(), 0xff)));
+        assert_eq!(table.find(0x310), None);
+    }
+
+    #[test]
+    fn a_label_inside_a_function_does_not_hide_it() {
+        let table = table(&[(0x100, 0x100, b"f"), (0x110, 0, b"inner")]);
+        assert_eq!(table.find(0x118), Some((b"f".as_slice(), 0x18)));
+    }
+}

@@ -1,0 +1,136 @@
+//! What the engine must know about x86-64 Linux system calls.
+//!
+//! **Purpose.** In the target, tracked persistent memory (PM) is read-only or inaccessible at the
+//! program's addresses; the same pages are writable at an *alias* address. So before a system call
+//! every pointer into PM among its arguments, direct or nested, is rewritten to the alias
+//! ([`prepare`]), and afterwards what the kernel wrote into PM is reported ([`finish`]).
+//!
+//! **Guarantee.** For every call of the table, with any arguments:
+//!
+//! - the program sees the result and the memory that it would see without PM tracking;
+//! - every byte of PM that the kernel changed before the call returned lies in a reported range;
+//! - a reported range was written by the kernel, with the exceptions listed below.
+//!
+//! What cannot be followed is said, never ignored: [`Unsupported`] for calls whose pointers are out
+//! of reach, [`Prepared::retained`] for pointers that the kernel uses after the call,
+//! [`Prepared::unknown`] for extents that only a comparison can tell (which `finish` makes).
+//!
+//! **Source.** The kernel's `syscall_64.tbl` and `uapi` headers up to Linux 6.18, and its code where
+//! the manual pages are silent (what is written on `EINTR`, which fields of `siginfo_t`).
+//!
+//! **Deviations**, all towards reporting too much or by comparison:
+//!
+//! 1. After `EFAULT` the kernel may have written a part. Everything it could have written is
+//!    reported.
+//! 2. The fd sets of `select` are reported for `nfds` bits; the kernel stops at the size of the
+//!    process's descriptor table. Padding between control messages is reported as written.
+//!    `ioctl` is believed when its number tells direction and size.
+//! 3. Where only the kernel knows how much it wrote ([`Wrote::Changed`]) the range is compared with
+//!    its content before the call: a byte overwritten by the same value is not reported, and what
+//!    another thread stored meanwhile is.
+//! 4. A buffer that lies partly in PM (or in two PM mappings with different aliases) is split if it
+//!    is one of a vector, else replaced by a copy for the time of the call, up to [`BOUNCE_MAX`]; a
+//!    longer one is shortened to the part before the border if a short transfer is a legal outcome.
+//! 5. Asynchronous I/O (`io_submit`) is reported when its event is collected, from the `iocb` that
+//!    the event names, which must be unchanged since. Reads through `io_uring` cannot be followed.
+//!
+//! **Use.** No PM: call nothing. Otherwise, around each call of the program:
+//!
+//! ```
+//! use brownout_syscalls::{Memory, Prepared, Translate, finish, prepare};
+//! # struct NoPm;
+//! # impl Translate for NoPm { fn alias_of(&self, _: u64) -> Option<u64> { None } }
+//! # impl Memory for NoPm {
+//! #     fn read(&self, _: u64, _: &mut [u8]) -> bool { false }
+//! #     fn write(&self, _: u64, _: &[u8]) -> bool { false }
+//! # }
+//! # fn syscall(_: u64, _: &[u64; 6]) -> i64 { 0 }
+//! # let (engine, nr, mut args) = (NoPm, 39, [0; 6]);
+//! let mut prepared = Prepared::new(); // one a thread, used again and again
+//! match prepare(nr, &mut args, &engine, &engine, &mut prepared) {
+//!     Ok(()) => {}
+//!     Err(unsupported) => { /* answer `unsupported.answer()`, or warn and go on */ }
+//! }
+//! let result = syscall(nr, &args);
+//! finish(&prepared, result, &engine, &engine, &mut |_addr, _len| { /* a store event */ });
+//! ```
+
+#![no_std]
+
+extern crate alloc;
+
+mod cases;
+mod effect;
+mod finish;
+mod kind;
+mod layouts;
+mod memory;
+mod names;
+mod prepare;
+mod prepared;
+mod scratch;
+mod table;
+
+pub use effect::{
+    FileEffect, FileTarget, FileWrite, Position, SyncScope, WrittenAt, file_effect, is_file_write,
+    is_sync, sync_scope,
+};
+pub use finish::finish;
+pub use kind::{
+    ArgKind, Bound, Dir, FieldLen, Layout, Nested, Out, Pointee, PointerField, When, Wrote,
+};
+pub use memory::{Memory, Run, Translate};
+pub use names::{errno_name, signal_name};
+pub use prepare::{BOUNCE_MAX, UNKNOWN_MAX, prepare};
+pub use prepared::{Prepared, Range};
+pub use table::{SyscallInfo, all, info, name};
+
+use core::fmt;
+
+/// Why a call cannot be followed completely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No row for this number.
+    UnknownCall,
+    /// `io_uring_setup`: the kernel would take pointers from a ring that is written behind our
+    /// back.
+    RingSetup,
+    /// A ring that exists already is used.
+    RingUse,
+    /// A structure of unknown layout holds an address in PM.
+    HiddenPointer,
+    /// A buffer crosses the border of PM and is too long, or kept too long, to be copied.
+    Straddles,
+}
+
+/// A call that cannot be followed completely. Its arguments were rewritten as far as possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// The call's number.
+    pub nr: u64,
+    /// What is wrong.
+    pub reason: Reason,
+}
+
+impl Unsupported {
+    /// The (positive) `errno` to answer instead of making the call, where programs are known to
+    /// have another way. Without one, make the call, [`finish`] it, and tell the user.
+    pub fn answer(&self) -> Option<i32> {
+        match self.reason {
+            Reason::RingSetup => Some(38), // ENOSYS, as on a kernel without io_uring
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.reason {
+            Reason::UnknownCall => "is not known",
+            Reason::RingSetup | Reason::RingUse => "passes buffers that cannot be followed",
+            Reason::HiddenPointer => "has an argument that may point to persistent memory",
+            Reason::Straddles => "has a buffer that crosses the border of persistent memory",
+        };
+        write!(f, "system call {} ({}) {what}", self.nr, name(self.nr))
+    }
+}

@@ -1,0 +1,1328 @@
+//! The payload of one block: how a run of events becomes a few columns of bytes, and back.
+//!
+//! Guarantee: a payload decodes without any other payload, every event comes back equal to what
+//! was encoded, and decoding arbitrary bytes yields events or an error, never a panic and never
+//! more memory than a small multiple of the payload.
+//!
+//! ```text
+//! payload := site_count  length of each column          (varints)
+//!            site table: threads  pcs  contexts  tags  details     (one column each)
+//!            codes  controls  addresses  values  fields  bytes     (the six event columns)
+//! ```
+//!
+//! * A **site** is everything about an event that repeats: thread, pc, context, and its *shape*
+//!   (kind, whether values were recorded, and a detail such as the access size).
+//! * **codes**: per event 0 if its site is the one that followed the previous site last time, else
+//!   the site's number plus 1 as a varint. Loops therefore become runs of zeros, and the encoder
+//!   skips its hash look-up for them.
+//! * **controls**: one byte an event. The low nibble tells the length of the address residual and
+//!   what it is relative to, the high nibble the same for the value ([`Guess`]).
+//! * **addresses**: the residual against the better of two guesses: *same distance from the
+//!   previous event's address as last time at this site* (fields of an object, walks with a
+//!   stride, the flush after its store) or *same address as last time at this site* (a counter, a
+//!   log head).
+//! * **values** of at most 8 bytes: the difference to the site's last value, or the value itself.
+//! * **fields**: the other numbers of the rarer kinds, as zigzag varint differences to the site's
+//!   last ones.
+//! * **bytes**: strings, and values of more than 8 bytes.
+//!
+//! Columns, because zstd finds far more in bytes of one meaning side by side.
+
+use crate::event::{
+    Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind, PmReason,
+    ProcessId, TargetAddr, ThreadId,
+};
+
+/// Events that a block may hold at most. Bounds the reader's site table.
+pub(crate) const EVENTS_PER_BLOCK_MAX: u32 = 1 << 18;
+
+/// Accesses up to this size have it in their shape; a larger one is a field, or a program that
+/// copies varying lengths would make a site of each.
+const SIZE_IN_SHAPE_MAX: u32 = 64;
+const SIZE_IN_FIELD: u32 = u32::MAX;
+
+/// Longest row of fields (`Map` and `Annotation`).
+const FIELDS_MAX: usize = 6;
+
+/// Why an event cannot be encoded: it breaks the contract of [`Access`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ValueLengthMismatch;
+
+// ---------------------------------------------------------------------------------------------
+// Shapes
+
+/// Kind of event on disk. Numbers are part of the format: add at the end, never reuse.
+mod tag {
+    pub const STORE: u8 = 0;
+    pub const NT_STORE: u8 = 1;
+    pub const LOAD: u8 = 2;
+    pub const RMW: u8 = 3;
+    pub const KERNEL_STORE: u8 = 4;
+    pub const CLFLUSH: u8 = 5;
+    pub const CLFLUSHOPT: u8 = 6;
+    pub const CLWB: u8 = 7;
+    pub const SFENCE: u8 = 8;
+    pub const MFENCE: u8 = 9;
+    pub const LOCKED: u8 = 10;
+    pub const FILE: u8 = 11;
+    pub const MAP: u8 = 12;
+    pub const UNMAP: u8 = 13;
+    pub const REMAP: u8 = 14;
+    pub const TRUNCATE: u8 = 15;
+    pub const FILE_WRITE: u8 = 16;
+    pub const MSYNC: u8 = 17;
+    pub const FSYNC: u8 = 18;
+    pub const PROCESS_START: u8 = 19;
+    pub const PROCESS_EXIT: u8 = 20;
+    pub const THREAD_START: u8 = 21;
+    pub const THREAD_EXIT: u8 = 22;
+    pub const FUTEX: u8 = 23;
+    pub const PMEMCHECK: u8 = 24;
+    pub const ANNOTATION: u8 = 25;
+    pub const MODULE: u8 = 26;
+    pub const CONTEXT: u8 = 27;
+    pub const NOTE: u8 = 28;
+    pub const END: u8 = 29;
+    pub const COUNT: u8 = 30;
+}
+
+/// What follows the site in the columns, per tag.
+#[derive(Clone, Copy)]
+struct Layout {
+    /// Has an address column entry.
+    addr: bool,
+    /// Number of fields.
+    fields: u8,
+    /// What is in the bytes column.
+    bytes: Bytes,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bytes {
+    Never,
+    /// As many as the access is long, if values were recorded.
+    Access,
+    /// As many as the last field says.
+    Counted,
+}
+
+const fn row(addr: bool, fields: u8, bytes: Bytes) -> Layout {
+    Layout {
+        addr,
+        fields,
+        bytes,
+    }
+}
+
+#[rustfmt::skip]
+const LAYOUTS: [Layout; tag::COUNT as usize] = [
+    row(true,  0, Bytes::Access),  // STORE          detail: size
+    row(true,  0, Bytes::Access),  // NT_STORE       detail: size
+    row(true,  0, Bytes::Access),  // LOAD           detail: size
+    row(true,  0, Bytes::Access),  // RMW            detail: size
+    row(true,  1, Bytes::Access),  // KERNEL_STORE   detail: size; syscall
+    row(true,  0, Bytes::Never),   // CLFLUSH
+    row(true,  0, Bytes::Never),   // CLFLUSHOPT
+    row(true,  0, Bytes::Never),   // CLWB
+    row(false, 0, Bytes::Never),   // SFENCE
+    row(false, 0, Bytes::Never),   // MFENCE
+    row(false, 0, Bytes::Never),   // LOCKED
+    row(false, 3, Bytes::Counted), // FILE           detail: reason; file, size, length of path
+    row(true,  5, Bytes::Never),   // MAP            len, file, offset, prot, flags
+    row(true,  1, Bytes::Never),   // UNMAP          len
+    row(true,  3, Bytes::Never),   // REMAP          old_len, new_addr, new_len
+    row(false, 2, Bytes::Never),   // TRUNCATE       file, size
+    row(false, 2, Bytes::Access),  // FILE_WRITE     detail: size; file, offset
+    row(true,  2, Bytes::Never),   // MSYNC          len, flags
+    row(false, 1, Bytes::Never),   // FSYNC          detail: data_only; file
+    row(false, 4, Bytes::Counted), // PROCESS_START  process, parent, pid, length of exe
+    row(false, 2, Bytes::Never),   // PROCESS_EXIT   detail: status; process, number
+    row(false, 3, Bytes::Never),   // THREAD_START   thread, process, tid
+    row(false, 0, Bytes::Never),   // THREAD_EXIT
+    row(true,  3, Bytes::Never),   // FUTEX          op, val, result
+    row(true,  4, Bytes::Counted), // PMEMCHECK      detail: code; address: args[0]; args[1..], length of text
+    row(true,  5, Bytes::Counted), // ANNOTATION     detail: code; address: args[0]; args[1..], length of text
+    row(true,  4, Bytes::Counted), // MODULE         process, len, offset, length of path
+    row(false, 3, Bytes::Never),   // CONTEXT        context, parent, return_addr
+    row(false, 1, Bytes::Counted), // NOTE           length of text
+    row(false, 1, Bytes::Never),   // END            detail: status; number
+];
+
+/// `tag | values << 7 | detail << 8`, so that comparing a shape is one comparison.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Shape(u64);
+
+impl Shape {
+    const VALUES: u8 = 0x80;
+
+    #[inline(always)]
+    const fn new(tag: u8, values: bool, detail: u32) -> Shape {
+        Shape(tag as u64 | (values as u64) << 7 | (detail as u64) << 8)
+    }
+
+    #[inline(always)]
+    fn tag(self) -> u8 {
+        self.0 as u8 & !Self::VALUES
+    }
+
+    #[inline(always)]
+    fn values(self) -> bool {
+        self.0 as u8 & Self::VALUES != 0
+    }
+
+    #[inline(always)]
+    fn detail(self) -> u32 {
+        (self.0 >> 8) as u32
+    }
+
+    /// The value goes to the values column instead of the bytes column.
+    #[inline(always)]
+    fn value_is_word(self) -> bool {
+        self.tag() <= tag::RMW && self.values() && self.detail() <= 8
+    }
+
+    /// The size is a field, because it does not fit the detail.
+    #[inline(always)]
+    fn size_is_field(self) -> bool {
+        self.detail() == SIZE_IN_FIELD && LAYOUTS[self.tag() as usize].bytes == Bytes::Access
+    }
+}
+
+/// A site of the current block with what its last event left behind for the next guess.
+/// Encoder and decoder keep the same state; that is what makes the residuals reversible.
+#[derive(Clone, Copy)]
+struct Site {
+    pc: u64,
+    /// `context << 32 | thread`
+    who: u64,
+    shape: Shape,
+    addr_last: u64,
+    /// Distance of the last address from the address of the event before.
+    distance_last: u64,
+    value_last: u64,
+    /// The site that came after this one last time.
+    successor: u32,
+    /// Row in the table of last fields; `u32::MAX` before the first.
+    fields_row: u32,
+}
+
+impl Site {
+    fn new(pc: u64, who: u64, shape: Shape) -> Site {
+        Site {
+            pc,
+            who,
+            shape,
+            addr_last: 0,
+            distance_last: 0,
+            value_last: 0,
+            successor: 0,
+            fields_row: u32::MAX,
+        }
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Numbers
+
+#[inline(always)]
+fn zigzag(difference: u64) -> u64 {
+    (difference << 1) ^ (((difference as i64) >> 63) as u64)
+}
+
+#[inline(always)]
+fn unzigzag(coded: u64) -> u64 {
+    (coded >> 1) ^ (coded & 1).wrapping_neg()
+}
+
+/// Bytes needed for `n`; 0 for 0.
+#[inline(always)]
+fn byte_length(n: u64) -> usize {
+    ((71 - n.leading_zeros()) >> 3) as usize
+}
+
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut n: u64) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+/// A nibble of the control byte: `0..=8` is a residual of that many bytes against the first guess,
+/// `9..=15` one of `0..=6` bytes against the second.
+struct Guess;
+
+impl Guess {
+    const SECOND: usize = 9;
+    const SECOND_LENGTH_MAX: usize = 6;
+
+    /// Picks the shorter. Returns nibble, residual and its length.
+    #[inline(always)]
+    fn choose(first: u64, second: u64) -> (u8, u64, usize) {
+        let first_length = byte_length(first);
+        let second_length = byte_length(second);
+        if second_length < first_length && second_length <= Self::SECOND_LENGTH_MAX {
+            ((Self::SECOND + second_length) as u8, second, second_length)
+        } else {
+            (first_length as u8, first, first_length)
+        }
+    }
+
+    /// Length of the residual, and whether it is against the second guess.
+    #[inline(always)]
+    fn parse(nibble: u8) -> (usize, bool) {
+        let nibble = usize::from(nibble);
+        if nibble >= Self::SECOND {
+            (nibble - Self::SECOND, true)
+        } else {
+            (nibble, false)
+        }
+    }
+}
+
+/// A column with room for a whole block, so that appending neither allocates nor branches on
+/// growth.
+struct Column {
+    bytes: Box<[u8]>,
+    len: usize,
+}
+
+impl Column {
+    fn new(capacity: usize) -> Column {
+        // `put_word` writes 8 bytes whatever the length.
+        Column {
+            bytes: vec![0; capacity + 8].into_boxed_slice(),
+            len: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn put_byte(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    #[inline(always)]
+    fn put_word(&mut self, word: u64, length: usize) {
+        self.bytes[self.len..self.len + 8].copy_from_slice(&word.to_le_bytes());
+        self.len += length;
+    }
+
+    fn put_varint(&mut self, mut n: u32) {
+        while n >= 0x80 {
+            self.put_byte(n as u8 | 0x80);
+            n >>= 7;
+        }
+        self.put_byte(n as u8);
+    }
+
+    fn filled(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Encoder
+
+/// Collects the events of one block.
+pub(crate) struct Encoder {
+    count: u32,
+    count_max: u32,
+    sites: Vec<Site>,
+    /// Open addressing, site number plus 1; a power of two of slots, at most half full.
+    slots: Vec<u32>,
+    fields_last: Vec<[u64; FIELDS_MAX]>,
+    site_prev: u32,
+    site_guess: u32,
+    addr_prev: u64,
+    codes: Column,
+    controls: Column,
+    addresses: Column,
+    values: Column,
+    fields: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+/// A row for [`Encoder::put_row`]: what the rarer kinds consist of.
+struct Row<'a> {
+    addr: u64,
+    fields: [u64; FIELDS_MAX],
+    bytes: &'a [u8],
+}
+
+const SLOTS_MIN: usize = 4096;
+
+impl Encoder {
+    pub(crate) fn new(events_per_block: u32) -> Encoder {
+        let count_max = events_per_block.clamp(1, EVENTS_PER_BLOCK_MAX);
+        let events = count_max as usize;
+        Encoder {
+            count: 0,
+            count_max,
+            sites: Vec::with_capacity(SLOTS_MIN / 2),
+            slots: vec![0; SLOTS_MIN],
+            fields_last: Vec::new(),
+            site_prev: 0,
+            site_guess: 0,
+            addr_prev: 0,
+            // A site number is below 2^18: at most 3 bytes.
+            codes: Column::new(events * 3),
+            controls: Column::new(events),
+            addresses: Column::new(events * 8),
+            values: Column::new(events * 8),
+            fields: Vec::new(),
+            bytes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_full(&self) -> bool {
+        self.count >= self.count_max
+    }
+
+    /// Bytes in the two columns without a fixed bound.
+    #[inline(always)]
+    pub(crate) fn variable_bytes(&self) -> usize {
+        self.fields.len() + self.bytes.len()
+    }
+
+    /// Appends one event. The caller writes the block out before it is full.
+    #[inline]
+    pub(crate) fn push(&mut self, event: &Event<'_>) -> Result<(), ValueLengthMismatch> {
+        debug_assert!(!self.is_full());
+        let pc = event.pc.0;
+        let who = u64::from(event.context.0) << 32 | u64::from(event.thread.0);
+        match &event.kind {
+            EventKind::Store(access) => self.put_access(pc, who, tag::STORE, access)?,
+            EventKind::Flush { kind, addr } => {
+                let tag = match kind {
+                    FlushKind::Clflush => tag::CLFLUSH,
+                    FlushKind::Clflushopt => tag::CLFLUSHOPT,
+                    FlushKind::Clwb => tag::CLWB,
+                };
+                self.put::<true, false>(pc, who, Shape::new(tag, false, 0), addr.0, 0);
+            }
+            EventKind::Fence(kind) => {
+                let tag = match kind {
+                    FenceKind::Sfence => tag::SFENCE,
+                    FenceKind::Mfence => tag::MFENCE,
+                    FenceKind::Locked => tag::LOCKED,
+                };
+                self.put::<false, false>(pc, who, Shape::new(tag, false, 0), 0, 0);
+            }
+            EventKind::NtStore(access) => self.put_access(pc, who, tag::NT_STORE, access)?,
+            EventKind::Load(access) => self.put_access(pc, who, tag::LOAD, access)?,
+            EventKind::Rmw(access) => self.put_access(pc, who, tag::RMW, access)?,
+            other => self.put_rare(pc, who, other)?,
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn put_access(
+        &mut self,
+        pc: u64,
+        who: u64,
+        tag: u8,
+        access: &Access<'_>,
+    ) -> Result<(), ValueLengthMismatch> {
+        if access.bytes.len() != access.size as usize && !access.bytes.is_empty() {
+            return Err(ValueLengthMismatch);
+        }
+        if let Ok(word) = <[u8; 8]>::try_from(access.bytes) {
+            let shape = Shape::new(tag, true, 8);
+            let value = u64::from_le_bytes(word);
+            self.put::<true, true>(pc, who, shape, access.addr.0, value);
+        } else if access.bytes.len() < 8 && access.size <= SIZE_IN_SHAPE_MAX {
+            let shape = Shape::new(tag, !access.bytes.is_empty(), access.size);
+            if access.bytes.is_empty() {
+                self.put::<true, false>(pc, who, shape, access.addr.0, 0);
+            } else {
+                let mut word = [0; 8];
+                word[..access.bytes.len()].copy_from_slice(access.bytes);
+                let value = u64::from_le_bytes(word);
+                self.put::<true, true>(pc, who, shape, access.addr.0, value);
+            }
+        } else {
+            self.put_sized(
+                pc,
+                who,
+                tag,
+                access.size,
+                0,
+                [0; FIELDS_MAX],
+                access.addr.0,
+                access.bytes,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The common part of all events: site, address, word value.
+    #[inline(always)]
+    fn put<const ADDR: bool, const VALUE: bool>(
+        &mut self,
+        pc: u64,
+        who: u64,
+        shape: Shape,
+        addr: u64,
+        value: u64,
+    ) -> usize {
+        let mut id = self.site_guess as usize;
+        let hit = match self.sites.get(id) {
+            Some(site) => site.pc == pc && site.who == who && site.shape == shape,
+            None => false,
+        };
+        if hit {
+            self.codes.put_byte(0);
+        } else {
+            id = self.find_site(pc, who, shape);
+            if let Some(prev) = self.sites.get_mut(self.site_prev as usize) {
+                prev.successor = id as u32;
+            }
+            self.codes.put_varint(id as u32 + 1);
+        }
+        let site = &mut self.sites[id];
+        self.site_prev = id as u32;
+        self.site_guess = site.successor;
+
+        let mut control = 0;
+        if ADDR {
+            let by_distance = self.addr_prev.wrapping_add(site.distance_last);
+            let (nibble, residual, length) = Guess::choose(
+                zigzag(addr.wrapping_sub(by_distance)),
+                zigzag(addr.wrapping_sub(site.addr_last)),
+            );
+            self.addresses.put_word(residual, length);
+            control = nibble;
+            site.distance_last = addr.wrapping_sub(self.addr_prev);
+            site.addr_last = addr;
+            // A request without an address argument must not spoil the next guess.
+            self.addr_prev = if addr != 0 { addr } else { self.addr_prev };
+        }
+        if VALUE {
+            let (nibble, residual, length) =
+                Guess::choose(zigzag(value.wrapping_sub(site.value_last)), value);
+            self.values.put_word(residual, length);
+            control |= nibble << 4;
+            site.value_last = value;
+        }
+        self.controls.put_byte(control);
+        id
+    }
+
+    #[inline(never)]
+    fn find_site(&mut self, pc: u64, who: u64, shape: Shape) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut slot = site_hash(pc, who, shape) as usize & mask;
+        loop {
+            match self.slots[slot] {
+                0 => break,
+                number => {
+                    let site = &self.sites[number as usize - 1];
+                    if site.pc == pc && site.who == who && site.shape == shape {
+                        return number as usize - 1;
+                    }
+                }
+            }
+            slot = (slot + 1) & mask;
+        }
+        let id = self.sites.len();
+        self.sites.push(Site::new(pc, who, shape));
+        self.slots[slot] = id as u32 + 1;
+        if self.sites.len() * 2 > self.slots.len() {
+            self.grow_slots();
+        }
+        id
+    }
+
+    #[cold]
+    fn grow_slots(&mut self) {
+        let mask = self.slots.len() * 2 - 1;
+        self.slots.clear();
+        self.slots.resize(mask + 1, 0);
+        for (id, site) in self.sites.iter().enumerate() {
+            let mut slot = site_hash(site.pc, site.who, site.shape) as usize & mask;
+            while self.slots[slot] != 0 {
+                slot = (slot + 1) & mask;
+            }
+            self.slots[slot] = id as u32 + 1;
+        }
+    }
+
+    #[inline(never)]
+    fn put_row(&mut self, pc: u64, who: u64, shape: Shape, row: &Row<'_>) {
+        let layout = LAYOUTS[shape.tag() as usize];
+        let id = if layout.addr {
+            self.put::<true, false>(pc, who, shape, row.addr, 0)
+        } else {
+            self.put::<false, false>(pc, who, shape, 0, 0)
+        };
+        let fields = usize::from(layout.fields) + usize::from(shape.size_is_field());
+        if fields > 0 {
+            let site = &mut self.sites[id];
+            if site.fields_row == u32::MAX {
+                site.fields_row = self.fields_last.len() as u32;
+                self.fields_last.push([0; FIELDS_MAX]);
+            }
+            let last = &mut self.fields_last[site.fields_row as usize];
+            for (last, &field) in last.iter_mut().zip(&row.fields[..fields]) {
+                put_varint(&mut self.fields, zigzag(field.wrapping_sub(*last)));
+                *last = field;
+            }
+        }
+        self.bytes.extend_from_slice(row.bytes);
+    }
+
+    /// A kind whose bytes are as long as its size says, with `fields_len` fields before the size.
+    #[allow(clippy::too_many_arguments)]
+    fn put_sized(
+        &mut self,
+        pc: u64,
+        who: u64,
+        tag: u8,
+        size: u32,
+        fields_len: usize,
+        mut fields: [u64; FIELDS_MAX],
+        addr: u64,
+        bytes: &[u8],
+    ) -> Result<(), ValueLengthMismatch> {
+        if bytes.len() != size as usize && !bytes.is_empty() {
+            return Err(ValueLengthMismatch);
+        }
+        let detail = if size <= SIZE_IN_SHAPE_MAX {
+            size
+        } else {
+            SIZE_IN_FIELD
+        };
+        fields[fields_len] = u64::from(size);
+        let shape = Shape::new(tag, !bytes.is_empty(), detail);
+        self.put_row(
+            pc,
+            who,
+            shape,
+            &Row {
+                addr,
+                fields,
+                bytes,
+            },
+        );
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn put_rare(
+        &mut self,
+        pc: u64,
+        who: u64,
+        kind: &EventKind<'_>,
+    ) -> Result<(), ValueLengthMismatch> {
+        let (tag, detail, addr, fields, bytes): (u8, u32, u64, [u64; FIELDS_MAX], &[u8]) =
+            match *kind {
+                EventKind::Store(_)
+                | EventKind::NtStore(_)
+                | EventKind::Load(_)
+                | EventKind::Rmw(_)
+                | EventKind::Flush { .. }
+                | EventKind::Fence(_) => unreachable!("`push` has taken the frequent kinds"),
+                EventKind::KernelStore { syscall, access } => {
+                    let fields = row_of([u64::from(syscall)]);
+                    return self.put_sized(
+                        pc,
+                        who,
+                        tag::KERNEL_STORE,
+                        access.size,
+                        1,
+                        fields,
+                        access.addr.0,
+                        access.bytes,
+                    );
+                }
+                EventKind::FileWrite {
+                    file,
+                    offset,
+                    size,
+                    bytes,
+                } => {
+                    let fields = row_of([u64::from(file.0), offset]);
+                    return self.put_sized(pc, who, tag::FILE_WRITE, size, 2, fields, 0, bytes);
+                }
+                EventKind::File {
+                    file,
+                    path,
+                    size,
+                    reason,
+                } => {
+                    let fields = row_of([u64::from(file.0), size, path.len() as u64]);
+                    (tag::FILE, reason as u32, 0, fields, path)
+                }
+                EventKind::Map {
+                    addr,
+                    len,
+                    file,
+                    offset,
+                    prot,
+                    flags,
+                } => {
+                    let fields = row_of([
+                        len,
+                        u64::from(file.0),
+                        offset,
+                        u64::from(prot),
+                        u64::from(flags),
+                    ]);
+                    (tag::MAP, 0, addr.0, fields, &[])
+                }
+                EventKind::Unmap { addr, len } => (tag::UNMAP, 0, addr.0, row_of([len]), &[]),
+                EventKind::Remap {
+                    old_addr,
+                    old_len,
+                    new_addr,
+                    new_len,
+                } => (
+                    tag::REMAP,
+                    0,
+                    old_addr.0,
+                    row_of([old_len, new_addr.0, new_len]),
+                    &[],
+                ),
+                EventKind::Truncate { file, size } => {
+                    (tag::TRUNCATE, 0, 0, row_of([u64::from(file.0), size]), &[])
+                }
+                EventKind::Msync { addr, len, flags } => {
+                    (tag::MSYNC, 0, addr.0, row_of([len, u64::from(flags)]), &[])
+                }
+                EventKind::Fsync { file, data_only } => (
+                    tag::FSYNC,
+                    u32::from(data_only),
+                    0,
+                    row_of([u64::from(file.0)]),
+                    &[],
+                ),
+                EventKind::ProcessStart {
+                    process,
+                    parent,
+                    pid,
+                    exe,
+                } => {
+                    let fields = row_of([
+                        u64::from(process.0),
+                        u64::from(parent.0),
+                        u64::from(pid),
+                        exe.len() as u64,
+                    ]);
+                    (tag::PROCESS_START, 0, 0, fields, exe)
+                }
+                EventKind::ProcessExit { process, status } => {
+                    let (how, number) = status_parts(status);
+                    (
+                        tag::PROCESS_EXIT,
+                        how,
+                        0,
+                        row_of([u64::from(process.0), number]),
+                        &[],
+                    )
+                }
+                EventKind::ThreadStart {
+                    thread,
+                    process,
+                    tid,
+                } => {
+                    let fields =
+                        row_of([u64::from(thread.0), u64::from(process.0), u64::from(tid)]);
+                    (tag::THREAD_START, 0, 0, fields, &[])
+                }
+                EventKind::ThreadExit => (tag::THREAD_EXIT, 0, 0, row_of([]), &[]),
+                EventKind::Futex {
+                    addr,
+                    op,
+                    val,
+                    result,
+                } => {
+                    let fields = row_of([u64::from(op), u64::from(val), result as u64]);
+                    (tag::FUTEX, 0, addr.0, fields, &[])
+                }
+                EventKind::Pmemcheck { code, args, text } => {
+                    let fields = row_of([args[1], args[2], args[3], text.len() as u64]);
+                    (tag::PMEMCHECK, code, args[0], fields, text)
+                }
+                EventKind::Annotation { code, args, text } => {
+                    let fields = row_of([args[1], args[2], args[3], args[4], text.len() as u64]);
+                    (tag::ANNOTATION, code, args[0], fields, text)
+                }
+                EventKind::Module {
+                    process,
+                    addr,
+                    len,
+                    offset,
+                    path,
+                } => {
+                    let fields = row_of([u64::from(process.0), len, offset, path.len() as u64]);
+                    (tag::MODULE, 0, addr.0, fields, path)
+                }
+                EventKind::Context {
+                    context,
+                    parent,
+                    return_addr,
+                } => {
+                    let fields = row_of([u64::from(context.0), u64::from(parent.0), return_addr.0]);
+                    (tag::CONTEXT, 0, 0, fields, &[])
+                }
+                EventKind::Note { text } => (tag::NOTE, 0, 0, row_of([text.len() as u64]), text),
+                EventKind::End { status } => {
+                    let (how, number) = status_parts(status);
+                    (tag::END, how, 0, row_of([number]), &[])
+                }
+            };
+        self.put_row(
+            pc,
+            who,
+            Shape::new(tag, false, detail),
+            &Row {
+                addr,
+                fields,
+                bytes,
+            },
+        );
+        Ok(())
+    }
+
+    /// Appends the payload to `out` and starts the next block.
+    pub(crate) fn finish_block(&mut self, out: &mut Vec<u8>) {
+        put_varint(out, self.sites.len() as u64);
+        let columns = [
+            self.codes.filled(),
+            self.controls.filled(),
+            self.addresses.filled(),
+            self.values.filled(),
+            &self.fields,
+            &self.bytes,
+        ];
+        for column in columns {
+            put_varint(out, column.len() as u64);
+        }
+        for site in &self.sites {
+            put_varint(out, site.who & u64::from(u32::MAX));
+        }
+        let mut pc_prev = 0;
+        for site in &self.sites {
+            put_varint(out, zigzag(site.pc.wrapping_sub(pc_prev)));
+            pc_prev = site.pc;
+        }
+        let mut context_prev = 0;
+        for site in &self.sites {
+            let context = site.who >> 32;
+            put_varint(out, zigzag(context.wrapping_sub(context_prev)));
+            context_prev = context;
+        }
+        out.extend(self.sites.iter().map(|site| site.shape.0 as u8));
+        for site in &self.sites {
+            put_varint(out, u64::from(site.shape.detail()));
+        }
+        for column in columns {
+            out.extend_from_slice(column);
+        }
+        self.reset();
+    }
+
+    fn reset(&mut self) {
+        // One block with very many sites must not make every later reset slow.
+        if self.slots.len() > SLOTS_MIN && self.sites.len() * 8 < self.slots.len() {
+            self.slots.truncate(self.slots.len() / 2);
+        }
+        self.slots.fill(0);
+        self.sites.clear();
+        self.fields_last.clear();
+        self.count = 0;
+        self.site_prev = 0;
+        self.site_guess = 0;
+        self.addr_prev = 0;
+        self.codes.len = 0;
+        self.controls.len = 0;
+        self.addresses.len = 0;
+        self.values.len = 0;
+        self.fields.clear();
+        self.bytes.clear();
+    }
+}
+
+#[inline(always)]
+fn site_hash(pc: u64, who: u64, shape: Shape) -> u64 {
+    // Odd constants from the golden ratio and from MurmurHash3's finaliser; only spread matters.
+    let mixed = (pc ^ who.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ shape.0.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^ (mixed >> 32)
+}
+
+fn row_of<const N: usize>(fields: [u64; N]) -> [u64; FIELDS_MAX] {
+    let mut row = [0; FIELDS_MAX];
+    row[..N].copy_from_slice(&fields);
+    row
+}
+
+fn status_parts(status: ExitStatus) -> (u32, u64) {
+    match status {
+        ExitStatus::Code(code) => (0, zigzag(i64::from(code) as u64)),
+        ExitStatus::Signal(signal) => (1, zigzag(i64::from(signal) as u64)),
+        ExitStatus::Exec => (2, 0),
+    }
+}
+
+// ---------------------------------------------------------------------------------------------
+// Decoder
+
+/// What is wrong with a payload; one clause for [`crate::Error::Corrupt`].
+pub(crate) type Fault = &'static str;
+
+/// A part of the payload that has not been consumed yet.
+#[derive(Clone, Copy, Default)]
+struct Cursor {
+    at: usize,
+    end: usize,
+}
+
+impl Cursor {
+    #[inline(always)]
+    fn byte(&mut self, raw: &[u8]) -> Result<u8, Fault> {
+        if self.at >= self.end {
+            return Err("a column ends early");
+        }
+        let byte = raw[self.at];
+        self.at += 1;
+        Ok(byte)
+    }
+
+    #[inline(always)]
+    fn word(&mut self, raw: &[u8], length: usize) -> Result<u64, Fault> {
+        if self.end - self.at < length {
+            return Err("a column ends early");
+        }
+        let mut word = [0; 8];
+        // The decoder pads its buffer, so that 8 bytes are there whatever `length` is.
+        word.copy_from_slice(&raw[self.at..self.at + 8]);
+        self.at += length;
+        let unwanted_bits = 64 - 8 * length as u32;
+        Ok(u64::from_le_bytes(word) & u64::MAX.checked_shr(unwanted_bits).unwrap_or(0))
+    }
+
+    fn varint(&mut self, raw: &[u8]) -> Result<u64, Fault> {
+        let mut n = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte(raw)?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err("a number is too long");
+            }
+            n |= bits << shift;
+            if byte < 0x80 {
+                return Ok(n);
+            }
+        }
+        Err("a number is too long")
+    }
+
+    fn take(&mut self, len: u64) -> Result<std::ops::Range<usize>, Fault> {
+        if len > (self.end - self.at) as u64 {
+            return Err("a column ends early");
+        }
+        let start = self.at;
+        self.at += len as usize;
+        Ok(start..self.at)
+    }
+}
+
+/// Takes the events of one block apart, one after the other.
+#[derive(Default)]
+pub(crate) struct Decoder {
+    /// The payload, and 8 bytes of padding.
+    raw: Vec<u8>,
+    remaining: u32,
+    sites: Vec<Site>,
+    fields_last: Vec<[u64; FIELDS_MAX]>,
+    site_prev: usize,
+    addr_prev: u64,
+    codes: Cursor,
+    controls: Cursor,
+    addresses: Cursor,
+    values: Cursor,
+    fields: Cursor,
+    bytes: Cursor,
+    /// Backs the bytes of a value of at most 8 bytes.
+    word: [u8; 8],
+}
+
+const PADDING: usize = 8;
+
+impl Decoder {
+    /// Events not yet taken.
+    pub(crate) fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// Forgets the block.
+    pub(crate) fn clear(&mut self) {
+        self.remaining = 0;
+    }
+
+    /// Starts on a block of `count` events whose payload `fill` leaves in the buffer it is given.
+    pub(crate) fn load<E: From<Fault>>(
+        &mut self,
+        count: u32,
+        fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.remaining = 0;
+        self.raw.clear();
+        fill(&mut self.raw)?;
+        let end = self.raw.len();
+        self.raw.resize(end + PADDING, 0);
+        self.parse(count, end)?;
+        self.remaining = count;
+        Ok(())
+    }
+
+    fn parse(&mut self, count: u32, end: usize) -> Result<(), Fault> {
+        let raw = &self.raw[..];
+        let mut cursor = Cursor { at: 0, end };
+        let site_count = cursor.varint(raw)?;
+        if site_count > u64::from(count) || count > EVENTS_PER_BLOCK_MAX {
+            return Err("it has more sites than events");
+        }
+        let site_count = site_count as usize;
+        let mut lengths = [0; 6];
+        for length in &mut lengths {
+            *length = cursor.varint(raw)?;
+        }
+
+        self.sites.clear();
+        for _ in 0..site_count {
+            let thread = field_u32(cursor.varint(raw)?)?;
+            self.sites
+                .push(Site::new(0, u64::from(thread), Shape::default()));
+        }
+        let mut pc_prev = 0u64;
+        for site in &mut self.sites {
+            pc_prev = pc_prev.wrapping_add(unzigzag(cursor.varint(raw)?));
+            site.pc = pc_prev;
+        }
+        let mut context_prev = 0u64;
+        for site in &mut self.sites {
+            context_prev = context_prev.wrapping_add(unzigzag(cursor.varint(raw)?));
+            site.who |= u64::from(field_u32(context_prev)?) << 32;
+        }
+        for site in &mut self.sites {
+            let byte = cursor.byte(raw)?;
+            if byte & !Shape::VALUES >= tag::COUNT {
+                return Err("it has an event of unknown kind");
+            }
+            site.shape = Shape(u64::from(byte));
+        }
+        for site in &mut self.sites {
+            let detail = field_u32(cursor.varint(raw)?)?;
+            site.shape.0 |= u64::from(detail) << 8;
+        }
+
+        let columns = [
+            &mut self.codes,
+            &mut self.controls,
+            &mut self.addresses,
+            &mut self.values,
+            &mut self.fields,
+            &mut self.bytes,
+        ];
+        for (column, length) in columns.into_iter().zip(lengths) {
+            let range = cursor.take(length)?;
+            *column = Cursor {
+                at: range.start,
+                end: range.end,
+            };
+        }
+        if cursor.at != end {
+            return Err("bytes are left over after its columns");
+        }
+        self.fields_last.clear();
+        self.site_prev = 0;
+        self.addr_prev = 0;
+        Ok(())
+    }
+
+    /// Takes the next event. The caller has checked that one remains.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Event<'_>, Fault> {
+        debug_assert!(self.remaining > 0);
+        // Nothing remains behind an event that cannot be decoded: it may have been of any length.
+        let left = std::mem::take(&mut self.remaining).saturating_sub(1);
+        let raw = &self.raw[..];
+        let first = self.codes.byte(raw)?;
+        let id = if first == 0 {
+            self.sites
+                .get(self.site_prev)
+                .map_or(0, |site| site.successor as usize)
+        } else {
+            self.codes.at -= 1;
+            let number = self.codes.varint(raw)?;
+            let id = number
+                .checked_sub(1)
+                .ok_or("a number is not in its shortest form")? as usize;
+            if let Some(prev) = self.sites.get_mut(self.site_prev) {
+                // Out of range only if the next line fails too.
+                prev.successor = id as u32;
+            }
+            id
+        };
+        let site = self
+            .sites
+            .get_mut(id)
+            .ok_or("an event refers to an unknown site")?;
+        self.site_prev = id;
+
+        let control = self.controls.byte(raw)?;
+        let shape = site.shape;
+        let layout = LAYOUTS[shape.tag() as usize];
+        let mut addr = 0;
+        if layout.addr {
+            let (length, second) = Guess::parse(control & 0xf);
+            let residual = unzigzag(self.addresses.word(raw, length)?);
+            let guess = if second {
+                site.addr_last
+            } else {
+                self.addr_prev.wrapping_add(site.distance_last)
+            };
+            addr = guess.wrapping_add(residual);
+            site.distance_last = addr.wrapping_sub(self.addr_prev);
+            site.addr_last = addr;
+            self.addr_prev = if addr != 0 { addr } else { self.addr_prev };
+        }
+        let addr = TargetAddr(addr);
+
+        let tag = shape.tag();
+        let thread = ThreadId(site.who as u32);
+        let context = ContextId((site.who >> 32) as u32);
+        let pc = TargetAddr(site.pc);
+        let event = |kind| Event {
+            thread,
+            pc,
+            context,
+            kind,
+        };
+
+        if shape.value_is_word() {
+            let (length, second) = Guess::parse(control >> 4);
+            let residual = self.values.word(raw, length)?;
+            let value = if second {
+                residual
+            } else {
+                site.value_last.wrapping_add(unzigzag(residual))
+            };
+            site.value_last = value;
+            self.word = value.to_le_bytes();
+            if left == 0 {
+                self.check_consumed()?;
+            }
+            self.remaining = left;
+            let size = shape.detail();
+            let access = Access {
+                addr,
+                size,
+                bytes: &self.word[..size as usize],
+            };
+            return Ok(event(access_kind(tag, access)));
+        }
+
+        let field_count = usize::from(layout.fields) + usize::from(shape.size_is_field());
+        let mut row = [0; FIELDS_MAX];
+        if field_count > 0 {
+            if site.fields_row == u32::MAX {
+                site.fields_row = self.fields_last.len() as u32;
+                self.fields_last.push([0; FIELDS_MAX]);
+            }
+            let last = &mut self.fields_last[site.fields_row as usize];
+            for last in &mut last[..field_count] {
+                *last = last.wrapping_add(unzigzag(self.fields.varint(raw)?));
+            }
+            row = *last;
+        }
+        let size = match (layout.bytes, shape.size_is_field()) {
+            (Bytes::Access, true) => field_u32(row[field_count - 1])?,
+            (Bytes::Access, false) => shape.detail(),
+            _ => 0,
+        };
+        let length = match layout.bytes {
+            Bytes::Never => 0,
+            Bytes::Access if shape.values() => u64::from(size),
+            Bytes::Access => 0,
+            Bytes::Counted => row[field_count - 1],
+        };
+        let range = self.bytes.take(length)?;
+        if left == 0 {
+            self.check_consumed()?;
+        }
+        let bytes = &self.raw[range];
+
+        let detail = shape.detail();
+        let kind = match tag {
+            tag::STORE | tag::NT_STORE | tag::LOAD | tag::RMW => {
+                access_kind(tag, Access { addr, size, bytes })
+            }
+            tag::KERNEL_STORE => EventKind::KernelStore {
+                syscall: field_u32(row[0])?,
+                access: Access { addr, size, bytes },
+            },
+            tag::CLFLUSH => EventKind::Flush {
+                kind: FlushKind::Clflush,
+                addr,
+            },
+            tag::CLFLUSHOPT => EventKind::Flush {
+                kind: FlushKind::Clflushopt,
+                addr,
+            },
+            tag::CLWB => EventKind::Flush {
+                kind: FlushKind::Clwb,
+                addr,
+            },
+            tag::SFENCE => EventKind::Fence(FenceKind::Sfence),
+            tag::MFENCE => EventKind::Fence(FenceKind::Mfence),
+            tag::LOCKED => EventKind::Fence(FenceKind::Locked),
+            tag::FILE => EventKind::File {
+                file: FileId(field_u32(row[0])?),
+                path: bytes,
+                size: row[1],
+                reason: match detail {
+                    0 => PmReason::Glob,
+                    1 => PmReason::MapSync,
+                    2 => PmReason::Registered,
+                    3 => PmReason::Dax,
+                    _ => return Err("a file is tracked for an unknown reason"),
+                },
+            },
+            tag::MAP => EventKind::Map {
+                addr,
+                len: row[0],
+                file: FileId(field_u32(row[1])?),
+                offset: row[2],
+                prot: field_u32(row[3])?,
+                flags: field_u32(row[4])?,
+            },
+            tag::UNMAP => EventKind::Unmap { addr, len: row[0] },
+            tag::REMAP => EventKind::Remap {
+                old_addr: addr,
+                old_len: row[0],
+                new_addr: TargetAddr(row[1]),
+                new_len: row[2],
+            },
+            tag::TRUNCATE => EventKind::Truncate {
+                file: FileId(field_u32(row[0])?),
+                size: row[1],
+            },
+            tag::FILE_WRITE => EventKind::FileWrite {
+                file: FileId(field_u32(row[0])?),
+                offset: row[1],
+                size,
+                bytes,
+            },
+            tag::MSYNC => EventKind::Msync {
+                addr,
+                len: row[0],
+                flags: field_u32(row[1])?,
+            },
+            tag::FSYNC => EventKind::Fsync {
+                file: FileId(field_u32(row[0])?),
+                data_only: detail != 0,
+            },
+            tag::PROCESS_START => EventKind::ProcessStart {
+                process: ProcessId(field_u32(row[0])?),
+                parent: ProcessId(field_u32(row[1])?),
+                pid: field_u32(row[2])?,
+                exe: bytes,
+            },
+            tag::PROCESS_EXIT => EventKind::ProcessExit {
+                process: ProcessId(field_u32(row[0])?),
+                status: status_from(detail, row[1])?,
+            },
+            tag::THREAD_START => EventKind::ThreadStart {
+                thread: ThreadId(field_u32(row[0])?),
+                process: ProcessId(field_u32(row[1])?),
+                tid: field_u32(row[2])?,
+            },
+            tag::THREAD_EXIT => EventKind::ThreadExit,
+            tag::FUTEX => EventKind::Futex {
+                addr,
+                op: field_u32(row[0])?,
+                val: field_u32(row[1])?,
+                result: row[2] as i64,
+            },
+            tag::PMEMCHECK => EventKind::Pmemcheck {
+                code: detail,
+                args: [addr.0, row[0], row[1], row[2]],
+                text: bytes,
+            },
+            tag::ANNOTATION => EventKind::Annotation {
+                code: detail,
+                args: [addr.0, row[0], row[1], row[2], row[3]],
+                text: bytes,
+            },
+            tag::MODULE => EventKind::Module {
+                process: ProcessId(field_u32(row[0])?),
+                addr,
+                len: row[1],
+                offset: row[2],
+                path: bytes,
+            },
+            tag::CONTEXT => EventKind::Context {
+                context: ContextId(field_u32(row[0])?),
+                parent: ContextId(field_u32(row[1])?),
+                return_addr: TargetAddr(row[2]),
+            },
+            tag::NOTE => EventKind::Note { text: bytes },
+            tag::END => EventKind::End {
+                status: status_from(detail, row[0])?,
+            },
+            _ => return Err("it has an event of unknown kind"),
+        };
+        self.remaining = left;
+        Ok(event(kind))
+    }
+
+    fn check_consumed(&self) -> Result<(), Fault> {
+        let columns = [
+            self.codes,
+            self.controls,
+            self.addresses,
+            self.values,
+            self.fields,
+            self.bytes,
+        ];
+        if columns.iter().any(|column| column.at != column.end) {
+            return Err("a column is longer than its events");
+        }
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn access_kind(tag: u8, access: Access<'_>) -> EventKind<'_> {
+    match tag {
+        tag::STORE => EventKind::Store(access),
+        tag::NT_STORE => EventKind::NtStore(access),
+        tag::LOAD => EventKind::Load(access),
+        _ => EventKind::Rmw(access),
+    }
+}
+
+fn field_u32(field: u64) -> Result<u32, Fault> {
+    u32::try_from(field).map_err(|_| "a number is out of range")
+}
+
+fn status_from(how: u32, number: u64) -> Result<ExitStatus, Fault> {
+    let number = i32::try_from(unzigzag(number) as i64).map_err(|_| "a number is out of range")?;
+    match how {
+        0 => Ok(ExitStatus::Code(number)),
+        1 => Ok(ExitStatus::Signal(number)),
+        2 => Ok(ExitStatus::Exec),
+        _ => Err("an exit status is of unknown kind"),
+    }
+}

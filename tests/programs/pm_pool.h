@@ -1,0 +1,46 @@
+// Creating and mapping a pool file, for the pm_* programs.
+#ifndef PM_POOL_H
+#define PM_POOL_H
+
+#include "harness.h"
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+struct pool {
+    unsigned char *base;
+    size_t size;
+    int fd;
+};
+
+static inline struct pool pool_create(int argc, char **argv, size_t size)
+{
+    if (argc < 2)
+        FAIL("usage: %s POOL [ARGS]", argv[0]);
+    struct pool p = {.size = size};
+    p.fd = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
+    CHECK(p.fd >= 0);
+    CHECK(ftruncate(p.fd, (off_t)size) == 0);
+    p.base = (unsigned char *)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
+    CHECK(p.base != (unsigned char *)MAP_FAILED);
+    return p;
+}
+
+// The file's bytes through the descriptor must be what the mapping shows.
+HARNESS_UNUSED static inline void pool_check_file(struct pool p)
+{
+    unsigned char *copy = (unsigned char *)malloc(p.size);
+    CHECK(pread(p.fd, copy, p.size, 0) == (ssize_t)p.size);
+    CHECK(memcmp(copy, p.base, p.size) == 0);
+    free(copy);
+}
+
+// As compilers see it these are opaque, so exactly one instruction each.
+#define PM_STORE64(addr, value) __asm__ volatile("movq %1,%0" : "=m"(*(uint64_t *)(addr)) : "r"((uint64_t)(value)))
+#define PM_CLWB(addr) __asm__ volatile(".byte 0x66,0x0f,0xae,0x30" ::"a"(addr) : "memory")
+#define PM_CLFLUSHOPT(addr) __asm__ volatile(".byte 0x66,0x0f,0xae,0x38" ::"a"(addr) : "memory")
+#define PM_CLFLUSH(addr) __asm__ volatile("clflush (%0)" ::"r"(addr) : "memory")
+#define PM_SFENCE() __asm__ volatile("sfence" ::: "memory")
+#define PM_MFENCE() __asm__ volatile("mfence" ::: "memory")
+
+#endif
