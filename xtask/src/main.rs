@@ -1,1 +1,68 @@
-fn main() {}
+//! `cargo xtask COMMAND`: what a developer or CI runs.
+//!
+//! ```text
+//!  setup ─▶ build ─┬▶ demo
+//!                  ├▶ test (= ci)      fmt, clippy, every test of the workspace
+//!                  └▶ bench engine     interleaved with native, as a table
+//! ```
+//!
+//! Every command says what it lacks and exits non-zero; nothing is skipped silently.
+
+// A command-line tool prints.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod bench;
+mod build;
+mod demo;
+mod examples;
+mod setup;
+mod shell;
+mod test;
+
+use std::env;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  demo            record a libpmemobj example and explain what is seen
+  test            everything that must hold: packages, format, lints, all tests
+  ci              the same as test
+  bless           accept the output of golden tests as it is now
+  bench [engine]  speed against native: --rounds N (default 5), --only NAME, --json FILE
+  setup           install the Debian packages that the tests need (or name those missing)
+  build           build the tool, the test programs and the libpmemobj examples
+
+Environment: BROWNOUT_BIN=FILE uses another tool binary; BROWNOUT_KEEP=1 keeps the folders of tests.";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match dispatch(&words) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(words: &[&str]) -> Result<ExitCode> {
+    match words {
+        ["demo"] => demo::demo()?,
+        ["test" | "ci", rest @ ..] => return test::test(rest),
+        ["bless"] => test::bless()?,
+        ["bench", rest @ ..] => bench::bench(rest)?,
+        ["setup"] => setup::setup()?,
+        ["build"] => {
+            setup::setup()?;
+            build::build()?;
+        }
+        ["help" | "--help" | "-h"] => println!("{USAGE}"),
+        [] => bail!("no command\n{USAGE}"),
+        [other, ..] => bail!("no such command, or wrong arguments: {other}\n{USAGE}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -71,7 +71,8 @@ pub const MODE_EXECUTE_FLUSHES: u32 = 1 << 4;
 pub enum Request {
     /// Nothing under way.
     None = 0,
-    /// The calling thread is about to `execve`: seize it and inject the engine. `args[0]` = tid.
+    /// The calling thread is about to `execve`: seize it and inject the engine. `args` = tid, address at
+    /// which it traps if that fails, and for [`Launch`]: process number, ignored and blocked synchronous signals.
     AttachForExec = 1,
     /// Is this file persistent memory? `args` = device, inode, `1` if mapped with MAP_SYNC,
     /// `1` if registered by the program, `1` if the file is on a DAX mount, fd, pid; `text` = path.
@@ -283,6 +284,10 @@ pub struct Launch {
     pub xsave_len: u64,
     /// Process number, when this image comes by `execve` in a followed process; else 0.
     pub previous_process: u64,
+    /// Synchronous signals that the previous program ignored: tracing resets those.
+    pub ignored_sync: u64,
+    /// Synchronous signals that the previous program blocked: likewise.
+    pub blocked_sync: u64,
 }
 
 /// First word of the client-request preamble's code space for this project's annotations ('B','O').

@@ -231,7 +231,7 @@ pub struct DumpArgs {
     #[arg(long, value_name = "N")]
     pub limit: Option<u64>,
 
-    /// Show the whole call stack below each event, not only the innermost frame
+    /// Show the whole call stack of each event, not only the innermost frame
     #[arg(long, conflicts_with = "no_symbols")]
     pub stacks: bool,
 

@@ -23,7 +23,7 @@ use crate::exit::{self, Failure};
 use crate::output::TraceOutput;
 use crate::resolve::{Recording, escape, plain};
 use crate::signals;
-use crate::terminal::{bytes, grouped, message, quote};
+use crate::terminal::{bytes, counted, grouped, message, quote};
 use crate::verification::Verification;
 
 /// Runs the program and records it. The exit code is the program's, unless something failed.
@@ -115,8 +115,8 @@ impl Trouble {
         Failure::cannot_run(match events {
             0 => format!("recording stopped: {reason} after 0 events; there is no readable trace"),
             _ => format!(
-                "recording stopped: {reason} after {} events; the trace is readable up to there",
-                grouped(events)
+                "recording stopped: {reason} after {}; the trace is readable up to there",
+                counted(events, "event")
             ),
         })
     }
@@ -283,12 +283,11 @@ fn report(recording: &Recording, outcome: &Outcome, tally: &Tally, written: Opti
 fn summary(output: &Path, wall: Duration, tally: &Tally, written: &Written) -> String {
     let files = match tally.files {
         0 => "; no persistent memory was seen".to_owned(),
-        1 => " on 1 PM file".to_owned(),
-        n => format!(" on {} PM files", grouped(n)),
+        n => format!(" on {}", counted(n, "PM file")),
     };
     format!(
-        "recorded {} events in {:.2} s ({}){files}; {}: {}, {:.1} bytes/event",
-        grouped(tally.events),
+        "recorded {} in {:.2} s ({}){files}; {}: {}, {:.1} bytes/event",
+        counted(tally.events, "event"),
         wall.as_secs_f64(),
         tally.text(),
         quote(output),

@@ -40,6 +40,14 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
+/// `1 event`, `2,000 events`.
+pub fn counted(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{} {noun}s", grouped(number)),
+    }
+}
+
 /// A number of bytes in the unit that gives one to three digits before the point.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
@@ -76,6 +84,8 @@ mod tests {
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(1000), "1,000");
         assert_eq!(grouped(1234567), "1,234,567");
+        assert_eq!(counted(1, "event"), "1 event");
+        assert_eq!(counted(2000, "event"), "2,000 events");
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(1000), "1.0 kB");
         assert_eq!(bytes(999_949), "999.9 kB");

@@ -41,6 +41,10 @@ core::arch::global_asm!(
     "mov gs:[{gpr}+96], r12", "mov gs:[{gpr}+104], r13", "mov gs:[{gpr}+112], r14", "mov gs:[{gpr}+120], r15",
     "mov rsp, gs:[{stack}]",
     "pushfq", "pop qword ptr gs:[{rflags}]", "cld",
+    // A program that sets the alignment-check flag means its own accesses, not ours.
+    "test dword ptr gs:[{rflags}], 0x40000", "je 2f",
+    "push 0x202", "popfq",
+    "2:",
     save_xmm!(),
     "mov rdi, gs:[{self_ptr}]",
     "call {dispatch}",
@@ -284,8 +288,7 @@ core::arch::global_asm!(
     // ------------------------------------------------------------------ the kernel calls this
     ".global bo_signal_entry",
     "bo_signal_entry:",
-    "cld",
-    "mov rdx, rdx",
+    "push 0x202", "popfq", // neither direction nor alignment check of the program
     "sub rsp, 8",
     "call {signal_handler}",
     "add rsp, 8",

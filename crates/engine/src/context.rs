@@ -90,6 +90,9 @@ pub struct ThreadContext {
     /// Of SIGSEGV, SIGBUS, SIGTRAP, SIGILL, SIGFPE: those that the program believes blocked.
     pub blocked_sync: u64,
     pub altstack: AltStack,
+    pub held: crate::signal::Held,
+    /// Mask that a call such as `sigsuspend` has put in place of the program's.
+    pub suspend_mask: Option<u64>,
     /// Under way: an irregular access whose operand registers are shifted. See `pm/irregular.rs`.
     pub irregular: crate::pm::irregular::State,
     pub process: u32,
@@ -202,6 +205,23 @@ impl ThreadContext {
     /// Engine code writes to the program's stack: a fault there is the program's.
     pub fn in_engine_write(&self) -> bool {
         self.engine_write.load(Ordering::Relaxed)
+    }
+    // The signal handler reads and writes the context of the thread that it interrupts, behind the compiler's back:
+    // what it shares with ordinary engine code goes through these.
+
+    /// The asynchronous signal that waits for delivery, 0 if none.
+    pub fn pending_signal(&self) -> i32 {
+        // SAFETY: a plain field of ours.
+        unsafe { core::ptr::read_volatile(&self.pending.sig) }
+    }
+    /// Whether anything waits for delivery.
+    pub fn has_pending(&self) -> bool {
+        // SAFETY: a plain field of ours.
+        unsafe { core::ptr::read_volatile(&self.pending_flag) != 0 }
+    }
+    pub fn set_suspend_mask(&mut self, mask: Option<u64>) {
+        // SAFETY: a plain field of ours.
+        unsafe { core::ptr::write_volatile(&mut self.suspend_mask, mask) }
     }
     pub fn set_engine_write(&mut self, on: bool) {
         self.engine_write.store(on, Ordering::SeqCst);

@@ -272,7 +272,8 @@ impl Engine {
     pub fn unprotect(&mut self, addr: u64) -> bool {
         let page = addr >> 12;
         if !self.protected.remove(&page) {
-            return false;
+            // Another thread's write may have lifted the protection since this one faulted.
+            return self.code.find(addr).is_some_and(|r| r.writable && !r.shared);
         }
         *self.page_writes.entry(page).or_default() += 1;
         self.invalidate(page << 12, (page + 1) << 12);

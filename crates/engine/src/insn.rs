@@ -42,3 +42,10 @@ pub fn fs_base() -> u64 {
     unsafe { crate::sys::sc!(crate::sys::nr::ARCH_PRCTL, 0x1003, &mut base as *mut u64) };
     base
 }
+
+/// Whether the instruction may write memory.
+pub fn writes_memory(insn: &Instruction) -> bool {
+    use iced_x86::OpAccess::*;
+    let mut factory = iced_x86::InstructionInfoFactory::new();
+    factory.info(insn).used_memory().iter().any(|m| matches!(m.access(), Write | CondWrite | ReadWrite | ReadCondWrite))
+}

@@ -89,7 +89,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
     ctx.rflags = launch.rflags;
     ctx.rip = launch.rip;
     process::adopt(ctx);
-    signal::init_process(ctx);
+    signal::init_process(ctx, launch);
     {
         let mut engine = dispatch::ENGINE.lock();
         engine.refresh_code();

@@ -73,14 +73,14 @@ pub fn clone(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u
     };
     crate::pm::thread_created(ctx, child, flags & CLONE_THREAD != 0);
     let old = signal::block_all();
-    child.start_mask = if ctx.pending.sig != 0 { ctx.pending.mask } else { old };
+    child.start_mask = if ctx.pending_signal() != 0 { ctx.pending.mask } else { old };
     // SAFETY: `child` is fresh and stays alive until the thread ends. PM pointers were rewritten by the caller.
     let ret = unsafe { asm::bo_clone(flags, child, ptid, ctid, tls) };
     if ret < 0 || flags & CLONE_VFORK != 0 {
         // Failed; or the child has left this address space by exec or exit.
         child.in_use.store(0, Ordering::Release);
     }
-    if ctx.pending.sig == 0 {
+    if ctx.pending_signal() == 0 {
         signal::set_mask(old);
     }
     ret
@@ -120,7 +120,7 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         }
         crate::pm::forked_child(ctx);
     }
-    if ctx.pending.sig == 0 {
+    if ctx.pending_signal() == 0 {
         signal::set_mask(old);
     }
     ret
@@ -170,17 +170,24 @@ unsafe extern "C" {
 /// `execve` and `execveat`: the tool outside seizes this thread, so that the engine is there
 /// again when the new program begins.
 pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> i64 {
-    let followed = service::attach_for_exec(ctx.tid, bo_exec_failed as usize as u64, ctx.process);
+    let followed = service::attach_for_exec(
+        ctx.tid,
+        bo_exec_failed as usize as u64,
+        ctx.process,
+        signal::ignored_sync(ctx),
+        ctx.blocked_sync,
+    );
     crate::pm::process_execs(ctx);
     signal::before_exec(ctx);
     let old = signal::block_all();
-    let real = if ctx.pending.sig != 0 { ctx.pending.mask } else { old };
+    let real = if ctx.pending_signal() != 0 { ctx.pending.mask } else { old };
     // The new program inherits the mask that this one believes to have.
     signal::set_mask(real | ctx.blocked_sync);
+    signal::pass_on_held(ctx);
     // SAFETY: the program's own call, pointers rewritten by the caller.
     let ret = unsafe { sys::syscall6(call[0], call[1], call[2], call[3], call[4], call[5], call[6]) };
     signal::after_failed_exec();
-    signal::set_mask(if ctx.pending.sig != 0 { signal::block_all() } else { old });
+    signal::set_mask(if ctx.pending_signal() != 0 { signal::block_all() } else { old });
     if followed {
         // Tells the tracer to let go.
         // SAFETY: traps to the tracer, which suppresses the signal and detaches.

@@ -53,8 +53,8 @@ fn exit_if_orphaned() {
 }
 
 /// True if the thread is seized and its next program will have the engine.
-pub fn attach_for_exec(tid: u32, failed_at: u64, process: u32) -> bool {
-    call(Request::AttachForExec, &[tid as u64, failed_at, process as u64], &[]).0 == 1
+pub fn attach_for_exec(tid: u32, failed_at: u64, process: u32, ignored_sync: u64, blocked_sync: u64) -> bool {
+    call(Request::AttachForExec, &[tid as u64, failed_at, process as u64, ignored_sync, blocked_sync], &[]).0 == 1
 }
 
 /// See [`Request::ClassifyFile`].

@@ -101,8 +101,22 @@ pub struct Pending {
     pub mask: u64,
     /// A fault that engine code found on the program's behalf; goes first.
     pub fault: Option<SigInfo>,
+    /// The mask that its handler starts from, where that is not `mask` (`sigsuspend` and its kin).
+    pub base: Option<u64>,
     /// After the step, go on in fresh translation: the program changed code near by.
     pub redirect: bool,
+}
+
+/// Synchronous signals that were sent while the program believes them blocked.
+#[derive(Clone, Copy, Default)]
+pub struct Held {
+    infos: [Option<SigInfo>; SYNC.len()],
+}
+
+impl Held {
+    fn mask(&self) -> u64 {
+        SYNC.iter().zip(&self.infos).fold(0, |m, (s, i)| if i.is_some() { m | bit(*s) } else { m })
+    }
 }
 
 #[repr(C)]
@@ -149,7 +163,7 @@ impl MContext {
 // ---------------------------------------------------------------- set-up
 
 /// First set-up of the process.
-pub fn init_process(ctx: &mut ThreadContext) {
+pub fn init_process(ctx: &mut ThreadContext, launch: &brownout_abi::Launch) {
     let handlers = alloc::boxed::Box::leak(alloc::boxed::Box::new(SignalHandlers {
         actions: [SigAction::default(); 65],
         ours: 0,
@@ -158,6 +172,9 @@ pub fn init_process(ctx: &mut ThreadContext) {
         let mut old = SigAction::default();
         // SAFETY: query only.
         unsafe { sc!(nr::RT_SIGACTION, sig, 0, &mut old as *mut _, 8) };
+        if launch.ignored_sync & bit(sig) != 0 {
+            old.handler = SIG_IGN;
+        }
         handlers.actions[sig as usize] = old;
         handlers.ours |= 1 << sig;
         install(sig, &old);
@@ -166,7 +183,7 @@ pub fn init_process(ctx: &mut ThreadContext) {
     let mut mask = 0u64;
     // SAFETY: query only.
     unsafe { sc!(nr::RT_SIGPROCMASK, 0, 0, &mut mask as *mut u64, 8) };
-    ctx.blocked_sync = mask & SYNC_MASK;
+    ctx.blocked_sync = (mask | launch.blocked_sync) & SYNC_MASK;
     set_mask(mask & !SYNC_MASK);
     ctx.altstack = AltStack { sp: 0, flags: SS_DISABLE, size: 0 };
 }
@@ -231,11 +248,16 @@ pub extern "C" fn signal_handler(sig: i32, info: &mut SigInfo, uc: &mut UContext
 
 fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext) {
     let rip = uc.m.rip;
+    if SYNC.contains(&sig) && ctx.blocked_sync & bit(sig) != 0 {
+        let i = SYNC.iter().position(|s| *s == sig).expect("just found");
+        ctx.held.infos[i].get_or_insert(*info);
+        return;
+    }
     let place = if crate::dispatch::is_engine(rip) { None } else { boundary(rip) };
     if let Some((pc, true)) = place {
         uc.m.rip = pc;
         let mask = uc.sigmask;
-        deliver(ctx, sig, info, uc, mask);
+        deliver(ctx, sig, info, uc, mask, None);
         return enter(ctx, uc);
     }
     if ctx.pending.sig != 0 {
@@ -247,6 +269,7 @@ fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UCon
     ctx.pending.sig = sig;
     ctx.pending.info = *info;
     ctx.pending.mask = uc.sigmask;
+    ctx.pending.base = ctx.suspend_mask;
     ctx.pending_flag = 1;
     uc.sigmask = ALL_ASYNC;
     if place.is_some() || asm::is_fast(rip) {
@@ -303,6 +326,7 @@ fn safepoint(ctx: &mut ThreadContext, uc: &mut UContext) {
 fn deliver_pending(ctx: &mut ThreadContext, uc: &mut UContext) {
     let fault = ctx.pending.fault.take();
     let (sig, info, mask) = (ctx.pending.sig, ctx.pending.info, ctx.pending.mask);
+    let base = ctx.pending.base.take();
     ctx.pending.sig = 0;
     ctx.pending_flag = 0;
     if sig != 0 {
@@ -310,11 +334,11 @@ fn deliver_pending(ctx: &mut ThreadContext, uc: &mut UContext) {
     }
     if let Some(info) = fault {
         let mask = uc.sigmask;
-        deliver(ctx, info.signo(), &info, uc, mask);
+        deliver(ctx, info.signo(), &info, uc, mask, None);
     }
     if sig != 0 {
         let mask = uc.sigmask;
-        deliver(ctx, sig, &info, uc, mask);
+        deliver(ctx, sig, &info, uc, mask, base);
     }
 }
 
@@ -333,7 +357,7 @@ fn enter(ctx: &mut ThreadContext, uc: &mut UContext) {
                 uc.m.cr2 = uc.m.rip;
                 uc.m.err = 0x14;
                 uc.m.trapno = 14;
-                deliver(ctx, SIGSEGV, &info, uc, mask);
+                deliver(ctx, SIGSEGV, &info, uc, mask, None);
             }
         }
     }
@@ -402,7 +426,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
     if trap && uc.m.trapno == 3 {
         uc.m.rip = pc + 1;
         let mask = uc.sigmask;
-        deliver(ctx, sig, info, uc, mask);
+        deliver(ctx, sig, info, uc, mask, None);
         return enter(ctx, uc);
     }
     // Give the program's registers back.
@@ -432,8 +456,12 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
             }
         }
     }
+    if matches!(sig, SIGILL | SIGFPE) {
+        // These report the instruction's address.
+        info.words[2] = pc;
+    }
     let mask = uc.sigmask;
-    deliver(ctx, sig, info, uc, mask);
+    deliver(ctx, sig, info, uc, mask, None);
     enter(ctx, uc)
 }
 
@@ -457,8 +485,9 @@ pub fn die(sig: i32) -> ! {
 }
 
 /// `uc` holds the program's state (RIP a program address): changes it to the handler's first instruction,
-/// with a signal frame on the program's stack. `mask`: what the program's mask is before the handler.
-fn deliver(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext, mask: u64) {
+/// with a signal frame on the program's stack. `mask`: what the program's mask is before the handler, and goes back to
+/// behind it; `base`: what the handler's own mask starts from, if something else.
+fn deliver(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext, mask: u64, base: Option<u64>) {
     // SAFETY: set at start, lives as long as a thread uses it.
     let handlers = unsafe { &mut *ctx.handlers };
     let action = handlers.actions[sig as usize];
@@ -514,7 +543,7 @@ fn deliver(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext,
     if alt.flags & SS_AUTODISARM != 0 && enabled {
         ctx.altstack = AltStack { sp: 0, flags: SS_DISABLE, size: 0 };
     }
-    let mut new_mask = program_mask | action.mask;
+    let mut new_mask = base.unwrap_or(program_mask) | action.mask;
     if action.flags & SA_NODEFER == 0 {
         new_mask |= bit(sig);
     }
@@ -561,11 +590,12 @@ pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
     uc.stack_size = SIGNAL_STACK_LEN;
     ctx.blocked_sync = uc.sigmask & SYNC_MASK;
     uc.sigmask &= !SYNC_MASK;
+    release_held(ctx);
     ctx.rip = uc.m.rip;
     crate::dispatch::resume_at_rip(ctx);
     block_all();
-    if ctx.pending_flag != 0 {
-        if ctx.pending.sig != 0 {
+    if ctx.has_pending() {
+        if ctx.pending_signal() != 0 {
             ctx.pending.mask = uc.sigmask;
             uc.sigmask = ALL_ASYNC;
         }
@@ -604,8 +634,13 @@ pub fn sigaction(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
             handlers.ours &= !(1 << sig);
         }
         install(sig, &action);
+        if action.handler == SIG_IGN {
+            if let Some(i) = SYNC.iter().position(|s| *s == sig) {
+                ctx.held.infos[i] = None;
+            }
+        }
     }
-    if ctx.pending_flag == 0 || ctx.pending.sig == 0 {
+    if ctx.pending_signal() == 0 {
         set_mask(masked);
     }
     if old != 0 && !write_value(old, &previous) {
@@ -624,7 +659,7 @@ pub fn sigprocmask(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
         return -sys::EFAULT;
     }
     let real = block_all();
-    let pending = ctx.pending.sig != 0;
+    let pending = ctx.pending_signal() != 0;
     let current = if pending { ctx.pending.mask } else { real };
     let old = current & !SYNC_MASK | ctx.blocked_sync;
     let mut new = old;
@@ -643,6 +678,7 @@ pub fn sigprocmask(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
     }
     new &= !(bit(SIGKILL) | bit(SIGSTOP));
     ctx.blocked_sync = new & SYNC_MASK;
+    release_held(ctx);
     if pending {
         // It arrived before this call, so it is delivered even if it is being blocked now.
         ctx.pending.mask = new & !SYNC_MASK;
@@ -653,6 +689,30 @@ pub fn sigprocmask(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
         return -sys::EFAULT;
     }
     0
+}
+
+/// Sends what was held to ourselves again, now that the program does not block it any more.
+fn release_held(ctx: &mut ThreadContext) {
+    for (i, sig) in SYNC.iter().enumerate() {
+        if ctx.blocked_sync & bit(*sig) == 0 {
+            if let Some(info) = ctx.held.infos[i].take() {
+                // SAFETY: sends to ourselves.
+                unsafe { sc!(nr::RT_TGSIGQUEUEINFO, crate::process::real_pid(), ctx.tid, *sig, &info as *const _) };
+            }
+        }
+    }
+}
+
+/// `rt_sigpending`
+pub fn sigpending(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
+    let mut set = 0u64;
+    // SAFETY: our own variable.
+    let r = unsafe { sc!(nr::RT_SIGPENDING, &mut set as *mut u64, 8) };
+    if r < 0 {
+        return r;
+    }
+    set |= ctx.held.mask();
+    if a[1] != 8 || !write_value(a[0], &set) { -sys::EFAULT } else { 0 }
 }
 
 /// `sigaltstack`
@@ -713,6 +773,13 @@ pub fn write_value<T: Copy>(addr: u64, value: &T) -> bool {
     ok
 }
 
+/// Which synchronous signals the program ignores.
+pub fn ignored_sync(ctx: &ThreadContext) -> u64 {
+    // SAFETY: see `deliver`.
+    let handlers = unsafe { &*ctx.handlers };
+    SYNC.iter().filter(|s| handlers.actions[**s as usize].handler == SIG_IGN).fold(0, |m, s| m | bit(*s))
+}
+
 /// Before `execve`: what the program ignores must really be ignored; blocked likewise.
 pub fn before_exec(ctx: &mut ThreadContext) {
     // SAFETY: see `deliver`.
@@ -724,6 +791,13 @@ pub fn before_exec(ctx: &mut ThreadContext) {
             unsafe { sc!(nr::RT_SIGACTION, sig, &ign as *const _, 0, 8) };
         }
     }
+}
+
+/// Just before `execve`, with the program's real mask in force: what is held goes to the kernel.
+pub fn pass_on_held(ctx: &mut ThreadContext) {
+    let blocked = core::mem::take(&mut ctx.blocked_sync);
+    release_held(ctx);
+    ctx.blocked_sync = blocked;
 }
 
 /// After a failed `execve`.

@@ -62,6 +62,8 @@ fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
         nr::MMAP => return mmap(ctx, a),
         nr::MUNMAP | nr::MPROTECT | nr::PKEY_MPROTECT | nr::MREMAP | nr::MADVISE | nr::MSYNC | nr::BRK => return memory(ctx, number, a),
         nr::RT_SIGSUSPEND => return with_mask(ctx, number, a, 0, 1),
+        nr::RT_SIGPENDING => signal::sigpending(ctx, &a),
+        nr::PSELECT6 => return pselect(ctx, a),
         nr::PPOLL => return with_mask(ctx, number, a, 3, 4),
         nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => return with_mask(ctx, number, a, 4, 5),
         _ => return pass(ctx, number, &a),
@@ -87,10 +89,28 @@ fn with_mask(ctx: &mut ThreadContext, number: u64, a: [u64; 6], mask_arg: usize,
     let mut mask = 0u64;
     let mut b = a;
     if a[mask_arg] != 0 && a[size_arg] == 8 && signal::read_value(a[mask_arg], &mut mask) {
+        ctx.set_suspend_mask(Some(mask));
         mask &= !signal::SYNC_MASK;
         b[mask_arg] = &mask as *const u64 as u64;
     }
-    pass(ctx, number, &b)
+    let result = pass(ctx, number, &b);
+    ctx.set_suspend_mask(None);
+    result
+}
+
+/// `pselect6` has its mask behind one more pointer.
+fn pselect(ctx: &mut ThreadContext, a: [u64; 6]) -> Option<i64> {
+    let (mut pair, mut mask) = ([0u64; 2], 0u64);
+    let mut b = a;
+    if a[5] != 0 && signal::read_value(a[5], &mut pair) && pair[0] != 0 && signal::read_value(pair[0], &mut mask) {
+        ctx.set_suspend_mask(Some(mask));
+        mask &= !signal::SYNC_MASK;
+        pair[0] = &mask as *const u64 as u64;
+        b[5] = pair.as_ptr() as u64;
+    }
+    let result = pass(ctx, nr::PSELECT6, &b);
+    ctx.set_suspend_mask(None);
+    result
 }
 
 fn mmap(ctx: &mut ThreadContext, a: [u64; 6]) -> Option<i64> {

@@ -5,10 +5,16 @@ fn main() {
     let mut args = std::env::args_os().skip(1);
     let program = args.next().expect("usage: bare PROGRAM ARGS…");
     let code = match run(&LaunchConfig::new(program, args)) {
-        Ok(o) => match o.status {
+        Ok(o) => {
+            #[allow(clippy::print_stderr)]
+            for n in &o.notes {
+                eprintln!("bare: {n}");
+            }
+            match o.status {
             ExitStatus::Code(c) => c,
             ExitStatus::Signal(s) => 128 + s,
-        },
+            }
+        }
         Err(e) => {
             #[allow(clippy::print_stderr)]
             {

@@ -38,6 +38,14 @@ impl Image {
     }
 }
 
+/// What is carried over `execve` by other means than the kernel.
+#[derive(Clone, Copy, Default)]
+pub struct Previous {
+    pub process: u64,
+    pub ignored_sync: u64,
+    pub blocked_sync: u64,
+}
+
 /// A stopped process that this thread traces.
 pub struct Stopped {
     pid: libc::pid_t,
@@ -109,7 +117,11 @@ impl Stopped {
                 return Err(io::Error::other("the program was killed while it was being started"));
             }
             if libc::WSTOPSIG(status) == libc::SIGTRAP {
-                break;
+                if self.rip()? == base.rip + 2 {
+                    break;
+                }
+                // Leaving `execve` counts as a step, and sets rax: not our instruction yet.
+                self.set_registers(&r)?;
             }
         }
         let v = self.registers()?.rax;
@@ -117,7 +129,7 @@ impl Stopped {
     }
 
     /// Maps the engine and sets the registers to its entry.
-    pub fn inject(&self, image: &Image, previous_process: u64) -> io::Result<()> {
+    pub fn inject(&self, image: &Image, previous: Previous) -> io::Result<()> {
         let start = self.registers()?;
         let saved = self.peek(start.rip)?;
         self.poke(start.rip, saved & !0xffff | 0x050f)?; // syscall
@@ -156,7 +168,9 @@ impl Stopped {
             rip: start.rip,
             rflags: start.eflags,
             xsave_len: 0,
-            previous_process,
+            previous_process: previous.process,
+            ignored_sync: previous.ignored_sync,
+            blocked_sync: previous.blocked_sync,
         };
         let at = FIRST_STACK + FIRST_STACK_LEN - 1024;
         // SAFETY: the bytes of a plain structure.

@@ -1,7 +1,7 @@
 //! Starts the program, follows it, and feeds the sink.
 
 use crate::control::{Shared, futex_wait, futex_wake};
-use crate::inject::{Image, Stopped};
+use crate::inject::{Image, Previous, Stopped};
 use crate::service::{Service, State};
 use crate::{EventSink, ExitStatus, LaunchConfig, LaunchError, Outcome, decode, preflight};
 use brownout_abi as abi;
@@ -80,7 +80,7 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
     let stopped = Stopped::new(pid);
     let state = Arc::new(State::new(globs));
     let service = Service::start(shared, image.clone(), state.clone());
-    if let Err(e) = stopped.inject(&image, 0).and_then(|()| stopped.detach(0)) {
+    if let Err(e) = stopped.inject(&image, Previous::default()).and_then(|()| stopped.detach(0)) {
         // SAFETY: our own child, which cannot go on.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         return Err(LaunchError::Launch("putting the engine into the program", e));

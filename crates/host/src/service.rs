@@ -1,7 +1,7 @@
 //! Answers the engine's requests: what is persistent memory, follow an `execve`, give up.
 
 use crate::control::{Shared, futex_wait, futex_wake};
-use crate::inject::{Image, Stopped};
+use crate::inject::{Image, Previous, Stopped};
 use brownout_abi::{ClassifyAnswer, Request};
 use brownout_trace::event::FileId;
 use globset::GlobSet;
@@ -130,7 +130,10 @@ fn answer(shared: &Shared, image: &Arc<Image>, state: &State, request: u32, args
     const DRAIN: u32 = Request::Drain as u32;
     const NOTE: u32 = Request::Note as u32;
     match request {
-        ATTACH => (attach(args[0] as i32, args[1], args[2], image.clone()) as u32, 0),
+        ATTACH => {
+            let previous = Previous { process: args[2], ignored_sync: args[3], blocked_sync: args[4] };
+            (attach(args[0] as i32, args[1], previous, image.clone()) as u32, 0)
+        }
         CLASSIFY => classify(state, args, text),
         FATAL => {
             let mut s = state.lock();
@@ -181,7 +184,7 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
 }
 
 /// Seizes a thread that is about to `execve`, on a tracer thread of its own. True if that worked.
-fn attach(tid: i32, failed_at: u64, process: u64, image: Arc<Image>) -> bool {
+fn attach(tid: i32, failed_at: u64, previous: Previous, image: Arc<Image>) -> bool {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         // SAFETY: PTRACE_SEIZE of a thread that waits for our answer.
@@ -192,13 +195,13 @@ fn attach(tid: i32, failed_at: u64, process: u64, image: Arc<Image>) -> bool {
         // The receiver waits for exactly this.
         let _ = tell.send(ok);
         if ok {
-            follow_exec(failed_at, process, &image);
+            follow_exec(failed_at, previous, &image);
         }
     });
     told.recv().unwrap_or(false)
 }
 
-fn follow_exec(failed_at: u64, process: u64, image: &Image) {
+fn follow_exec(failed_at: u64, previous: Previous, image: &Image) {
     loop {
         let mut status = 0;
         // SAFETY: only tracees of this thread.
@@ -217,7 +220,7 @@ fn follow_exec(failed_at: u64, process: u64, image: &Image) {
         let event = status >> 16;
         if event == libc::PTRACE_EVENT_EXEC {
             // A 32-bit program cannot take the engine: it runs on its own.
-            let followed = crate::preflight::is_native(pid) && stopped.inject(image, process).is_ok();
+            let followed = crate::preflight::is_native(pid) && stopped.inject(image, previous).is_ok();
             let _ = followed;
             // The process may be gone by now; then there is nothing to let go.
             let _ = stopped.detach(0);

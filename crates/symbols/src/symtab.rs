@@ -1,14 +1,20 @@
 //! Function names from ELF symbol tables: what is left when there is no debug information.
 
-use object::elf::{STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
+use std::collections::HashMap;
+use std::ops::Range;
+
+use object::elf::{SHF_EXECINSTR, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
 use object::read::elf::ElfFile64;
-use object::{Object, ObjectSymbol, SymbolFlags};
+use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SectionIndex, SymbolFlags};
 
 /// A named stretch of code.
 #[derive(Clone, Copy, Debug)]
 struct Symbol<'data> {
     addr: u64,
+    /// As the table says; 0 for labels.
     size: u64,
+    /// End of the section that it lies in.
+    section_end: u64,
     name: &'data [u8],
     /// Lower is better: a sized function before a label, a global before a local.
     rank: u8,
@@ -29,11 +35,9 @@ impl<'data> SymbolTable<'data> {
             let Ok(elf) = ElfFile64::<object::LittleEndian, _>::parse(image) else {
                 continue;
             };
-            symbols.extend(
-                elf.symbols()
-                    .chain(elf.dynamic_symbols())
-                    .filter_map(|s| code(&s)),
-            );
+            let sections = code_sections(&elf);
+            let all = elf.symbols().chain(elf.dynamic_symbols());
+            symbols.extend(all.filter_map(|symbol| code(&symbol, &sections)));
         }
         symbols.sort_by_key(|s: &Symbol<'_>| (s.addr, s.rank, s.name));
         // One name per address: the best-ranked.
@@ -54,7 +58,7 @@ impl<'data> SymbolTable<'data> {
             if offset < symbol.size {
                 return Some((symbol.name, offset));
             }
-            if distance == 0 && symbol.size == 0 {
+            if distance == 0 && symbol.size == 0 && addr < symbol.section_end {
                 unsized_label = Some((symbol.name, offset));
             }
         }
@@ -62,10 +66,30 @@ impl<'data> SymbolTable<'data> {
     }
 }
 
-fn code<'data>(symbol: &impl ObjectSymbol<'data>) -> Option<Symbol<'data>> {
-    if symbol.is_undefined() {
-        return None;
-    }
+/// The addresses of executable sections, by index.
+fn code_sections<'data>(
+    elf: &ElfFile64<'data, object::LittleEndian>,
+) -> HashMap<SectionIndex, Range<u64>> {
+    let executable = |section: &object::read::elf::ElfSection64<'data, '_, _>| match section.flags()
+    {
+        SectionFlags::Elf { sh_flags, .. } => sh_flags.contains(SHF_EXECINSTR),
+        _ => false,
+    };
+    elf.sections()
+        .filter(executable)
+        .map(|section| {
+            let end = section.address().saturating_add(section.size());
+            (section.index(), section.address()..end)
+        })
+        .collect()
+}
+
+fn code<'data>(
+    symbol: &impl ObjectSymbol<'data>,
+    sections: &HashMap<SectionIndex, Range<u64>>,
+) -> Option<Symbol<'data>> {
+    // Undefined and absolute symbols have no section; those of data are not code.
+    let section = sections.get(&symbol.section_index()?)?;
     let SymbolFlags::Elf { st_info, .. } = symbol.flags() else {
         return None;
     };
@@ -84,6 +108,7 @@ fn code<'data>(symbol: &impl ObjectSymbol<'data>) -> Option<Symbol<'data>> {
     Some(Symbol {
         addr: symbol.address(),
         size: symbol.size(),
+        section_end: section.end,
         name,
         rank,
     })
@@ -99,6 +124,7 @@ mod tests {
             .map(|&(addr, size, name)| Symbol {
                 addr,
                 size,
+                section_end: 0x400,
                 name,
                 rank: 0,
             })
@@ -112,6 +138,7 @@ mod tests {
             (0x100, 0x20, b"f"),
             (0x200, 0, b"label"),
             (0x300, 0x10, b"g"),
+            (0x380, 0, b"last"),
         ]);
         assert_eq!(table.find(0xff), None);
         assert_eq!(table.find(0x100), Some((b"f".as_slice(), 0)));
@@ -119,6 +146,8 @@ mod tests {
         assert_eq!(table.find(0x120), None);
         assert_eq!(table.find(0x2ff), Some((b"label".as_slice(), 0xff)));
         assert_eq!(table.find(0x310), None);
+        assert_eq!(table.find(0x3ff), Some((b"last".as_slice(), 0x7f)));
+        assert_eq!(table.find(0x400), None, "the section ends");
     }
 
     #[test]

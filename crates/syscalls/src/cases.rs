@@ -35,13 +35,19 @@ const fn case(op: u32, args: &[ArgKind]) -> Case {
 }
 
 impl Selector {
-    /// The arguments' kinds for the operation that `args` ask for.
-    pub(crate) fn kinds(&self, args: &[u64; 6]) -> [ArgKind; 6] {
+    /// The arguments' kinds for the operation that `args` ask for, if it has a case.
+    pub(crate) fn find(&self, args: &[u64; 6]) -> Option<&'static [ArgKind; 6]> {
         let op = (self.op)(args);
-        match self.cases.iter().find(|case| case.op == op) {
-            Some(case) => case.args,
-            None => self.decode.map_or(self.otherwise, |decode| decode(op)),
-        }
+        self.cases
+            .iter()
+            .find(|case| case.op == op)
+            .map(|case| &case.args)
+    }
+
+    /// What they are if it has none.
+    pub(crate) fn fallback(&self, args: &[u64; 6]) -> [ArgKind; 6] {
+        self.decode
+            .map_or(self.otherwise, |decode| decode((self.op)(args)))
     }
 }
 

@@ -167,6 +167,9 @@ pub enum Nested {
         count: u8,
         /// The kernel uses no more than these, or refuses more.
         max: u16,
+        /// Whether the kernel takes one after the other, so that the result says how many it got
+        /// to; else all or none.
+        partial: bool,
     },
     /// An array of so many structures.
     Fixed {

@@ -31,8 +31,13 @@
 //! 4. A buffer that lies partly in PM (or in two PM mappings with different aliases) is split if it
 //!    is one of a vector, else replaced by a copy for the time of the call, up to [`BOUNCE_MAX`]; a
 //!    longer one is shortened to the part before the border if a short transfer is a legal outcome.
+//!    Where the kernel writes to such a copy of a buffer that is partly not mapped at all, the program
+//!    misses the `EFAULT`.
 //! 5. Asynchronous I/O (`io_submit`) is reported when its event is collected, from the `iocb` that
 //!    the event names, which must be unchanged since. Reads through `io_uring` cannot be followed.
+//! 6. `recvmmsg` that faults in a message after the first returns the number of those before it; what
+//!    it wrote of the faulting one is not reported, and lost where a copy stood in. (The kernel has
+//!    lost the message, too.)
 //!
 //! **Use.** No PM: call nothing. Otherwise, around each call of the program:
 //!

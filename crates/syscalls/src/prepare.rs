@@ -60,26 +60,36 @@ pub fn prepare(
     if row.pointers == 0 {
         return Ok(());
     }
-    if row.selector.is_none() && row.hazard.is_none() && !row.nested {
-        let quiet = (0..6).all(|n| match &row.args[n] {
-            _ if args[n] == 0 || row.pointers & (1 << n) == 0 => true,
-            ArgKind::In(bound) | ArgKind::Retained(bound) | ArgKind::Out(Out { bound, .. }) => {
-                is_outside(t, args[n], bound.cap(args))
+    let decoded;
+    let kinds = match row.selector {
+        None => &row.args,
+        Some(selector) => match selector.find(args) {
+            Some(kinds) => kinds,
+            None => {
+                decoded = selector.fallback(args);
+                &decoded
             }
-            _ => is_outside(t, args[n], 1),
-        });
-        if quiet {
-            return Ok(());
+        },
+    };
+    let quiet = |n: usize| match &kinds[n] {
+        _ if args[n] == 0 => true,
+        ArgKind::Value | ArgKind::Address => true,
+        ArgKind::In(bound) | ArgKind::Retained(bound) | ArgKind::Out(Out { bound, .. }) => {
+            is_outside(t, args[n], bound.cap(args))
         }
+        ArgKind::Opaque => t.alias_of(args[n]).is_none(),
+        ArgKind::Nested(_) => false,
+    };
+    if row.hazard.is_none() && (0..6).all(quiet) {
+        return Ok(());
     }
-    let kinds = row.kinds(args);
     let mut call = Call {
         view: View { t, m },
         out,
         trouble: row.hazard,
     };
-    for (n, kind) in kinds.into_iter().enumerate() {
-        call.argument(n, kind, args);
+    for (n, kind) in kinds.iter().enumerate() {
+        call.argument(n, *kind, args);
     }
     match call.trouble {
         None => Ok(()),
@@ -199,6 +209,13 @@ struct Vector {
     count: u64,
 }
 
+/// What the kernel does with memory, at least.
+#[derive(Clone, Copy, PartialEq)]
+enum Access {
+    Reads,
+    Writes,
+}
+
 /// What the kernel does with the buffers of a [`Vector`].
 #[derive(Clone, Copy)]
 enum Buffers {
@@ -265,22 +282,21 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
         self.view.touches_pm(addr, len).then_some(len)
     }
 
-    /// Shortens a transfer that is too long to be copied to the part on one side of the border.
+    /// Shortens a transfer that cannot be copied, because it is too long or not all there, to the part
+    /// on one side of the border.
     fn shorten(&mut self, bound: Bound, addr: u64, len: u64, args: &mut [u64; 6]) -> u64 {
         let Bound::Transfer(n) = bound else {
             return len;
         };
-        if len <= BOUNCE_MAX {
+        let run = self.view.t.run(addr, len);
+        if run.len == len || (len <= BOUNCE_MAX && self.readable(addr, 1, len) == len) {
             return len;
         }
-        let run = self.view.t.run(addr, len);
-        if run.len < len {
-            args[n as usize] = run.len;
-        }
+        args[n as usize] = run.len;
         run.len
     }
 
-    fn place(&mut self, addr: u64, len: u64) -> Place {
+    fn place(&mut self, addr: u64, len: u64, access: Access) -> Place {
         if len == 0 {
             return Place::Same;
         }
@@ -289,7 +305,9 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
             None if run.len >= len => Place::Same,
             Some(alias) if run.len >= len => Place::Alias(alias),
             _ if len > BOUNCE_MAX => Place::Nowhere,
-            _ => self.copy(addr, len).map_or(Place::Bad, Place::Copy),
+            _ => self
+                .stand_in(addr, len, access)
+                .map_or(Place::Bad, Place::Copy),
         }
     }
 
@@ -297,8 +315,43 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
     fn copy(&mut self, addr: u64, len: u64) -> Option<Slot> {
         self.out.touch();
         let slot = self.out.scratch.alloc(len as usize, addr);
+        self.fill(slot, addr).then_some(slot)
+    }
+
+    fn fill(&self, slot: Slot, addr: u64) -> bool {
         slot.fill(|at, bytes| self.view.read(addr.wrapping_add(at as u64), bytes))
+    }
+
+    /// A copy for the kernel to use. Room that it is offered to write need not all be there: it
+    /// seldom needs the whole.
+    fn stand_in(&mut self, addr: u64, len: u64, access: Access) -> Option<Slot> {
+        if access == Access::Reads {
+            return self.copy(addr, len);
+        }
+        let there = self.readable(addr, 1, len);
+        if there == 0 {
+            return None;
+        }
+        self.out.touch();
+        let slot = self.out.scratch.alloc(len as usize, addr);
+        self.fill(slot.part(0, there as usize), addr)
             .then_some(slot)
+    }
+
+    /// How many of `count` items are there before memory that cannot be read.
+    fn readable(&self, addr: u64, size: u64, count: u64) -> u64 {
+        let mut byte = [0];
+        // Pages are there or not as a whole, so the last byte in each is as good as all.
+        let mut good = 0;
+        let end = size * count;
+        while good < end {
+            let last = (addr.wrapping_add(good) | 4095).min(addr.wrapping_add(end - 1));
+            if !self.view.read(last, &mut byte) {
+                break;
+            }
+            good = last.wrapping_sub(addr) + 1;
+        }
+        good / size
     }
 
     fn note_read(&mut self, addr: u64, len: u64) {
@@ -315,7 +368,7 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
 
     /// Memory that the kernel reads. Returns what to tell the kernel instead of `addr`.
     fn input(&mut self, addr: u64, len: u64) -> Option<u64> {
-        let new = match self.place(addr, len) {
+        let new = match self.place(addr, len, Access::Reads) {
             Place::Same | Place::Bad => return None,
             Place::Alias(alias) => alias,
             Place::Copy(slot) => slot.addr(),
@@ -327,11 +380,16 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
 
     /// Memory that the kernel writes.
     fn output(&mut self, addr: u64, len: u64, extent: Extent, when: When) -> Option<u64> {
-        let (new, via) = match self.place(addr, len) {
+        let (new, via) = match self.place(addr, len, Access::Writes) {
             Place::Same | Place::Bad => return None,
             Place::Alias(alias) => (alias, None),
             Place::Copy(slot) => (slot.addr(), Some(slot)),
             Place::Nowhere => return self.give_up(Reason::Straddles),
+        };
+        // No more than is there can differ from what was there.
+        let len = match extent {
+            Extent::Changed(before) => before.len(),
+            _ => len,
         };
         self.out.touch();
         self.out.pending.push(Pending {
@@ -346,10 +404,8 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
 
     /// Memory that the kernel writes in a way that only a comparison can tell.
     fn compared(&mut self, addr: u64, len: u64, when: When) -> Option<u64> {
-        let Some(before) = self.copy(addr, len) else {
-            // Unreadable as a whole: the kernel will fail where we did. Report all it touches.
-            return self.output(addr, len, Extent::All, when);
-        };
+        let there = self.readable(addr, 1, len);
+        let before = self.copy(addr, there)?;
         self.output(addr, len, Extent::Changed(before), when)
     }
 
@@ -408,15 +464,7 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
         let alias = run.alias?;
         self.out.touch();
         self.out.unknown.push(Range { addr, len: run.len });
-        if let Some(before) = self.copy(addr, run.len) {
-            self.out.pending.push(Pending {
-                addr,
-                len: run.len,
-                extent: Extent::Changed(before),
-                when: When::Always,
-                via: None,
-            });
-        }
+        self.compared(addr, run.len, When::Always);
         Some(alias)
     }
 
@@ -437,12 +485,28 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
             }
             Nested::Struct(layout) => self.structures(addr, layout, 1, false),
             Nested::Fixed { layout, count } => self.structures(addr, layout, count.into(), false),
-            Nested::Array { layout, count, max } => {
-                let count = u64::from(args[count as usize] as u32).min(max.into());
-                self.structures(addr, layout, count, true)
+            Nested::Array {
+                layout,
+                count: at,
+                max,
+                partial,
+            } => {
+                let mut count = u64::from(args[at as usize] as u32).min(max.into());
+                if partial {
+                    // What the kernel would stop at it must not find in place of our copy.
+                    count = self.readable(addr, layout.size.into(), count);
+                }
+                let new = self.structures(addr, layout, count, partial)?;
+                args[at as usize] = count;
+                Some(new)
             }
             Nested::Strings => self.strings(addr),
-            Nested::Iocbs { count } => self.iocbs(addr, args[count as usize]),
+            Nested::Iocbs { count: at } => {
+                let count = self.readable(addr, 8, args[at as usize].min(IOCBS_MAX));
+                let new = self.iocbs(addr, count)?;
+                args[at as usize] = count;
+                Some(new)
+            }
             Nested::IoEvents { count } => {
                 self.out.touch();
                 self.out.events = Some(addr);
@@ -593,6 +657,9 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
         counted: bool,
     ) -> Option<u64> {
         let size = u64::from(layout.size);
+        if count == 0 {
+            return None;
+        }
         let copy = self.copy(addr, size * count)?;
         let mut changed = false;
         for index in 0..count {
@@ -603,7 +670,7 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
         let (new, via) = if changed {
             (copy.addr(), true)
         } else {
-            match self.place(addr, size * count) {
+            match self.place(addr, size * count, Access::Reads) {
                 Place::Same | Place::Bad => return None,
                 Place::Alias(alias) => (alias, false),
                 Place::Copy(_) | Place::Nowhere => (copy.addr(), true),
@@ -752,9 +819,6 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
     /// copies: their buffer address is changed in place for the time of the call, which is when the
     /// kernel reads it.
     fn iocbs(&mut self, addr: u64, count: u64) -> Option<u64> {
-        if count == 0 || count > IOCBS_MAX {
-            return None;
-        }
         let array = self.copy(addr, count * 8)?;
         let mut changed = false;
         for index in 0..count {

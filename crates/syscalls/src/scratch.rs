@@ -92,10 +92,8 @@ impl Scratch {
             .expect("one was just found or pushed");
         chunk.used = start + len;
         // SAFETY: `start + len` is within the chunk, as checked or by its size.
-        Slot {
-            base: unsafe { chunk.base.add(start) },
-            len,
-        }
+        let base = unsafe { chunk.base.add(start) };
+        Slot { base, len }
     }
 }
 
@@ -115,14 +113,16 @@ impl Slot {
         self.base.as_ptr().expose_provenance() as u64
     }
 
+    pub(crate) fn len(self) -> u64 {
+        self.len as u64
+    }
+
     /// A part of the slot.
     pub(crate) fn part(self, at: usize, len: usize) -> Slot {
         assert!(at + len <= self.len);
         // SAFETY: inside the slot by the assertion.
-        Slot {
-            base: unsafe { self.base.add(at) },
-            len,
-        }
+        let base = unsafe { self.base.add(at) };
+        Slot { base, len }
     }
 
     pub(crate) fn load(self, at: usize, to: &mut [u8]) {

@@ -34,7 +34,10 @@ impl SyscallInfo {
     pub fn kinds(&self, args: &[u64; 6]) -> [ArgKind; 6] {
         match self.selector {
             None => self.args,
-            Some(selector) => selector.kinds(args),
+            Some(selector) => match selector.find(args) {
+                Some(kinds) => *kinds,
+                None => selector.fallback(args),
+            },
         }
     }
 }
@@ -537,7 +540,7 @@ const ROWS: &[SyscallInfo] = &[
     row(296, "pwritev", &[V, iov(2, Dir::Read)]),
     row(297, "rt_tgsigqueueinfo", &[V, V, V, i(128)]),
     row(298, "perf_event_open", &[PERF_ATTR]),
-    row(299, "recvmmsg", &[V, ArgKind::Nested(Nested::Array { layout: &layouts::MMSG_RECV, count: 2, max: 1024 }), V, V, TIMEOUT]),
+    row(299, "recvmmsg", &[V, ArgKind::Nested(Nested::Array { layout: &layouts::MMSG_RECV, count: 2, max: 1024, partial: true }), V, V, TIMEOUT]),
     row(300, "fanotify_init", &[]),
     row(301, "fanotify_mark", &[V, V, V, V, P]),
     row(302, "prlimit64", &[V, V, i(16), o(16)]),
@@ -545,7 +548,7 @@ const ROWS: &[SyscallInfo] = &[
     row(304, "open_by_handle_at", &[V, ArgKind::In(HANDLE)]),
     row(305, "clock_adjtime", &[V, io(208)]),
     row(306, "syncfs", &[]),
-    row(307, "sendmmsg", &[V, ArgKind::Nested(Nested::Array { layout: &layouts::MMSG_SEND, count: 2, max: 1024 })]),
+    row(307, "sendmmsg", &[V, ArgKind::Nested(Nested::Array { layout: &layouts::MMSG_SEND, count: 2, max: 1024, partial: true })]),
     row(308, "setns", &[]),
     row(309, "getcpu", &[o(4), o(4)]),
     row(310, "process_vm_readv", &[V, iov(2, Dir::Write), V, ArgKind::Nested(Nested::RemoteIov { count: 4, dir: Dir::Read })]),
@@ -600,7 +603,7 @@ const ROWS: &[SyscallInfo] = &[
     row(446, "landlock_restrict_self", &[]),
     row(447, "memfd_secret", &[]),
     row(448, "process_mrelease", &[]),
-    row(449, "futex_waitv", &[ArgKind::Nested(Nested::Array { layout: &layouts::FUTEX_WAITV, count: 1, max: 128 }), V, V, i(16)]),
+    row(449, "futex_waitv", &[ArgKind::Nested(Nested::Array { layout: &layouts::FUTEX_WAITV, count: 1, max: 128, partial: false }), V, V, i(16)]),
     row(450, "set_mempolicy_home_node", &[A]),
     row(451, "cachestat", &[V, i(16), o(40)]),
     row(452, "fchmodat2", &[V, P]),

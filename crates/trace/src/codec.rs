@@ -449,16 +449,12 @@ impl Encoder {
                 self.put::<true, true>(pc, who, shape, access.addr.0, value);
             }
         } else {
-            self.put_sized(
-                pc,
-                who,
-                tag,
-                access.size,
-                0,
-                [0; FIELDS_MAX],
-                access.addr.0,
-                access.bytes,
-            )?;
+            let row = Row {
+                addr: access.addr.0,
+                fields: row_of([]),
+                bytes: access.bytes,
+            };
+            self.put_sized(pc, who, tag, access.size, row)?;
         }
         Ok(())
     }
@@ -579,20 +575,16 @@ impl Encoder {
         self.bytes.extend_from_slice(row.bytes);
     }
 
-    /// A kind whose bytes are as long as its size says, with `fields_len` fields before the size.
-    #[allow(clippy::too_many_arguments)]
+    /// A kind whose bytes are as long as its size says.
     fn put_sized(
         &mut self,
         pc: u64,
         who: u64,
         tag: u8,
         size: u32,
-        fields_len: usize,
-        mut fields: [u64; FIELDS_MAX],
-        addr: u64,
-        bytes: &[u8],
+        mut row: Row<'_>,
     ) -> Result<(), ValueLengthMismatch> {
-        if bytes.len() != size as usize && !bytes.is_empty() {
+        if row.bytes.len() != size as usize && !row.bytes.is_empty() {
             return Err(ValueLengthMismatch);
         }
         let detail = if size <= SIZE_IN_SHAPE_MAX {
@@ -600,17 +592,13 @@ impl Encoder {
         } else {
             SIZE_IN_FIELD
         };
-        fields[fields_len] = u64::from(size);
-        let shape = Shape::new(tag, !bytes.is_empty(), detail);
+        // Behind the layout's own fields; written only if the shape says so.
+        row.fields[usize::from(LAYOUTS[tag as usize].fields)] = u64::from(size);
         self.put_row(
             pc,
             who,
-            shape,
-            &Row {
-                addr,
-                fields,
-                bytes,
-            },
+            Shape::new(tag, !row.bytes.is_empty(), detail),
+            &row,
         );
         Ok(())
     }
@@ -631,17 +619,12 @@ impl Encoder {
                 | EventKind::Flush { .. }
                 | EventKind::Fence(_) => unreachable!("`push` has taken the frequent kinds"),
                 EventKind::KernelStore { syscall, access } => {
-                    let fields = row_of([u64::from(syscall)]);
-                    return self.put_sized(
-                        pc,
-                        who,
-                        tag::KERNEL_STORE,
-                        access.size,
-                        1,
-                        fields,
-                        access.addr.0,
-                        access.bytes,
-                    );
+                    let row = Row {
+                        addr: access.addr.0,
+                        fields: row_of([u64::from(syscall)]),
+                        bytes: access.bytes,
+                    };
+                    return self.put_sized(pc, who, tag::KERNEL_STORE, access.size, row);
                 }
                 EventKind::FileWrite {
                     file,
@@ -650,7 +633,12 @@ impl Encoder {
                     bytes,
                 } => {
                     let fields = row_of([u64::from(file.0), offset]);
-                    return self.put_sized(pc, who, tag::FILE_WRITE, size, 2, fields, 0, bytes);
+                    let row = Row {
+                        addr: 0,
+                        fields,
+                        bytes,
+                    };
+                    return self.put_sized(pc, who, tag::FILE_WRITE, size, row);
                 }
                 EventKind::File {
                     file,

@@ -7,7 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`event`] | what can happen |
-//! | [`writer`], [`reader`] | the trace file; its bytes are described in [`format`] |
+//! | [`writer`], [`reader`] | the trace file; its bytes are described in [`mod@format`] |
 //! | [`maps`] | which file lies at which target address |
 //! | [`stat`], [`dump`] | for people and scripts |
 //! | [`verify`] | proof that a recording misses no write |

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::event::{Event, EventKind, ExitStatus, FileId, ProcessId, TargetAddr, ThreadId};
+use crate::event::{Event, EventKind, FileId, ProcessId, TargetAddr, ThreadId};
 
 /// A mapped range. `addr + len` may be 2^64, hence the 128-bit arithmetic below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +109,6 @@ impl AddressSpaces {
                 thread, process, ..
             } => {
                 self.threads.insert(thread, process);
-                self.processes.entry(process).or_default();
             }
             EventKind::ProcessStart {
                 process, parent, ..
@@ -126,15 +125,10 @@ impl AddressSpaces {
                 };
                 self.processes.insert(process, mappings);
             }
-            EventKind::ProcessExit { process, status } => {
-                if let Some(mappings) = self.processes.get_mut(&process) {
-                    mappings.clear();
-                }
-                if status != ExitStatus::Exec {
-                    // The entry stays: a late event of a dying thread is then a store outside any
-                    // mapping, not an unknown thread.
-                    self.processes.entry(process).or_default();
-                }
+            EventKind::ProcessExit { process, .. } => {
+                // The entry stays, because a process that is known and starts again does so by
+                // `execve`, and then inherits nothing.
+                self.processes.insert(process, Vec::new());
             }
             EventKind::Map {
                 addr,
@@ -296,7 +290,7 @@ fn remap(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::ContextId;
+    use crate::event::{ContextId, ExitStatus};
 
     fn event(thread: u32, kind: EventKind<'_>) -> Event<'_> {
         Event {

@@ -334,7 +334,7 @@ impl std::error::Error for VerifyError {
 
 /// Tells where the initial content of a file is: the path of a snapshot, or `None` if the file
 /// was empty or all zeros.
-pub type SnapshotOf<'a> = dyn FnMut(FileId, &Path) -> io::Result<Option<PathBuf>> + 'a;
+pub type SnapshotOf<'a> = dyn FnMut(FileId, &Path) -> io::Result<Option<PathBuf>> + Send + 'a;
 
 struct Tracked {
     path: PathBuf,
@@ -362,7 +362,7 @@ impl<'a> Verifier<'a> {
     pub fn new(
         scratch_dir: &Path,
         options: VerifierOptions,
-        snapshot_of: impl FnMut(FileId, &Path) -> io::Result<Option<PathBuf>> + 'a,
+        snapshot_of: impl FnMut(FileId, &Path) -> io::Result<Option<PathBuf>> + Send + 'a,
     ) -> Verifier<'a> {
         Verifier {
             options,

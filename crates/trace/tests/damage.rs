@@ -314,3 +314,56 @@ fn mutated_payloads_never_panic() {
         "one-sided: {outcomes:?}"
     );
 }
+
+const VICTIM: &str = "BROWNOUT_TRACE_TEST_VICTIM";
+
+/// Not a test of its own: the recorder that the next test kills.
+#[test]
+fn records_until_killed_if_told_to() {
+    let Some(path) = std::env::var_os(VICTIM) else {
+        return;
+    };
+    let mut writer = Writer::create(path.as_ref(), &Meta::default()).expect("a scratch file");
+    let events = every_kind();
+    loop {
+        for event in &events {
+            writer.push(event).expect("room on the disk");
+        }
+    }
+}
+
+#[test]
+fn a_killed_recorder_leaves_whole_blocks() {
+    let dir = tempfile::tempdir().expect("a scratch folder");
+    let path = dir.path().join("trace");
+    let mut victim = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "records_until_killed_if_told_to"])
+        .env(VICTIM, &path)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("this program runs");
+    while std::fs::metadata(&path).map_or(0, |metadata| metadata.len()) < 200_000 {
+        assert!(
+            victim.try_wait().expect("a child").is_none(),
+            "it ended by itself"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    victim.kill().expect("it runs");
+    victim.wait().expect("a child");
+
+    let events = every_kind();
+    let mut reader = Reader::open(&path).expect("a trace");
+    assert!(!reader.is_complete());
+    let mut seen = 0usize;
+    let error = loop {
+        match reader.next() {
+            Ok(Some(event)) => assert_eq!(event, events[seen % events.len()]),
+            Ok(None) => panic!("a killed recording cannot be complete"),
+            Err(error) => break error,
+        }
+        seen += 1;
+    };
+    assert!(seen >= 1 << 16, "only {seen} events");
+    assert!(matches!(error, Error::Truncated(_)), "{error}");
+}

@@ -139,6 +139,11 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
         if b.instruction(&insn, raw) {
             break;
         }
+        if request.self_check && crate::insn::writes_memory(&insn) {
+            // It may have written the next instruction: check again.
+            b.exit_jump(insn.next_ip());
+            break;
+        }
     }
     if request.self_check {
         b.self_check(pc_end);

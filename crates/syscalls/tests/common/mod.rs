@@ -106,10 +106,6 @@ impl Target {
         self.poke(addr, &value.to_le_bytes());
     }
 
-    pub fn poke32(&self, addr: u64, value: u32) {
-        self.poke(addr, &value.to_le_bytes());
-    }
-
     /// Loads as the program would.
     pub fn peek(&self, addr: u64, len: u64) -> Vec<u8> {
         // SAFETY: as in `poke`.

@@ -1,0 +1,23 @@
+//! What the whole-program suites share: where things are, how a program is run and compared.
+//!
+//! The suites run real programs natively and under the `brownout` binary and compare what can be
+//! seen from outside. The native run is the oracle; nothing here knows what a program should print.
+//!
+//! ```text
+//!  programs/*.c ──xtask──▶ target/test-programs/NAME[-variant]
+//!  Debian's libpmemobj examples ──xtask──▶ target/pmdk-examples/NAME
+//!  suites/*.rs ── run natively and under the tool ──▶ compare
+//! ```
+//!
+//! `cargo xtask test` builds everything first. A suite that misses a program fails and says which
+//! command builds it; it never skips.
+
+pub mod dump;
+pub mod exec;
+pub mod layout;
+pub mod programs;
+pub mod scratch;
+pub mod tool;
+
+pub use exec::{Invocation, Outcome};
+pub use scratch::Scratch;

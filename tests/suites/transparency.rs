@@ -1,0 +1,215 @@
+//! A program under `brownout run` is indistinguishable from the same program natively.
+//!
+//! Three tables, one test a row: commands from Debian's packages (`command::`), our own
+//! self-checking programs in all their builds (`program::`), and parts of CPython's regression
+//! tests (`cpython::`), of which every test case that passes natively must pass under the tool.
+//!
+//! Does not check: speed, what the programs do to persistent memory (see `completeness`).
+
+mod commands;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use brownout_tests::programs::{self, Build, Program};
+use brownout_tests::{Invocation, Scratch, exec, layout, tool};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use crate::commands::Row;
+
+/// Natively most take a second at most; this only ends hangs.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(240);
+const CPYTHON_TIMEOUT: Duration = Duration::from_secs(900);
+
+/// Modules of Debian's libpython3-testsuite, chosen for what they stress: signals, threads, processes,
+/// memory mappings, foreign calls, system calls that restart, generated code, vector libraries.
+const CPYTHON: &[&str] = &[
+    "test_signal",
+    "test_threading",
+    "test_subprocess",
+    "test_mmap",
+    "test_ctypes",
+    "test_fork1",
+    "test_threadsignals",
+    "test_thread",
+    "test_faulthandler",
+    "test_posix",
+    "test_os",
+    "test_select",
+    "test_selectors",
+    "test_eintr",
+    "test_epoll",
+    "test_wait3",
+    "test_wait4",
+    "test_popen",
+    "test_pty",
+    "test_fcntl",
+    "test_resource",
+    "test_exceptions",
+    "test_generators",
+    "test_gc",
+    "test_sys_settrace",
+    "test_struct",
+    "test_array",
+    "test_float",
+    "test_math",
+    "test_re",
+    "test_json",
+    "test_zlib",
+    "test_hashlib",
+];
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    for row in commands::ROWS {
+        trials.push(trial(format!("command::{}", row.name), move || run_command(row)));
+    }
+    match programs::discover() {
+        Ok(found) => {
+            for program in found {
+                for build in program.builds.clone() {
+                    if build != Build::Shared {
+                        let name = format!("program::{}{}", program.name, build.suffix());
+                        let missing = !programs::processor_has(&program.requires);
+                        let program = program.clone();
+                        trials.push(
+                            trial(name, move || run_program(&program, build)).with_ignored_flag(missing),
+                        );
+                    }
+                }
+            }
+        }
+        Err(error) => {
+            let message = format!("{error:#}");
+            trials.push(Trial::test("program::discover", move || Err(Failed::from(message))));
+        }
+    }
+    for module in CPYTHON {
+        trials.push(trial(format!("cpython::{module}"), move || run_cpython(module)));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn trial(name: String, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
+    Trial::test(name, move || test().map_err(|error| Failed::from(format!("{error:#}"))))
+}
+
+fn run_command(row: &Row) -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let mut outcomes = Vec::new();
+    for side in ["n", "t"] {
+        // Names of equal length: some outputs contain the folder's name in a length.
+        let folder = scratch.folder(side)?;
+        for (name, text) in row.files {
+            fs::write(folder.join(name), text)?;
+        }
+        let native = Invocation::shell(row.command, &folder).timeout(COMMAND_TIMEOUT);
+        let invocation = if side == "n" { native } else { tool::run(&native) };
+        outcomes.push(invocation.run()?);
+    }
+    exec::compare(&outcomes[0], &outcomes[1], row.stderr)
+}
+
+fn run_program(program: &Program, build: Build) -> Result<()> {
+    tool::expect_built()?;
+    let binary = program.binary(build);
+    ensure!(binary.is_file(), "{} is missing: run `cargo xtask build`", binary.display());
+    let scratch = Scratch::new()?;
+    let mut outcomes = Vec::new();
+    for side in ["n", "t"] {
+        let folder = scratch.folder(side)?;
+        let mut argv = vec![binary.clone().into_os_string()];
+        for arg in &program.args {
+            argv.push(if arg == "POOL" { "pool".into() } else { arg.into() });
+        }
+        let native = Invocation::new(argv, &folder).timeout(COMMAND_TIMEOUT);
+        let invocation = if side == "n" { native } else { tool::run(&native) };
+        outcomes.push(invocation.run()?);
+    }
+    let native = outcomes[0].clone().expect_success("natively, where it must succeed")?;
+    exec::compare(&native, &outcomes[1], true)
+}
+
+fn run_cpython(module: &str) -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let native = native_passes(module, &scratch)?;
+    ensure!(!native.is_empty(), "no test case of {module} passes natively");
+    let folder = scratch.folder("t")?;
+    let invocation = cpython(module, &folder);
+    let outcome = tool::run(&invocation).run()?;
+    let report = folder.join("report.xml");
+    let report = fs::read_to_string(&report)
+        .with_context(|| format!("no report was written\n{}", outcome.describe()))?;
+    let passed = passes(&report);
+    let lost: Vec<&String> = native.difference(&passed).collect();
+    if !lost.is_empty() {
+        bail!(
+            "{} of {} test cases pass natively but not under the tool: {lost:?}\n{}",
+            lost.len(),
+            native.len(),
+            outcome.describe()
+        );
+    }
+    Ok(())
+}
+
+fn cpython(module: &str, folder: &Path) -> Invocation {
+    let argv =
+        ["/usr/bin/python3", "-m", "test", "-q", "-W", "--junit-xml", "report.xml", module];
+    Invocation::new(argv, folder).timeout(CPYTHON_TIMEOUT)
+}
+
+/// Names of the test cases that pass natively; remembered, as they are slow and do not change.
+fn native_passes(module: &str, scratch: &Scratch) -> Result<BTreeSet<String>> {
+    let version = Invocation::shell(
+        "/usr/bin/python3 -VV; dpkg-query -W libpython3.11-testsuite",
+        scratch.path(),
+    )
+    .run()?
+    .stdout_text();
+    let cache = layout::native_cache().join(format!("cpython-{module}"));
+    if let Ok(text) = fs::read_to_string(&cache)
+        && let Some(names) = text.strip_prefix(&version)
+    {
+        return Ok(names.lines().map(str::to_owned).collect());
+    }
+    let folder = scratch.folder("n")?;
+    let outcome = cpython(module, &folder).run()?;
+    let report = fs::read_to_string(folder.join("report.xml"))
+        .with_context(|| format!("no native report was written\n{}", outcome.describe()))?;
+    let names = passes(&report);
+    fs::create_dir_all(layout::native_cache())?;
+    let mut text = version;
+    for name in &names {
+        text.push_str(name);
+        text.push('\n');
+    }
+    fs::write(&cache, text)?;
+    Ok(names)
+}
+
+/// The `name` attributes of the `testcase` elements of a JUnit report that ended well.
+fn passes(report: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for case in report.split("<testcase ").skip(1) {
+        // The element ends at the next one; failures, errors and skips are children of it.
+        let bad = ["<failure", "<error", "<skipped"].iter().any(|child| case.contains(child));
+        let ran = attribute(case, "result") != Some("skipped");
+        if let (Some(name), false, true) = (attribute(case, "name"), bad, ran) {
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
+
+fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
+    let start = element.find(&format!("{name}=\""))? + name.len() + 2;
+    let rest = &element[start..];
+    Some(&rest[..rest.find('"')?])
+}
