@@ -86,7 +86,10 @@ mod tests {
 "#;
         let events = parse(text).unwrap();
         assert_eq!(events.len(), 2);
-        assert_eq!((events[0].file(), events[0].offset(), events[0].size()), (Some(1), Some(64), Some(8)));
+        assert_eq!(
+            (events[0].file(), events[0].offset(), events[0].size()),
+            (Some(1), Some(64), Some(8))
+        );
         assert_eq!(counts(&events)["sfence"], 1);
         assert!(parse(b"not json\n").is_err());
     }

@@ -84,7 +84,10 @@ impl Invocation {
             bail!("nothing to run");
         };
         let mut command = Command::new(program);
-        command.args(args).current_dir(&self.folder).process_group(0);
+        command
+            .args(args)
+            .current_dir(&self.folder)
+            .process_group(0);
         fixed_environment(&mut command, &self.folder);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.stdin(match &self.stdin {
@@ -101,9 +104,13 @@ impl Invocation {
         let output = crate::Scratch::new()?;
         let (out, err) = (output.join("stdout"), output.join("stderr"));
         let mut command = self.command()?;
-        command.stdout(File::create(&out)?).stderr(File::create(&err)?);
+        command
+            .stdout(File::create(&out)?)
+            .stderr(File::create(&err)?);
         let start = Instant::now();
-        let mut child = command.spawn().with_context(|| format!("cannot run {:?}", self.argv[0]))?;
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("cannot run {:?}", self.argv[0]))?;
         let mut pause = Duration::from_millis(1);
         let status = loop {
             if let Some(status) = child.try_wait()? {
@@ -139,7 +146,9 @@ impl Invocation {
         let mut line = String::new();
         for word in &self.argv {
             let word = word.to_string_lossy();
-            let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:+".contains(c));
+            let plain = word
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_./=:+".contains(c));
             let separator = if line.is_empty() { "" } else { " " };
             let _ = match plain && !word.is_empty() {
                 true => write!(line, "{separator}{word}"),
@@ -161,7 +170,11 @@ impl Outcome {
 
     /// Both outputs, shortened, for messages.
     pub fn describe(&self) -> String {
-        format!("stdout:\n{}\nstderr:\n{}", excerpt(&self.stdout), excerpt(&self.stderr))
+        format!(
+            "stdout:\n{}\nstderr:\n{}",
+            excerpt(&self.stdout),
+            excerpt(&self.stderr)
+        )
     }
 
     /// Standard error as text.
@@ -186,15 +199,27 @@ pub fn compare(native: &Outcome, tool: &Outcome, with_stderr: bool) -> Result<()
         );
     }
     if native.stdout != tool.stdout {
-        let _ = writeln!(differences, "stdout differs {}", first_difference(&native.stdout, &tool.stdout));
+        let _ = writeln!(
+            differences,
+            "stdout differs {}",
+            first_difference(&native.stdout, &tool.stdout)
+        );
     }
     if with_stderr && native.stderr != tool.stderr {
-        let _ = writeln!(differences, "stderr differs {}", first_difference(&native.stderr, &tool.stderr));
+        let _ = writeln!(
+            differences,
+            "stderr differs {}",
+            first_difference(&native.stderr, &tool.stderr)
+        );
     }
     if differences.is_empty() {
         return Ok(());
     }
-    bail!("{differences}--- natively\n{}\n--- under the tool\n{}", native.describe(), tool.describe());
+    bail!(
+        "{differences}--- natively\n{}\n--- under the tool\n{}",
+        native.describe(),
+        tool.describe()
+    );
 }
 
 fn first_difference(native: &[u8], tool: &[u8]) -> String {
@@ -262,8 +287,18 @@ fn excerpt(bytes: &[u8]) -> String {
         return text.into_owned();
     }
     let head: String = text.chars().take(SHOWN).collect();
-    let tail: String = text.chars().rev().take(SHOWN).collect::<Vec<_>>().into_iter().rev().collect();
-    format!("{head}\n[… {} bytes …]\n{tail}", text.len() - head.len() - tail.len())
+    let tail: String = text
+        .chars()
+        .rev()
+        .take(SHOWN)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+        .collect();
+    format!(
+        "{head}\n[… {} bytes …]\n{tail}",
+        text.len() - head.len() - tail.len()
+    )
 }
 
 #[cfg(test)]
@@ -273,7 +308,9 @@ mod tests {
 
     fn shell(command: &str) -> Result<Outcome> {
         let scratch = Scratch::new()?;
-        Invocation::shell(command, scratch.path()).timeout(Duration::from_secs(1)).run()
+        Invocation::shell(command, scratch.path())
+            .timeout(Duration::from_secs(1))
+            .run()
     }
 
     #[test]
@@ -294,7 +331,12 @@ mod tests {
     fn comparison_can_fail() {
         let (a, b) = (shell("echo a").unwrap(), shell("echo b").unwrap());
         assert!(compare(&a, &a, true).is_ok());
-        assert!(compare(&a, &b, false).unwrap_err().to_string().contains("from byte 0 (line 1)"));
+        assert!(
+            compare(&a, &b, false)
+                .unwrap_err()
+                .to_string()
+                .contains("from byte 0 (line 1)")
+        );
         let c = shell("echo a; exit 1").unwrap();
         assert!(compare(&a, &c, false).is_err());
     }

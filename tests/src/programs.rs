@@ -103,7 +103,11 @@ impl Program {
     fn parse(source: &Path) -> Result<Program> {
         let text = fs::read_to_string(source)
             .with_context(|| format!("cannot read {}", source.display()))?;
-        let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = source
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let mut program = Program {
             name,
             source: source.to_path_buf(),
@@ -150,9 +154,14 @@ impl Program {
 pub fn discover() -> Result<Vec<Program>> {
     let folder = layout::program_sources();
     let mut programs = Vec::new();
-    for entry in fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {
+    for entry in
+        fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?
+    {
         let path = entry?.path();
-        if path.extension().is_some_and(|ext| ext == "c" || ext == "cpp") {
+        if path
+            .extension()
+            .is_some_and(|ext| ext == "c" || ext == "cpp")
+        {
             programs.push(Program::parse(&path)?);
         }
     }
@@ -168,7 +177,9 @@ pub fn processor_has(flags: &[String]) -> bool {
     let Some(line) = info.lines().find(|line| line.starts_with("flags")) else {
         return false;
     };
-    flags.iter().all(|flag| line.split_whitespace().any(|word| word == flag))
+    flags
+        .iter()
+        .all(|flag| line.split_whitespace().any(|word| word == flag))
 }
 
 #[cfg(test)]
@@ -178,7 +189,11 @@ mod tests {
     #[test]
     fn every_source_has_directives_and_every_need_is_met() {
         let programs = discover().expect("all headers parse");
-        assert!(programs.len() >= 40, "only {} programs found", programs.len());
+        assert!(
+            programs.len() >= 40,
+            "only {} programs found",
+            programs.len()
+        );
         for program in &programs {
             for need in &program.needs {
                 let library = programs.iter().find(|p| p.name == *need);

@@ -21,7 +21,9 @@ impl Scratch {
         // Short: some programs put socket names below it, which may have 107 bytes only.
         let path = env::temp_dir().join(format!("bt-{}-{number}", process::id()));
         fs::create_dir_all(&path)?;
-        Ok(Scratch { path: path.canonicalize()? })
+        Ok(Scratch {
+            path: path.canonicalize()?,
+        })
     }
 
     /// The folder.

@@ -12,23 +12,37 @@ use crate::layout;
 pub fn run(native: &Invocation) -> Invocation {
     let mut argv: Vec<OsString> = vec![layout::brownout().into(), "run".into(), "--".into()];
     argv.extend(native.argv.iter().cloned());
-    Invocation { argv, ..native.clone() }
+    Invocation {
+        argv,
+        ..native.clone()
+    }
 }
 
 /// `brownout record -o TRACE OPTIONS -- …`, otherwise the same invocation.
 pub fn record(native: &Invocation, trace: &Path, options: &[&str]) -> Invocation {
-    let mut argv: Vec<OsString> =
-        vec![layout::brownout().into(), "record".into(), "-o".into(), trace.into()];
+    let mut argv: Vec<OsString> = vec![
+        layout::brownout().into(),
+        "record".into(),
+        "-o".into(),
+        trace.into(),
+    ];
     argv.extend(options.iter().map(OsString::from));
     argv.push("--".into());
     argv.extend(native.argv.iter().cloned());
-    Invocation { argv, ..native.clone() }
+    Invocation {
+        argv,
+        ..native.clone()
+    }
 }
 
 /// `brownout trace COMMAND TRACE OPTIONS`.
 pub fn trace(command: &str, trace: &Path, options: &[&str], folder: &Path) -> Invocation {
-    let mut argv: Vec<OsString> =
-        vec![layout::brownout().into(), "trace".into(), command.into(), trace.into()];
+    let mut argv: Vec<OsString> = vec![
+        layout::brownout().into(),
+        "trace".into(),
+        command.into(),
+        trace.into(),
+    ];
     argv.extend(options.iter().map(OsString::from));
     Invocation::new(argv, folder)
 }

@@ -16,7 +16,12 @@ pub struct Row {
 }
 
 const fn row(name: &'static str, command: &'static str) -> Row {
-    Row { name, files: &[], command, stderr: true }
+    Row {
+        name,
+        files: &[],
+        command,
+        stderr: true,
+    }
 }
 
 const fn with(
@@ -24,7 +29,12 @@ const fn with(
     files: &'static [(&'static str, &'static str)],
     command: &'static str,
 ) -> Row {
-    Row { name, files, command, stderr: true }
+    Row {
+        name,
+        files,
+        command,
+        stderr: true,
+    }
 }
 
 const fn stdout_only(
@@ -32,7 +42,12 @@ const fn stdout_only(
     files: &'static [(&'static str, &'static str)],
     command: &'static str,
 ) -> Row {
-    Row { name, files, command, stderr: false }
+    Row {
+        name,
+        files,
+        command,
+        stderr: false,
+    }
 }
 
 const C_PROGRAM: &str = r#"
@@ -307,7 +322,7 @@ local ffi = require("ffi"); ffi.cdef[[int abs(int); typedef struct { int x; doub
 local t = 0; for i = 1, 5000000 do t = (t * 3 + i) % 1000003 end; print(t, ffi.C.abs(-4))
 local a = ffi.new("pt[100]"); for r = 1, 5000 do for i = 0, 99 do a[i].x = a[i].x + i; a[i].y = a[i].y + 0.5 end end; print(a[7].x, a[7].y)
 local co = coroutine.wrap(function() for i = 1, 1000 do coroutine.yield(i) end return -1 end); local s = 0; for i = 1, 1000 do s = s + co() end; print(s)
-print(pcall(error, "x"), ("abc"):rep(3):gsub("b", "B"), select("#", unpack({1, 2, 3})))
+print(pcall(error, "x"), ("abc"):rep(3):gsub("b", "B"), select('#', unpack({1, 2, 3})))
 local fib; fib = function(n) return n < 2 and n or fib(n - 1) + fib(n - 2) end; print(fib(25))
 "#;
 
@@ -407,8 +422,16 @@ X
 /// The table.
 pub const ROWS: &[Row] = &[
     with("python-threads", &[("t.py", PY_THREADS)], "python3 t.py"),
-    with("python-subprocess", &[("t.py", PY_SUBPROCESS)], "python3 t.py"),
-    with("python-multiprocessing", &[("t.py", PY_MULTIPROCESSING)], "python3 t.py"),
+    with(
+        "python-subprocess",
+        &[("t.py", PY_SUBPROCESS)],
+        "python3 t.py",
+    ),
+    with(
+        "python-multiprocessing",
+        &[("t.py", PY_MULTIPROCESSING)],
+        "python3 t.py",
+    ),
     with("python-asyncio", &[("t.py", PY_ASYNCIO)], "python3 t.py"),
     with("python-ctypes", &[("t.py", PY_CTYPES)], "python3 t.py"),
     with("python-json-re", &[("t.py", PY_TEXT)], "python3 t.py"),
@@ -418,26 +441,78 @@ pub const ROWS: &[Row] = &[
     with("node-workers", &[("t.js", NODE_WORKERS)], "node t.js"),
     with("node-child-process", &[("t.js", NODE_CHILD)], "node t.js"),
     with("node-wasm", &[("t.js", NODE_WASM)], "node t.js"),
-    with("luajit", &[("t.lua", LUA)], "luajit t.lua; luajit -joff t.lua"),
-    with("luajit-bytecode", &[("t.lua", LUA)], "luajit -b t.lua t.bc && luajit t.bc | md5sum"),
+    with(
+        "luajit",
+        &[("t.lua", LUA)],
+        "luajit t.lua; luajit -joff t.lua",
+    ),
+    with(
+        "luajit-bytecode",
+        &[("t.lua", LUA)],
+        "luajit -b t.lua t.bc && luajit t.bc | md5sum",
+    ),
     with("java", &[("T.java", JAVA)], "java -Xmx256m T.java"),
-    with("java-interpreter", &[("T.java", JAVA)], "java -Xint -Xmx256m T.java"),
+    with(
+        "java-interpreter",
+        &[("T.java", JAVA)],
+        "java -Xint -Xmx256m T.java",
+    ),
     row("java-version", "java -version"),
-    with("sqlite3", &[("t.sql", SQL)], "sqlite3 t.db < t.sql; sqlite3 -json t.db 'select * from t limit 2'"),
-    with("gcc-compile-and-run", &[("main.c", C_PROGRAM)], "gcc -O2 -g main.c -o prog -lm && ./prog arg; echo $?"),
+    with(
+        "sqlite3",
+        &[("t.sql", SQL)],
+        "sqlite3 t.db < t.sql; sqlite3 -json t.db 'select * from t limit 2'",
+    ),
+    with(
+        "gcc-compile-and-run",
+        &[("main.c", C_PROGRAM)],
+        "gcc -O2 -g main.c -o prog -lm && ./prog arg; echo $?",
+    ),
     with(
         "gcc-stages",
         &[("main.c", C_PROGRAM)],
         "gcc -E main.c | grep -v '^#' | md5sum; gcc -O3 -S main.c -o - | md5sum; gcc -c main.c && nm main.o",
     ),
-    with("gcc-error", &[("main.c", "int main(void) { return undeclared; }\n")], "gcc -c main.c"),
-    with("gcc-static", &[("main.c", C_PROGRAM)], "gcc -O1 -static main.c -o prog -lm && ./prog a b; echo $?"),
-    with("gcc-lto", &[("main.c", C_PROGRAM)], "gcc -O2 -flto main.c -o prog -lm && ./prog; echo $?"),
-    with("g++-compile-and-run", &[("t.cpp", CPP_PROGRAM)], "g++ -std=c++17 -O1 t.cpp -o t -pthread && ./t"),
-    with("rustc-compile-and-run", &[("t.rs", RUST_PROGRAM)], "rustc -O t.rs -o t && ./t; echo $?"),
-    with("as-ld", &[("t.s", ASM_PROGRAM)], "as t.s -o t.o && ld t.o -o t && ./t; echo $?; strip t && ./t; size -A t | head -4"),
-    with("objdump", &[("main.c", C_PROGRAM)], "gcc -O2 -c main.c && objdump -d main.o && readelf -SW main.o"),
-    with("make", &[("Makefile", MAKEFILE), ("main.c", C_PROGRAM)], "make -j2 --output-sync=target 2>&1 | sort; make -n"),
+    with(
+        "gcc-error",
+        &[("main.c", "int main(void) { return undeclared; }\n")],
+        "gcc -c main.c",
+    ),
+    with(
+        "gcc-static",
+        &[("main.c", C_PROGRAM)],
+        "gcc -O1 -static main.c -o prog -lm && ./prog a b; echo $?",
+    ),
+    with(
+        "gcc-lto",
+        &[("main.c", C_PROGRAM)],
+        "gcc -O2 -flto main.c -o prog -lm && ./prog; echo $?",
+    ),
+    with(
+        "g++-compile-and-run",
+        &[("t.cpp", CPP_PROGRAM)],
+        "g++ -std=c++17 -O1 t.cpp -o t -pthread && ./t",
+    ),
+    with(
+        "rustc-compile-and-run",
+        &[("t.rs", RUST_PROGRAM)],
+        "rustc -O t.rs -o t && ./t; echo $?",
+    ),
+    with(
+        "as-ld",
+        &[("t.s", ASM_PROGRAM)],
+        "as t.s -o t.o && ld t.o -o t && ./t; echo $?; strip t && ./t; size -A t | head -4",
+    ),
+    with(
+        "objdump",
+        &[("main.c", C_PROGRAM)],
+        "gcc -O2 -c main.c && objdump -d main.o && readelf -SW main.o",
+    ),
+    with(
+        "make",
+        &[("Makefile", MAKEFILE), ("main.c", C_PROGRAM)],
+        "make -j2 --output-sync=target 2>&1 | sort; make -n",
+    ),
     stdout_only(
         "gdb-batch",
         &[("t.c", GDB_PROGRAM)],
@@ -452,34 +527,91 @@ pub const ROWS: &[Row] = &[
         "git",
         "git init -q -b main r && cd r && for i in 1 2 3 4 5; do seq $i 200 > f$i; git add . && git commit -qm \"c$i\"; done; git checkout -qb side HEAD~2 && echo x > y && git add y && git commit -qm side && git checkout -q main && git merge -q -m m side && git log --oneline --graph && git gc -q && git fsck --full && git diff HEAD~1 --stat && git blame f2 | tail -1 && git show --stat HEAD~1 && git rev-parse HEAD",
     ),
-    row("git-clone", "git init -q -b main a && cd a && seq 9999 > f && git add f && git commit -qm 1 && cd .. && git clone -q a b && git -C b log --format=%H && git -C b archive HEAD | tar t"),
-    row("openssl-dgst", "seq 200000 > f; for a in md5 sha1 sha256 sha512 sha3-256 blake2b512; do openssl dgst -$a f; done"),
+    row(
+        "git-clone",
+        "git init -q -b main a && cd a && seq 9999 > f && git add f && git commit -qm 1 && cd .. && git clone -q a b && git -C b log --format=%H && git -C b archive HEAD | tar t",
+    ),
+    row(
+        "openssl-dgst",
+        "seq 200000 > f; for a in md5 sha1 sha256 sha512 sha3-256 blake2b512; do openssl dgst -$a f; done",
+    ),
     row(
         "openssl-enc",
         "seq 100000 > f; openssl enc -aes-256-cbc -pbkdf2 -S 0011223344556677 -k pw -in f -out e && openssl enc -d -aes-256-cbc -pbkdf2 -k pw -in e | cmp - f && openssl enc -chacha20 -K 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff -iv 00112233445566778899aabbccddeeff -in f | openssl dgst -sha256; openssl prime 1000003; openssl rand -hex 4 | wc -c",
     ),
-    row("gzip", "seq 300000 > f; gzip -9 < f | md5sum; gzip -1c f > f.gz && gunzip -c f.gz | cmp - f && zgrep -c 77 f.gz; gzip -t f.gz; echo junk | gunzip; echo $?"),
-    row("xz-threads", "seq 200000 > f; xz -T2 --block-size=300KiB -k f && xz -l --robot f.xz | grep -c block; xz -dc -T2 f.xz | md5sum; xz -t f.xz"),
-    row("bzip2", "seq 100000 | bzip2 | tee b | md5sum; bunzip2 < b | md5sum"),
-    row("zstd", "seq 200000 > f; zstd -q -T2 -3 f -o f.zst && zstd -q -dc f.zst | cmp - f && zstd -q --train -B1K f -o d 2>/dev/null; echo $?; md5sum < f.zst"),
-    row("tar-pipeline", "mkdir d && for i in $(seq 60); do seq $i > d/f$i; done; tar --sort=name --mtime=@0 --owner=0 --group=0 -cf - d | tee t.tar | gzip -n | md5sum; mkdir o && tar -xf t.tar -C o && diff -r d o/d && tar -tvf t.tar --numeric-owner | tail -2"),
-    row("mawk", "seq 50000 | mawk '{ s += $1 * sqrt($1); c[$1 % 13]++ } END { printf \"%.6f\\n\", s; for (i = 0; i < 13; i++) print i, c[i] }'"),
-    row("gawk", "seq 50000 | gawk 'BEGIN { srand(3) } { a[$1 % 101] = a[$1 % 101] + rand(); if (match($1, /([0-9])7([0-9])/, m)) n += m[2] } END { asorti(a, k); printf \"%.9f %d %s\\n\", a[7], n, k[3]; \"echo sub\" | getline x; print x; print toupper(substr(\"hello\", 2)), strftime(\"%Y\", 0, 1) }'"),
-    row("sed", "seq 3000 | sed -n -E 's/(.)(.)/\\2\\1/; /7/{ h; G; s/\\n/+/; p }' | tail -20; seq 10 | sed -e '3,5d;$!N;P;D'"),
-    row("sort-parallel", "seq 200000 | awk '{ print ($1 * 7919) % 200003, $1 }' > f; sort --parallel=4 -S 2M -k1,1n f | md5sum; sort -u -R --random-source=f f | wc -l; sort -rn f | head -3"),
-    row("coreutils", "seq 5000 | shuf --random-source=/usr/bin/sort | paste - - - | cut -f2 | tac | uniq -c | tr -s ' ' | join -o 1.2 - /dev/null; seq 20 | split -l 7 - p. && ls p.* && cat p.* | factor | tail -2; numfmt --to=iec 123456789; date -d @1e9 -u +%F; stat -c %s p.aa; od -An -tx1 p.aa | head -2; sha256sum p.ab; expr 6 \\* 7; printf '%s\\n' $(( 1 << 40 ))"),
+    row(
+        "gzip",
+        "seq 300000 > f; gzip -9 < f | md5sum; gzip -1c f > f.gz && gunzip -c f.gz | cmp - f && zgrep -c 77 f.gz; gzip -t f.gz; echo junk | gunzip; echo $?",
+    ),
+    row(
+        "xz-threads",
+        "seq 200000 > f; xz -T2 --block-size=300KiB -k f && xz -l --robot f.xz | grep -c block; xz -dc -T2 f.xz | md5sum; xz -t f.xz",
+    ),
+    row(
+        "bzip2",
+        "seq 100000 | bzip2 | tee b | md5sum; bunzip2 < b | md5sum",
+    ),
+    row(
+        "zstd",
+        "seq 200000 > f; zstd -q -T2 -3 f -o f.zst && zstd -q -dc f.zst | cmp - f && zstd -q --train -B1K f -o d 2>/dev/null; echo $?; md5sum < f.zst",
+    ),
+    row(
+        "tar-pipeline",
+        "mkdir d && for i in $(seq 60); do seq $i > d/f$i; done; tar --sort=name --mtime=@0 --owner=0 --group=0 -cf - d | tee t.tar | gzip -n | md5sum; mkdir o && tar -xf t.tar -C o && diff -r d o/d && tar -tvf t.tar --numeric-owner | tail -2",
+    ),
+    row(
+        "mawk",
+        "seq 50000 | mawk '{ s += $1 * sqrt($1); c[$1 % 13]++ } END { printf \"%.6f\\n\", s; for (i = 0; i < 13; i++) print i, c[i] }'",
+    ),
+    row(
+        "gawk",
+        "seq 50000 | gawk 'BEGIN { srand(3) } { a[$1 % 101] = a[$1 % 101] + rand(); if (match($1, /([0-9])7([0-9])/, m)) n += m[2] } END { asorti(a, k); printf \"%.9f %d %s\\n\", a[7], n, k[3]; \"echo sub\" | getline x; print x; print toupper(substr(\"hello\", 2)), strftime(\"%Y\", 0, 1) }'",
+    ),
+    row(
+        "sed",
+        "seq 3000 | sed -n -E 's/(.)(.)/\\2\\1/; /7/{ h; G; s/\\n/+/; p }' | tail -20; seq 10 | sed -e '3,5d;$!N;P;D'",
+    ),
+    row(
+        "sort-parallel",
+        "seq 200000 | awk '{ print ($1 * 7919) % 200003, $1 }' > f; sort --parallel=4 -S 2M -k1,1n f | md5sum; sort -u -R --random-source=f f | wc -l; sort -rn f | head -3",
+    ),
+    row(
+        "coreutils",
+        "seq 5000 | shuf --random-source=/usr/bin/sort | paste - - - | cut -f2 | tac | uniq -c | tr -s ' ' | join -o 1.2 - /dev/null; seq 20 | split -l 7 - p. && ls p.* && cat p.* | factor | tail -2; numfmt --to=iec 123456789; date -d @1e9 -u +%F; stat -c %s p.aa; od -An -tx1 p.aa | head -2; sha256sum p.ab; expr 6 \\* 7; printf '%s\\n' $(( 1 << 40 ))",
+    ),
     with("bash", &[("t.sh", BASH)], "bash t.sh 2>&1"),
     with("dash", &[("t.sh", DASH)], "dash t.sh"),
-    row("pipeline", "seq 100000 | grep -E '(1|3)5' | tee t | wc -l; cmp -s t /dev/null; yes abc | head -c 1000000 | md5sum; cat /dev/zero | head -c 3000000 | tr '\\0' x | fold | sha1sum"),
-    row("find", "mkdir -p a/b/c a/d && touch a/b/x a/d/y.c a/b/c/z.c && find a -name '*.c' -newermt 1990-01-01 -printf '%p %s\\n' | sort; find a -type f -exec sh -c 'echo \"$0\" | tr a-z A-Z' {} \\; | sort; find a -depth -delete; ls"),
-    row("xargs-parallel", "seq 200 | xargs -P 8 -n 5 sh -c 'echo $(( $1 * $2 ))' x | sort -n | md5sum; seq 3 | xargs -I{} sh -c 'exit {}'; echo $?"),
-    row("env-clear", "env -i A=b sh -c 'env | sort'; env -i /bin/echo x; env -u HOME sh -c 'echo ${HOME-unset}'; env no-such-command; echo $?"),
-    row("timeout", "timeout 0.3 sleep 9; echo $?; timeout -s KILL 0.3 sh -c 'while :; do :; done'; echo $?; timeout 5 true; echo $?; timeout --preserve-status 0.2 sleep 9; echo $?"),
+    row(
+        "pipeline",
+        "seq 100000 | grep -E '(1|3)5' | tee t | wc -l; cmp -s t /dev/null; yes abc | head -c 1000000 | md5sum; cat /dev/zero | head -c 3000000 | tr '\\0' x | fold | sha1sum",
+    ),
+    row(
+        "find",
+        "mkdir -p a/b/c a/d && touch a/b/x a/d/y.c a/b/c/z.c && find a -name '*.c' -newermt 1990-01-01 -printf '%p %s\\n' | sort; find a -type f -exec sh -c 'echo \"$0\" | tr a-z A-Z' {} \\; | sort; find a -depth -delete; ls",
+    ),
+    row(
+        "xargs-parallel",
+        "seq 200 | xargs -P 8 -n 5 sh -c 'echo $(( $1 * $2 ))' x | sort -n | md5sum; seq 3 | xargs -I{} sh -c 'exit {}'; echo $?",
+    ),
+    row(
+        "env-clear",
+        "env -i A=b sh -c 'env | sort'; env -i /bin/echo x; env -u HOME sh -c 'echo ${HOME-unset}'; env no-such-command; echo $?",
+    ),
+    row(
+        "timeout",
+        "timeout 0.3 sleep 9; echo $?; timeout -s KILL 0.3 sh -c 'while :; do :; done'; echo $?; timeout 5 true; echo $?; timeout --preserve-status 0.2 sleep 9; echo $?",
+    ),
     row("exit-status", "sh -c 'exit 42'"),
     row("killed", "kill -SEGV $$"),
     row("not-found", "/no/such/program; echo $?; no-such-command"),
-    row("bc-dc", "echo 'scale=60; 4*a(1); 2^200; sqrt(2)' | bc -l; echo '5k 2 3 / p 10 ! p' | dc"),
-    row("diff-patch", "seq 30 > a; sed 's/7/seven/' a > b; diff -u --label a --label b a b; diff a b > p; patch -s a p && cmp a b; comm -3 a b | wc -l; cmp a /dev/null; echo $?"),
+    row(
+        "bc-dc",
+        "echo 'scale=60; 4*a(1); 2^200; sqrt(2)' | bc -l; echo '5k 2 3 / p 10 ! p' | dc",
+    ),
+    row(
+        "diff-patch",
+        "seq 30 > a; sed 's/7/seven/' a > b; diff -u --label a --label b a b; diff a b > p; patch -s a p && cmp a b; comm -3 a b | wc -l; cmp a /dev/null; echo $?",
+    ),
     stdout_only(
         "redis",
         &[],
@@ -490,6 +622,20 @@ pub const ROWS: &[Row] = &[
         &[("client.py", MEMCACHED_CLIENT)],
         "memcached -u $(id -un) -s m.sock -t 4 -m 32 & p=$!; python3 client.py; echo client $?; kill $p; wait $p; echo server $?",
     ),
-    row("ldd-and-libs", "ldd /bin/true | grep -c libc; LD_PRELOAD=libm.so.6 /bin/echo preloaded; LD_BIND_NOW=1 /bin/echo now; /lib64/ld-linux-x86-64.so.2 /bin/echo direct"),
-    with("script-interpreters", &[("s.py", "#!/usr/bin/env python3\nimport sys; print(sys.argv[1:])\n"), ("s.pl", "#!/usr/bin/perl -w\nprint \"@ARGV\\n\";\n"), ("s.sh", "echo no interpreter line \"$@\"\n")], "chmod +x s.*; ./s.py a b; ./s.pl c; ./s.sh d"),
+    row(
+        "ldd-and-libs",
+        "ldd /bin/true | grep -c libc; LD_PRELOAD=libm.so.6 /bin/echo preloaded; LD_BIND_NOW=1 /bin/echo now; /lib64/ld-linux-x86-64.so.2 /bin/echo direct",
+    ),
+    with(
+        "script-interpreters",
+        &[
+            (
+                "s.py",
+                "#!/usr/bin/env python3\nimport sys; print(sys.argv[1:])\n",
+            ),
+            ("s.pl", "#!/usr/bin/perl -w\nprint \"@ARGV\\n\";\n"),
+            ("s.sh", "echo no interpreter line \"$@\"\n"),
+        ],
+        "chmod +x s.*; ./s.py a b; ./s.pl c; ./s.sh d",
+    ),
 ];

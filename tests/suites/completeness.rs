@@ -24,28 +24,122 @@ const COMMANDS: usize = 1000;
 
 /// Map types that `mapcli` survives. `ctree` dereferences null there (a bug of the example), so it is driven
 /// by `data_store`.
-const MAPS: &[&str] =
-    &["btree", "rbtree", "rtree", "skiplist", "hashmap_tx", "hashmap_atomic", "hashmap_rp"];
+const MAPS: &[&str] = &[
+    "btree",
+    "rbtree",
+    "rtree",
+    "skiplist",
+    "hashmap_tx",
+    "hashmap_atomic",
+    "hashmap_rp",
+];
 
 /// Unattended uses of the other examples: name, then commands run one after the other on one pool `P`,
 /// and what they read from stdin.
 const EXAMPLES: &[(&str, &[&str], &str)] = &[
-    ("queue", &["@mkpool P queue", "queue P new 20", "queue P enqueue one", "queue P enqueue two", "queue P dequeue", "queue P show"], ""),
-    ("fifo", &["fifo P insert a", "fifo P insert b", "fifo P print", "fifo P remove", "fifo P print"], ""),
-    ("obj_pmemlog", &["obj_pmemlog c P a:hello v:3 w t r a:again w"], ""),
-    ("obj_pmemlog_macros", &["obj_pmemlog_macros c P a:hello v:3 w t r a:again w"], ""),
-    ("obj_pmemlog_minimal", &["obj_pmemlog_minimal c P a:hello v:3 w r a:again w"], ""),
-    ("obj_pmemlog_simple", &["obj_pmemlog_simple c P a:hello v:3 w t r a:again w"], ""),
-    ("obj_pmemblk", &["obj_pmemblk c P 512 w:1:hello w:2:world r:1 z:1 e:2", "obj_pmemblk o P 512 r:2"], ""),
+    (
+        "queue",
+        &[
+            "@mkpool P queue",
+            "queue P new 20",
+            "queue P enqueue one",
+            "queue P enqueue two",
+            "queue P dequeue",
+            "queue P show",
+        ],
+        "",
+    ),
+    (
+        "fifo",
+        &[
+            "fifo P insert a",
+            "fifo P insert b",
+            "fifo P print",
+            "fifo P remove",
+            "fifo P print",
+        ],
+        "",
+    ),
+    (
+        "obj_pmemlog",
+        &["obj_pmemlog c P a:hello v:3 w t r a:again w"],
+        "",
+    ),
+    (
+        "obj_pmemlog_macros",
+        &["obj_pmemlog_macros c P a:hello v:3 w t r a:again w"],
+        "",
+    ),
+    (
+        "obj_pmemlog_minimal",
+        &["obj_pmemlog_minimal c P a:hello v:3 w r a:again w"],
+        "",
+    ),
+    (
+        "obj_pmemlog_simple",
+        &["obj_pmemlog_simple c P a:hello v:3 w t r a:again w"],
+        "",
+    ),
+    (
+        "obj_pmemblk",
+        &[
+            "obj_pmemblk c P 512 w:1:hello w:2:world r:1 z:1 e:2",
+            "obj_pmemblk o P 512 r:2",
+        ],
+        "",
+    ),
     ("slab_allocator", &["slab_allocator P"], ""),
-    ("string_store", &["string_store_writer P", "string_store_reader P"], "hello\n"),
-    ("string_store_tx", &["string_store_tx_writer P", "string_store_tx_reader P"], "hello\n"),
-    ("string_store_tx_type", &["string_store_tx_type_writer P", "string_store_tx_type_reader P"], "hello\n"),
-    ("btree", &["btree P i 5 five", "btree P i 3 three", "btree P i 9 nine", "btree P f 3", "btree P p"], ""),
+    (
+        "string_store",
+        &["string_store_writer P", "string_store_reader P"],
+        "hello\n",
+    ),
+    (
+        "string_store_tx",
+        &["string_store_tx_writer P", "string_store_tx_reader P"],
+        "hello\n",
+    ),
+    (
+        "string_store_tx_type",
+        &[
+            "string_store_tx_type_writer P",
+            "string_store_tx_type_reader P",
+        ],
+        "hello\n",
+    ),
+    (
+        "btree",
+        &[
+            "btree P i 5 five",
+            "btree P i 3 three",
+            "btree P i 9 nine",
+            "btree P f 3",
+            "btree P p",
+        ],
+        "",
+    ),
     ("pi", &["pi P c 4 100", "pi P p"], ""),
-    ("lists", &["lists P 1 foo 5", "lists P 1 bar 6", "lists P 2 foo 7", "lists P 1 foo print", "lists P 1 bar print"], ""),
-    ("buffons_needle_problem", &["buffons_needle_problem P 1000"], ""),
-    ("arttree", &["arttree -m f -n 4 P", "arttree -m d P"], "k1\nv1\nk2\nv2\nkey3\nvalue3\nkey4\nvalue4\n"),
+    (
+        "lists",
+        &[
+            "lists P 1 foo 5",
+            "lists P 1 bar 6",
+            "lists P 2 foo 7",
+            "lists P 1 foo print",
+            "lists P 1 bar print",
+        ],
+        "",
+    ),
+    (
+        "buffons_needle_problem",
+        &["buffons_needle_problem P 1000"],
+        "",
+    ),
+    (
+        "arttree",
+        &["arttree -m f -n 4 P", "arttree -m d P"],
+        "k1\nv1\nk2\nv2\nkey3\nvalue3\nkey4\nvalue4\n",
+    ),
 ];
 
 /// Our programs that are told by `--pm`, recorded and verified; arguments are in their headers.
@@ -74,22 +168,31 @@ fn main() {
         verify_steps(&["data_store btree P 500"], "")
     }));
     for (name, steps, stdin) in EXAMPLES {
-        trials.push(trial(format!("examples::{name}"), move || verify_steps(steps, stdin)));
+        trials.push(trial(format!("examples::{name}"), move || {
+            verify_steps(steps, stdin)
+        }));
     }
     for name in PROGRAMS {
         for loads in [false, true] {
             let suffix = if loads { "_with_loads" } else { "" };
-            trials.push(trial(format!("programs::{name}{suffix}"), move || verify_program(name, loads)));
+            trials.push(trial(format!("programs::{name}{suffix}"), move || {
+                verify_program(name, loads)
+            }));
         }
     }
     trials.push(trial("exact::loads".to_owned(), exact_loads));
     trials.push(trial("exact::flushes_and_fences".to_owned(), exact_flushes));
-    trials.push(trial("deterministic::mapcli_btree".to_owned(), deterministic));
+    trials.push(trial(
+        "deterministic::mapcli_btree".to_owned(),
+        deterministic,
+    ));
     libtest_mimic::run(&arguments, trials).exit();
 }
 
 fn trial(name: String, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
-    Trial::test(name, move || test().map_err(|error| Failed::from(format!("{error:#}"))))
+    Trial::test(name, move || {
+        test().map_err(|error| Failed::from(format!("{error:#}")))
+    })
 }
 
 /// A program of ours or an example, by name. `@name` is one of ours.
@@ -98,7 +201,11 @@ fn binary(name: &str) -> Result<PathBuf> {
         Some(own) => layout::programs().join(own),
         None => layout::examples().join(name),
     };
-    ensure!(path.is_file(), "{} is missing: run `cargo xtask build`", path.display());
+    ensure!(
+        path.is_file(),
+        "{} is missing: run `cargo xtask build`",
+        path.display()
+    );
     Ok(path)
 }
 
@@ -131,9 +238,15 @@ fn random_commands(seed: u64) -> String {
 /// mapcli prints the seed of its own generator, which is the time.
 fn without_seed(outcome: &Outcome) -> Outcome {
     let text = outcome.stdout_text();
-    let kept: String =
-        text.lines().filter(|line| !line.starts_with("seed: ")).map(|line| format!("{line}\n")).collect();
-    Outcome { stdout: kept.into_bytes(), ..outcome.clone() }
+    let kept: String = text
+        .lines()
+        .filter(|line| !line.starts_with("seed: "))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    Outcome {
+        stdout: kept.into_bytes(),
+        ..outcome.clone()
+    }
 }
 
 fn verify_mapcli(map: &str) -> Result<()> {
@@ -141,9 +254,15 @@ fn verify_mapcli(map: &str) -> Result<()> {
     let scratch = Scratch::new()?;
     let commands = scratch.join("commands");
     // The seed is part of the test's name in effect: one per map, printed on failure by the commands file.
-    let seed = map.bytes().fold(7, |seed, byte| seed * 31 + u64::from(byte));
+    let seed = map
+        .bytes()
+        .fold(7, |seed, byte| seed * 31 + u64::from(byte));
     fs::write(&commands, random_commands(seed))?;
-    let argv = [binary("mapcli")?.into_os_string(), map.into(), "pool".into()];
+    let argv = [
+        binary("mapcli")?.into_os_string(),
+        map.into(),
+        "pool".into(),
+    ];
     let natively = scratch.folder("n")?;
     let under_tool = scratch.folder("t")?;
     let native = Invocation::new(argv.clone(), &natively)
@@ -175,8 +294,17 @@ fn verify_steps(steps: &[&str], stdin: &str) -> Result<()> {
     for (number, step) in steps.iter().enumerate() {
         let mut words = step.split_whitespace();
         let mut argv = vec![binary(words.next().unwrap_or_default())?.into_os_string()];
-        argv.extend(words.map(|word| if word == "P" { "pool".into() } else { word.into() }));
-        let native = Invocation::new(argv.clone(), &natively).stdin(&input).timeout(TIMEOUT).run()?;
+        argv.extend(words.map(|word| {
+            if word == "P" {
+                "pool".into()
+            } else {
+                word.into()
+            }
+        }));
+        let native = Invocation::new(argv.clone(), &natively)
+            .stdin(&input)
+            .timeout(TIMEOUT)
+            .run()?;
         let trace = scratch.join(format!("step{number}.bwt"));
         let recorded = tool::record(
             &Invocation::new(argv, &under_tool).timeout(TIMEOUT),
@@ -195,7 +323,8 @@ fn verify_steps(steps: &[&str], stdin: &str) -> Result<()> {
                 recorded.describe()
             );
         } else {
-            exec::compare(&native, &recorded, false).map_err(|error| error.context((*step).to_owned()))?;
+            exec::compare(&native, &recorded, false)
+                .map_err(|error| error.context((*step).to_owned()))?;
         }
         tool::expect_verified(&recorded).map_err(|error| error.context((*step).to_owned()))?;
     }
@@ -221,22 +350,38 @@ fn record_program(name: &str, options: &[&str], scratch: &Scratch) -> Result<Out
         .find(|program| program.name == name)
         .ok_or_else(|| anyhow::anyhow!("no program {name}"))?;
     let mut argv = vec![binary(&format!("@{name}"))?.into_os_string()];
-    ensure!(program.builds.contains(&Build::Dynamic), "{name} has no dynamic build");
-    argv.extend(program.args.iter().map(|arg| if arg == "POOL" { "pool".into() } else { arg.into() }));
+    ensure!(
+        program.builds.contains(&Build::Dynamic),
+        "{name} has no dynamic build"
+    );
+    argv.extend(program.args.iter().map(|arg| {
+        if arg == "POOL" {
+            "pool".into()
+        } else {
+            arg.into()
+        }
+    }));
     let native = Invocation::new(argv, scratch.path()).timeout(TIMEOUT);
     tool::record(&native, &scratch.join("trace.bwt"), options).run()
 }
 
 /// A trace without a single store would verify if the program did nothing.
 fn expect_stores(trace: &Path, scratch: &Scratch) -> Result<()> {
-    let stat = tool::trace("stat", trace, &[], scratch.path()).run()?.expect_success("trace stat")?;
-    ensure!(stat.stdout_text().contains("store"), "no stores in the trace\n{}", stat.describe());
+    let stat = tool::trace("stat", trace, &[], scratch.path())
+        .run()?
+        .expect_success("trace stat")?;
+    ensure!(
+        stat.stdout_text().contains("store"),
+        "no stores in the trace\n{}",
+        stat.describe()
+    );
     Ok(())
 }
 
 fn exact_loads() -> Result<()> {
     let scratch = Scratch::new()?;
-    let recorded = record_program("pm_loads", &["--loads", "--pm", "pool"], &scratch)?.expect_success("pm_loads")?;
+    let recorded = record_program("pm_loads", &["--loads", "--pm", "pool"], &scratch)?
+        .expect_success("pm_loads")?;
     let expected: Vec<(u64, u64)> = recorded
         .stdout_text()
         .lines()
@@ -245,13 +390,21 @@ fn exact_loads() -> Result<()> {
             Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
         })
         .collect();
-    ensure!(expected.len() > 1000, "the program announced only {} loads", expected.len());
+    ensure!(
+        expected.len() > 1000,
+        "the program announced only {} loads",
+        expected.len()
+    );
     let found: Vec<(u64, u64)> = dump::events(&scratch.join("trace.bwt"), scratch.path())?
         .iter()
         .filter(|event| event.kind() == "load")
         .filter_map(|event| Some((event.offset()?, event.size()?)))
         .collect();
-    let same = expected.iter().zip(&found).take_while(|(a, b)| a == b).count();
+    let same = expected
+        .iter()
+        .zip(&found)
+        .take_while(|(a, b)| a == b)
+        .count();
     if same != expected.len() || same != found.len() {
         bail!(
             "loads differ from number {same}: {:?} expected, {:?} recorded ({} and {} in all)",
@@ -266,7 +419,8 @@ fn exact_loads() -> Result<()> {
 
 fn exact_flushes() -> Result<()> {
     let scratch = Scratch::new()?;
-    let recorded = record_program("pm_flush", &["--pm", "pool"], &scratch)?.expect_success("pm_flush")?;
+    let recorded =
+        record_program("pm_flush", &["--pm", "pool"], &scratch)?.expect_success("pm_flush")?;
     let text = recorded.stdout_text();
     let expected: BTreeMap<&str, u64> = text
         .lines()
@@ -275,11 +429,17 @@ fn exact_flushes() -> Result<()> {
             Some((kind, count.parse().ok()?))
         })
         .collect();
-    ensure!(expected.len() == 9, "the program announced only {expected:?}");
+    ensure!(
+        expected.len() == 9,
+        "the program announced only {expected:?}"
+    );
     let found = dump::counts(&dump::events(&scratch.join("trace.bwt"), scratch.path())?);
     for (kind, count) in expected {
         let recorded = found.get(kind).copied().unwrap_or(0);
-        ensure!(recorded == count, "{kind}: {count} expected, {recorded} recorded; all: {found:?}");
+        ensure!(
+            recorded == count,
+            "{kind}: {count} expected, {recorded} recorded; all: {found:?}"
+        );
     }
     Ok(())
 }
@@ -298,31 +458,61 @@ fn deterministic() -> Result<()> {
         }
         let trace = scratch.join("trace.bwt");
         let native = Invocation::new(
-            [binary("mapcli")?.into_os_string(), "btree".into(), pool.clone().into()],
+            [
+                binary("mapcli")?.into_os_string(),
+                "btree".into(),
+                pool.clone().into(),
+            ],
             scratch.path(),
         )
         .timeout(TIMEOUT);
-        tool::record(&native, &trace, &["--deterministic", "--stdin", &commands.to_string_lossy()])
-            .run()?
-            .expect_success("record")?;
-        let dump = tool::trace("dump", &trace, &["--format", "json", "--no-symbols"], scratch.path())
-            .timeout(TIMEOUT)
-            .run()?
-            .expect_success("trace dump")?;
+        tool::record(
+            &native,
+            &trace,
+            &["--deterministic", "--stdin", &commands.to_string_lossy()],
+        )
+        .run()?
+        .expect_success("record")?;
+        let dump = tool::trace(
+            "dump",
+            &trace,
+            &["--format", "json", "--no-symbols"],
+            scratch.path(),
+        )
+        .timeout(TIMEOUT)
+        .run()?
+        .expect_success("trace dump")?;
         ensure!(
-            dump::counts(&dump::parse(&dump.stdout)?).get("store").is_some_and(|stores| *stores > 1000),
+            dump::counts(&dump::parse(&dump.stdout)?)
+                .get("store")
+                .is_some_and(|stores| *stores > 1000),
             "recording {number} has hardly any stores"
         );
         dumps.push(dump.stdout);
     }
-    let lines = |dump: &[u8]| dump.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let lines = |dump: &[u8]| {
+        dump.split(|byte| *byte == b'\n')
+            .map(<[u8]>::to_vec)
+            .collect::<Vec<_>>()
+    };
     let (first, second) = (lines(&dumps[0]), lines(&dumps[1]));
-    let same = first.iter().zip(&second).take_while(|(a, b)| a == b).count();
+    let same = first
+        .iter()
+        .zip(&second)
+        .take_while(|(a, b)| a == b)
+        .count();
     if same != first.len() || same != second.len() {
         let show = |lines: &[Vec<u8>]| {
-            lines.get(same).map_or("(end)".to_owned(), |line| String::from_utf8_lossy(line).into_owned())
+            lines.get(same).map_or("(end)".to_owned(), |line| {
+                String::from_utf8_lossy(line).into_owned()
+            })
         };
-        bail!("recordings differ from line {}:\n{}\n{}", same + 1, show(&first), show(&second));
+        bail!(
+            "recordings differ from line {}:\n{}\n{}",
+            same + 1,
+            show(&first),
+            show(&second)
+        );
     }
     Ok(())
 }

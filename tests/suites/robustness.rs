@@ -29,20 +29,60 @@ const STORES_AT_LEAST: u64 = 100_000;
 const BAD_USES: &[(&str, &[&str], i32)] = &[
     ("no_command", &[], USAGE),
     ("unknown_command", &["frobnicate"], USAGE),
-    ("unknown_option", &["run", "--frobnicate", "--", "true"], USAGE),
+    (
+        "unknown_option",
+        &["run", "--frobnicate", "--", "true"],
+        USAGE,
+    ),
     ("run_without_program", &["run"], USAGE),
     ("record_without_output", &["record", "--", "true"], USAGE),
-    ("record_into_missing_folder", &["record", "-o", "no/such/folder/t", "--", "true"], USAGE),
-    ("record_over_foreign_file", &["record", "-o", "JUNK", "--", "true"], USAGE),
-    ("bad_glob", &["record", "-o", "t", "--pm", "[", "--", "true"], USAGE),
-    ("missing_stdin", &["record", "-o", "t", "--stdin", "none", "--", "true"], USAGE),
+    (
+        "record_into_missing_folder",
+        &["record", "-o", "no/such/folder/t", "--", "true"],
+        USAGE,
+    ),
+    (
+        "record_over_foreign_file",
+        &["record", "-o", "JUNK", "--", "true"],
+        USAGE,
+    ),
+    (
+        "bad_glob",
+        &["record", "-o", "t", "--pm", "[", "--", "true"],
+        USAGE,
+    ),
+    (
+        "missing_stdin",
+        &["record", "-o", "t", "--stdin", "none", "--", "true"],
+        USAGE,
+    ),
     ("dump_missing_file", &["trace", "dump", "none"], USAGE),
-    ("dump_bad_range", &["trace", "dump", "TRACE", "--range", "5..x"], USAGE),
-    ("dump_bad_format", &["trace", "dump", "TRACE", "--format", "yaml"], USAGE),
-    ("dump_bad_limit", &["trace", "dump", "TRACE", "--limit", "-1"], USAGE),
+    (
+        "dump_bad_range",
+        &["trace", "dump", "TRACE", "--range", "5..x"],
+        USAGE,
+    ),
+    (
+        "dump_bad_format",
+        &["trace", "dump", "TRACE", "--format", "yaml"],
+        USAGE,
+    ),
+    (
+        "dump_bad_limit",
+        &["trace", "dump", "TRACE", "--limit", "-1"],
+        USAGE,
+    ),
     ("stat_without_file", &["trace", "stat"], USAGE),
-    ("program_not_found", &["run", "--", "no-such-program-anywhere"], CANNOT_RUN),
-    ("program_not_executable", &["run", "--", "./JUNK"], CANNOT_RUN),
+    (
+        "program_not_found",
+        &["run", "--", "no-such-program-anywhere"],
+        CANNOT_RUN,
+    ),
+    (
+        "program_not_executable",
+        &["run", "--", "./JUNK"],
+        CANNOT_RUN,
+    ),
     ("program_is_a_folder", &["run", "--", "/etc"], CANNOT_RUN),
 ];
 
@@ -52,7 +92,10 @@ fn main() {
         trial("target_killed::segv", || target_dies("segv", 128 + 11)),
         trial("target_killed::abort", || target_dies("abort", 128 + 6)),
         trial("target_killed::kill", || target_dies("kill", 128 + 9)),
-        trial("target_killed::kill_from_outside", target_killed_from_outside),
+        trial(
+            "target_killed::kill_from_outside",
+            target_killed_from_outside,
+        ),
         trial("target_killed::none", || target_dies("exit", 0)),
         trial("tool_killed", tool_killed),
         trial("disk_full::dev_full", || disk_full_at("/dev/full", None)),
@@ -62,20 +105,32 @@ fn main() {
         trial("damaged::not_a_trace", not_a_trace),
     ];
     for (name, words, code) in BAD_USES {
-        trials.push(trial(&format!("usage::{name}"), move || bad_use(words, *code)));
+        trials.push(trial(&format!("usage::{name}"), move || {
+            bad_use(words, *code)
+        }));
     }
     libtest_mimic::run(&arguments, trials).exit();
 }
 
 fn trial(name: &str, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
-    Trial::test(name, move || test().map_err(|error| Failed::from(format!("{error:#}"))))
+    Trial::test(name, move || {
+        test().map_err(|error| Failed::from(format!("{error:#}")))
+    })
 }
 
 fn endless(how: &str, scratch: &Scratch) -> Result<Invocation> {
     tool::expect_built()?;
     let binary = layout::programs().join("pm_endless");
-    ensure!(binary.is_file(), "{} is missing: run `cargo xtask build`", binary.display());
-    Ok(Invocation::new([binary.into_os_string(), "pool".into(), how.into()], scratch.path()).timeout(TIMEOUT))
+    ensure!(
+        binary.is_file(),
+        "{} is missing: run `cargo xtask build`",
+        binary.display()
+    );
+    Ok(Invocation::new(
+        [binary.into_os_string(), "pool".into(), how.into()],
+        scratch.path(),
+    )
+    .timeout(TIMEOUT))
 }
 
 fn stores(events: &[dump::Event]) -> u64 {
@@ -85,10 +140,24 @@ fn stores(events: &[dump::Event]) -> u64 {
 fn target_dies(how: &str, status: i32) -> Result<()> {
     let scratch = Scratch::new()?;
     let trace = scratch.join("t.bwt");
-    let outcome = tool::record(&endless(how, &scratch)?, &trace, &["--verify", "--pm", "pool"]).run()?;
-    ensure!(outcome.status == status, "exit status {} instead of {status}\n{}", outcome.status, outcome.describe());
+    let outcome = tool::record(
+        &endless(how, &scratch)?,
+        &trace,
+        &["--verify", "--pm", "pool"],
+    )
+    .run()?;
+    ensure!(
+        outcome.status == status,
+        "exit status {} instead of {status}\n{}",
+        outcome.status,
+        outcome.describe()
+    );
     let events = dump::events(&trace, scratch.path())?;
-    ensure!(stores(&events) >= STORES_AT_LEAST, "only {} stores were kept", stores(&events));
+    ensure!(
+        stores(&events) >= STORES_AT_LEAST,
+        "only {} stores were kept",
+        stores(&events)
+    );
     let last = events.last().map(|event| event.kind().to_owned());
     ensure!(last.as_deref() == Some("end"), "the last event is {last:?}");
     Ok(())
@@ -96,8 +165,12 @@ fn target_dies(how: &str, status: i32) -> Result<()> {
 
 /// Starts a recording of a program that never ends, and waits until it is under way.
 fn start_endless(scratch: &Scratch, trace: &Path) -> Result<std::process::Child> {
-    let mut command = tool::record(&endless("forever", scratch)?, trace, &["--pm", "pool"]).command()?;
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut command =
+        tool::record(&endless("forever", scratch)?, trace, &["--pm", "pool"]).command()?;
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
     let stdout = child.stdout.take().context("stdout was asked for")?;
     let mut line = String::new();
     BufReader::new(stdout).read_line(&mut line)?;
@@ -118,8 +191,10 @@ fn find_target(pool: &Path) -> Result<u32> {
             continue;
         };
         let folder = PathBuf::from(format!("/proc/{pid}"));
-        let runs_it = fs::read_link(folder.join("exe")).is_ok_and(|exe| exe.ends_with("pm_endless"));
-        let here = fs::read_link(folder.join("cwd")).is_ok_and(|cwd| Some(cwd.as_path()) == pool.parent());
+        let runs_it =
+            fs::read_link(folder.join("exe")).is_ok_and(|exe| exe.ends_with("pm_endless"));
+        let here =
+            fs::read_link(folder.join("cwd")).is_ok_and(|cwd| Some(cwd.as_path()) == pool.parent());
         if runs_it && here {
             return Ok(pid);
         }
@@ -133,12 +208,23 @@ fn target_killed_from_outside() -> Result<()> {
     let mut child = start_endless(&scratch, &trace)?;
     let target = find_target(&scratch.join("pool"))?;
     let killed = Invocation::shell(&format!("kill -9 {target}"), scratch.path()).run()?;
-    ensure!(killed.status == 0, "cannot kill the program\n{}", killed.describe());
+    ensure!(
+        killed.status == 0,
+        "cannot kill the program\n{}",
+        killed.describe()
+    );
     let status = child.wait()?;
     exec::kill_group(child.id());
-    ensure!(status.code() == Some(128 + 9), "the tool ended with {status}");
+    ensure!(
+        status.code() == Some(128 + 9),
+        "the tool ended with {status}"
+    );
     let events = dump::events(&trace, scratch.path())?;
-    ensure!(stores(&events) >= STORES_AT_LEAST, "only {} stores were kept", stores(&events));
+    ensure!(
+        stores(&events) >= STORES_AT_LEAST,
+        "only {} stores were kept",
+        stores(&events)
+    );
     Ok(())
 }
 
@@ -156,35 +242,60 @@ fn tool_killed() -> Result<()> {
         outcome.status,
         outcome.stderr_text()
     );
-    ensure!(stores(&events) > 0, "nothing of the trace is readable\n{}", outcome.stderr_text());
+    ensure!(
+        stores(&events) > 0,
+        "nothing of the trace is readable\n{}",
+        outcome.stderr_text()
+    );
     Ok(())
 }
 
 /// A dump that may stop at damage; what it showed must be whole events.
 fn dump_damaged(trace: &Path, scratch: &Scratch) -> Result<(Outcome, Vec<dump::Event>)> {
-    let outcome = tool::trace("dump", trace, &["--format", "json", "--no-symbols"], scratch.path())
-        .timeout(TIMEOUT)
-        .run()?;
+    let outcome = tool::trace(
+        "dump",
+        trace,
+        &["--format", "json", "--no-symbols"],
+        scratch.path(),
+    )
+    .timeout(TIMEOUT)
+    .run()?;
     let events = dump::parse(&outcome.stdout)?;
     Ok((outcome, events))
 }
 
 fn disk_full_at(trace: &str, prefix: Option<&str>) -> Result<()> {
     let scratch = Scratch::new()?;
-    let mut invocation =
-        tool::record(&endless("exit", &scratch)?, Path::new(trace), &["--force", "--pm", "pool"]);
+    let mut invocation = tool::record(
+        &endless("exit", &scratch)?,
+        Path::new(trace),
+        &["--force", "--pm", "pool"],
+    );
     if let Some(prefix) = prefix {
         let line = format!("{prefix} exec {}", invocation.line());
         invocation.argv = vec!["/bin/sh".into(), "-c".into(), line.into()];
     }
     let outcome = invocation.run()?;
-    ensure!(outcome.status == CANNOT_RUN, "exit status {}\n{}", outcome.status, outcome.describe());
-    ensure!(outcome.stdout == b"running\n", "the program was disturbed\n{}", outcome.describe());
+    ensure!(
+        outcome.status == CANNOT_RUN,
+        "exit status {}\n{}",
+        outcome.status,
+        outcome.describe()
+    );
+    ensure!(
+        outcome.stdout == b"running\n",
+        "the program was disturbed\n{}",
+        outcome.describe()
+    );
     let message = outcome.stderr_text();
     ensure!(message.contains("brownout: "), "no message\n{message}");
     if Path::new(trace).is_relative() {
         let (dumped, events) = dump_damaged(&scratch.join(trace), &scratch)?;
-        ensure!(stores(&events) > 0, "nothing of the trace is readable\n{}", dumped.stderr_text());
+        ensure!(
+            stores(&events) > 0,
+            "nothing of the trace is readable\n{}",
+            dumped.stderr_text()
+        );
     }
     Ok(())
 }
@@ -197,7 +308,9 @@ fn disk_full_by_limit() -> Result<()> {
 
 fn recorded(scratch: &Scratch) -> Result<PathBuf> {
     let trace = scratch.join("t.bwt");
-    tool::record(&endless("exit", scratch)?, &trace, &["--pm", "pool"]).run()?.expect_success("record")?;
+    tool::record(&endless("exit", scratch)?, &trace, &["--pm", "pool"])
+        .run()?
+        .expect_success("record")?;
     Ok(trace)
 }
 
@@ -211,8 +324,17 @@ fn truncated_trace() -> Result<()> {
     for tenth in (1..10).rev() {
         fs::write(&cut, &bytes[..bytes.len() * tenth / 10])?;
         let (outcome, events) = dump_damaged(&cut, &scratch)?;
-        ensure!(outcome.status == DAMAGED, "{tenth}/10: exit status {}\n{}", outcome.status, outcome.stderr_text());
-        ensure!(events.len() < before, "{tenth}/10: {} events, {before} when longer", events.len());
+        ensure!(
+            outcome.status == DAMAGED,
+            "{tenth}/10: exit status {}\n{}",
+            outcome.status,
+            outcome.stderr_text()
+        );
+        ensure!(
+            events.len() < before,
+            "{tenth}/10: {} events, {before} when longer",
+            events.len()
+        );
         before = events.len();
     }
     ensure!(before < whole, "cutting off nine tenths lost nothing");
@@ -228,16 +350,28 @@ fn flipped_byte() -> Result<()> {
     let bad = scratch.join("bad.bwt");
     fs::write(&bad, &bytes)?;
     let (outcome, events) = dump_damaged(&bad, &scratch)?;
-    ensure!(outcome.status == DAMAGED, "exit status {}\n{}", outcome.status, outcome.stderr_text());
+    ensure!(
+        outcome.status == DAMAGED,
+        "exit status {}\n{}",
+        outcome.status,
+        outcome.stderr_text()
+    );
     ensure!(stores(&events) > 0, "nothing before the damage was shown");
-    ensure!(!outcome.stderr.is_empty(), "no message says where the damage is");
+    ensure!(
+        !outcome.stderr.is_empty(),
+        "no message says where the damage is"
+    );
     Ok(())
 }
 
 fn not_a_trace() -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;
-    for (name, content) in [("empty", &b""[..]), ("text", b"hello\n"), ("zeros", &[0; 5000])] {
+    for (name, content) in [
+        ("empty", &b""[..]),
+        ("text", b"hello\n"),
+        ("zeros", &[0; 5000]),
+    ] {
         fs::write(scratch.join(name), content)?;
         for command in ["stat", "dump"] {
             let outcome = tool::trace(command, &scratch.join(name), &[], scratch.path()).run()?;
@@ -264,8 +398,15 @@ fn bad_use(words: &[&str], code: i32) -> Result<()> {
             word => argv.push(word.into()),
         }
     }
-    let outcome = Invocation::new(argv, scratch.path()).timeout(TIMEOUT).run()?;
-    ensure!(outcome.status == code, "exit status {} instead of {code}\n{}", outcome.status, outcome.describe());
+    let outcome = Invocation::new(argv, scratch.path())
+        .timeout(TIMEOUT)
+        .run()?;
+    ensure!(
+        outcome.status == code,
+        "exit status {} instead of {code}\n{}",
+        outcome.status,
+        outcome.describe()
+    );
     expect_one_sentence(&outcome)
 }
 

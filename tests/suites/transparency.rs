@@ -66,7 +66,9 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     for row in commands::ROWS {
-        trials.push(trial(format!("command::{}", row.name), move || run_command(row)));
+        trials.push(trial(format!("command::{}", row.name), move || {
+            run_command(row)
+        }));
     }
     match programs::discover() {
         Ok(found) => {
@@ -77,7 +79,8 @@ fn main() {
                         let missing = !programs::processor_has(&program.requires);
                         let program = program.clone();
                         trials.push(
-                            trial(name, move || run_program(&program, build)).with_ignored_flag(missing),
+                            trial(name, move || run_program(&program, build))
+                                .with_ignored_flag(missing),
                         );
                     }
                 }
@@ -85,17 +88,23 @@ fn main() {
         }
         Err(error) => {
             let message = format!("{error:#}");
-            trials.push(Trial::test("program::discover", move || Err(Failed::from(message))));
+            trials.push(Trial::test("program::discover", move || {
+                Err(Failed::from(message))
+            }));
         }
     }
     for module in CPYTHON {
-        trials.push(trial(format!("cpython::{module}"), move || run_cpython(module)));
+        trials.push(trial(format!("cpython::{module}"), move || {
+            run_cpython(module)
+        }));
     }
     libtest_mimic::run(&arguments, trials).exit();
 }
 
 fn trial(name: String, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
-    Trial::test(name, move || test().map_err(|error| Failed::from(format!("{error:#}"))))
+    Trial::test(name, move || {
+        test().map_err(|error| Failed::from(format!("{error:#}")))
+    })
 }
 
 fn run_command(row: &Row) -> Result<()> {
@@ -109,7 +118,11 @@ fn run_command(row: &Row) -> Result<()> {
             fs::write(folder.join(name), text)?;
         }
         let native = Invocation::shell(row.command, &folder).timeout(COMMAND_TIMEOUT);
-        let invocation = if side == "n" { native } else { tool::run(&native) };
+        let invocation = if side == "n" {
+            native
+        } else {
+            tool::run(&native)
+        };
         outcomes.push(invocation.run()?);
     }
     exec::compare(&outcomes[0], &outcomes[1], row.stderr)
@@ -118,20 +131,34 @@ fn run_command(row: &Row) -> Result<()> {
 fn run_program(program: &Program, build: Build) -> Result<()> {
     tool::expect_built()?;
     let binary = program.binary(build);
-    ensure!(binary.is_file(), "{} is missing: run `cargo xtask build`", binary.display());
+    ensure!(
+        binary.is_file(),
+        "{} is missing: run `cargo xtask build`",
+        binary.display()
+    );
     let scratch = Scratch::new()?;
     let mut outcomes = Vec::new();
     for side in ["n", "t"] {
         let folder = scratch.folder(side)?;
         let mut argv = vec![binary.clone().into_os_string()];
         for arg in &program.args {
-            argv.push(if arg == "POOL" { "pool".into() } else { arg.into() });
+            argv.push(if arg == "POOL" {
+                "pool".into()
+            } else {
+                arg.into()
+            });
         }
         let native = Invocation::new(argv, &folder).timeout(COMMAND_TIMEOUT);
-        let invocation = if side == "n" { native } else { tool::run(&native) };
+        let invocation = if side == "n" {
+            native
+        } else {
+            tool::run(&native)
+        };
         outcomes.push(invocation.run()?);
     }
-    let native = outcomes[0].clone().expect_success("natively, where it must succeed")?;
+    let native = outcomes[0]
+        .clone()
+        .expect_success("natively, where it must succeed")?;
     exec::compare(&native, &outcomes[1], true)
 }
 
@@ -139,7 +166,10 @@ fn run_cpython(module: &str) -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;
     let native = native_passes(module, &scratch)?;
-    ensure!(!native.is_empty(), "no test case of {module} passes natively");
+    ensure!(
+        !native.is_empty(),
+        "no test case of {module} passes natively"
+    );
     let folder = scratch.folder("t")?;
     let invocation = cpython(module, &folder);
     let outcome = tool::run(&invocation).run()?;
@@ -160,8 +190,16 @@ fn run_cpython(module: &str) -> Result<()> {
 }
 
 fn cpython(module: &str, folder: &Path) -> Invocation {
-    let argv =
-        ["/usr/bin/python3", "-m", "test", "-q", "-W", "--junit-xml", "report.xml", module];
+    let argv = [
+        "/usr/bin/python3",
+        "-m",
+        "test",
+        "-q",
+        "-W",
+        "--junit-xml",
+        "report.xml",
+        module,
+    ];
     Invocation::new(argv, folder).timeout(CPYTHON_TIMEOUT)
 }
 
@@ -199,7 +237,9 @@ fn passes(report: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for case in report.split("<testcase ").skip(1) {
         // The element ends at the next one; failures, errors and skips are children of it.
-        let bad = ["<failure", "<error", "<skipped"].iter().any(|child| case.contains(child));
+        let bad = ["<failure", "<error", "<skipped"]
+            .iter()
+            .any(|child| case.contains(child));
         let ran = attribute(case, "result") != Some("skipped");
         if let (Some(name), false, true) = (attribute(case, "name"), bad, ran) {
             names.insert(name.to_owned());

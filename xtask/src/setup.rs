@@ -19,11 +19,17 @@ struct Package {
 }
 
 const fn package(name: &'static str) -> Package {
-    Package { name, or_command: None }
+    Package {
+        name,
+        or_command: None,
+    }
 }
 
 const fn command(name: &'static str, command: &'static str) -> Package {
-    Package { name, or_command: Some(command) }
+    Package {
+        name,
+        or_command: Some(command),
+    }
 }
 
 const PACKAGES: &[Package] = &[
@@ -73,14 +79,19 @@ const PACKAGES: &[Package] = &[
 
 /// Installs what is missing, or says what is.
 pub fn setup() -> Result<()> {
-    let missing: Vec<&str> =
-        PACKAGES.iter().filter(|package| !is_present(package)).map(|package| package.name).collect();
+    let missing: Vec<&str> = PACKAGES
+        .iter()
+        .filter(|package| !is_present(package))
+        .map(|package| package.name)
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }
     let list = missing.join(" ");
     if !is_root()? {
-        bail!("these packages are missing; install them and try again:\n  sudo apt-get install --no-install-recommends {list}");
+        bail!(
+            "these packages are missing; install them and try again:\n  sudo apt-get install --no-install-recommends {list}"
+        );
     }
     if !shell::exists("apt-get") {
         bail!("these Debian packages are missing, and there is no apt-get here: {list}");
@@ -98,9 +109,16 @@ pub fn setup() -> Result<()> {
     let installed = apt(&install);
     drop(policy);
     installed?;
-    let still: Vec<&str> = PACKAGES.iter().filter(|p| !is_present(p)).map(|p| p.name).collect();
+    let still: Vec<&str> = PACKAGES
+        .iter()
+        .filter(|p| !is_present(p))
+        .map(|p| p.name)
+        .collect();
     if !still.is_empty() {
-        bail!("apt-get succeeded, yet these are missing: {}", still.join(" "));
+        bail!(
+            "apt-get succeeded, yet these are missing: {}",
+            still.join(" ")
+        );
     }
     Ok(())
 }
@@ -116,7 +134,10 @@ fn is_present(package: &Package) -> bool {
 }
 
 fn is_root() -> Result<bool> {
-    let output = Command::new("id").arg("-u").output().context("cannot run `id`")?;
+    let output = Command::new("id")
+        .arg("-u")
+        .output()
+        .context("cannot run `id`")?;
     Ok(output.stdout == b"0\n")
 }
 
@@ -133,7 +154,8 @@ impl DaemonPolicy {
             return Ok(DaemonPolicy { ours: false });
         }
         // 101: action forbidden by policy.
-        fs::write(Self::PATH, "#!/bin/sh\nexit 101\n").context("cannot write the service policy")?;
+        fs::write(Self::PATH, "#!/bin/sh\nexit 101\n")
+            .context("cannot write the service policy")?;
         fs::set_permissions(Self::PATH, Permissions::from_mode(0o755))?;
         Ok(DaemonPolicy { ours: true })
     }

@@ -19,7 +19,9 @@ pub fn cargo() -> Command {
 
 /// Runs it, output passing through.
 pub fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot run {}", line(command)))?;
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {}", line(command)))?;
     if !status.success() {
         bail!("{} ended with {status}", line(command));
     }
@@ -28,7 +30,9 @@ pub fn run(command: &mut Command) -> Result<()> {
 
 /// Runs it silently; its output is shown only if it fails.
 pub fn run_quiet(command: &mut Command) -> Result<()> {
-    let output = command.output().with_context(|| format!("cannot run {}", line(command)))?;
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {}", line(command)))?;
     if !output.status.success() {
         bail!(
             "{} ended with {}\n{}{}",
@@ -43,7 +47,8 @@ pub fn run_quiet(command: &mut Command) -> Result<()> {
 
 /// Whether a command of this name is in PATH.
 pub fn exists(name: &str) -> bool {
-    env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|dir| dir.join(name).is_file()))
+    env::var_os("PATH")
+        .is_some_and(|path| env::split_paths(&path).any(|dir| dir.join(name).is_file()))
 }
 
 /// Whether `output` is at least as new as all inputs.
@@ -52,7 +57,9 @@ pub fn is_fresh(output: &Path, inputs: &[&Path]) -> bool {
     let Some(made) = time(output) else {
         return false;
     };
-    inputs.iter().all(|input| time(input).is_some_and(|changed| changed <= made))
+    inputs
+        .iter()
+        .all(|input| time(input).is_some_and(|changed| changed <= made))
 }
 
 fn line(command: &Command) -> String {

@@ -44,7 +44,7 @@ fn call(request: Request, args: &[u64], text: &[u8]) -> (u32, [u64; 8]) {
 }
 
 /// The tool was killed: without it nothing is recorded and no program replaced. The target must not hang.
-fn exit_if_orphaned() {
+pub fn exit_if_orphaned() {
     // SAFETY: signal 0 only asks.
     if unsafe { sys::sc!(sys::nr::KILL, control().host_pid, 0) } == -3 {
         // SAFETY: ends the process.

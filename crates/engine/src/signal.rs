@@ -394,6 +394,10 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
         uc.m.rip = asm::bo_log_slow as usize as u64;
         return;
     }
+    if rip == crate::pm::bo_verify_read as usize as u64 {
+        uc.m.rip = crate::pm::bo_verify_no as usize as u64;
+        return;
+    }
     let in_cache = !crate::dispatch::is_engine(rip);
     if !in_cache || ctx.in_engine_write() {
         if ctx.in_engine_write() {
@@ -410,7 +414,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
         drop(e);
         crate::engine_fault(sig, rip, info.addr(), uc)
     };
-    let (pc, class, is_boundary, site, dead) = (l.pc, l.class, l.boundary, l.site, l.block.dead);
+    let (pc, class, is_boundary, site) = (l.pc, l.class, l.boundary, l.site);
     let (block_pc, block_end) = (l.block.pc, l.block.pc_end);
     if sig == SIGSEGV && uc.m.err & 2 != 0 && e.unprotect(info.addr()) {
         let page = info.addr() >> 12;
@@ -432,6 +436,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
     // Give the program's registers back.
     match class {
         InsnClass::Plain => {}
+        _ if site.is_some() => {}
         InsnClass::Branch if is_boundary => {}
         InsnClass::Branch => {
             uc.m.rcx = ctx.spill[slot::BRANCH_RCX];
@@ -444,11 +449,11 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
         }
     }
     if let Some(site) = site {
-        crate::pm::fault_in_site(ctx, site, uc);
+        crate::pm::fault_in_site(ctx, site, uc, rip);
     }
     uc.m.rip = pc;
     if (sig == SIGSEGV || sig == SIGBUS) && uc.m.trapno == 14 || sig == SIGBUS {
-        match crate::pm::fault(ctx, pc, info.addr(), sig, site.is_some(), dead) {
+        match crate::pm::fault(uc.m.rsp, pc, info.addr(), sig, site.is_some(), uc.m.err & 2 != 0) {
             crate::pm::FaultAnswer::Retry => return enter(ctx, uc),
             crate::pm::FaultAnswer::Program { addr } => {
                 info.words[2] = addr;

@@ -185,6 +185,8 @@ fn forget_code(start: u64, end: u64) {
         for p in pages {
             e.protected.remove(&p);
         }
+        drop(e);
+        pm::code_unmapped(start, end);
     }
 }
 

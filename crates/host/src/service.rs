@@ -161,13 +161,14 @@ fn answer(shared: &Shared, image: &Arc<Image>, state: &State, request: u32, args
 
 fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
     let [dev, ino, map_sync, registered, dax, fd, pid, _] = args;
+    let (fd, writable) = (fd as u32, fd >> 32 != 0);
     let path = Path::new(std::ffi::OsStr::from_bytes(text));
     let mut s = state.lock();
     if let Some(&id) = s.files.get(&(dev, ino)) {
         return (ClassifyAnswer::TrackedKnown as u32, id as u64);
     }
     if map_sync == 0 && registered == 0 && dax == 0 && !state.globs.is_match(path) {
-        if path.is_absolute() && !s.hints.iter().any(|h| h == path) && !text.ends_with(b" (deleted)") && !path.starts_with("/dev") {
+        if writable && path.is_absolute() && !s.hints.iter().any(|h| h == path) && !text.ends_with(b" (deleted)") && !path.starts_with("/dev") {
             s.hints.push(path.to_path_buf());
         }
         return (ClassifyAnswer::Ordinary as u32, 0);

@@ -1,4 +1,334 @@
+//! Accesses whose extent only run time shows: strings, masks, gathers, bit strings, state areas; and accesses in
+//! granules that tracked memory shares with other memory.
+//!
+//! ```text
+//!  SITE_BEGIN ─▶ which bytes? ─▶ none tracked ─▶ the instruction as it is
+//!                             └▶ shift the operand to the alias, take the ring lock
+//!                                ─▶ the instruction on the alias ─▶ SITE_END ─▶ shift back, append
+//! ```
+//! Gathers and scatters, whose lanes may lie anywhere, are performed by `brownout-insn` on a register image.
+
+use super::regions::REGIONS;
+use super::ring::Writer;
+use super::site::Site;
+use super::stacks;
 use crate::context::ThreadContext;
-pub struct State;
-pub fn begin(_c: &mut ThreadContext, _s: &'static super::site::Site) {}
-pub fn end(_c: &mut ThreadContext, _s: &'static super::site::Site) {}
+use crate::signal::UContext;
+use alloc::vec::Vec;
+use brownout_abi::kind;
+use brownout_insn::{Access, MemoryForm, RegisterState, SegmentBases, XsaveLayout};
+use core::arch::asm;
+
+/// An irregular access under way in a thread.
+#[derive(Default)]
+pub struct State {
+    /// What it accesses, known before execution (strings: until it is known how far they got).
+    accesses: Vec<Access>,
+    /// (register, distance) to take off again.
+    shifts: [(u8, u64); 3],
+    /// The scratch register's own content.
+    scratch: Option<u64>,
+    rcx: u64,
+    rsi: u64,
+    rdi: u64,
+    active: bool,
+}
+
+const RAX: usize = 0;
+const RCX: usize = 1;
+const RSI: usize = 6;
+const RDI: usize = 7;
+
+/// Bytes of a standard-format image of what AVX-512 machines have; AMX is not used by these forms.
+const XSAVE_LEN: usize = 4096;
+/// x87, SSE, AVX, opmask, ZMM_Hi256, Hi16_ZMM.
+const XSAVE_MASK: u64 = 0xe7;
+
+#[repr(C, align(64))]
+struct Image([u8; XSAVE_LEN]);
+
+fn layout() -> XsaveLayout {
+    // SAFETY: XGETBV and CPUID have no effects.
+    unsafe {
+        let (lo, hi): (u32, u32);
+        asm!("xgetbv", in("ecx") 0, out("eax") lo, out("edx") hi, options(nomem, nostack));
+        let xcr0 = (hi as u64) << 32 | lo as u64;
+        XsaveLayout::from_cpuid(xcr0 & XSAVE_MASK, |leaf, sub| {
+            let r = core::arch::x86_64::__cpuid_count(leaf, sub);
+            [r.eax, r.ebx, r.ecx, r.edx]
+        })
+    }
+}
+
+/// The program's vector state: the wide parts are still in the CPU, the low parts of xmm0–15 in the context.
+fn capture(ctx: &ThreadContext, image: &mut Image) {
+    // SAFETY: a 64-aligned buffer large enough for these components.
+    unsafe {
+        asm!("xsave64 [{}]", in(reg) image.0.as_mut_ptr(), in("eax") XSAVE_MASK as u32, in("edx") 0, options(nostack));
+    }
+    for (i, x) in ctx.xmm.iter().enumerate() {
+        image.0[160 + 16 * i..][..8].copy_from_slice(&x[0].to_le_bytes());
+        image.0[168 + 16 * i..][..8].copy_from_slice(&x[1].to_le_bytes());
+    }
+    // SSE is in use from here on.
+    image.0[512] |= 2;
+}
+
+fn restore(ctx: &mut ThreadContext, image: &Image) {
+    for (i, x) in ctx.xmm.iter_mut().enumerate() {
+        let at = 160 + 16 * i;
+        x[0] = u64::from_le_bytes(image.0[at..at + 8].try_into().expect("8 bytes"));
+        x[1] = u64::from_le_bytes(image.0[at + 8..at + 16].try_into().expect("8 bytes"));
+    }
+    // SAFETY: an image that XSAVE made, changed only in register contents.
+    unsafe {
+        asm!("xrstor64 [{}]", in(reg) image.0.as_ptr(), in("eax") XSAVE_MASK as u32, in("edx") 0, options(nostack, readonly));
+    }
+}
+
+fn segments(site: &Site) -> SegmentBases {
+    let fs = if site.insn.segment_prefix() == iced_x86::Register::FS { crate::insn::fs_base() } else { 0 };
+    SegmentBases { fs, gs: 0 }
+}
+
+fn tracked(addr: u64) -> Option<u64> {
+    REGIONS.lock().find(addr).map(|r| r.delta)
+}
+
+/// Program memory, tracked or not, that may be bad.
+struct Lanes;
+impl brownout_insn::Memory for Lanes {
+    type Fault = u64;
+    fn load(&mut self, addr: u64, to: &mut [u8]) -> Result<(), u64> {
+        if crate::sys::read_memory(super::readable_alias(addr), to) { Ok(()) } else { Err(addr) }
+    }
+    fn store(&mut self, addr: u64, from: &[u8]) -> Result<(), u64> {
+        let at = super::readable_alias(addr);
+        // A tracked page that the program itself may not write must fault.
+        if crate::sys::write_memory(at, from) { Ok(()) } else { Err(addr) }
+    }
+}
+
+/// The instruction of `site` is about to be executed; registers are the program's.
+pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
+    ctx.rip = site.pc;
+    let bases = segments(site);
+    let mut image = Image([0; XSAVE_LEN]);
+    let lay = layout();
+    let needs_vectors = matches!(
+        site.form,
+        MemoryForm::Masked(_) | MemoryForm::Gather(_) | MemoryForm::Scatter(_) | MemoryForm::ImplicitRdi(_) | MemoryForm::XState(_)
+    );
+    if needs_vectors {
+        capture(ctx, &mut image);
+    }
+    let gpr = ctx.gpr;
+    let mut state = RegisterState { gpr: &gpr, rflags: ctx.rflags, segments: bases, xsave: &mut image.0, layout: &lay };
+    let mut accesses: Vec<Access> = Vec::new();
+    if let Err(why) = brownout_insn::element_accesses(&site.insn, &state, &mut |a| accesses.push(a)) {
+        crate::fatal_unsupported(&alloc::format!("the instruction at {:#x} touches persistent memory in a way that is not supported: {why}", site.pc));
+    }
+    // The stack part of push and pop is ordinary memory (a stack in tracked memory is refused elsewhere).
+    let touches = accesses.iter().any(|a| tracked(a.address).is_some() || tracked(a.address + a.bytes - 1).is_some());
+    if !touches {
+        ctx.resume = site.original;
+        ctx.resume_is_boundary = false;
+        return;
+    }
+    if matches!(site.form, MemoryForm::Gather(_) | MemoryForm::Scatter(_)) {
+        let mut ring = Writer::lock(ctx);
+        match brownout_insn::emulate(&site.insn, &mut state, &mut Lanes) {
+            Ok(()) => {
+                restore(ctx, &image);
+                append(ctx, site, &accesses, &mut ring);
+                drop(ring);
+                ctx.rip = site.next_pc;
+                ctx.resume = site.next_code;
+                ctx.resume_is_boundary = true;
+            }
+            Err(brownout_insn::EmulateError::Fault(addr)) => {
+                drop(ring);
+                restore(ctx, &image);
+                crate::signal::raise_fault(ctx, crate::signal::SIGSEGV, 2, addr);
+            }
+            Err(_) => crate::fatal_unsupported(&alloc::format!("the instruction at {:#x} cannot be emulated", site.pc)),
+        }
+        return;
+    }
+    let mut work = State { active: true, rcx: gpr[RCX], rsi: gpr[RSI], rdi: gpr[RDI], accesses, ..State::default() };
+    let mut shift = |ctx: &mut ThreadContext, i: usize, r: usize, at: u64| {
+        if let Some(delta) = tracked(at) {
+            work.shifts[i] = (r as u8, delta);
+            ctx.gpr[r] = ctx.gpr[r].wrapping_add(delta);
+        }
+    };
+    match &site.form {
+        MemoryForm::String(s) => {
+            if s.reads_source {
+                shift(ctx, 0, RSI, gpr[RSI]);
+            }
+            if s.reads_destination || s.writes_destination {
+                shift(ctx, 1, RDI, gpr[RDI]);
+            }
+        }
+        MemoryForm::ImplicitRdi(_) => shift(ctx, 0, RDI, gpr[RDI]),
+        MemoryForm::ImplicitRax { .. } => shift(ctx, 0, RAX, gpr[RAX]),
+        form => {
+            if let MemoryForm::RegisterAddress { .. } = form {
+                let r = site.insn.op0_register().full_register().number();
+                shift(ctx, 0, r, gpr[r & 15]);
+            }
+            let addr = brownout_insn::effective_address(&site.insn, &gpr, bases);
+            let probe = match form {
+                MemoryForm::BitString(b) => brownout_insn::bit_string_address(&site.insn, b, &gpr, bases),
+                _ => addr,
+            };
+            let scratch = site.scratch as usize;
+            work.scratch = Some(gpr[scratch]);
+            ctx.gpr[scratch] = addr.wrapping_add(tracked(probe).unwrap_or(0));
+        }
+    }
+    // An access and its record are one: the lock is held in between.
+    Writer::lock(ctx).keep();
+    if crate::mode().loads && reads(site) && writes(site) && !locked(site) {
+        let mut ring = Writer::adopt(ctx);
+        let context = stacks::context(ctx, site, &mut ring);
+        for a in work.accesses.iter().filter(|a| !a.write) {
+            append_one(ctx, site, context, kind::LOAD, a, &mut ring);
+        }
+        ring.keep();
+    }
+    ctx.irregular = work;
+    ctx.resume = site.redirected;
+    ctx.resume_is_boundary = false;
+}
+
+/// The redirected instruction was executed.
+pub fn end(ctx: &mut ThreadContext, site: &'static Site) {
+    let work = core::mem::take(&mut ctx.irregular);
+    for (r, delta) in work.shifts {
+        ctx.gpr[r as usize] = ctx.gpr[r as usize].wrapping_sub(delta);
+    }
+    if let Some(v) = work.scratch {
+        ctx.gpr[site.scratch as usize] = v;
+    }
+    let mut accesses = work.accesses;
+    if let MemoryForm::String(s) = &site.form {
+        // How far did it get?
+        let iterations = match s.repeat {
+            brownout_insn::Repeat::Once => 1,
+            _ => work.rcx.wrapping_sub(ctx.gpr[RCX]),
+        };
+        accesses.clear();
+        let mut before = ctx.gpr;
+        before[RCX] = work.rcx;
+        before[RSI] = work.rsi;
+        before[RDI] = work.rdi;
+        brownout_insn::string_accesses(&site.insn, &before, ctx.rflags, segments(site), iterations, &mut |a| accesses.push(a));
+    }
+    let mut ring = Writer::adopt(ctx);
+    append(ctx, site, &accesses, &mut ring);
+    drop(ring);
+    ctx.rip = site.next_pc;
+    ctx.resume = site.next_code;
+    ctx.resume_is_boundary = true;
+}
+
+/// The redirected instruction faulted: give the program its registers. A string instruction may have got
+/// part of the way; what it stored is appended. False if none was under way.
+pub fn undo(ctx: &mut ThreadContext, site: &'static Site, uc: &mut UContext) -> bool {
+    let work = core::mem::take(&mut ctx.irregular);
+    if !work.active {
+        return false;
+    }
+    for (r, delta) in work.shifts {
+        if delta != 0 {
+            let v = uc.m.gpr(r);
+            *v = v.wrapping_sub(delta);
+        }
+    }
+    if let Some(v) = work.scratch {
+        *uc.m.gpr(site.scratch) = v;
+    }
+    if let MemoryForm::String(s) = &site.form {
+        let done = work.rcx.wrapping_sub(uc.m.rcx);
+        if s.repeat != brownout_insn::Repeat::Once && done != 0 {
+            for r in 0..16 {
+                ctx.gpr[r as usize] = *uc.m.gpr(r);
+            }
+            let mut before = ctx.gpr;
+            (before[RCX], before[RSI], before[RDI]) = (work.rcx, work.rsi, work.rdi);
+            let mut accesses = Vec::new();
+            brownout_insn::string_accesses(&site.insn, &before, uc.m.eflags, segments(site), done, &mut |a| accesses.push(a));
+            let mut ring = Writer::adopt(ctx);
+            append(ctx, site, &accesses, &mut ring);
+            ring.keep();
+        }
+    }
+    true
+}
+
+fn effect(site: &Site) -> Option<brownout_insn::Effect> {
+    Some(match &site.form {
+        MemoryForm::Explicit { effect } | MemoryForm::ImplicitRax { effect } => *effect,
+        MemoryForm::Masked(m) => m.effect,
+        MemoryForm::Gather(v) | MemoryForm::Scatter(v) => v.effect,
+        MemoryForm::ImplicitRdi(b) => b.effect,
+        MemoryForm::BitString(b) => b.effect,
+        MemoryForm::XState(x) => x.effect,
+        MemoryForm::RegisterAddress { destination, .. } => *destination,
+        _ => return None,
+    })
+}
+
+fn reads(site: &Site) -> bool {
+    site.form.reads()
+}
+fn writes(site: &Site) -> bool {
+    site.form.writes()
+}
+fn locked(site: &Site) -> bool {
+    effect(site).is_some_and(|e| e.locked)
+}
+
+fn append(ctx: &mut ThreadContext, site: &Site, accesses: &[Access], ring: &mut Writer) {
+    let e = effect(site);
+    let context = stacks::context(ctx, site, ring);
+    let store = match e {
+        Some(e) if e.locked => kind::RMW,
+        Some(e) if e.non_temporal => kind::NT_STORE,
+        _ => kind::STORE,
+    };
+    let both = crate::mode().loads && reads(site) && writes(site);
+    for a in accesses {
+        if a.write {
+            append_one(ctx, site, context, store, a, ring);
+        } else if crate::mode().loads && !both {
+            append_one(ctx, site, context, kind::LOAD, a, ring);
+        } else if both && matches!(site.form, MemoryForm::String(_) | MemoryForm::RegisterAddress { .. } | MemoryForm::Scatter(_) | MemoryForm::Gather(_)) {
+            append_one(ctx, site, context, kind::LOAD, a, ring);
+        }
+    }
+    if store == kind::NT_STORE {
+        ctx.unfenced = 1;
+    } else if store == kind::RMW {
+        ctx.unfenced = 0;
+    }
+}
+
+fn append_one(ctx: &ThreadContext, site: &Site, context: u32, kind: u8, a: &Access, ring: &mut Writer) {
+    // Cut to what is tracked: an access may run over the end of a mapping.
+    let list: Vec<(u64, u64, u64)> = {
+        let regions = REGIONS.lock();
+        regions
+            .list
+            .iter()
+            .filter(|r| r.start < a.address + a.bytes && r.end > a.address)
+            .map(|r| (r.start.max(a.address), r.end.min(a.address + a.bytes), r.delta))
+            .collect()
+    };
+    for (start, end, delta) in list {
+        ring.access(ctx, kind, site.id, context, start, start.wrapping_add(delta), end - start);
+    }
+}
+

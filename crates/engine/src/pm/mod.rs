@@ -1,31 +1,79 @@
-pub mod context_cache; pub mod irregular; pub mod site;
-use crate::context::ThreadContext;
-use crate::asm::*;
-use crate::sys;
-pub enum FaultAnswer { Retry, Program { addr: u64 } }
-pub fn init_thread(_c: &mut ThreadContext) {}
-pub fn init_process(_c: &mut ThreadContext, _p: u32) {}
-pub fn readable_alias(a: u64) -> u64 { a }
-pub fn log_slow(_c: &mut ThreadContext, _s: &'static site::Site) {}
-pub fn kernel_wrote(_a: u64, _n: u64) {}
-pub fn fault_in_site(_c: &mut ThreadContext, _s: &'static site::Site, _u: &mut crate::signal::UContext) {}
-pub fn fault(_c: &mut ThreadContext, _pc: u64, addr: u64, _sig: i32, _site: bool, _dead: bool) -> FaultAnswer { FaultAnswer::Program { addr } }
-pub fn flush_before_death(_s: i32) {}
-pub fn going_parallel() {}
-pub fn thread_created(_c: &mut ThreadContext, _n: &mut ThreadContext, _t: bool) {}
-pub fn thread_started(_c: &mut ThreadContext) {}
-pub fn lock_for_fork() {}
-pub fn forked_child(_c: &mut ThreadContext) {}
-pub fn thread_exits(_c: &mut ThreadContext) {}
-pub fn process_execs(_c: &mut ThreadContext) {}
-pub fn exec_failed(_c: &mut ThreadContext) {}
-pub fn process_exits(_c: &mut ThreadContext, _s: i32) {}
-pub fn with_prepared(ctx: &mut ThreadContext, n: u64, a: &[u64; 6], f: impl FnOnce(&mut ThreadContext, &[u64; 7]) -> Option<i64>) -> Option<i64> { f(ctx, &[n, a[0], a[1], a[2], a[3], a[4], a[5]]) }
-pub fn is_plain_syscall(_n: u64) -> bool { true }
-pub fn syscall(_c: &mut ThreadContext, _n: u64, _a: &[u64; 6]) -> Option<i64> { None }
-fn raw(n: u64, a: &[u64; 6]) -> Option<i64> { match unsafe { program_syscall(&[n, a[0], a[1], a[2], a[3], a[4], a[5]]) } { Outcome::Done(r) => Some(r), Outcome::Interrupted => None } }
-pub fn mmap(_c: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> { raw(sys::nr::MMAP, a) }
-pub fn memory(_c: &mut ThreadContext, n: u64, a: &[u64; 6]) -> Option<i64> { raw(n, a) }
-pub fn code_mapped(_c: &mut ThreadContext, _s: u64, _l: u64, _a: &[u64; 6]) {}
-pub fn client_request(_c: &mut ThreadContext, _b: &[u64; 6]) -> Option<u64> { None }
-pub fn record_load(_c: &mut ThreadContext, _a: u64, _n: u32) {}
+//! Persistent memory: which mappings are tracked, and the stream of what happens to them.
+//!
+//! ```text
+//!  regions   tracked mappings, their aliases, faults on them
+//!  site      instructions that touched tracked memory; `translate/site.rs` instruments them
+//!  irregular accesses whose extent only run time shows (strings, masks, gathers, …)
+//!  ring      appending records in one total order
+//!  stacks    calling contexts: unwinding, interning, the per-thread cache
+//!  kernel    system calls that concern tracked memory and files
+//!  requests  what the program tells us (pmemcheck requests, annotations)
+//!  process   starts and ends of threads and processes
+//! ```
+//! Guarantee: no store to a tracked mapping goes unrecorded. The program's own mapping is read-only (or
+//! inaccessible, when loads are recorded); only instrumented accesses go to the writable alias. An instruction that was
+//! not instrumented faults, is marked, and runs again instrumented.
+
+pub mod context_cache;
+pub mod irregular;
+mod kernel;
+mod process;
+mod regions;
+mod requests;
+pub mod ring;
+pub mod site;
+mod stacks;
+
+pub use kernel::{is_plain_syscall, kernel_wrote, memory, mmap, syscall, with_prepared};
+pub use process::*;
+pub use regions::{FaultAnswer, fault, init_thread, readable_alias};
+pub use requests::client_request;
+pub use stacks::{bo_verify_no, bo_verify_read, code_unmapped};
+
+use crate::context::{ThreadContext, slot};
+use site::Site;
+
+/// A record that `bo_log` could not append itself: context unknown, or no room in the ring. The access is
+/// done; in shared mode the ring lock is held.
+pub fn log_slow(ctx: &mut ThreadContext, site: &'static Site) {
+    let mut ring = ring::Writer::adopt(ctx);
+    let context = stacks::context(ctx, site, &mut ring);
+    let (addr, alias) = (ctx.site_addr, ctx.site_alias);
+    ring.site(ctx, site, context, addr, alias);
+    drop(ring);
+    if site.unfenced != 2 {
+        ctx.unfenced = site.unfenced as u64;
+    }
+    ctx.rip = site.next_pc;
+    ctx.resume = site.next_code;
+    ctx.resume_is_boundary = true;
+}
+
+/// A load that engine code made for the program.
+pub fn record_load(ctx: &mut ThreadContext, addr: u64, size: u32) {
+    if readable_alias(addr) == addr {
+        return;
+    }
+    let site = site::pseudo(ctx.rip);
+    let mut ring = ring::Writer::lock(ctx);
+    let context = stacks::context(ctx, site, &mut ring);
+    ring.access(ctx, brownout_abi::kind::LOAD, site.id, context, addr, readable_alias(addr), size as u64);
+}
+
+/// A fault at `rip` in the out-of-line part of a tracked access: undo what it had begun.
+pub fn fault_in_site(ctx: &mut ThreadContext, site: &'static Site, uc: &mut crate::signal::UContext, rip: u64) {
+    if !irregular::undo(ctx, site, uc) && rip >= site.fast.0 && rip < site.fast.1 {
+        uc.m.rcx = ctx.spill[slot::SITE_RCX];
+        *uc.m.gpr(site.scratch) = ctx.spill[slot::SITE_R2];
+    }
+    ring::release_if_held(ctx);
+}
+
+/// The process is about to die by `sig`.
+pub fn flush_before_death(sig: i32) {
+    if crate::mode().record {
+        let ctx = ThreadContext::current();
+        ring::release_if_held(ctx);
+        process_ends(ctx, 1, sig as u64);
+    }
+}

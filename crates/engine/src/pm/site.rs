@@ -1,20 +1,153 @@
-//! sites
+//! Instructions that touch tracked memory.
+
+use crate::sync::SpinLock;
+use alloc::boxed::Box;
+use brownout_abi::kind;
+use brownout_insn::MemoryForm;
+use hashbrown::{HashMap, HashSet};
+use iced_x86::Instruction;
+
 pub const FLAG_CFA_FROM_RBP: u8 = 1;
 pub const FLAG_VALUE: u8 = 2;
+
+/// What emitted code and `bo_log` need to know about an instrumented instruction. Lives for ever: records and
+/// code refer to it.
 #[repr(C)]
 pub struct Site {
-    /// First word of the record, without the thread.
+    /// First word of its record, without the thread.
     pub head: u64,
     pub id: u32,
+    /// Access size; flush or fence kind.
     pub size: u32,
+    /// Distance from rsp (or rbp) to the frame's canonical address.
     pub cfa_offset: i32,
     pub flags: u8,
     /// What becomes of `unfenced`: 0, 1, or 2 for unchanged.
     pub unfenced: u8,
+    /// Scratch register of its code.
     pub scratch: u8,
     pub pc: u64,
+    pub next_pc: u64,
+    /// Code of the next instruction.
     pub next_code: u64,
+    /// Its out-of-line code.
     pub cold: (u64, u64),
+    /// The part of it where the program's rcx and scratch register are in their slots.
+    pub fast: (u64, u64),
+    /// The instruction on the alias, for irregular forms; then it leaves for `SITE_END`.
+    pub redirected: u64,
+    /// The instruction as it is; then goes on at `next_code`.
+    pub original: u64,
+    pub insn: Instruction,
+    pub form: MemoryForm,
 }
-pub fn from_payload(p: u64) -> &'static Site { unsafe { &*((p) as *const Site) } }
-pub fn is_known(_pc: u64) -> bool { false }
+
+struct Table {
+    known: HashSet<u64, crate::dispatch::PcHash>,
+    ids: HashMap<u64, u32, crate::dispatch::PcHash>,
+    faults: HashMap<u64, u32, crate::dispatch::PcHash>,
+    pseudo: HashMap<u64, &'static Site, crate::dispatch::PcHash>,
+}
+
+static TABLE: SpinLock<Table> = SpinLock::new(Table {
+    known: HashSet::with_hasher(crate::dispatch::PcHash),
+    ids: HashMap::with_hasher(crate::dispatch::PcHash),
+    faults: HashMap::with_hasher(crate::dispatch::PcHash),
+    pseudo: HashMap::with_hasher(crate::dispatch::PcHash),
+});
+
+pub fn from_payload(p: u64) -> &'static Site {
+    // SAFETY: payloads are made from `&'static Site` only.
+    unsafe { &*(p as *const Site) }
+}
+
+/// Whether the instruction at `pc` has touched tracked memory before.
+pub fn is_known(pc: u64) -> bool {
+    TABLE.lock().known.contains(&pc)
+}
+
+/// Whether any instruction has.
+pub fn any_known() -> bool {
+    ANY.load(core::sync::atomic::Ordering::Relaxed)
+}
+static ANY: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
+
+/// Marks an instruction. False if it was marked already.
+pub fn mark(pc: u64) -> bool {
+    ANY.store(true, core::sync::atomic::Ordering::Relaxed);
+    TABLE.lock().known.insert(pc)
+}
+
+/// Counts faults of an instruction that is marked already; more than a few mean that it is not understood.
+pub fn count_fault(pc: u64) -> u32 {
+    let mut t = TABLE.lock();
+    let n = t.faults.entry(pc).or_default();
+    *n += 1;
+    *n
+}
+
+/// The number of the site at `pc`; defines it in the stream at first sight.
+pub fn id(pc: u64) -> u32 {
+    let mut t = TABLE.lock();
+    if let Some(&id) = t.ids.get(&pc) {
+        return id;
+    }
+    let id = crate::service::control().next_site.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    t.ids.insert(pc, id);
+    drop(t);
+    let ctx = crate::context::ThreadContext::current();
+    super::ring::Writer::lock(ctx).raw(kind::SITE, ctx.thread, id, 0, 0, pc, &[]);
+    id
+}
+
+/// A site for what engine code records on behalf of the instruction at `pc` (system calls, requests).
+pub fn pseudo(pc: u64) -> &'static Site {
+    if let Some(s) = TABLE.lock().pseudo.get(&pc) {
+        return s;
+    }
+    let id = id(pc);
+    let site = new(id, pc, pc, 0, 0, 2, 0, Instruction::default(), MemoryForm::None, false);
+    TABLE.lock().pseudo.insert(pc, site);
+    site
+}
+
+/// Makes a site. `record_kind` 0: nothing that `bo_log` would write.
+#[allow(clippy::too_many_arguments)]
+pub fn new(
+    id: u32,
+    pc: u64,
+    next_pc: u64,
+    record_kind: u8,
+    size: u32,
+    unfenced: u8,
+    scratch: u8,
+    insn: Instruction,
+    form: MemoryForm,
+    value: bool,
+) -> &'static mut Site {
+    let words = 3 + if value { (size as u64).div_ceil(8) } else { 0 };
+    let (cfa_offset, from_rbp) = super::stacks::frame_of(pc);
+    Box::leak(Box::new(Site {
+        head: words | (record_kind as u64) << 8 | (id as u64) << 32,
+        id,
+        size,
+        cfa_offset,
+        flags: if from_rbp { FLAG_CFA_FROM_RBP } else { 0 } | if value { FLAG_VALUE } else { 0 },
+        unfenced,
+        scratch,
+        pc,
+        next_pc,
+        next_code: 0,
+        cold: (0, 0),
+        fast: (0, 0),
+        redirected: 0,
+        original: 0,
+        insn,
+        form,
+    }))
+}
+
+/// In a forked child other threads' locks are nobody's.
+pub fn reset_after_fork() {
+    TABLE.reset_after_fork();
+}

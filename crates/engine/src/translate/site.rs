@@ -1,4 +1,386 @@
-use iced_x86::Instruction;
-impl super::Builder<'_> {
-    pub(super) fn instrument(&mut self, _insn: &Instruction, _raw: &[u8]) -> bool { false }
+//! Instrumentation: accesses to tracked memory, flushes, fences.
+//!
+//! A store that was seen to touch tracked memory becomes
+//! ```text
+//!   hot:  spill rcx, r2; r2 = address; rcx = granules[r2 >> 31]; rcx ≠ 0 → cold
+//!         reload both; the store as it is
+//!   cold: r2 += rcx (the alias); [ring lock]; reload rcx; the store on [r2]; rcx = site → bo_log ─▶ next instruction
+//! ```
+//! Nothing before the store itself writes anything but spill slots, and no flag changes, so a fault restarts
+//! cleanly. What does not fit this scheme goes through `pm/irregular.rs`.
+
+use super::Builder;
+use crate::context::{GRANULE_SHIFT, GRANULES_OFFSET, ThreadContext, off, slot};
+use crate::dispatch::{InsnClass, exit};
+use crate::emit::{Emitter, Gpr, RCX, RDX};
+use crate::pm::{ring, site};
+use brownout_abi::{CONTROL_BASE, Control, kind};
+use brownout_insn::{FlushKind, MemoryForm};
+use core::mem::offset_of;
+use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Mnemonic, Register};
+
+/// Candidates for scratch registers; those below 8 first, because high-byte operands forbid REX.
+const SCRATCH: [u8; 11] = [2, 6, 7, 3, 0, 8, 9, 10, 11, 12, 13];
+
+impl Builder<'_> {
+    /// Emits an instrumented form. False: nothing to instrument, copy it.
+    pub(super) fn instrument(&mut self, insn: &Instruction, raw: &[u8]) -> bool {
+        let pc = insn.ip();
+        let flush = matches!(insn.mnemonic(), Mnemonic::Clflush | Mnemonic::Clflushopt | Mnemonic::Clwb);
+        let known = site::any_known() && site::is_known(pc);
+        if flush || known {
+            let form = brownout_insn::classify(insn);
+            match form {
+                MemoryForm::None | MemoryForm::StackImplicit => {}
+                MemoryForm::Flush(k) => return self.flush(insn, raw, k),
+                MemoryForm::Unsupported(_) => {
+                    self.begin(pc, InsnClass::Plain);
+                    self.special(exit::UNSUPPORTED, pc, 0);
+                    return true;
+                }
+                MemoryForm::Explicit { effect } => {
+                    if !self.regular(insn, raw, effect) {
+                        self.irregular(insn, raw, form);
+                    }
+                    return true;
+                }
+                _ => {
+                    self.irregular(insn, raw, form);
+                    return true;
+                }
+            }
+        }
+        match brownout_insn::fence(insn) {
+            Some(brownout_insn::FenceKind::Locked) => {
+                self.begin(pc, InsnClass::Plain);
+                self.copy(insn, raw);
+                self.locked_tail(insn);
+                true
+            }
+            Some(k) => {
+                self.begin(pc, InsnClass::Plain);
+                self.copy(insn, raw);
+                let which = if insn.mnemonic() == Mnemonic::Sfence { 0 } else { 1 };
+                let _ = k;
+                let s = site::new(site::id(pc), pc, insn.next_ip(), kind::FENCE, which, 0, RDX.0, *insn, MemoryForm::None, false);
+                self.hot.spill(off::spill(slot::SITE_RCX), RCX);
+                self.hot.store_imm64(off::SITE_ADDR, 0);
+                if ring::shared() {
+                    // The fence is done; only its record waits: spin in place, there is nothing to restart.
+                    lock_or_spin(self.hot);
+                }
+                self.hot.mov_imm64(RCX, s as *const _ as u64);
+                self.hot.jmp_gs(off::ENTRY_LOG);
+                s.next_code = self.hot.at;
+                self.sites.push(s);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Behind a locked instruction on ordinary memory: a fence, if this thread has something to fence.
+    fn locked_tail(&mut self, insn: &Instruction) {
+        let pc = insn.ip();
+        let s = site::new(site::id(pc), pc, insn.next_ip(), kind::FENCE, 2, 0, RDX.0, *insn, MemoryForm::None, false);
+        self.hot.spill(off::spill(slot::SITE_RCX), RCX);
+        self.hot.reload(RCX, off::UNFENCED);
+        self.hot.jrcxz(5);
+        let cold = self.cold.at;
+        self.hot.jmp(cold);
+        self.hot.reload(RCX, off::spill(slot::SITE_RCX));
+        self.cold.store_imm64(off::SITE_ADDR, 0);
+        if ring::shared() {
+            lock_or_spin(self.cold);
+        }
+        self.cold.mov_imm64(RCX, s as *const _ as u64);
+        self.cold.jmp_gs(off::ENTRY_LOG);
+        s.next_code = self.hot.at;
+        self.sites.push(s);
+    }
+
+    /// The check whether the operand is tracked. Leaves the hot part in the "no" case with registers reloaded,
+    /// and yields the address of the cold part, to be emitted next: rcx = distance, `r2` = address.
+    fn check(&mut self, insn: &Instruction, r2: Gpr) -> bool {
+        self.hot.spill(off::spill(slot::SITE_RCX), RCX);
+        self.hot.spill(off::spill(slot::SITE_R2), r2);
+        if insn.is_ip_rel_memory_operand() {
+            self.hot.mov_imm64(r2, insn.ip_rel_memory_address());
+        } else {
+            let mem = MemoryOperand::new(
+                insn.memory_base(),
+                insn.memory_index(),
+                insn.memory_index_scale(),
+                insn.memory_displacement64() as i64,
+                insn.memory_displ_size(),
+                false,
+                Register::None,
+            );
+            let Ok(lea) = Instruction::with2(Code::Lea_r64_m, crate::insn::register(r2.0), mem) else { return false };
+            let mut encoder = Encoder::new(64);
+            if encoder.encode(&lea, self.hot.at).is_err() {
+                return false;
+            }
+            self.hot.bytes(&encoder.take_buffer());
+        }
+        self.hot.rorx_rcx(r2, GRANULE_SHIFT as u8);
+        self.hot.movzx_ecx_cx();
+        self.hot.mov_rcx_gs_rcx8(GRANULES_OFFSET);
+        self.hot.jrcxz(5);
+        let cold = self.cold.at;
+        self.hot.jmp(cold);
+        self.hot.reload(RCX, off::spill(slot::SITE_RCX));
+        self.hot.reload(r2, off::spill(slot::SITE_R2));
+        true
+    }
+
+    /// Cold: a granule shared with other memory is the engine's business; else address and alias are noted, r2 = alias.
+    fn resolve(&mut self, s: u64, r2: Gpr) {
+        let e = &mut *self.cold;
+        e.bytes(&[0x48, 0x8D, 0x49, 0xFF]); // lea rcx, [rcx-1]
+        e.jrcxz(2);
+        let over = e.at;
+        e.bytes(&[0xEB, 0]);
+        e.reload(RCX, off::spill(slot::SITE_RCX));
+        e.reload(r2, off::spill(slot::SITE_R2));
+        e.leave(exit::SITE_BEGIN | s << 8);
+        let here = e.at;
+        // SAFETY: our own byte, not yet reachable.
+        unsafe { *((over + 1) as *mut u8) = (here - over - 2) as u8 };
+        e.spill(off::SITE_ADDR, r2);
+        // lea rcx, [rcx+1]; the distance again
+        e.bytes(&[0x48, 0x8D, 0x49, 0x01]);
+        e.lea_sum(r2, r2, RCX);
+        e.spill(off::SITE_ALIAS, r2);
+    }
+
+    fn regular(&mut self, insn: &Instruction, raw: &[u8], effect: brownout_insn::Effect) -> bool {
+        let pc = insn.ip();
+        let loads = crate::mode().loads;
+        let plain_operand = insn.segment_prefix() == Register::None
+            && insn.memory_base().size() != 4
+            && insn.memory_index().size() != 4
+            && insn.mnemonic() != Mnemonic::Pop
+            && insn.mnemonic() != Mnemonic::Push;
+        if !plain_operand || effect.size == 0 || effect.size > 64 || loads && effect.read && effect.write && !effect.locked {
+            return false;
+        }
+        let (record, unfenced) = match effect {
+            e if e.locked => (kind::RMW, 0),
+            e if e.write && e.non_temporal => (kind::NT_STORE, 1),
+            e if e.write => (kind::STORE, 2),
+            e if e.read && loads => (kind::LOAD, 2),
+            _ => return false,
+        };
+        let used = crate::insn::gprs_used(insn);
+        let mut free = SCRATCH.into_iter().filter(|r| used & 1 << r == 0 && *r != 1);
+        let (Some(r2), Some(r3)) = (free.next(), free.next()) else { return false };
+        let (r2, r3) = (Gpr(r2), Gpr(r3));
+        let mut redirected = [0u8; 15];
+        let Some(n) = brownout_insn::redirect_bytes(insn, raw, crate::insn::register(r2.0), &mut redirected) else {
+            return false;
+        };
+        let form = MemoryForm::Explicit { effect };
+        let value = crate::mode().values;
+        let s = site::new(site::id(pc), pc, insn.next_ip(), record, effect.size, unfenced, r2.0, *insn, form, value);
+        let payload = s as *const _ as u64;
+        self.begin(pc, InsnClass::Site { scratch: r2.0 });
+        let cold = self.cold.at;
+        if !self.check(insn, r2) {
+            crate::fatal_bug("cannot compute an operand's address");
+        }
+        self.copy(insn, raw);
+        if effect.locked {
+            self.locked_tail(insn);
+        }
+        let next = self.hot.at;
+        // `locked_tail` may have used the cold part, but only behind the jump's target: see `check`.
+        let fast = self.finish_cold(cold, payload, r2, r3, Some(&redirected[..n]));
+        s.fast = (cold, fast);
+        s.next_code = next;
+        self.two_step(s, insn, raw, &redirected[..n], cold);
+        self.sites.push(s);
+        true
+    }
+
+    /// The cold part behind [`Builder::check`]: access on the alias and record. Must be called before anything else goes
+    /// into the cold part, hence `at`.
+    fn finish_cold(&mut self, at: u64, payload: u64, r2: Gpr, r3: Gpr, access: Option<&[u8]>) -> u64 {
+        if self.cold.at != at {
+            // The tail of a locked instruction took the place that the check jumps to: jump over to here.
+            let target = self.cold.at;
+            self.relocate_check(at, target);
+        }
+        self.resolve(payload, r2);
+        if ring::shared() {
+            self.lock(payload, r2, r3);
+        }
+        let e = &mut *self.cold;
+        e.reload(RCX, off::spill(slot::SITE_RCX));
+        if let Some(bytes) = access {
+            e.bytes(bytes);
+        }
+        // The access may have changed rcx (a load, an exchange).
+        e.spill(off::spill(slot::SITE_RCX), RCX);
+        e.reload(r2, off::spill(slot::SITE_R2));
+        e.mov_imm64(RCX, payload);
+        e.jmp_gs(off::ENTRY_LOG);
+        e.at
+    }
+
+    /// Redirects the jump that `check` has just emitted from `at` to `target`.
+    fn relocate_check(&mut self, at: u64, target: u64) {
+        let m = *self.insns.last().expect("begun");
+        let mut p = self.body + m.code as u64;
+        while p + 5 <= self.hot.at {
+            // SAFETY: reads back our own code.
+            let (op, rel) = unsafe { (*(p as *const u8), ((p + 1) as *const i32).read_unaligned()) };
+            if op == 0xE9 && (p + 5).wrapping_add(rel as i64 as u64) == at {
+                // SAFETY: not yet reachable.
+                unsafe { ((p + 1) as *mut u32).write_unaligned(crate::emit::rel32(p + 5, target)) };
+                return;
+            }
+            p += 1;
+        }
+        crate::fatal_bug("lost a check");
+    }
+
+    /// Takes the ring lock, or leaves to wait and start the instruction over.
+    fn lock(&mut self, payload: u64, r2: Gpr, r3: Gpr) {
+        let e = &mut *self.cold;
+        e.spill(off::spill(slot::SITE_R3), r3);
+        e.mov_imm64(r3, CONTROL_BASE + offset_of!(Control, ring_lock) as u64);
+        e.bytes(&[0xB9, 1, 0, 0, 0]); // mov ecx, 1
+        e.bytes(&[0x40 | r3.0 >> 3, 0x87, 0x08 | (r3.0 & 7)]); // xchg [r3], ecx
+        if matches!(r3.0 & 7, 4 | 5) {
+            crate::fatal_bug("unencodable lock register");
+        }
+        e.jrcxz(2);
+        let over = e.at;
+        e.bytes(&[0xEB, 0]); // to the failure part
+        let got = e.at;
+        // ecx = tid; mov [r3+4], ecx
+        e.bytes(&[0x65, 0x8B, 0x0C, 0x25]);
+        e.u32(offset_of!(ThreadContext, tid) as u32);
+        e.bytes(&[0x40 | r3.0 >> 3, 0x89, 0x48 | (r3.0 & 7), 4]);
+        e.reload(r3, off::spill(slot::SITE_R3));
+        e.bytes(&[0xEB, 0]); // past the failure part
+        let past = e.at;
+        // SAFETY: our own bytes, not yet reachable.
+        unsafe { *((over + 1) as *mut u8) = (past - got) as u8 };
+        e.reload(r3, off::spill(slot::SITE_R3));
+        e.reload(RCX, off::spill(slot::SITE_RCX));
+        e.reload(r2, off::spill(slot::SITE_R2));
+        e.leave(exit::LOCKED | payload << 8);
+        let end = e.at;
+        // SAFETY: as above.
+        unsafe { *((past - 1) as *mut u8) = (end - past) as u8 };
+    }
+
+    fn flush(&mut self, insn: &Instruction, raw: &[u8], k: FlushKind) -> bool {
+        let pc = insn.ip();
+        let which = match k {
+            FlushKind::Clflush => 0,
+            FlushKind::Clflushopt => 1,
+            FlushKind::Clwb => 2,
+        };
+        let used = crate::insn::gprs_used(insn);
+        let mut free = SCRATCH.into_iter().filter(|r| used & 1 << r == 0 && *r != 1);
+        let (Some(r2), Some(r3)) = (free.next(), free.next()) else { crate::fatal_bug("no scratch register") };
+        let (r2, r3) = (Gpr(r2), Gpr(r3));
+        let mut redirected = [0u8; 15];
+        let Some(n) = brownout_insn::redirect_bytes(insn, raw, crate::insn::register(r2.0), &mut redirected) else {
+            crate::fatal_bug("cannot redirect a flush")
+        };
+        // clflush needs no fence.
+        let unfenced = if which == 0 { 2 } else { 1 };
+        let s = site::new(site::id(pc), pc, insn.next_ip(), kind::FLUSH, which, unfenced, r2.0, *insn, MemoryForm::Flush(k), false);
+        let payload = s as *const _ as u64;
+        self.begin(pc, InsnClass::Site { scratch: r2.0 });
+        let cold = self.cold.at;
+        if insn.segment_prefix() != Register::None || !self.check(insn, r2) {
+            // fs:-relative: never tracked memory.
+            self.copy(insn, raw);
+            return true;
+        }
+        self.copy(insn, raw);
+        let next = self.hot.at;
+        let access = crate::mode().execute_flushes.then_some(&redirected[..n]);
+        let fast = self.finish_cold(cold, payload, r2, r3, access);
+        s.fast = (cold, fast);
+        s.next_code = next;
+        self.two_step(s, insn, raw, if access.is_some() { &redirected[..n] } else { &[] }, cold);
+        self.sites.push(s);
+        true
+    }
+
+    /// Always through the engine.
+    fn irregular(&mut self, insn: &Instruction, raw: &[u8], form: MemoryForm) {
+        let pc = insn.ip();
+        let used = crate::insn::gprs_used(insn);
+        let mut redirected = [0u8; 15];
+        let implicit = matches!(form, MemoryForm::String(_) | MemoryForm::ImplicitRdi(_) | MemoryForm::ImplicitRax { .. });
+        let mut scratch = 2;
+        let mut n = 0;
+        if implicit || matches!(form, MemoryForm::Gather(_) | MemoryForm::Scatter(_)) {
+            redirected[..raw.len()].copy_from_slice(raw);
+            n = raw.len();
+        } else {
+            for r in SCRATCH.into_iter().chain([1]) {
+                if used & 1 << r != 0 {
+                    continue;
+                }
+                if let Some(len) = brownout_insn::redirect_bytes(insn, raw, crate::insn::register(r), &mut redirected) {
+                    (scratch, n) = (r, len);
+                    break;
+                }
+            }
+            if n == 0 {
+                self.begin(pc, InsnClass::Plain);
+                self.special(exit::UNSUPPORTED, pc, 0);
+                return;
+            }
+        }
+        let s = site::new(site::id(pc), pc, insn.next_ip(), 0, 0, 2, scratch, *insn, form, false);
+        let payload = s as *const _ as u64;
+        self.begin(pc, InsnClass::Plain);
+        let cold = self.cold.at;
+        self.hot.leave(exit::SITE_BEGIN | payload << 8);
+        s.next_code = self.hot.at;
+        self.two_step(s, insn, raw, &redirected[..n], cold);
+        self.sites.push(s);
+    }
+
+    /// The instruction on its alias, and as it is, for `pm/irregular.rs` to send the thread to.
+    fn two_step(&mut self, s: &mut site::Site, insn: &Instruction, raw: &[u8], redirected: &[u8], cold: u64) {
+        s.redirected = self.cold.at;
+        self.cold.bytes(redirected);
+        self.cold.leave(exit::SITE_END | (s as *const _ as u64) << 8);
+        s.original = self.cold.at;
+        core::mem::swap(self.hot, self.cold);
+        let class = self.insns.last().expect("begun").class;
+        self.copy(insn, raw);
+        // `copy` may have called it a site of its own kind; that belongs to the hot copy only.
+        self.insns.last_mut().expect("begun").class = class;
+        core::mem::swap(self.hot, self.cold);
+        self.cold.jmp(s.next_code);
+        s.cold = (cold, self.cold.at);
+    }
+}
+
+/// Spins for the ring lock with rcx and rdx only; both come back as they were (rcx from its slot, by `bo_log`).
+fn lock_or_spin(e: &mut Emitter) {
+    e.spill(off::spill(slot::SITE_R2), RDX);
+    e.mov_imm64(RDX, CONTROL_BASE + offset_of!(Control, ring_lock) as u64);
+    let again = e.at;
+    e.bytes(&[0xF3, 0x90]); // pause
+    e.bytes(&[0xB9, 1, 0, 0, 0]); // mov ecx, 1
+    e.bytes(&[0x87, 0x0A]); // xchg [rdx], ecx
+    e.jrcxz(2);
+    let here = e.at;
+    e.bytes(&[0xEB, (again.wrapping_sub(here + 2)) as u8]);
+    e.bytes(&[0x65, 0x8B, 0x0C, 0x25]);
+    e.u32(offset_of!(ThreadContext, tid) as u32);
+    e.bytes(&[0x89, 0x4A, 4]); // mov [rdx+4], ecx
+    e.reload(RDX, off::spill(slot::SITE_R2));
 }

@@ -1,0 +1,564 @@
+//! System calls that concern tracked memory and files.
+
+use super::regions::{self, REGIONS, Region};
+use super::ring::Writer;
+use super::{site, stacks};
+use crate::asm::{Outcome, program_syscall};
+use crate::context::ThreadContext;
+use crate::service;
+use crate::sys::{self, nr, sc};
+use crate::syscall::page_up;
+use alloc::vec::Vec;
+use brownout_abi::{ClassifyAnswer, PM_ALIAS_DELTA, rare};
+use brownout_syscalls::{FileEffect, Memory, Prepared, Run, SyncScope, Translate, WrittenAt};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Whether any file of this process is tracked, mapped or not.
+static FILES: AtomicBool = AtomicBool::new(false);
+
+/// Device and inode to number.
+static KNOWN: crate::sync::SpinLock<Vec<(u64, u64, u32)>> = crate::sync::SpinLock::new(Vec::new());
+
+struct Engine;
+
+impl Translate for Engine {
+    fn alias_of(&self, addr: u64) -> Option<u64> {
+        REGIONS.lock().find(addr).map(|r| addr.wrapping_add(r.delta))
+    }
+    fn run(&self, addr: u64, len: u64) -> Run {
+        let regions = REGIONS.lock();
+        match regions.find(addr) {
+            Some(r) => Run { alias: Some(addr.wrapping_add(r.delta)), len: len.min(r.end - addr) },
+            None => {
+                let next = regions.list.iter().find(|r| r.start > addr).map_or(u64::MAX, |r| r.start);
+                Run { alias: None, len: len.min(next - addr) }
+            }
+        }
+    }
+    fn program_of(&self, alias: u64) -> Option<u64> {
+        REGIONS.lock().find_alias(alias).map(|r| alias.wrapping_sub(r.delta))
+    }
+    fn is_self(&self, pid: i32) -> bool {
+        pid as u32 == crate::process::real_pid()
+    }
+}
+
+impl Memory for Engine {
+    fn read(&self, addr: u64, to: &mut [u8]) -> bool {
+        sys::read_memory(addr, to)
+    }
+    fn write(&self, addr: u64, from: &[u8]) -> bool {
+        sys::write_memory(addr, from)
+    }
+}
+
+fn raw(number: u64, a: &[u64; 6]) -> Option<i64> {
+    // SAFETY: the program's own call.
+    match unsafe { program_syscall(&[number, a[0], a[1], a[2], a[3], a[4], a[5]]) } {
+        Outcome::Done(r) => Some(r),
+        Outcome::Interrupted => None,
+    }
+}
+
+/// Whether a call can go to the kernel as it is.
+pub fn is_plain_syscall(number: u64) -> bool {
+    if crate::mode().deterministic && crate::deterministic::concerns(number) {
+        return false;
+    }
+    !crate::mode().record || !(regions::any() || FILES.load(Ordering::Relaxed))
+}
+
+/// Runs `f` with the arguments rewritten to aliases.
+pub fn with_prepared(
+    ctx: &mut ThreadContext,
+    number: u64,
+    a: &[u64; 6],
+    f: impl FnOnce(&mut ThreadContext, &[u64; 7]) -> Option<i64>,
+) -> Option<i64> {
+    let mut b = *a;
+    let mut prepared = Prepared::new();
+    if crate::mode().record && regions::any() {
+        // A call with pointers that cannot be rewritten is made as it is: the kernel answers EFAULT.
+        let _ = brownout_syscalls::prepare(number, &mut b, &Engine, &Engine, &mut prepared);
+    }
+    f(ctx, &[number, b[0], b[1], b[2], b[3], b[4], b[5]])
+}
+
+/// A call that may concern tracked memory or files.
+pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
+    if crate::mode().deterministic {
+        if let Some(answer) = crate::deterministic::syscall(ctx, number, a) {
+            return answer;
+        }
+    }
+    if !crate::mode().record || !(regions::any() || FILES.load(Ordering::Relaxed)) {
+        return raw(number, a);
+    }
+    let mut b = *a;
+    let mut prepared = Prepared::new();
+    if let Err(u) = brownout_syscalls::prepare(number, &mut b, &Engine, &Engine, &mut prepared) {
+        if let Some(errno) = u.answer() {
+            return Some(-(errno as i64));
+        }
+        warn_once(&u);
+    }
+    // The content of what is about to be written must be read before the call: another thread may change it.
+    let result = raw(number, &b);
+    let Some(result) = result else {
+        brownout_syscalls::finish(&prepared, -sys::EINTR, &Engine, &Engine, &mut |_, _| {});
+        return None;
+    };
+    let mut written: Vec<(u64, u64)> = Vec::new();
+    brownout_syscalls::finish(&prepared, result, &Engine, &Engine, &mut |addr, len| written.push((addr, len)));
+    if !written.is_empty() {
+        let site = site::pseudo(ctx.rip);
+        let mut ring = Writer::lock(ctx);
+        let context = stacks::context(ctx, site, &mut ring);
+        for (addr, len) in written {
+            ring.kernel_store(ctx, site.id, context, number, addr, super::readable_alias(addr), len);
+        }
+    }
+    if FILES.load(Ordering::Relaxed) {
+        file_effects(ctx, number, a, result);
+    }
+    if number == nr::FUTEX {
+        event(ctx, rare::FUTEX, [a[0], a[1], a[2], result as u64, 0, 0], &[]);
+    }
+    Some(result)
+}
+
+fn warn_once(u: &brownout_syscalls::Unsupported) {
+    static SEEN: AtomicU32 = AtomicU32::new(0);
+    if SEEN.fetch_add(1, Ordering::Relaxed) == 0 {
+        service::note(alloc::format!("{u}: what the kernel writes there may be missing from the recording").as_bytes());
+    }
+}
+
+fn event(ctx: &mut ThreadContext, which: u64, words: [u64; 6], text: &[u8]) {
+    let site = site::pseudo(ctx.rip);
+    let mut ring = Writer::lock(ctx);
+    let context = stacks::context(ctx, site, &mut ring);
+    ring.rare(ctx, site.id, context, which, words, text);
+}
+
+/// Engine code wrote to program memory in the kernel's stead.
+pub fn kernel_wrote(addr: u64, len: u64) {
+    if !crate::mode().record || !regions::any() || REGIONS.lock().find(addr).is_none() {
+        return;
+    }
+    let ctx = ThreadContext::current();
+    let number = ctx.gpr[0];
+    let site = site::pseudo(ctx.rip);
+    let mut ring = Writer::lock(ctx);
+    let context = stacks::context(ctx, site, &mut ring);
+    ring.kernel_store(ctx, site.id, context, number, addr, super::readable_alias(addr), len);
+}
+
+// ---------------------------------------------------------------- files
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Stat {
+    dev: u64,
+    ino: u64,
+    nlink: u64,
+    mode: u32,
+    _rest: [u32; 5],
+    size: u64,
+    _more: [u64; 11],
+}
+
+fn fstat(fd: u64) -> Option<Stat> {
+    let mut s = Stat::default();
+    // SAFETY: our own buffer of at least the kernel's size (144 bytes).
+    (unsafe { sc!(nr::FSTAT, fd as i32, &mut s as *mut _) } == 0).then_some(s)
+}
+const _: () = assert!(core::mem::size_of::<Stat>() == 144);
+
+fn tracked_file(fd: u64) -> Option<u32> {
+    let s = fstat(fd)?;
+    KNOWN.lock().iter().find(|k| (k.0, k.1) == (s.dev, s.ino)).map(|k| k.2)
+}
+
+fn file_effects(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64) {
+    if result < 0 {
+        return;
+    }
+    if let Some(scope) = brownout_syscalls::sync_scope(number, a) {
+        if let SyncScope::File { fd, .. } = scope {
+            if let Some(file) = tracked_file(fd as u64) {
+                event(ctx, rare::FSYNC, [file as u64, (number == nr::FDATASYNC) as u64, 0, 0, 0, 0], &[]);
+            }
+        }
+        return;
+    }
+    let Some(effect) = brownout_syscalls::file_effect(number, a, result, &Engine, &Engine) else { return };
+    match effect {
+        FileEffect::Wrote { fd, at, len } => {
+            let Some(file) = tracked_file(fd as u64) else { return };
+            let append = {
+                // SAFETY: F_GETFL.
+                let flags = unsafe { sc!(nr::FCNTL, fd, 3) };
+                flags >= 0 && flags & 0o2000 != 0
+            };
+            let position = || {
+                // SAFETY: lseek(fd, 0, SEEK_CUR).
+                unsafe { sc!(8u64, fd, 0, 1) as u64 }
+            };
+            let offset = match at {
+                WrittenAt::Offset(o) if !append => o,
+                WrittenAt::BeforePosition => position().wrapping_sub(len),
+                _ => fstat(fd as u64).map_or(0, |s| s.size).wrapping_sub(len),
+            };
+            file_content(ctx, file, fd as u64, offset, len);
+        }
+        FileEffect::Resized { fd, size } => {
+            if let Some(file) = tracked_file(fd as u64) {
+                event(ctx, rare::TRUNCATE, [file as u64, size, 0, 0, 0, 0], &[]);
+            }
+        }
+        FileEffect::Allocated { fd, offset, len, .. } => {
+            let Some(file) = tracked_file(fd as u64) else { return };
+            if let Some(s) = fstat(fd as u64) {
+                event(ctx, rare::TRUNCATE, [file as u64, s.size, 0, 0, 0, 0], &[]);
+                // Punched or zeroed stretches read as what they are now.
+                let mode = a[1];
+                if mode & !1 != 0 {
+                    file_content(ctx, file, fd as u64, offset, len.min(s.size.saturating_sub(offset)));
+                }
+            }
+        }
+        FileEffect::Cloned { fd, offset, len } => {
+            let Some(file) = tracked_file(fd as u64) else { return };
+            let size = fstat(fd as u64).map_or(0, |s| s.size);
+            let len = if len == 0 { size.saturating_sub(offset) } else { len };
+            file_content(ctx, file, fd as u64, offset, len);
+        }
+        FileEffect::ResizedPath { path, size } => {
+            let mut bytes = Vec::new();
+            let mut at = super::readable_alias(path);
+            while bytes.len() < 4096 {
+                let mut b = [0u8];
+                if !sys::read_memory(at, &mut b) || b[0] == 0 {
+                    break;
+                }
+                bytes.push(b[0]);
+                at += 1;
+            }
+            bytes.push(0);
+            // SAFETY: NUL-terminated; O_PATH|O_CLOEXEC.
+            let fd = unsafe { sc!(nr::OPEN, bytes.as_ptr(), 0x28_0000) };
+            if fd >= 0 {
+                if let Some(file) = tracked_file(fd as u64) {
+                    event(ctx, rare::TRUNCATE, [file as u64, size, 0, 0, 0, 0], &[]);
+                }
+                // SAFETY: our own descriptor.
+                unsafe { sc!(nr::CLOSE, fd) };
+            }
+        }
+    }
+}
+
+/// Records what a stretch of a tracked file holds now, after a descriptor wrote it.
+fn file_content(ctx: &mut ThreadContext, file: u32, fd: u64, offset: u64, len: u64) {
+    const PIECE: usize = 1920;
+    let site = site::pseudo(ctx.rip);
+    let path = alloc::format!("/proc/self/fd/{}\0", fd as i32);
+    // The program's descriptor may be write-only.
+    // SAFETY: NUL-terminated; O_RDONLY|O_CLOEXEC.
+    let own = unsafe { sc!(nr::OPEN, path.as_ptr(), 0x8_0000) };
+    let mut ring = Writer::lock(ctx);
+    let context = stacks::context(ctx, site, &mut ring);
+    let mut at = 0;
+    while at < len {
+        let n = (len - at).min(PIECE as u64);
+        let mut buffer = [0u8; PIECE];
+        // SAFETY: our own buffer.
+        let got = unsafe { sc!(nr::PREAD64, own, buffer.as_mut_ptr(), n, offset + at) };
+        let bytes = if crate::mode().values && got > 0 { &buffer[..got as usize] } else { &[][..] };
+        let size = if crate::mode().values { bytes.len() as u64 } else { n };
+        if size == 0 {
+            break;
+        }
+        ring.rare(ctx, site.id, context, rare::FILE_WRITE, [file as u64, offset + at, size, 0, 0, 0], bytes);
+        at += size;
+    }
+    drop(ring);
+    if own >= 0 {
+        // SAFETY: our own descriptor.
+        unsafe { sc!(nr::CLOSE, own) };
+    }
+}
+
+// ---------------------------------------------------------------- mappings
+
+/// Asks whether the file behind `fd` is persistent memory; its number if so.
+pub fn classify(ctx: &mut ThreadContext, fd: u64, map_sync: bool, registered: bool, writable: bool) -> Option<u32> {
+    let s = fstat(fd)?;
+    if s.mode & 0o170000 != 0o100000 {
+        return None;
+    }
+    if let Some(k) = KNOWN.lock().iter().find(|k| (k.0, k.1) == (s.dev, s.ino)) {
+        return Some(k.2);
+    }
+    let link = alloc::format!("/proc/self/fd/{}\0", fd as i32);
+    let path = super::process::read_link(link.as_bytes());
+    let dax = is_dax(fd);
+    if !writable && !map_sync && !dax {
+        // A read-only view can become tracked later, by its writable sibling; ask without a hint.
+    }
+    let args = [s.dev, s.ino, map_sync as u64, registered as u64, dax as u64, fd as i32 as u64 | (writable as u64) << 32, crate::process::real_pid() as u64];
+    let (answer, file) = service::classify_file(&args, &path);
+    if answer == ClassifyAnswer::Ordinary {
+        return None;
+    }
+    KNOWN.lock().push((s.dev, s.ino, file));
+    FILES.store(true, Ordering::Relaxed);
+    if answer == ClassifyAnswer::TrackedNew {
+        let reason = if map_sync {
+            1
+        } else if registered {
+            2
+        } else if dax {
+            3
+        } else {
+            0
+        };
+        event(ctx, rare::FILE, [file as u64, s.size, reason, 0, 0, 0], &path);
+    }
+    Some(file)
+}
+
+/// Whether the file is accessed without page cache, as the kernel tells (STATX_ATTR_DAX).
+fn is_dax(fd: u64) -> bool {
+    const STATX_ATTR_DAX: u64 = 0x20_0000;
+    let mut buffer = [0u64; 32];
+    let empty = [0u8];
+    // SAFETY: statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, buffer of 256 bytes).
+    let r = unsafe { sc!(nr::STATX, fd as i32, empty.as_ptr(), 0x1000, 0x7ff, buffer.as_mut_ptr()) };
+    r == 0 && buffer[1] & STATX_ATTR_DAX != 0
+}
+
+/// `mmap` of the program.
+pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
+    let [addr, len, prot, flags, fd, offset] = *a;
+    let plain = |ctx: &mut ThreadContext| {
+        if crate::mode().record && flags & sys::MAP_FIXED != 0 {
+            drop_regions(ctx, addr, addr.wrapping_add(page_up(len)));
+        }
+        raw(nr::MMAP, a)
+    };
+    let map_type = flags & sys::MAP_TYPE;
+    if !crate::mode().record
+        || flags & sys::MAP_ANONYMOUS != 0
+        || map_type != sys::MAP_SHARED && map_type != sys::MAP_SHARED_VALIDATE
+        || len == 0
+    {
+        return plain(ctx);
+    }
+    let map_sync = map_type == sys::MAP_SHARED_VALIDATE && flags & sys::MAP_SYNC != 0;
+    let Some(file) = classify(ctx, fd, map_sync, false, prot & sys::PROT_WRITE != 0) else {
+        return plain(ctx);
+    };
+    let len = page_up(len);
+    let insists = flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0;
+    // MAP_SYNC is stripped and reported as granted: libpmem then takes its flush path.
+    let shared = flags & !(sys::MAP_TYPE | sys::MAP_SYNC | sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) | sys::MAP_SHARED;
+    let chosen = if insists || (addr != 0 && lonely(addr, len)) { Some(addr) } else { REGIONS.lock().place(len) };
+    let Some(at) = chosen else { return Some(-sys::ENOMEM) };
+    // First exactly what was asked for, so that the kernel's own checks and errors apply.
+    let how = if flags & sys::MAP_FIXED != 0 { sys::MAP_FIXED } else { sys::MAP_FIXED_NOREPLACE };
+    let result = raw(nr::MMAP, &[at, len, prot, shared | how, fd, offset])?;
+    if result as u64 != at {
+        return Some(if result < 0 && result > -4096 { result } else { -sys::ENOMEM });
+    }
+    if flags & sys::MAP_FIXED != 0 {
+        // What was tracked there is gone.
+        drop_regions(ctx, at, at + len);
+    }
+    let mut regions = REGIONS.lock();
+    let delta = if regions::is_steered(at) && !insists { PM_ALIAS_DELTA } else { regions.place_alias(at, len) };
+    // SAFETY: the alias range is ours; the program's view loses write access (and read access, for loads).
+    unsafe {
+        let r = sc!(nr::MMAP, at.wrapping_add(delta), len, prot, shared | sys::MAP_FIXED, fd, offset);
+        if r < 0 && r > -4096 {
+            sc!(nr::MUNMAP, at, len);
+            return Some(r);
+        }
+        sc!(nr::MPROTECT, at, len, regions::shown_prot(prot));
+    }
+    regions.insert(Region { start: at, end: at + len, delta, file, offset, prot });
+    drop(regions);
+    event(ctx, rare::MAP, [at, len, file as u64, offset, prot, flags], &[]);
+    Some(at as i64)
+}
+
+/// Whether the granules around a hinted address hold nothing else.
+fn lonely(addr: u64, len: u64) -> bool {
+    if addr & 4095 != 0 || addr.checked_add(len).is_none_or(|e| e > 0x7fff_0000_0000) {
+        return false;
+    }
+    let low = addr >> 31 << 31;
+    let high = (addr + len).next_multiple_of(1 << 31);
+    crate::maps::read().iter().all(|m| m.end <= low || m.start >= high)
+}
+
+/// Tracked mappings in a range are gone from the program's view: their aliases go too.
+fn drop_regions(ctx: &mut ThreadContext, start: u64, end: u64) {
+    if !regions::any() {
+        return;
+    }
+    let cut = REGIONS.lock().remove(start, end);
+    for r in cut {
+        // SAFETY: our own alias.
+        unsafe { sc!(nr::MUNMAP, r.start.wrapping_add(r.delta), r.end - r.start) };
+        event(ctx, rare::UNMAP, [r.start, r.end - r.start, 0, 0, 0, 0], &[]);
+    }
+}
+
+/// `munmap`, `mprotect`, `mremap`, `madvise`, `msync`, `brk`.
+pub fn memory(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
+    let (start, len) = (a[0], page_up(a[1]));
+    let end = start.wrapping_add(len);
+    let other = number == nr::MREMAP && a[3] & sys::MREMAP_FIXED != 0;
+    let touches = regions::any()
+        && number != nr::BRK
+        && (REGIONS.lock().overlaps(start, end.max(start + 1)) || other && REGIONS.lock().overlaps(a[4], a[4] + page_up(a[2])));
+    if !crate::mode().record || !touches {
+        return raw(number, a);
+    }
+    match number {
+        nr::MUNMAP => {
+            // Events first: behind the call another thread may map something new there.
+            let before: Vec<Region> = REGIONS.lock().list.iter().filter(|r| r.start < end && r.end > start).copied().collect();
+            let _ = before;
+            if start & 4095 != 0 || len == 0 {
+                return raw(number, a);
+            }
+            drop_regions(ctx, start, end);
+            raw(number, a)
+        }
+        nr::MPROTECT | nr::PKEY_MPROTECT => mprotect(number, a),
+        nr::MREMAP => mremap(ctx, a),
+        nr::MSYNC => {
+            let result = raw(number, a)?;
+            if result == 0 {
+                event(ctx, rare::MSYNC, [start, a[1], a[2], 0, 0, 0], &[]);
+            }
+            Some(result)
+        }
+        _ => {
+            // madvise: on the alias where it needs write access (MADV_REMOVE), on both views else.
+            const MADV_REMOVE: u64 = 9;
+            if a[2] == MADV_REMOVE {
+                let result = raw(number, &[super::readable_alias(start), a[1], a[2], 0, 0, 0])?;
+                if result == 0 {
+                    let alias = super::readable_alias(start);
+                    let site = site::pseudo(ctx.rip);
+                    let mut ring = Writer::lock(ctx);
+                    let context = stacks::context(ctx, site, &mut ring);
+                    ring.kernel_store(ctx, site.id, context, number, start, alias, len);
+                }
+                return Some(result);
+            }
+            raw(number, a)
+        }
+    }
+}
+
+fn mprotect(number: u64, a: &[u64; 6]) -> Option<i64> {
+    let (start, len, prot) = (a[0], page_up(a[1]), a[2]);
+    let end = start.wrapping_add(len);
+    // The kernel judges the request as it stands, then the program's view is restricted again.
+    let result = raw(number, a)?;
+    if result != 0 {
+        return Some(result);
+    }
+    let mut regions = REGIONS.lock();
+    let cut = regions.remove(start, end);
+    for r in cut {
+        // SAFETY: our view and our alias of a tracked mapping.
+        unsafe {
+            sc!(nr::MPROTECT, r.start, r.end - r.start, regions::shown_prot(prot));
+            sc!(nr::MPROTECT, r.start.wrapping_add(r.delta), r.end - r.start, prot);
+        }
+        regions.insert(Region { prot, ..r });
+    }
+    Some(0)
+}
+
+fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
+    let [start, old, new, flags, to, _] = *a;
+    let (old, new) = (page_up(old), page_up(new));
+    let found = REGIONS.lock().find(start).copied().filter(|r| start + old <= r.end);
+    let Some(r) = found else {
+        if flags & sys::MREMAP_FIXED != 0 && REGIONS.lock().find(start).is_none() {
+            // Ordinary memory moves over tracked memory.
+            let result = raw(nr::MREMAP, a)?;
+            if result >= 0 {
+                drop_regions(ctx, to, to + new);
+            }
+            return Some(result);
+        }
+        return Some(-sys::EFAULT);
+    };
+    if old == 0 || flags & !(sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED) != 0 {
+        crate::fatal_unsupported("the program duplicates a tracked mapping by mremap");
+    }
+    if start & 4095 != 0 || new == 0 {
+        return Some(-sys::EINVAL);
+    }
+    if new <= old && flags & sys::MREMAP_FIXED == 0 {
+        if new < old {
+            drop_regions(ctx, start + new, start + old);
+            // SAFETY: shrinks the program's view.
+            unsafe { sc!(nr::MUNMAP, start + new, old - new) };
+        }
+        return Some(start as i64);
+    }
+    // Grow in place if the mapping ends here and nothing follows; else move.
+    let fixed = flags & sys::MREMAP_FIXED != 0;
+    let alias = start.wrapping_add(r.delta);
+    if !fixed && start + old == r.end && regions::is_steered(start) && !REGIONS.lock().overlaps(r.end, start + new + (2 << 20)) {
+        // SAFETY: both views grow in ranges that nothing else uses.
+        unsafe {
+            let one = sc!(nr::MREMAP, start, old, new, 0, 0);
+            let two = sc!(nr::MREMAP, alias, old, new, 0, 0);
+            if one == start as i64 && two == alias as i64 {
+                let mut regions = REGIONS.lock();
+                regions.remove(r.start, r.end);
+                regions.insert(Region { end: start + new, ..r });
+                drop(regions);
+                event(ctx, rare::REMAP, [start, old, start, new, 0, 0], &[]);
+                return Some(start as i64);
+            }
+            return Some(-sys::ENOMEM);
+        }
+    }
+    if flags & sys::MREMAP_MAYMOVE == 0 {
+        return Some(-sys::ENOMEM);
+    }
+    let mut regions = REGIONS.lock();
+    let at = if fixed { Some(to) } else { regions.place(new) };
+    let Some(at) = at else { return Some(-sys::ENOMEM) };
+    let delta = if regions::is_steered(at) && !fixed { PM_ALIAS_DELTA } else { regions.place_alias(at, new) };
+    drop(regions);
+    let move_flags = sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED;
+    // SAFETY: the program's view goes where it asked or where nothing is; the alias to a range of ours.
+    unsafe {
+        let result = sc!(nr::MREMAP, start, old, new, move_flags, at);
+        if result != at as i64 {
+            return Some(result);
+        }
+        sc!(nr::MREMAP, alias, old, new, move_flags, at.wrapping_add(delta));
+    }
+    if fixed {
+        drop_regions(ctx, at, at + new);
+    }
+    let mut regions = REGIONS.lock();
+    regions.remove(start, start + old);
+    regions.insert(Region { start: at, end: at + new, delta, offset: r.offset + (start - r.start), ..r });
+    drop(regions);
+    event(ctx, rare::REMAP, [start, old, at, new, 0, 0], &[]);
+    Some(at as i64)
+}

@@ -1,0 +1,240 @@
+//! Tracked mappings and their aliases.
+//!
+//! A tracked mapping is steered to [`PM_BASE`], where whole 2 GiB granules hold nothing else, so that emitted
+//! code decides with one table look-up and adds one constant. A mapping at an address that the program insists on
+//! (`MAP_FIXED`, or registered after the fact) shares its granule with other memory: there the engine is asked.
+
+use crate::context::{GRANULE_MIXED, GRANULE_SHIFT, GRANULES, ThreadContext};
+use crate::sync::SpinLock;
+use crate::sys::{self, nr, sc};
+use alloc::vec::Vec;
+use brownout_abi::{PM_ALIAS_DELTA, PM_BASE, PM_LEN};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// A tracked mapping.
+#[derive(Clone, Copy, Debug)]
+pub struct Region {
+    pub start: u64,
+    pub end: u64,
+    /// Distance to the alias (wrapping).
+    pub delta: u64,
+    pub file: u32,
+    pub offset: u64,
+    /// Protection as the program asked.
+    pub prot: u64,
+}
+
+/// All tracked mappings, sorted.
+pub struct Regions {
+    pub list: Vec<Region>,
+    /// Where aliases of unsteered mappings go next.
+    next_alias: u64,
+}
+
+pub static REGIONS: SpinLock<Regions> =
+    SpinLock::new(Regions { list: Vec::new(), next_alias: PM_BASE + PM_ALIAS_DELTA + PM_LEN });
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Steered mappings begin at multiples of this: huge-page aligned, as libpmem likes them.
+const ALIGN: u64 = 2 << 20;
+
+/// Whether anything is tracked now.
+pub fn any() -> bool {
+    COUNT.load(Ordering::Relaxed) != 0
+}
+
+pub fn is_steered(addr: u64) -> bool {
+    (PM_BASE..PM_BASE + PM_LEN).contains(&addr)
+}
+
+impl Regions {
+    pub fn find(&self, addr: u64) -> Option<&Region> {
+        let i = self.list.partition_point(|r| r.end <= addr);
+        self.list.get(i).filter(|r| r.start <= addr)
+    }
+
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        let i = self.list.partition_point(|r| r.end <= start);
+        self.list.get(i).is_some_and(|r| r.start < end)
+    }
+
+    /// The region whose alias holds `addr`.
+    pub fn find_alias(&self, addr: u64) -> Option<&Region> {
+        self.list.iter().find(|r| addr.wrapping_sub(r.delta) >= r.start && addr.wrapping_sub(r.delta) < r.end)
+    }
+
+    /// A free stretch for a steered mapping.
+    pub fn place(&self, len: u64) -> Option<u64> {
+        let mut at = PM_BASE;
+        for r in self.list.iter().filter(|r| is_steered(r.start)) {
+            if r.start - at >= len + ALIGN {
+                break;
+            }
+            // A gap between neighbours: an overrun faults instead of hitting another file.
+            at = (r.end + ALIGN).next_multiple_of(ALIGN);
+        }
+        (at + len <= PM_BASE + PM_LEN).then_some(at)
+    }
+
+    /// Room for the alias of a mapping at an address of the program's choice; the distance.
+    pub fn place_alias(&mut self, start: u64, len: u64) -> u64 {
+        let at = self.next_alias;
+        self.next_alias += (len + ALIGN).next_multiple_of(ALIGN);
+        at.wrapping_sub(start)
+    }
+
+    pub fn insert(&mut self, r: Region) {
+        let i = self.list.partition_point(|x| x.start < r.start);
+        self.list.insert(i, r);
+        self.publish();
+    }
+
+    /// Cuts `start..end` out; yields what was cut.
+    pub fn remove(&mut self, start: u64, end: u64) -> Vec<Region> {
+        let mut cut = Vec::new();
+        let mut keep = Vec::with_capacity(self.list.len() + 1);
+        for r in &self.list {
+            if r.end <= start || r.start >= end {
+                keep.push(*r);
+                continue;
+            }
+            let (a, b) = (r.start.max(start), r.end.min(end));
+            cut.push(Region { start: a, end: b, offset: r.offset + (a - r.start), ..*r });
+            if r.start < a {
+                keep.push(Region { end: a, ..*r });
+            }
+            if r.end > b {
+                keep.push(Region { start: b, offset: r.offset + (b - r.start), ..*r });
+            }
+        }
+        if !cut.is_empty() {
+            self.list = keep;
+            self.publish();
+        }
+        cut
+    }
+
+    /// Brings every thread's granule table up to date.
+    fn publish(&self) {
+        COUNT.store(self.list.len(), Ordering::Relaxed);
+        for ctx in ThreadContext::all() {
+            self.fill(ctx);
+        }
+    }
+
+    fn fill(&self, ctx: &mut ThreadContext) {
+        let granules = ctx.granules();
+        for (i, slot) in granules.iter_mut().enumerate() {
+            // Only touch what changes: most of the table is never-written memory.
+            let start = (i as u64) << GRANULE_SHIFT;
+            let end = start + (1 << GRANULE_SHIFT);
+            if *slot != 0 && !self.overlaps(start, end) {
+                *slot = 0;
+            }
+        }
+        for r in &self.list {
+            for g in r.start >> GRANULE_SHIFT..=(r.end - 1) >> GRANULE_SHIFT {
+                if (g as usize) < GRANULES {
+                    granules[g as usize] = if is_steered(r.start) { PM_ALIAS_DELTA } else { GRANULE_MIXED };
+                }
+            }
+        }
+    }
+}
+
+/// Gives a new thread its tables.
+pub fn init_thread(ctx: &mut ThreadContext) {
+    if !crate::mode().record {
+        return;
+    }
+    ctx.context_cache = super::context_cache::allocate();
+    REGIONS.lock().fill(ctx);
+}
+
+/// Where `addr` can be read and written by engine and kernel: its alias if tracked, else itself.
+pub fn readable_alias(addr: u64) -> u64 {
+    if !any() {
+        return addr;
+    }
+    REGIONS.lock().find(addr).map_or(addr, |r| addr.wrapping_add(r.delta))
+}
+
+/// Protection of the program's own view for a protection that it asked for.
+pub fn shown_prot(prot: u64) -> u64 {
+    if crate::mode().loads { prot & sys::PROT_EXEC } else { prot & !sys::PROT_WRITE }
+}
+
+pub enum FaultAnswer {
+    /// Something changed: the instruction runs again.
+    Retry,
+    /// The program's own fault, at this address.
+    Program { addr: u64 },
+}
+
+/// A fault at program address `pc` (registers are the program's) on data address `addr`.
+pub fn fault(rsp: u64, pc: u64, addr: u64, sig: i32, in_site: bool, write: bool) -> FaultAnswer {
+    if !crate::mode().record || !any() {
+        return FaultAnswer::Program { addr };
+    }
+    let regions = REGIONS.lock();
+    if let Some(r) = regions.find_alias(addr) {
+        // The alias faults as the program's mapping would have: beyond the end of the file, or forbidden.
+        return FaultAnswer::Program { addr: addr.wrapping_sub(r.delta) };
+    }
+    let Some(r) = regions.find(addr).copied() else {
+        return FaultAnswer::Program { addr };
+    };
+    drop(regions);
+    if sig != crate::signal::SIGSEGV || in_site {
+        return FaultAnswer::Program { addr };
+    }
+    let allowed = if write { r.prot & sys::PROT_WRITE != 0 } else { r.prot & sys::PROT_READ != 0 && crate::mode().loads };
+    if !allowed {
+        return FaultAnswer::Program { addr };
+    }
+    if r.start <= rsp && rsp < r.end {
+        crate::fatal_unsupported("the program runs on a stack in persistent memory");
+    }
+    if super::site::mark(pc) {
+        retranslate(pc);
+        return FaultAnswer::Retry;
+    }
+    // Known already: this thread, or another, was still in the old block.
+    if super::site::count_fault(pc) > FAULTS_MAX {
+        crate::fatal_unsupported(&alloc::format!(
+            "the instruction at {pc:#x} touches persistent memory in a way that is not understood"
+        ));
+    }
+    retranslate(pc);
+    FaultAnswer::Retry
+}
+
+/// Faults of one marked instruction before it counts as not understood: each thread may bring a few, from blocks that it was
+/// in when they were replaced.
+const FAULTS_MAX: u32 = 10_000;
+
+/// Kills the blocks that hold an uninstrumented translation of `pc`. False if there was none.
+fn retranslate(pc: u64) -> bool {
+    let mut e = crate::dispatch::ENGINE.lock();
+    let ids: Vec<u32> = e.by_page.get(&(pc >> 12)).cloned().unwrap_or_default();
+    let mut any = false;
+    for id in ids {
+        let b = &e.blocks[id as usize];
+        if !b.dead && b.pc <= pc && pc < b.pc_end && !b.sites.iter().any(|s| s.pc == pc) {
+            e.kill(id);
+            any = true;
+        }
+    }
+    any
+}
+
+/// In a forked child other threads' locks are nobody's.
+pub fn reset_after_fork() {
+    REGIONS.reset_after_fork();
+}
+
+/// Maps the alias of a range that is mapped already, whatever it is mapped from. 0 or an error.
+pub fn duplicate(start: u64, len: u64, alias: u64) -> i64 {
+    // SAFETY: an old size of 0 duplicates a shared mapping; the new place is ours.
+    unsafe { sc!(nr::MREMAP, start, 0, len, sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED, alias) }
+}

@@ -1,0 +1,168 @@
+//! What the program tells us: pmemcheck client requests, and this project's own annotations.
+//!
+//! libpmem and libpmemobj make hundreds of thousands of requests in a run, so they are appended with the same
+//! context cache as stores.
+
+use super::regions::{self, REGIONS, Region};
+use super::ring::Writer;
+use super::{site, stacks};
+use crate::context::ThreadContext;
+use crate::sync::SpinLock;
+use crate::sys;
+use alloc::vec::Vec;
+use brownout_abi::{ANNOTATION_BASE, PMEMCHECK_BASE, rare};
+
+const RUNNING_ON_VALGRIND: u64 = 0x1001;
+const REGISTER_PMEM_MAPPING: u64 = 0;
+const REGISTER_PMEM_FILE: u64 = 1;
+const REMOVE_PMEM_MAPPING: u64 = 2;
+const CHECK_IS_PMEM_MAPPING: u64 = 3;
+const EMIT_LOG: u64 = 30;
+/// Codes that only ask, or only print.
+const SILENT: [u64; 3] = [CHECK_IS_PMEM_MAPPING, 4, 8];
+/// Annotations whose first argument is a string: the upper half of the code space.
+const ANNOTATION_WITH_TEXT: u64 = 0x8000;
+
+/// Ranges that the program registered, tracked or not: what CHECK_IS_PMEM_MAPPING answers from.
+static REGISTERED: SpinLock<Vec<(u64, u64)>> = SpinLock::new(Vec::new());
+
+/// Answers a request; `None` leaves the default result.
+pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> {
+    let code = block[0];
+    if code == RUNNING_ON_VALGRIND {
+        return Some(1);
+    }
+    let args = [block[1], block[2], block[3], block[4], block[5]];
+    if code & !0xffff == ANNOTATION_BASE {
+        let text = if code & ANNOTATION_WITH_TEXT != 0 { read_text(args[0]) } else { Vec::new() };
+        emit(ctx, rare::ANNOTATION, [code & 0xffff, args[0], args[1], args[2], args[3], args[4]], &text);
+        return Some(0);
+    }
+    if code & !0xffff != PMEMCHECK_BASE {
+        return None;
+    }
+    let code = code & 0xffff;
+    if !SILENT.contains(&code) {
+        let text = if code == EMIT_LOG { read_text(args[0]) } else { Vec::new() };
+        emit(ctx, rare::PMEMCHECK, [code, args[0], args[1], args[2], args[3], 0], &text);
+    }
+    match code {
+        REGISTER_PMEM_MAPPING => {
+            let (start, len) = (args[0], args[1]);
+            REGISTERED.lock().push((start, start.wrapping_add(len)));
+            adopt(ctx, start, len);
+            Some(0)
+        }
+        REGISTER_PMEM_FILE => {
+            let (start, len) = (args[1], args[2]);
+            adopt(ctx, start, len);
+            Some(0)
+        }
+        REMOVE_PMEM_MAPPING => {
+            let (start, end) = (args[0], args[0].wrapping_add(args[1]));
+            let mut list = REGISTERED.lock();
+            let mut keep = Vec::new();
+            for &(a, b) in list.iter() {
+                if b <= start || a >= end {
+                    keep.push((a, b));
+                    continue;
+                }
+                if a < start {
+                    keep.push((a, start));
+                }
+                if b > end {
+                    keep.push((end, b));
+                }
+            }
+            *list = keep;
+            Some(0)
+        }
+        CHECK_IS_PMEM_MAPPING => Some(check(args[0], args[1])),
+        _ => Some(0),
+    }
+}
+
+/// 0 none, 1 full, 2 partial.
+fn check(start: u64, len: u64) -> u64 {
+    let end = start.wrapping_add(len.max(1));
+    let mut ranges: Vec<(u64, u64)> = REGISTERED.lock().clone();
+    ranges.extend(REGIONS.lock().list.iter().map(|r| (r.start, r.end)));
+    ranges.sort_unstable();
+    let mut at = start;
+    let mut touched = false;
+    for (a, b) in ranges {
+        if a < end && b > start {
+            touched = true;
+        }
+        if a <= at && b > at {
+            at = b;
+        }
+    }
+    if at >= end {
+        1
+    } else if touched {
+        2
+    } else {
+        0
+    }
+}
+
+fn emit(ctx: &mut ThreadContext, which: u64, words: [u64; 6], text: &[u8]) {
+    let site = site::pseudo(ctx.rip);
+    let mut ring = Writer::lock(ctx);
+    let context = stacks::context(ctx, site, &mut ring);
+    ring.rare(ctx, site.id, context, which, words, text);
+}
+
+fn read_text(addr: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut at = super::readable_alias(addr);
+    while out.len() < 1024 {
+        let mut b = [0u8; 1];
+        if !sys::read_memory(at, &mut b) || b[0] == 0 {
+            break;
+        }
+        out.push(b[0]);
+        at += 1;
+    }
+    out
+}
+
+/// Tracks a mapping that the program has made before telling us.
+fn adopt(ctx: &mut ThreadContext, start: u64, len: u64) {
+    let end = start.wrapping_add(len) & !4095;
+    let first = (start + 4095) & !4095;
+    if first >= end || REGIONS.lock().overlaps(first, end) {
+        return;
+    }
+    let Some(m) = crate::maps::read().into_iter().find(|m| m.start <= first && first < m.end) else { return };
+    if !m.shared || m.path.first() != Some(&b'/') {
+        // libpmem's probe registers a stack variable; private memory does not survive anything.
+        return;
+    }
+    let end = end.min(m.end);
+    let mut path = m.path.clone();
+    path.push(0);
+    // SAFETY: a NUL-terminated path; O_RDONLY|O_CLOEXEC.
+    let fd = unsafe { sys::sc!(sys::nr::OPEN, path.as_ptr(), 0x8_0000) };
+    if fd < 0 {
+        return;
+    }
+    let file = super::kernel::classify(ctx, fd as u64, false, true, true);
+    // SAFETY: our own descriptor.
+    unsafe { sys::sc!(sys::nr::CLOSE, fd) };
+    let Some(file) = file else { return };
+    let prot = if m.read { sys::PROT_READ } else { 0 } | if m.write { sys::PROT_WRITE } else { 0 };
+    let offset = m.offset + (first - m.start);
+    let mut regions = REGIONS.lock();
+    let delta = regions.place_alias(first, end - first);
+    if regions::duplicate(first, end - first, first.wrapping_add(delta)) < 0 {
+        return;
+    }
+    // SAFETY: takes write access from the program's view; the alias has it.
+    unsafe { sys::sc!(sys::nr::MPROTECT, first, end - first, regions::shown_prot(prot)) };
+    regions.insert(Region { start: first, end, delta, file, offset, prot });
+    drop(regions);
+    let words = [first, end - first, file as u64, offset, prot, sys::MAP_SHARED];
+    emit(ctx, rare::MAP, words, &[]);
+}

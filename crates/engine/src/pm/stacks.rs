@@ -1,0 +1,227 @@
+//! Calling contexts: who called whom, at the moment of an event.
+//!
+//! There is no shadow stack: code that does not touch tracked memory pays nothing. At an event the stack is unwound by
+//! call-frame information (`brownout-unwind`), each return address's rule being compiled once; the per-thread
+//! cache makes the next event of the same frame a few loads (`context_cache`). Code without call-frame information
+//! is walked by frame pointer where that is plausible; else the chain ends there.
+
+use super::context_cache;
+use super::ring::Writer;
+use super::site::Site;
+use crate::context::ThreadContext;
+use crate::dispatch::PcHash;
+use crate::sync::SpinLock;
+use alloc::vec::Vec;
+use brownout_abi::kind;
+use brownout_unwind::{Cursor, FrameRule, LookupPc, Memory, Module, PcKind, Stop};
+use core::sync::atomic::Ordering;
+use hashbrown::HashMap;
+
+/// Longest chain. Deeper recursion keeps its innermost frames.
+const FRAMES_MAX: usize = 200;
+
+struct Tables {
+    modules: Vec<Module>,
+    /// Ranges with no unwind tables, so as not to look again and again.
+    bare: Vec<(u64, u64)>,
+    rules: HashMap<u64, FrameRule, PcHash>,
+    /// (parent context, return address) to context.
+    contexts: HashMap<u64, Vec<(u32, u32)>, PcHash>,
+}
+
+static TABLES: SpinLock<Tables> = SpinLock::new(Tables {
+    modules: Vec::new(),
+    bare: Vec::new(),
+    rules: HashMap::with_hasher(PcHash),
+    contexts: HashMap::with_hasher(PcHash),
+});
+
+impl Tables {
+    fn module(&mut self, pc: LookupPc) -> Option<Module> {
+        if let Some(m) = self.modules.iter().find(|m| m.contains(pc)) {
+            return Some(*m);
+        }
+        let addr = pc.get();
+        if self.bare.iter().any(|b| b.0 <= addr && addr < b.1) {
+            return None;
+        }
+        let maps = crate::maps::read();
+        let here = maps.iter().find(|m| m.start <= addr && addr < m.end)?;
+        // The image's headers are in its first mapping: same file, offset 0, at or below.
+        let base = if here.path.is_empty() {
+            None
+        } else {
+            maps.iter().rev().find(|m| m.start <= addr && m.path == here.path && m.offset == 0 && m.read).map(|m| m.start)
+        };
+        // SAFETY: the image is mapped, headers and tables readable; `code_unmapped` drops it before that changes.
+        let found = base.and_then(|b| unsafe { brownout_unwind::module_from_image(b) }).filter(|m| m.contains(pc));
+        match found {
+            Some(m) => self.modules.push(m),
+            None => self.bare.push((here.start, here.end)),
+        }
+        found
+    }
+
+    fn rule(&mut self, pc: LookupPc, kind: PcKind, exact: u64) -> FrameRule {
+        if let Some(r) = self.rules.get(&pc.get()) {
+            return *r;
+        }
+        let mut rule = match self.module(pc) {
+            Some(m) => brownout_unwind::rule_for(&m, pc),
+            None => FrameRule::Unknown,
+        };
+        if matches!(rule, FrameRule::Unknown) {
+            let mut code = [0u8; brownout_unwind::RULE_CODE_BYTES_MAX];
+            if crate::sys::read_memory(exact, &mut code) {
+                rule = brownout_unwind::rule_from_code(&code, kind);
+            }
+        }
+        self.rules.insert(pc.get(), rule);
+        rule
+    }
+
+    fn intern(&mut self, parent: u32, return_addr: u64, ring: &mut Writer, thread: u32) -> u32 {
+        let list = self.contexts.entry(return_addr).or_default();
+        if let Some(c) = list.iter().find(|c| c.0 == parent) {
+            return c.1;
+        }
+        let id = crate::service::control().next_context.fetch_add(1, Ordering::Relaxed);
+        list.push((parent, id));
+        ring.raw(kind::CONTEXT, thread, 0, id, parent, return_addr, &[]);
+        id
+    }
+}
+
+/// Reads the stack a page at a time: one system call serves many slots, and a bad address is no fault.
+struct Stack {
+    page: core::cell::RefCell<(u64, bool, [u64; 512])>,
+}
+
+impl Memory for Stack {
+    fn read_u64(&self, addr: u64) -> Option<u64> {
+        if addr & 7 != 0 {
+            let mut v = 0u64;
+            return crate::signal::read_value(addr, &mut v).then_some(v);
+        }
+        let mut p = self.page.borrow_mut();
+        let page = addr & !4095;
+        if p.0 != page {
+            p.0 = page;
+            let mut bytes = [0u64; 512];
+            // SAFETY: the bytes of our own array.
+            let raw = unsafe { core::slice::from_raw_parts_mut(bytes.as_mut_ptr() as *mut u8, 4096) };
+            p.1 = crate::sys::read_memory(page, raw);
+            p.2 = bytes;
+        }
+        p.1.then(|| p.2[(addr as usize & 4095) / 8])
+    }
+}
+
+/// Where the frame of code at `pc` is: (offset, from rbp instead of rsp).
+pub fn frame_of(pc: u64) -> (i32, bool) {
+    let lookup = LookupPc::new(pc, PcKind::Exact);
+    match TABLES.lock().rule(lookup, PcKind::Exact, pc) {
+        FrameRule::Rsp { cfa_offset, .. } => (cfa_offset, false),
+        FrameRule::Rbp { cfa_offset, .. } => (cfa_offset, true),
+        // Whatever the frame is, rsp identifies it well enough as a cache key.
+        _ => (8, false),
+    }
+}
+
+core::arch::global_asm!(
+    // rdi = chain. 1 if every slot still holds its value; a slot that cannot be read is a mismatch (`signal.rs`
+    // continues at bo_verify_no).
+    ".global bo_verify", ".global bo_verify_read", ".global bo_verify_no",
+    "bo_verify:",
+    "mov ecx, [rdi]",
+    "add rdi, 8",
+    "2:",
+    "mov rax, [rdi]",
+    "bo_verify_read:",
+    "mov rax, [rax]",
+    "cmp rax, [rdi + 8]",
+    "jne bo_verify_no",
+    "add rdi, 16",
+    "dec ecx",
+    "jne 2b",
+    "mov eax, 1",
+    "ret",
+    "bo_verify_no:",
+    "xor eax, eax",
+    "ret",
+);
+unsafe extern "C" {
+    fn bo_verify(chain: u64) -> u64;
+    pub fn bo_verify_read();
+    pub fn bo_verify_no();
+}
+
+/// The calling context of the thread's current event at `site`. Registers are the program's, in `ctx`.
+pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
+    let base = if site.flags & super::site::FLAG_CFA_FROM_RBP != 0 { ctx.gpr[5] } else { ctx.gpr[4] };
+    let frame = base.wrapping_add(site.cfa_offset as i64 as u64);
+    let mut return_addr = 0u64;
+    let stack = Stack { page: core::cell::RefCell::new((1, false, [0; 512])) };
+    if let Some(v) = stack.read_u64(frame.wrapping_sub(8)) {
+        return_addr = v;
+    }
+    // SAFETY: this thread's cache.
+    let entry = unsafe { context_cache::entry(ctx.context_cache, site.id, return_addr, frame) };
+    // SAFETY: the entry's own chain.
+    if entry.site == site as *const Site as u64 && entry.frame == frame && unsafe { bo_verify(entry.chain) } == 1 {
+        return entry.context;
+    }
+    let mut pairs: Vec<(u64, u64)> = Vec::with_capacity(32);
+    let mut t = TABLES.lock();
+    let mut cursor = Cursor::innermost(site.pc, ctx.gpr[4], ctx.gpr[5]);
+    let mut first = true;
+    while pairs.len() < FRAMES_MAX {
+        let rule = t.rule(cursor.lookup_pc(), cursor.kind, cursor.pc);
+        let step = if first {
+            let gpr = ctx.gpr;
+            brownout_unwind::step_with_registers(rule, &mut cursor, &stack, |r| Some(gpr[r.encoding() as usize & 15]))
+        } else {
+            brownout_unwind::step(rule, &mut cursor, &stack)
+        };
+        first = false;
+        match step {
+            Ok(s) => pairs.push((s.slot, s.return_addr)),
+            Err(Stop::NoRule | Stop::RegisterUnknown) => {
+                let by_fp = brownout_unwind::step_by_frame_pointer(&mut cursor, &stack, |a| {
+                    t.rules.contains_key(&a.wrapping_sub(1)) || t.module(LookupPc::new(a, PcKind::ReturnAddress)).is_some()
+                });
+                match by_fp {
+                    Ok(s) => pairs.push((s.slot, s.return_addr)),
+                    Err(_) => break,
+                }
+            }
+            Err(_) => break,
+        }
+    }
+    let mut id = 0;
+    for (_, return_addr) in pairs.iter().rev() {
+        id = t.intern(id, *return_addr, ring, ctx.thread);
+    }
+    drop(t);
+    entry.site = site as *const Site as u64;
+    entry.frame = frame;
+    entry.context = id;
+    context_cache::replace_chain(entry, context_cache::new_chain(&pairs));
+    id
+}
+
+/// Code went away: its rules too.
+pub fn code_unmapped(start: u64, end: u64) {
+    if !crate::mode().record {
+        return;
+    }
+    let mut t = TABLES.lock();
+    t.modules.retain(|m| m.end() <= start || m.start() >= end);
+    t.bare.retain(|b| b.1 <= start || b.0 >= end);
+    t.rules.retain(|pc, _| *pc < start || *pc >= end);
+}
+
+/// In a forked child other threads' locks are nobody's.
+pub fn reset_after_fork() {
+    TABLES.reset_after_fork();
+}

@@ -1,0 +1,198 @@
+//! `cargo xtask test`: all that must hold, in the order of how fast it fails.
+
+use std::env;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use brownout_tests::layout;
+
+use crate::{build, setup, shell};
+
+/// Everything. Further words go to the test runner, to pick tests by name.
+pub fn test(words: &[&str]) -> Result<ExitCode> {
+    let start = Instant::now();
+    step("packages", setup::setup)?;
+    step("format", || {
+        shell::run(shell::cargo().args(["fmt", "--all", "--check"]))
+    })?;
+    step("lints", || {
+        shell::run(shell::cargo().args([
+            "clippy",
+            "--quiet",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "--deny",
+            "warnings",
+        ]))
+    })?;
+    step("tool, programs, examples", build::build)?;
+    println!("== tests");
+    let totals = if shell::exists("cargo-nextest") {
+        nextest(words)?
+    } else {
+        cargo_test(words)?
+    };
+    println!(
+        "{} passed, {} failed ({} s)",
+        totals.passed,
+        totals.failed,
+        start.elapsed().as_secs()
+    );
+    Ok(if totals.failed == 0 && totals.passed > 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Golden tests write instead of comparing when they see this variable.
+pub fn bless() -> Result<()> {
+    setup::setup()?;
+    build::build()?;
+    shell::run(shell::cargo().env("BROWNOUT_BLESS", "1").args([
+        "test",
+        "--workspace",
+        "--exclude",
+        "brownout-tests",
+        "--quiet",
+    ]))
+}
+
+fn step(name: &str, action: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("== {name}");
+    action().with_context(|| format!("step `{name}` failed"))
+}
+
+#[derive(Default)]
+struct Totals {
+    passed: u64,
+    failed: u64,
+}
+
+/// nextest runs each test in its own process and knows how many are slow.
+fn nextest(words: &[&str]) -> Result<Totals> {
+    let mut command = shell::cargo();
+    command
+        .args([
+            "nextest",
+            "run",
+            "--workspace",
+            "--release",
+            "--no-fail-fast",
+            "--config-file",
+        ])
+        .arg(layout::workspace().join("xtask/nextest.toml"))
+        .args([
+            "--status-level",
+            "fail",
+            "--final-status-level",
+            "fail",
+            "--color",
+            "never",
+        ])
+        .args(words);
+    let text = run_and_keep_stderr(&mut command)?;
+    // "Summary [ 12.3s] 40 tests run: 38 passed (1 slow), 2 failed, 3 skipped"
+    let summary = text
+        .lines()
+        .rev()
+        .find(|line| line.contains("tests run:") || line.contains("test run:"));
+    let totals = summary.map(|line| Totals {
+        passed: number_before(line, "passed"),
+        failed: number_before(line, "failed") + number_before(line, "timed out"),
+    });
+    // Documentation examples are not nextest's business.
+    let mut doc = shell::cargo();
+    doc.args(["test", "--workspace", "--release", "--doc", "--quiet"]);
+    let doc_failed = words.is_empty() && !doc.status().context("cannot run cargo")?.success();
+    let mut totals = totals.context("nextest printed no summary; see above")?;
+    totals.failed += u64::from(doc_failed);
+    Ok(totals)
+}
+
+fn cargo_test(words: &[&str]) -> Result<Totals> {
+    let mut command = shell::cargo();
+    command.args([
+        "test",
+        "--workspace",
+        "--release",
+        "--no-fail-fast",
+        "--color",
+        "never",
+    ]);
+    if !words.is_empty() {
+        command.arg("--").args(words);
+    }
+    let output = command.output().context("cannot run cargo")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    print!("{text}");
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    let mut totals = Totals::default();
+    // "test result: ok. 3 passed; 0 failed; …", once per test binary.
+    for line in text
+        .lines()
+        .filter(|line| line.starts_with("test result: "))
+    {
+        totals.passed += number_before(line, "passed");
+        totals.failed += number_before(line, "failed");
+    }
+    if !output.status.success() && totals.failed == 0 {
+        // It did not get as far as running all of them.
+        totals.failed = 1;
+    }
+    Ok(totals)
+}
+
+/// Passes stderr through line by line and returns it; nextest's report goes there.
+fn run_and_keep_stderr(command: &mut Command) -> Result<String> {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    let mut child = command
+        .env("CARGO_TERM_PROGRESS_WHEN", "never")
+        .env(
+            "NEXTEST_HIDE_PROGRESS_BAR",
+            env::var("NEXTEST_HIDE_PROGRESS_BAR").unwrap_or("1".into()),
+        )
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot run cargo nextest")?;
+    let mut text = String::new();
+    if let Some(stderr) = child.stderr.take() {
+        for line in BufReader::new(stderr).split(b'\n') {
+            let line = String::from_utf8_lossy(&line?).into_owned();
+            eprintln!("{line}");
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
+    child.wait()?;
+    Ok(text)
+}
+
+/// The number in front of a word: 38 in "38 passed (1 slow)".
+fn number_before(line: &str, word: &str) -> u64 {
+    line.find(word)
+        .and_then(|at| line[..at].split_whitespace().next_back())
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_are_understood() {
+        let line = "     Summary [  12.345s] 40 tests run: 37 passed (1 slow), 2 failed, 1 timed out, 3 skipped";
+        assert_eq!(number_before(line, "passed"), 37);
+        assert_eq!(number_before(line, "failed"), 2);
+        assert_eq!(number_before(line, "timed out"), 1);
+        assert_eq!(
+            number_before("test result: ok. 3 passed; 0 failed; 0 ignored", "passed"),
+            3
+        );
+        assert_eq!(number_before("nothing here", "failed"), 0);
+    }
+}
