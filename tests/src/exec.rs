@@ -274,7 +274,7 @@ fn status_number(status: ExitStatus) -> i32 {
 pub fn kill_group(leader: u32) {
     // The group may be gone already, which is what we want.
     let _ = Command::new("/bin/sh")
-        .args(["-c", &format!("kill -9 -- -{leader}")])
+        .args(["-c", &format!("kill -s KILL -- -{leader}")])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();

@@ -493,7 +493,7 @@ pub const ROWS: &[Row] = &[
         &[("t.cpp", CPP_PROGRAM)],
         "g++ -std=c++17 -O1 t.cpp -o t -pthread && ./t",
     ),
-    with(
+    stdout_only(
         "rustc-compile-and-run",
         &[("t.rs", RUST_PROGRAM)],
         "rustc -O t.rs -o t && ./t; echo $?",
@@ -595,7 +595,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "env-clear",
-        "env -i A=b sh -c 'env | sort'; env -i /bin/echo x; env -u HOME sh -c 'echo ${HOME-unset}'; env no-such-command; echo $?",
+        "env -i A=b sh -c 'env | grep -v ^PWD= | sort'; env -i /bin/echo x; env -u HOME sh -c 'echo ${HOME-unset}'; env no-such-command; echo $?",
     ),
     row(
         "timeout",

@@ -5,7 +5,8 @@ use crate::sys;
 use alloc::format;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
-fn decode(pc: u64) -> Instruction {
+/// The program's instruction at `pc`.
+pub fn decode(pc: u64) -> Instruction {
     let mut bytes = [0u8; 15];
     let mut n = 15;
     while n > 0 && !sys::read_memory(crate::pm::readable_alias(pc), &mut bytes[..n]) {

@@ -503,6 +503,7 @@ fn deliver(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext,
             uc.sigmask = mask;
             return;
         }
+        crate::service::note(alloc::format!("DEBUG die sig {sig} code {} pc {:#x} addr {:#x} handler {:#x} blocked {blocked} rsp {:#x} rdi {:#x} rax {:#x}", info.code(), uc.m.rip, info.addr(), action.handler, uc.m.rsp, uc.m.rdi, uc.m.rax).as_bytes());
         die(sig);
     }
     if action.flags & SA_RESETHAND != 0 {

@@ -31,7 +31,39 @@ pub struct State {
     rcx: u64,
     rsi: u64,
     rdi: u64,
+    /// Iterations of a string instruction that are left for another round.
+    rest: u64,
+    bounce: Option<alloc::boxed::Box<Bounce>>,
     active: bool,
+}
+
+/// The operand of an access that is partly tracked and partly not.
+#[repr(align(64))]
+struct Bounce {
+    bytes: [u8; 64],
+    addr: u64,
+    len: usize,
+}
+
+/// Number of `step`-byte elements from `addr` on that are all tracked by one mapping, or all not tracked.
+fn uniform(addr: u64, step: u64, down: bool) -> u64 {
+    let regions = REGIONS.lock();
+    let (low, high) = match regions.find(addr) {
+        Some(r) => (r.start, r.end),
+        None => (
+            regions.list.iter().rev().find(|r| r.end <= addr).map_or(0, |r| r.end),
+            regions.list.iter().find(|r| r.start > addr).map_or(u64::MAX, |r| r.start),
+        ),
+    };
+    if down {
+        if addr.saturating_add(step) > high { 0 } else { (addr - low) / step + 1 }
+    } else {
+        (high - addr) / step
+    }
+}
+
+fn refuse_straddling(pc: u64) -> ! {
+    crate::fatal_unsupported(&alloc::format!("the instruction at {pc:#x} accesses persistent and other memory at once"))
 }
 
 const RAX: usize = 0;
@@ -129,7 +161,14 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
         crate::fatal_unsupported(&alloc::format!("the instruction at {:#x} touches persistent memory in a way that is not supported: {why}", site.pc));
     }
     // The stack part of push and pop is ordinary memory (a stack in tracked memory is refused elsewhere).
-    let touches = accesses.iter().any(|a| tracked(a.address).is_some() || tracked(a.address + a.bytes - 1).is_some());
+    // An empty mask accesses nothing, but the processor may still want the page to be writable.
+    let base = match site.form {
+        MemoryForm::Masked(_) => brownout_insn::effective_address(&site.insn, &gpr, bases),
+        MemoryForm::ImplicitRdi(_) => gpr[RDI],
+        _ => 0,
+    };
+    let touches = tracked(base).is_some()
+        || accesses.iter().any(|a| tracked(a.address).is_some() || tracked(a.address + a.bytes - 1).is_some());
     if !touches {
         ctx.resume = site.original;
         ctx.resume_is_boundary = false;
@@ -164,6 +203,24 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
     };
     match &site.form {
         MemoryForm::String(s) => {
+            // Only as far as nothing changes underneath; the rest is another round.
+            if s.repeat != brownout_insn::Repeat::Once {
+                let step = s.element_bytes as u64;
+                let down = ctx.rflags & 0x400 != 0;
+                let mut rounds = gpr[RCX];
+                if s.reads_source {
+                    rounds = rounds.min(uniform(gpr[RSI], step, down));
+                }
+                if s.reads_destination || s.writes_destination {
+                    rounds = rounds.min(uniform(gpr[RDI], step, down));
+                }
+                if rounds == 0 {
+                    refuse_straddling(site.pc);
+                }
+                work.rest = gpr[RCX] - rounds;
+                ctx.gpr[RCX] = rounds;
+                work.rcx = rounds;
+            }
             if s.reads_source {
                 shift(ctx, 0, RSI, gpr[RSI]);
             }
@@ -186,6 +243,26 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
             let scratch = site.scratch as usize;
             work.scratch = Some(gpr[scratch]);
             ctx.gpr[scratch] = addr.wrapping_add(tracked(probe).unwrap_or(0));
+            let straddles = work.accesses.iter().any(|a| tracked(a.address) != tracked(a.address + a.bytes - 1));
+            if straddles {
+                let MemoryForm::Explicit { effect } = form else { refuse_straddling(site.pc) };
+                // Partly tracked, partly not: on a copy, which `end` distributes.
+                let n = effect.size as usize;
+                if n == 0 || n > 64 {
+                    refuse_straddling(site.pc);
+                }
+                let mut copy = alloc::boxed::Box::new(Bounce { bytes: [0; 64], addr, len: n });
+                for i in 0..n {
+                    let at = super::readable_alias(addr + i as u64);
+                    if !crate::sys::read_memory(at, &mut copy.bytes[i..i + 1]) {
+                        ctx.gpr[scratch] = gpr[scratch];
+                        crate::signal::raise_fault(ctx, crate::signal::SIGSEGV, 1, addr + i as u64);
+                        return;
+                    }
+                }
+                ctx.gpr[scratch] = copy.bytes.as_ptr() as u64;
+                work.bounce = Some(copy);
+            }
         }
     }
     // An access and its record are one: the lock is held in between.
@@ -212,6 +289,11 @@ pub fn end(ctx: &mut ThreadContext, site: &'static Site) {
     if let Some(v) = work.scratch {
         ctx.gpr[site.scratch as usize] = v;
     }
+    if let Some(b) = &work.bounce {
+        for i in 0..b.len {
+            crate::sys::write_memory(super::readable_alias(b.addr + i as u64), &b.bytes[i..i + 1]);
+        }
+    }
     let mut accesses = work.accesses;
     if let MemoryForm::String(s) = &site.form {
         // How far did it get?
@@ -229,6 +311,21 @@ pub fn end(ctx: &mut ThreadContext, site: &'static Site) {
     let mut ring = Writer::adopt(ctx);
     append(ctx, site, &accesses, &mut ring);
     drop(ring);
+    // `repe` and `repne` may have ended early for good: the zero flag says so.
+    let ended = match &site.form {
+        MemoryForm::String(s) => {
+            let zero = ctx.rflags & 0x40 != 0;
+            ctx.gpr[RCX] != 0
+                || s.repeat == brownout_insn::Repeat::WhileEqual && !zero
+                || s.repeat == brownout_insn::Repeat::WhileNotEqual && zero
+        }
+        _ => true,
+    };
+    ctx.gpr[RCX] = ctx.gpr[RCX].wrapping_add(work.rest);
+    if work.rest != 0 && !ended {
+        ctx.rip = site.pc;
+        return crate::dispatch::resume_at_rip(ctx);
+    }
     ctx.rip = site.next_pc;
     ctx.resume = site.next_code;
     ctx.resume_is_boundary = true;
@@ -252,6 +349,7 @@ pub fn undo(ctx: &mut ThreadContext, site: &'static Site, uc: &mut UContext) -> 
     }
     if let MemoryForm::String(s) = &site.form {
         let done = work.rcx.wrapping_sub(uc.m.rcx);
+        uc.m.rcx = uc.m.rcx.wrapping_add(work.rest);
         if s.repeat != brownout_insn::Repeat::Once && done != 0 {
             for r in 0..16 {
                 ctx.gpr[r as usize] = *uc.m.gpr(r);

@@ -115,7 +115,9 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
         let mut ring = Writer::lock(ctx);
         let context = stacks::context(ctx, site, &mut ring);
         for (addr, len) in written {
-            ring.kernel_store(ctx, site.id, context, number, addr, super::readable_alias(addr), len);
+            for (start, end) in readable_parts(addr, addr.saturating_add(len)) {
+                ring.kernel_store(ctx, site.id, context, number, start, super::readable_alias(start), end - start);
+            }
         }
     }
     if FILES.load(Ordering::Relaxed) {
@@ -125,6 +127,25 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
         event(ctx, rare::FUTEX, [a[0], a[1], a[2], result as u64, 0, 0], &[]);
     }
     Some(result)
+}
+
+/// What of a range can be read: a failed call is reported as if it had written all, which may reach beyond the end of the
+/// file.
+fn readable_parts(start: u64, end: u64) -> Vec<(u64, u64)> {
+    let mut parts: Vec<(u64, u64)> = Vec::new();
+    let mut at = start;
+    while at < end {
+        let next = ((at | 4095) + 1).min(end);
+        let mut probe = [0u8];
+        if sys::read_memory(super::readable_alias(at), &mut probe) {
+            match parts.last_mut() {
+                Some(p) if p.1 == at => p.1 = next,
+                _ => parts.push((at, next)),
+            }
+        }
+        at = next;
+    }
+    parts
 }
 
 fn warn_once(u: &brownout_syscalls::Unsupported) {
@@ -345,6 +366,9 @@ pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     let plain = |ctx: &mut ThreadContext| {
         if crate::mode().record && flags & sys::MAP_FIXED != 0 {
             drop_regions(ctx, addr, addr.wrapping_add(page_up(len)));
+            if regions::is_steered(addr) {
+                REGIONS.lock().steered_is_mixed();
+            }
         }
         raw(nr::MMAP, a)
     };
@@ -377,7 +401,7 @@ pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
         drop_regions(ctx, at, at + len);
     }
     let mut regions = REGIONS.lock();
-    let delta = if regions::is_steered(at) && !insists { PM_ALIAS_DELTA } else { regions.place_alias(at, len) };
+    let delta = if regions::is_steered(at) { PM_ALIAS_DELTA } else { regions.place_alias(at, len) };
     // SAFETY: the alias range is ours; the program's view loses write access (and read access, for loads).
     unsafe {
         let r = sc!(nr::MMAP, at.wrapping_add(delta), len, prot, shared | sys::MAP_FIXED, fd, offset);
@@ -520,19 +544,22 @@ fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     let fixed = flags & sys::MREMAP_FIXED != 0;
     let alias = start.wrapping_add(r.delta);
     if !fixed && start + old == r.end && regions::is_steered(start) && !REGIONS.lock().overlaps(r.end, start + new + (2 << 20)) {
-        // SAFETY: both views grow in ranges that nothing else uses.
-        unsafe {
-            let one = sc!(nr::MREMAP, start, old, new, 0, 0);
-            let two = sc!(nr::MREMAP, alias, old, new, 0, 0);
-            if one == start as i64 && two == alias as i64 {
-                let mut regions = REGIONS.lock();
-                regions.remove(r.start, r.end);
-                regions.insert(Region { end: start + new, ..r });
-                drop(regions);
-                event(ctx, rare::REMAP, [start, old, start, new, 0, 0], &[]);
-                return Some(start as i64);
+        // SAFETY: both views grow in ranges that nothing else uses; if one cannot, neither does.
+        let grown = unsafe {
+            let two = sc!(nr::MREMAP, alias, old, new, 0, 0) == alias as i64;
+            let one = two && sc!(nr::MREMAP, start, old, new, 0, 0) == start as i64;
+            if two && !one {
+                sc!(nr::MUNMAP, alias + old, new - old);
             }
-            return Some(-sys::ENOMEM);
+            one
+        };
+        if grown {
+            let mut regions = REGIONS.lock();
+            regions.remove(r.start, r.end);
+            regions.insert(Region { end: start + new, ..r });
+            drop(regions);
+            event(ctx, rare::REMAP, [start, old, start, new, 0, 0], &[]);
+            return Some(start as i64);
         }
     }
     if flags & sys::MREMAP_MAYMOVE == 0 {
@@ -541,7 +568,7 @@ fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     let mut regions = REGIONS.lock();
     let at = if fixed { Some(to) } else { regions.place(new) };
     let Some(at) = at else { return Some(-sys::ENOMEM) };
-    let delta = if regions::is_steered(at) && !fixed { PM_ALIAS_DELTA } else { regions.place_alias(at, new) };
+    let delta = if regions::is_steered(at) { PM_ALIAS_DELTA } else { regions.place_alias(at, new) };
     drop(regions);
     let move_flags = sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED;
     // SAFETY: the program's view goes where it asked or where nothing is; the alias to a range of ours.

@@ -39,7 +39,7 @@ pub fn init_process(ctx: &mut ThreadContext, previous: u32) {
     name_thread(ctx);
     announce_process(ctx, previous);
     for m in crate::maps::read() {
-        if m.exec && !crate::dispatch::is_engine(m.start) {
+        if m.exec && !crate::dispatch::is_engine(m.start) && m.path != b"[vsyscall]" {
             event(ctx, rare::MODULE, [ctx.process as u64, m.start, m.end - m.start, m.offset, 0, 0], &m.path);
         }
     }

@@ -29,10 +29,12 @@ pub struct Regions {
     pub list: Vec<Region>,
     /// Where aliases of unsteered mappings go next.
     next_alias: u64,
+    /// The program has put ordinary memory among steered mappings.
+    mixed: bool,
 }
 
 pub static REGIONS: SpinLock<Regions> =
-    SpinLock::new(Regions { list: Vec::new(), next_alias: PM_BASE + PM_ALIAS_DELTA + PM_LEN });
+    SpinLock::new(Regions { list: Vec::new(), next_alias: PM_BASE + PM_ALIAS_DELTA + PM_LEN, mixed: false });
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Steered mappings begin at multiples of this: huge-page aligned, as libpmem likes them.
@@ -67,11 +69,11 @@ impl Regions {
     pub fn place(&self, len: u64) -> Option<u64> {
         let mut at = PM_BASE;
         for r in self.list.iter().filter(|r| is_steered(r.start)) {
-            if r.start - at >= len + ALIGN {
+            if r.start >= at + len + ALIGN {
                 break;
             }
             // A gap between neighbours: an overrun faults instead of hitting another file.
-            at = (r.end + ALIGN).next_multiple_of(ALIGN);
+            at = at.max((r.end + ALIGN).next_multiple_of(ALIGN));
         }
         (at + len <= PM_BASE + PM_LEN).then_some(at)
     }
@@ -81,6 +83,12 @@ impl Regions {
         let at = self.next_alias;
         self.next_alias += (len + ALIGN).next_multiple_of(ALIGN);
         at.wrapping_sub(start)
+    }
+
+    /// From now on whole granules say nothing.
+    pub fn steered_is_mixed(&mut self) {
+        self.mixed = true;
+        self.publish();
     }
 
     pub fn insert(&mut self, r: Region) {
@@ -135,7 +143,7 @@ impl Regions {
         for r in &self.list {
             for g in r.start >> GRANULE_SHIFT..=(r.end - 1) >> GRANULE_SHIFT {
                 if (g as usize) < GRANULES {
-                    granules[g as usize] = if is_steered(r.start) { PM_ALIAS_DELTA } else { GRANULE_MIXED };
+                    granules[g as usize] = if is_steered(r.start) && !self.mixed { PM_ALIAS_DELTA } else { GRANULE_MIXED };
                 }
             }
         }
@@ -192,7 +200,7 @@ pub fn fault(rsp: u64, pc: u64, addr: u64, sig: i32, in_site: bool, write: bool)
     if !allowed {
         return FaultAnswer::Program { addr };
     }
-    if r.start <= rsp && rsp < r.end {
+    if r.start <= rsp && rsp <= r.end && uses_stack(pc) {
         crate::fatal_unsupported("the program runs on a stack in persistent memory");
     }
     if super::site::mark(pc) {
@@ -209,6 +217,17 @@ pub fn fault(rsp: u64, pc: u64, addr: u64, sig: i32, in_site: bool, write: bool)
     FaultAnswer::Retry
 }
 
+/// Whether the instruction pushes, pops, calls or returns.
+fn uses_stack(pc: u64) -> bool {
+    use iced_x86::FlowControl;
+    let insn = crate::emulate::decode(pc);
+    match insn.flow_control() {
+        FlowControl::Call | FlowControl::Return => true,
+        FlowControl::IndirectCall => insn.op0_kind() == iced_x86::OpKind::Register,
+        _ => matches!(brownout_insn::classify(&insn), brownout_insn::MemoryForm::StackImplicit),
+    }
+}
+
 /// Faults of one marked instruction before it counts as not understood: each thread may bring a few, from blocks that it was
 /// in when they were replaced.
 const FAULTS_MAX: u32 = 10_000;
@@ -220,7 +239,7 @@ fn retranslate(pc: u64) -> bool {
     let mut any = false;
     for id in ids {
         let b = &e.blocks[id as usize];
-        if !b.dead && b.pc <= pc && pc < b.pc_end && !b.sites.iter().any(|s| s.pc == pc) {
+        if !b.dead && b.pc <= pc && pc < b.pc_end && !b.sites.iter().any(|s| s.pc == pc && s.redirected != 0) {
             e.kill(id);
             any = true;
         }

@@ -16,6 +16,7 @@ use crate::emit::{Emitter, Gpr, RCX, RDX};
 use crate::pm::{ring, site};
 use brownout_abi::{CONTROL_BASE, Control, kind};
 use brownout_insn::{FlushKind, MemoryForm};
+use alloc::vec::Vec;
 use core::mem::offset_of;
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Mnemonic, Register};
 
@@ -100,29 +101,11 @@ impl Builder<'_> {
     }
 
     /// The check whether the operand is tracked. Leaves the hot part in the "no" case with registers reloaded,
-    /// and yields the address of the cold part, to be emitted next: rcx = distance, `r2` = address.
-    fn check(&mut self, insn: &Instruction, r2: Gpr) -> bool {
+    /// and jumps in the "yes" case to the cold part, to be emitted next: rcx = distance, `r2` = address.
+    fn check(&mut self, address: &[u8], r2: Gpr) {
         self.hot.spill(off::spill(slot::SITE_RCX), RCX);
         self.hot.spill(off::spill(slot::SITE_R2), r2);
-        if insn.is_ip_rel_memory_operand() {
-            self.hot.mov_imm64(r2, insn.ip_rel_memory_address());
-        } else {
-            let mem = MemoryOperand::new(
-                insn.memory_base(),
-                insn.memory_index(),
-                insn.memory_index_scale(),
-                insn.memory_displacement64() as i64,
-                insn.memory_displ_size(),
-                false,
-                Register::None,
-            );
-            let Ok(lea) = Instruction::with2(Code::Lea_r64_m, crate::insn::register(r2.0), mem) else { return false };
-            let mut encoder = Encoder::new(64);
-            if encoder.encode(&lea, self.hot.at).is_err() {
-                return false;
-            }
-            self.hot.bytes(&encoder.take_buffer());
-        }
+        self.hot.bytes(address);
         self.hot.rorx_rcx(r2, GRANULE_SHIFT as u8);
         self.hot.movzx_ecx_cx();
         self.hot.mov_rcx_gs_rcx8(GRANULES_OFFSET);
@@ -131,7 +114,6 @@ impl Builder<'_> {
         self.hot.jmp(cold);
         self.hot.reload(RCX, off::spill(slot::SITE_RCX));
         self.hot.reload(r2, off::spill(slot::SITE_R2));
-        true
     }
 
     /// Cold: a granule shared with other memory is the engine's business; else address and alias are noted, r2 = alias.
@@ -180,15 +162,14 @@ impl Builder<'_> {
         let Some(n) = brownout_insn::redirect_bytes(insn, raw, crate::insn::register(r2.0), &mut redirected) else {
             return false;
         };
+        let Some(address) = address_code(insn, r2) else { return false };
         let form = MemoryForm::Explicit { effect };
         let value = crate::mode().values;
         let s = site::new(site::id(pc), pc, insn.next_ip(), record, effect.size, unfenced, r2.0, *insn, form, value);
         let payload = s as *const _ as u64;
         self.begin(pc, InsnClass::Site { scratch: r2.0 });
         let cold = self.cold.at;
-        if !self.check(insn, r2) {
-            crate::fatal_bug("cannot compute an operand's address");
-        }
+        self.check(&address, r2);
         self.copy(insn, raw);
         if effect.locked {
             self.locked_tail(insn);
@@ -298,11 +279,12 @@ impl Builder<'_> {
         let payload = s as *const _ as u64;
         self.begin(pc, InsnClass::Site { scratch: r2.0 });
         let cold = self.cold.at;
-        if insn.segment_prefix() != Register::None || !self.check(insn, r2) {
-            // fs:-relative: never tracked memory.
+        let Some(address) = address_code(insn, r2).filter(|_| insn.segment_prefix() == Register::None) else {
+            // fs:-relative or 32-bit addresses: never tracked memory.
             self.copy(insn, raw);
             return true;
-        }
+        };
+        self.check(&address, r2);
         self.copy(insn, raw);
         let next = self.hot.at;
         let access = crate::mode().execute_flushes.then_some(&redirected[..n]);
@@ -366,6 +348,40 @@ impl Builder<'_> {
         self.cold.jmp(s.next_code);
         s.cold = (cold, self.cold.at);
     }
+}
+
+/// Code that puts the address of the memory operand into `r`; `None` for operands that `lea` cannot express.
+fn address_code(insn: &Instruction, r: Gpr) -> Option<Vec<u8>> {
+    let absolute = if insn.is_ip_rel_memory_operand() {
+        Some(insn.ip_rel_memory_address())
+    } else if insn.memory_base() == Register::None && insn.memory_index() == Register::None {
+        // Also the 64-bit absolute addresses that only `mov` with the accumulator has.
+        Some(insn.memory_displacement64())
+    } else {
+        None
+    };
+    if let Some(addr) = absolute {
+        let mut code = alloc::vec![0x48 | r.0 >> 3, 0xB8 | (r.0 & 7)];
+        code.extend_from_slice(&addr.to_le_bytes());
+        return Some(code);
+    }
+    let narrow = |r: Register| r != Register::None && r.size() != 8;
+    if narrow(insn.memory_base()) || narrow(insn.memory_index()) {
+        return None;
+    }
+    let mem = MemoryOperand::new(
+        insn.memory_base(),
+        insn.memory_index(),
+        insn.memory_index_scale(),
+        insn.memory_displacement64() as i64,
+        insn.memory_displ_size(),
+        false,
+        Register::None,
+    );
+    let lea = Instruction::with2(Code::Lea_r64_m, crate::insn::register(r.0), mem).ok()?;
+    let mut encoder = Encoder::new(64);
+    encoder.encode(&lea, 0).ok()?;
+    Some(encoder.take_buffer())
 }
 
 /// Spins for the ring lock with rcx and rdx only; both come back as they were (rcx from its slot, by `bo_log`).
