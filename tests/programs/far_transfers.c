@@ -1,5 +1,6 @@
 // Far returns and iret inside user mode, as some language runtimes and emulators use them.
 // build: dynamic static
+// refused: far transfers
 #include "harness.h"
 
 uint64_t by_lretq(uint64_t x), by_iretq(uint64_t x);

@@ -21,6 +21,8 @@ int main(int argc, char **argv)
             printf("running\n");
             fflush(stdout);
         }
+        if (i >= 200000)
+            sleep_ms(1); // enough to be caught in the act, without filling the disk
     }
     if (!strcmp(how, "segv"))
         *(volatile int *)16 = 1;

@@ -9,6 +9,7 @@
 //! | `libs: …` | what to link |
 //! | `needs: a b` | libraries of this folder that must lie beside it |
 //! | `requires: avx512f` | processor flags (as in `/proc/cpuinfo`); the suite reports a miss as ignored |
+//! | `refused: far transfers` | the tool does not support this: it must say so, with these words, and exit 3 |
 //! | `args: POOL 1000` | arguments; `POOL` stands for a fresh file |
 
 use std::fs;
@@ -82,6 +83,8 @@ pub struct Program {
     pub requires: Vec<String>,
     /// Arguments, `POOL` standing for a fresh file.
     pub args: Vec<String>,
+    /// The tool must refuse it with a message that contains this.
+    pub refused: Option<String>,
 }
 
 impl Program {
@@ -117,6 +120,7 @@ impl Program {
             needs: Vec::new(),
             requires: Vec::new(),
             args: Vec::new(),
+            refused: None,
         };
         for line in text.lines() {
             let Some(comment) = line.strip_prefix("//") else {
@@ -139,6 +143,7 @@ impl Program {
                 "libs" => program.libs.extend(words()),
                 "needs" => program.needs.extend(words()),
                 "requires" => program.requires.extend(words()),
+                "refused" => program.refused = Some(rest.trim().to_owned()),
                 "args" => program.args.extend(words()),
                 _ => {}
             }

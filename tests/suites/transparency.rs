@@ -24,6 +24,9 @@ use crate::commands::Row;
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(240);
 const CPYTHON_TIMEOUT: Duration = Duration::from_secs(900);
 
+/// Exit code for what the tool does not support.
+const UNSUPPORTED: i32 = 3;
+
 /// Modules of Debian's libpython3-testsuite, chosen for what they stress: signals, threads, processes,
 /// memory mappings, foreign calls, system calls that restart, generated code, vector libraries.
 const CPYTHON: &[&str] = &[
@@ -159,7 +162,21 @@ fn run_program(program: &Program, build: Build) -> Result<()> {
     let native = outcomes[0]
         .clone()
         .expect_success("natively, where it must succeed")?;
-    exec::compare(&native, &outcomes[1], true)
+    match &program.refused {
+        None => exec::compare(&native, &outcomes[1], true),
+        Some(words) => {
+            let message = outcomes[1].stderr_text();
+            ensure!(
+                outcomes[1].status == UNSUPPORTED
+                    && message.contains("not supported")
+                    && message.contains(words),
+                "not refused as `{words}`: exit status {}\n{}",
+                outcomes[1].status,
+                outcomes[1].describe()
+            );
+            Ok(())
+        }
+    }
 }
 
 fn run_cpython(module: &str) -> Result<()> {

@@ -136,7 +136,7 @@ fn cases(scratch: &Scratch) -> Result<Vec<Case>> {
     let (hash_pool, map_pool) = (scratch.join("hash.pool"), scratch.join("map.pool"));
 
     Ok(vec![
-        case("dram_hash", vec![own("dram_hash"), "4000000".to_owned()]),
+        case("dram_hash", vec![own("dram_hash"), "8000000".to_owned()]),
         case(
             "gzip",
             vec!["/usr/bin/gzip".to_owned(), "-c".to_owned(), text(data)],
@@ -385,7 +385,7 @@ fn compressible(len: usize) -> Vec<u8> {
 const SQL: &str = "\
 create table t(id integer primary key, k text, v real); create index tk on t(k);
 begin;
-with recursive c(n) as (select 1 union all select n + 1 from c where n < 200000)
+with recursive c(n) as (select 1 union all select n + 1 from c where n < 400000)
 insert into t select n, 'key' || (n * 7919 % 100003), n * 1.5 from c;
 commit;
 select count(*), sum(v) from t where k > 'key5';
@@ -401,7 +401,7 @@ class P:
     def __init__(self, x): self.x = x
     def step(self, n): self.x = (self.x * 31 + n) % 1000003; return self.x
 p, c, total = P(1), collections.Counter(), 0
-for i in range(1200000):
+for i in range(3000000):
     total += p.step(i)
     if i % 3 == 0: c[p.x % 97] += 1
 print(total, sorted(c.items())[:3], sum(x * x for x in range(1000000)))
@@ -412,7 +412,7 @@ fn big_c() -> String {
     let mut text = String::from(
         "typedef unsigned long u; struct s { u a, b; int n; struct s *next; double d[4]; };\nextern u ext(u, struct s *);\n",
     );
-    for i in 0..1400 {
+    for i in 0..160 {
         let _ = write!(
             text,
             "static u f{i}(u x, struct s *p, int n) {{\n u r = x; int i;\n for (i = 0; i < n; i++) {{ r += p->a * {} ^ (r >> {}); \

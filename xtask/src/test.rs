@@ -9,12 +9,16 @@ use brownout_tests::layout;
 
 use crate::{build, setup, shell};
 
+const ENGINE: &str = "crates/engine/Cargo.toml";
+
 /// Everything. Further words go to the test runner, to pick tests by name.
 pub fn test(words: &[&str]) -> Result<ExitCode> {
     let start = Instant::now();
     step("packages", setup::setup)?;
     step("format", || {
-        shell::run(shell::cargo().args(["fmt", "--all", "--check"]))
+        shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
+        // The engine is no member of the workspace, because it is built differently.
+        shell::run(shell::cargo().args(["fmt", "--check", "--manifest-path", ENGINE]))
     })?;
     step("lints", || {
         shell::run(shell::cargo().args([
@@ -51,7 +55,7 @@ pub fn test(words: &[&str]) -> Result<ExitCode> {
 pub fn bless() -> Result<()> {
     setup::setup()?;
     build::build()?;
-    shell::run(shell::cargo().env("BROWNOUT_BLESS", "1").args([
+    shell::run(shell::cargo().env("BLESS", "1").args([
         "test",
         "--workspace",
         "--exclude",

@@ -131,7 +131,8 @@ core::arch::global_asm!(
     "shl eax, 5",
     "mov rbx, gs:[{context_cache}]",
     "add rbx, rax",
-    "cmp [rbx], rcx", "jne 90f",
+    "mov edx, [rcx + {site_id}]", // not the site's address: code may be translated more than once
+    "cmp [rbx], rdx", "jne 90f",
     "cmp [rbx + 8], rdi", "jne 90f",
     "mov rdx, [rbx + 16]",       // chain: count, then (slot, value) pairs
     "mov esi, [rdx]",
@@ -294,6 +295,24 @@ core::arch::global_asm!(
     "add rsp, 8",
     "ret",
 
+    // ------------------------------------------------------------------ memory of the program that may be bad
+    // rdi = to, rsi = from, rdx = length: 1 if all was copied.
+    ".global bo_copy", ".global bo_copy_insn", ".global bo_copy_load", ".global bo_copy_store", ".global bo_copy_fail",
+    "bo_copy:",
+    "mov rcx, rdx",
+    "cmp rcx, 8", "jne 2f",
+    "bo_copy_load:",
+    "mov rax, [rsi]",
+    "bo_copy_store:",
+    "mov [rdi], rax",
+    "mov eax, 1", "ret",
+    "2:",
+    "bo_copy_insn:",
+    "rep movsb",
+    "mov eax, 1", "ret",
+    "bo_copy_fail:",
+    "xor eax, eax", "ret",
+
     // ------------------------------------------------------------------ first instruction of the image
     // rsp points at a Launch.
     ".global _start",
@@ -351,6 +370,33 @@ unsafe extern "C" {
     pub fn bo_sigreturn(frame: u64) -> !;
     pub fn bo_restorer();
     pub fn bo_signal_entry();
+    fn bo_copy(to: u64, from: u64, len: u64) -> u64;
+    fn bo_copy_insn();
+    fn bo_copy_load();
+    fn bo_copy_store();
+    fn bo_copy_fail();
+}
+
+/// Copies to or from program memory; false if it faulted on the way.
+///
+/// # Safety
+/// One side is memory of the engine, large enough; the other is the program's, good or bad.
+pub unsafe fn copy_program(to: u64, from: u64, len: u64) -> bool {
+    // SAFETY: faults in `bo_copy` continue at its failure exit.
+    unsafe { bo_copy(to, from, len) == 1 }
+}
+
+/// Where engine code that faulted at `rip` on program memory goes on.
+pub fn fixup(rip: u64) -> Option<u64> {
+    let table: [(u64, u64); 6] = [
+        (bo_log_read1 as usize as u64, bo_log_slow as usize as u64),
+        (bo_log_read2 as usize as u64, bo_log_slow as usize as u64),
+        (crate::pm::bo_verify_read as usize as u64, crate::pm::bo_verify_no as usize as u64),
+        (bo_copy_insn as usize as u64, bo_copy_fail as usize as u64),
+        (bo_copy_load as usize as u64, bo_copy_fail as usize as u64),
+        (bo_copy_store as usize as u64, bo_copy_fail as usize as u64),
+    ];
+    table.iter().find(|f| f.0 == rip).map(|f| f.1)
 }
 
 /// Result of [`program_syscall`].

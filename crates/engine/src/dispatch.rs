@@ -285,6 +285,15 @@ impl Engine {
         true
     }
 
+    /// Lifts all write protection of ours. False if there was none.
+    pub fn unprotect_all(&mut self) -> bool {
+        let pages: Vec<u64> = self.protected.iter().copied().collect();
+        for page in &pages {
+            self.unprotect(page << 12);
+        }
+        !pages.is_empty()
+    }
+
     /// The program changed or removed code in `start..end`.
     pub fn invalidate(&mut self, start: u64, end: u64) {
         let pages: Vec<u64> = self.by_page.range(start >> 12..(end + 4095) >> 12).map(|(p, _)| *p).collect();

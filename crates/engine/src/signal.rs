@@ -389,13 +389,8 @@ fn raise(ctx: &mut ThreadContext, info: SigInfo) {
 
 fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContext) {
     let rip = uc.m.rip;
-    if rip == asm::bo_log_read1 as usize as u64 || rip == asm::bo_log_read2 as usize as u64 {
-        // A stack slot of a cached calling context is gone: the slow path unwinds anew.
-        uc.m.rip = asm::bo_log_slow as usize as u64;
-        return;
-    }
-    if rip == crate::pm::bo_verify_read as usize as u64 {
-        uc.m.rip = crate::pm::bo_verify_no as usize as u64;
+    if let Some(to) = asm::fixup(rip) {
+        uc.m.rip = to;
         return;
     }
     let in_cache = !crate::dispatch::is_engine(rip);
@@ -503,7 +498,6 @@ fn deliver(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext,
             uc.sigmask = mask;
             return;
         }
-        crate::service::note(alloc::format!("DEBUG die sig {sig} code {} pc {:#x} addr {:#x} handler {:#x} blocked {blocked} rsp {:#x} rdi {:#x} rax {:#x}", info.code(), uc.m.rip, info.addr(), action.handler, uc.m.rsp, uc.m.rdi, uc.m.rax).as_bytes());
         die(sig);
     }
     if action.flags & SA_RESETHAND != 0 {

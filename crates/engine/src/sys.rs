@@ -192,28 +192,12 @@ pub fn read_file(path: &core::ffi::CStr) -> alloc::vec::Vec<u8> {
 
 /// Copies program memory that may be unmapped. False if any byte could not be read.
 pub fn read_memory(addr: u64, out: &mut [u8]) -> bool {
-    if out.is_empty() {
-        return true;
-    }
-    let local = [out.as_mut_ptr() as u64, out.len() as u64];
-    let remote = [addr, out.len() as u64];
-    // SAFETY: the kernel checks `remote`; `local` is ours.
-    let n = unsafe {
-        sc!(nr::PROCESS_VM_READV, crate::process::real_pid(), local.as_ptr(), 1, remote.as_ptr(), 1, 0)
-    };
-    n == out.len() as i64
+    // SAFETY: `out` is ours.
+    unsafe { crate::asm::copy_program(out.as_mut_ptr() as u64, addr, out.len() as u64) }
 }
 
 /// Writes program memory that may be unmapped or read-only. False if any byte could not be written.
 pub fn write_memory(addr: u64, data: &[u8]) -> bool {
-    if data.is_empty() {
-        return true;
-    }
-    let local = [data.as_ptr() as u64, data.len() as u64];
-    let remote = [addr, data.len() as u64];
-    // SAFETY: the kernel checks `remote`; `local` is ours.
-    let n = unsafe {
-        sc!(nr::PROCESS_VM_WRITEV, crate::process::real_pid(), local.as_ptr(), 1, remote.as_ptr(), 1, 0)
-    };
-    n == data.len() as i64
+    // SAFETY: `data` is ours.
+    unsafe { crate::asm::copy_program(addr, data.as_ptr() as u64, data.len() as u64) }
 }

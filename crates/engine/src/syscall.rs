@@ -76,7 +76,14 @@ pub fn pass(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
     if pm::is_plain_syscall(number) {
         // SAFETY: none of these arguments names memory of the engine by accident; a program that does so by
         // intent breaks itself, as it could natively.
-        return match unsafe { program_syscall(&[number, a[0], a[1], a[2], a[3], a[4], a[5]]) } {
+        let call = [number, a[0], a[1], a[2], a[3], a[4], a[5]];
+        let mut outcome = unsafe { program_syscall(&call) };
+        if matches!(outcome, Outcome::Done(r) if r == -sys::EFAULT) && ENGINE.lock().unprotect_all() {
+            // The kernel may have met a code page that only we have write-protected.
+            // SAFETY: as above.
+            outcome = unsafe { program_syscall(&call) };
+        }
+        return match outcome {
             Outcome::Done(r) => Some(r),
             Outcome::Interrupted => None,
         };

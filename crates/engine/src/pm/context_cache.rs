@@ -13,6 +13,7 @@ pub const ENTRIES_SHIFT: u32 = 12;
 /// One entry; layout known to `bo_log`.
 #[repr(C)]
 pub struct Entry {
+    /// The site's number; 0 is none.
     pub site: u64,
     pub frame: u64,
     /// A [`Chain`]: count, then that many (slot, value) pairs.
@@ -33,7 +34,7 @@ fn index(site_id: u32, return_addr: u64, frame: u64) -> usize {
 pub fn allocate() -> u64 {
     let n = 1usize << ENTRIES_SHIFT;
     let layout = core::alloc::Layout::array::<Entry>(n).expect("small");
-    // SAFETY: zeroed entries are valid: no site is at address 0.
+    // SAFETY: zeroed entries are valid: no site has number 0.
     unsafe { alloc::alloc::alloc_zeroed(layout) as u64 }
 }
 

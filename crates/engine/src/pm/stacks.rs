@@ -92,28 +92,14 @@ impl Tables {
     }
 }
 
-/// Reads the stack a page at a time: one system call serves many slots, and a bad address is no fault.
-struct Stack {
-    page: core::cell::RefCell<(u64, bool, [u64; 512])>,
-}
+/// The program's stack; a bad address is no fault.
+struct Stack;
 
 impl Memory for Stack {
     fn read_u64(&self, addr: u64) -> Option<u64> {
-        if addr & 7 != 0 {
-            let mut v = 0u64;
-            return crate::signal::read_value(addr, &mut v).then_some(v);
-        }
-        let mut p = self.page.borrow_mut();
-        let page = addr & !4095;
-        if p.0 != page {
-            p.0 = page;
-            let mut bytes = [0u64; 512];
-            // SAFETY: the bytes of our own array.
-            let raw = unsafe { core::slice::from_raw_parts_mut(bytes.as_mut_ptr() as *mut u8, 4096) };
-            p.1 = crate::sys::read_memory(page, raw);
-            p.2 = bytes;
-        }
-        p.1.then(|| p.2[(addr as usize & 4095) / 8])
+        let mut v = 0u64;
+        // SAFETY: our own variable.
+        unsafe { crate::asm::copy_program(&mut v as *mut u64 as u64, addr, 8) }.then_some(v)
     }
 }
 
@@ -161,14 +147,14 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
     let base = if site.flags & super::site::FLAG_CFA_FROM_RBP != 0 { ctx.gpr[5] } else { ctx.gpr[4] };
     let frame = base.wrapping_add(site.cfa_offset as i64 as u64);
     let mut return_addr = 0u64;
-    let stack = Stack { page: core::cell::RefCell::new((1, false, [0; 512])) };
+    let stack = Stack;
     if let Some(v) = stack.read_u64(frame.wrapping_sub(8)) {
         return_addr = v;
     }
     // SAFETY: this thread's cache.
     let entry = unsafe { context_cache::entry(ctx.context_cache, site.id, return_addr, frame) };
     // SAFETY: the entry's own chain.
-    if entry.site == site as *const Site as u64 && entry.frame == frame && unsafe { bo_verify(entry.chain) } == 1 {
+    if entry.site == site.id as u64 && entry.frame == frame && unsafe { bo_verify(entry.chain) } == 1 {
         return entry.context;
     }
     let mut pairs: Vec<(u64, u64)> = Vec::with_capacity(32);
@@ -203,7 +189,7 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
         id = t.intern(id, *return_addr, ring, ctx.thread);
     }
     drop(t);
-    entry.site = site as *const Site as u64;
+    entry.site = site.id as u64;
     entry.frame = frame;
     entry.context = id;
     context_cache::replace_chain(entry, context_cache::new_chain(&pairs));
