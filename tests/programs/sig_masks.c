@@ -179,17 +179,21 @@ int main(int argc, char **argv)
         CHECK(WIFSIGNALED(status));
         CHECK_EQ(WTERMSIG(status), SIGSEGV);
     }
-    // Stop and continue.
+    // Stop and continue. The child waits to be told to end, lest its end hide that it went on.
+    int end[2];
+    CHECK(pipe(end) == 0);
     child = fork();
     if (child == 0) {
+        char c;
         raise(SIGSTOP);
-        _exit(5);
+        _exit(read(end[0], &c, 1) == 1 ? 5 : 6);
     }
     int status;
     CHECK(waitpid(child, &status, WUNTRACED) == child);
     CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
     kill(child, SIGCONT);
     CHECK(waitpid(child, &status, WCONTINUED) == child && WIFCONTINUED(status));
+    CHECK(write(end[1], "x", 1) == 1);
     CHECK_EQ(wait_status(child), 5 << 8);
     printf("masks and actions ok\n");
     return 0;

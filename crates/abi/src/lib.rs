@@ -72,7 +72,8 @@ pub enum Request {
     /// Nothing under way.
     None = 0,
     /// The calling thread is about to `execve`: seize it and inject the engine. `args` = tid, address at
-    /// which it traps if that fails, and for [`Launch`]: process number, ignored and blocked synchronous signals.
+    /// which it traps if that fails, and for [`Launch`]: process number, ignored and blocked synchronous signals,
+    /// shown process number.
     AttachForExec = 1,
     /// Is this file persistent memory? `args` = device, inode, `1` if mapped with MAP_SYNC,
     /// `1` if registered by the program, `1` if the file is on a DAX mount, fd, pid; `text` = path.
@@ -134,6 +135,9 @@ pub struct Control {
     pub next_context: AtomicU32,
     /// Next site number to hand out.
     pub next_site: AtomicU32,
+    /// Next process or thread number to show under determinism.
+    pub next_pid: AtomicU32,
+    _pad2: u32,
 
     // -- ring; writer side
     /// 1 while a thread appends (only used once there is more than one thread or process).
@@ -144,7 +148,7 @@ pub struct Control {
     pub ring_write: AtomicU64,
     /// Not 0 once several threads or processes may append.
     pub ring_shared: AtomicU32,
-    _pad0: [u8; 60],
+    _pad0: [u8; 52],
     // -- ring; reader side
     /// Bytes ever consumed.
     pub ring_read: AtomicU64,
@@ -201,6 +205,8 @@ pub mod kind {
     pub const RARE: u8 = 18;
     /// Skip `words` words (never parsed further).
     pub const PAD: u8 = 19;
+    /// A plain pmemcheck request; payload: code (with base), four arguments.
+    pub const REQUEST: u8 = 21;
     /// More bytes of the preceding store-like record: same thread, site, ctx; `addr`, `size`, value.
     pub const MORE: u8 = 20;
 }
@@ -288,6 +294,8 @@ pub struct Launch {
     pub ignored_sync: u64,
     /// Synchronous signals that the previous program blocked: likewise.
     pub blocked_sync: u64,
+    /// Process number that the previous program was known by under determinism; 0 if none.
+    pub shown_pid: u64,
 }
 
 /// First word of the client-request preamble's code space for this project's annotations ('B','O').

@@ -113,37 +113,42 @@ core::arch::global_asm!(
     "mov gs:[{asm}+0], rax",
     "lahf", "seto al", "mov gs:[{asm}+8], rax",
     "mov gs:[{asm}+16], rdx", "mov gs:[{asm}+24], rbx", "mov gs:[{asm}+32], rsi", "mov gs:[{asm}+40], rdi",
+    "bo_log_context:",
     // -- calling context: same site, same frame, and every return address still in its slot?
     "movsxd rdi, dword ptr [rcx + {site_cfa}]",
     "test byte ptr [rcx + {site_flags}], {flag_rbp}",
     "jne 5f",
     "add rdi, rsp",
-    "jmp 6f",
-    "5:", "add rdi, rbp",
     "6:",
     ".global bo_log_read1", "bo_log_read1:",
     "mov rsi, [rdi - 8]",
     "mov eax, [rcx + {site_id}]",
     "imul eax, eax, 0x9E3779B1",
-    "mov edx, esi", "shl edx, 3", "xor eax, edx",
-    "mov edx, edi", "xor eax, edx",
+    "lea edx, [rsi*8]",
+    "xor eax, edx",
+    "xor eax, edi",
     "imul eax, eax, 0x85EBCA6B", "shr eax, {cache_shift}",
-    "shl eax, 5",
+    "shl eax, 7",                   // sets of four entries of 32 bytes
     "mov rbx, gs:[{context_cache}]",
     "add rbx, rax",
-    "mov edx, [rcx + {site_id}]", // not the site's address: code may be translated more than once
-    "cmp [rbx], rdx", "jne 90f",
-    "cmp [rbx + 8], rdi", "jne 90f",
-    "mov rdx, [rbx + 16]",       // chain: count, then (slot, value) pairs
-    "mov esi, [rdx]",
-    "lea rdx, [rdx + 8]",
+    "mov eax, [rcx + {site_id}]",   // not the site's address: code may be translated more than once
+    "lea rsi, [rbx + 128]",
+    "jmp 8f",
+    "5:", "add rdi, rbp", "jmp 6b",
+    "9:",                           // next way
+    "add rbx, 32", "cmp rbx, rsi", "je 90f",
+    "8:",
+    "cmp [rbx], eax", "jne 9b",
+    "cmp [rbx + 8], rdi", "jne 9b",
+    "mov rdx, [rbx + 16]",       // chain: (slot, value) pairs, a zero slot ends it
+    "mov rax, [rdx]",
     "7:",
-    "mov rdi, [rdx]",
     ".global bo_log_read2", "bo_log_read2:",
-    "mov rdi, [rdi]",
-    "cmp rdi, [rdx + 8]", "jne 90f",
+    "mov rax, [rax]",
+    "cmp rax, [rdx + 8]", "jne 10f",
+    "mov rax, [rdx + 16]",
     "add rdx, 16",
-    "dec esi", "jne 7b",
+    "test rax, rax", "jne 7b",
     "mov esi, [rbx + 24]",       // context number
     // -- room in the ring?
     "movabs rbx, {control}",
@@ -209,10 +214,40 @@ core::arch::global_asm!(
     "mov rax, gs:[{asm}+0]",
     "mov rcx, gs:[{site_rcx}]",
     "jmp qword ptr gs:[{resume}]",
+    "10:",
+    "mov eax, [rcx + {site_id}]", "jmp 9b",
     // -- slow: everything back as the program has it, then let engine code append
     ".global bo_log_slow", "bo_log_slow:",
     "90:",
     "mov rdx, rcx", "shl rdx, 8", "or rdx, {exit_log}", "mov gs:[{exit_arg}], rdx",
+    "mov rdx, gs:[{asm}+16]", "mov rbx, gs:[{asm}+24]", "mov rsi, gs:[{asm}+32]", "mov rdi, gs:[{asm}+40]",
+    "mov rax, gs:[{asm}+8]", "add al, 0x7f", "sahf",
+    "mov rax, gs:[{asm}+0]",
+    "mov rcx, gs:[{site_rcx}]",
+    "jmp bo_exit",
+
+    // ------------------------------------------------------------------ a client request
+    // As bo_log, but rcx = site of the request; the program's rax points at the request block. Requests that are
+    // only recorded are appended here; others leave.
+    ".global bo_request", ".p2align 4",
+    "bo_request:",
+    "mov gs:[{asm}+0], rax",
+    "mov gs:[{site_alias}], rax",
+    "lahf", "seto al", "mov gs:[{asm}+8], rax",
+    "mov gs:[{asm}+16], rdx", "mov gs:[{asm}+24], rbx", "mov gs:[{asm}+32], rsi", "mov gs:[{asm}+40], rdi",
+    "mov rax, gs:[{asm}+0]",
+    ".global bo_request_read", "bo_request_read:",
+    "mov rdx, [rax]",
+    "sub rdx, {pmemcheck}",
+    "cmp rdx, 31", "ja 91f",
+    "mov eax, {plain_requests}",
+    "bt eax, edx", "jnc 91f",
+    "mov qword ptr gs:[{asm}+16], 0", // the answer, in rdx
+    "mov qword ptr gs:[{site_addr}], 0",
+    "jmp bo_log_context",
+    ".global bo_request_slow", "bo_request_slow:",
+    "91:",
+    "mov qword ptr gs:[{exit_arg}], {exit_request}",
     "mov rdx, gs:[{asm}+16]", "mov rbx, gs:[{asm}+24]", "mov rsi, gs:[{asm}+32]", "mov rdi, gs:[{asm}+40]",
     "mov rax, gs:[{asm}+8]", "add al, 0x7f", "sahf",
     "mov rax, gs:[{asm}+0]",
@@ -330,7 +365,7 @@ core::arch::global_asm!(
     site_rcx = const off::spill(slot::SITE_RCX),
     site_addr = const off::SITE_ADDR, site_alias = const off::SITE_ALIAS, thread_bits = const off::THREAD_BITS,
     unfenced = const off::UNFENCED, context_cache = const off::CONTEXT_CACHE,
-    cache_shift = const 32 - crate::pm::context_cache::ENTRIES_SHIFT,
+    cache_shift = const 32 - crate::pm::context_cache::SETS_SHIFT,
     site_cfa = const offset_of!(crate::pm::site::Site, cfa_offset),
     site_flags = const offset_of!(crate::pm::site::Site, flags),
     site_id = const offset_of!(crate::pm::site::Site, id),
@@ -343,6 +378,8 @@ core::arch::global_asm!(
     ring_write = const offset_of!(Control, ring_write), ring_read = const offset_of!(Control, ring_read),
     ring_lock = const offset_of!(Control, ring_lock),
     exit_log = const crate::dispatch::exit::LOG,
+    exit_request = const crate::dispatch::exit::REQUEST,
+    pmemcheck = const brownout_abi::PMEMCHECK_BASE, plain_requests = const crate::requests::PLAIN,
     lookup = sym crate::dispatch::LOOKUP,
     dispatch = sym crate::dispatch::engine_dispatch,
     thread_start = sym crate::process::thread_start,
@@ -357,6 +394,9 @@ unsafe extern "C" {
     pub fn bo_miss();
     pub fn bo_miss_tag();
     pub fn bo_log();
+    pub fn bo_request();
+    pub fn bo_request_read();
+    pub fn bo_request_slow();
     pub fn bo_log_read1();
     pub fn bo_log_read2();
     pub fn bo_log_slow();
@@ -388,7 +428,8 @@ pub unsafe fn copy_program(to: u64, from: u64, len: u64) -> bool {
 
 /// Where engine code that faulted at `rip` on program memory goes on.
 pub fn fixup(rip: u64) -> Option<u64> {
-    let table: [(u64, u64); 6] = [
+    let table: [(u64, u64); 7] = [
+        (bo_request_read as usize as u64, bo_request_slow as usize as u64),
         (bo_log_read1 as usize as u64, bo_log_slow as usize as u64),
         (bo_log_read2 as usize as u64, bo_log_slow as usize as u64),
         (crate::pm::bo_verify_read as usize as u64, crate::pm::bo_verify_no as usize as u64),
@@ -425,6 +466,7 @@ pub fn set_entry_points(ctx: &mut ThreadContext) {
     ctx.entry_miss = bo_miss as usize as u64;
     ctx.entry_miss_tag = bo_miss_tag as usize as u64;
     ctx.entry_log = bo_log as usize as u64;
+    ctx.entry_request = bo_request as usize as u64;
 }
 
 /// Whether `addr` lies in routines that may be single-stepped.

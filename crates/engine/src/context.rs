@@ -65,6 +65,7 @@ pub struct ThreadContext {
     pub entry_miss: u64,
     pub entry_miss_tag: u64,
     pub entry_log: u64,
+    pub entry_request: u64,
     /// Tracked access under way: program address and alias address.
     pub site_addr: u64,
     pub site_alias: u64,
@@ -96,6 +97,8 @@ pub struct ThreadContext {
     /// Under way: an irregular access whose operand registers are shifted. See `pm/irregular.rs`.
     pub irregular: crate::pm::irregular::State,
     pub process: u32,
+    /// The number that the program knows this thread by, if made up.
+    pub shown_tid: u32,
     engine_write: core::sync::atomic::AtomicBool,
     /// Mask that a new thread starts with.
     pub start_mask: u64,
@@ -120,7 +123,7 @@ pub mod off {
     offsets! {
         SELF = self_ptr; GPR = gpr; RFLAGS = rflags; RESUME = resume; TARGET = target;
         EXIT_ARG = exit_arg; SPILL = spill; ENGINE_STACK = engine_stack; ENTRY_EXIT = entry_exit;
-        ENTRY_MISS = entry_miss; ENTRY_MISS_TAG = entry_miss_tag; ENTRY_LOG = entry_log; SITE_ADDR = site_addr;
+        ENTRY_MISS = entry_miss; ENTRY_MISS_TAG = entry_miss_tag; ENTRY_LOG = entry_log; ENTRY_REQUEST = entry_request; SITE_ADDR = site_addr;
         SITE_ALIAS = site_alias; THREAD_BITS = thread_bits; UNFENCED = unfenced;
         PENDING_FLAG = pending_flag; CONTEXT_CACHE = context_cache; XMM = xmm;
     }

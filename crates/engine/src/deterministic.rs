@@ -1,8 +1,332 @@
-//! Removing randomness.
+//! Removing randomness: time, process numbers, random bytes, time-stamp counters, file times.
+//!
+//! With address-space randomisation off (the launcher sees to that), two runs of a single-threaded program with the
+//! same input then make the same system calls with the same results and touch the same addresses. What stays real: file
+//! content, inode numbers, what other processes do, scheduling of threads.
+//!
+//! Time is a counter that every question advances; sleeping advances it by what was asked for. Process numbers are handed
+//! out in order of creation and translated in the calls that name processes.
+
 use crate::context::ThreadContext;
-use iced_x86::Instruction;
-pub fn init(_ctx: &mut ThreadContext) {}
-pub fn instruction(_ctx: &mut ThreadContext, _insn: &Instruction) {}
-pub fn shown_pid(pid: u32) -> u32 { pid }
-pub fn concerns(_nr: u64) -> bool { false }
-pub fn syscall(_ctx: &mut ThreadContext, _nr: u64, _a: &[u64; 6]) -> Option<Option<i64>> { None }
+use crate::service::control;
+use crate::signal::{read_value, write_value};
+use crate::sync::SpinLock;
+use crate::sys::{self, nr, sc};
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
+use iced_x86::{Instruction, Mnemonic};
+
+/// 2020-01-01T00:00:00Z, in nanoseconds.
+const EPOCH_NS: u64 = 1_577_836_800_000_000_000;
+/// What one question costs.
+const TICK_NS: u64 = 1_000;
+/// Time-stamp counter ticks in a nanosecond.
+const TSC_PER_NS: u64 = 2;
+/// Bytes that `/dev/urandom` yields before it ends. Programs read a few dozen.
+const RANDOM_FILE_LEN: usize = 1 << 20;
+
+static CLOCK_NS: AtomicU64 = AtomicU64::new(1_000_000_000);
+static RANDOM: AtomicU64 = AtomicU64::new(0);
+/// (kernel's number, shown number)
+static PIDS: SpinLock<Vec<(u32, u32)>> = SpinLock::new(Vec::new());
+
+fn on() -> bool {
+    crate::mode().deterministic
+}
+
+fn now_ns() -> u64 {
+    CLOCK_NS.fetch_add(TICK_NS, Ordering::Relaxed)
+}
+
+/// SplitMix64.
+fn random() -> u64 {
+    let mut z = RANDOM.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ z >> 31
+}
+
+fn random_bytes(out: &mut [u8]) {
+    for c in out.chunks_mut(8) {
+        c.copy_from_slice(&random().to_le_bytes()[..c.len()]);
+    }
+}
+
+/// At the program's first instruction: the kernel's auxiliary vector names the vDSO (whose clock we could not see) and
+/// sixteen random bytes.
+pub fn init(ctx: &mut ThreadContext, shown: u32) {
+    if !on() {
+        return;
+    }
+    RANDOM.store(control().seed, Ordering::Relaxed);
+    let own = if shown != 0 { shown } else { control().next_pid.fetch_add(1, Ordering::Relaxed) };
+    PIDS.lock().push((crate::process::real_pid(), own));
+    let mut at = ctx.gpr[4];
+    let mut word = 0u64;
+    read_value(at, &mut word);
+    at += 8 * (word + 2); // argc, argv, NULL
+    while read_value(at, &mut word) && word != 0 {
+        at += 8;
+    }
+    at += 8;
+    const AT_IGNORE: u64 = 1;
+    const AT_RANDOM: u64 = 25;
+    const AT_SYSINFO_EHDR: u64 = 33;
+    let mut pair = [0u64; 2];
+    while read_value(at, &mut pair) && pair[0] != 0 {
+        match pair[0] {
+            AT_SYSINFO_EHDR => {
+                write_value(at, &AT_IGNORE);
+            }
+            AT_RANDOM => {
+                let mut bytes = [0u8; 16];
+                random_bytes(&mut bytes);
+                write_value(pair[1], &bytes);
+            }
+            _ => {}
+        }
+        at += 16;
+    }
+}
+
+/// The number under which the program knows the process or thread `real`.
+pub fn shown_pid(real: u32) -> u32 {
+    if !on() {
+        return real;
+    }
+    PIDS.lock().iter().find(|p| p.0 == real).map_or(real, |p| p.1)
+}
+
+fn real_pid(shown: u32) -> u32 {
+    PIDS.lock().iter().find(|p| p.1 == shown).map_or(shown, |p| p.0)
+}
+
+/// Before a process or thread is made: the number that it will be known by.
+pub fn reserve_pid() -> u32 {
+    if on() { control().next_pid.fetch_add(1, Ordering::Relaxed) } else { 0 }
+}
+
+/// After it was made, in the parent (`real` its number) or in the child (`real` its own).
+pub fn bind_pid(real: u32, shown: u32) {
+    if on() {
+        PIDS.lock().push((real, shown));
+    }
+}
+
+/// In a forked child other threads' locks are nobody's.
+pub fn reset_after_fork() {
+    PIDS.reset_after_fork();
+}
+
+/// An instruction whose result differs from run to run; the caller moves on.
+pub fn instruction(ctx: &mut ThreadContext, insn: &Instruction) {
+    match insn.mnemonic() {
+        Mnemonic::Rdtsc | Mnemonic::Rdtscp => {
+            let t = now_ns() * TSC_PER_NS;
+            ctx.gpr[0] = t & 0xffff_ffff;
+            ctx.gpr[2] = t >> 32;
+            if insn.mnemonic() == Mnemonic::Rdtscp {
+                ctx.gpr[1] = 0;
+            }
+        }
+        Mnemonic::Rdrand | Mnemonic::Rdseed => {
+            crate::emulate::set_register(ctx, insn, random());
+            // Success: carry set, the other arithmetic flags clear.
+            ctx.rflags = ctx.rflags & !0x8d4 | 1;
+        }
+        Mnemonic::Rdpid => crate::emulate::set_register(ctx, insn, 0),
+        Mnemonic::Cpuid => {
+            let (leaf, sub) = (ctx.gpr[0] as u32, ctx.gpr[1] as u32);
+            let mut r = core::arch::x86_64::__cpuid_count(leaf, sub);
+            // What names the core that happens to execute this.
+            match leaf {
+                1 => r.ebx &= 0x00ff_ffff,
+                0xb | 0x1f => r.edx = 0,
+                0x8000_001e => (r.eax, r.ebx, r.ecx) = (0, r.ebx & !0xff, r.ecx & !0xff),
+                _ => {}
+            }
+            ctx.gpr[0] = r.eax as u64;
+            ctx.gpr[3] = r.ebx as u64;
+            ctx.gpr[1] = r.ecx as u64;
+            ctx.gpr[2] = r.edx as u64;
+        }
+        _ => crate::fatal_bug("not an instruction of this kind"),
+    }
+}
+
+const STAT: u64 = 4;
+const LSTAT: u64 = 6;
+const NEWFSTATAT: u64 = 262;
+const SETPGID: u64 = 109;
+const GETPGID: u64 = 121;
+const GETPGRP: u64 = 111;
+const GETSID: u64 = 124;
+const TIMES: u64 = 100;
+const GETRUSAGE: u64 = 98;
+const SET_TID_ADDRESS: u64 = 218;
+const CLOCK_NANOSLEEP: u64 = 230;
+
+/// Calls whose results differ from run to run.
+pub fn concerns(number: u64) -> bool {
+    matches!(
+        number,
+        nr::GETPID | nr::GETTID | nr::GETPPID | nr::TIME | nr::GETTIMEOFDAY | nr::CLOCK_GETTIME | nr::GETRANDOM
+            | nr::GETCPU | nr::OPEN | nr::OPENAT | nr::KILL | nr::TKILL | nr::TGKILL | nr::WAIT4 | nr::FSTAT | STAT
+            | LSTAT | NEWFSTATAT | nr::STATX | nr::NANOSLEEP | CLOCK_NANOSLEEP | SETPGID | GETPGID | GETPGRP | GETSID
+            | TIMES | GETRUSAGE | SET_TID_ADDRESS
+    )
+}
+
+/// Answers or adapts a call. `None`: make it as it is.
+pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Option<i64>> {
+    let put = |addr: u64, v: &[u64]| -> bool { v.iter().enumerate().all(|(i, w)| write_value(addr + 8 * i as u64, w)) };
+    let ok = |good: bool| Some(Some(if good { 0 } else { -sys::EFAULT }));
+    match number {
+        nr::GETPID => Some(Some(shown_pid(crate::process::real_pid()) as i64)),
+        nr::GETTID => Some(Some(shown_pid(ctx.tid) as i64)),
+        nr::GETPPID => Some(Some(1)),
+        GETPGRP => Some(Some(1)),
+        GETPGID | GETSID => Some(Some(1)),
+        SETPGID => Some(plain(number, &[real_pid(a[0] as u32) as u64, real_pid(a[1] as u32) as u64, 0, 0, 0, 0])),
+        SET_TID_ADDRESS => Some(plain(number, a).map(|r| shown_pid(r as u32) as i64)),
+        nr::TIME => {
+            let s = (EPOCH_NS + now_ns()) / 1_000_000_000;
+            if a[0] != 0 && !write_value(a[0], &s) {
+                return Some(Some(-sys::EFAULT));
+            }
+            Some(Some(s as i64))
+        }
+        nr::GETTIMEOFDAY => {
+            let t = EPOCH_NS + now_ns();
+            ok((a[0] == 0 || put(a[0], &[t / 1_000_000_000, t % 1_000_000_000 / 1000])) && (a[1] == 0 || put(a[1], &[0])))
+        }
+        nr::CLOCK_GETTIME => {
+            // REALTIME, REALTIME_COARSE, TAI count from the epoch, all others from the start.
+            let base = if matches!(a[0], 0 | 5 | 11) { EPOCH_NS } else { 0 };
+            let t = base + now_ns();
+            ok(put(a[1], &[t / 1_000_000_000, t % 1_000_000_000]))
+        }
+        TIMES => {
+            let t = now_ns() / 10_000_000;
+            if a[0] != 0 && !put(a[0], &[t, 0, 0, 0]) {
+                return Some(Some(-sys::EFAULT));
+            }
+            Some(Some(t as i64))
+        }
+        GETRUSAGE => ok(put(a[1], &[0; 18])),
+        nr::NANOSLEEP | CLOCK_NANOSLEEP => {
+            let request = if number == nr::NANOSLEEP { a[0] } else { a[2] };
+            let mut ts = [0u64; 2];
+            if read_value(request, &mut ts) && a[1] & 1 == 0 {
+                CLOCK_NS.fetch_add(ts[0].wrapping_mul(1_000_000_000).wrapping_add(ts[1]), Ordering::Relaxed);
+            } else if number == CLOCK_NANOSLEEP && a[1] & 1 != 0 {
+                // An absolute time of our clock means nothing to the kernel: it is reached at once.
+                let base = if a[0] == 0 { EPOCH_NS } else { 0 };
+                let until = ts[0].wrapping_mul(1_000_000_000).wrapping_add(ts[1]).wrapping_sub(base);
+                CLOCK_NS.fetch_max(until, Ordering::Relaxed);
+                return Some(Some(0));
+            }
+            None
+        }
+        nr::GETRANDOM => {
+            let n = a[1].min(1 << 20) as usize;
+            let mut bytes = alloc::vec![0u8; n];
+            random_bytes(&mut bytes);
+            let good = sys::write_memory(crate::pm::readable_alias(a[0]), &bytes);
+            if good {
+                crate::pm::kernel_wrote(a[0], n as u64);
+            }
+            Some(Some(if good { n as i64 } else { -sys::EFAULT }))
+        }
+        nr::GETCPU => {
+            let z = 0u32;
+            ok((a[0] == 0 || write_value(a[0], &z)) && (a[1] == 0 || write_value(a[1], &z)))
+        }
+        nr::OPEN => open(a[0], a[1]),
+        nr::OPENAT => open(a[1], a[2]),
+        nr::KILL | nr::TKILL => Some(plain(number, &[real_signed(a[0]), a[1], 0, 0, 0, 0])),
+        nr::TGKILL => Some(plain(number, &[real_signed(a[0]), real_signed(a[1]), a[2], 0, 0, 0])),
+        nr::WAIT4 => {
+            let r = plain(number, &[real_signed(a[0]), a[1], a[2], a[3], 0, 0]);
+            Some(r.map(|r| if r > 0 { shown_pid(r as u32) as i64 } else { r }))
+        }
+        STAT | LSTAT | nr::FSTAT | NEWFSTATAT => {
+            let r = plain(number, a)?;
+            let buffer = if number == NEWFSTATAT { a[2] } else { a[1] };
+            if r == 0 {
+                // atime, mtime, ctime: three (seconds, nanoseconds) pairs at offset 72.
+                let t = EPOCH_NS / 1_000_000_000;
+                put(buffer + 72, &[t, 0, t, 0, t, 0]);
+            }
+            Some(Some(r))
+        }
+        nr::STATX => {
+            let r = plain(number, a)?;
+            if r == 0 {
+                let t = EPOCH_NS / 1_000_000_000;
+                // atime, btime, ctime, mtime: 16 bytes each at offset 64.
+                put(a[4] + 64, &[t, 0, t, 0, t, 0, t, 0]);
+            }
+            Some(Some(r))
+        }
+        _ => None,
+    }
+}
+
+fn real_signed(pid: u64) -> u64 {
+    let p = pid as i32;
+    if p > 0 { real_pid(p as u32) as u64 } else { pid }
+}
+
+/// The call itself; tracked pointers do not occur in these except for stat buffers, which engine code then completes.
+fn plain(number: u64, a: &[u64; 6]) -> Option<i64> {
+    let mut b = *a;
+    for x in &mut b {
+        *x = crate::pm::readable_alias(*x);
+    }
+    // SAFETY: the program's own call.
+    match unsafe { crate::asm::program_syscall(&[number, b[0], b[1], b[2], b[3], b[4], b[5]]) } {
+        crate::asm::Outcome::Done(r) => Some(r),
+        crate::asm::Outcome::Interrupted => None,
+    }
+}
+
+/// Files that yield random bytes are replaced.
+fn open(path: u64, flags: u64) -> Option<Option<i64>> {
+    let mut text = [0u8; 40];
+    let at = crate::pm::readable_alias(path);
+    let mut n = 0;
+    while n < text.len() && sys::read_memory(at + n as u64, &mut text[n..n + 1]) && text[n] != 0 {
+        n += 1;
+    }
+    let content = match &text[..n] {
+        b"/dev/urandom" | b"/dev/random" => {
+            let mut bytes = alloc::vec![0u8; RANDOM_FILE_LEN];
+            random_bytes(&mut bytes);
+            bytes
+        }
+        b"/proc/sys/kernel/random/uuid" | b"/proc/sys/kernel/random/boot_id" => {
+            let (a, b) = (random(), random());
+            alloc::format!(
+                "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}\n",
+                a >> 32,
+                a >> 16 & 0xffff,
+                a & 0xfff,
+                b >> 48 & 0x3fff | 0x8000,
+                b & 0xffff_ffff_ffff
+            )
+            .into_bytes()
+        }
+        _ => return None,
+    };
+    // SAFETY: a fresh file of our own, handed to the program.
+    unsafe {
+        let cloexec = flags & 0x8_0000 != 0;
+        let fd = sc!(nr::MEMFD_CREATE, c"random".as_ptr(), cloexec as u64);
+        if fd >= 0 {
+            sc!(nr::WRITE, fd, content.as_ptr(), content.len());
+            sc!(8u64, fd, 0, 0); // lseek to the start
+        }
+        Some(Some(fd))
+    }
+}

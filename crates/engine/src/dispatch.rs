@@ -404,12 +404,9 @@ impl Engine {
     pub fn grow_lookup(&mut self) {
         let shift = LOOKUP.shift.load(Ordering::Relaxed);
         let bits = if shift == 64 { 14 } else { 64 - shift + 1 };
-        let len = ((1u64 << bits) + PROBES) * 16;
-        // SAFETY: fresh memory; the old table is left to concurrent readers for good.
-        let new = unsafe { crate::sys::map_anonymous(0, len, 3) };
-        if new < 0 {
-            crate::fatal_bug("no memory for the block table");
-        }
+        // On the engine's heap, so that the program's own mappings fall where they would without us. The old table is left to
+        // concurrent readers for good.
+        let new = Box::leak(alloc::vec![0u64; 2 * ((1 << bits) + PROBES as usize)].into_boxed_slice()).as_ptr();
         LOOKUP.entries.store(new as u64, Ordering::Release);
         LOOKUP.shift.store(64 - bits, Ordering::Release);
         let live: Vec<(u64, u64)> =

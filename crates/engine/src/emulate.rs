@@ -3,7 +3,7 @@
 use crate::context::ThreadContext;
 use crate::sys;
 use alloc::format;
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 /// The program's instruction at `pc`.
 pub fn decode(pc: u64) -> Instruction {
@@ -24,7 +24,7 @@ pub fn handle(ctx: &mut ThreadContext, len: u64) {
         _ => {}
     }
     match insn.mnemonic() {
-        Mnemonic::Rdgsbase => set_register(ctx, &insn, 0, insn.code() == Code::Rdgsbase_r32),
+        Mnemonic::Rdgsbase => set_register(ctx, &insn, 0),
         _ => crate::deterministic::instruction(ctx, &insn),
     }
     ctx.rip = next;
@@ -32,7 +32,7 @@ pub fn handle(ctx: &mut ThreadContext, len: u64) {
 }
 
 /// Writes the first operand, a register of 16, 32 or 64 bits.
-pub fn set_register(ctx: &mut ThreadContext, insn: &Instruction, value: u64, _narrow: bool) {
+pub fn set_register(ctx: &mut ThreadContext, insn: &Instruction, value: u64) {
     let r = insn.op0_register();
     let slot = &mut ctx.gpr[r.full_register().number() & 15];
     match r.size() {

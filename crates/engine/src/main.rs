@@ -95,7 +95,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
         engine.refresh_code();
         engine.grow_lookup();
     }
-    deterministic::init(ctx);
+    deterministic::init(ctx, launch.shown_pid as u32);
     pm::init_process(ctx, launch.previous_process as u32);
     dispatch::resume_at_rip(ctx);
     // SAFETY: the context is complete.

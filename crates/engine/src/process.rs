@@ -72,10 +72,15 @@ pub fn clone(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u
         alloc::boxed::Box::leak(alloc::boxed::Box::new(signal::SignalHandlers { actions: h.actions, ours: h.ours }))
     };
     crate::pm::thread_created(ctx, child, flags & CLONE_THREAD != 0);
+    child.shown_tid = crate::deterministic::reserve_pid();
+    let shown = child.shown_tid;
     let old = signal::block_all();
     child.start_mask = if ctx.pending_signal() != 0 { ctx.pending.mask } else { old };
     // SAFETY: `child` is fresh and stays alive until the thread ends. PM pointers were rewritten by the caller.
     let ret = unsafe { asm::bo_clone(flags, child, ptid, ctid, tls) };
+    if ret > 0 {
+        crate::deterministic::bind_pid(ret as u32, shown);
+    }
     if ret < 0 || flags & CLONE_VFORK != 0 {
         // Failed; or the child has left this address space by exec or exit.
         child.in_use.store(0, Ordering::Release);
@@ -89,6 +94,7 @@ pub fn clone(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u
 /// First engine code of a new thread, on its own engine stack.
 pub extern "C" fn thread_start(ctx: &mut ThreadContext) {
     adopt(ctx);
+    crate::deterministic::bind_pid(ctx.tid, ctx.shown_tid);
     crate::pm::thread_started(ctx);
     crate::dispatch::resume_at_rip(ctx);
     let mask = ctx.start_mask;
@@ -97,6 +103,7 @@ pub extern "C" fn thread_start(ctx: &mut ThreadContext) {
 
 fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, tls: u64) -> i64 {
     crate::pm::going_parallel();
+    let shown = crate::deterministic::reserve_pid();
     let old = signal::block_all();
     // No other thread may be in the middle of changing engine state.
     let guard = ENGINE.lock();
@@ -118,7 +125,11 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         if stack != 0 {
             ctx.gpr[4] = stack;
         }
+        crate::deterministic::reset_after_fork();
+        crate::deterministic::bind_pid(ctx.tid, shown);
         crate::pm::forked_child(ctx);
+    } else if ret > 0 {
+        crate::deterministic::bind_pid(ret as u32, shown);
     }
     if ctx.pending_signal() == 0 {
         signal::set_mask(old);
@@ -176,6 +187,7 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> i64 {
         ctx.process,
         signal::ignored_sync(ctx),
         ctx.blocked_sync,
+        crate::deterministic::shown_pid(real_pid()),
     );
     crate::pm::process_execs(ctx);
     signal::before_exec(ctx);

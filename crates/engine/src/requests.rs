@@ -7,6 +7,10 @@ pub const PREAMBLE_REST: [u8; 15] =
     [0x48, 0xC1, 0xC7, 0x0D, 0x48, 0xC1, 0xC7, 0x3D, 0x48, 0xC1, 0xC7, 0x33, 0x48, 0x87, 0xDB];
 const PREAMBLE_LEN: u64 = 4 + PREAMBLE_REST.len() as u64;
 
+/// pmemcheck requests that are recorded and need no other action or answer, as bits: flush and fence (5, 6), and everything
+/// about clean ranges and transactions (17 to 28).
+pub const PLAIN: u32 = 1 << 5 | 1 << 6 | 0xfff << 17;
+
 /// A request at `ctx.rip`: block address in rax, default result in rdx, result to rdx.
 pub fn handle(ctx: &mut ThreadContext) {
     let mut block = [0u64; 6];

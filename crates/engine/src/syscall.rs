@@ -39,10 +39,10 @@ fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
                 a[p] = pm::readable_alias(a[p]);
             }
             let (flags, stack, ptid, ctid, tls) = process::clone_arguments(&a);
-            process::clone(ctx, flags, stack, ptid, ctid, tls)
+            shown(process::clone(ctx, flags, stack, ptid, ctid, tls))
         }
-        nr::FORK => process::plain_fork(ctx),
-        nr::VFORK => process::vfork(ctx),
+        nr::FORK => shown(process::plain_fork(ctx)),
+        nr::VFORK => shown(process::vfork(ctx)),
         // glibc falls back to clone; structures that grow with the kernel are not worth following.
         nr::CLONE3 => -sys::ENOSYS,
         // Restartable sequences name code ranges by address; glibc works without.
@@ -69,6 +69,11 @@ fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
         _ => return pass(ctx, number, &a),
     };
     Some(result)
+}
+
+/// A new process's or thread's number as the program knows it.
+fn shown(result: i64) -> i64 {
+    if result > 0 { crate::deterministic::shown_pid(result as u32) as i64 } else { result }
 }
 
 /// The call as it is, tracked pointers rewritten.

@@ -64,6 +64,8 @@ impl Shared {
             (*control).next_process.store(1, std::sync::atomic::Ordering::Relaxed);
             (*control).next_context.store(1, std::sync::atomic::Ordering::Relaxed);
             (*control).next_site.store(1, std::sync::atomic::Ordering::Relaxed);
+            // Looks like a pid, and is none that a system process has.
+            (*control).next_pid.store(1000, std::sync::atomic::Ordering::Relaxed);
             Ok((Shared { control, ring: room as *const u8 }, file))
         }
     }

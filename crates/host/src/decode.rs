@@ -166,6 +166,12 @@ impl Decoder {
                 ContextId(0),
                 EventKind::Context { context, parent: ContextId(size), return_addr: TargetAddr(addr) },
             ),
+            kind::REQUEST => {
+                let w: [u64; 5] = std::array::from_fn(|i| u64_at(payload, 8 * i));
+                let code = (w[0] & 0xffff) as u32;
+                let kind = EventKind::Pmemcheck { code, args: [w[1], w[2], w[3], w[4]], text: &[] };
+                self.emit(sink, thread, pc, context, kind)
+            }
             kind::PAD => Ok(()),
             kind::RARE => {
                 let used = &payload[..(size as usize).min(payload.len())];

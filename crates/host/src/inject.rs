@@ -44,6 +44,7 @@ pub struct Previous {
     pub process: u64,
     pub ignored_sync: u64,
     pub blocked_sync: u64,
+    pub shown_pid: u64,
 }
 
 /// A stopped process that this thread traces.
@@ -171,6 +172,7 @@ impl Stopped {
             previous_process: previous.process,
             ignored_sync: previous.ignored_sync,
             blocked_sync: previous.blocked_sync,
+            shown_pid: previous.shown_pid,
         };
         let at = FIRST_STACK + FIRST_STACK_LEN - 1024;
         // SAFETY: the bytes of a plain structure.

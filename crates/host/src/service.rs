@@ -131,7 +131,8 @@ fn answer(shared: &Shared, image: &Arc<Image>, state: &State, request: u32, args
     const NOTE: u32 = Request::Note as u32;
     match request {
         ATTACH => {
-            let previous = Previous { process: args[2], ignored_sync: args[3], blocked_sync: args[4] };
+            let previous =
+                Previous { process: args[2], ignored_sync: args[3], blocked_sync: args[4], shown_pid: args[5] };
             (attach(args[0] as i32, args[1], previous, image.clone()) as u32, 0)
         }
         CLASSIFY => classify(state, args, text),

@@ -7,19 +7,23 @@
 
 use alloc::boxed::Box;
 
-/// log2 of the number of entries. 4096 covers the (site, frame) pairs of a tree walk with room to spare.
-pub const ENTRIES_SHIFT: u32 = 12;
+/// log2 of the number of sets of [`WAYS`] entries: 8192 entries cover the (site, frame, chain) triples of a tree walk.
+pub const SETS_SHIFT: u32 = 11;
+/// Entries that one (site, return address, frame) may have: the same frame is reached by different chains.
+pub const WAYS: usize = 4;
 
 /// One entry; layout known to `bo_log`.
 #[repr(C)]
 pub struct Entry {
     /// The site's number; 0 is none.
-    pub site: u64,
+    pub site: u32,
+    _pad: u32,
     pub frame: u64,
-    /// A [`Chain`]: count, then that many (slot, value) pairs.
+    /// (slot, value) pairs; a zero slot ends them.
     pub chain: u64,
     pub context: u32,
-    _pad: u32,
+    /// Length of the chain, for giving it back.
+    pub pairs: u32,
 }
 const _: () = assert!(core::mem::size_of::<Entry>() == 32);
 
@@ -27,63 +31,54 @@ const _: () = assert!(core::mem::size_of::<Entry>() == 32);
 /// Same as in `bo_log`.
 fn index(site_id: u32, return_addr: u64, frame: u64) -> usize {
     let h = site_id.wrapping_mul(0x9E37_79B1) ^ (return_addr as u32) << 3 ^ frame as u32;
-    (h.wrapping_mul(0x85EB_CA6B) >> (32 - ENTRIES_SHIFT)) as usize
+    (h.wrapping_mul(0x85EB_CA6B) >> (32 - SETS_SHIFT)) as usize
 }
 
 /// Allocates a cache; its address goes into the thread's context.
 pub fn allocate() -> u64 {
-    let n = 1usize << ENTRIES_SHIFT;
+    let n = WAYS << SETS_SHIFT;
     let layout = core::alloc::Layout::array::<Entry>(n).expect("small");
     // SAFETY: zeroed entries are valid: no site has number 0.
     unsafe { alloc::alloc::alloc_zeroed(layout) as u64 }
 }
 
-/// The entry that `bo_log` would look at.
+/// The entries that `bo_log` would look at.
 ///
 /// # Safety
 /// `cache` comes from [`allocate`] and belongs to the calling thread.
-pub unsafe fn entry(cache: u64, site_id: u32, return_addr: u64, frame: u64) -> &'static mut Entry {
-    // SAFETY: the index is below the number of entries.
-    unsafe { &mut *((cache as *mut Entry).add(index(site_id, return_addr, frame))) }
+pub unsafe fn set(cache: u64, site_id: u32, return_addr: u64, frame: u64) -> &'static mut [Entry] {
+    // SAFETY: the index is below the number of sets.
+    unsafe {
+        let first = (cache as *mut Entry).add(WAYS * index(site_id, return_addr, frame));
+        core::slice::from_raw_parts_mut(first, WAYS)
+    }
 }
 
-/// Drops all entries (code or stacks went away).
-///
-/// # Safety
-/// As [`entry`].
-pub unsafe fn clear(cache: u64) {
-    for i in 0..1usize << ENTRIES_SHIFT {
-        // SAFETY: in bounds.
-        let e = unsafe { &mut *(cache as *mut Entry).add(i) };
-        replace_chain(e, 0);
-        e.site = 0;
-    }
+/// Moves the others down and gives the first place.
+pub fn make_room(set: &mut [Entry]) -> &mut Entry {
+    set.rotate_right(1);
+    &mut set[0]
 }
 
 /// Puts a new chain into an entry and frees the old one.
-pub fn replace_chain(e: &mut Entry, chain: u64) {
+pub fn replace_chain(e: &mut Entry, pairs: &[(u64, u64)]) {
     if e.chain != 0 {
-        // SAFETY: made by `new_chain`, owned by this entry alone.
+        // SAFETY: made below, owned by this entry alone.
         unsafe {
-            let n = *(e.chain as *const u64) as u32 as usize;
-            drop(Box::from_raw(core::ptr::slice_from_raw_parts_mut(e.chain as *mut u64, 1 + 2 * n)));
+            drop(Box::from_raw(core::ptr::slice_from_raw_parts_mut(e.chain as *mut u64, 2 * e.pairs as usize + 2)));
         }
     }
-    e.chain = chain;
-}
-
-/// A word whose content never changes: what the chain of an empty context checks.
-static ZERO: u64 = 0;
-
-/// Builds a chain from (slot, value) pairs.
-pub fn new_chain(pairs: &[(u64, u64)]) -> u64 {
     let fallback = [(&raw const ZERO as u64, 0u64)];
     let pairs = if pairs.is_empty() { &fallback[..] } else { pairs };
-    let mut v = alloc::vec::Vec::with_capacity(1 + 2 * pairs.len());
-    v.push(pairs.len() as u64);
+    let mut v = alloc::vec::Vec::with_capacity(2 * pairs.len() + 2);
     for (slot, value) in pairs {
         v.push(*slot);
         v.push(*value);
     }
-    Box::into_raw(v.into_boxed_slice()) as *mut u64 as u64
+    v.extend([0, 0]);
+    e.pairs = pairs.len() as u32;
+    e.chain = Box::into_raw(v.into_boxed_slice()) as *mut u64 as u64;
 }
+
+/// A word whose content never changes: what the chain of an empty context checks.
+static ZERO: u64 = 0;

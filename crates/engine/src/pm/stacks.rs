@@ -115,20 +115,18 @@ pub fn frame_of(pc: u64) -> (i32, bool) {
 }
 
 core::arch::global_asm!(
-    // rdi = chain. 1 if every slot still holds its value; a slot that cannot be read is a mismatch (`signal.rs`
-    // continues at bo_verify_no).
+    // rdi = chain. 1 if every slot still holds its value; a slot that cannot be read is a mismatch (`asm::fixup`).
     ".global bo_verify", ".global bo_verify_read", ".global bo_verify_no",
     "bo_verify:",
-    "mov ecx, [rdi]",
-    "add rdi, 8",
-    "2:",
     "mov rax, [rdi]",
+    "2:",
     "bo_verify_read:",
     "mov rax, [rax]",
     "cmp rax, [rdi + 8]",
     "jne bo_verify_no",
     "add rdi, 16",
-    "dec ecx",
+    "mov rax, [rdi]",
+    "test rax, rax",
     "jne 2b",
     "mov eax, 1",
     "ret",
@@ -152,15 +150,18 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
         return_addr = v;
     }
     // SAFETY: this thread's cache.
-    let entry = unsafe { context_cache::entry(ctx.context_cache, site.id, return_addr, frame) };
-    // SAFETY: the entry's own chain.
-    if entry.site == site.id as u64 && entry.frame == frame && unsafe { bo_verify(entry.chain) } == 1 {
-        return entry.context;
+    let set = unsafe { context_cache::set(ctx.context_cache, site.id, return_addr, frame) };
+    for e in set.iter() {
+        // SAFETY: the entry's own chain.
+        if e.site == site.id && e.frame == frame && unsafe { bo_verify(e.chain) } == 1 {
+            return e.context;
+        }
     }
     let mut pairs: Vec<(u64, u64)> = Vec::with_capacity(32);
     let mut t = TABLES.lock();
     let mut cursor = Cursor::innermost(site.pc, ctx.gpr[4], ctx.gpr[5]);
     let mut first = true;
+    let mut complete = false;
     while pairs.len() < FRAMES_MAX {
         let rule = t.rule(cursor.lookup_pc(), cursor.kind, cursor.pc);
         let step = if first {
@@ -181,7 +182,10 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
                     Err(_) => break,
                 }
             }
-            Err(_) => break,
+            Err(stop) => {
+                complete = stop == Stop::Outermost;
+                break;
+            }
         }
     }
     let mut id = 0;
@@ -189,12 +193,18 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
         id = t.intern(id, *return_addr, ring, ctx.thread);
     }
     drop(t);
-    entry.site = site.id as u64;
+    let entry = context_cache::make_room(set);
+    entry.site = site.id;
     entry.frame = frame;
     entry.context = id;
-    context_cache::replace_chain(entry, context_cache::new_chain(&pairs));
+    // What is above `main` (or a thread's start routine) does not change while it runs: not worth a look each time.
+    let kept = if complete && pairs.len() > OUTER_FRAMES { pairs.len() - OUTER_FRAMES } else { pairs.len() };
+    context_cache::replace_chain(entry, &pairs[..kept]);
     id
 }
+
+/// Frames of the C library above `main` or a thread's routine, at least.
+const OUTER_FRAMES: usize = 2;
 
 /// Code went away: its rules too.
 pub fn code_unmapped(start: u64, end: u64) {

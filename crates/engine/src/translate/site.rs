@@ -80,6 +80,24 @@ impl Builder<'_> {
         }
     }
 
+    /// A client request at `pc`. Alone in the run, plain ones are appended without leaving; the program goes on at `next`.
+    pub(super) fn request(&mut self, pc: u64, next: u64) {
+        if ring::shared() {
+            self.begin(pc, InsnClass::Plain);
+            self.special(exit::REQUEST, pc, 0);
+            return;
+        }
+        self.begin(pc, InsnClass::Site { scratch: RDX.0 });
+        let s = site::new(site::id(pc), pc, next, kind::REQUEST, 40, 2, RDX.0, Instruction::default(), MemoryForm::None, true);
+        self.hot.spill(off::spill(slot::SITE_RCX), RCX);
+        self.hot.spill(off::spill(slot::SITE_R2), RDX);
+        self.hot.store_imm64(offset_of!(ThreadContext, rip) as u32, pc);
+        self.hot.mov_imm64(RCX, s as *const _ as u64);
+        self.hot.jmp_gs(off::ENTRY_REQUEST);
+        s.next_code = self.hot.at;
+        self.sites.push(s);
+    }
+
     /// Behind a locked instruction on ordinary memory: a fence, if this thread has something to fence.
     fn locked_tail(&mut self, insn: &Instruction) {
         let pc = insn.ip();
@@ -159,10 +177,15 @@ impl Builder<'_> {
         let (Some(r2), Some(r3)) = (free.next(), free.next()) else { return false };
         let (r2, r3) = (Gpr(r2), Gpr(r3));
         let mut redirected = [0u8; 15];
-        let Some(n) = brownout_insn::redirect_bytes(insn, raw, crate::insn::register(r2.0), &mut redirected) else {
+        let Some(mut n) = brownout_insn::redirect_bytes(insn, raw, crate::insn::register(r2.0), &mut redirected) else {
             return false;
         };
         let Some(address) = address_code(insn, r2) else { return false };
+        if effect.non_temporal && effect.write && !crate::mode().execute_flushes {
+            if let Some((bytes, len)) = temporal(insn, r2) {
+                (redirected, n) = (bytes, len);
+            }
+        }
         let form = MemoryForm::Explicit { effect };
         let value = crate::mode().values;
         let s = site::new(site::id(pc), pc, insn.next_ip(), record, effect.size, unfenced, r2.0, *insn, form, value);
@@ -348,6 +371,41 @@ impl Builder<'_> {
         self.cold.jmp(s.next_code);
         s.cold = (cold, self.cold.at);
     }
+}
+
+/// The ordinary store with the effect of a non-temporal one, on `[r2]`. Like flushes, non-temporal stores are events, not
+/// work: on ordinary files they gain nothing, and reading the value back would wait for the memory controller.
+fn temporal(insn: &Instruction, r2: Gpr) -> Option<([u8; 15], usize)> {
+    use Code::*;
+    let code = match insn.code() {
+        Movnti_m32_r32 => Mov_rm32_r32,
+        Movnti_m64_r64 => Mov_rm64_r64,
+        Movntq_m64_mm => Movq_mmm64_mm,
+        Movntps_m128_xmm => Movaps_xmmm128_xmm,
+        Movntpd_m128_xmm => Movapd_xmmm128_xmm,
+        Movntdq_m128_xmm => Movdqa_xmmm128_xmm,
+        VEX_Vmovntps_m128_xmm => VEX_Vmovaps_xmmm128_xmm,
+        VEX_Vmovntps_m256_ymm => VEX_Vmovaps_ymmm256_ymm,
+        VEX_Vmovntpd_m128_xmm => VEX_Vmovapd_xmmm128_xmm,
+        VEX_Vmovntpd_m256_ymm => VEX_Vmovapd_ymmm256_ymm,
+        VEX_Vmovntdq_m128_xmm => VEX_Vmovdqa_xmmm128_xmm,
+        VEX_Vmovntdq_m256_ymm => VEX_Vmovdqa_ymmm256_ymm,
+        EVEX_Vmovntps_m128_xmm => EVEX_Vmovaps_xmmm128_k1z_xmm,
+        EVEX_Vmovntps_m256_ymm => EVEX_Vmovaps_ymmm256_k1z_ymm,
+        EVEX_Vmovntps_m512_zmm => EVEX_Vmovaps_zmmm512_k1z_zmm,
+        EVEX_Vmovntpd_m128_xmm => EVEX_Vmovapd_xmmm128_k1z_xmm,
+        EVEX_Vmovntpd_m256_ymm => EVEX_Vmovapd_ymmm256_k1z_ymm,
+        EVEX_Vmovntpd_m512_zmm => EVEX_Vmovapd_zmmm512_k1z_zmm,
+        EVEX_Vmovntdq_m128_xmm => EVEX_Vmovdqa32_xmmm128_k1z_xmm,
+        EVEX_Vmovntdq_m256_ymm => EVEX_Vmovdqa32_ymmm256_k1z_ymm,
+        EVEX_Vmovntdq_m512_zmm => EVEX_Vmovdqa32_zmmm512_k1z_zmm,
+        _ => return None,
+    };
+    let mut i = brownout_insn::redirect(insn, crate::insn::register(r2.0))?;
+    i.set_code(code);
+    let mut out = [0u8; 15];
+    let n = brownout_insn::encode(&i, 0, &mut out).ok()?;
+    Some((out, n))
 }
 
 /// Code that puts the address of the memory operand into `r`; `None` for operands that `lea` cannot express.
