@@ -114,6 +114,12 @@ core::arch::global_asm!(
     "lahf", "seto al", "mov gs:[{asm}+8], rax",
     "mov gs:[{asm}+16], rdx", "mov gs:[{asm}+24], rbx", "mov gs:[{asm}+32], rsi", "mov gs:[{asm}+40], rdi",
     "bo_log_context:",
+    // -- an earlier site of the same block logged since the block was entered: same activation, same context
+    "mov rdx, [rcx + {site_token}]",
+    "cmp rdx, gs:[{last_token}]", "jne 4f",
+    "mov esi, gs:[{last_context}]",
+    "jmp 30f",
+    "4:",
     // -- calling context: same site, same frame, and every return address still in its slot?
     "movsxd rdi, dword ptr [rcx + {site_cfa}]",
     "test byte ptr [rcx + {site_flags}], {flag_rbp}",
@@ -150,6 +156,10 @@ core::arch::global_asm!(
     "add rdx, 16",
     "test rax, rax", "jne 7b",
     "mov esi, [rbx + 24]",       // context number
+    "mov rdx, [rcx + {site_token}]",
+    "mov gs:[{last_token}], rdx",
+    "mov gs:[{last_context}], rsi",
+    "30:",
     // -- room in the ring?
     "movabs rbx, {control}",
     "mov rax, [rbx + {ring_write}]",
@@ -372,6 +382,8 @@ core::arch::global_asm!(
     site_head = const offset_of!(crate::pm::site::Site, head),
     site_size = const offset_of!(crate::pm::site::Site, size),
     site_unfenced = const offset_of!(crate::pm::site::Site, unfenced),
+    site_token = const offset_of!(crate::pm::site::Site, token),
+    last_token = const off::LAST_TOKEN, last_context = const off::LAST_CONTEXT,
     site_next = const offset_of!(crate::pm::site::Site, next_code),
     flag_rbp = const crate::pm::site::FLAG_CFA_FROM_RBP, flag_value = const crate::pm::site::FLAG_VALUE,
     control = const CONTROL_BASE, ring = const RING_BASE, ring_len = const RING_LEN, ring_mask = const RING_LEN - 1,

@@ -41,6 +41,8 @@ pub fn log_slow(ctx: &mut ThreadContext, site: &'static Site) {
     let (addr, alias) = (ctx.site_addr, ctx.site_alias);
     ring.site(ctx, site, context, addr, alias);
     drop(ring);
+    ctx.last_token = site.token;
+    ctx.last_context = context as u64;
     if site.unfenced != 2 {
         ctx.unfenced = site.unfenced as u64;
     }

@@ -26,6 +26,8 @@ pub struct Site {
     pub unfenced: u8,
     /// Scratch register of its code.
     pub scratch: u8,
+    /// Names the block: all its sites have the same calling context in one execution.
+    pub token: u64,
     pub pc: u64,
     pub next_pc: u64,
     /// Code of the next instruction.
@@ -135,6 +137,8 @@ pub fn new(
         flags: if from_rbp { FLAG_CFA_FROM_RBP } else { 0 } | if value { FLAG_VALUE } else { 0 },
         unfenced,
         scratch,
+        // Never equal to a thread's last token: that needs a block.
+        token: u64::MAX,
         pc,
         next_pc,
         next_code: 0,

@@ -64,6 +64,7 @@ impl Builder<'_> {
                 let which = if insn.mnemonic() == Mnemonic::Sfence { 0 } else { 1 };
                 let _ = k;
                 let s = site::new(site::id(pc), pc, insn.next_ip(), kind::FENCE, which, 0, RDX.0, *insn, MemoryForm::None, false);
+                self.share_context(s);
                 self.hot.spill(off::spill(slot::SITE_RCX), RCX);
                 self.hot.store_imm64(off::SITE_ADDR, 0);
                 if ring::shared() {
@@ -80,6 +81,18 @@ impl Builder<'_> {
         }
     }
 
+    /// Gives a site its block's token; the first one of a block forgets what an earlier execution left.
+    fn share_context(&mut self, s: &mut site::Site) {
+        let token = match self.sites.first() {
+            Some(first) => first.token,
+            None => {
+                self.hot.store_imm64(off::LAST_TOKEN, 0);
+                s as *const _ as u64
+            }
+        };
+        s.token = token;
+    }
+
     /// A client request at `pc`. Alone in the run, plain ones are appended without leaving; the program goes on at `next`.
     pub(super) fn request(&mut self, pc: u64, next: u64) {
         if ring::shared() {
@@ -89,6 +102,7 @@ impl Builder<'_> {
         }
         self.begin(pc, InsnClass::Site { scratch: RDX.0 });
         let s = site::new(site::id(pc), pc, next, kind::REQUEST, 40, 2, RDX.0, Instruction::default(), MemoryForm::None, true);
+        self.share_context(s);
         self.hot.spill(off::spill(slot::SITE_RCX), RCX);
         self.hot.spill(off::spill(slot::SITE_R2), RDX);
         self.hot.store_imm64(offset_of!(ThreadContext, rip) as u32, pc);
@@ -191,6 +205,7 @@ impl Builder<'_> {
         let s = site::new(site::id(pc), pc, insn.next_ip(), record, effect.size, unfenced, r2.0, *insn, form, value);
         let payload = s as *const _ as u64;
         self.begin(pc, InsnClass::Site { scratch: r2.0 });
+        self.share_context(s);
         let cold = self.cold.at;
         self.check(&address, r2);
         self.copy(insn, raw);
@@ -307,6 +322,7 @@ impl Builder<'_> {
             self.copy(insn, raw);
             return true;
         };
+        self.share_context(s);
         self.check(&address, r2);
         self.copy(insn, raw);
         let next = self.hot.at;
