@@ -81,10 +81,8 @@ pub enum Request {
     ClassifyFile = 2,
     /// The engine cannot go on. `args[0]` = a [`FatalKind`]; `text` = one sentence.
     Fatal = 3,
-    /// Wait until everything in the ring has been consumed.
-    Drain = 4,
     /// One sentence for the user. `text`.
-    Note = 5,
+    Note = 4,
 }
 
 /// Answer to [`Request::ClassifyFile`].
@@ -203,8 +201,6 @@ pub mod kind {
     pub const CONTEXT: u8 = 17;
     /// Payload: `[words; 5]`, text. `size` = payload bytes in use. Which event: [`super::rare`] in `addr`.
     pub const RARE: u8 = 18;
-    /// Skip `words` words (never parsed further).
-    pub const PAD: u8 = 19;
     /// A plain pmemcheck request; payload: code (with base), four arguments.
     pub const REQUEST: u8 = 21;
     /// More bytes of the preceding store-like record: same thread, site, ctx; `addr`, `size`, value.
@@ -286,9 +282,8 @@ pub struct Launch {
     pub rip: u64,
     /// Its flags.
     pub rflags: u64,
-    /// Bytes of one XSAVE image in the kernel's signal frames (CPUID 0xd, as enabled in XCR0).
-    pub xsave_len: u64,
-    /// Process number, when this image comes by `execve` in a followed process; else 0.
+    /// Process number, when this image comes by `execve` in a followed process (bit 32: by a child that had its parent's
+    /// memory); else 0.
     pub previous_process: u64,
     /// Synchronous signals that the previous program ignored: tracing resets those.
     pub ignored_sync: u64,

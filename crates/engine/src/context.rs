@@ -100,6 +100,8 @@ pub struct ThreadContext {
     /// Under way: an irregular access whose operand registers are shifted. See `pm/irregular.rs`.
     pub irregular: crate::pm::irregular::State,
     pub process: u32,
+    /// A child with its parent's memory (vfork): it is a thread of its parent's process in the stream until it execs.
+    pub borrows_memory: bool,
     /// The number that the program knows this thread by, if made up.
     pub shown_tid: u32,
     engine_write: core::sync::atomic::AtomicBool,
@@ -164,12 +166,10 @@ impl ThreadContext {
 
     /// Maps (or reuses) a context. It is not yet any thread's.
     pub fn allocate() -> &'static mut ThreadContext {
+        let _one_at_a_time = ALLOCATION.lock();
         for i in 0..0x1_0000u64 {
             let base = THREADS_BASE + i * STRIDE;
             if i >= HIGH_WATER.load(Ordering::Acquire) {
-                if HIGH_WATER.compare_exchange(i, i + 1, Ordering::AcqRel, Ordering::Acquire).is_err() {
-                    continue;
-                }
                 // SAFETY: our own range; MAP_FIXED_NOREPLACE.
                 unsafe {
                     if sys::map_anonymous(base, STRIDE, sys::PROT_READ | sys::PROT_WRITE) != base as i64 {
@@ -177,6 +177,8 @@ impl ThreadContext {
                     }
                     sc!(sys::nr::MADVISE, base, STRIDE, 15 /* MADV_NOHUGEPAGE */);
                 }
+                // Only now: others look at everything below the mark.
+                HIGH_WATER.store(i + 1, Ordering::Release);
             }
             // SAFETY: mapped above, zeroed memory is a valid (free) context.
             let ctx = unsafe { &mut *(base as *mut ThreadContext) };
@@ -207,6 +209,12 @@ impl ThreadContext {
 }
 
 static HIGH_WATER: AtomicU64 = AtomicU64::new(0);
+static ALLOCATION: crate::sync::SpinLock<()> = crate::sync::SpinLock::new(());
+
+/// In a forked child other threads' locks are nobody's.
+pub fn reset_after_fork() {
+    ALLOCATION.reset_after_fork();
+}
 
 impl ThreadContext {
     /// Engine code writes to the program's stack: a fault there is the program's.

@@ -331,8 +331,11 @@ impl Engine {
             }
         }
         for e in self.blocks[id as usize].exits.clone() {
-            let to = self.exits[e as usize].linked;
+            // Threads still inside must not follow links that nobody keeps up to date.
+            let x = &mut self.exits[e as usize];
+            let to = core::mem::replace(&mut x.linked, NO_BLOCK);
             if to != NO_BLOCK {
+                patch(x.patch, x.stub);
                 self.blocks[to as usize].incoming.retain(|&i| i != e);
             }
         }

@@ -36,6 +36,13 @@ impl Heap {
     }
 }
 
+impl Heap {
+    /// In a forked child other threads' locks are nobody's.
+    pub fn reset_after_fork(&self) {
+        self.state.reset_after_fork();
+    }
+}
+
 fn class_of(layout: &Layout) -> u32 {
     let size = layout.size().max(layout.align()).max(1 << CLASS_MIN_SHIFT);
     size.next_power_of_two().trailing_zeros() - CLASS_MIN_SHIFT

@@ -96,7 +96,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
         engine.grow_lookup();
     }
     deterministic::init(ctx, launch.shown_pid as u32);
-    pm::init_process(ctx, launch.previous_process as u32);
+    pm::init_process(ctx, launch.previous_process);
     dispatch::resume_at_rip(ctx);
     // SAFETY: the context is complete.
     unsafe { asm::bo_enter() }

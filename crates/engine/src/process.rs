@@ -71,7 +71,8 @@ pub fn clone(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u
         let h = unsafe { &*ctx.handlers };
         alloc::boxed::Box::leak(alloc::boxed::Box::new(signal::SignalHandlers { actions: h.actions, ours: h.ours }))
     };
-    crate::pm::thread_created(ctx, child, flags & CLONE_THREAD != 0);
+    crate::pm::thread_created(ctx, child);
+    child.borrows_memory = flags & CLONE_THREAD == 0;
     child.shown_tid = crate::deterministic::reserve_pid();
     let shown = child.shown_tid;
     let old = signal::block_all();
@@ -125,6 +126,8 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         if stack != 0 {
             ctx.gpr[4] = stack;
         }
+        crate::context::reset_after_fork();
+        crate::HEAP.reset_after_fork();
         crate::deterministic::reset_after_fork();
         crate::deterministic::bind_pid(ctx.tid, shown);
         crate::pm::forked_child(ctx);
@@ -184,12 +187,11 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> i64 {
     let followed = service::attach_for_exec(
         ctx.tid,
         bo_exec_failed as usize as u64,
-        ctx.process,
+        ctx.process as u64 | (ctx.borrows_memory as u64) << 32,
         signal::ignored_sync(ctx),
         ctx.blocked_sync,
         crate::deterministic::shown_pid(real_pid()),
     );
-    crate::pm::process_execs(ctx);
     signal::before_exec(ctx);
     let old = signal::block_all();
     let real = if ctx.pending_signal() != 0 { ctx.pending.mask } else { old };
@@ -205,6 +207,5 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> i64 {
         // SAFETY: traps to the tracer, which suppresses the signal and detaches.
         unsafe { bo_exec_failed() };
     }
-    crate::pm::exec_failed(ctx);
     ret
 }

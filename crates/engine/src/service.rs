@@ -53,8 +53,8 @@ pub fn exit_if_orphaned() {
 }
 
 /// True if the thread is seized and its next program will have the engine.
-pub fn attach_for_exec(tid: u32, failed_at: u64, process: u32, ignored_sync: u64, blocked_sync: u64, shown_pid: u32) -> bool {
-    let args = [tid as u64, failed_at, process as u64, ignored_sync, blocked_sync, shown_pid as u64];
+pub fn attach_for_exec(tid: u32, failed_at: u64, process: u64, ignored_sync: u64, blocked_sync: u64, shown_pid: u32) -> bool {
+    let args = [tid as u64, failed_at, process, ignored_sync, blocked_sync, shown_pid as u64];
     call(Request::AttachForExec, &args, &[]).0 == 1
 }
 
@@ -67,11 +67,6 @@ pub fn classify_file(args: &[u64; 7], path: &[u8]) -> (ClassifyAnswer, u32) {
         _ => ClassifyAnswer::Ordinary,
     };
     (answer, a[0] as u32)
-}
-
-/// Waits until everything recorded so far has been consumed.
-pub fn drain() {
-    call(Request::Drain, &[], &[]);
 }
 
 /// One sentence for the user.

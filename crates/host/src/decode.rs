@@ -172,7 +172,6 @@ impl Decoder {
                 let kind = EventKind::Pmemcheck { code, args: [w[1], w[2], w[3], w[4]], text: &[] };
                 self.emit(sink, thread, pc, context, kind)
             }
-            kind::PAD => Ok(()),
             kind::RARE => {
                 let used = &payload[..(size as usize).min(payload.len())];
                 if used.len() < 48 {

@@ -129,12 +129,23 @@ impl Stopped {
         if v > -4096i64 as u64 { Err(io::Error::from_raw_os_error(-(v as i64) as i32)) } else { Ok(v) }
     }
 
-    /// Maps the engine and sets the registers to its entry.
+    /// Maps the engine and sets the registers to its entry. If that fails, the program is as it was, so that it can run
+    /// on its own.
     pub fn inject(&self, image: &Image, previous: Previous) -> io::Result<()> {
         let start = self.registers()?;
         let saved = self.peek(start.rip)?;
+        let result = self.inject_at(image, previous, &start, saved);
+        if result.is_err() {
+            // If these fail too, the process is gone, and the error that we have says why.
+            let _ = self.poke(start.rip, saved);
+            let _ = self.set_registers(&libc::user_regs_struct { orig_rax: u64::MAX, ..start });
+        }
+        result
+    }
+
+    fn inject_at(&self, image: &Image, previous: Previous, start: &libc::user_regs_struct, saved: u64) -> io::Result<()> {
         self.poke(start.rip, saved & !0xffff | 0x050f)?; // syscall
-        let sc = |nr: i64, a: [u64; 6]| self.syscall(&start, nr, a);
+        let sc = |nr: i64, a: [u64; 6]| self.syscall(start, nr, a);
         let me = std::process::id();
         let scratch = (start.rsp - 512) & !15;
         let saved_stack: Vec<u64> = (0..8).map(|i| self.peek(scratch + 8 * i)).collect::<io::Result<_>>()?;
@@ -168,7 +179,6 @@ impl Stopped {
             ],
             rip: start.rip,
             rflags: start.eflags,
-            xsave_len: 0,
             previous_process: previous.process,
             ignored_sync: previous.ignored_sync,
             blocked_sync: previous.blocked_sync,
@@ -180,7 +190,7 @@ impl Stopped {
             std::slice::from_raw_parts(&launch as *const Launch as *const u8, std::mem::size_of::<Launch>())
         };
         self.write(at, bytes)?;
-        let mut r = start;
+        let mut r = *start;
         r.rip = ENGINE_BASE + image::ENTRY;
         r.rsp = at;
         r.orig_rax = u64::MAX;

@@ -110,20 +110,37 @@ fn exit_status(status: i32) -> ExitStatus {
 }
 
 /// Waits for one ended child of this thread. `None`: none has ended yet (only with `block` false).
+///
+/// A child that one of our tracer threads has seized also shows its ptrace stops here. Those are the tracer's: so this only
+/// looks first, and takes what has really ended.
 fn reap(block: bool) -> io::Result<Option<(libc::pid_t, i32)>> {
-    let mut status = 0;
-    let flags = libc::__WALL | libc::__WNOTHREAD | if block { 0 } else { libc::WNOHANG };
+    let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD | if block { 0 } else { libc::WNOHANG };
     loop {
-        // SAFETY: waits for children of this thread only; tracer threads wait for their own.
-        let r = unsafe { libc::waitpid(-1, &mut status, flags) };
-        if r < 0 {
+        // SAFETY: plain data, filled by the kernel.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: waits for children of this thread.
+        if unsafe { libc::waitid(libc::P_ALL, 0, &mut info, flags) } < 0 {
             let e = io::Error::last_os_error();
             if e.kind() == io::ErrorKind::Interrupted {
                 continue;
             }
             return Err(e);
         }
-        return Ok((r > 0).then_some((r, status)));
+        // SAFETY: filled by waitid.
+        let pid = unsafe { info.si_pid() };
+        if pid == 0 {
+            return Ok(None);
+        }
+        if matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED) {
+            let mut status = 0;
+            // SAFETY: it has ended; this takes it.
+            let r = unsafe { libc::waitpid(pid, &mut status, libc::__WALL) };
+            return if r == pid { Ok(Some((pid, status))) } else { Err(io::Error::last_os_error()) };
+        }
+        if !block {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_micros(200));
     }
 }
 

@@ -57,6 +57,13 @@ impl State {
         self.new_file.notify_all();
     }
 
+    /// A program that runs on its own: whatever it does to persistent memory is not seen.
+    fn not_followed(&self, pid: libc::pid_t, why: &str) {
+        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        let text = format!("process {pid} ({}) is not followed: {why}", exe.display());
+        self.lock().notes.push(text);
+    }
+
     /// A process is gone: whatever it held is free.
     pub fn process_ended(&self, shared: &Shared, _pid: u32) {
         let c = shared.control();
@@ -112,7 +119,7 @@ fn serve(shared: Shared, image: Arc<Image>, state: Arc<State>, stop: Arc<AtomicB
             let n = ((*p).service_text_len as usize).min(brownout_abi::TEXT_LEN);
             ((*p).service_request, (*p).service_args, (&(*p).service_text)[..n].to_vec())
         };
-        let (result, answer) = answer(&shared, &image, &state, request, args, &text);
+        let (result, answer) = answer(&image, &state, request, args, &text);
         // SAFETY: as above; published by the state change.
         unsafe {
             (*p).service_result = result;
@@ -123,32 +130,22 @@ fn serve(shared: Shared, image: Arc<Image>, state: Arc<State>, stop: Arc<AtomicB
     }
 }
 
-fn answer(shared: &Shared, image: &Arc<Image>, state: &State, request: u32, args: [u64; 8], text: &[u8]) -> (u32, u64) {
+fn answer(image: &Arc<Image>, state: &Arc<State>, request: u32, args: [u64; 8], text: &[u8]) -> (u32, u64) {
     const ATTACH: u32 = Request::AttachForExec as u32;
     const CLASSIFY: u32 = Request::ClassifyFile as u32;
     const FATAL: u32 = Request::Fatal as u32;
-    const DRAIN: u32 = Request::Drain as u32;
     const NOTE: u32 = Request::Note as u32;
     match request {
         ATTACH => {
             let previous =
                 Previous { process: args[2], ignored_sync: args[3], blocked_sync: args[4], shown_pid: args[5] };
-            (attach(args[0] as i32, args[1], previous, image.clone()) as u32, 0)
+            (attach(args[0] as i32, args[1], previous, image.clone(), state.clone()) as u32, 0)
         }
         CLASSIFY => classify(state, args, text),
         FATAL => {
             let mut s = state.lock();
             if s.fatal.is_none() {
                 s.fatal = Some((args[0], String::from_utf8_lossy(text).into_owned()));
-            }
-            (0, 0)
-        }
-        DRAIN => {
-            let c = shared.control();
-            let upto = c.ring_write.load(Ordering::Acquire);
-            while c.ring_read.load(Ordering::Acquire) < upto {
-                futex_wake(&c.ring_sleeping);
-                std::thread::sleep(Duration::from_micros(50));
             }
             (0, 0)
         }
@@ -186,7 +183,7 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
 }
 
 /// Seizes a thread that is about to `execve`, on a tracer thread of its own. True if that worked.
-fn attach(tid: i32, failed_at: u64, previous: Previous, image: Arc<Image>) -> bool {
+fn attach(tid: i32, failed_at: u64, previous: Previous, image: Arc<Image>, state: Arc<State>) -> bool {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         // SAFETY: PTRACE_SEIZE of a thread that waits for our answer.
@@ -194,16 +191,20 @@ fn attach(tid: i32, failed_at: u64, previous: Previous, image: Arc<Image>) -> bo
             libc::ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACEEXEC)
         };
         let ok = r == 0;
+        if !ok {
+            let why = std::io::Error::last_os_error();
+            state.not_followed(tid, &format!("it cannot be traced ({why}; is a debugger attached?)"));
+        }
         // The receiver waits for exactly this.
         let _ = tell.send(ok);
         if ok {
-            follow_exec(failed_at, previous, &image);
+            follow_exec(failed_at, previous, &image, &state);
         }
     });
     told.recv().unwrap_or(false)
 }
 
-fn follow_exec(failed_at: u64, previous: Previous, image: &Image) {
+fn follow_exec(failed_at: u64, previous: Previous, image: &Image, state: &State) {
     loop {
         let mut status = 0;
         // SAFETY: only tracees of this thread.
@@ -221,9 +222,11 @@ fn follow_exec(failed_at: u64, previous: Previous, image: &Image) {
         let signal = libc::WSTOPSIG(status);
         let event = status >> 16;
         if event == libc::PTRACE_EVENT_EXEC {
-            // A 32-bit program cannot take the engine: it runs on its own.
-            let followed = crate::preflight::is_native(pid) && stopped.inject(image, previous).is_ok();
-            let _ = followed;
+            if !crate::preflight::is_native(pid) {
+                state.not_followed(pid, "it is not an x86-64 program");
+            } else if let Err(e) = stopped.inject(image, previous) {
+                state.not_followed(pid, &format!("the engine cannot be put into it ({e})"));
+            }
             // The process may be gone by now; then there is nothing to let go.
             let _ = stopped.detach(0);
             return;

@@ -259,7 +259,7 @@ pub enum EventKind<'a> {
         /// How.
         status: ExitStatus,
     },
-    /// Defines a thread; the event's own `thread` is the creator.
+    /// Defines a thread; it is the thread's own first event (but for `ProcessStart`, if it is a process's first thread).
     ThreadStart {
         /// Its number.
         thread: ThreadId,

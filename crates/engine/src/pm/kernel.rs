@@ -325,9 +325,6 @@ pub fn classify(ctx: &mut ThreadContext, fd: u64, map_sync: bool, registered: bo
     let link = alloc::format!("/proc/self/fd/{}\0", fd as i32);
     let path = super::process::read_link(link.as_bytes());
     let dax = is_dax(fd);
-    if !writable && !map_sync && !dax {
-        // A read-only view can become tracked later, by its writable sibling; ask without a hint.
-    }
     let args = [s.dev, s.ino, map_sync as u64, registered as u64, dax as u64, fd as i32 as u64 | (writable as u64) << 32, crate::process::real_pid() as u64];
     let (answer, file) = service::classify_file(&args, &path);
     if answer == ClassifyAnswer::Ordinary {
@@ -453,12 +450,10 @@ pub fn memory(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64>
     }
     match number {
         nr::MUNMAP => {
-            // Events first: behind the call another thread may map something new there.
-            let before: Vec<Region> = REGIONS.lock().list.iter().filter(|r| r.start < end && r.end > start).copied().collect();
-            let _ = before;
             if start & 4095 != 0 || len == 0 {
                 return raw(number, a);
             }
+            // The event first: behind the call another thread may map something new there.
             drop_regions(ctx, start, end);
             raw(number, a)
         }

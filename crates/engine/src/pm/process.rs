@@ -29,15 +29,29 @@ fn event(ctx: &ThreadContext, which: u64, words: [u64; 6], text: &[u8]) {
     Writer::lock(ctx).rare(ctx, 0, 0, which, words, text);
 }
 
-/// The first thread of a new program.
-pub fn init_process(ctx: &mut ThreadContext, previous: u32) {
+/// The first thread of a new program. `previous`: number of the process that called `execve`; bit 32 if that was a
+/// child in its parent's memory, which now becomes a process of its own.
+pub fn init_process(ctx: &mut ThreadContext, previous: u64) {
     if !recording() {
         return;
     }
-    // This context was made before the mode was known to be recording? No: `start` sets the mode first.
-    ctx.process = control().next_process.fetch_add(1, Ordering::Relaxed);
+    let (before, borrowed) = (previous as u32, previous >> 32 != 0);
     name_thread(ctx);
-    announce_process(ctx, previous);
+    let mut parent = 0;
+    if before != 0 && !borrowed {
+        ctx.process = before;
+    } else {
+        ctx.process = control().next_process.fetch_add(1, Ordering::Relaxed);
+        parent = before;
+    }
+    if before != 0 {
+        // The stream has it that a process is made with its parent's mappings, and loses them by `execve`.
+        if borrowed {
+            announce_process(ctx, parent);
+        }
+        process_ends(ctx, 2, 0);
+    }
+    announce_process(ctx, parent);
     for m in crate::maps::read() {
         if m.exec && !crate::dispatch::is_engine(m.start) && m.path != b"[vsyscall]" {
             event(ctx, rare::MODULE, [ctx.process as u64, m.start, m.end - m.start, m.offset, 0, 0], &m.path);
@@ -82,12 +96,10 @@ pub fn going_parallel() {
 }
 
 /// Before a `CLONE_VM` child starts.
-pub fn thread_created(ctx: &mut ThreadContext, child: &mut ThreadContext, same_process: bool) {
+pub fn thread_created(ctx: &mut ThreadContext, child: &mut ThreadContext) {
     if !recording() {
         return;
     }
-    // A vfork child is short-lived and shares all memory: for the stream it is a thread of its parent until it execs.
-    let _ = same_process;
     child.process = ctx.process;
     name_thread(child);
 }
@@ -139,15 +151,6 @@ pub fn process_exits(ctx: &mut ThreadContext, code: i32) {
 /// `how`: 0 exit code, 1 signal, 2 replaced.
 pub fn process_ends(ctx: &mut ThreadContext, how: u64, value: u64) {
     event(ctx, rare::PROCESS_EXIT, [ctx.process as u64, how, value, 0, 0, 0], &[]);
-}
-
-/// Before `execve`. If that fails, [`exec_failed`] takes it back.
-pub fn process_execs(ctx: &mut ThreadContext) {
-    let _ = ctx;
-}
-
-pub fn exec_failed(ctx: &mut ThreadContext) {
-    let _ = ctx;
 }
 
 /// Executable code was mapped.

@@ -18,7 +18,7 @@ use crate::emit::{Emitter, Gpr, RCX, RDX};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use iced_x86::{
-    Code, Decoder, DecoderOptions, Encoder, FlowControl, Instruction, MemoryOperand, Mnemonic, OpKind, Register,
+    Code, Decoder, DecoderOptions, Encoder, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 
 /// Longest block. Long enough that straight-line code is not cut often, short enough that a block
@@ -53,6 +53,8 @@ struct Builder<'a> {
     hot: &'a mut Emitter,
     cold: &'a mut Emitter,
     request: &'a Request,
+    /// Where the displacement of the current instruction is, if it is RIP-relative.
+    displacement_at: usize,
     body: u64,
     insns: Vec<InsnMap>,
     exits: Vec<Exit>,
@@ -92,7 +94,7 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
     let pc = request.pc;
     let prefix_at = if request.prefix { prefix(hot, pc) } else { 0 };
     let body = hot.at;
-    let mut b = Builder { hot, cold, request, body, insns: Vec::with_capacity(16), exits: Vec::new(), sites: Vec::new() };
+    let mut b = Builder { hot, cold, request, body, insns: Vec::with_capacity(16), exits: Vec::new(), sites: Vec::new(), displacement_at: 0 };
     if request.self_check {
         b.leave_room_for_self_check();
     }
@@ -111,6 +113,9 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
             break;
         }
         decoder.decode_out(&mut insn);
+        if insn.is_ip_rel_memory_operand() {
+            b.displacement_at = decoder.get_constant_offsets(&insn).displacement_offset();
+        }
         if insn.is_invalid() {
             let left = request.readable - at;
             if left < INSN_LEN_MAX && decoder.last_error() == iced_x86::DecoderError::NoMoreBytes {
@@ -255,7 +260,7 @@ impl Builder<'_> {
                     return true;
                 }
                 self.begin(pc, InsnClass::Branch);
-                self.indirect(insn);
+                self.indirect(insn, raw);
                 true
             }
             FlowControl::Return => {
@@ -306,9 +311,16 @@ impl Builder<'_> {
             self.hot.bytes(raw);
             return;
         }
-        if !self.encode_here(insn) {
-            self.copy_far(insn);
+        let target = insn.ip_rel_memory_address();
+        let next = self.hot.at + raw.len() as u64;
+        if !crate::emit::in_reach(next, target) {
+            return self.copy_far(insn);
         }
+        // Patched by hand: iced's encoder costs half a millisecond when first used.
+        let mut bytes = [0u8; 15];
+        bytes[..raw.len()].copy_from_slice(raw);
+        bytes[self.displacement_at..self.displacement_at + 4].copy_from_slice(&crate::emit::rel32(next, target).to_le_bytes());
+        self.hot.bytes(&bytes[..raw.len()]);
     }
 
     /// Encodes at the current place; false if an operand is out of reach.
@@ -405,7 +417,7 @@ impl Builder<'_> {
         }
     }
 
-    fn indirect(&mut self, insn: &Instruction) {
+    fn indirect(&mut self, insn: &Instruction, raw: &[u8]) {
         let call = insn.flow_control() == FlowControl::IndirectCall;
         self.hot.spill(off::spill(slot::BRANCH_RCX), RCX);
         self.hot.spill(off::spill(slot::BRANCH_RDX), RDX);
@@ -416,21 +428,49 @@ impl Builder<'_> {
                 self.hot.bytes(&[0x48 | (r.0 >> 3) << 2, 0x89, 0xC1 | (r.0 & 7) << 3]);
             }
         } else {
-            let mut i = load_rcx(insn);
-            if !self.encode_here(&i) {
-                self.hot.mov_imm64(RCX, insn.ip_rel_memory_address());
-                i.set_memory_base(Register::RCX);
-                i.set_memory_displacement64(0);
-                i.set_memory_displ_size(0);
-                if !self.encode_here(&i) {
-                    crate::fatal_bug("cannot encode an indirect branch");
-                }
-            }
+            self.load_rcx(insn, raw);
         }
         if call {
             self.push_constant(insn.next_ip());
         }
         self.jump_by_table();
+    }
+
+    /// `mov rcx, [operand of the branch]`, made from the branch's own bytes: FF /2 or /4 becomes 8B /1.
+    fn load_rcx(&mut self, insn: &Instruction, raw: &[u8]) {
+        let mut at = 0;
+        let mut out = [0u8; 16];
+        let mut n = 0;
+        while matches!(raw[at], 0x26 | 0x2E | 0x36 | 0x3E | 0x64 | 0x65 | 0x66 | 0x67 | 0xF2 | 0xF3) {
+            // Only an FS base and narrow addresses mean anything for a load.
+            if matches!(raw[at], 0x64 | 0x67) {
+                out[n] = raw[at];
+                n += 1;
+            }
+            at += 1;
+        }
+        let mut rex = 0x48;
+        if raw[at] & 0xF0 == 0x40 {
+            rex |= raw[at] & 0x03;
+            at += 1;
+        }
+        out[n] = rex;
+        out[n + 1] = 0x8B;
+        let rest = &raw[at + 1..];
+        out[n + 2..n + 2 + rest.len()].copy_from_slice(rest);
+        out[n + 2] = out[n + 2] & 0xC7 | 0x08;
+        n += 2 + rest.len();
+        if insn.is_ip_rel_memory_operand() {
+            let target = insn.ip_rel_memory_address();
+            let next = self.hot.at + n as u64;
+            if !crate::emit::in_reach(next, target) {
+                self.hot.mov_imm64(RCX, target);
+                self.hot.bytes(&[0x48, 0x8B, 0x09]); // mov rcx, [rcx]
+                return;
+            }
+            out[n - 4..n].copy_from_slice(&crate::emit::rel32(next, target).to_le_bytes());
+        }
+        self.hot.bytes(&out[..n]);
     }
 
     /// rcx = target; both branch slots are filled.
@@ -506,24 +546,6 @@ impl Builder<'_> {
         if let Some(first) = self.insns.first_mut() {
             first.code = 0;
         }
-    }
-}
-
-/// `mov rcx, [operand of the branch]`
-fn load_rcx(insn: &Instruction) -> Instruction {
-    let base = insn.memory_base();
-    let mem = MemoryOperand::new(
-        base,
-        insn.memory_index(),
-        insn.memory_index_scale(),
-        insn.memory_displacement64() as i64,
-        if insn.is_ip_rel_memory_operand() { 8 } else { insn.memory_displ_size() },
-        false,
-        insn.segment_prefix(),
-    );
-    match Instruction::with2(Code::Mov_r64_rm64, Register::RCX, mem) {
-        Ok(i) => i,
-        Err(_) => crate::fatal_bug("cannot rewrite an indirect branch"),
     }
 }
 
