@@ -17,10 +17,16 @@ fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     for name in ["engine", "abi", "insn", "unwind", "syscalls"] {
         for part in ["src", "Cargo.toml"] {
-            println!("cargo::rerun-if-changed={}", crates.join(name).join(part).display());
+            println!(
+                "cargo::rerun-if-changed={}",
+                crates.join(name).join(part).display()
+            );
         }
     }
-    println!("cargo::rerun-if-changed={}", crates.join("engine/Cargo.lock").display());
+    println!(
+        "cargo::rerun-if-changed={}",
+        crates.join("engine/Cargo.lock").display()
+    );
 
     let target = out.join("engine-target");
     let status = Command::new(std::env::var_os("CARGO").expect("cargo sets it"))
@@ -59,13 +65,16 @@ fn flatten(bytes: &[u8], out: &Path) {
             image.resize((at + file) as usize, 0);
         }
         let from = ph.p_offset(endian) as usize;
-        image[at as usize..(at + file) as usize].copy_from_slice(&bytes[from..from + file as usize]);
+        image[at as usize..(at + file) as usize]
+            .copy_from_slice(&bytes[from..from + file as usize]);
     }
     if let Some(relocations) = elf.dynamic_relocations() {
         for (at, r) in relocations {
             assert_eq!(
                 r.flags(),
-                object::RelocationFlags::Elf { r_type: object::elf::R_X86_64_RELATIVE },
+                object::RelocationFlags::Elf {
+                    r_type: object::elf::R_X86_64_RELATIVE
+                },
                 "the engine must be self-contained"
             );
             let value = ENGINE_BASE.wrapping_add(r.addend() as u64);
@@ -75,7 +84,10 @@ fn flatten(bytes: &[u8], out: &Path) {
             image[at as usize..at as usize + 8].copy_from_slice(&value.to_le_bytes());
         }
     }
-    let entry = elf.symbols().find(|s| s.name() == Ok("_start")).map_or(elf.entry(), |s| s.address());
+    let entry = elf
+        .symbols()
+        .find(|s| s.name() == Ok("_start"))
+        .map_or(elf.entry(), |s| s.address());
     std::fs::write(out.join("engine.bin"), &image).expect("writable");
     std::fs::write(
         out.join("engine.rs"),

@@ -16,6 +16,7 @@ pub mod dump;
 pub mod exec;
 pub mod layout;
 pub mod programs;
+pub mod random_code;
 pub mod scratch;
 pub mod tool;
 

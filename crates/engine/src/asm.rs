@@ -441,13 +441,34 @@ pub unsafe fn copy_program(to: u64, from: u64, len: u64) -> bool {
 /// Where engine code that faulted at `rip` on program memory goes on.
 pub fn fixup(rip: u64) -> Option<u64> {
     let table: [(u64, u64); 7] = [
-        (bo_request_read as usize as u64, bo_request_slow as usize as u64),
-        (bo_log_read1 as usize as u64, bo_log_slow as usize as u64),
-        (bo_log_read2 as usize as u64, bo_log_slow as usize as u64),
-        (crate::pm::bo_verify_read as usize as u64, crate::pm::bo_verify_no as usize as u64),
-        (bo_copy_insn as usize as u64, bo_copy_fail as usize as u64),
-        (bo_copy_load as usize as u64, bo_copy_fail as usize as u64),
-        (bo_copy_store as usize as u64, bo_copy_fail as usize as u64),
+        (
+            bo_request_read as *const () as usize as u64,
+            bo_request_slow as *const () as usize as u64,
+        ),
+        (
+            bo_log_read1 as *const () as usize as u64,
+            bo_log_slow as *const () as usize as u64,
+        ),
+        (
+            bo_log_read2 as *const () as usize as u64,
+            bo_log_slow as *const () as usize as u64,
+        ),
+        (
+            crate::pm::bo_verify_read as *const () as usize as u64,
+            crate::pm::bo_verify_no as *const () as usize as u64,
+        ),
+        (
+            bo_copy_insn as *const () as usize as u64,
+            bo_copy_fail as *const () as usize as u64,
+        ),
+        (
+            bo_copy_load as *const () as usize as u64,
+            bo_copy_fail as *const () as usize as u64,
+        ),
+        (
+            bo_copy_store as *const () as usize as u64,
+            bo_copy_fail as *const () as usize as u64,
+        ),
     ];
     table.iter().find(|f| f.0 == rip).map(|f| f.1)
 }
@@ -470,20 +491,25 @@ pub unsafe fn program_syscall(call: &[u64; 7]) -> Outcome {
         core::arch::asm!("call bo_syscall", in("rdi") call, lateout("rax") ret, lateout("rdx") interrupted,
             clobber_abi("C"));
     }
-    if interrupted != 0 { Outcome::Interrupted } else { Outcome::Done(ret) }
+    if interrupted != 0 {
+        Outcome::Interrupted
+    } else {
+        Outcome::Done(ret)
+    }
 }
 
 pub fn set_entry_points(ctx: &mut ThreadContext) {
-    ctx.entry_exit = bo_exit as usize as u64;
-    ctx.entry_miss = bo_miss as usize as u64;
-    ctx.entry_miss_tag = bo_miss_tag as usize as u64;
-    ctx.entry_log = bo_log as usize as u64;
-    ctx.entry_request = bo_request as usize as u64;
+    ctx.entry_exit = bo_exit as *const () as usize as u64;
+    ctx.entry_miss = bo_miss as *const () as usize as u64;
+    ctx.entry_miss_tag = bo_miss_tag as *const () as usize as u64;
+    ctx.entry_log = bo_log as *const () as usize as u64;
+    ctx.entry_request = bo_request as *const () as usize as u64;
 }
 
 /// Whether `addr` lies in routines that may be single-stepped.
 pub fn is_fast(addr: u64) -> bool {
-    addr >= bo_fast_begin as usize as u64 && addr < bo_fast_end as usize as u64
+    addr >= bo_fast_begin as *const () as usize as u64
+        && addr < bo_fast_end as *const () as usize as u64
 }
 
 const _: () = assert!(GRANULES_OFFSET > IBTC_OFFSET);

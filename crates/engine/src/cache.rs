@@ -41,7 +41,11 @@ impl Arena {
     }
     /// The block whose code holds `addr`.
     pub fn block_at(&self, addr: u64) -> Option<u32> {
-        let index = if addr < self.hot_end() { &self.hot_index } else { &self.cold_index };
+        let index = if addr < self.hot_end() {
+            &self.hot_index
+        } else {
+            &self.cold_index
+        };
         let i = index.partition_point(|e| e.0 <= addr);
         (i > 0).then(|| index[i - 1].1)
     }
@@ -68,12 +72,27 @@ impl Arenas {
         }
         let base = place(pc);
         // SAFETY: `place` found the range free; NOREPLACE guards against a race with the program.
-        let got = unsafe { sys::map_anonymous(base, ARENA_LEN, sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC) };
+        let got = unsafe {
+            sys::map_anonymous(
+                base,
+                ARENA_LEN,
+                sys::PROT_READ | sys::PROT_WRITE | sys::PROT_EXEC,
+            )
+        };
         if got != base as i64 {
-            crate::fatal_unsupported("no room for translated code near the program's code (address-space limit?)");
+            crate::fatal_unsupported(
+                "no room for translated code near the program's code (address-space limit?)",
+            );
         }
         // SAFETY: our fresh mapping. Core dumps of the program need not carry it.
-        unsafe { sc!(sys::nr::MADVISE, base, ARENA_LEN, 16 /* MADV_DONTDUMP */) };
+        unsafe {
+            sc!(
+                sys::nr::MADVISE,
+                base,
+                ARENA_LEN,
+                16 /* MADV_DONTDUMP */
+            )
+        };
         self.list.push(Arena {
             base,
             hot: base,
@@ -90,7 +109,10 @@ impl Arenas {
 fn place(pc: u64) -> u64 {
     let maps = crate::maps::read();
     let page = |a: u64| a & !0xffff;
-    let free = |base: u64| maps.iter().all(|m| m.end <= base || m.start >= base + ARENA_LEN);
+    let free = |base: u64| {
+        maps.iter()
+            .all(|m| m.end <= base || m.start >= base + ARENA_LEN)
+    };
     let low = page(pc.saturating_sub(REACH - 0x10_0000)) + 0x1_0000;
     let high = page(pc + REACH - ARENA_LEN - 0x10_0000);
     let step = 16 << 20;

@@ -172,19 +172,36 @@ impl ThreadContext {
             if i >= HIGH_WATER.load(Ordering::Acquire) {
                 // SAFETY: our own range; MAP_FIXED_NOREPLACE.
                 unsafe {
-                    if sys::map_anonymous(base, STRIDE, sys::PROT_READ | sys::PROT_WRITE) != base as i64 {
+                    if sys::map_anonymous(base, STRIDE, sys::PROT_READ | sys::PROT_WRITE)
+                        != base as i64
+                    {
                         crate::fatal_bug("cannot map a thread context");
                     }
-                    sc!(sys::nr::MADVISE, base, STRIDE, 15 /* MADV_NOHUGEPAGE */);
+                    sc!(
+                        sys::nr::MADVISE,
+                        base,
+                        STRIDE,
+                        15 /* MADV_NOHUGEPAGE */
+                    );
                 }
                 // Only now: others look at everything below the mark.
                 HIGH_WATER.store(i + 1, Ordering::Release);
             }
             // SAFETY: mapped above, zeroed memory is a valid (free) context.
             let ctx = unsafe { &mut *(base as *mut ThreadContext) };
-            if ctx.in_use.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            if ctx
+                .in_use
+                .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
+            {
                 // SAFETY: we own it now; only the header is reset, tables are refilled below.
-                unsafe { core::ptr::write_bytes(base as *mut u8, 0, core::mem::size_of::<ThreadContext>()) };
+                unsafe {
+                    core::ptr::write_bytes(
+                        base as *mut u8,
+                        0,
+                        core::mem::size_of::<ThreadContext>(),
+                    )
+                };
                 ctx.in_use.store(1, Ordering::Release);
                 ctx.self_ptr = base;
                 ctx.engine_stack = base + STACK_OFFSET + STACK_LEN - 64;

@@ -59,7 +59,11 @@ pub fn init(ctx: &mut ThreadContext, shown: u32) {
         return;
     }
     RANDOM.store(control().seed, Ordering::Relaxed);
-    let own = if shown != 0 { shown } else { control().next_pid.fetch_add(1, Ordering::Relaxed) };
+    let own = if shown != 0 {
+        shown
+    } else {
+        control().next_pid.fetch_add(1, Ordering::Relaxed)
+    };
     PIDS.lock().push((crate::process::real_pid(), own));
     let mut at = ctx.gpr[4];
     let mut word = 0u64;
@@ -94,16 +98,26 @@ pub fn shown_pid(real: u32) -> u32 {
     if !on() {
         return real;
     }
-    PIDS.lock().iter().find(|p| p.0 == real).map_or(real, |p| p.1)
+    PIDS.lock()
+        .iter()
+        .find(|p| p.0 == real)
+        .map_or(real, |p| p.1)
 }
 
 fn real_pid(shown: u32) -> u32 {
-    PIDS.lock().iter().find(|p| p.1 == shown).map_or(shown, |p| p.0)
+    PIDS.lock()
+        .iter()
+        .find(|p| p.1 == shown)
+        .map_or(shown, |p| p.0)
 }
 
 /// Before a process or thread is made: the number that it will be known by.
 pub fn reserve_pid() -> u32 {
-    if on() { control().next_pid.fetch_add(1, Ordering::Relaxed) } else { 0 }
+    if on() {
+        control().next_pid.fetch_add(1, Ordering::Relaxed)
+    } else {
+        0
+    }
 }
 
 /// After it was made, in the parent (`real` its number) or in the child (`real` its own).
@@ -170,16 +184,44 @@ const CLOCK_NANOSLEEP: u64 = 230;
 pub fn concerns(number: u64) -> bool {
     matches!(
         number,
-        nr::GETPID | nr::GETTID | nr::GETPPID | nr::TIME | nr::GETTIMEOFDAY | nr::CLOCK_GETTIME | nr::GETRANDOM
-            | nr::GETCPU | nr::OPEN | nr::OPENAT | nr::KILL | nr::TKILL | nr::TGKILL | nr::WAIT4 | nr::FSTAT | STAT
-            | LSTAT | NEWFSTATAT | nr::STATX | nr::NANOSLEEP | CLOCK_NANOSLEEP | SETPGID | GETPGID | GETPGRP | GETSID
-            | TIMES | GETRUSAGE | SET_TID_ADDRESS
+        nr::GETPID
+            | nr::GETTID
+            | nr::GETPPID
+            | nr::TIME
+            | nr::GETTIMEOFDAY
+            | nr::CLOCK_GETTIME
+            | nr::GETRANDOM
+            | nr::GETCPU
+            | nr::OPEN
+            | nr::OPENAT
+            | nr::KILL
+            | nr::TKILL
+            | nr::TGKILL
+            | nr::WAIT4
+            | nr::FSTAT
+            | STAT
+            | LSTAT
+            | NEWFSTATAT
+            | nr::STATX
+            | nr::NANOSLEEP
+            | CLOCK_NANOSLEEP
+            | SETPGID
+            | GETPGID
+            | GETPGRP
+            | GETSID
+            | TIMES
+            | GETRUSAGE
+            | SET_TID_ADDRESS
     )
 }
 
 /// Answers or adapts a call. `None`: make it as it is.
 pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Option<i64>> {
-    let put = |addr: u64, v: &[u64]| -> bool { v.iter().enumerate().all(|(i, w)| write_value(addr + 8 * i as u64, w)) };
+    let put = |addr: u64, v: &[u64]| -> bool {
+        v.iter()
+            .enumerate()
+            .all(|(i, w)| write_value(addr + 8 * i as u64, w))
+    };
     let ok = |good: bool| Some(Some(if good { 0 } else { -sys::EFAULT }));
     match number {
         nr::GETPID => Some(Some(shown_pid(crate::process::real_pid()) as i64)),
@@ -187,7 +229,17 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
         nr::GETPPID => Some(Some(1)),
         GETPGRP => Some(Some(1)),
         GETPGID | GETSID => Some(Some(1)),
-        SETPGID => Some(plain(number, &[real_pid(a[0] as u32) as u64, real_pid(a[1] as u32) as u64, 0, 0, 0, 0])),
+        SETPGID => Some(plain(
+            number,
+            &[
+                real_pid(a[0] as u32) as u64,
+                real_pid(a[1] as u32) as u64,
+                0,
+                0,
+                0,
+                0,
+            ],
+        )),
         SET_TID_ADDRESS => Some(plain(number, a).map(|r| shown_pid(r as u32) as i64)),
         nr::TIME => {
             let s = (EPOCH_NS + now_ns()) / 1_000_000_000;
@@ -198,11 +250,18 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
         }
         nr::GETTIMEOFDAY => {
             let t = EPOCH_NS + now_ns();
-            ok((a[0] == 0 || put(a[0], &[t / 1_000_000_000, t % 1_000_000_000 / 1000])) && (a[1] == 0 || put(a[1], &[0])))
+            ok(
+                (a[0] == 0 || put(a[0], &[t / 1_000_000_000, t % 1_000_000_000 / 1000]))
+                    && (a[1] == 0 || put(a[1], &[0])),
+            )
         }
         nr::CLOCK_GETTIME => {
             // REALTIME, REALTIME_COARSE, TAI count from the epoch, all others from the start.
-            let base = if matches!(a[0], 0 | 5 | 11) { EPOCH_NS } else { 0 };
+            let base = if matches!(a[0], 0 | 5 | 11) {
+                EPOCH_NS
+            } else {
+                0
+            };
             let t = base + now_ns();
             ok(put(a[1], &[t / 1_000_000_000, t % 1_000_000_000]))
         }
@@ -218,11 +277,17 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
             let request = if number == nr::NANOSLEEP { a[0] } else { a[2] };
             let mut ts = [0u64; 2];
             if read_value(request, &mut ts) && a[1] & 1 == 0 {
-                CLOCK_NS.fetch_add(ts[0].wrapping_mul(1_000_000_000).wrapping_add(ts[1]), Ordering::Relaxed);
+                CLOCK_NS.fetch_add(
+                    ts[0].wrapping_mul(1_000_000_000).wrapping_add(ts[1]),
+                    Ordering::Relaxed,
+                );
             } else if number == CLOCK_NANOSLEEP && a[1] & 1 != 0 {
                 // An absolute time of our clock means nothing to the kernel: it is reached at once.
                 let base = if a[0] == 0 { EPOCH_NS } else { 0 };
-                let until = ts[0].wrapping_mul(1_000_000_000).wrapping_add(ts[1]).wrapping_sub(base);
+                let until = ts[0]
+                    .wrapping_mul(1_000_000_000)
+                    .wrapping_add(ts[1])
+                    .wrapping_sub(base);
                 CLOCK_NS.fetch_max(until, Ordering::Relaxed);
                 return Some(Some(0));
             }
@@ -245,7 +310,10 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
         nr::OPEN => open(a[0], a[1]),
         nr::OPENAT => open(a[1], a[2]),
         nr::KILL | nr::TKILL => Some(plain(number, &[real_signed(a[0]), a[1], 0, 0, 0, 0])),
-        nr::TGKILL => Some(plain(number, &[real_signed(a[0]), real_signed(a[1]), a[2], 0, 0, 0])),
+        nr::TGKILL => Some(plain(
+            number,
+            &[real_signed(a[0]), real_signed(a[1]), a[2], 0, 0, 0],
+        )),
         nr::WAIT4 => {
             let r = plain(number, &[real_signed(a[0]), a[1], a[2], a[3], 0, 0]);
             Some(r.map(|r| if r > 0 { shown_pid(r as u32) as i64 } else { r }))
@@ -275,7 +343,11 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
 
 fn real_signed(pid: u64) -> u64 {
     let p = pid as i32;
-    if p > 0 { real_pid(p as u32) as u64 } else { pid }
+    if p > 0 {
+        real_pid(p as u32) as u64
+    } else {
+        pid
+    }
 }
 
 /// The call itself; tracked pointers do not occur in these except for stat buffers, which engine code then completes.

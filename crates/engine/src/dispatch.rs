@@ -97,12 +97,15 @@ pub struct LookupTable {
     entries: AtomicU64,
     shift: AtomicU64,
 }
-pub static LOOKUP: LookupTable = LookupTable { entries: AtomicU64::new(0), shift: AtomicU64::new(64) };
+pub static LOOKUP: LookupTable = LookupTable {
+    entries: AtomicU64::new(0),
+    shift: AtomicU64::new(64),
+};
 const PROBES: u64 = 4;
 
 pub struct Engine {
     pub arenas: Arenas,
-    pub blocks: Vec<Box<Block>>,
+    pub blocks: Vec<Block>,
     pub exits: Vec<Exit>,
     /// Program address to block, live ones only.
     pub by_pc: hashbrown::HashMap<u64, BlockId, PcHash>,
@@ -171,7 +174,11 @@ impl Engine {
         let limit = self.code.contiguous_end(pc);
         let page = pc >> 12;
         let self_check = range.shared && range.writable
-            || range.writable && self.page_writes.get(&page).is_some_and(|&n| n > PAGE_WRITES_MAX);
+            || range.writable
+                && self
+                    .page_writes
+                    .get(&page)
+                    .is_some_and(|&n| n > PAGE_WRITES_MAX);
         // Protect before reading the code, so that no write is missed in between.
         if range.writable && !self_check {
             self.protect(page);
@@ -181,16 +188,34 @@ impl Engine {
         let arena = &mut self.arenas.list[arena_index];
         let first_exit = self.exits.len() as u32;
         // A block stays within its first page if the page is writable: one protection then covers it.
-        let limit = if range.writable { limit.min((page + 1) << 12).max(pc + 1) } else { limit };
-        let reach = if range.writable { self.code.contiguous_end(pc) } else { limit };
+        let limit = if range.writable {
+            limit.min((page + 1) << 12).max(pc + 1)
+        } else {
+            limit
+        };
+        let reach = if range.writable {
+            self.code.contiguous_end(pc)
+        } else {
+            limit
+        };
         // SAFETY: the arena hands out its unused part to this one emitter each; the lock is held.
         let (mut hot, mut cold) = unsafe {
-            (Emitter::new(arena.hot, arena.hot_end()), Emitter::new(arena.cold, arena.end()))
+            (
+                Emitter::new(arena.hot, arena.hot_end()),
+                Emitter::new(arena.cold, arena.end()),
+            )
         };
         let t: Translated = translate::block(
             &mut hot,
             &mut cold,
-            &translate::Request { pc, limit, readable: reach, prefix: indirect, self_check, first_exit },
+            &translate::Request {
+                pc,
+                limit,
+                readable: reach,
+                prefix: indirect,
+                self_check,
+                first_exit,
+            },
         );
         let last_page = (t.pc_end - 1) >> 12;
         if range.writable && !self_check && last_page != page {
@@ -206,7 +231,7 @@ impl Engine {
             self.by_page.entry(p).or_default().push(id);
         }
         self.by_pc.insert(pc, id);
-        self.blocks.push(Box::new(Block {
+        self.blocks.push(Block {
             pc,
             pc_end: t.pc_end,
             prefix: t.prefix,
@@ -217,7 +242,7 @@ impl Engine {
             incoming: Vec::new(),
             sites: t.sites,
             dead: false,
-        }));
+        });
         if t.prefix != 0 {
             self.publish(pc, t.prefix);
         }
@@ -233,7 +258,12 @@ impl Engine {
     /// An out-of-line prefix for a block that was first reached directly.
     fn add_prefix(&mut self, id: BlockId) {
         let (pc, body) = (self.blocks[id as usize].pc, self.blocks[id as usize].body);
-        let arena = self.arenas.list.iter_mut().find(|a| a.contains(body)).expect("block in an arena");
+        let arena = self
+            .arenas
+            .list
+            .iter_mut()
+            .find(|a| a.contains(body))
+            .expect("block in an arena");
         // SAFETY: unused part of the cold area, under the lock.
         let mut cold = unsafe { Emitter::new(arena.cold, arena.end()) };
         let prefix = translate::prefix(&mut cold, pc);
@@ -248,7 +278,12 @@ impl Engine {
     pub fn refresh_code(&mut self) {
         for m in crate::maps::read() {
             if m.exec && !is_engine(m.start) && self.arenas.find(m.start).is_none() {
-                let writable = m.write || self.protected.range(m.start >> 12..m.end >> 12).next().is_some();
+                let writable = m.write
+                    || self
+                        .protected
+                        .range(m.start >> 12..m.end >> 12)
+                        .next()
+                        .is_some();
                 self.code.insert(crate::maps::CodeRange {
                     start: m.start,
                     end: m.end,
@@ -263,7 +298,12 @@ impl Engine {
         if self.protected.insert(page) {
             // SAFETY: the page is the program's code; it stays readable and executable.
             unsafe {
-                crate::sys::sc!(crate::sys::nr::MPROTECT, page << 12, 4096, crate::sys::PROT_READ | crate::sys::PROT_EXEC)
+                crate::sys::sc!(
+                    crate::sys::nr::MPROTECT,
+                    page << 12,
+                    4096,
+                    crate::sys::PROT_READ | crate::sys::PROT_EXEC
+                )
             };
         }
     }
@@ -273,14 +313,21 @@ impl Engine {
         let page = addr >> 12;
         if !self.protected.remove(&page) {
             // Another thread's write may have lifted the protection since this one faulted.
-            return self.code.find(addr).is_some_and(|r| r.writable && !r.shared);
+            return self
+                .code
+                .find(addr)
+                .is_some_and(|r| r.writable && !r.shared);
         }
         *self.page_writes.entry(page).or_default() += 1;
         self.invalidate(page << 12, (page + 1) << 12);
         // SAFETY: gives the program back the protection that it asked for.
         unsafe {
-            crate::sys::sc!(crate::sys::nr::MPROTECT, page << 12, 4096,
-                crate::sys::PROT_READ | crate::sys::PROT_WRITE | crate::sys::PROT_EXEC)
+            crate::sys::sc!(
+                crate::sys::nr::MPROTECT,
+                page << 12,
+                4096,
+                crate::sys::PROT_READ | crate::sys::PROT_WRITE | crate::sys::PROT_EXEC
+            )
         };
         true
     }
@@ -296,7 +343,11 @@ impl Engine {
 
     /// The program changed or removed code in `start..end`.
     pub fn invalidate(&mut self, start: u64, end: u64) {
-        let pages: Vec<u64> = self.by_page.range(start >> 12..(end + 4095) >> 12).map(|(p, _)| *p).collect();
+        let pages: Vec<u64> = self
+            .by_page
+            .range(start >> 12..(end + 4095) >> 12)
+            .map(|(p, _)| *p)
+            .collect();
         for page in pages {
             let ids = core::mem::take(self.by_page.get_mut(&page).expect("listed"));
             let mut keep = Vec::new();
@@ -305,7 +356,11 @@ impl Engine {
                 if b.dead {
                     continue;
                 }
-                if b.pc < end && b.pc_end > start { self.kill(id) } else { keep.push(id) }
+                if b.pc < end && b.pc_end > start {
+                    self.kill(id)
+                } else {
+                    keep.push(id)
+                }
             }
             if keep.is_empty() {
                 self.by_page.remove(&page);
@@ -351,7 +406,12 @@ impl Engine {
         let x = &self.exits[e as usize];
         let mut target = body;
         if !in_reach(x.patch + 4, body) {
-            let arena = self.arenas.list.iter_mut().find(|a| a.contains(x.patch)).expect("exit in an arena");
+            let arena = self
+                .arenas
+                .list
+                .iter_mut()
+                .find(|a| a.contains(x.patch))
+                .expect("exit in an arena");
             // SAFETY: unused part of the cold area, under the lock.
             let mut cold = unsafe { Emitter::new(arena.cold, arena.end()) };
             target = cold.at;
@@ -409,11 +469,17 @@ impl Engine {
         let bits = if shift == 64 { 14 } else { 64 - shift + 1 };
         // On the engine's heap, so that the program's own mappings fall where they would without us. The old table is left to
         // concurrent readers for good.
-        let new = Box::leak(alloc::vec![0u64; 2 * ((1 << bits) + PROBES as usize)].into_boxed_slice()).as_ptr();
+        let new =
+            Box::leak(alloc::vec![0u64; 2 * ((1 << bits) + PROBES as usize)].into_boxed_slice())
+                .as_ptr();
         LOOKUP.entries.store(new as u64, Ordering::Release);
         LOOKUP.shift.store(64 - bits, Ordering::Release);
-        let live: Vec<(u64, u64)> =
-            self.by_pc.iter().map(|(&pc, &id)| (pc, self.blocks[id as usize].prefix)).filter(|x| x.1 != 0).collect();
+        let live: Vec<(u64, u64)> = self
+            .by_pc
+            .iter()
+            .map(|(&pc, &id)| (pc, self.blocks[id as usize].prefix))
+            .filter(|x| x.1 != 0)
+            .collect();
         for (pc, prefix) in live {
             self.publish(pc, prefix);
         }
@@ -423,7 +489,7 @@ impl Engine {
     pub fn locate(&self, addr: u64) -> Option<Location<'_>> {
         let arena = self.arenas.find(addr)?;
         let id = arena.block_at(addr)?;
-        let block = &*self.blocks[id as usize];
+        let block = &self.blocks[id as usize];
         if addr >= block.body && addr < block.code_end {
             let o = (addr - block.body) as u16;
             let i = block.insns.partition_point(|m| m.code <= o);
@@ -436,7 +502,11 @@ impl Engine {
                 site: None,
             });
         }
-        let site = block.sites.iter().copied().find(|s| addr >= s.cold.0 && addr < s.cold.1);
+        let site = block
+            .sites
+            .iter()
+            .copied()
+            .find(|s| addr >= s.cold.0 && addr < s.cold.1);
         Some(Location {
             block,
             pc: site.map_or(block.pc, |s| s.pc),
@@ -502,7 +572,9 @@ pub extern "C" fn engine_dispatch(ctx: &mut ThreadContext) {
         exit::REQUEST => crate::requests::handle(ctx),
         exit::EMULATE => crate::emulate::handle(ctx, payload),
         exit::LOG => crate::pm::log_slow(ctx, crate::pm::site::from_payload(payload)),
-        exit::SITE_BEGIN => crate::pm::irregular::begin(ctx, crate::pm::site::from_payload(payload)),
+        exit::SITE_BEGIN => {
+            crate::pm::irregular::begin(ctx, crate::pm::site::from_payload(payload))
+        }
         exit::SITE_END => crate::pm::irregular::end(ctx, crate::pm::site::from_payload(payload)),
         exit::LOCKED => {
             crate::sys::yield_now();

@@ -10,7 +10,6 @@ use crate::context::off;
 pub struct Gpr(pub u8);
 pub const RCX: Gpr = Gpr(1);
 pub const RDX: Gpr = Gpr(2);
-pub const RSP: Gpr = Gpr(4);
 
 /// Appends to a region of code-cache memory.
 pub struct Emitter {
@@ -47,13 +46,25 @@ impl Emitter {
 
     /// `mov gs:[disp], r`
     pub fn spill(&mut self, disp: u32, r: Gpr) {
-        self.bytes(&[0x65, 0x48 | (r.0 >> 3) << 2, 0x89, 0x04 | (r.0 & 7) << 3, 0x25]);
+        self.bytes(&[
+            0x65,
+            0x48 | (r.0 >> 3) << 2,
+            0x89,
+            0x04 | (r.0 & 7) << 3,
+            0x25,
+        ]);
         self.u32(disp);
     }
 
     /// `mov r, gs:[disp]`
     pub fn reload(&mut self, r: Gpr, disp: u32) {
-        self.bytes(&[0x65, 0x48 | (r.0 >> 3) << 2, 0x8B, 0x04 | (r.0 & 7) << 3, 0x25]);
+        self.bytes(&[
+            0x65,
+            0x48 | (r.0 >> 3) << 2,
+            0x8B,
+            0x04 | (r.0 & 7) << 3,
+            0x25,
+        ]);
         self.u32(disp);
     }
 
@@ -113,7 +124,14 @@ impl Emitter {
     /// `rorx rcx, r, imm`
     pub fn rorx_rcx(&mut self, r: Gpr, imm: u8) {
         // VEX.LZ.F2.0F3A.W1 F0 /r ib; R and B are stored inverted.
-        self.bytes(&[0xC4, 0xC3 | ((r.0 >> 3) ^ 1) << 5, 0xFB, 0xF0, 0xC8 | (r.0 & 7), imm]);
+        self.bytes(&[
+            0xC4,
+            0xC3 | ((r.0 >> 3) ^ 1) << 5,
+            0xFB,
+            0xF0,
+            0xC8 | (r.0 & 7),
+            imm,
+        ]);
     }
 
     /// `lea d, [a + b]`

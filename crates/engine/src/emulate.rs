@@ -20,7 +20,9 @@ pub fn handle(ctx: &mut ThreadContext, len: u64) {
     let insn = decode(ctx.rip);
     let next = ctx.rip + len;
     match insn.flow_control() {
-        FlowControl::IndirectCall | FlowControl::IndirectBranch => return branch_through_memory(ctx, &insn),
+        FlowControl::IndirectCall | FlowControl::IndirectBranch => {
+            return branch_through_memory(ctx, &insn);
+        }
         _ => {}
     }
     match insn.mnemonic() {

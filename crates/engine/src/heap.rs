@@ -31,7 +31,11 @@ unsafe impl Sync for Heap {}
 impl Heap {
     pub const fn new() -> Self {
         Heap {
-            state: SpinLock::new(State { free: [core::ptr::null_mut(); CLASSES], next: HEAP_BASE, end: HEAP_BASE }),
+            state: SpinLock::new(State {
+                free: [core::ptr::null_mut(); CLASSES],
+                next: HEAP_BASE,
+                end: HEAP_BASE,
+            }),
         }
     }
 }

@@ -6,9 +6,22 @@ use iced_x86::{Instruction, OpKind, Register};
 /// The 64-bit register with hardware number `n`.
 pub fn register(n: u8) -> Register {
     const ALL: [Register; 16] = [
-        Register::RAX, Register::RCX, Register::RDX, Register::RBX, Register::RSP, Register::RBP, Register::RSI,
-        Register::RDI, Register::R8, Register::R9, Register::R10, Register::R11, Register::R12, Register::R13,
-        Register::R14, Register::R15,
+        Register::RAX,
+        Register::RCX,
+        Register::RDX,
+        Register::RBX,
+        Register::RSP,
+        Register::RBP,
+        Register::RSI,
+        Register::RDI,
+        Register::R8,
+        Register::R9,
+        Register::R10,
+        Register::R11,
+        Register::R12,
+        Register::R13,
+        Register::R14,
+        Register::R15,
     ];
     ALL[n as usize & 15]
 }
@@ -19,13 +32,19 @@ pub fn gprs_used(insn: &Instruction) -> u16 {
     let info = factory.info(insn);
     info.used_registers().iter().fold(0, |m, u| {
         let r = u.register();
-        if r.is_gpr() { m | 1 << r.full_register().number() } else { m }
+        if r.is_gpr() {
+            m | 1 << r.full_register().number()
+        } else {
+            m
+        }
     })
 }
 
 /// Address of the explicit memory operand.
 pub fn effective_address(ctx: &ThreadContext, insn: &Instruction) -> u64 {
-    let op = (0..insn.op_count()).find(|&i| insn.op_kind(i) == OpKind::Memory).unwrap_or(0);
+    let op = (0..insn.op_count())
+        .find(|&i| insn.op_kind(i) == OpKind::Memory)
+        .unwrap_or(0);
     insn.virtual_address(op, 0, |r, _, _| match r {
         Register::FS => Some(fs_base()),
         Register::None => Some(0),
@@ -47,5 +66,9 @@ pub fn fs_base() -> u64 {
 pub fn writes_memory(insn: &Instruction) -> bool {
     use iced_x86::OpAccess::*;
     let mut factory = iced_x86::InstructionInfoFactory::new();
-    factory.info(insn).used_memory().iter().any(|m| matches!(m.access(), Write | CondWrite | ReadWrite | ReadCondWrite))
+    factory
+        .info(insn)
+        .used_memory()
+        .iter()
+        .any(|m| matches!(m.access(), Write | CondWrite | ReadWrite | ReadCondWrite))
 }

@@ -55,14 +55,19 @@ pub struct Mode {
     pub execute_flushes: bool,
 }
 
-static mut MODE: Mode =
-    Mode { record: false, loads: false, values: false, deterministic: false, execute_flushes: false };
+static mut MODE: Mode = Mode {
+    record: false,
+    loads: false,
+    values: false,
+    deterministic: false,
+    execute_flushes: false,
+};
 
 /// What was asked for.
 #[inline(always)]
 pub fn mode() -> Mode {
     // SAFETY: written once in `start`, before any other thread exists.
-    unsafe { *(&raw const MODE) }
+    unsafe { MODE }
 }
 
 /// First Rust code, called by `_start` with what the launcher left on the stack.

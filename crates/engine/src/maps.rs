@@ -31,8 +31,12 @@ pub fn read() -> Vec<Mapping> {
     let mut out = Vec::new();
     for line in text.split(|&c| c == b'\n') {
         let mut f = line.splitn(6, |&c| c == b' ');
-        let (Some(range), Some(perm), Some(offset)) = (f.next(), f.next(), f.next()) else { continue };
-        let Some(dash) = range.iter().position(|&c| c == b'-') else { continue };
+        let (Some(range), Some(perm), Some(offset)) = (f.next(), f.next(), f.next()) else {
+            continue;
+        };
+        let Some(dash) = range.iter().position(|&c| c == b'-') else {
+            continue;
+        };
         if perm.len() < 4 {
             continue;
         }
@@ -113,10 +117,5 @@ impl CodeRanges {
         self.remove(r.start, r.end);
         let i = self.list.partition_point(|x| x.start < r.start);
         self.list.insert(i, r);
-    }
-
-    pub fn overlaps(&self, start: u64, end: u64) -> bool {
-        let i = self.list.partition_point(|r| r.end <= start);
-        self.list.get(i).is_some_and(|r| r.start < end)
     }
 }

@@ -42,7 +42,14 @@ pub fn adopt(ctx: &mut ThreadContext) {
 }
 
 /// `clone`, `fork` and `vfork` of the program. The result is what its parent sees.
-pub fn clone(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, tls: u64) -> i64 {
+pub fn clone(
+    ctx: &mut ThreadContext,
+    flags: u64,
+    stack: u64,
+    ptid: u64,
+    ctid: u64,
+    tls: u64,
+) -> i64 {
     if flags & CLONE_VM == 0 {
         return fork(ctx, flags, stack, ptid, ctid, tls);
     }
@@ -62,21 +69,32 @@ pub fn clone(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u
     child.altstack = if flags & CLONE_VFORK != 0 {
         ctx.altstack
     } else {
-        crate::context::AltStack { sp: 0, flags: 2, size: 0 }
+        crate::context::AltStack {
+            sp: 0,
+            flags: 2,
+            size: 0,
+        }
     };
     child.handlers = if flags & CLONE_SIGHAND != 0 {
         ctx.handlers
     } else {
         // SAFETY: the parent's table; a private copy for the child.
         let h = unsafe { &*ctx.handlers };
-        alloc::boxed::Box::leak(alloc::boxed::Box::new(signal::SignalHandlers { actions: h.actions, ours: h.ours }))
+        alloc::boxed::Box::leak(alloc::boxed::Box::new(signal::SignalHandlers {
+            actions: h.actions,
+            ours: h.ours,
+        }))
     };
     crate::pm::thread_created(ctx, child);
     child.borrows_memory = flags & CLONE_THREAD == 0;
     child.shown_tid = crate::deterministic::reserve_pid();
     let shown = child.shown_tid;
     let old = signal::block_all();
-    child.start_mask = if ctx.pending_signal() != 0 { ctx.pending.mask } else { old };
+    child.start_mask = if ctx.pending_signal() != 0 {
+        ctx.pending.mask
+    } else {
+        old
+    };
     // SAFETY: `child` is fresh and stays alive until the thread ends. PM pointers were rewritten by the caller.
     let ret = unsafe { asm::bo_clone(flags, child, ptid, ctid, tls) };
     if ret > 0 {
@@ -171,12 +189,7 @@ pub fn exit_thread(ctx: &mut ThreadContext, code: u64) -> ! {
     unsafe { asm::bo_thread_exit(ctx.in_use.as_ptr(), code) }
 }
 
-core::arch::global_asm!(
-    ".global bo_exec_failed",
-    "bo_exec_failed:",
-    "int3",
-    "ret",
-);
+core::arch::global_asm!(".global bo_exec_failed", "bo_exec_failed:", "int3", "ret",);
 unsafe extern "C" {
     fn bo_exec_failed();
 }
@@ -186,7 +199,7 @@ unsafe extern "C" {
 pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> i64 {
     let followed = service::attach_for_exec(
         ctx.tid,
-        bo_exec_failed as usize as u64,
+        bo_exec_failed as *const () as usize as u64,
         ctx.process as u64 | (ctx.borrows_memory as u64) << 32,
         signal::ignored_sync(ctx),
         ctx.blocked_sync,
@@ -194,14 +207,26 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> i64 {
     );
     signal::before_exec(ctx);
     let old = signal::block_all();
-    let real = if ctx.pending_signal() != 0 { ctx.pending.mask } else { old };
+    let real = if ctx.pending_signal() != 0 {
+        ctx.pending.mask
+    } else {
+        old
+    };
     // The new program inherits the mask that this one believes to have.
     signal::set_mask(real | ctx.blocked_sync);
     signal::pass_on_held(ctx);
     // SAFETY: the program's own call, pointers rewritten by the caller.
-    let ret = unsafe { sys::syscall6(call[0], call[1], call[2], call[3], call[4], call[5], call[6]) };
+    let ret = unsafe {
+        sys::syscall6(
+            call[0], call[1], call[2], call[3], call[4], call[5], call[6],
+        )
+    };
     signal::after_failed_exec();
-    signal::set_mask(if ctx.pending_signal() != 0 { signal::block_all() } else { old });
+    signal::set_mask(if ctx.pending_signal() != 0 {
+        signal::block_all()
+    } else {
+        old
+    });
     if followed {
         // Tells the tracer to let go.
         // SAFETY: traps to the tracer, which suppresses the signal and detaches.

@@ -3,8 +3,9 @@
 use crate::context::ThreadContext;
 
 /// What follows `rol rdi, 3`: `rol rdi, 13; rol rdi, 61; rol rdi, 51; xchg rbx, rbx`.
-pub const PREAMBLE_REST: [u8; 15] =
-    [0x48, 0xC1, 0xC7, 0x0D, 0x48, 0xC1, 0xC7, 0x3D, 0x48, 0xC1, 0xC7, 0x33, 0x48, 0x87, 0xDB];
+pub const PREAMBLE_REST: [u8; 15] = [
+    0x48, 0xC1, 0xC7, 0x0D, 0x48, 0xC1, 0xC7, 0x3D, 0x48, 0xC1, 0xC7, 0x33, 0x48, 0x87, 0xDB,
+];
 const PREAMBLE_LEN: u64 = 4 + PREAMBLE_REST.len() as u64;
 
 /// pmemcheck requests that are recorded and need no other action or answer, as bits: flush and fence (5, 6), and everything
@@ -14,10 +15,10 @@ pub const PLAIN: u32 = 1 << 5 | 1 << 6 | 0xfff << 17;
 /// A request at `ctx.rip`: block address in rax, default result in rdx, result to rdx.
 pub fn handle(ctx: &mut ThreadContext) {
     let mut block = [0u64; 6];
-    if crate::signal::read_value(ctx.gpr[0], &mut block) {
-        if let Some(result) = crate::pm::client_request(ctx, &block) {
-            ctx.gpr[2] = result;
-        }
+    if crate::signal::read_value(ctx.gpr[0], &mut block)
+        && let Some(result) = crate::pm::client_request(ctx, &block)
+    {
+        ctx.gpr[2] = result;
     }
     ctx.rip += PREAMBLE_LEN;
     crate::dispatch::resume_at_rip(ctx);

@@ -2,12 +2,16 @@
 
 core::arch::global_asm!(
     // Written out, because a compiler recognises such loops and would call the function from itself.
-    ".global memcpy", ".global memmove", ".global memset", ".global memcmp", ".global bcmp",
+    ".global memcpy",
+    ".global memmove",
+    ".global memset",
+    ".global memcmp",
+    ".global bcmp",
     "memmove:",
     "mov rax, rdi",
     "sub rax, rsi",
     "cmp rax, rdx",
-    "jae memcpy",            // dest before src, or far enough behind: forwards
+    "jae memcpy", // dest before src, or far enough behind: forwards
     "mov rax, rdi",
     "lea rsi, [rsi + rdx - 1]",
     "lea rdi, [rdi + rdx - 1]",
@@ -75,7 +79,8 @@ core::arch::global_asm!(
     "8:",
     "ret",
     // Panics abort: these exist only because prebuilt library code names them.
-    ".global _Unwind_Resume", ".global rust_eh_personality",
+    ".global _Unwind_Resume",
+    ".global rust_eh_personality",
     "_Unwind_Resume:",
     "rust_eh_personality:",
     "ud2",

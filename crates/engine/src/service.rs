@@ -15,7 +15,11 @@ const WAIT_NS: u64 = 200_000_000;
 
 fn call(request: Request, args: &[u64], text: &[u8]) -> (u32, [u64; 8]) {
     let c = control();
-    while c.service_lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+    while c
+        .service_lock
+        .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
         sys::futex_wait(&c.service_lock, 1, WAIT_NS);
         exit_if_orphaned();
     }
@@ -53,8 +57,22 @@ pub fn exit_if_orphaned() {
 }
 
 /// True if the thread is seized and its next program will have the engine.
-pub fn attach_for_exec(tid: u32, failed_at: u64, process: u64, ignored_sync: u64, blocked_sync: u64, shown_pid: u32) -> bool {
-    let args = [tid as u64, failed_at, process, ignored_sync, blocked_sync, shown_pid as u64];
+pub fn attach_for_exec(
+    tid: u32,
+    failed_at: u64,
+    process: u64,
+    ignored_sync: u64,
+    blocked_sync: u64,
+    shown_pid: u32,
+) -> bool {
+    let args = [
+        tid as u64,
+        failed_at,
+        process,
+        ignored_sync,
+        blocked_sync,
+        shown_pid as u64,
+    ];
     call(Request::AttachForExec, &args, &[]).0 == 1
 }
 
@@ -78,7 +96,12 @@ pub fn note(text: &[u8]) {
 pub fn fatal(kind: FatalKind, text: &[u8]) -> ! {
     call(Request::Fatal, &[kind as u64], text);
     // SAFETY: ends the process.
-    unsafe { sys::sc!(sys::nr::EXIT_GROUP, if kind == FatalKind::Bug { 70 } else { 3 }) };
+    unsafe {
+        sys::sc!(
+            sys::nr::EXIT_GROUP,
+            if kind == FatalKind::Bug { 70 } else { 3 }
+        )
+    };
     loop {
         core::hint::spin_loop()
     }

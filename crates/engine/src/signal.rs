@@ -115,17 +115,40 @@ pub struct Held {
 
 impl Held {
     fn mask(&self) -> u64 {
-        SYNC.iter().zip(&self.infos).fold(0, |m, (s, i)| if i.is_some() { m | bit(*s) } else { m })
+        SYNC.iter()
+            .zip(&self.infos)
+            .fold(0, |m, (s, i)| if i.is_some() { m | bit(*s) } else { m })
     }
 }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct MContext {
-    pub r8: u64, pub r9: u64, pub r10: u64, pub r11: u64, pub r12: u64, pub r13: u64, pub r14: u64, pub r15: u64,
-    pub rdi: u64, pub rsi: u64, pub rbp: u64, pub rbx: u64, pub rdx: u64, pub rax: u64, pub rcx: u64, pub rsp: u64,
-    pub rip: u64, pub eflags: u64, pub segments: u64, pub err: u64, pub trapno: u64, pub oldmask: u64, pub cr2: u64,
-    pub fpstate: u64, pub reserved: [u64; 8],
+    pub r8: u64,
+    pub r9: u64,
+    pub r10: u64,
+    pub r11: u64,
+    pub r12: u64,
+    pub r13: u64,
+    pub r14: u64,
+    pub r15: u64,
+    pub rdi: u64,
+    pub rsi: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub rdx: u64,
+    pub rax: u64,
+    pub rcx: u64,
+    pub rsp: u64,
+    pub rip: u64,
+    pub eflags: u64,
+    pub segments: u64,
+    pub err: u64,
+    pub trapno: u64,
+    pub oldmask: u64,
+    pub cr2: u64,
+    pub fpstate: u64,
+    pub reserved: [u64; 8],
 }
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -152,10 +175,22 @@ impl MContext {
     /// Access by hardware register number.
     pub fn gpr(&mut self, n: u8) -> &mut u64 {
         match n {
-            0 => &mut self.rax, 1 => &mut self.rcx, 2 => &mut self.rdx, 3 => &mut self.rbx,
-            4 => &mut self.rsp, 5 => &mut self.rbp, 6 => &mut self.rsi, 7 => &mut self.rdi,
-            8 => &mut self.r8, 9 => &mut self.r9, 10 => &mut self.r10, 11 => &mut self.r11,
-            12 => &mut self.r12, 13 => &mut self.r13, 14 => &mut self.r14, _ => &mut self.r15,
+            0 => &mut self.rax,
+            1 => &mut self.rcx,
+            2 => &mut self.rdx,
+            3 => &mut self.rbx,
+            4 => &mut self.rsp,
+            5 => &mut self.rbp,
+            6 => &mut self.rsi,
+            7 => &mut self.rdi,
+            8 => &mut self.r8,
+            9 => &mut self.r9,
+            10 => &mut self.r10,
+            11 => &mut self.r11,
+            12 => &mut self.r12,
+            13 => &mut self.r13,
+            14 => &mut self.r14,
+            _ => &mut self.r15,
         }
     }
 }
@@ -185,7 +220,11 @@ pub fn init_process(ctx: &mut ThreadContext, launch: &brownout_abi::Launch) {
     unsafe { sc!(nr::RT_SIGPROCMASK, 0, 0, &mut mask as *mut u64, 8) };
     ctx.blocked_sync = (mask | launch.blocked_sync) & SYNC_MASK;
     set_mask(mask & !SYNC_MASK);
-    ctx.altstack = AltStack { sp: 0, flags: SS_DISABLE, size: 0 };
+    ctx.altstack = AltStack {
+        sp: 0,
+        flags: SS_DISABLE,
+        size: 0,
+    };
 }
 
 /// Set-up of each thread: signals arrive on our stack.
@@ -199,7 +238,15 @@ pub fn init_thread(ctx: &ThreadContext) {
 pub fn set_mask(mask: u64) -> u64 {
     let mut old = 0u64;
     // SAFETY: both pointers are ours.
-    unsafe { sc!(nr::RT_SIGPROCMASK, 2, &mask as *const u64, &mut old as *mut u64, 8) };
+    unsafe {
+        sc!(
+            nr::RT_SIGPROCMASK,
+            2,
+            &mask as *const u64,
+            &mut old as *mut u64,
+            8
+        )
+    };
     old
 }
 
@@ -214,11 +261,15 @@ fn install(sig: i32, action: &SigAction) {
         *action
     } else {
         SigAction {
-            handler: asm::bo_signal_entry as usize as u64,
+            handler: asm::bo_signal_entry as *const () as usize as u64,
             // Faults inside our own handler must reach us again: as a bug report, or as the program's
             // stack overflow.
-            flags: SA_SIGINFO | SA_RESTORER | SA_ONSTACK | action.flags & (SA_RESTART | SA_NOCLD) | if sync { SA_NODEFER } else { 0 },
-            restorer: asm::bo_restorer as usize as u64,
+            flags: SA_SIGINFO
+                | SA_RESTORER
+                | SA_ONSTACK
+                | action.flags & (SA_RESTART | SA_NOCLD)
+                | if sync { SA_NODEFER } else { 0 },
+            restorer: asm::bo_restorer as *const () as usize as u64,
             mask: ALL_ASYNC,
         }
     };
@@ -233,10 +284,12 @@ pub extern "C" fn signal_handler(sig: i32, info: &mut SigInfo, uc: &mut UContext
     let ctx = ThreadContext::current();
     let rip = uc.m.rip;
     if sig == SIGTRAP {
-        if rip == asm::bo_safepoint as usize as u64 + 1 && ctx.pending_flag != 0 {
+        if rip == asm::bo_safepoint as *const () as usize as u64 + 1 && ctx.pending_flag != 0 {
             return safepoint(ctx, uc);
         }
-        if ctx.stepping && info.code() == 2 /* TRAP_TRACE */ {
+        if ctx.stepping && info.code() == 2
+        /* TRAP_TRACE */
+        {
             return stepped(ctx, uc);
         }
     }
@@ -253,7 +306,11 @@ fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UCon
         ctx.held.infos[i].get_or_insert(*info);
         return;
     }
-    let place = if crate::dispatch::is_engine(rip) { None } else { boundary(rip) };
+    let place = if crate::dispatch::is_engine(rip) {
+        None
+    } else {
+        boundary(rip)
+    };
     if let Some((pc, true)) = place {
         uc.m.rip = pc;
         let mask = uc.sigmask;
@@ -263,7 +320,15 @@ fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UCon
     if ctx.pending.sig != 0 {
         // Only a synchronous signal sent by kill() can arrive while another is pending: it is requeued.
         // SAFETY: sends to ourselves.
-        unsafe { sc!(nr::RT_TGSIGQUEUEINFO, crate::process::real_pid(), ctx.tid, sig, info as *const _) };
+        unsafe {
+            sc!(
+                nr::RT_TGSIGQUEUEINFO,
+                crate::process::real_pid(),
+                ctx.tid,
+                sig,
+                info as *const _
+            )
+        };
         return;
     }
     ctx.pending.sig = sig;
@@ -275,8 +340,10 @@ fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UCon
     if place.is_some() || asm::is_fast(rip) {
         ctx.stepping = true;
         uc.m.eflags |= TF;
-    } else if rip >= asm::bo_syscall_check as usize as u64 && rip <= asm::bo_syscall_insn as usize as u64 {
-        uc.m.rip = asm::bo_syscall_abort as usize as u64;
+    } else if rip >= asm::bo_syscall_check as *const () as usize as u64
+        && rip <= asm::bo_syscall_insn as *const () as usize as u64
+    {
+        uc.m.rip = asm::bo_syscall_abort as *const () as usize as u64;
     }
 }
 
@@ -300,7 +367,9 @@ fn stepped(ctx: &mut ThreadContext, uc: &mut UContext) {
             enter(ctx, uc)
         }
         Some((_, false)) => uc.m.eflags |= TF,
-        None if asm::is_fast(rip) && rip != asm::bo_safepoint as usize as u64 => uc.m.eflags |= TF,
+        None if asm::is_fast(rip) && rip != asm::bo_safepoint as *const () as usize as u64 => {
+            uc.m.eflags |= TF
+        }
         None => {
             // On its way into engine code, which will find the pending signal.
             ctx.stepping = false;
@@ -365,7 +434,14 @@ fn enter(ctx: &mut ThreadContext, uc: &mut UContext) {
 
 /// SEGV_ACCERR if something is mapped there, else SEGV_MAPERR.
 fn fetch_fault_code(pc: u64) -> i32 {
-    if crate::maps::read().iter().any(|m| m.start <= pc && pc < m.end) { 2 } else { 1 }
+    if crate::maps::read()
+        .iter()
+        .any(|m| m.start <= pc && pc < m.end)
+    {
+        2
+    } else {
+        1
+    }
 }
 
 /// Engine code found that the program jumped where it may not execute.
@@ -448,7 +524,14 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
     }
     uc.m.rip = pc;
     if (sig == SIGSEGV || sig == SIGBUS) && uc.m.trapno == 14 || sig == SIGBUS {
-        match crate::pm::fault(uc.m.rsp, pc, info.addr(), sig, site.is_some(), uc.m.err & 2 != 0) {
+        match crate::pm::fault(
+            uc.m.rsp,
+            pc,
+            info.addr(),
+            sig,
+            site.is_some(),
+            uc.m.err & 2 != 0,
+        ) {
             crate::pm::FaultAnswer::Retry => return enter(ctx, uc),
             crate::pm::FaultAnswer::Program { addr } => {
                 info.words[2] = addr;
@@ -487,7 +570,14 @@ pub fn die(sig: i32) -> ! {
 /// `uc` holds the program's state (RIP a program address): changes it to the handler's first instruction,
 /// with a signal frame on the program's stack. `mask`: what the program's mask is before the handler, and goes back to
 /// behind it; `base`: what the handler's own mask starts from, if something else.
-fn deliver(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext, mask: u64, base: Option<u64>) {
+fn deliver(
+    ctx: &mut ThreadContext,
+    sig: i32,
+    info: &SigInfo,
+    uc: &mut UContext,
+    mask: u64,
+    base: Option<u64>,
+) {
     // SAFETY: set at start, lives as long as a thread uses it.
     let handlers = unsafe { &mut *ctx.handlers };
     let action = handlers.actions[sig as usize];
@@ -510,7 +600,10 @@ fn deliver(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext,
     let rsp = uc.m.rsp;
     let alt = ctx.altstack;
     let enabled = alt.flags & SS_DISABLE == 0;
-    let on_alt = enabled && alt.flags & SS_AUTODISARM == 0 && rsp.wrapping_sub(alt.sp) <= alt.size && rsp > alt.sp;
+    let on_alt = enabled
+        && alt.flags & SS_AUTODISARM == 0
+        && rsp.wrapping_sub(alt.sp) <= alt.size
+        && rsp > alt.sp;
     let mut sp = rsp - 128;
     if action.flags & SA_ONSTACK != 0 && enabled && !on_alt {
         sp = alt.sp + alt.size;
@@ -520,14 +613,22 @@ fn deliver(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext,
     let fp = (sp - fp_len) & !63;
     let frame_at = ((fp - core::mem::size_of::<SigFrame>() as u64) & !15) - 8;
     let program_mask = mask & !SYNC_MASK | ctx.blocked_sync;
-    let mut frame = SigFrame { pretcode: action.restorer, uc: *uc, info: *info };
+    let mut frame = SigFrame {
+        pretcode: action.restorer,
+        uc: *uc,
+        info: *info,
+    };
     frame.uc.m.fpstate = fp;
     frame.uc.m.oldmask = program_mask;
     frame.uc.m.eflags &= !TF;
     frame.uc.sigmask = program_mask;
     frame.uc.stack_sp = alt.sp;
     frame.uc.stack_size = alt.size;
-    frame.uc.stack_flags = if alt.flags & SS_DISABLE != 0 { SS_DISABLE } else { alt.flags & SS_AUTODISARM | if on_alt { SS_ONSTACK } else { 0 } };
+    frame.uc.stack_flags = if alt.flags & SS_DISABLE != 0 {
+        SS_DISABLE
+    } else {
+        alt.flags & SS_AUTODISARM | if on_alt { SS_ONSTACK } else { 0 }
+    };
     frame.uc.link = 0;
     // SAFETY: the program's stack, as the kernel would write it; a fault here is recognised by `in_engine_write`.
     unsafe {
@@ -541,7 +642,11 @@ fn deliver(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext,
         }
     }
     if alt.flags & SS_AUTODISARM != 0 && enabled {
-        ctx.altstack = AltStack { sp: 0, flags: SS_DISABLE, size: 0 };
+        ctx.altstack = AltStack {
+            sp: 0,
+            flags: SS_DISABLE,
+            size: 0,
+        };
     }
     let mut new_mask = base.unwrap_or(program_mask) | action.mask;
     if action.flags & SA_NODEFER == 0 {
@@ -565,7 +670,11 @@ unsafe fn fp_state_len(fpstate: u64) -> u64 {
     // SAFETY: passed on: the software-reserved bytes of the legacy area.
     unsafe {
         let magic = *((fpstate + 464) as *const u32);
-        if magic == MAGIC1 { *((fpstate + 468) as *const u32) as u64 } else { 512 }
+        if magic == MAGIC1 {
+            *((fpstate + 468) as *const u32) as u64
+        } else {
+            512
+        }
     }
 }
 
@@ -577,14 +686,23 @@ pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
     let at = ctx.gpr[4] - 8;
     let mut frame = core::mem::MaybeUninit::<SigFrame>::uninit();
     // SAFETY: plain bytes.
-    let bytes = unsafe { core::slice::from_raw_parts_mut(frame.as_mut_ptr() as *mut u8, core::mem::size_of::<SigFrame>()) };
+    let bytes = unsafe {
+        core::slice::from_raw_parts_mut(
+            frame.as_mut_ptr() as *mut u8,
+            core::mem::size_of::<SigFrame>(),
+        )
+    };
     if !sys::read_memory(at, bytes) {
         die(SIGSEGV);
     }
     // SAFETY: filled above; any bytes are a valid SigFrame.
     let mut frame = unsafe { frame.assume_init() };
     let uc = &mut frame.uc;
-    ctx.altstack = AltStack { sp: uc.stack_sp, flags: uc.stack_flags & !SS_ONSTACK, size: uc.stack_size };
+    ctx.altstack = AltStack {
+        sp: uc.stack_sp,
+        flags: uc.stack_flags & !SS_ONSTACK,
+        size: uc.stack_size,
+    };
     uc.stack_sp = ctx.signal_stack();
     uc.stack_flags = 0;
     uc.stack_size = SIGNAL_STACK_LEN;
@@ -599,7 +717,7 @@ pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
             ctx.pending.mask = uc.sigmask;
             uc.sigmask = ALL_ASYNC;
         }
-        uc.m.rip = asm::bo_safepoint as usize as u64;
+        uc.m.rip = asm::bo_safepoint as *const () as usize as u64;
     } else {
         uc.m.rip = ctx.resume;
     }
@@ -634,10 +752,10 @@ pub fn sigaction(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
             handlers.ours &= !(1 << sig);
         }
         install(sig, &action);
-        if action.handler == SIG_IGN {
-            if let Some(i) = SYNC.iter().position(|s| *s == sig) {
-                ctx.held.infos[i] = None;
-            }
+        if action.handler == SIG_IGN
+            && let Some(i) = SYNC.iter().position(|s| *s == sig)
+        {
+            ctx.held.infos[i] = None;
         }
     }
     if ctx.pending_signal() == 0 {
@@ -694,11 +812,19 @@ pub fn sigprocmask(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
 /// Sends what was held to ourselves again, now that the program does not block it any more.
 fn release_held(ctx: &mut ThreadContext) {
     for (i, sig) in SYNC.iter().enumerate() {
-        if ctx.blocked_sync & bit(*sig) == 0 {
-            if let Some(info) = ctx.held.infos[i].take() {
-                // SAFETY: sends to ourselves.
-                unsafe { sc!(nr::RT_TGSIGQUEUEINFO, crate::process::real_pid(), ctx.tid, *sig, &info as *const _) };
-            }
+        if ctx.blocked_sync & bit(*sig) == 0
+            && let Some(info) = ctx.held.infos[i].take()
+        {
+            // SAFETY: sends to ourselves.
+            unsafe {
+                sc!(
+                    nr::RT_TGSIGQUEUEINFO,
+                    crate::process::real_pid(),
+                    ctx.tid,
+                    *sig,
+                    &info as *const _
+                )
+            };
         }
     }
 }
@@ -712,7 +838,11 @@ pub fn sigpending(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
         return r;
     }
     set |= ctx.held.mask();
-    if a[1] != 8 || !write_value(a[0], &set) { -sys::EFAULT } else { 0 }
+    if a[1] != 8 || !write_value(a[0], &set) {
+        -sys::EFAULT
+    } else {
+        0
+    }
 }
 
 /// `sigaltstack`
@@ -723,7 +853,11 @@ pub fn sigaltstack(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
     let on = enabled && rsp > alt.sp && rsp - alt.sp <= alt.size && alt.flags & SS_AUTODISARM == 0;
     let shown = [
         alt.sp,
-        (if enabled { alt.flags & SS_AUTODISARM | if on { SS_ONSTACK } else { 0 } } else { SS_DISABLE }) as u32 as u64,
+        (if enabled {
+            alt.flags & SS_AUTODISARM | if on { SS_ONSTACK } else { 0 }
+        } else {
+            SS_DISABLE
+        }) as u32 as u64,
         alt.size,
     ];
     if a[0] != 0 {
@@ -739,13 +873,21 @@ pub fn sigaltstack(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
             return -sys::EINVAL;
         }
         ctx.altstack = if flags & SS_DISABLE != 0 {
-            AltStack { sp: 0, flags: SS_DISABLE, size: 0 }
+            AltStack {
+                sp: 0,
+                flags: SS_DISABLE,
+                size: 0,
+            }
         } else {
             // AT_MINSIGSTKSZ is what the kernel enforces; 2048 is its historic minimum.
             if new[2] < 2048 {
                 return -sys::ENOMEM;
             }
-            AltStack { sp: new[0], flags: flags & SS_AUTODISARM, size: new[2] }
+            AltStack {
+                sp: new[0],
+                flags: flags & SS_AUTODISARM,
+                size: new[2],
+            }
         };
     }
     if a[1] != 0 && !write_value(a[1], &shown) {
@@ -758,7 +900,9 @@ pub fn sigaltstack(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
 pub fn read_value<T: Copy>(addr: u64, out: &mut T) -> bool {
     let n = core::mem::size_of::<T>();
     // SAFETY: `T` is plain data here; its bytes are overwritten whole or not used.
-    sys::read_memory(crate::pm::readable_alias(addr), unsafe { core::slice::from_raw_parts_mut(out as *mut T as *mut u8, n) })
+    sys::read_memory(crate::pm::readable_alias(addr), unsafe {
+        core::slice::from_raw_parts_mut(out as *mut T as *mut u8, n)
+    })
 }
 
 /// Writes a plain value to program memory.
@@ -777,7 +921,9 @@ pub fn write_value<T: Copy>(addr: u64, value: &T) -> bool {
 pub fn ignored_sync(ctx: &ThreadContext) -> u64 {
     // SAFETY: see `deliver`.
     let handlers = unsafe { &*ctx.handlers };
-    SYNC.iter().filter(|s| handlers.actions[**s as usize].handler == SIG_IGN).fold(0, |m, s| m | bit(*s))
+    SYNC.iter()
+        .filter(|s| handlers.actions[**s as usize].handler == SIG_IGN)
+        .fold(0, |m, s| m | bit(*s))
 }
 
 /// Before `execve`: what the program ignores must really be ignored; blocked likewise.
@@ -786,7 +932,10 @@ pub fn before_exec(ctx: &mut ThreadContext) {
     let handlers = unsafe { &*ctx.handlers };
     for sig in SYNC {
         if handlers.actions[sig as usize].handler == SIG_IGN {
-            let ign = SigAction { handler: SIG_IGN, ..Default::default() };
+            let ign = SigAction {
+                handler: SIG_IGN,
+                ..Default::default()
+            };
             // SAFETY: a fault of ours in between would loop; the window holds one system call.
             unsafe { sc!(nr::RT_SIGACTION, sig, &ign as *const _, 0, 8) };
         }

@@ -22,12 +22,19 @@ pub struct Guard<'a, T>(&'a SpinLock<T>);
 
 impl<T> SpinLock<T> {
     pub const fn new(value: T) -> Self {
-        SpinLock { locked: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        SpinLock {
+            locked: AtomicU32::new(0),
+            value: UnsafeCell::new(value),
+        }
     }
 
     pub fn lock(&self) -> Guard<'_, T> {
         let mut spins = 0u32;
-        while self.locked.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while self
+            .locked
+            .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             spins += 1;
             if spins > 200 {
                 crate::sys::yield_now();

@@ -51,14 +51,11 @@ pub mod nr {
     pub const RT_SIGACTION: u64 = 13;
     pub const RT_SIGPROCMASK: u64 = 14;
     pub const RT_SIGRETURN: u64 = 15;
-    pub const IOCTL: u64 = 16;
     pub const PREAD64: u64 = 17;
-    pub const SELECT: u64 = 23;
     pub const SCHED_YIELD: u64 = 24;
     pub const MREMAP: u64 = 25;
     pub const MSYNC: u64 = 26;
     pub const MADVISE: u64 = 28;
-    pub const PAUSE: u64 = 34;
     pub const NANOSLEEP: u64 = 35;
     pub const GETPID: u64 = 39;
     pub const CLONE: u64 = 56;
@@ -69,20 +66,13 @@ pub mod nr {
     pub const WAIT4: u64 = 61;
     pub const KILL: u64 = 62;
     pub const FCNTL: u64 = 72;
-    pub const FSYNC: u64 = 74;
     pub const FDATASYNC: u64 = 75;
-    pub const TRUNCATE: u64 = 76;
-    pub const FTRUNCATE: u64 = 77;
     pub const GETTIMEOFDAY: u64 = 96;
     pub const READLINK: u64 = 89;
     pub const GETPPID: u64 = 110;
     pub const RT_SIGPENDING: u64 = 127;
-    pub const RT_SIGTIMEDWAIT: u64 = 128;
     pub const RT_SIGSUSPEND: u64 = 130;
     pub const SIGALTSTACK: u64 = 131;
-    pub const STATFS: u64 = 137;
-    pub const FSTATFS: u64 = 138;
-    pub const PRCTL: u64 = 157;
     pub const ARCH_PRCTL: u64 = 158;
     pub const GETTID: u64 = 186;
     pub const TKILL: u64 = 200;
@@ -95,12 +85,7 @@ pub mod nr {
     pub const PSELECT6: u64 = 270;
     pub const PPOLL: u64 = 271;
     pub const EPOLL_PWAIT: u64 = 281;
-    pub const SIGNALFD: u64 = 282;
-    pub const SIGNALFD4: u64 = 289;
-    pub const FALLOCATE: u64 = 285;
     pub const RT_TGSIGQUEUEINFO: u64 = 297;
-    pub const PROCESS_VM_READV: u64 = 310;
-    pub const PROCESS_VM_WRITEV: u64 = 311;
     pub const GETCPU: u64 = 309;
     pub const GETRANDOM: u64 = 318;
     pub const MEMFD_CREATE: u64 = 319;
@@ -113,7 +98,6 @@ pub mod nr {
     pub const EPOLL_PWAIT2: u64 = 441;
 }
 
-pub const PROT_NONE: u64 = 0;
 pub const PROT_READ: u64 = 1;
 pub const PROT_WRITE: u64 = 2;
 pub const PROT_EXEC: u64 = 4;
@@ -130,7 +114,6 @@ pub const MREMAP_MAYMOVE: u64 = 1;
 pub const MREMAP_FIXED: u64 = 2;
 
 pub const EINTR: i64 = 4;
-pub const EAGAIN: i64 = 11;
 pub const ENOMEM: i64 = 12;
 pub const EFAULT: i64 = 14;
 pub const EINVAL: i64 = 22;
@@ -144,7 +127,15 @@ pub unsafe fn map_anonymous(addr: u64, len: u64, prot: u64) -> i64 {
     let fixed = if addr != 0 { MAP_FIXED_NOREPLACE } else { 0 };
     // SAFETY: never replaces an existing mapping.
     unsafe {
-        sc!(nr::MMAP, addr, len, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, u64::MAX, 0)
+        sc!(
+            nr::MMAP,
+            addr,
+            len,
+            prot,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed,
+            u64::MAX,
+            0
+        )
     }
 }
 
@@ -172,7 +163,11 @@ pub fn read_file(path: &core::ffi::CStr) -> alloc::vec::Vec<u8> {
     let mut out = alloc::vec::Vec::new();
     // SAFETY: `path` is NUL-terminated; the buffer is ours.
     unsafe {
-        let fd = sc!(nr::OPEN, path.as_ptr(), 0x8_0000 /* O_RDONLY|O_CLOEXEC */);
+        let fd = sc!(
+            nr::OPEN,
+            path.as_ptr(),
+            0x8_0000 /* O_RDONLY|O_CLOEXEC */
+        );
         if fd < 0 {
             return out;
         }

@@ -49,18 +49,32 @@ fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
         nr::RSEQ => -sys::ENOSYS,
         // Shared rings would let the kernel write to tracked memory unseen; programs fall back.
         nr::IO_URING_SETUP => -sys::ENOSYS,
-        nr::EXECVE | nr::EXECVEAT => return pm::with_prepared(ctx, number, &a, |ctx, call| Some(process::exec(ctx, call))),
+        nr::EXECVE | nr::EXECVEAT => {
+            return pm::with_prepared(ctx, number, &a, |ctx, call| Some(process::exec(ctx, call)));
+        }
         nr::EXIT => process::exit_thread(ctx, a[0]),
         nr::EXIT_GROUP => {
             pm::process_exits(ctx, a[0] as i32);
             return pass(ctx, number, &a);
         }
-        nr::ARCH_PRCTL if a[0] == 0x1001 => crate::fatal_unsupported("the program sets the GS register, which this tool uses itself"),
+        nr::ARCH_PRCTL if a[0] == 0x1001 => crate::fatal_unsupported(
+            "the program sets the GS register, which this tool uses itself",
+        ),
         nr::ARCH_PRCTL if a[0] == 0x1004 => {
-            if signal::write_value(a[1], &0u64) { 0 } else { -sys::EFAULT }
+            if signal::write_value(a[1], &0u64) {
+                0
+            } else {
+                -sys::EFAULT
+            }
         }
         nr::MMAP => return mmap(ctx, a),
-        nr::MUNMAP | nr::MPROTECT | nr::PKEY_MPROTECT | nr::MREMAP | nr::MADVISE | nr::MSYNC | nr::BRK => return memory(ctx, number, a),
+        nr::MUNMAP
+        | nr::MPROTECT
+        | nr::PKEY_MPROTECT
+        | nr::MREMAP
+        | nr::MADVISE
+        | nr::MSYNC
+        | nr::BRK => return memory(ctx, number, a),
         nr::RT_SIGSUSPEND => return with_mask(ctx, number, a, 0, 1),
         nr::RT_SIGPENDING => signal::sigpending(ctx, &a),
         nr::PSELECT6 => return pselect(ctx, a),
@@ -73,7 +87,11 @@ fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
 
 /// A new process's or thread's number as the program knows it.
 fn shown(result: i64) -> i64 {
-    if result > 0 { crate::deterministic::shown_pid(result as u32) as i64 } else { result }
+    if result > 0 {
+        crate::deterministic::shown_pid(result as u32) as i64
+    } else {
+        result
+    }
 }
 
 /// The call as it is, tracked pointers rewritten.
@@ -83,7 +101,8 @@ pub fn pass(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
         // intent breaks itself, as it could natively.
         let call = [number, a[0], a[1], a[2], a[3], a[4], a[5]];
         let mut outcome = unsafe { program_syscall(&call) };
-        if matches!(outcome, Outcome::Done(r) if r == -sys::EFAULT) && ENGINE.lock().unprotect_all() {
+        if matches!(outcome, Outcome::Done(r) if r == -sys::EFAULT) && ENGINE.lock().unprotect_all()
+        {
             // The kernel may have met a code page that only we have write-protected.
             // SAFETY: as above.
             outcome = unsafe { program_syscall(&call) };
@@ -97,7 +116,13 @@ pub fn pass(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
 }
 
 /// Calls that install a mask for their duration: SIGSEGV and its kin stay unblocked.
-fn with_mask(ctx: &mut ThreadContext, number: u64, a: [u64; 6], mask_arg: usize, size_arg: usize) -> Option<i64> {
+fn with_mask(
+    ctx: &mut ThreadContext,
+    number: u64,
+    a: [u64; 6],
+    mask_arg: usize,
+    size_arg: usize,
+) -> Option<i64> {
     let mut mask = 0u64;
     let mut b = a;
     if a[mask_arg] != 0 && a[size_arg] == 8 && signal::read_value(a[mask_arg], &mut mask) {
@@ -114,7 +139,11 @@ fn with_mask(ctx: &mut ThreadContext, number: u64, a: [u64; 6], mask_arg: usize,
 fn pselect(ctx: &mut ThreadContext, a: [u64; 6]) -> Option<i64> {
     let (mut pair, mut mask) = ([0u64; 2], 0u64);
     let mut b = a;
-    if a[5] != 0 && signal::read_value(a[5], &mut pair) && pair[0] != 0 && signal::read_value(pair[0], &mut mask) {
+    if a[5] != 0
+        && signal::read_value(a[5], &mut pair)
+        && pair[0] != 0
+        && signal::read_value(pair[0], &mut mask)
+    {
         ctx.set_suspend_mask(Some(mask));
         mask &= !signal::SYNC_MASK;
         pair[0] = &mask as *const u64 as u64;
@@ -173,9 +202,14 @@ fn memory(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
         _ => {}
     }
     let result = pm::memory(ctx, number, &a)?;
-    if (number == nr::MPROTECT || number == nr::PKEY_MPROTECT) && result == 0 && a[2] & sys::PROT_EXEC != 0 {
+    if (number == nr::MPROTECT || number == nr::PKEY_MPROTECT)
+        && result == 0
+        && a[2] & sys::PROT_EXEC != 0
+    {
         let shared = a[2] & sys::PROT_WRITE == 0
-            && crate::maps::read().iter().any(|m| m.start <= start && start < m.end && m.shared);
+            && crate::maps::read()
+                .iter()
+                .any(|m| m.start <= start && start < m.end && m.shared);
         ENGINE.lock().code.insert(CodeRange {
             start,
             end: start + len,
@@ -193,7 +227,11 @@ fn forget_code(start: u64, end: u64) {
     let mut e = ENGINE.lock();
     if e.code.remove(start, end) {
         e.invalidate(start, end);
-        let pages: alloc::vec::Vec<u64> = e.protected.range(start >> 12..(end + 4095) >> 12).copied().collect();
+        let pages: alloc::vec::Vec<u64> = e
+            .protected
+            .range(start >> 12..(end + 4095) >> 12)
+            .copied()
+            .collect();
         for p in pages {
             e.protected.remove(&p);
         }
@@ -205,7 +243,12 @@ fn forget_code(start: u64, end: u64) {
 fn overlaps_engine(start: u64, len: u64) -> bool {
     let end = start.saturating_add(len);
     start < brownout_abi::ENGINE_LIMIT && end > brownout_abi::ENGINE_BASE
-        || ENGINE.lock().arenas.list.iter().any(|x| start < x.end() && end > x.base)
+        || ENGINE
+            .lock()
+            .arenas
+            .list
+            .iter()
+            .any(|x| start < x.end() && end > x.base)
 }
 
 pub fn page_up(n: u64) -> u64 {

@@ -11,8 +11,8 @@ fn main() {
                 eprintln!("bare: {n}");
             }
             match o.status {
-            ExitStatus::Code(c) => c,
-            ExitStatus::Signal(s) => 128 + s,
+                ExitStatus::Code(c) => c,
+                ExitStatus::Signal(s) => 128 + s,
             }
         }
         Err(e) => {

@@ -10,7 +10,11 @@ pub fn memory_file(name: &std::ffi::CStr) -> io::Result<File> {
     // SAFETY: `name` is NUL-terminated; the result is a fresh descriptor.
     unsafe {
         let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);
-        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(File::from_raw_fd(fd)) }
+        if fd < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(File::from_raw_fd(fd))
+        }
     }
 }
 
@@ -34,7 +38,14 @@ impl Shared {
         // SAFETY: maps our own file; the ring goes twice in a row over a reservation of twice its size.
         unsafe {
             let rw = libc::PROT_READ | libc::PROT_WRITE;
-            let control = libc::mmap(std::ptr::null_mut(), CONTROL_LEN as usize, rw, libc::MAP_SHARED, fd, 0);
+            let control = libc::mmap(
+                std::ptr::null_mut(),
+                CONTROL_LEN as usize,
+                rw,
+                libc::MAP_SHARED,
+                fd,
+                0,
+            );
             let room = libc::mmap(
                 std::ptr::null_mut(),
                 2 * RING_LEN as usize,
@@ -49,7 +60,9 @@ impl Shared {
             for i in 0..2 {
                 let at = room.byte_add(i * RING_LEN as usize);
                 let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-                if libc::mmap(at, RING_LEN as usize, rw, flags, fd, CONTROL_LEN as i64) == libc::MAP_FAILED {
+                if libc::mmap(at, RING_LEN as usize, rw, flags, fd, CONTROL_LEN as i64)
+                    == libc::MAP_FAILED
+                {
                     return Err(io::Error::last_os_error());
                 }
             }
@@ -60,13 +73,29 @@ impl Shared {
             (*control).host_pid = std::process::id();
             (*control).control_fd = fd as u32;
             (*control).seed = 0x0b57_0c4a_5eed_0001;
-            (*control).next_thread.store(1, std::sync::atomic::Ordering::Relaxed);
-            (*control).next_process.store(1, std::sync::atomic::Ordering::Relaxed);
-            (*control).next_context.store(1, std::sync::atomic::Ordering::Relaxed);
-            (*control).next_site.store(1, std::sync::atomic::Ordering::Relaxed);
+            (*control)
+                .next_thread
+                .store(1, std::sync::atomic::Ordering::Relaxed);
+            (*control)
+                .next_process
+                .store(1, std::sync::atomic::Ordering::Relaxed);
+            (*control)
+                .next_context
+                .store(1, std::sync::atomic::Ordering::Relaxed);
+            (*control)
+                .next_site
+                .store(1, std::sync::atomic::Ordering::Relaxed);
             // Looks like a pid, and is none that a system process has.
-            (*control).next_pid.store(1000, std::sync::atomic::Ordering::Relaxed);
-            Ok((Shared { control, ring: room as *const u8 }, file))
+            (*control)
+                .next_pid
+                .store(1000, std::sync::atomic::Ordering::Relaxed);
+            Ok((
+                Shared {
+                    control,
+                    ring: room as *const u8,
+                },
+                file,
+            ))
         }
     }
 
@@ -92,10 +121,25 @@ impl Shared {
 }
 
 /// Sleeps while `*word == expected`.
-pub fn futex_wait(word: &std::sync::atomic::AtomicU32, expected: u32, timeout: std::time::Duration) {
-    let ts = libc::timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos() as i64 };
+pub fn futex_wait(
+    word: &std::sync::atomic::AtomicU32,
+    expected: u32,
+    timeout: std::time::Duration,
+) {
+    let ts = libc::timespec {
+        tv_sec: timeout.as_secs() as i64,
+        tv_nsec: timeout.subsec_nanos() as i64,
+    };
     // SAFETY: `word` and `ts` live through the call.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &ts) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            expected,
+            &ts,
+        )
+    };
 }
 
 /// Wakes sleepers.

@@ -14,8 +14,13 @@ pub fn globs(patterns: &[String]) -> Result<GlobSet, LaunchError> {
         let full = if p.starts_with('/') || p.starts_with("**") {
             p.clone()
         } else {
-            let here = std::env::current_dir().map_err(|e| LaunchError::Launch("current folder", e))?;
-            format!("{}/{}", globset::escape(&here.to_string_lossy()), p.strip_prefix("./").unwrap_or(p))
+            let here =
+                std::env::current_dir().map_err(|e| LaunchError::Launch("current folder", e))?;
+            format!(
+                "{}/{}",
+                globset::escape(&here.to_string_lossy()),
+                p.strip_prefix("./").unwrap_or(p)
+            )
         };
         let glob = GlobBuilder::new(&full)
             .literal_separator(true)
@@ -23,7 +28,8 @@ pub fn globs(patterns: &[String]) -> Result<GlobSet, LaunchError> {
             .map_err(|e| LaunchError::BadGlob(p.clone(), e.kind().to_string()))?;
         set.add(glob);
     }
-    set.build().map_err(|e| LaunchError::BadGlob(patterns.join(", "), e.kind().to_string()))
+    set.build()
+        .map_err(|e| LaunchError::BadGlob(patterns.join(", "), e.kind().to_string()))
 }
 
 /// Turns records into events, resolving site numbers to addresses.
@@ -56,7 +62,11 @@ fn u64_at(b: &[u8], at: usize) -> u64 {
 
 impl Decoder {
     pub fn new() -> Self {
-        Decoder { sites: vec![0], events: 0, long: None }
+        Decoder {
+            sites: vec![0],
+            events: 0,
+            long: None,
+        }
     }
 
     pub fn events(&self) -> u64 {
@@ -69,7 +79,13 @@ impl Decoder {
             ExitStatus::Code(c) => event::ExitStatus::Code(c),
             ExitStatus::Signal(s) => event::ExitStatus::Signal(s),
         };
-        self.emit(sink, ThreadId(0), TargetAddr(0), ContextId(0), EventKind::End { status })
+        self.emit(
+            sink,
+            ThreadId(0),
+            TargetAddr(0),
+            ContextId(0),
+            EventKind::End { status },
+        )
     }
 
     fn emit(
@@ -81,7 +97,12 @@ impl Decoder {
         kind: EventKind<'_>,
     ) -> io::Result<()> {
         self.events += 1;
-        sink.event(&Event { thread, pc, context, kind })
+        sink.event(&Event {
+            thread,
+            pc,
+            context,
+            kind,
+        })
     }
 
     /// One whole record.
@@ -117,13 +138,29 @@ impl Decoder {
                     });
                     return Ok(());
                 }
-                let bytes = if values { &payload[..size as usize] } else { &[][..] };
-                let access = Access { addr: TargetAddr(addr), size, bytes };
-                self.emit(sink, thread, pc, context, access_kind(record_kind, syscall, access))
+                let bytes = if values {
+                    &payload[..size as usize]
+                } else {
+                    &[][..]
+                };
+                let access = Access {
+                    addr: TargetAddr(addr),
+                    size,
+                    bytes,
+                };
+                self.emit(
+                    sink,
+                    thread,
+                    pc,
+                    context,
+                    access_kind(record_kind, syscall, access),
+                )
             }
             kind::MORE => {
                 let Some(mut long) = self.long.take() else {
-                    return Err(io::Error::other("bug: a continuation record without its beginning"));
+                    return Err(io::Error::other(
+                        "bug: a continuation record without its beginning",
+                    ));
                 };
                 let left = (long.total as usize - long.bytes.len()).min(payload.len());
                 long.bytes.extend_from_slice(&payload[..left]);
@@ -131,9 +168,22 @@ impl Decoder {
                     self.long = Some(long);
                     return Ok(());
                 }
-                let bytes = if long.values { &long.bytes[..] } else { &[][..] };
-                let access = Access { addr: TargetAddr(long.addr), size: long.total as u32, bytes };
-                let (t, p, c, k) = (long.thread, long.pc, long.context, access_kind(long.kind, long.syscall, access));
+                let bytes = if long.values {
+                    &long.bytes[..]
+                } else {
+                    &[][..]
+                };
+                let access = Access {
+                    addr: TargetAddr(long.addr),
+                    size: long.total as u32,
+                    bytes,
+                };
+                let (t, p, c, k) = (
+                    long.thread,
+                    long.pc,
+                    long.context,
+                    access_kind(long.kind, long.syscall, access),
+                );
                 self.emit(sink, t, p, c, k)
             }
             kind::FLUSH => {
@@ -142,7 +192,16 @@ impl Decoder {
                     1 => FlushKind::Clflushopt,
                     _ => FlushKind::Clwb,
                 };
-                self.emit(sink, thread, pc, context, EventKind::Flush { kind, addr: TargetAddr(addr) })
+                self.emit(
+                    sink,
+                    thread,
+                    pc,
+                    context,
+                    EventKind::Flush {
+                        kind,
+                        addr: TargetAddr(addr),
+                    },
+                )
             }
             kind::FENCE => {
                 let kind = match size {
@@ -164,12 +223,20 @@ impl Decoder {
                 thread,
                 TargetAddr(0),
                 ContextId(0),
-                EventKind::Context { context, parent: ContextId(size), return_addr: TargetAddr(addr) },
+                EventKind::Context {
+                    context,
+                    parent: ContextId(size),
+                    return_addr: TargetAddr(addr),
+                },
             ),
             kind::REQUEST => {
                 let w: [u64; 5] = std::array::from_fn(|i| u64_at(payload, 8 * i));
                 let code = (w[0] & 0xffff) as u32;
-                let kind = EventKind::Pmemcheck { code, args: [w[1], w[2], w[3], w[4]], text: &[] };
+                let kind = EventKind::Pmemcheck {
+                    code,
+                    args: [w[1], w[2], w[3], w[4]],
+                    text: &[],
+                };
                 self.emit(sink, thread, pc, context, kind)
             }
             kind::RARE => {
@@ -219,19 +286,35 @@ fn rare_kind(which: u64, w: [u64; 6], text: &[u8]) -> Option<EventKind<'_>> {
             prot: w[4] as u32,
             flags: w[5] as u32,
         },
-        rare::UNMAP => EventKind::Unmap { addr: TargetAddr(w[0]), len: w[1] },
+        rare::UNMAP => EventKind::Unmap {
+            addr: TargetAddr(w[0]),
+            len: w[1],
+        },
         rare::REMAP => EventKind::Remap {
             old_addr: TargetAddr(w[0]),
             old_len: w[1],
             new_addr: TargetAddr(w[2]),
             new_len: w[3],
         },
-        rare::TRUNCATE => EventKind::Truncate { file: FileId(w[0] as u32), size: w[1] },
-        rare::FILE_WRITE => {
-            EventKind::FileWrite { file: FileId(w[0] as u32), offset: w[1], size: w[2] as u32, bytes: text }
-        }
-        rare::MSYNC => EventKind::Msync { addr: TargetAddr(w[0]), len: w[1], flags: w[2] as u32 },
-        rare::FSYNC => EventKind::Fsync { file: FileId(w[0] as u32), data_only: w[1] != 0 },
+        rare::TRUNCATE => EventKind::Truncate {
+            file: FileId(w[0] as u32),
+            size: w[1],
+        },
+        rare::FILE_WRITE => EventKind::FileWrite {
+            file: FileId(w[0] as u32),
+            offset: w[1],
+            size: w[2] as u32,
+            bytes: text,
+        },
+        rare::MSYNC => EventKind::Msync {
+            addr: TargetAddr(w[0]),
+            len: w[1],
+            flags: w[2] as u32,
+        },
+        rare::FSYNC => EventKind::Fsync {
+            file: FileId(w[0] as u32),
+            data_only: w[1] != 0,
+        },
         rare::PROCESS_START => EventKind::ProcessStart {
             process: ProcessId(w[0] as u32),
             parent: ProcessId(w[1] as u32),
@@ -252,9 +335,22 @@ fn rare_kind(which: u64, w: [u64; 6], text: &[u8]) -> Option<EventKind<'_>> {
             tid: w[2] as u32,
         },
         rare::THREAD_EXIT => EventKind::ThreadExit,
-        rare::FUTEX => EventKind::Futex { addr: TargetAddr(w[0]), op: w[1] as u32, val: w[2] as u32, result: w[3] as i64 },
-        rare::PMEMCHECK => EventKind::Pmemcheck { code: w[0] as u32, args: [w[1], w[2], w[3], w[4]], text },
-        rare::ANNOTATION => EventKind::Annotation { code: w[0] as u32, args: [w[1], w[2], w[3], w[4], w[5]], text },
+        rare::FUTEX => EventKind::Futex {
+            addr: TargetAddr(w[0]),
+            op: w[1] as u32,
+            val: w[2] as u32,
+            result: w[3] as i64,
+        },
+        rare::PMEMCHECK => EventKind::Pmemcheck {
+            code: w[0] as u32,
+            args: [w[1], w[2], w[3], w[4]],
+            text,
+        },
+        rare::ANNOTATION => EventKind::Annotation {
+            code: w[0] as u32,
+            args: [w[1], w[2], w[3], w[4], w[5]],
+            text,
+        },
         rare::MODULE => EventKind::Module {
             process: ProcessId(w[0] as u32),
             addr: TargetAddr(w[1]),

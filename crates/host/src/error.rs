@@ -29,7 +29,11 @@ pub enum LaunchError {
 impl LaunchError {
     /// 3 for the user's side, 70 for ours.
     pub fn exit_code(&self) -> u8 {
-        if matches!(self, LaunchError::Bug(_)) { 70 } else { 3 }
+        if matches!(self, LaunchError::Bug(_)) {
+            70
+        } else {
+            3
+        }
     }
 }
 
@@ -37,7 +41,11 @@ impl fmt::Display for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use LaunchError::*;
         match self {
-            NotFound(p) => write!(f, "cannot run '{}': no such program (give a path, or a name that is in PATH)", p.display()),
+            NotFound(p) => write!(
+                f,
+                "cannot run '{}': no such program (give a path, or a name that is in PATH)",
+                p.display()
+            ),
             NotExecutable(p, why) => write!(f, "cannot run '{}': {why}", p.display()),
             UnsupportedProgram(p, why) => write!(f, "cannot run '{}': {why}", p.display()),
             BadGlob(g, why) => write!(f, "the pattern '{g}' given to --pm is not valid: {why}"),

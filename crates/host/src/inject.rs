@@ -53,7 +53,11 @@ pub struct Stopped {
 }
 
 fn check(r: libc::c_long) -> io::Result<libc::c_long> {
-    if r == -1 { Err(io::Error::last_os_error()) } else { Ok(r) }
+    if r == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(r)
+    }
 }
 
 impl Stopped {
@@ -81,7 +85,11 @@ impl Stopped {
         unsafe {
             *libc::__errno_location() = 0;
             let v = libc::ptrace(libc::PTRACE_PEEKTEXT, self.pid, addr, 0);
-            if *libc::__errno_location() != 0 { Err(io::Error::last_os_error()) } else { Ok(v as u64) }
+            if *libc::__errno_location() != 0 {
+                Err(io::Error::last_os_error())
+            } else {
+                Ok(v as u64)
+            }
         }
     }
 
@@ -115,7 +123,9 @@ impl Stopped {
                 return Err(io::Error::last_os_error());
             }
             if !libc::WIFSTOPPED(status) {
-                return Err(io::Error::other("the program was killed while it was being started"));
+                return Err(io::Error::other(
+                    "the program was killed while it was being started",
+                ));
             }
             if libc::WSTOPSIG(status) == libc::SIGTRAP {
                 if self.rip()? == base.rip + 2 {
@@ -126,7 +136,11 @@ impl Stopped {
             }
         }
         let v = self.registers()?.rax;
-        if v > -4096i64 as u64 { Err(io::Error::from_raw_os_error(-(v as i64) as i32)) } else { Ok(v) }
+        if v > -4096i64 as u64 {
+            Err(io::Error::from_raw_os_error(-(v as i64) as i32))
+        } else {
+            Ok(v)
+        }
     }
 
     /// Maps the engine and sets the registers to its entry. If that fails, the program is as it was, so that it can run
@@ -138,44 +152,74 @@ impl Stopped {
         if result.is_err() {
             // If these fail too, the process is gone, and the error that we have says why.
             let _ = self.poke(start.rip, saved);
-            let _ = self.set_registers(&libc::user_regs_struct { orig_rax: u64::MAX, ..start });
+            let _ = self.set_registers(&libc::user_regs_struct {
+                orig_rax: u64::MAX,
+                ..start
+            });
         }
         result
     }
 
-    fn inject_at(&self, image: &Image, previous: Previous, start: &libc::user_regs_struct, saved: u64) -> io::Result<()> {
+    fn inject_at(
+        &self,
+        image: &Image,
+        previous: Previous,
+        start: &libc::user_regs_struct,
+        saved: u64,
+    ) -> io::Result<()> {
         self.poke(start.rip, saved & !0xffff | 0x050f)?; // syscall
         let sc = |nr: i64, a: [u64; 6]| self.syscall(start, nr, a);
         let me = std::process::id();
         let scratch = (start.rsp - 512) & !15;
-        let saved_stack: Vec<u64> = (0..8).map(|i| self.peek(scratch + 8 * i)).collect::<io::Result<_>>()?;
+        let saved_stack: Vec<u64> = (0..8)
+            .map(|i| self.peek(scratch + 8 * i))
+            .collect::<io::Result<_>>()?;
         let open = |file: &File| -> io::Result<u64> {
             let path = format!("/proc/{me}/fd/{}\0", file.as_raw_fd());
             self.write(scratch, path.as_bytes())?;
             let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u64;
-            sc(libc::SYS_openat, [libc::AT_FDCWD as u64, scratch, flags, 0, 0, 0])
+            sc(
+                libc::SYS_openat,
+                [libc::AT_FDCWD as u64, scratch, flags, 0, 0, 0],
+            )
         };
         let fixed = libc::MAP_FIXED_NOREPLACE as u64;
         let shared = libc::MAP_SHARED as u64 | fixed;
         let private = libc::MAP_PRIVATE as u64 | fixed;
         let fd = open(&image.engine)?;
-        sc(libc::SYS_mmap, [ENGINE_BASE, image::MEMORY, 7, private, fd, 0])?;
+        sc(
+            libc::SYS_mmap,
+            [ENGINE_BASE, image::MEMORY, 7, private, fd, 0],
+        )?;
         sc(libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;
         let fd = open(&image.control)?;
-        sc(libc::SYS_mmap, [CONTROL_BASE, CONTROL_LEN, 3, shared, fd, 0])?;
-        sc(libc::SYS_mmap, [RING_BASE, RING_LEN, 3, shared, fd, CONTROL_LEN])?;
-        sc(libc::SYS_mmap, [RING_BASE + RING_LEN, RING_LEN, 3, shared, fd, CONTROL_LEN])?;
+        sc(
+            libc::SYS_mmap,
+            [CONTROL_BASE, CONTROL_LEN, 3, shared, fd, 0],
+        )?;
+        sc(
+            libc::SYS_mmap,
+            [RING_BASE, RING_LEN, 3, shared, fd, CONTROL_LEN],
+        )?;
+        sc(
+            libc::SYS_mmap,
+            [RING_BASE + RING_LEN, RING_LEN, 3, shared, fd, CONTROL_LEN],
+        )?;
         sc(libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;
         let anonymous = private | libc::MAP_ANONYMOUS as u64;
-        sc(libc::SYS_mmap, [FIRST_STACK, FIRST_STACK_LEN, 3, anonymous, u64::MAX, 0])?;
+        sc(
+            libc::SYS_mmap,
+            [FIRST_STACK, FIRST_STACK_LEN, 3, anonymous, u64::MAX, 0],
+        )?;
         for (i, v) in saved_stack.iter().enumerate() {
             self.poke(scratch + 8 * i as u64, *v)?;
         }
         self.poke(start.rip, saved)?;
         let launch = Launch {
             gpr: [
-                start.rax, start.rcx, start.rdx, start.rbx, start.rsp, start.rbp, start.rsi, start.rdi, start.r8,
-                start.r9, start.r10, start.r11, start.r12, start.r13, start.r14, start.r15,
+                start.rax, start.rcx, start.rdx, start.rbx, start.rsp, start.rbp, start.rsi,
+                start.rdi, start.r8, start.r9, start.r10, start.r11, start.r12, start.r13,
+                start.r14, start.r15,
             ],
             rip: start.rip,
             rflags: start.eflags,
@@ -187,7 +231,10 @@ impl Stopped {
         let at = FIRST_STACK + FIRST_STACK_LEN - 1024;
         // SAFETY: the bytes of a plain structure.
         let bytes = unsafe {
-            std::slice::from_raw_parts(&launch as *const Launch as *const u8, std::mem::size_of::<Launch>())
+            std::slice::from_raw_parts(
+                &launch as *const Launch as *const u8,
+                std::mem::size_of::<Launch>(),
+            )
         };
         self.write(at, bytes)?;
         let mut r = *start;

@@ -44,14 +44,19 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
         }
     }
     let begun = Instant::now();
-    let (shared, control_file) = Shared::create(mode).map_err(|e| LaunchError::Launch("shared memory", e))?;
-    let image = Arc::new(Image::new(control_file).map_err(|e| LaunchError::Launch("engine image", e))?);
+    let (shared, control_file) =
+        Shared::create(mode).map_err(|e| LaunchError::Launch("shared memory", e))?;
+    let image =
+        Arc::new(Image::new(control_file).map_err(|e| LaunchError::Launch("engine image", e))?);
     // SAFETY: orphans of the program come to us, so that they can be followed and waited for.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
     let mut command = Command::new(&program);
     command.arg0(&config.program).args(&config.args);
     if let Some(f) = &config.stdin {
-        command.stdin(f.try_clone().map_err(|e| LaunchError::Launch("standard input", e))?);
+        command.stdin(
+            f.try_clone()
+                .map_err(|e| LaunchError::Launch("standard input", e))?,
+        );
     }
     let deterministic = config.deterministic;
     // SAFETY: only async-signal-safe calls between fork and exec.
@@ -69,32 +74,54 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
             Ok(())
         });
     }
-    let child = command.spawn().map_err(|e| LaunchError::Launch("exec", e))?;
+    let child = command
+        .spawn()
+        .map_err(|e| LaunchError::Launch("exec", e))?;
     let pid = child.id() as libc::pid_t;
     let mut status = 0;
     // SAFETY: our own child.
     unsafe { libc::waitpid(pid, &mut status, libc::__WALL) };
     if !libc::WIFSTOPPED(status) {
-        return Err(LaunchError::Launch("exec", io::Error::other("the program ended before it began")));
+        return Err(LaunchError::Launch(
+            "exec",
+            io::Error::other("the program ended before it began"),
+        ));
     }
     let stopped = Stopped::new(pid);
     let state = Arc::new(State::new(globs));
     let service = Service::start(shared, image.clone(), state.clone());
-    if let Err(e) = stopped.inject(&image, Previous::default()).and_then(|()| stopped.detach(0)) {
+    if let Err(e) = stopped
+        .inject(&image, Previous::default())
+        .and_then(|()| stopped.detach(0))
+    {
         // SAFETY: our own child, which cannot go on.
         unsafe { libc::kill(pid, libc::SIGKILL) };
-        return Err(LaunchError::Launch("putting the engine into the program", e));
+        return Err(LaunchError::Launch(
+            "putting the engine into the program",
+            e,
+        ));
     }
     let result = match sink {
         None => wait_all(pid).map(|s| (s, 0, None)),
         Some(sink) => drain(shared, pid, &state, sink),
     };
     service.stop();
-    let (status, events, sink_error) = result.map_err(|e| LaunchError::Launch("waiting for the program", e))?;
+    let (status, events, sink_error) =
+        result.map_err(|e| LaunchError::Launch("waiting for the program", e))?;
     if let Some((kind, text)) = state.fatal() {
-        return Err(if kind == abi::FatalKind::Bug as u64 { LaunchError::Bug(text) } else { LaunchError::UnsupportedAction(text) });
+        return Err(if kind == abi::FatalKind::Bug as u64 {
+            LaunchError::Bug(text)
+        } else {
+            LaunchError::UnsupportedAction(text)
+        });
     }
-    let outcome = Outcome { status, hints: state.hints(), notes: state.notes(), wall: begun.elapsed(), events };
+    let outcome = Outcome {
+        status,
+        hints: state.hints(),
+        notes: state.notes(),
+        wall: begun.elapsed(),
+        events,
+    };
     match sink_error {
         Some(e) => Err(LaunchError::Sink(e, outcome)),
         None => Ok(outcome),
@@ -114,7 +141,11 @@ fn exit_status(status: i32) -> ExitStatus {
 /// A child that one of our tracer threads has seized also shows its ptrace stops here. Those are the tracer's: so this only
 /// looks first, and takes what has really ended.
 fn reap(block: bool) -> io::Result<Option<(libc::pid_t, i32)>> {
-    let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD | if block { 0 } else { libc::WNOHANG };
+    let flags = libc::WEXITED
+        | libc::WNOWAIT
+        | libc::__WALL
+        | libc::__WNOTHREAD
+        | if block { 0 } else { libc::WNOHANG };
     loop {
         // SAFETY: plain data, filled by the kernel.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -131,11 +162,18 @@ fn reap(block: bool) -> io::Result<Option<(libc::pid_t, i32)>> {
         if pid == 0 {
             return Ok(None);
         }
-        if matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED) {
+        if matches!(
+            info.si_code,
+            libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED
+        ) {
             let mut status = 0;
             // SAFETY: it has ended; this takes it.
             let r = unsafe { libc::waitpid(pid, &mut status, libc::__WALL) };
-            return if r == pid { Ok(Some((pid, status))) } else { Err(io::Error::last_os_error()) };
+            return if r == pid {
+                Ok(Some((pid, status)))
+            } else {
+                Err(io::Error::last_os_error())
+            };
         }
         if !block {
             return Ok(None);
@@ -161,7 +199,12 @@ fn wait_all(pid: libc::pid_t) -> io::Result<ExitStatus> {
 type Drained = (ExitStatus, u64, Option<io::Error>);
 
 /// Feeds the sink until the program and everything it started has ended.
-fn drain(shared: Shared, pid: libc::pid_t, state: &State, sink: &mut dyn EventSink) -> io::Result<Drained> {
+fn drain(
+    shared: Shared,
+    pid: libc::pid_t,
+    state: &State,
+    sink: &mut dyn EventSink,
+) -> io::Result<Drained> {
     let control = shared.control();
     let mut decoder = decode::Decoder::new();
     let mut first = None;
@@ -183,11 +226,10 @@ fn drain(shared: Shared, pid: libc::pid_t, state: &State, sink: &mut dyn EventSi
                     }
                     // SAFETY: as above, the whole record.
                     let record = unsafe { shared.ring(read, words as usize * 8) };
-                    if sink_error.is_none() {
-                        if let Err(e) = decoder.record(record, sink) {
+                    if sink_error.is_none()
+                        && let Err(e) = decoder.record(record, sink) {
                             sink_error = Some(e);
                         }
-                    }
                     read += words * 8;
                 }
                 control.ring_read.store(read, Ordering::Release);
@@ -199,11 +241,10 @@ fn drain(shared: Shared, pid: libc::pid_t, state: &State, sink: &mut dyn EventSi
             continue;
         }
         if let Some((file, path)) = state.take_new_file() {
-            if sink_error.is_none() {
-                if let Err(e) = sink.new_file(file, &path) {
+            if sink_error.is_none()
+                && let Err(e) = sink.new_file(file, &path) {
                     sink_error = Some(e);
                 }
-            }
             state.new_file_done();
             continue;
         }
@@ -227,11 +268,11 @@ fn drain(shared: Shared, pid: libc::pid_t, state: &State, sink: &mut dyn EventSi
         }
         futex_wait(&control.ring_sleeping, 0, IDLE);
     }
-    let status = first.ok_or_else(|| io::Error::other("the program was reaped by somebody else"))?;
-    if sink_error.is_none() {
-        if let Err(e) = decoder.end(status, sink) {
+    let status =
+        first.ok_or_else(|| io::Error::other("the program was reaped by somebody else"))?;
+    if sink_error.is_none()
+        && let Err(e) = decoder.end(status, sink) {
             sink_error = Some(e);
         }
-    }
     Ok((status, decoder.events(), sink_error))
 }

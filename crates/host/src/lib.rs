@@ -54,7 +54,10 @@ pub struct LaunchConfig {
 
 impl LaunchConfig {
     /// Defaults for everything but the command.
-    pub fn new<A: Into<OsString>>(program: impl Into<OsString>, args: impl IntoIterator<Item = A>) -> Self {
+    pub fn new<A: Into<OsString>>(
+        program: impl Into<OsString>,
+        args: impl IntoIterator<Item = A>,
+    ) -> Self {
         LaunchConfig {
             program: program.into(),
             args: args.into_iter().map(Into::into).collect(),

@@ -22,7 +22,10 @@ pub fn resolve(program: &OsStr) -> Result<PathBuf, LaunchError> {
         let paths = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
         std::env::split_paths(&paths)
             .map(|d| d.join(program))
-            .find(|p| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0))
+            .find(|p| {
+                p.metadata()
+                    .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+            })
             .ok_or_else(|| LaunchError::NotFound(PathBuf::from(program)))?
     };
     check(&path, &path, 0)?;
@@ -34,14 +37,19 @@ fn check(path: &Path, shown: &Path, depth: u32) -> Result<(), LaunchError> {
     let unsupported = |why: &str| LaunchError::UnsupportedProgram(shown.to_path_buf(), why.into());
     let meta = path.metadata().map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound if depth == 0 => LaunchError::NotFound(path.to_path_buf()),
-        std::io::ErrorKind::NotFound => not(format!("its interpreter '{}' does not exist", path.display())),
+        std::io::ErrorKind::NotFound => not(format!(
+            "its interpreter '{}' does not exist",
+            path.display()
+        )),
         _ => not(e.to_string()),
     })?;
     if meta.is_dir() {
         return Err(not("it is a directory".into()));
     }
     if meta.permissions().mode() & 0o111 == 0 {
-        return Err(not("it is not executable (chmod +x it, or run its interpreter)".into()));
+        return Err(not(
+            "it is not executable (chmod +x it, or run its interpreter)".into(),
+        ));
     }
     // SAFETY: no arguments.
     let euid = unsafe { libc::geteuid() };
@@ -66,8 +74,15 @@ fn check(path: &Path, shown: &Path, depth: u32) -> Result<(), LaunchError> {
         .map_err(|e| not(e.to_string()))?;
     let head = &head[..n];
     if let Some(line) = head.strip_prefix(b"#!") {
-        let line = line.split(|&c| c == b'\n').next().unwrap_or(b"").trim_ascii();
-        let interpreter = line.split(|&c| c == b' ' || c == b'\t').next().unwrap_or(b"");
+        let line = line
+            .split(|&c| c == b'\n')
+            .next()
+            .unwrap_or(b"")
+            .trim_ascii();
+        let interpreter = line
+            .split(|&c| c == b' ' || c == b'\t')
+            .next()
+            .unwrap_or(b"");
         if interpreter.is_empty() {
             return Err(not("its #! line names no interpreter".into()));
         }
@@ -81,10 +96,14 @@ fn check(path: &Path, shown: &Path, depth: u32) -> Result<(), LaunchError> {
     }
     let machine = u16::from_le_bytes([head[18], head[19]]);
     if head[4] == 1 && machine == 3 {
-        return Err(unsupported("it is a 32-bit program; only x86-64 programs are supported (rebuild it for 64 bits)"));
+        return Err(unsupported(
+            "it is a 32-bit program; only x86-64 programs are supported (rebuild it for 64 bits)",
+        ));
     }
     if head[4] != 2 || machine != 62 {
-        return Err(unsupported("it is for another processor architecture; only x86-64 programs are supported"));
+        return Err(unsupported(
+            "it is for another processor architecture; only x86-64 programs are supported",
+        ));
     }
     let kind = u16::from_le_bytes([head[16], head[17]]);
     if kind != 2 && kind != 3 {
@@ -96,7 +115,9 @@ fn check(path: &Path, shown: &Path, depth: u32) -> Result<(), LaunchError> {
 /// Whether the processor has what emitted code uses.
 pub fn check_machine() -> Result<(), LaunchError> {
     if !std::is_x86_feature_detected!("bmi2") {
-        return Err(LaunchError::Machine("its processor lacks BMI2 (Intel Haswell, AMD Zen, or later is needed)".into()));
+        return Err(LaunchError::Machine(
+            "its processor lacks BMI2 (Intel Haswell, AMD Zen, or later is needed)".into(),
+        ));
     }
     Ok(())
 }
@@ -104,7 +125,9 @@ pub fn check_machine() -> Result<(), LaunchError> {
 /// Whether a process that just began a new program is a 64-bit x86 one.
 pub fn is_native(pid: libc::pid_t) -> bool {
     let mut head = [0u8; 20];
-    File::open(format!("/proc/{pid}/exe")).and_then(|mut f| f.read_exact(&mut head)).is_ok()
+    File::open(format!("/proc/{pid}/exe"))
+        .and_then(|mut f| f.read_exact(&mut head))
+        .is_ok()
         && head[4] == 2
         && u16::from_le_bytes([head[18], head[19]]) == 62
 }

@@ -32,7 +32,11 @@ struct Inner {
 
 impl State {
     pub fn new(globs: GlobSet) -> Self {
-        State { globs, inner: Mutex::default(), new_file: Condvar::new() }
+        State {
+            globs,
+            inner: Mutex::default(),
+            new_file: Condvar::new(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -91,7 +95,11 @@ impl Service {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
         let thread = std::thread::spawn(move || serve(shared, image, state, flag));
-        Service { stop, shared, thread }
+        Service {
+            stop,
+            shared,
+            thread,
+        }
     }
 
     pub fn stop(self) {
@@ -117,7 +125,11 @@ fn serve(shared: Shared, image: Arc<Image>, state: Arc<State>, stop: Arc<AtomicB
         // SAFETY: state 1: the requester has written these fields and waits.
         let (request, args, text) = unsafe {
             let n = ((*p).service_text_len as usize).min(brownout_abi::TEXT_LEN);
-            ((*p).service_request, (*p).service_args, (&(*p).service_text)[..n].to_vec())
+            (
+                (*p).service_request,
+                (*p).service_args,
+                (&(*p).service_text)[..n].to_vec(),
+            )
         };
         let (result, answer) = answer(&image, &state, request, args, &text);
         // SAFETY: as above; published by the state change.
@@ -130,16 +142,35 @@ fn serve(shared: Shared, image: Arc<Image>, state: Arc<State>, stop: Arc<AtomicB
     }
 }
 
-fn answer(image: &Arc<Image>, state: &Arc<State>, request: u32, args: [u64; 8], text: &[u8]) -> (u32, u64) {
+fn answer(
+    image: &Arc<Image>,
+    state: &Arc<State>,
+    request: u32,
+    args: [u64; 8],
+    text: &[u8],
+) -> (u32, u64) {
     const ATTACH: u32 = Request::AttachForExec as u32;
     const CLASSIFY: u32 = Request::ClassifyFile as u32;
     const FATAL: u32 = Request::Fatal as u32;
     const NOTE: u32 = Request::Note as u32;
     match request {
         ATTACH => {
-            let previous =
-                Previous { process: args[2], ignored_sync: args[3], blocked_sync: args[4], shown_pid: args[5] };
-            (attach(args[0] as i32, args[1], previous, image.clone(), state.clone()) as u32, 0)
+            let previous = Previous {
+                process: args[2],
+                ignored_sync: args[3],
+                blocked_sync: args[4],
+                shown_pid: args[5],
+            };
+            (
+                attach(
+                    args[0] as i32,
+                    args[1],
+                    previous,
+                    image.clone(),
+                    state.clone(),
+                ) as u32,
+                0,
+            )
         }
         CLASSIFY => classify(state, args, text),
         FATAL => {
@@ -150,7 +181,10 @@ fn answer(image: &Arc<Image>, state: &Arc<State>, request: u32, args: [u64; 8], 
             (0, 0)
         }
         NOTE => {
-            state.lock().notes.push(String::from_utf8_lossy(text).into_owned());
+            state
+                .lock()
+                .notes
+                .push(String::from_utf8_lossy(text).into_owned());
             (0, 0)
         }
         _ => (0, 0),
@@ -166,7 +200,12 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
         return (ClassifyAnswer::TrackedKnown as u32, id as u64);
     }
     if map_sync == 0 && registered == 0 && dax == 0 && !state.globs.is_match(path) {
-        if writable && path.is_absolute() && !s.hints.iter().any(|h| h == path) && !text.ends_with(b" (deleted)") && !path.starts_with("/dev") {
+        if writable
+            && path.is_absolute()
+            && !s.hints.iter().any(|h| h == path)
+            && !text.ends_with(b" (deleted)")
+            && !path.starts_with("/dev")
+        {
             s.hints.push(path.to_path_buf());
         }
         return (ClassifyAnswer::Ordinary as u32, 0);
@@ -183,17 +222,24 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
 }
 
 /// Seizes a thread that is about to `execve`, on a tracer thread of its own. True if that worked.
-fn attach(tid: i32, failed_at: u64, previous: Previous, image: Arc<Image>, state: Arc<State>) -> bool {
+fn attach(
+    tid: i32,
+    failed_at: u64,
+    previous: Previous,
+    image: Arc<Image>,
+    state: Arc<State>,
+) -> bool {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         // SAFETY: PTRACE_SEIZE of a thread that waits for our answer.
-        let r = unsafe {
-            libc::ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACEEXEC)
-        };
+        let r = unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACEEXEC) };
         let ok = r == 0;
         if !ok {
             let why = std::io::Error::last_os_error();
-            state.not_followed(tid, &format!("it cannot be traced ({why}; is a debugger attached?)"));
+            state.not_followed(
+                tid,
+                &format!("it cannot be traced ({why}; is a debugger attached?)"),
+            );
         }
         // The receiver waits for exactly this.
         let _ = tell.send(ok);
@@ -231,7 +277,10 @@ fn follow_exec(failed_at: u64, previous: Previous, image: &Image, state: &State)
             let _ = stopped.detach(0);
             return;
         }
-        if event == 0 && signal == libc::SIGTRAP && stopped.rip().is_ok_and(|rip| rip == failed_at + 1) {
+        if event == 0
+            && signal == libc::SIGTRAP
+            && stopped.rip().is_ok_and(|rip| rip == failed_at + 1)
+        {
             let _ = stopped.detach(0);
             return;
         }

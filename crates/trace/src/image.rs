@@ -70,13 +70,13 @@ impl Image {
             self.snapshot_len = self.snapshot_len.min(len);
             // What grows back over this chunk's rest is a hole again.
             let boundary = len / CHUNK;
-            let inside = len % CHUNK != 0;
+            let inside = !len.is_multiple_of(CHUNK);
             self.chunks
                 .retain(|&chunk, _| chunk < boundary || (chunk == boundary && inside));
             if let Some(state) = self.chunks.get_mut(&boundary) {
                 *state = Chunk::Unreserved;
             }
-        } else if self.len % CHUNK != 0 {
+        } else if !self.len.is_multiple_of(CHUNK) {
             // The last chunk was reserved only up to the old end.
             if let Some(state) = self.chunks.get_mut(&(self.len / CHUNK)) {
                 *state = Chunk::Unreserved;
@@ -126,12 +126,11 @@ impl Image {
         reserve(&self.file, start, end - start)?;
         if state.is_none() {
             let copy_end = end.min(self.snapshot_len);
-            if let (Some(snapshot), Some(map)) = (&self.snapshot, &mut self.map) {
-                if start < copy_end {
+            if let (Some(snapshot), Some(map)) = (&self.snapshot, &mut self.map)
+                && start < copy_end {
                     let target = &mut map[start as usize..copy_end as usize];
                     snapshot.read_exact_at(target, start)?;
                 }
-            }
         }
         self.chunks.insert(chunk, Chunk::Ready);
         Ok(())

@@ -27,7 +27,6 @@ pub struct Entry {
 }
 const _: () = assert!(core::mem::size_of::<Entry>() == 32);
 
-
 /// Same as in `bo_log`.
 fn index(site_id: u32, return_addr: u64, frame: u64) -> usize {
     let h = site_id.wrapping_mul(0x9E37_79B1) ^ (return_addr as u32) << 3 ^ frame as u32;
@@ -65,11 +64,18 @@ pub fn replace_chain(e: &mut Entry, pairs: &[(u64, u64)]) {
     if e.chain != 0 {
         // SAFETY: made below, owned by this entry alone.
         unsafe {
-            drop(Box::from_raw(core::ptr::slice_from_raw_parts_mut(e.chain as *mut u64, 2 * e.pairs as usize + 2)));
+            drop(Box::from_raw(core::ptr::slice_from_raw_parts_mut(
+                e.chain as *mut u64,
+                2 * e.pairs as usize + 2,
+            )));
         }
     }
     let fallback = [(&raw const ZERO as u64, 0u64)];
-    let pairs = if pairs.is_empty() { &fallback[..] } else { pairs };
+    let pairs = if pairs.is_empty() {
+        &fallback[..]
+    } else {
+        pairs
+    };
     let mut v = alloc::vec::Vec::with_capacity(2 * pairs.len() + 2);
     for (slot, value) in pairs {
         v.push(*slot);

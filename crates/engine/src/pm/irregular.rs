@@ -51,19 +51,34 @@ fn uniform(addr: u64, step: u64, down: bool) -> u64 {
     let (low, high) = match regions.find(addr) {
         Some(r) => (r.start, r.end),
         None => (
-            regions.list.iter().rev().find(|r| r.end <= addr).map_or(0, |r| r.end),
-            regions.list.iter().find(|r| r.start > addr).map_or(u64::MAX, |r| r.start),
+            regions
+                .list
+                .iter()
+                .rev()
+                .find(|r| r.end <= addr)
+                .map_or(0, |r| r.end),
+            regions
+                .list
+                .iter()
+                .find(|r| r.start > addr)
+                .map_or(u64::MAX, |r| r.start),
         ),
     };
     if down {
-        if addr.saturating_add(step) > high { 0 } else { (addr - low) / step + 1 }
+        if addr.saturating_add(step) > high {
+            0
+        } else {
+            (addr - low) / step + 1
+        }
     } else {
         (high - addr) / step
     }
 }
 
 fn refuse_straddling(pc: u64) -> ! {
-    crate::fatal_unsupported(&alloc::format!("the instruction at {pc:#x} accesses persistent and other memory at once"))
+    crate::fatal_unsupported(&alloc::format!(
+        "the instruction at {pc:#x} accesses persistent and other memory at once"
+    ))
 }
 
 const RAX: usize = 0;
@@ -119,7 +134,11 @@ fn restore(ctx: &mut ThreadContext, image: &Image) {
 }
 
 fn segments(site: &Site) -> SegmentBases {
-    let fs = if site.insn.segment_prefix() == iced_x86::Register::FS { crate::insn::fs_base() } else { 0 };
+    let fs = if site.insn.segment_prefix() == iced_x86::Register::FS {
+        crate::insn::fs_base()
+    } else {
+        0
+    };
     SegmentBases { fs, gs: 0 }
 }
 
@@ -132,12 +151,20 @@ struct Lanes;
 impl brownout_insn::Memory for Lanes {
     type Fault = u64;
     fn load(&mut self, addr: u64, to: &mut [u8]) -> Result<(), u64> {
-        if crate::sys::read_memory(super::readable_alias(addr), to) { Ok(()) } else { Err(addr) }
+        if crate::sys::read_memory(super::readable_alias(addr), to) {
+            Ok(())
+        } else {
+            Err(addr)
+        }
     }
     fn store(&mut self, addr: u64, from: &[u8]) -> Result<(), u64> {
         let at = super::readable_alias(addr);
         // A tracked page that the program itself may not write must fault.
-        if crate::sys::write_memory(at, from) { Ok(()) } else { Err(addr) }
+        if crate::sys::write_memory(at, from) {
+            Ok(())
+        } else {
+            Err(addr)
+        }
     }
 }
 
@@ -149,16 +176,30 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
     let lay = layout();
     let needs_vectors = matches!(
         site.form,
-        MemoryForm::Masked(_) | MemoryForm::Gather(_) | MemoryForm::Scatter(_) | MemoryForm::ImplicitRdi(_) | MemoryForm::XState(_)
+        MemoryForm::Masked(_)
+            | MemoryForm::Gather(_)
+            | MemoryForm::Scatter(_)
+            | MemoryForm::ImplicitRdi(_)
+            | MemoryForm::XState(_)
     );
     if needs_vectors {
         capture(ctx, &mut image);
     }
     let gpr = ctx.gpr;
-    let mut state = RegisterState { gpr: &gpr, rflags: ctx.rflags, segments: bases, xsave: &mut image.0, layout: &lay };
+    let mut state = RegisterState {
+        gpr: &gpr,
+        rflags: ctx.rflags,
+        segments: bases,
+        xsave: &mut image.0,
+        layout: &lay,
+    };
     let mut accesses: Vec<Access> = Vec::new();
-    if let Err(why) = brownout_insn::element_accesses(&site.insn, &state, &mut |a| accesses.push(a)) {
-        crate::fatal_unsupported(&alloc::format!("the instruction at {:#x} touches persistent memory in a way that is not supported: {why}", site.pc));
+    if let Err(why) = brownout_insn::element_accesses(&site.insn, &state, &mut |a| accesses.push(a))
+    {
+        crate::fatal_unsupported(&alloc::format!(
+            "the instruction at {:#x} touches persistent memory in a way that is not supported: {why}",
+            site.pc
+        ));
     }
     // The stack part of push and pop is ordinary memory (a stack in tracked memory is refused elsewhere).
     // An empty mask accesses nothing, but the processor may still want the page to be writable.
@@ -168,7 +209,9 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
         _ => 0,
     };
     let touches = tracked(base).is_some()
-        || accesses.iter().any(|a| tracked(a.address).is_some() || tracked(a.address + a.bytes - 1).is_some());
+        || accesses
+            .iter()
+            .any(|a| tracked(a.address).is_some() || tracked(a.address + a.bytes - 1).is_some());
     if !touches {
         ctx.resume = site.original;
         ctx.resume_is_boundary = false;
@@ -190,11 +233,21 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
                 restore(ctx, &image);
                 crate::signal::raise_fault(ctx, crate::signal::SIGSEGV, 2, addr);
             }
-            Err(_) => crate::fatal_unsupported(&alloc::format!("the instruction at {:#x} cannot be emulated", site.pc)),
+            Err(_) => crate::fatal_unsupported(&alloc::format!(
+                "the instruction at {:#x} cannot be emulated",
+                site.pc
+            )),
         }
         return;
     }
-    let mut work = State { active: true, rcx: gpr[RCX], rsi: gpr[RSI], rdi: gpr[RDI], accesses, ..State::default() };
+    let mut work = State {
+        active: true,
+        rcx: gpr[RCX],
+        rsi: gpr[RSI],
+        rdi: gpr[RDI],
+        accesses,
+        ..State::default()
+    };
     let mut shift = |ctx: &mut ThreadContext, i: usize, r: usize, at: u64| {
         if let Some(delta) = tracked(at) {
             work.shifts[i] = (r as u8, delta);
@@ -237,21 +290,32 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
             }
             let addr = brownout_insn::effective_address(&site.insn, &gpr, bases);
             let probe = match form {
-                MemoryForm::BitString(b) => brownout_insn::bit_string_address(&site.insn, b, &gpr, bases),
+                MemoryForm::BitString(b) => {
+                    brownout_insn::bit_string_address(&site.insn, b, &gpr, bases)
+                }
                 _ => addr,
             };
             let scratch = site.scratch as usize;
             work.scratch = Some(gpr[scratch]);
             ctx.gpr[scratch] = addr.wrapping_add(tracked(probe).unwrap_or(0));
-            let straddles = work.accesses.iter().any(|a| tracked(a.address) != tracked(a.address + a.bytes - 1));
+            let straddles = work
+                .accesses
+                .iter()
+                .any(|a| tracked(a.address) != tracked(a.address + a.bytes - 1));
             if straddles {
-                let MemoryForm::Explicit { effect } = form else { refuse_straddling(site.pc) };
+                let MemoryForm::Explicit { effect } = form else {
+                    refuse_straddling(site.pc)
+                };
                 // Partly tracked, partly not: on a copy, which `end` distributes.
                 let n = effect.size as usize;
                 if n == 0 || n > 64 {
                     refuse_straddling(site.pc);
                 }
-                let mut copy = alloc::boxed::Box::new(Bounce { bytes: [0; 64], addr, len: n });
+                let mut copy = alloc::boxed::Box::new(Bounce {
+                    bytes: [0; 64],
+                    addr,
+                    len: n,
+                });
                 for i in 0..n {
                     let at = super::readable_alias(addr + i as u64);
                     if !crate::sys::read_memory(at, &mut copy.bytes[i..i + 1]) {
@@ -267,7 +331,7 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
     }
     // An access and its record are one: the lock is held in between.
     Writer::lock(ctx).keep();
-    if crate::mode().loads && reads(site) && writes(site) && !locked(site) {
+    if crate::mode().loads && loads_first(site) {
         let mut ring = Writer::adopt(ctx);
         let context = stacks::context(ctx, site, &mut ring);
         for a in work.accesses.iter().filter(|a| !a.write) {
@@ -306,7 +370,14 @@ pub fn end(ctx: &mut ThreadContext, site: &'static Site) {
         before[RCX] = work.rcx;
         before[RSI] = work.rsi;
         before[RDI] = work.rdi;
-        brownout_insn::string_accesses(&site.insn, &before, ctx.rflags, segments(site), iterations, &mut |a| accesses.push(a));
+        brownout_insn::string_accesses(
+            &site.insn,
+            &before,
+            ctx.rflags,
+            segments(site),
+            iterations,
+            &mut |a| accesses.push(a),
+        );
     }
     let mut ring = Writer::adopt(ctx);
     append(ctx, site, &accesses, &mut ring);
@@ -357,7 +428,14 @@ pub fn undo(ctx: &mut ThreadContext, site: &'static Site, uc: &mut UContext) -> 
             let mut before = ctx.gpr;
             (before[RCX], before[RSI], before[RDI]) = (work.rcx, work.rsi, work.rdi);
             let mut accesses = Vec::new();
-            brownout_insn::string_accesses(&site.insn, &before, uc.m.eflags, segments(site), done, &mut |a| accesses.push(a));
+            brownout_insn::string_accesses(
+                &site.insn,
+                &before,
+                uc.m.eflags,
+                segments(site),
+                done,
+                &mut |a| accesses.push(a),
+            );
             let mut ring = Writer::adopt(ctx);
             append(ctx, site, &accesses, &mut ring);
             ring.keep();
@@ -379,14 +457,16 @@ fn effect(site: &Site) -> Option<brownout_insn::Effect> {
     })
 }
 
-fn reads(site: &Site) -> bool {
+/// Whether what it loads must be recorded before it runs, because it stores to the same place. (A locked instruction is one
+/// event. Strings and vectors of addresses load from elsewhere than they store to.)
+fn loads_first(site: &Site) -> bool {
     site.form.reads()
-}
-fn writes(site: &Site) -> bool {
-    site.form.writes()
-}
-fn locked(site: &Site) -> bool {
-    effect(site).is_some_and(|e| e.locked)
+        && site.form.writes()
+        && effect(site).is_some_and(|e| !e.locked)
+        && !matches!(
+            site.form,
+            MemoryForm::RegisterAddress { .. } | MemoryForm::Scatter(_) | MemoryForm::Gather(_)
+        )
 }
 
 fn append(ctx: &mut ThreadContext, site: &Site, accesses: &[Access], ring: &mut Writer) {
@@ -397,13 +477,10 @@ fn append(ctx: &mut ThreadContext, site: &Site, accesses: &[Access], ring: &mut 
         Some(e) if e.non_temporal => kind::NT_STORE,
         _ => kind::STORE,
     };
-    let both = crate::mode().loads && reads(site) && writes(site);
     for a in accesses {
         if a.write {
             append_one(ctx, site, context, store, a, ring);
-        } else if crate::mode().loads && !both {
-            append_one(ctx, site, context, kind::LOAD, a, ring);
-        } else if both && matches!(site.form, MemoryForm::String(_) | MemoryForm::RegisterAddress { .. } | MemoryForm::Scatter(_) | MemoryForm::Gather(_)) {
+        } else if crate::mode().loads && !loads_first(site) {
             append_one(ctx, site, context, kind::LOAD, a, ring);
         }
     }
@@ -414,7 +491,14 @@ fn append(ctx: &mut ThreadContext, site: &Site, accesses: &[Access], ring: &mut 
     }
 }
 
-fn append_one(ctx: &ThreadContext, site: &Site, context: u32, kind: u8, a: &Access, ring: &mut Writer) {
+fn append_one(
+    ctx: &ThreadContext,
+    site: &Site,
+    context: u32,
+    kind: u8,
+    a: &Access,
+    ring: &mut Writer,
+) {
     // Cut to what is tracked: an access may run over the end of a mapping.
     let list: Vec<(u64, u64, u64)> = {
         let regions = REGIONS.lock();
@@ -422,11 +506,24 @@ fn append_one(ctx: &ThreadContext, site: &Site, context: u32, kind: u8, a: &Acce
             .list
             .iter()
             .filter(|r| r.start < a.address + a.bytes && r.end > a.address)
-            .map(|r| (r.start.max(a.address), r.end.min(a.address + a.bytes), r.delta))
+            .map(|r| {
+                (
+                    r.start.max(a.address),
+                    r.end.min(a.address + a.bytes),
+                    r.delta,
+                )
+            })
             .collect()
     };
     for (start, end, delta) in list {
-        ring.access(ctx, kind, site.id, context, start, start.wrapping_add(delta), end - start);
+        ring.access(
+            ctx,
+            kind,
+            site.id,
+            context,
+            start,
+            start.wrapping_add(delta),
+            end - start,
+        );
     }
 }
-

@@ -23,20 +23,36 @@ struct Engine;
 
 impl Translate for Engine {
     fn alias_of(&self, addr: u64) -> Option<u64> {
-        REGIONS.lock().find(addr).map(|r| addr.wrapping_add(r.delta))
+        REGIONS
+            .lock()
+            .find(addr)
+            .map(|r| addr.wrapping_add(r.delta))
     }
     fn run(&self, addr: u64, len: u64) -> Run {
         let regions = REGIONS.lock();
         match regions.find(addr) {
-            Some(r) => Run { alias: Some(addr.wrapping_add(r.delta)), len: len.min(r.end - addr) },
+            Some(r) => Run {
+                alias: Some(addr.wrapping_add(r.delta)),
+                len: len.min(r.end - addr),
+            },
             None => {
-                let next = regions.list.iter().find(|r| r.start > addr).map_or(u64::MAX, |r| r.start);
-                Run { alias: None, len: len.min(next - addr) }
+                let next = regions
+                    .list
+                    .iter()
+                    .find(|r| r.start > addr)
+                    .map_or(u64::MAX, |r| r.start);
+                Run {
+                    alias: None,
+                    len: len.min(next - addr),
+                }
             }
         }
     }
     fn program_of(&self, alias: u64) -> Option<u64> {
-        REGIONS.lock().find_alias(alias).map(|r| alias.wrapping_sub(r.delta))
+        REGIONS
+            .lock()
+            .find_alias(alias)
+            .map(|r| alias.wrapping_sub(r.delta))
     }
     fn is_self(&self, pid: i32) -> bool {
         pid as u32 == crate::process::real_pid()
@@ -86,10 +102,10 @@ pub fn with_prepared(
 
 /// A call that may concern tracked memory or files.
 pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
-    if crate::mode().deterministic {
-        if let Some(answer) = crate::deterministic::syscall(ctx, number, a) {
-            return answer;
-        }
+    if crate::mode().deterministic
+        && let Some(answer) = crate::deterministic::syscall(ctx, number, a)
+    {
+        return answer;
     }
     if !crate::mode().record || !(regions::any() || FILES.load(Ordering::Relaxed)) {
         return raw(number, a);
@@ -109,14 +125,24 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
         return None;
     };
     let mut written: Vec<(u64, u64)> = Vec::new();
-    brownout_syscalls::finish(&prepared, result, &Engine, &Engine, &mut |addr, len| written.push((addr, len)));
+    brownout_syscalls::finish(&prepared, result, &Engine, &Engine, &mut |addr, len| {
+        written.push((addr, len))
+    });
     if !written.is_empty() {
         let site = site::pseudo(ctx.rip);
         let mut ring = Writer::lock(ctx);
         let context = stacks::context(ctx, site, &mut ring);
         for (addr, len) in written {
             for (start, end) in readable_parts(addr, addr.saturating_add(len)) {
-                ring.kernel_store(ctx, site.id, context, number, start, super::readable_alias(start), end - start);
+                ring.kernel_store(
+                    ctx,
+                    site.id,
+                    context,
+                    number,
+                    start,
+                    super::readable_alias(start),
+                    end - start,
+                );
             }
         }
     }
@@ -124,7 +150,12 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
         file_effects(ctx, number, a, result);
     }
     if number == nr::FUTEX {
-        event(ctx, rare::FUTEX, [a[0], a[1], a[2], result as u64, 0, 0], &[]);
+        event(
+            ctx,
+            rare::FUTEX,
+            [a[0], a[1], a[2], result as u64, 0, 0],
+            &[],
+        );
     }
     Some(result)
 }
@@ -151,7 +182,10 @@ fn readable_parts(start: u64, end: u64) -> Vec<(u64, u64)> {
 fn warn_once(u: &brownout_syscalls::Unsupported) {
     static SEEN: AtomicU32 = AtomicU32::new(0);
     if SEEN.fetch_add(1, Ordering::Relaxed) == 0 {
-        service::note(alloc::format!("{u}: what the kernel writes there may be missing from the recording").as_bytes());
+        service::note(
+            alloc::format!("{u}: what the kernel writes there may be missing from the recording")
+                .as_bytes(),
+        );
     }
 }
 
@@ -172,7 +206,15 @@ pub fn kernel_wrote(addr: u64, len: u64) {
     let site = site::pseudo(ctx.rip);
     let mut ring = Writer::lock(ctx);
     let context = stacks::context(ctx, site, &mut ring);
-    ring.kernel_store(ctx, site.id, context, number, addr, super::readable_alias(addr), len);
+    ring.kernel_store(
+        ctx,
+        site.id,
+        context,
+        number,
+        addr,
+        super::readable_alias(addr),
+        len,
+    );
 }
 
 // ---------------------------------------------------------------- files
@@ -198,7 +240,11 @@ const _: () = assert!(core::mem::size_of::<Stat>() == 144);
 
 fn tracked_file(fd: u64) -> Option<u32> {
     let s = fstat(fd)?;
-    KNOWN.lock().iter().find(|k| (k.0, k.1) == (s.dev, s.ino)).map(|k| k.2)
+    KNOWN
+        .lock()
+        .iter()
+        .find(|k| (k.0, k.1) == (s.dev, s.ino))
+        .map(|k| k.2)
 }
 
 fn file_effects(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64) {
@@ -206,17 +252,26 @@ fn file_effects(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64)
         return;
     }
     if let Some(scope) = brownout_syscalls::sync_scope(number, a) {
-        if let SyncScope::File { fd, .. } = scope {
-            if let Some(file) = tracked_file(fd as u64) {
-                event(ctx, rare::FSYNC, [file as u64, (number == nr::FDATASYNC) as u64, 0, 0, 0, 0], &[]);
-            }
+        if let SyncScope::File { fd, .. } = scope
+            && let Some(file) = tracked_file(fd as u64)
+        {
+            event(
+                ctx,
+                rare::FSYNC,
+                [file as u64, (number == nr::FDATASYNC) as u64, 0, 0, 0, 0],
+                &[],
+            );
         }
         return;
     }
-    let Some(effect) = brownout_syscalls::file_effect(number, a, result, &Engine, &Engine) else { return };
+    let Some(effect) = brownout_syscalls::file_effect(number, a, result, &Engine, &Engine) else {
+        return;
+    };
     match effect {
         FileEffect::Wrote { fd, at, len } => {
-            let Some(file) = tracked_file(fd as u64) else { return };
+            let Some(file) = tracked_file(fd as u64) else {
+                return;
+            };
             let append = {
                 // SAFETY: F_GETFL.
                 let flags = unsafe { sc!(nr::FCNTL, fd, 3) };
@@ -238,21 +293,37 @@ fn file_effects(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64)
                 event(ctx, rare::TRUNCATE, [file as u64, size, 0, 0, 0, 0], &[]);
             }
         }
-        FileEffect::Allocated { fd, offset, len, .. } => {
-            let Some(file) = tracked_file(fd as u64) else { return };
+        FileEffect::Allocated {
+            fd, offset, len, ..
+        } => {
+            let Some(file) = tracked_file(fd as u64) else {
+                return;
+            };
             if let Some(s) = fstat(fd as u64) {
                 event(ctx, rare::TRUNCATE, [file as u64, s.size, 0, 0, 0, 0], &[]);
                 // Punched or zeroed stretches read as what they are now.
                 let mode = a[1];
                 if mode & !1 != 0 {
-                    file_content(ctx, file, fd as u64, offset, len.min(s.size.saturating_sub(offset)));
+                    file_content(
+                        ctx,
+                        file,
+                        fd as u64,
+                        offset,
+                        len.min(s.size.saturating_sub(offset)),
+                    );
                 }
             }
         }
         FileEffect::Cloned { fd, offset, len } => {
-            let Some(file) = tracked_file(fd as u64) else { return };
+            let Some(file) = tracked_file(fd as u64) else {
+                return;
+            };
             let size = fstat(fd as u64).map_or(0, |s| s.size);
-            let len = if len == 0 { size.saturating_sub(offset) } else { len };
+            let len = if len == 0 {
+                size.saturating_sub(offset)
+            } else {
+                len
+            };
             file_content(ctx, file, fd as u64, offset, len);
         }
         FileEffect::ResizedPath { path, size } => {
@@ -296,12 +367,27 @@ fn file_content(ctx: &mut ThreadContext, file: u32, fd: u64, offset: u64, len: u
         let mut buffer = [0u8; PIECE];
         // SAFETY: our own buffer.
         let got = unsafe { sc!(nr::PREAD64, own, buffer.as_mut_ptr(), n, offset + at) };
-        let bytes = if crate::mode().values && got > 0 { &buffer[..got as usize] } else { &[][..] };
-        let size = if crate::mode().values { bytes.len() as u64 } else { n };
+        let bytes = if crate::mode().values && got > 0 {
+            &buffer[..got as usize]
+        } else {
+            &[][..]
+        };
+        let size = if crate::mode().values {
+            bytes.len() as u64
+        } else {
+            n
+        };
         if size == 0 {
             break;
         }
-        ring.rare(ctx, site.id, context, rare::FILE_WRITE, [file as u64, offset + at, size, 0, 0, 0], bytes);
+        ring.rare(
+            ctx,
+            site.id,
+            context,
+            rare::FILE_WRITE,
+            [file as u64, offset + at, size, 0, 0, 0],
+            bytes,
+        );
         at += size;
     }
     drop(ring);
@@ -314,7 +400,13 @@ fn file_content(ctx: &mut ThreadContext, file: u32, fd: u64, offset: u64, len: u
 // ---------------------------------------------------------------- mappings
 
 /// Asks whether the file behind `fd` is persistent memory; its number if so.
-pub fn classify(ctx: &mut ThreadContext, fd: u64, map_sync: bool, registered: bool, writable: bool) -> Option<u32> {
+pub fn classify(
+    ctx: &mut ThreadContext,
+    fd: u64,
+    map_sync: bool,
+    registered: bool,
+    writable: bool,
+) -> Option<u32> {
     let s = fstat(fd)?;
     if s.mode & 0o170000 != 0o100000 {
         return None;
@@ -325,7 +417,15 @@ pub fn classify(ctx: &mut ThreadContext, fd: u64, map_sync: bool, registered: bo
     let link = alloc::format!("/proc/self/fd/{}\0", fd as i32);
     let path = super::process::read_link(link.as_bytes());
     let dax = is_dax(fd);
-    let args = [s.dev, s.ino, map_sync as u64, registered as u64, dax as u64, fd as i32 as u64 | (writable as u64) << 32, crate::process::real_pid() as u64];
+    let args = [
+        s.dev,
+        s.ino,
+        map_sync as u64,
+        registered as u64,
+        dax as u64,
+        fd as i32 as u64 | (writable as u64) << 32,
+        crate::process::real_pid() as u64,
+    ];
     let (answer, file) = service::classify_file(&args, &path);
     if answer == ClassifyAnswer::Ordinary {
         return None;
@@ -342,7 +442,12 @@ pub fn classify(ctx: &mut ThreadContext, fd: u64, map_sync: bool, registered: bo
         } else {
             0
         };
-        event(ctx, rare::FILE, [file as u64, s.size, reason, 0, 0, 0], &path);
+        event(
+            ctx,
+            rare::FILE,
+            [file as u64, s.size, reason, 0, 0, 0],
+            &path,
+        );
     }
     Some(file)
 }
@@ -353,7 +458,16 @@ fn is_dax(fd: u64) -> bool {
     let mut buffer = [0u64; 32];
     let empty = [0u8];
     // SAFETY: statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, buffer of 256 bytes).
-    let r = unsafe { sc!(nr::STATX, fd as i32, empty.as_ptr(), 0x1000, 0x7ff, buffer.as_mut_ptr()) };
+    let r = unsafe {
+        sc!(
+            nr::STATX,
+            fd as i32,
+            empty.as_ptr(),
+            0x1000,
+            0x7ff,
+            buffer.as_mut_ptr()
+        )
+    };
     r == 0 && buffer[1] & STATX_ATTR_DAX != 0
 }
 
@@ -384,33 +498,72 @@ pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     let len = page_up(len);
     let insists = flags & (sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) != 0;
     // MAP_SYNC is stripped and reported as granted: libpmem then takes its flush path.
-    let shared = flags & !(sys::MAP_TYPE | sys::MAP_SYNC | sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE) | sys::MAP_SHARED;
-    let chosen = if insists || (addr != 0 && lonely(addr, len)) { Some(addr) } else { REGIONS.lock().place(len) };
-    let Some(at) = chosen else { return Some(-sys::ENOMEM) };
+    let shared = flags
+        & !(sys::MAP_TYPE | sys::MAP_SYNC | sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE)
+        | sys::MAP_SHARED;
+    let chosen = if insists || (addr != 0 && lonely(addr, len)) {
+        Some(addr)
+    } else {
+        REGIONS.lock().place(len)
+    };
+    let Some(at) = chosen else {
+        return Some(-sys::ENOMEM);
+    };
     // First exactly what was asked for, so that the kernel's own checks and errors apply.
-    let how = if flags & sys::MAP_FIXED != 0 { sys::MAP_FIXED } else { sys::MAP_FIXED_NOREPLACE };
+    let how = if flags & sys::MAP_FIXED != 0 {
+        sys::MAP_FIXED
+    } else {
+        sys::MAP_FIXED_NOREPLACE
+    };
     let result = raw(nr::MMAP, &[at, len, prot, shared | how, fd, offset])?;
     if result as u64 != at {
-        return Some(if result < 0 && result > -4096 { result } else { -sys::ENOMEM });
+        return Some(if result < 0 && result > -4096 {
+            result
+        } else {
+            -sys::ENOMEM
+        });
     }
     if flags & sys::MAP_FIXED != 0 {
         // What was tracked there is gone.
         drop_regions(ctx, at, at + len);
     }
     let mut regions = REGIONS.lock();
-    let delta = if regions::is_steered(at) { PM_ALIAS_DELTA } else { regions.place_alias(at, len) };
+    let delta = if regions::is_steered(at) {
+        PM_ALIAS_DELTA
+    } else {
+        regions.place_alias(at, len)
+    };
     // SAFETY: the alias range is ours; the program's view loses write access (and read access, for loads).
     unsafe {
-        let r = sc!(nr::MMAP, at.wrapping_add(delta), len, prot, shared | sys::MAP_FIXED, fd, offset);
+        let r = sc!(
+            nr::MMAP,
+            at.wrapping_add(delta),
+            len,
+            prot,
+            shared | sys::MAP_FIXED,
+            fd,
+            offset
+        );
         if r < 0 && r > -4096 {
             sc!(nr::MUNMAP, at, len);
             return Some(r);
         }
         sc!(nr::MPROTECT, at, len, regions::shown_prot(prot));
     }
-    regions.insert(Region { start: at, end: at + len, delta, file, offset, prot });
+    regions.insert(Region {
+        start: at,
+        end: at + len,
+        delta,
+        offset,
+        prot,
+    });
     drop(regions);
-    event(ctx, rare::MAP, [at, len, file as u64, offset, prot, flags], &[]);
+    event(
+        ctx,
+        rare::MAP,
+        [at, len, file as u64, offset, prot, flags],
+        &[],
+    );
     Some(at as i64)
 }
 
@@ -421,7 +574,9 @@ fn lonely(addr: u64, len: u64) -> bool {
     }
     let low = addr >> 31 << 31;
     let high = (addr + len).next_multiple_of(1 << 31);
-    crate::maps::read().iter().all(|m| m.end <= low || m.start >= high)
+    crate::maps::read()
+        .iter()
+        .all(|m| m.end <= low || m.start >= high)
 }
 
 /// Tracked mappings in a range are gone from the program's view: their aliases go too.
@@ -433,7 +588,12 @@ fn drop_regions(ctx: &mut ThreadContext, start: u64, end: u64) {
     for r in cut {
         // SAFETY: our own alias.
         unsafe { sc!(nr::MUNMAP, r.start.wrapping_add(r.delta), r.end - r.start) };
-        event(ctx, rare::UNMAP, [r.start, r.end - r.start, 0, 0, 0, 0], &[]);
+        event(
+            ctx,
+            rare::UNMAP,
+            [r.start, r.end - r.start, 0, 0, 0, 0],
+            &[],
+        );
     }
 }
 
@@ -444,7 +604,8 @@ pub fn memory(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64>
     let other = number == nr::MREMAP && a[3] & sys::MREMAP_FIXED != 0;
     let touches = regions::any()
         && number != nr::BRK
-        && (REGIONS.lock().overlaps(start, end.max(start + 1)) || other && REGIONS.lock().overlaps(a[4], a[4] + page_up(a[2])));
+        && (REGIONS.lock().overlaps(start, end.max(start + 1))
+            || other && REGIONS.lock().overlaps(a[4], a[4] + page_up(a[2])));
     if !crate::mode().record || !touches {
         return raw(number, a);
     }
@@ -498,8 +659,18 @@ fn mprotect(number: u64, a: &[u64; 6]) -> Option<i64> {
     for r in cut {
         // SAFETY: our view and our alias of a tracked mapping.
         unsafe {
-            sc!(nr::MPROTECT, r.start, r.end - r.start, regions::shown_prot(prot));
-            sc!(nr::MPROTECT, r.start.wrapping_add(r.delta), r.end - r.start, prot);
+            sc!(
+                nr::MPROTECT,
+                r.start,
+                r.end - r.start,
+                regions::shown_prot(prot)
+            );
+            sc!(
+                nr::MPROTECT,
+                r.start.wrapping_add(r.delta),
+                r.end - r.start,
+                prot
+            );
         }
         regions.insert(Region { prot, ..r });
     }
@@ -509,7 +680,11 @@ fn mprotect(number: u64, a: &[u64; 6]) -> Option<i64> {
 fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     let [start, old, new, flags, to, _] = *a;
     let (old, new) = (page_up(old), page_up(new));
-    let found = REGIONS.lock().find(start).copied().filter(|r| start + old <= r.end);
+    let found = REGIONS
+        .lock()
+        .find(start)
+        .copied()
+        .filter(|r| start + old <= r.end);
     let Some(r) = found else {
         if flags & sys::MREMAP_FIXED != 0 && REGIONS.lock().find(start).is_none() {
             // Ordinary memory moves over tracked memory.
@@ -538,7 +713,11 @@ fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     // Grow in place if the mapping ends here and nothing follows; else move.
     let fixed = flags & sys::MREMAP_FIXED != 0;
     let alias = start.wrapping_add(r.delta);
-    if !fixed && start + old == r.end && regions::is_steered(start) && !REGIONS.lock().overlaps(r.end, start + new + (2 << 20)) {
+    if !fixed
+        && start + old == r.end
+        && regions::is_steered(start)
+        && !REGIONS.lock().overlaps(r.end, start + new + (2 << 20))
+    {
         // SAFETY: both views grow in ranges that nothing else uses; if one cannot, neither does.
         let grown = unsafe {
             let two = sc!(nr::MREMAP, alias, old, new, 0, 0) == alias as i64;
@@ -551,7 +730,10 @@ fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
         if grown {
             let mut regions = REGIONS.lock();
             regions.remove(r.start, r.end);
-            regions.insert(Region { end: start + new, ..r });
+            regions.insert(Region {
+                end: start + new,
+                ..r
+            });
             drop(regions);
             event(ctx, rare::REMAP, [start, old, start, new, 0, 0], &[]);
             return Some(start as i64);
@@ -562,8 +744,14 @@ fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     }
     let mut regions = REGIONS.lock();
     let at = if fixed { Some(to) } else { regions.place(new) };
-    let Some(at) = at else { return Some(-sys::ENOMEM) };
-    let delta = if regions::is_steered(at) { PM_ALIAS_DELTA } else { regions.place_alias(at, new) };
+    let Some(at) = at else {
+        return Some(-sys::ENOMEM);
+    };
+    let delta = if regions::is_steered(at) {
+        PM_ALIAS_DELTA
+    } else {
+        regions.place_alias(at, new)
+    };
     drop(regions);
     let move_flags = sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED;
     // SAFETY: the program's view goes where it asked or where nothing is; the alias to a range of ours.
@@ -572,14 +760,27 @@ fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
         if result != at as i64 {
             return Some(result);
         }
-        sc!(nr::MREMAP, alias, old, new, move_flags, at.wrapping_add(delta));
+        sc!(
+            nr::MREMAP,
+            alias,
+            old,
+            new,
+            move_flags,
+            at.wrapping_add(delta)
+        );
     }
     if fixed {
         drop_regions(ctx, at, at + new);
     }
     let mut regions = REGIONS.lock();
     regions.remove(start, start + old);
-    regions.insert(Region { start: at, end: at + new, delta, offset: r.offset + (start - r.start), ..r });
+    regions.insert(Region {
+        start: at,
+        end: at + new,
+        delta,
+        offset: r.offset + (start - r.start),
+        ..r
+    });
     drop(regions);
     event(ctx, rare::REMAP, [start, old, at, new, 0, 0], &[]);
     Some(at as i64)

@@ -59,11 +59,24 @@ pub fn record_load(ctx: &mut ThreadContext, addr: u64, size: u32) {
     let site = site::pseudo(ctx.rip);
     let mut ring = ring::Writer::lock(ctx);
     let context = stacks::context(ctx, site, &mut ring);
-    ring.access(ctx, brownout_abi::kind::LOAD, site.id, context, addr, readable_alias(addr), size as u64);
+    ring.access(
+        ctx,
+        brownout_abi::kind::LOAD,
+        site.id,
+        context,
+        addr,
+        readable_alias(addr),
+        size as u64,
+    );
 }
 
 /// A fault at `rip` in the out-of-line part of a tracked access: undo what it had begun.
-pub fn fault_in_site(ctx: &mut ThreadContext, site: &'static Site, uc: &mut crate::signal::UContext, rip: u64) {
+pub fn fault_in_site(
+    ctx: &mut ThreadContext,
+    site: &'static Site,
+    uc: &mut crate::signal::UContext,
+    rip: u64,
+) {
     if !irregular::undo(ctx, site, uc) && rip >= site.fast.0 && rip < site.fast.1 {
         uc.m.rcx = ctx.spill[slot::SITE_RCX];
         *uc.m.gpr(site.scratch) = ctx.spill[slot::SITE_R2];

@@ -54,7 +54,12 @@ pub fn init_process(ctx: &mut ThreadContext, previous: u64) {
     announce_process(ctx, parent);
     for m in crate::maps::read() {
         if m.exec && !crate::dispatch::is_engine(m.start) && m.path != b"[vsyscall]" {
-            event(ctx, rare::MODULE, [ctx.process as u64, m.start, m.end - m.start, m.offset, 0, 0], &m.path);
+            event(
+                ctx,
+                rare::MODULE,
+                [ctx.process as u64, m.start, m.end - m.start, m.offset, 0, 0],
+                &m.path,
+            );
         }
     }
 }
@@ -62,20 +67,37 @@ pub fn init_process(ctx: &mut ThreadContext, previous: u64) {
 fn announce_process(ctx: &mut ThreadContext, parent: u32) {
     let exe = read_link(b"/proc/self/exe\0");
     let pid = crate::deterministic::shown_pid(crate::process::real_pid());
-    event(ctx, rare::PROCESS_START, [ctx.process as u64, parent as u64, pid as u64, 0, 0, 0], &exe);
+    event(
+        ctx,
+        rare::PROCESS_START,
+        [ctx.process as u64, parent as u64, pid as u64, 0, 0, 0],
+        &exe,
+    );
     announce_thread(ctx, ctx);
 }
 
 fn announce_thread(by: &ThreadContext, new: &ThreadContext) {
     let tid = crate::deterministic::shown_pid(new.tid);
-    event(by, rare::THREAD_START, [new.thread as u64, new.process as u64, tid as u64, 0, 0, 0], &[]);
+    event(
+        by,
+        rare::THREAD_START,
+        [new.thread as u64, new.process as u64, tid as u64, 0, 0, 0],
+        &[],
+    );
 }
 
 /// Target of a symbolic link in `/proc`; `path` is NUL-terminated.
 pub fn read_link(path: &[u8]) -> Vec<u8> {
     let mut buffer = alloc::vec![0u8; 4096];
     // SAFETY: NUL-terminated path, our own buffer.
-    let n = unsafe { crate::sys::sc!(crate::sys::nr::READLINK, path.as_ptr(), buffer.as_mut_ptr(), buffer.len()) };
+    let n = unsafe {
+        crate::sys::sc!(
+            crate::sys::nr::READLINK,
+            path.as_ptr(),
+            buffer.as_mut_ptr(),
+            buffer.len()
+        )
+    };
     buffer.truncate(n.max(0) as usize);
     buffer
 }
@@ -88,8 +110,9 @@ pub fn going_parallel() {
     control().ring_shared.store(1, Ordering::SeqCst);
     // Sites were translated without the lock. This thread is the only one, and it is not in the cache.
     let mut e = crate::dispatch::ENGINE.lock();
-    let ids: Vec<u32> =
-        (0..e.blocks.len() as u32).filter(|&i| !e.blocks[i as usize].dead && !e.blocks[i as usize].sites.is_empty()).collect();
+    let ids: Vec<u32> = (0..e.blocks.len() as u32)
+        .filter(|&i| !e.blocks[i as usize].dead && !e.blocks[i as usize].sites.is_empty())
+        .collect();
     for id in ids {
         e.kill(id);
     }
@@ -127,9 +150,7 @@ pub fn forked_child(ctx: &mut ThreadContext) {
 
 /// Nobody may hold a lock of ours while the address space is copied; the ring's is shared and is held by nobody here.
 pub fn lock_for_fork() -> impl Drop {
-    struct Both(
-        #[allow(dead_code)] crate::sync::Guard<'static, regions::Regions>,
-    );
+    struct Both(#[allow(dead_code)] crate::sync::Guard<'static, regions::Regions>);
     impl Drop for Both {
         fn drop(&mut self) {}
     }
@@ -150,7 +171,12 @@ pub fn process_exits(ctx: &mut ThreadContext, code: i32) {
 
 /// `how`: 0 exit code, 1 signal, 2 replaced.
 pub fn process_ends(ctx: &mut ThreadContext, how: u64, value: u64) {
-    event(ctx, rare::PROCESS_EXIT, [ctx.process as u64, how, value, 0, 0, 0], &[]);
+    event(
+        ctx,
+        rare::PROCESS_EXIT,
+        [ctx.process as u64, how, value, 0, 0, 0],
+        &[],
+    );
 }
 
 /// Executable code was mapped.
@@ -164,5 +190,10 @@ pub fn code_mapped(ctx: &mut ThreadContext, start: u64, len: u64, args: &[u64; 6
     }
     let path = alloc::format!("/proc/self/fd/{}\0", args[4] as i32);
     let path = read_link(path.as_bytes());
-    event(ctx, rare::MODULE, [ctx.process as u64, start, len, args[5], 0, 0], &path);
+    event(
+        ctx,
+        rare::MODULE,
+        [ctx.process as u64, start, len, args[5], 0, 0],
+        &path,
+    );
 }

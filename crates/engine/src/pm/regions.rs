@@ -18,7 +18,6 @@ pub struct Region {
     pub end: u64,
     /// Distance to the alias (wrapping).
     pub delta: u64,
-    pub file: u32,
     pub offset: u64,
     /// Protection as the program asked.
     pub prot: u64,
@@ -33,8 +32,11 @@ pub struct Regions {
     mixed: bool,
 }
 
-pub static REGIONS: SpinLock<Regions> =
-    SpinLock::new(Regions { list: Vec::new(), next_alias: PM_BASE + PM_ALIAS_DELTA + PM_LEN, mixed: false });
+pub static REGIONS: SpinLock<Regions> = SpinLock::new(Regions {
+    list: Vec::new(),
+    next_alias: PM_BASE + PM_ALIAS_DELTA + PM_LEN,
+    mixed: false,
+});
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Steered mappings begin at multiples of this: huge-page aligned, as libpmem likes them.
@@ -62,7 +64,9 @@ impl Regions {
 
     /// The region whose alias holds `addr`.
     pub fn find_alias(&self, addr: u64) -> Option<&Region> {
-        self.list.iter().find(|r| addr.wrapping_sub(r.delta) >= r.start && addr.wrapping_sub(r.delta) < r.end)
+        self.list
+            .iter()
+            .find(|r| addr.wrapping_sub(r.delta) >= r.start && addr.wrapping_sub(r.delta) < r.end)
     }
 
     /// A free stretch for a steered mapping.
@@ -107,12 +111,21 @@ impl Regions {
                 continue;
             }
             let (a, b) = (r.start.max(start), r.end.min(end));
-            cut.push(Region { start: a, end: b, offset: r.offset + (a - r.start), ..*r });
+            cut.push(Region {
+                start: a,
+                end: b,
+                offset: r.offset + (a - r.start),
+                ..*r
+            });
             if r.start < a {
                 keep.push(Region { end: a, ..*r });
             }
             if r.end > b {
-                keep.push(Region { start: b, offset: r.offset + (b - r.start), ..*r });
+                keep.push(Region {
+                    start: b,
+                    offset: r.offset + (b - r.start),
+                    ..*r
+                });
             }
         }
         if !cut.is_empty() {
@@ -143,7 +156,11 @@ impl Regions {
         for r in &self.list {
             for g in r.start >> GRANULE_SHIFT..=(r.end - 1) >> GRANULE_SHIFT {
                 if (g as usize) < GRANULES {
-                    granules[g as usize] = if is_steered(r.start) && !self.mixed { PM_ALIAS_DELTA } else { GRANULE_MIXED };
+                    granules[g as usize] = if is_steered(r.start) && !self.mixed {
+                        PM_ALIAS_DELTA
+                    } else {
+                        GRANULE_MIXED
+                    };
                 }
             }
         }
@@ -164,12 +181,19 @@ pub fn readable_alias(addr: u64) -> u64 {
     if !any() {
         return addr;
     }
-    REGIONS.lock().find(addr).map_or(addr, |r| addr.wrapping_add(r.delta))
+    REGIONS
+        .lock()
+        .find(addr)
+        .map_or(addr, |r| addr.wrapping_add(r.delta))
 }
 
 /// Protection of the program's own view for a protection that it asked for.
 pub fn shown_prot(prot: u64) -> u64 {
-    if crate::mode().loads { prot & sys::PROT_EXEC } else { prot & !sys::PROT_WRITE }
+    if crate::mode().loads {
+        prot & sys::PROT_EXEC
+    } else {
+        prot & !sys::PROT_WRITE
+    }
 }
 
 pub enum FaultAnswer {
@@ -187,7 +211,9 @@ pub fn fault(rsp: u64, pc: u64, addr: u64, sig: i32, in_site: bool, write: bool)
     let regions = REGIONS.lock();
     if let Some(r) = regions.find_alias(addr) {
         // The alias faults as the program's mapping would have: beyond the end of the file, or forbidden.
-        return FaultAnswer::Program { addr: addr.wrapping_sub(r.delta) };
+        return FaultAnswer::Program {
+            addr: addr.wrapping_sub(r.delta),
+        };
     }
     let Some(r) = regions.find(addr).copied() else {
         return FaultAnswer::Program { addr };
@@ -196,7 +222,11 @@ pub fn fault(rsp: u64, pc: u64, addr: u64, sig: i32, in_site: bool, write: bool)
     if sig != crate::signal::SIGSEGV || in_site {
         return FaultAnswer::Program { addr };
     }
-    let allowed = if write { r.prot & sys::PROT_WRITE != 0 } else { r.prot & sys::PROT_READ != 0 && crate::mode().loads };
+    let allowed = if write {
+        r.prot & sys::PROT_WRITE != 0
+    } else {
+        r.prot & sys::PROT_READ != 0 && crate::mode().loads
+    };
     if !allowed {
         return FaultAnswer::Program { addr };
     }
@@ -224,7 +254,10 @@ fn uses_stack(pc: u64) -> bool {
     match insn.flow_control() {
         FlowControl::Call | FlowControl::Return => true,
         FlowControl::IndirectCall => insn.op0_kind() == iced_x86::OpKind::Register,
-        _ => matches!(brownout_insn::classify(&insn), brownout_insn::MemoryForm::StackImplicit),
+        _ => matches!(
+            brownout_insn::classify(&insn),
+            brownout_insn::MemoryForm::StackImplicit
+        ),
     }
 }
 
@@ -239,7 +272,11 @@ fn retranslate(pc: u64) -> bool {
     let mut any = false;
     for id in ids {
         let b = &e.blocks[id as usize];
-        if !b.dead && b.pc <= pc && pc < b.pc_end && !b.sites.iter().any(|s| s.pc == pc && s.redirected != 0) {
+        if !b.dead
+            && b.pc <= pc
+            && pc < b.pc_end
+            && !b.sites.iter().any(|s| s.pc == pc && s.redirected != 0)
+        {
             e.kill(id);
             any = true;
         }
@@ -255,5 +292,14 @@ pub fn reset_after_fork() {
 /// Maps the alias of a range that is mapped already, whatever it is mapped from. 0 or an error.
 pub fn duplicate(start: u64, len: u64, alias: u64) -> i64 {
     // SAFETY: an old size of 0 duplicates a shared mapping; the new place is ours.
-    unsafe { sc!(nr::MREMAP, start, 0, len, sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED, alias) }
+    unsafe {
+        sc!(
+            nr::MREMAP,
+            start,
+            0,
+            len,
+            sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED,
+            alias
+        )
+    }
 }

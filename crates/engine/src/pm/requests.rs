@@ -34,8 +34,17 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
     }
     let args = [block[1], block[2], block[3], block[4], block[5]];
     if code & !0xffff == ANNOTATION_BASE {
-        let text = if code & ANNOTATION_WITH_TEXT != 0 { read_text(args[0]) } else { Vec::new() };
-        emit(ctx, rare::ANNOTATION, [code & 0xffff, args[0], args[1], args[2], args[3], args[4]], &text);
+        let text = if code & ANNOTATION_WITH_TEXT != 0 {
+            read_text(args[0])
+        } else {
+            Vec::new()
+        };
+        emit(
+            ctx,
+            rare::ANNOTATION,
+            [code & 0xffff, args[0], args[1], args[2], args[3], args[4]],
+            &text,
+        );
         return Some(0);
     }
     if code & !0xffff != PMEMCHECK_BASE {
@@ -43,8 +52,17 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
     }
     let code = code & 0xffff;
     if !SILENT.contains(&code) {
-        let text = if code == EMIT_LOG { read_text(args[0]) } else { Vec::new() };
-        emit(ctx, rare::PMEMCHECK, [code, args[0], args[1], args[2], args[3], 0], &text);
+        let text = if code == EMIT_LOG {
+            read_text(args[0])
+        } else {
+            Vec::new()
+        };
+        emit(
+            ctx,
+            rare::PMEMCHECK,
+            [code, args[0], args[1], args[2], args[3], 0],
+            &text,
+        );
     }
     match code {
         REGISTER_PMEM_MAPPING => {
@@ -135,7 +153,12 @@ fn adopt(ctx: &mut ThreadContext, start: u64, len: u64) {
     if first >= end || REGIONS.lock().overlaps(first, end) {
         return;
     }
-    let Some(m) = crate::maps::read().into_iter().find(|m| m.start <= first && first < m.end) else { return };
+    let Some(m) = crate::maps::read()
+        .into_iter()
+        .find(|m| m.start <= first && first < m.end)
+    else {
+        return;
+    };
     if !m.shared || m.path.first() != Some(&b'/') {
         // libpmem's probe registers a stack variable; private memory does not survive anything.
         return;
@@ -160,9 +183,29 @@ fn adopt(ctx: &mut ThreadContext, start: u64, len: u64) {
         return;
     }
     // SAFETY: takes write access from the program's view; the alias has it.
-    unsafe { sys::sc!(sys::nr::MPROTECT, first, end - first, regions::shown_prot(prot)) };
-    regions.insert(Region { start: first, end, delta, file, offset, prot });
+    unsafe {
+        sys::sc!(
+            sys::nr::MPROTECT,
+            first,
+            end - first,
+            regions::shown_prot(prot)
+        )
+    };
+    regions.insert(Region {
+        start: first,
+        end,
+        delta,
+        offset,
+        prot,
+    });
     drop(regions);
-    let words = [first, end - first, file as u64, offset, prot, sys::MAP_SHARED];
+    let words = [
+        first,
+        end - first,
+        file as u64,
+        offset,
+        prot,
+        sys::MAP_SHARED,
+    ];
     emit(ctx, rare::MAP, words, &[]);
 }

@@ -33,7 +33,11 @@ impl Writer {
         let mut spins = 0u32;
         while c.ring_lock.swap(1, Ordering::Acquire) != 0 {
             spins += 1;
-            if spins < 64 { core::hint::spin_loop() } else { sys::yield_now() }
+            if spins < 64 {
+                core::hint::spin_loop()
+            } else {
+                sys::yield_now()
+            }
         }
         c.ring_owner.store(ctx.tid, Ordering::Relaxed);
         Writer { locked: true }
@@ -65,7 +69,7 @@ impl Writer {
                 sys::futex_wait(&c.ring_space, seen, 10_000_000);
             }
             c.ring_starved.fetch_sub(1, Ordering::AcqRel);
-            if spins % 64 == 0 {
+            if spins.is_multiple_of(64) {
                 crate::service::exit_if_orphaned();
             }
         }
@@ -73,7 +77,16 @@ impl Writer {
     }
 
     /// One record. `payload` at most [`PAYLOAD_MAX`] bytes.
-    pub fn raw(&mut self, kind: u8, thread: u32, site: u32, context: u32, size: u32, addr: u64, payload: &[&[u8]]) {
+    pub fn raw(
+        &mut self,
+        kind: u8,
+        thread: u32,
+        site: u32,
+        context: u32,
+        size: u32,
+        addr: u64,
+        payload: &[&[u8]],
+    ) {
         let bytes: usize = payload.iter().map(|p| p.len()).sum();
         debug_assert!(bytes <= PAYLOAD_MAX);
         let words = (HEAD_LEN + bytes).div_ceil(8) as u64;
@@ -82,15 +95,24 @@ impl Writer {
         // SAFETY: `reserve` gave us this stretch; the second mapping of the ring continues it.
         unsafe {
             *((p + words * 8 - 8) as *mut u64) = 0;
-            *(p as *mut RecordHead) =
-                RecordHead { words: words as u8, kind, thread: thread as u16, site, ctx: context, size, addr };
+            *(p as *mut RecordHead) = RecordHead {
+                words: words as u8,
+                kind,
+                thread: thread as u16,
+                site,
+                ctx: context,
+                size,
+                addr,
+            };
             p += HEAD_LEN as u64;
             for part in payload {
                 core::ptr::copy_nonoverlapping(part.as_ptr(), p as *mut u8, part.len());
                 p += part.len() as u64;
             }
         }
-        control().ring_write.store(at + words * 8, Ordering::Release);
+        control()
+            .ring_write
+            .store(at + words * 8, Ordering::Release);
     }
 
     /// A record that `bo_log` would have written.
@@ -105,24 +127,69 @@ impl Writer {
 
     /// A store, load or read-modify-write of any length, with its content if values are recorded.
     #[allow(clippy::too_many_arguments)]
-    pub fn access(&mut self, ctx: &ThreadContext, kind: u8, site: u32, context: u32, addr: u64, alias: u64, len: u64) {
+    pub fn access(
+        &mut self,
+        ctx: &ThreadContext,
+        kind: u8,
+        site: u32,
+        context: u32,
+        addr: u64,
+        alias: u64,
+        len: u64,
+    ) {
         self.long(ctx, kind, site, context, addr, alias, len, &[]);
     }
 
     /// What the kernel wrote.
-    pub fn kernel_store(&mut self, ctx: &ThreadContext, site: u32, context: u32, nr: u64, addr: u64, alias: u64, len: u64) {
-        self.long(ctx, kind::KERNEL_STORE, site, context, addr, alias, len, &nr.to_le_bytes());
+    pub fn kernel_store(
+        &mut self,
+        ctx: &ThreadContext,
+        site: u32,
+        context: u32,
+        nr: u64,
+        addr: u64,
+        alias: u64,
+        len: u64,
+    ) {
+        self.long(
+            ctx,
+            kind::KERNEL_STORE,
+            site,
+            context,
+            addr,
+            alias,
+            len,
+            &nr.to_le_bytes(),
+        );
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn long(&mut self, ctx: &ThreadContext, kind: u8, site: u32, context: u32, addr: u64, alias: u64, len: u64, prefix: &[u8]) {
+    fn long(
+        &mut self,
+        ctx: &ThreadContext,
+        kind: u8,
+        site: u32,
+        context: u32,
+        addr: u64,
+        alias: u64,
+        len: u64,
+        prefix: &[u8],
+    ) {
         // Sizes are 32 bits; a longer access is several events.
         const PIECE: u64 = 1 << 30;
         let mut done = 0;
         while done < len {
             let size = (len - done).min(PIECE);
             if !crate::mode().values {
-                self.raw(kind, ctx.thread, site, context, size as u32, addr + done, &[prefix]);
+                self.raw(
+                    kind,
+                    ctx.thread,
+                    site,
+                    context,
+                    size as u32,
+                    addr + done,
+                    &[prefix],
+                );
                 done += size;
                 continue;
             }
@@ -132,11 +199,29 @@ impl Writer {
                 let room = ((PAYLOAD_MAX - prefix.len()) & !7) as u64;
                 let n = (size - at).min(room);
                 // SAFETY: the alias of a tracked range that the program just accessed.
-                let bytes = unsafe { core::slice::from_raw_parts((alias + done + at) as *const u8, n as usize) };
+                let bytes = unsafe {
+                    core::slice::from_raw_parts((alias + done + at) as *const u8, n as usize)
+                };
                 if at == 0 {
-                    self.raw(kind, ctx.thread, site, context, size as u32, addr + done, &[prefix, bytes]);
+                    self.raw(
+                        kind,
+                        ctx.thread,
+                        site,
+                        context,
+                        size as u32,
+                        addr + done,
+                        &[prefix, bytes],
+                    );
                 } else {
-                    self.raw(kind::MORE, ctx.thread, site, context, n as u32, addr + done + at, &[bytes]);
+                    self.raw(
+                        kind::MORE,
+                        ctx.thread,
+                        site,
+                        context,
+                        n as u32,
+                        addr + done + at,
+                        &[bytes],
+                    );
                 }
                 at += n;
             }
@@ -145,11 +230,27 @@ impl Writer {
     }
 
     /// An event that is not an access.
-    pub fn rare(&mut self, ctx: &ThreadContext, site: u32, context: u32, which: u64, words: [u64; 6], text: &[u8]) {
+    pub fn rare(
+        &mut self,
+        ctx: &ThreadContext,
+        site: u32,
+        context: u32,
+        which: u64,
+        words: [u64; 6],
+        text: &[u8],
+    ) {
         let text = &text[..text.len().min(PAYLOAD_MAX - 48)];
         // SAFETY: the bytes of an array of integers.
         let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr() as *const u8, 48) };
-        self.raw(kind::RARE, ctx.thread, site, context, 48 + text.len() as u32, which, &[bytes, text]);
+        self.raw(
+            kind::RARE,
+            ctx.thread,
+            site,
+            context,
+            48 + text.len() as u32,
+            which,
+            &[bytes, text],
+        );
     }
 }
 

@@ -94,7 +94,9 @@ pub fn id(pc: u64) -> u32 {
     if let Some(&id) = t.ids.get(&pc) {
         return id;
     }
-    let id = crate::service::control().next_site.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    let id = crate::service::control()
+        .next_site
+        .fetch_add(1, core::sync::atomic::Ordering::Relaxed);
     t.ids.insert(pc, id);
     drop(t);
     let ctx = crate::context::ThreadContext::current();
@@ -108,7 +110,18 @@ pub fn pseudo(pc: u64) -> &'static Site {
         return s;
     }
     let id = id(pc);
-    let site = new(id, pc, pc, 0, 0, 2, 0, Instruction::default(), MemoryForm::None, false);
+    let site = new(
+        id,
+        pc,
+        pc,
+        0,
+        0,
+        2,
+        0,
+        Instruction::default(),
+        MemoryForm::None,
+        false,
+    );
     TABLE.lock().pseudo.insert(pc, site);
     site
 }

@@ -51,10 +51,15 @@ impl Tables {
         let base = if here.path.is_empty() {
             None
         } else {
-            maps.iter().rev().find(|m| m.start <= addr && m.path == here.path && m.offset == 0 && m.read).map(|m| m.start)
+            maps.iter()
+                .rev()
+                .find(|m| m.start <= addr && m.path == here.path && m.offset == 0 && m.read)
+                .map(|m| m.start)
         };
         // SAFETY: the image is mapped, headers and tables readable; `code_unmapped` drops it before that changes.
-        let found = base.and_then(|b| unsafe { brownout_unwind::module_from_image(b) }).filter(|m| m.contains(pc));
+        let found = base
+            .and_then(|b| unsafe { brownout_unwind::module_from_image(b) })
+            .filter(|m| m.contains(pc));
         match found {
             Some(m) => self.modules.push(m),
             None => self.bare.push((here.start, here.end)),
@@ -85,7 +90,9 @@ impl Tables {
         if let Some(c) = list.iter().find(|c| c.0 == parent) {
             return c.1;
         }
-        let id = crate::service::control().next_context.fetch_add(1, Ordering::Relaxed);
+        let id = crate::service::control()
+            .next_context
+            .fetch_add(1, Ordering::Relaxed);
         list.push((parent, id));
         ring.raw(kind::CONTEXT, thread, 0, id, parent, return_addr, &[]);
         id
@@ -116,7 +123,9 @@ pub fn frame_of(pc: u64) -> (i32, bool) {
 
 core::arch::global_asm!(
     // rdi = chain. 1 if every slot still holds its value; a slot that cannot be read is a mismatch (`asm::fixup`).
-    ".global bo_verify", ".global bo_verify_read", ".global bo_verify_no",
+    ".global bo_verify",
+    ".global bo_verify_read",
+    ".global bo_verify_no",
     "bo_verify:",
     "mov rax, [rdi]",
     "2:",
@@ -142,7 +151,11 @@ unsafe extern "C" {
 
 /// The calling context of the thread's current event at `site`. Registers are the program's, in `ctx`.
 pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
-    let base = if site.flags & super::site::FLAG_CFA_FROM_RBP != 0 { ctx.gpr[5] } else { ctx.gpr[4] };
+    let base = if site.flags & super::site::FLAG_CFA_FROM_RBP != 0 {
+        ctx.gpr[5]
+    } else {
+        ctx.gpr[4]
+    };
     let frame = base.wrapping_add(site.cfa_offset as i64 as u64);
     let mut return_addr = 0u64;
     let stack = Stack;
@@ -166,7 +179,9 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
         let rule = t.rule(cursor.lookup_pc(), cursor.kind, cursor.pc);
         let step = if first {
             let gpr = ctx.gpr;
-            brownout_unwind::step_with_registers(rule, &mut cursor, &stack, |r| Some(gpr[r.encoding() as usize & 15]))
+            brownout_unwind::step_with_registers(rule, &mut cursor, &stack, |r| {
+                Some(gpr[r.encoding() as usize & 15])
+            })
         } else {
             brownout_unwind::step(rule, &mut cursor, &stack)
         };
@@ -175,7 +190,8 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
             Ok(s) => pairs.push((s.slot, s.return_addr)),
             Err(Stop::NoRule | Stop::RegisterUnknown) => {
                 let by_fp = brownout_unwind::step_by_frame_pointer(&mut cursor, &stack, |a| {
-                    t.rules.contains_key(&a.wrapping_sub(1)) || t.module(LookupPc::new(a, PcKind::ReturnAddress)).is_some()
+                    t.rules.contains_key(&a.wrapping_sub(1))
+                        || t.module(LookupPc::new(a, PcKind::ReturnAddress)).is_some()
                 });
                 match by_fp {
                     Ok(s) => pairs.push((s.slot, s.return_addr)),
@@ -198,7 +214,11 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
     entry.frame = frame;
     entry.context = id;
     // What is above `main` (or a thread's start routine) does not change while it runs: not worth a look each time.
-    let kept = if complete && pairs.len() > OUTER_FRAMES { pairs.len() - OUTER_FRAMES } else { pairs.len() };
+    let kept = if complete && pairs.len() > OUTER_FRAMES {
+        pairs.len() - OUTER_FRAMES
+    } else {
+        pairs.len()
+    };
     context_cache::replace_chain(entry, &pairs[..kept]);
     id
 }

@@ -94,7 +94,16 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
     let pc = request.pc;
     let prefix_at = if request.prefix { prefix(hot, pc) } else { 0 };
     let body = hot.at;
-    let mut b = Builder { hot, cold, request, body, insns: Vec::with_capacity(16), exits: Vec::new(), sites: Vec::new(), displacement_at: 0 };
+    let mut b = Builder {
+        hot,
+        cold,
+        request,
+        body,
+        insns: Vec::with_capacity(16),
+        exits: Vec::new(),
+        sites: Vec::new(),
+        displacement_at: 0,
+    };
     if request.self_check {
         b.leave_room_for_self_check();
     }
@@ -161,8 +170,20 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
     if request.self_check {
         b.self_check(pc_end);
     }
-    let Builder { insns, exits, sites, .. } = b;
-    Translated { pc_end, prefix: prefix_at, body, insns: insns.into_boxed_slice(), exits, sites }
+    let Builder {
+        insns,
+        exits,
+        sites,
+        ..
+    } = b;
+    Translated {
+        pc_end,
+        prefix: prefix_at,
+        body,
+        insns: insns.into_boxed_slice(),
+        exits,
+        sites,
+    }
 }
 
 impl Builder<'_> {
@@ -183,8 +204,14 @@ impl Builder<'_> {
                 self.special(exit::SYSCALL, pc, 0);
                 return true;
             }
-            Code::Int_imm8 | Code::Sysenter | Code::Iretq | Code::Iretd | Code::Retfq | Code::Retfd
-            | Code::Wrgsbase_r64 | Code::Wrgsbase_r32 => {
+            Code::Int_imm8
+            | Code::Sysenter
+            | Code::Iretq
+            | Code::Iretd
+            | Code::Retfq
+            | Code::Retfd
+            | Code::Wrgsbase_r64
+            | Code::Wrgsbase_r32 => {
                 self.begin(pc, InsnClass::Plain);
                 self.special(exit::UNSUPPORTED, pc, 0);
                 return true;
@@ -196,14 +223,22 @@ impl Builder<'_> {
             }
             _ => {}
         }
-        if insn.segment_prefix() == Register::GS && insn.op_kinds().any(|k| k == OpKind::Memory) && insn.mnemonic() != Mnemonic::Nop {
+        if insn.segment_prefix() == Register::GS
+            && insn.op_kinds().any(|k| k == OpKind::Memory)
+            && insn.mnemonic() != Mnemonic::Nop
+        {
             self.begin(pc, InsnClass::Plain);
             self.special(exit::UNSUPPORTED, pc, 0);
             return true;
         }
         if crate::mode().deterministic {
             match insn.mnemonic() {
-                Mnemonic::Rdtsc | Mnemonic::Rdtscp | Mnemonic::Rdrand | Mnemonic::Rdseed | Mnemonic::Rdpid | Mnemonic::Cpuid => {
+                Mnemonic::Rdtsc
+                | Mnemonic::Rdtscp
+                | Mnemonic::Rdrand
+                | Mnemonic::Rdseed
+                | Mnemonic::Rdpid
+                | Mnemonic::Cpuid => {
                     self.begin(pc, InsnClass::Plain);
                     self.special(exit::EMULATE, pc, insn.len() as u64);
                     return true;
@@ -249,12 +284,19 @@ impl Builder<'_> {
                 true
             }
             FlowControl::IndirectCall | FlowControl::IndirectBranch => {
-                if insn.is_jmp_far_indirect() || insn.is_call_far_indirect() || insn.is_call_far() || insn.is_jmp_far() {
+                if insn.is_jmp_far_indirect()
+                    || insn.is_call_far_indirect()
+                    || insn.is_call_far()
+                    || insn.is_jmp_far()
+                {
                     self.begin(pc, InsnClass::Plain);
                     self.special(exit::UNSUPPORTED, pc, 0);
                     return true;
                 }
-                if crate::mode().loads && insn.op0_kind() == OpKind::Memory && crate::pm::site::is_known(pc) {
+                if crate::mode().loads
+                    && insn.op0_kind() == OpKind::Memory
+                    && crate::pm::site::is_known(pc)
+                {
                     self.begin(pc, InsnClass::Plain);
                     self.special(exit::EMULATE, pc, insn.len() as u64);
                     return true;
@@ -301,7 +343,10 @@ impl Builder<'_> {
 
     /// Leaves the cache for good reason; `ctx.rip` is the instruction's address.
     fn special(&mut self, kind: u64, pc: u64, payload: u64) {
-        self.hot.store_imm64(core::mem::offset_of!(crate::context::ThreadContext, rip) as u32, pc);
+        self.hot.store_imm64(
+            core::mem::offset_of!(crate::context::ThreadContext, rip) as u32,
+            pc,
+        );
         self.hot.leave(kind | payload << 8);
     }
 
@@ -319,7 +364,8 @@ impl Builder<'_> {
         // Patched by hand: iced's encoder costs half a millisecond when first used.
         let mut bytes = [0u8; 15];
         bytes[..raw.len()].copy_from_slice(raw);
-        bytes[self.displacement_at..self.displacement_at + 4].copy_from_slice(&crate::emit::rel32(next, target).to_le_bytes());
+        bytes[self.displacement_at..self.displacement_at + 4]
+            .copy_from_slice(&crate::emit::rel32(next, target).to_le_bytes());
         self.hot.bytes(&bytes[..raw.len()]);
     }
 
@@ -338,7 +384,10 @@ impl Builder<'_> {
     /// A RIP-relative operand more than 2 GiB away: through a register that the instruction does not use.
     fn copy_far(&mut self, insn: &Instruction) {
         let used = crate::insn::gprs_used(insn);
-        let scratch = [2u8, 6, 7, 8, 9, 10, 11].into_iter().find(|r| used & 1 << r == 0).unwrap_or(3);
+        let scratch = [2u8, 6, 7, 8, 9, 10, 11]
+            .into_iter()
+            .find(|r| used & 1 << r == 0)
+            .unwrap_or(3);
         let r = Gpr(scratch);
         // The map calls this a site so that a fault gives the register back.
         self.insns.last_mut().expect("begun").class = InsnClass::Site { scratch };
@@ -376,7 +425,12 @@ impl Builder<'_> {
         self.hot.align_patch(1);
         let stub = self.stub();
         let patch = self.hot.jmp(stub);
-        self.exits.push(Exit { target, patch, stub, linked: NO_BLOCK });
+        self.exits.push(Exit {
+            target,
+            patch,
+            stub,
+            linked: NO_BLOCK,
+        });
     }
 
     fn stub(&mut self) -> u64 {
@@ -399,7 +453,12 @@ impl Builder<'_> {
             self.hot.bytes(&[0x0F, 0x80 | cc]);
             let patch = self.hot.at;
             self.hot.u32(crate::emit::rel32(patch + 4, stub));
-            self.exits.push(Exit { target, patch, stub, linked: NO_BLOCK });
+            self.exits.push(Exit {
+                target,
+                patch,
+                stub,
+                linked: NO_BLOCK,
+            });
         } else {
             // loop, loope, loopne, jrcxz, jecxz: only a rel8 form exists.
             //   loopcc +2 ; jmp short over ; jmp exit ; over:
@@ -408,12 +467,21 @@ impl Builder<'_> {
             self.hot.bytes(&[2]);
             // The jump behind must not move: align it before measuring.
             let lead = self.hot.at + 2;
-            let pad = if (lead + 1) & 63 > 60 { 64 - ((lead + 1) & 63) } else { 0 };
+            let pad = if (lead + 1) & 63 > 60 {
+                64 - ((lead + 1) & 63)
+            } else {
+                0
+            };
             self.hot.bytes(&[0xEB, (5 + pad) as u8]);
             self.hot.nops(pad);
             let stub = self.stub();
             let patch = self.hot.jmp(stub);
-            self.exits.push(Exit { target, patch, stub, linked: NO_BLOCK });
+            self.exits.push(Exit {
+                target,
+                patch,
+                stub,
+                linked: NO_BLOCK,
+            });
         }
     }
 
@@ -425,7 +493,8 @@ impl Builder<'_> {
             let r = Gpr(insn.op0_register().number() as u8);
             if r != RCX {
                 // mov rcx, r
-                self.hot.bytes(&[0x48 | (r.0 >> 3) << 2, 0x89, 0xC1 | (r.0 & 7) << 3]);
+                self.hot
+                    .bytes(&[0x48 | (r.0 >> 3) << 2, 0x89, 0xC1 | (r.0 & 7) << 3]);
             }
         } else {
             self.load_rcx(insn, raw);
@@ -441,7 +510,10 @@ impl Builder<'_> {
         let mut at = 0;
         let mut out = [0u8; 16];
         let mut n = 0;
-        while matches!(raw[at], 0x26 | 0x2E | 0x36 | 0x3E | 0x64 | 0x65 | 0x66 | 0x67 | 0xF2 | 0xF3) {
+        while matches!(
+            raw[at],
+            0x26 | 0x2E | 0x36 | 0x3E | 0x64 | 0x65 | 0x66 | 0x67 | 0xF2 | 0xF3
+        ) {
             // Only an FS base and narrow addresses mean anything for a load.
             if matches!(raw[at], 0x64 | 0x67) {
                 out[n] = raw[at];
@@ -508,7 +580,8 @@ impl Builder<'_> {
             // SAFETY: just decoded from there.
             unsafe {
                 if left >= 8 {
-                    self.cold.mov_imm64(RCX, ((at + source) as *const u64).read_unaligned());
+                    self.cold
+                        .mov_imm64(RCX, ((at + source) as *const u64).read_unaligned());
                     self.cold.bytes(&[0x48, 0x39, 0x8A]); // cmp [rdx+d], rcx
                     self.cold.u32(d);
                     at += 8;
@@ -537,7 +610,10 @@ impl Builder<'_> {
             unsafe { (f as *mut u32).write_unaligned(crate::emit::rel32(f + 4, fail_at)) };
         }
         restore(self.cold);
-        self.cold.store_imm64(core::mem::offset_of!(crate::context::ThreadContext, rip) as u32, pc);
+        self.cold.store_imm64(
+            core::mem::offset_of!(crate::context::ThreadContext, rip) as u32,
+            pc,
+        );
         self.cold.leave(exit::CODE_CHANGED);
         // SAFETY: the room left at the body's start; the block is not yet reachable.
         let mut e = unsafe { Emitter::new(self.body, back) };

@@ -14,9 +14,9 @@ use crate::context::{GRANULE_SHIFT, GRANULES_OFFSET, ThreadContext, off, slot};
 use crate::dispatch::{InsnClass, exit};
 use crate::emit::{Emitter, Gpr, RCX, RDX};
 use crate::pm::{ring, site};
+use alloc::vec::Vec;
 use brownout_abi::{CONTROL_BASE, Control, kind};
 use brownout_insn::{FlushKind, MemoryForm};
-use alloc::vec::Vec;
 use core::mem::offset_of;
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Mnemonic, Register};
 
@@ -27,7 +27,10 @@ impl Builder<'_> {
     /// Emits an instrumented form. False: nothing to instrument, copy it.
     pub(super) fn instrument(&mut self, insn: &Instruction, raw: &[u8]) -> bool {
         let pc = insn.ip();
-        let flush = matches!(insn.mnemonic(), Mnemonic::Clflush | Mnemonic::Clflushopt | Mnemonic::Clwb);
+        let flush = matches!(
+            insn.mnemonic(),
+            Mnemonic::Clflush | Mnemonic::Clflushopt | Mnemonic::Clwb
+        );
         let known = site::any_known() && site::is_known(pc);
         if flush || known {
             let form = brownout_insn::classify(insn);
@@ -61,9 +64,24 @@ impl Builder<'_> {
             Some(k) => {
                 self.begin(pc, InsnClass::Plain);
                 self.copy(insn, raw);
-                let which = if insn.mnemonic() == Mnemonic::Sfence { 0 } else { 1 };
+                let which = if insn.mnemonic() == Mnemonic::Sfence {
+                    0
+                } else {
+                    1
+                };
                 let _ = k;
-                let s = site::new(site::id(pc), pc, insn.next_ip(), kind::FENCE, which, 0, RDX.0, *insn, MemoryForm::None, false);
+                let s = site::new(
+                    site::id(pc),
+                    pc,
+                    insn.next_ip(),
+                    kind::FENCE,
+                    which,
+                    0,
+                    RDX.0,
+                    *insn,
+                    MemoryForm::None,
+                    false,
+                );
                 self.share_context(s);
                 self.hot.spill(off::spill(slot::SITE_RCX), RCX);
                 self.hot.store_imm64(off::SITE_ADDR, 0);
@@ -101,11 +119,23 @@ impl Builder<'_> {
             return;
         }
         self.begin(pc, InsnClass::Site { scratch: RDX.0 });
-        let s = site::new(site::id(pc), pc, next, kind::REQUEST, 40, 2, RDX.0, Instruction::default(), MemoryForm::None, true);
+        let s = site::new(
+            site::id(pc),
+            pc,
+            next,
+            kind::REQUEST,
+            40,
+            2,
+            RDX.0,
+            Instruction::default(),
+            MemoryForm::None,
+            true,
+        );
         self.share_context(s);
         self.hot.spill(off::spill(slot::SITE_RCX), RCX);
         self.hot.spill(off::spill(slot::SITE_R2), RDX);
-        self.hot.store_imm64(offset_of!(ThreadContext, rip) as u32, pc);
+        self.hot
+            .store_imm64(offset_of!(ThreadContext, rip) as u32, pc);
         self.hot.mov_imm64(RCX, s as *const _ as u64);
         self.hot.jmp_gs(off::ENTRY_REQUEST);
         s.next_code = self.hot.at;
@@ -115,7 +145,18 @@ impl Builder<'_> {
     /// Behind a locked instruction on ordinary memory: a fence, if this thread has something to fence.
     fn locked_tail(&mut self, insn: &Instruction) {
         let pc = insn.ip();
-        let s = site::new(site::id(pc), pc, insn.next_ip(), kind::FENCE, 2, 0, RDX.0, *insn, MemoryForm::None, false);
+        let s = site::new(
+            site::id(pc),
+            pc,
+            insn.next_ip(),
+            kind::FENCE,
+            2,
+            0,
+            RDX.0,
+            *insn,
+            MemoryForm::None,
+            false,
+        );
         self.hot.spill(off::spill(slot::SITE_RCX), RCX);
         self.hot.reload(RCX, off::UNFENCED);
         self.hot.jrcxz(5);
@@ -176,7 +217,11 @@ impl Builder<'_> {
             && insn.memory_index().size() != 4
             && insn.mnemonic() != Mnemonic::Pop
             && insn.mnemonic() != Mnemonic::Push;
-        if !plain_operand || effect.size == 0 || effect.size > 64 || loads && effect.read && effect.write && !effect.locked {
+        if !plain_operand
+            || effect.size == 0
+            || effect.size > 64
+            || loads && effect.read && effect.write && !effect.locked
+        {
             return false;
         }
         let (record, unfenced) = match effect {
@@ -187,22 +232,43 @@ impl Builder<'_> {
             _ => return false,
         };
         let used = crate::insn::gprs_used(insn);
-        let mut free = SCRATCH.into_iter().filter(|r| used & 1 << r == 0 && *r != 1);
-        let (Some(r2), Some(r3)) = (free.next(), free.next()) else { return false };
-        let (r2, r3) = (Gpr(r2), Gpr(r3));
-        let mut redirected = [0u8; 15];
-        let Some(mut n) = brownout_insn::redirect_bytes(insn, raw, crate::insn::register(r2.0), &mut redirected) else {
+        let mut free = SCRATCH
+            .into_iter()
+            .filter(|r| used & 1 << r == 0 && *r != 1);
+        let (Some(r2), Some(r3)) = (free.next(), free.next()) else {
             return false;
         };
-        let Some(address) = address_code(insn, r2) else { return false };
-        if effect.non_temporal && effect.write && !crate::mode().execute_flushes {
-            if let Some((bytes, len)) = temporal(insn, r2) {
-                (redirected, n) = (bytes, len);
-            }
+        let (r2, r3) = (Gpr(r2), Gpr(r3));
+        let mut redirected = [0u8; 15];
+        let Some(mut n) =
+            brownout_insn::redirect_bytes(insn, raw, crate::insn::register(r2.0), &mut redirected)
+        else {
+            return false;
+        };
+        let Some(address) = address_code(insn, r2) else {
+            return false;
+        };
+        if effect.non_temporal
+            && effect.write
+            && !crate::mode().execute_flushes
+            && let Some((bytes, len)) = temporal(insn, r2)
+        {
+            (redirected, n) = (bytes, len);
         }
         let form = MemoryForm::Explicit { effect };
         let value = crate::mode().values;
-        let s = site::new(site::id(pc), pc, insn.next_ip(), record, effect.size, unfenced, r2.0, *insn, form, value);
+        let s = site::new(
+            site::id(pc),
+            pc,
+            insn.next_ip(),
+            record,
+            effect.size,
+            unfenced,
+            r2.0,
+            *insn,
+            form,
+            value,
+        );
         let payload = s as *const _ as u64;
         self.begin(pc, InsnClass::Site { scratch: r2.0 });
         self.share_context(s);
@@ -224,7 +290,14 @@ impl Builder<'_> {
 
     /// The cold part behind [`Builder::check`]: access on the alias and record. Must be called before anything else goes
     /// into the cold part, hence `at`.
-    fn finish_cold(&mut self, at: u64, payload: u64, r2: Gpr, r3: Gpr, access: Option<&[u8]>) -> u64 {
+    fn finish_cold(
+        &mut self,
+        at: u64,
+        payload: u64,
+        r2: Gpr,
+        r3: Gpr,
+        access: Option<&[u8]>,
+    ) -> u64 {
         if self.cold.at != at {
             // The tail of a locked instruction took the place that the check jumps to: jump over to here.
             let target = self.cold.at;
@@ -253,7 +326,8 @@ impl Builder<'_> {
         let mut p = self.body + m.code as u64;
         while p + 5 <= self.hot.at {
             // SAFETY: reads back our own code.
-            let (op, rel) = unsafe { (*(p as *const u8), ((p + 1) as *const i32).read_unaligned()) };
+            let (op, rel) =
+                unsafe { (*(p as *const u8), ((p + 1) as *const i32).read_unaligned()) };
             if op == 0xE9 && (p + 5).wrapping_add(rel as i64 as u64) == at {
                 // SAFETY: not yet reachable.
                 unsafe { ((p + 1) as *mut u32).write_unaligned(crate::emit::rel32(p + 5, target)) };
@@ -304,20 +378,39 @@ impl Builder<'_> {
             FlushKind::Clwb => 2,
         };
         let used = crate::insn::gprs_used(insn);
-        let mut free = SCRATCH.into_iter().filter(|r| used & 1 << r == 0 && *r != 1);
-        let (Some(r2), Some(r3)) = (free.next(), free.next()) else { crate::fatal_bug("no scratch register") };
+        let mut free = SCRATCH
+            .into_iter()
+            .filter(|r| used & 1 << r == 0 && *r != 1);
+        let (Some(r2), Some(r3)) = (free.next(), free.next()) else {
+            crate::fatal_bug("no scratch register")
+        };
         let (r2, r3) = (Gpr(r2), Gpr(r3));
         let mut redirected = [0u8; 15];
-        let Some(n) = brownout_insn::redirect_bytes(insn, raw, crate::insn::register(r2.0), &mut redirected) else {
+        let Some(n) =
+            brownout_insn::redirect_bytes(insn, raw, crate::insn::register(r2.0), &mut redirected)
+        else {
             crate::fatal_bug("cannot redirect a flush")
         };
         // clflush needs no fence.
         let unfenced = if which == 0 { 2 } else { 1 };
-        let s = site::new(site::id(pc), pc, insn.next_ip(), kind::FLUSH, which, unfenced, r2.0, *insn, MemoryForm::Flush(k), false);
+        let s = site::new(
+            site::id(pc),
+            pc,
+            insn.next_ip(),
+            kind::FLUSH,
+            which,
+            unfenced,
+            r2.0,
+            *insn,
+            MemoryForm::Flush(k),
+            false,
+        );
         let payload = s as *const _ as u64;
         self.begin(pc, InsnClass::Site { scratch: r2.0 });
         let cold = self.cold.at;
-        let Some(address) = address_code(insn, r2).filter(|_| insn.segment_prefix() == Register::None) else {
+        let Some(address) =
+            address_code(insn, r2).filter(|_| insn.segment_prefix() == Register::None)
+        else {
             // fs:-relative or 32-bit addresses: never tracked memory.
             self.copy(insn, raw);
             return true;
@@ -330,7 +423,17 @@ impl Builder<'_> {
         let fast = self.finish_cold(cold, payload, r2, r3, access);
         s.fast = (cold, fast);
         s.next_code = next;
-        self.two_step(s, insn, raw, if access.is_some() { &redirected[..n] } else { &[] }, cold);
+        self.two_step(
+            s,
+            insn,
+            raw,
+            if access.is_some() {
+                &redirected[..n]
+            } else {
+                &[]
+            },
+            cold,
+        );
         self.sites.push(s);
         true
     }
@@ -340,7 +443,10 @@ impl Builder<'_> {
         let pc = insn.ip();
         let used = crate::insn::gprs_used(insn);
         let mut redirected = [0u8; 15];
-        let implicit = matches!(form, MemoryForm::String(_) | MemoryForm::ImplicitRdi(_) | MemoryForm::ImplicitRax { .. });
+        let implicit = matches!(
+            form,
+            MemoryForm::String(_) | MemoryForm::ImplicitRdi(_) | MemoryForm::ImplicitRax { .. }
+        );
         let mut scratch = 2;
         let mut n = 0;
         if implicit || matches!(form, MemoryForm::Gather(_) | MemoryForm::Scatter(_)) {
@@ -351,7 +457,12 @@ impl Builder<'_> {
                 if used & 1 << r != 0 {
                     continue;
                 }
-                if let Some(len) = brownout_insn::redirect_bytes(insn, raw, crate::insn::register(r), &mut redirected) {
+                if let Some(len) = brownout_insn::redirect_bytes(
+                    insn,
+                    raw,
+                    crate::insn::register(r),
+                    &mut redirected,
+                ) {
                     (scratch, n) = (r, len);
                     break;
                 }
@@ -362,7 +473,18 @@ impl Builder<'_> {
                 return;
             }
         }
-        let s = site::new(site::id(pc), pc, insn.next_ip(), 0, 0, 2, scratch, *insn, form, false);
+        let s = site::new(
+            site::id(pc),
+            pc,
+            insn.next_ip(),
+            0,
+            0,
+            2,
+            scratch,
+            *insn,
+            form,
+            false,
+        );
         let payload = s as *const _ as u64;
         self.begin(pc, InsnClass::Plain);
         let cold = self.cold.at;
@@ -373,10 +495,18 @@ impl Builder<'_> {
     }
 
     /// The instruction on its alias, and as it is, for `pm/irregular.rs` to send the thread to.
-    fn two_step(&mut self, s: &mut site::Site, insn: &Instruction, raw: &[u8], redirected: &[u8], cold: u64) {
+    fn two_step(
+        &mut self,
+        s: &mut site::Site,
+        insn: &Instruction,
+        raw: &[u8],
+        redirected: &[u8],
+        cold: u64,
+    ) {
         s.redirected = self.cold.at;
         self.cold.bytes(redirected);
-        self.cold.leave(exit::SITE_END | (s as *const _ as u64) << 8);
+        self.cold
+            .leave(exit::SITE_END | (s as *const _ as u64) << 8);
         s.original = self.cold.at;
         core::mem::swap(self.hot, self.cold);
         let class = self.insns.last().expect("begun").class;
