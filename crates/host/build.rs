@@ -88,6 +88,7 @@ fn flatten(bytes: &[u8], out: &Path) {
         .symbols()
         .find(|s| s.name() == Ok("_start"))
         .map_or(elf.entry(), |s| s.address());
+    image.resize(image.len().next_multiple_of(4096), 0);
     std::fs::write(out.join("engine.bin"), &image).expect("writable");
     std::fs::write(
         out.join("engine.rs"),

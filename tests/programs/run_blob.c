@@ -11,15 +11,17 @@
 //
 // FILE: "BLOBS01\n", then u64 count, then for each blob a `struct blob` and its bytes, padded to 8.
 //
-// All memory that a blob may touch lies at fixed addresses below 4 GiB, so that 32-bit addressing
-// works too and results that depend on addresses are equal in both runs:
+// All memory that a blob may touch lies at fixed addresses, so that results that depend on addresses
+// are equal in both runs. Data lies below 4 GiB, for 32-bit addressing; code far above, because the
+// tool's own memory is near the code, and a wild 32-bit address must not meet it:
 //
 //   CODE  the blob, int3 around it     CONSTANTS  random data behind it     EXIT  where it returns to
 //   ARENA random data, then a read-only page, then nothing     STACK  random data around rsp
 //
 // Not compared: the x87 instruction and operand pointers (FOP, FIP, FDP), because a translator runs
 // a copy of the code; XSTATE_BV, because whether a component in its initial state counts as used
-// is up to the processor; the resume flag in saved flags, which says nothing about the program.
+// is up to the processor; the resume flag in saved flags, which says nothing about the program; what
+// returns left behind below the stack pointer (DEAD_ below), where the tool keeps addresses of its own.
 #include "harness.h"
 #include <cpuid.h>
 #include <signal.h>
@@ -31,22 +33,27 @@
 #include <ucontext.h>
 
 enum {
-    CODE = 0x40000000,
+    CODE = 0x3000000000,
     CODE_SIZE = 0x10000,
     CONSTANTS = CODE + CODE_SIZE,
     CONSTANTS_SIZE = 0x1000,
-    EXIT = 0x48000000,
-    ARENA = 0x50000000,
+    EXIT = 0x3008000000,
+    ARENA = 0x08000000,
     ARENA_SIZE = 0x8000,
     ARENA_READ_ONLY = 0x1000,
     ARENA_MIDDLE = ARENA + ARENA_SIZE / 2,
-    STACK = 0x60000000,
+    STACK = 0x0C000000,
     STACK_SIZE = 0x8000,
     STACK_MIDDLE = STACK + STACK_SIZE / 2,
     // Small numbers, for use as vector indices: 32-bit ones, then 64-bit ones.
     SMALL_32 = ARENA_MIDDLE + 0x800,
     SMALL_64 = ARENA_MIDDLE + 0x900,
     SMALL_BYTES = 0x100,
+    // Words that calls may have used and returns given up. Blobs read and write them by calls, returns,
+    // pushes and pops only.
+    DEAD_STACK = STACK_MIDDLE - 0x800,
+    DEAD_ARENA = ARENA_MIDDLE + 0x3600,
+    DEAD_ARENA_END = ARENA_MIDDLE + 0x3C00,
 };
 
 // How the code gets there. The numbers are part of the file format.
@@ -205,7 +212,7 @@ static void on_signal(int signal, siginfo_t *info, void *context)
     greg_t *gregs = uc->uc_mcontext.gregs;
     if (signal == SIGVTALRM) {
         // Outside the blob it is about to end, or has not begun: look again at the next tick.
-        if (!inside || gregs[REG_RIP] < CODE || gregs[REG_RIP] >= CODE + CODE_SIZE)
+        if (!inside || (uint64_t)gregs[REG_RIP] - CODE >= CODE_SIZE)
             return;
         ending.endless = true;
     } else if (!inside) {
@@ -397,6 +404,16 @@ static void dump_words(const char *name, const void *data, size_t size)
                words[i + 2], words[i + 3]);
 }
 
+// Forgets what is not compared.
+static void clear_dead(void)
+{
+    uint64_t rsp = blob_out.gpr[4], end = STACK_MIDDLE + 8;
+    if (rsp >= DEAD_STACK && rsp <= STACK + STACK_SIZE)
+        end = rsp;
+    memset((void *)DEAD_STACK, 0, end - DEAD_STACK);
+    memset((void *)DEAD_ARENA, 0, DEAD_ARENA_END - DEAD_ARENA);
+}
+
 static void report(uint64_t number, unsigned run, bool whole)
 {
     static struct vectors vectors;
@@ -413,6 +430,7 @@ static void report(uint64_t number, unsigned run, bool whole)
                ending.rip - CODE < CODE_SIZE ? ending.rip - CODE : ending.rip, ending.trap,
                ending.error);
     canonical_vectors(&vectors, blob_vectors_out);
+    clear_dead();
     printf(" gpr %016lx flags %05lx vectors %016lx arena %016lx stack %016lx code %016lx\n",
            hash_words(blob_out.gpr, sizeof blob_out.gpr), blob_out.flags,
            hash_words(&vectors, sizeof vectors), hash_words((void *)ARENA, ARENA_SIZE),
@@ -435,7 +453,7 @@ static void report(uint64_t number, unsigned run, bool whole)
     }
     dump_words("arena", (void *)ARENA, ARENA_SIZE);
     dump_words("stack", (void *)STACK, STACK_SIZE);
-    dump_words("code", (void *)(uint64_t)(CODE + old_offset), (old_length + 31) & ~31U);
+    dump_words("code", (void *)(CODE + old_offset), (old_length + 31) & ~31U);
 }
 
 static void run(const struct blob *blob, const unsigned char *bytes, unsigned number)
@@ -449,7 +467,7 @@ static void run(const struct blob *blob, const unsigned char *bytes, unsigned nu
     blob_entry = CODE + blob->offset;
     // Processor time: a busy machine does not make a blob endless. The second tick is for a first
     // one that came outside the blob.
-    struct itimerval limit = {.it_value = {0, 400000}, .it_interval = {0, 100000}}, off = {0};
+    struct itimerval limit = {.it_value = {0, 100000}, .it_interval = {0, 50000}}, off = {0};
     CHECK(setitimer(ITIMER_VIRTUAL, &limit, NULL) == 0);
     inside = 1;
     enter_blob();

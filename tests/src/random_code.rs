@@ -13,8 +13,9 @@
 //! Deviations: where the manuals leave flags undefined, an instruction that defines all follows.
 //! AF after logic instructions is compared nevertheless: every processor clears it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, CpuidFeature, Decoder, DecoderOptions, Encoder,
@@ -26,9 +27,9 @@ use iced_x86::{
 use crate::programs;
 
 // The layout of `run_blob.c`.
-const CODE: u64 = 0x4000_0000;
-const CONSTANTS: u64 = 0x4001_0000;
-const ARENA_MIDDLE: u64 = 0x5000_4000;
+const CODE: u64 = 0x30_0000_0000;
+const CONSTANTS: u64 = 0x30_0001_0000;
+const ARENA_MIDDLE: u64 = 0x0800_4000;
 /// Displacements from the middle of the arena that are surely inside, with room for any operand.
 const ARENA_REACH: i64 = 0x3000;
 const ARENA_READ_ONLY: i64 = 0x4000;
@@ -211,15 +212,19 @@ fn blob(seed: u64, mix: &Mix) -> Blob {
         // Any alignment, on either side of a page boundary and across it.
         let offset = 0x4000 + random.below(0x2000) as u32;
         let base = random.pick(&BASES);
+        let mapping = random.pick(mix.mappings);
+        let writable = mapping == Mapping::WritableExecutable;
         let bytes = match mix.material {
-            Material::Program => program(&mut random, mix, base, offset),
-            Material::Damaged => program(&mut random, mix, base, offset).and_then(|mut bytes| {
-                for _ in 0..1 + random.below(4) {
-                    let at = random.below(bytes.len() as u64) as usize;
-                    bytes[at] = random.next() as u8;
-                }
-                exclude(bytes, offset)
-            }),
+            Material::Program => program(&mut random, mix, base, offset, writable),
+            Material::Damaged => {
+                program(&mut random, mix, base, offset, writable).and_then(|mut bytes| {
+                    for _ in 0..1 + random.below(4) {
+                        let at = random.below(bytes.len() as u64) as usize;
+                        bytes[at] = random.next() as u8;
+                    }
+                    exclude(bytes, offset)
+                })
+            }
             Material::Bytes => exclude(random_bytes(&mut random), offset),
         };
         if let Some(bytes) = bytes {
@@ -227,7 +232,7 @@ fn blob(seed: u64, mix: &Mix) -> Blob {
                 seed,
                 bytes,
                 offset,
-                mapping: random.pick(mix.mappings),
+                mapping,
                 base: base.number() as u32,
                 runs: mix.runs,
                 pointers: match mix.material {
@@ -289,18 +294,67 @@ pub fn exclusion(insn: &Instruction) -> Option<Exclusion> {
         return Some(Exclusion::SaveArea);
     }
     Some(match insn.mnemonic() {
-        M::Rdtsc | M::Rdtscp | M::Rdrand | M::Rdseed | M::Rdpid | M::Rdpmc | M::Rdpru | M::Cpuid
-        | M::Xgetbv | M::Lsl | M::Lar | M::Verr | M::Verw | M::Sgdt | M::Sidt | M::Sldt | M::Str
-        | M::Smsw | M::Rdpkru | M::Wrpkru | M::Mwaitx | M::Monitorx | M::Mcommit | M::Clzero => {
-            Exclusion::Nondeterministic
-        }
-        M::Fnstenv | M::Fstenv | M::Fnsave | M::Fsave | M::Fxsave | M::Fxsave64 | M::Fldenv
+        M::Rdtsc
+        | M::Rdtscp
+        | M::Rdrand
+        | M::Rdseed
+        | M::Rdpid
+        | M::Rdpmc
+        | M::Rdpru
+        | M::Cpuid
+        | M::Xgetbv
+        | M::Lsl
+        | M::Lar
+        | M::Verr
+        | M::Verw
+        | M::Sgdt
+        | M::Sidt
+        | M::Sldt
+        | M::Str
+        | M::Smsw
+        | M::Rdpkru
+        | M::Wrpkru
+        | M::Mwaitx
+        | M::Monitorx
+        | M::Mcommit
+        | M::Clzero => Exclusion::Nondeterministic,
+        M::Fnstenv
+        | M::Fstenv
+        | M::Fnsave
+        | M::Fsave
+        | M::Fxsave
+        | M::Fxsave64
+        | M::Fldenv
         | M::Frstor => Exclusion::InstructionPointer,
-        M::Syscall | M::Sysenter | M::Int | M::Int1 | M::Vmmcall | M::Vmcall => Exclusion::System,
-        M::Rdfsbase | M::Rdgsbase | M::Wrfsbase | M::Wrgsbase | M::Swapgs | M::Lfs | M::Lgs
+        M::Syscall
+        | M::Sysret
+        | M::Sysretq
+        | M::Sysexit
+        | M::Sysexitq
+        | M::Sysenter
+        | M::Int
+        | M::Int1
+        | M::Vmmcall
+        | M::Vmcall => Exclusion::System,
+        M::Rdfsbase
+        | M::Rdgsbase
+        | M::Wrfsbase
+        | M::Wrgsbase
+        | M::Swapgs
+        | M::Lfs
+        | M::Lgs
         | M::Lss => Exclusion::Segment,
-        M::Popf | M::Popfd | M::Popfq | M::Iret | M::Iretd | M::Iretq | M::Retf | M::Xbegin
-        | M::Xabort | M::Xend | M::Xtest => Exclusion::Unsupported,
+        M::Popf
+        | M::Popfd
+        | M::Popfq
+        | M::Iret
+        | M::Iretd
+        | M::Iretq
+        | M::Retf
+        | M::Xbegin
+        | M::Xabort
+        | M::Xend
+        | M::Xtest => Exclusion::Unsupported,
         M::Jmp | M::Call if insn.is_jmp_far() || insn.is_jmp_far_indirect() => {
             Exclusion::Unsupported
         }
@@ -336,9 +390,17 @@ fn family_of(code: Code) -> Option<Family> {
         && !description.is_reserved_nop()
         && insn.flow_control() == FlowControl::Next
         && exclusion(&insn).is_none()
-        && code.cpuid_features().iter().all(|feature| processor_has(*feature));
+        && code
+            .cpuid_features()
+            .iter()
+            .all(|feature| processor_has(*feature));
     // Undefined result, not only flags.
-    if !usable || matches!(code, Code::Bswap_r16 | Code::Shld_rm16_r16_CL | Code::Shrd_rm16_r16_CL) {
+    if !usable
+        || matches!(
+            code,
+            Code::Bswap_r16 | Code::Shld_rm16_r16_CL | Code::Shrd_rm16_r16_CL
+        )
+    {
         return None;
     }
     Some(match description.encoding() {
@@ -437,7 +499,13 @@ fn processor_has(feature: CpuidFeature) -> bool {
         F::MOVDIR64B => "movdir64b",
         _ => return false,
     };
-    programs::processor_has(&[name.to_owned()])
+    static KNOWN: OnceLock<Mutex<BTreeMap<&str, bool>>> = OnceLock::new();
+    let known = KNOWN.get_or_init(Mutex::default);
+    *known
+        .lock()
+        .expect("nobody panics with it")
+        .entry(name)
+        .or_insert_with(|| programs::processor_has(&[name.to_owned()]))
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -477,7 +545,9 @@ fn random_instruction(random: &mut Random, mix: &Mix, base: Register) -> Option<
     for index in 0..description.op_count() {
         operands.set(&mut insn, index, description.op_kind(index))?;
     }
-    let Operands { random, mut before, .. } = operands;
+    let Operands {
+        random, mut before, ..
+    } = operands;
     let has_memory = (0..insn.op_count()).any(|op| insn.op_kind(op) == OpKind::Memory);
     if description.require_op_mask_register()
         || description.can_use_op_mask_register() && random.percent(60)
@@ -553,7 +623,10 @@ fn random_instruction(random: &mut Random, mix: &Mix, base: Register) -> Option<
         Encoder::new(64).encode(each, CODE).ok()?;
         let writes_reserved = info.info(each).used_registers().iter().any(|used| {
             reserved.contains(&used.register().full_register())
-                && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
+                && !matches!(
+                    used.access(),
+                    OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess
+                )
         });
         if writes_reserved {
             return None;
@@ -658,7 +731,11 @@ impl Operands<'_> {
                 let string = kind == K::es_rDI;
                 insn.set_op_kind(
                     index,
-                    if string { OpKind::MemoryESRDI } else { OpKind::MemorySegRDI },
+                    if string {
+                        OpKind::MemoryESRDI
+                    } else {
+                        OpKind::MemorySegRDI
+                    },
                 );
                 return Some(());
             }
@@ -784,7 +861,11 @@ impl Operands<'_> {
             EncodingKind::Legacy => 1,
             _ => 10,
         };
-        let alignment = if size >= 16 && !self.random.percent(misaligned) { size.min(64) } else { 1 };
+        let alignment = if size >= 16 && !self.random.percent(misaligned) {
+            size.min(64)
+        } else {
+            1
+        };
         if self.random.below(1000) < self.mix.invalid_permille {
             let beyond = match self.random.below(4) {
                 0 => ARENA_READ_ONLY + self.random.below(0xF00) as i64,
@@ -823,9 +904,10 @@ impl Operands<'_> {
                 CONSTANTS as i64 + (self.random.below(0xF00) as i64 & -alignment)
             }
             88..92 => {
-                // Below the stack pointer; whoever interrupts must leave it alone or use another stack.
+                // Below the stack pointer, which whoever interrupts must leave alone; and below what
+                // returns have given up, where the tool keeps addresses of its own.
                 insn.set_memory_base(Register::RSP);
-                -0x80 - self.random.below(0x200) as i64
+                -0x800 - self.random.below(0x200) as i64
             }
             92..96 => {
                 insn.set_memory_base(nth(Register::EAX, self.base.number() as u64));
@@ -859,7 +941,11 @@ impl Operands<'_> {
             _ => Code::EVEX_Vmovdqu32_zmm_k1z_zmmm512,
         };
         let table = if narrow { SMALL_32 } else { SMALL_64 };
-        self.before.push(make(Instruction::with2(load, indices, at(self.base, table))));
+        self.before.push(make(Instruction::with2(
+            load,
+            indices,
+            at(self.base, table),
+        )));
         insn.set_op_kind(index, OpKind::Memory);
         insn.set_memory_base(self.base);
         insn.set_memory_index(indices);
@@ -895,12 +981,16 @@ struct ProgramBuilder<'a> {
     random: &'a mut Random,
     mix: &'a Mix,
     base: Register,
+    /// The code may change itself; elsewhere it rarely tries.
+    writable: bool,
     items: Vec<Instruction>,
     label_pending: Option<Label>,
     labels: u64,
     functions: Vec<Function>,
     /// Functions from this one on may be called, so that there is no unbounded recursion.
     callable: usize,
+    /// On the other stack.
+    switched: bool,
 }
 
 const JCC: [Code; 16] = [
@@ -925,16 +1015,24 @@ const JCC: [Code; 16] = [
 /// Nesting of loops, branches and stack switches.
 const DEPTH_MAX: u32 = 3;
 
-fn program(random: &mut Random, mix: &Mix, base: Register, offset: u32) -> Option<Vec<u8>> {
+fn program(
+    random: &mut Random,
+    mix: &Mix,
+    base: Register,
+    offset: u32,
+    writable: bool,
+) -> Option<Vec<u8>> {
     let mut builder = ProgramBuilder {
         random,
         mix,
         base,
+        writable,
         items: Vec::new(),
         label_pending: None,
         labels: 0,
         functions: Vec::new(),
         callable: 0,
+        switched: false,
     };
     builder.whole();
     let block = InstructionBlock::new(&builder.items, CODE + u64::from(offset));
@@ -975,11 +1073,19 @@ impl ProgramBuilder<'_> {
     }
 
     fn load(&mut self, register: Register, memory: MemoryOperand) {
-        self.push(make(Instruction::with2(Code::Mov_r64_rm64, register, memory)));
+        self.push(make(Instruction::with2(
+            Code::Mov_r64_rm64,
+            register,
+            memory,
+        )));
     }
 
     fn store(&mut self, memory: MemoryOperand, register: Register) {
-        self.push(make(Instruction::with2(Code::Mov_rm64_r64, memory, register)));
+        self.push(make(Instruction::with2(
+            Code::Mov_rm64_r64,
+            memory,
+            register,
+        )));
     }
 
     fn lea(&mut self, register: Register, memory: MemoryOperand) {
@@ -1049,7 +1155,10 @@ impl ProgramBuilder<'_> {
                 }
             }
             _ if arguments == 0 => self.emit(Code::Retnq),
-            _ => self.push(make(Instruction::with1(Code::Retnq_imm16, u32::from(arguments)))),
+            _ => self.push(make(Instruction::with1(
+                Code::Retnq_imm16,
+                u32::from(arguments),
+            ))),
         }
     }
 
@@ -1110,7 +1219,8 @@ impl ProgramBuilder<'_> {
             14 => self.adjusted_return(),
             15 => self.long_jump(depth),
             16 => self.stack_switch(depth),
-            17 => self.self_modification(),
+            17 if self.writable || self.random.percent(5) => self.self_modification(),
+            17 => self.skip(depth),
             18 => self.stack_use(depth),
             _ => self.trap_or_control_word(),
         }
@@ -1161,7 +1271,9 @@ impl ProgramBuilder<'_> {
         if self.random.percent(50) {
             self.push(mov32(Register::ECX, 0));
         }
-        let code = self.random.pick(&[Code::Jrcxz_rel8_64, Code::Jecxz_rel8_64]);
+        let code = self
+            .random
+            .pick(&[Code::Jrcxz_rel8_64, Code::Jecxz_rel8_64]);
         self.branch(code, end);
         self.short_body(depth);
         self.bind(end);
@@ -1298,17 +1410,27 @@ impl ProgramBuilder<'_> {
         self.bind(back);
     }
 
-    /// A while on another stack, as coroutines do.
+    /// A while on another stack, as coroutines do. There is one, so nothing called from there may
+    /// switch again.
     fn stack_switch(&mut self, depth: u32) {
-        let (register, number) = (self.temporary(), i64::from(depth));
-        self.lea(register, at(self.base, OTHER_STACK + 0x100 * number));
-        self.push(make(Instruction::with2(Code::Xchg_rm64_r64, Register::RSP, register)));
-        self.store(self.slot(32 + number), register);
+        if self.callable > 0 || self.switched {
+            return self.skip(depth);
+        }
+        self.switched = true;
+        let register = self.temporary();
+        self.lea(register, at(self.base, OTHER_STACK));
+        self.push(make(Instruction::with2(
+            Code::Xchg_rm64_r64,
+            Register::RSP,
+            register,
+        )));
+        self.emit_register(Code::Push_r64, register);
         self.short_body(depth);
         if self.random.percent(50) {
             self.call();
         }
-        self.load(Register::RSP, self.slot(32 + number));
+        self.emit_register(Code::Pop_r64, Register::RSP);
+        self.switched = false;
     }
 
     /// Stores into the immediate of an instruction that is executed next, or a bit later.
@@ -1371,7 +1493,10 @@ impl ProgramBuilder<'_> {
             }
             2 => {
                 let word = nth(Register::AX, register.number() as u64);
-                self.push(make(Instruction::with1(Code::Push_imm16, (value & 0x7FFF) as u32)));
+                self.push(make(Instruction::with1(
+                    Code::Push_imm16,
+                    (value & 0x7FFF) as u32,
+                )));
                 self.emit_register(Code::Pop_r16, word);
             }
             3 => {
@@ -1388,7 +1513,11 @@ impl ProgramBuilder<'_> {
                 self.emit_register(Code::Push_r64, Register::RBP);
                 self.lea(Register::RBP, at(Register::RSP, 0));
                 let (size, level) = ((value & 0x78) as u32, (value >> 8 & 3) as u32);
-                self.push(make(Instruction::with2(Code::Enterq_imm16_imm8, size, level)));
+                self.push(make(Instruction::with2(
+                    Code::Enterq_imm16_imm8,
+                    size,
+                    level,
+                )));
                 self.emit(Code::Leaveq);
                 self.emit_register(Code::Pop_r64, Register::RBP);
             }
@@ -1400,12 +1529,12 @@ impl ProgramBuilder<'_> {
     fn trap_or_control_word(&mut self) {
         let value = self.random.next();
         let place = at(self.base, self.random.between(-ARENA_REACH, ARENA_REACH));
-        match self.random.below(12) {
+        match self.random.below(60) {
             0 => self.emit(Code::Int3),
             1 => self.emit(Code::Ud2),
             2 => self.emit(Code::Hlt),
             3 => self.emit_register(Code::Jmp_rm64, nth(Register::RAX, value & 15)),
-            4..8 => {
+            4..32 => {
                 let unmasked = if value & 0xF0_0000 == 0 { 0 } else { 0x1F80 };
                 let word = (value & 0xE040) as u32 | unmasked;
                 self.push(make(Instruction::with2(Code::Mov_rm32_imm32, place, word)));
@@ -1455,53 +1584,62 @@ fn random_bytes(random: &mut Random) -> Vec<u8> {
 /// Also keeps displacements near: the tool has memory of its own within reach of far ones, where
 /// there is nothing natively.
 fn exclude(mut bytes: Vec<u8>, offset: u32) -> Option<Vec<u8>> {
-    const ROUNDS_MAX: usize = 20;
+    /// Replacements a byte, on average, before giving up.
+    const CHANGES_MAX: usize = 4;
+    let mut changes_left = bytes.len() * CHANGES_MAX;
+    // Backwards, so that a change concerns instructions that begin before it, mostly.
+    let mut start = bytes.len();
+    while start > 0 {
+        start -= 1;
+        if let Some(last) = exclude_at(&mut bytes, start, offset) {
+            changes_left = changes_left.checked_sub(1)?;
+            // Whatever begins up to there may have become something else.
+            start = (last + 1).min(bytes.len());
+        }
+    }
+    Some(bytes)
+}
+
+/// Changes the instruction at `start` if it must not occur. The last byte changed, if any was.
+fn exclude_at(bytes: &mut [u8], start: usize, offset: u32) -> Option<usize> {
     /// As `run_blob` fills the rest of the code area.
-    const FILLER: [u8; 15] = [0xCC; 15];
-    let length = bytes.len();
-    for _ in 0..ROUNDS_MAX {
-        let mut clean = true;
-        for start in 0..length {
-            // Processors of the two makers disagree on some prefixes.
-            for options in [DecoderOptions::NONE, DecoderOptions::AMD] {
-                let mut window = bytes[start..length.min(start + 15)].to_vec();
-                window.extend(FILLER);
-                let ip = CODE + u64::from(offset) + start as u64;
-                let mut decoder = Decoder::with_ip(64, &window, ip, options);
-                let insn = decoder.decode();
-                let address_size = window[0] == 0x67;
-                // Prefixes on a near branch: the makers disagree where it goes.
-                let odd_branch = window[0] == 0x66 && insn.flow_control() != FlowControl::Next;
-                if address_size || odd_branch || !insn.is_invalid() && exclusion(&insn).is_some() {
-                    bytes[start] = 0x90;
-                    clean = false;
-                    continue;
-                }
-                if insn.is_invalid() {
-                    continue;
-                }
-                let constants = decoder.get_constant_offsets(&insn);
-                let mut far = Vec::new();
-                if constants.has_displacement() && constants.displacement_size() == 4 {
-                    far.push(constants.displacement_offset());
-                }
-                let branch = (0..insn.op_count()).any(|op| insn.op_kind(op) == OpKind::NearBranch64);
-                if branch && constants.immediate_size() == 4 {
-                    far.push(constants.immediate_offset());
-                }
-                for at in far.into_iter().map(|at| start + at) {
-                    let sign = if window[at - start + 1] & 0x80 == 0 { 0 } else { 0xFF };
-                    for byte in bytes.iter_mut().skip(at + 2).take(2) {
-                        if *byte != sign {
-                            *byte = sign;
-                            clean = false;
-                        }
-                    }
+    const FILLER: u8 = 0xCC;
+    let mut window = [FILLER; 15];
+    let length = (bytes.len() - start).min(window.len());
+    window[..length].copy_from_slice(&bytes[start..start + length]);
+    let ip = CODE + u64::from(offset) + start as u64;
+    // Processors of the two makers disagree on some prefixes.
+    for options in [DecoderOptions::NONE, DecoderOptions::AMD] {
+        let mut decoder = Decoder::with_ip(64, &window, ip, options);
+        let insn = decoder.decode();
+        let address_size = window[0] == 0x67;
+        // The makers disagree where such a branch goes.
+        let odd_branch = window[0] == 0x66 && insn.flow_control() != FlowControl::Next;
+        if address_size || odd_branch || !insn.is_invalid() && exclusion(&insn).is_some() {
+            bytes[start] = 0x90;
+            return Some(start);
+        }
+        if insn.is_invalid() {
+            continue;
+        }
+        let constants = decoder.get_constant_offsets(&insn);
+        let branch = (0..insn.op_count()).any(|op| insn.op_kind(op) == OpKind::NearBranch64);
+        let displacement = (constants.has_displacement() && constants.displacement_size() == 4)
+            .then(|| constants.displacement_offset());
+        let distance =
+            (branch && constants.immediate_size() == 4).then(|| constants.immediate_offset());
+        for at in displacement.into_iter().chain(distance) {
+            let sign = if window[at + 1] & 0x80 == 0 { 0 } else { 0xFF };
+            let mut last = None;
+            for at in [start + at + 2, start + at + 3] {
+                if bytes.get(at).is_some_and(|byte| *byte != sign) {
+                    bytes[at] = sign;
+                    last = Some(at);
                 }
             }
-        }
-        if clean {
-            return Some(bytes);
+            if last.is_some() {
+                return last;
+            }
         }
     }
     None
@@ -1529,11 +1667,18 @@ mod tests {
 
     #[test]
     fn excluded_instructions_are_gone_at_every_offset() {
-        let mix = Mix { material: Material::Bytes, ..MIX };
+        let mix = Mix {
+            material: Material::Bytes,
+            ..MIX
+        };
         for blob in generate(3, &mix) {
             for start in 0..blob.bytes.len() {
                 let insn = Decoder::new(64, &blob.bytes[start..], DecoderOptions::NONE).decode();
-                assert!(insn.is_invalid() || exclusion(&insn).is_none(), "{}", blob.disassemble());
+                assert!(
+                    insn.is_invalid() || exclusion(&insn).is_none(),
+                    "{}",
+                    blob.disassemble()
+                );
             }
         }
         // syscall; rdtsc; mov eax, fs:[rax]
@@ -1545,7 +1690,11 @@ mod tests {
     fn every_family_has_opcodes() {
         // What every x86-64 processor has; the others depend on the machine.
         for family in [Family::Integer, Family::X87, Family::Sse] {
-            assert!(opcodes(family).len() > 100, "{family:?}: {}", opcodes(family).len());
+            assert!(
+                opcodes(family).len() > 100,
+                "{family:?}: {}",
+                opcodes(family).len()
+            );
         }
     }
 }

@@ -516,7 +516,7 @@ pub const ROWS: &[Row] = &[
     stdout_only(
         "gdb-batch",
         &[("t.c", GDB_PROGRAM)],
-        "gcc -g -O0 t.c -o t && gdb -nx -batch -ex 'break twice' -ex run -ex bt -ex 'print *p' -ex finish -ex 'delete 1' -ex continue ./t 2>&1 | grep -v -e '^\\[' -e '^Using host'",
+        "gcc -g -O0 t.c -o t && gdb -nx -batch -ex 'break twice' -ex run -ex bt -ex 'print *p' -ex finish -ex 'delete 1' -ex continue ./t 2>/dev/null | grep -v -e '^\\[' -e '^Using host'",
     ),
     with(
         "gdb-static",

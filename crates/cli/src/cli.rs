@@ -109,15 +109,6 @@ pub enum TraceCommand {
 /// How to launch a program.
 #[derive(Debug, Args)]
 pub struct LaunchArgs {
-    /// Treat files that match GLOB as persistent memory (repeatable)
-    ///
-    /// A pattern without '/' matches the file's name in any folder; any other is matched against
-    /// the whole path, and a relative one starts in the current folder. '*' and '?' do not match
-    /// '/', '**' matches any number of folders, '[abc]' one of the characters, '{a,b}' either.
-    /// Quote the pattern, or the shell may expand it.
-    #[arg(long = "pm", value_name = "GLOB")]
-    pub pm: Vec<String>,
-
     /// Remove randomness: fixed addresses, time, process numbers and random numbers
     ///
     /// Two recordings of a single-threaded program with the same input are then the same, event
@@ -143,6 +134,15 @@ pub struct RunArgs {
 /// `brownout record`
 #[derive(Debug, Args)]
 pub struct RecordArgs {
+    /// Treat files that match GLOB as persistent memory (repeatable)
+    ///
+    /// A pattern without '/' matches the file's name in any folder; any other is matched against
+    /// the whole path, and a relative one starts in the current folder. '*' and '?' do not match
+    /// '/', '**' matches any number of folders, '[abc]' one of the characters, '{a,b}' either.
+    /// Quote the pattern, or the shell may expand it.
+    #[arg(long = "pm", value_name = "GLOB")]
+    pub pm: Vec<String>,
+
     /// Write the trace to FILE
     ///
     /// Created before the program starts. An existing trace is replaced; any other file is refused

@@ -54,8 +54,6 @@ fn run(config: &brownout_host::LaunchConfig) -> Result<u8, Failure> {
     signals::leave_to_program()
         .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))?;
     let outcome = brownout_host::run(config)?;
-    for note in &outcome.notes {
-        message(&format!("note: {note}"));
-    }
+    // Notes tell what a recording misses; here nothing is recorded.
     Ok(exit::of_program(&outcome.status))
 }

@@ -80,21 +80,10 @@ fn launch(args: LaunchArgs) -> Result<LaunchConfig, Failure> {
     if program.is_empty() {
         return Err(Failure::usage("the name of the program is empty"));
     }
-    let pm_globs = match args.pm.is_empty() {
-        true => Vec::new(),
-        false => {
-            let here = env::current_dir()
-                .map_err(|error| Failure::usage(format!("the current folder is gone: {error}")))?;
-            args.pm
-                .iter()
-                .map(|glob| pattern(glob, &here))
-                .collect::<Result<_, _>>()?
-        }
-    };
     Ok(LaunchConfig {
         program,
         args: words.collect(),
-        pm_globs,
+        pm_globs: Vec::new(),
         loads: false,
         values: false,
         deterministic: args.deterministic,
@@ -114,8 +103,20 @@ fn recording(args: RecordArgs) -> Result<Recording, Failure> {
             ))
         })?),
     };
+    let pm_globs = match args.pm.is_empty() {
+        true => Vec::new(),
+        false => {
+            let here = env::current_dir()
+                .map_err(|error| Failure::usage(format!("the current folder is gone: {error}")))?;
+            args.pm
+                .iter()
+                .map(|glob| pattern(glob, &here))
+                .collect::<Result<_, _>>()?
+        }
+    };
     Ok(Recording {
         launch: LaunchConfig {
+            pm_globs,
             loads: args.loads,
             values: !args.no_values,
             execute_flushes: args.execute_flushes,

@@ -134,11 +134,11 @@ core::arch::global_asm!(
     "xor eax, edx",
     "xor eax, edi",
     "imul eax, eax, 0x85EBCA6B", "shr eax, {cache_shift}",
-    "shl eax, 7",                   // sets of four entries of 32 bytes
+    "shl eax, 8",                   // sets of eight entries of 32 bytes
     "mov rbx, gs:[{context_cache}]",
     "add rbx, rax",
     "mov eax, [rcx + {site_id}]",   // not the site's address: code may be translated more than once
-    "lea rsi, [rbx + 128]",
+    "lea rsi, [rbx + 256]",
     "jmp 8f",
     "5:", "add rdi, rbp", "jmp 6b",
     "9:",                           // next way
@@ -417,7 +417,7 @@ unsafe extern "C" {
     pub fn bo_syscall_check();
     pub fn bo_syscall_insn();
     pub fn bo_syscall_abort();
-    pub fn bo_clone(flags: u64, child: *mut ThreadContext, ptid: u64, ctid: u64, tls: u64) -> i64;
+    pub fn bo_clone(flags: u64, child: u64, ptid: u64, ctid: u64, tls: u64) -> i64;
     pub fn bo_thread_exit(in_use: *const u64, code: u64) -> !;
     pub fn bo_sigreturn(frame: u64) -> !;
     pub fn bo_restorer();

@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 
 /// Address space of one arena. 256 MiB holds the translation of about 100 MiB of program code.
 const ARENA_LEN: u64 = 256 << 20;
+/// What even a small program fills.
+const FIRST_USE: u64 = 128 << 10;
 /// Share of the cold part.
 const COLD_LEN: u64 = 96 << 20;
 /// How far an arena may be from its code: 2 GiB less room for the operand's own distance.
@@ -93,6 +95,11 @@ impl Arenas {
                 16 /* MADV_DONTDUMP */
             )
         };
+        // SAFETY: as above.
+        unsafe {
+            sys::populate(base, FIRST_USE);
+            sys::populate(base + ARENA_LEN - COLD_LEN, FIRST_USE / 2);
+        }
         self.list.push(Arena {
             base,
             hot: base,

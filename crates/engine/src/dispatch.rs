@@ -173,12 +173,11 @@ impl Engine {
         let range = self.code.find(pc)?;
         let limit = self.code.contiguous_end(pc);
         let page = pc >> 12;
-        let self_check = range.shared && range.writable
-            || range.writable
-                && self
-                    .page_writes
-                    .get(&page)
-                    .is_some_and(|&n| n > PAGE_WRITES_MAX);
+        let often_written = self
+            .page_writes
+            .get(&page)
+            .is_some_and(|&n| n > PAGE_WRITES_MAX);
+        let self_check = range.writable && (range.shared || often_written);
         // Protect before reading the code, so that no write is missed in between.
         if range.writable && !self_check {
             self.protect(page);

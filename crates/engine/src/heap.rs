@@ -14,6 +14,9 @@ const CLASSES: usize = 36;
 /// Mapped at a time. Large enough that the kernel calls do not show, lazily backed.
 const CHUNK: u64 = 64 << 20;
 
+/// What every program needs: the decoder's tables and the first thousand blocks.
+const FIRST_USE: u64 = 640 << 10;
+
 struct State {
     free: [*mut u8; CLASSES],
     next: u64,
@@ -72,6 +75,10 @@ unsafe impl GlobalAlloc for Heap {
             let got = unsafe { sys::map_anonymous(s.end, len, sys::PROT_READ | sys::PROT_WRITE) };
             if got != s.end as i64 {
                 return core::ptr::null_mut();
+            }
+            if s.end == HEAP_BASE {
+                // SAFETY: just mapped.
+                unsafe { sys::populate(s.end, FIRST_USE) };
             }
             s.end += len;
         }

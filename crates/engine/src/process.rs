@@ -96,7 +96,7 @@ pub fn clone(
         old
     };
     // SAFETY: `child` is fresh and stays alive until the thread ends. PM pointers were rewritten by the caller.
-    let ret = unsafe { asm::bo_clone(flags, child, ptid, ctid, tls) };
+    let ret = unsafe { asm::bo_clone(flags, child.self_ptr, ptid, ctid, tls) };
     if ret > 0 {
         crate::deterministic::bind_pid(ret as u32, shown);
     }

@@ -523,7 +523,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
         crate::pm::fault_in_site(ctx, site, uc, rip);
     }
     uc.m.rip = pc;
-    if (sig == SIGSEGV || sig == SIGBUS) && uc.m.trapno == 14 || sig == SIGBUS {
+    if sig == SIGBUS || sig == SIGSEGV && uc.m.trapno == 14 {
         match crate::pm::fault(
             uc.m.rsp,
             pc,

@@ -139,6 +139,16 @@ pub unsafe fn map_anonymous(addr: u64, len: u64, prot: u64) -> i64 {
     }
 }
 
+/// Gives pages to a range at once. Without effect on kernels that do not know this.
+///
+/// # Safety
+/// The range is the engine's own.
+pub unsafe fn populate(addr: u64, len: u64) {
+    const MADV_POPULATE_WRITE: u64 = 23;
+    // SAFETY: passed on; contents do not change.
+    unsafe { sc!(nr::MADVISE, addr, len, MADV_POPULATE_WRITE) };
+}
+
 /// Waits while `*word == expected`, at most `timeout_ns`.
 pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, timeout_ns: u64) {
     let ts = [timeout_ns / 1_000_000_000, timeout_ns % 1_000_000_000];

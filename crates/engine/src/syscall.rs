@@ -14,15 +14,12 @@ pub fn handle(ctx: &mut ThreadContext) {
     let g = &ctx.gpr;
     let number = g[0] as u32 as u64;
     let args = [g[7], g[6], g[2], g[10], g[8], g[9]];
-    match perform(ctx, number, args) {
-        Some(result) => {
-            ctx.gpr[0] = result as u64;
-            ctx.gpr[1] = ctx.rip + 2;
-            ctx.gpr[11] = ctx.rflags;
-            ctx.rip += 2;
-        }
-        // A signal comes first: the program will make the call again afterwards.
-        None => {}
+    // `None`: a signal comes first, and the program will make the call again afterwards.
+    if let Some(result) = perform(ctx, number, args) {
+        ctx.gpr[0] = result as u64;
+        ctx.gpr[1] = ctx.rip + 2;
+        ctx.gpr[11] = ctx.rflags;
+        ctx.rip += 2;
     }
     crate::dispatch::resume_at_rip(ctx);
 }

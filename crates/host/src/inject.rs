@@ -9,12 +9,16 @@ use brownout_abi::{CONTROL_BASE, CONTROL_LEN, ENGINE_BASE, Launch, RING_BASE, RI
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
 
 /// The engine, laid out flat and relocated.
 mod image {
     include!(concat!(env!("OUT_DIR"), "/engine.rs"));
-    pub static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/engine.bin"));
+
+    /// Page-aligned in memory, and so in the file that the executable was loaded from: it can be mapped from there.
+    #[repr(C, align(4096))]
+    pub struct Pages<const N: usize>(pub [u8; N]);
+    pub static BYTES: &Pages<{ include_bytes!(concat!(env!("OUT_DIR"), "/engine.bin")).len() }> =
+        &Pages(*include_bytes!(concat!(env!("OUT_DIR"), "/engine.bin")));
 }
 const _: () = assert!(image::BASE == ENGINE_BASE);
 
@@ -24,17 +28,26 @@ const FIRST_STACK_LEN: u64 = 0x4_0000;
 
 /// What injection needs, shared by all tracer threads.
 pub struct Image {
-    engine: File,
+    /// Where the engine is in this very executable.
+    offset: u64,
     control: File,
 }
 
 impl Image {
-    /// Writes the engine into a memory file.
+    /// Finds the engine in the file that this program was loaded from: targets map it from there, so its pages are
+    /// shared by all of them and read from disk once.
     pub fn new(control: File) -> io::Result<Image> {
-        let engine = crate::control::memory_file(c"brownout-engine")?;
-        engine.set_len(image::MEMORY)?;
-        engine.write_all_at(image::BYTES, 0)?;
-        Ok(Image { engine, control })
+        let at = image::BYTES.0.as_ptr() as u64;
+        let maps = std::fs::read_to_string("/proc/self/maps")?;
+        let offset = maps.lines().find_map(|line| {
+            let mut fields = line.split_ascii_whitespace();
+            let (start, end) = fields.next()?.split_once('-')?;
+            let offset = u64::from_str_radix(fields.nth(1)?, 16).ok()?;
+            let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+            (start..end).contains(&at).then(|| offset + (at - start))
+        });
+        let offset = offset.ok_or_else(|| io::Error::other("the engine's place in the executable is not known"))?;
+        Ok(Image { offset, control })
     }
 }
 
@@ -51,6 +64,15 @@ pub struct Previous {
 pub struct Stopped {
     pid: libc::pid_t,
 }
+
+type VmCall = unsafe extern "C" fn(
+    libc::pid_t,
+    *const libc::iovec,
+    libc::c_ulong,
+    *const libc::iovec,
+    libc::c_ulong,
+    libc::c_ulong,
+) -> libc::ssize_t;
 
 fn check(r: libc::c_long) -> io::Result<libc::c_long> {
     if r == -1 {
@@ -98,13 +120,25 @@ impl Stopped {
         unsafe { check(libc::ptrace(libc::PTRACE_POKETEXT, self.pid, addr, value)).map(|_| ()) }
     }
 
-    fn write(&self, addr: u64, bytes: &[u8]) -> io::Result<()> {
-        for (i, c) in bytes.chunks(8).enumerate() {
-            let mut w = [0u8; 8];
-            w[..c.len()].copy_from_slice(c);
-            self.poke(addr + 8 * i as u64, u64::from_le_bytes(w))?;
+    /// Copies between our memory and the stopped process's in one call.
+    fn copy(&self, addr: u64, bytes: *mut u8, len: usize, call: VmCall) -> io::Result<()> {
+        let local = libc::iovec { iov_base: bytes.cast(), iov_len: len };
+        let remote = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: len };
+        // SAFETY: the caller's buffer is `len` bytes; the kernel checks the other side.
+        let n = unsafe { call(self.pid, &local, 1, &remote, 1, 0) };
+        match n {
+            n if n == len as isize => Ok(()),
+            n if n < 0 => Err(io::Error::last_os_error()),
+            _ => Err(io::Error::other("the program's memory ends too early")),
         }
-        Ok(())
+    }
+
+    fn write(&self, addr: u64, bytes: &[u8]) -> io::Result<()> {
+        self.copy(addr, bytes.as_ptr().cast_mut(), bytes.len(), libc::process_vm_writev)
+    }
+
+    fn read(&self, addr: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.copy(addr, bytes.as_mut_ptr(), bytes.len(), libc::process_vm_readv)
     }
 
     /// Makes one system call in the stopped process, whose RIP is at a `syscall` instruction.
@@ -128,18 +162,18 @@ impl Stopped {
                 ));
             }
             if libc::WSTOPSIG(status) == libc::SIGTRAP {
-                if self.rip()? == base.rip + 2 {
-                    break;
+                let now = self.registers()?;
+                if now.rip == base.rip + 2 {
+                    let v = now.rax;
+                    return if v > -4096i64 as u64 {
+                        Err(io::Error::from_raw_os_error(-(v as i64) as i32))
+                    } else {
+                        Ok(v)
+                    };
                 }
                 // Leaving `execve` counts as a step, and sets rax: not our instruction yet.
                 self.set_registers(&r)?;
             }
-        }
-        let v = self.registers()?.rax;
-        if v > -4096i64 as u64 {
-            Err(io::Error::from_raw_os_error(-(v as i64) as i32))
-        } else {
-            Ok(v)
         }
     }
 
@@ -171,28 +205,25 @@ impl Stopped {
         let sc = |nr: i64, a: [u64; 6]| self.syscall(start, nr, a);
         let me = std::process::id();
         let scratch = (start.rsp - 512) & !15;
-        let saved_stack: Vec<u64> = (0..8)
-            .map(|i| self.peek(scratch + 8 * i))
-            .collect::<io::Result<_>>()?;
-        let open = |file: &File| -> io::Result<u64> {
-            let path = format!("/proc/{me}/fd/{}\0", file.as_raw_fd());
-            self.write(scratch, path.as_bytes())?;
-            let flags = (libc::O_RDWR | libc::O_CLOEXEC) as u64;
-            sc(
-                libc::SYS_openat,
-                [libc::AT_FDCWD as u64, scratch, flags, 0, 0, 0],
-            )
+        let mut saved_stack = [0u8; 64];
+        self.read(scratch, &mut saved_stack)?;
+        let open = |what: &str, flags: i32| -> io::Result<u64> {
+            self.write(scratch, format!("/proc/{me}/{what}\0").as_bytes())?;
+            let flags = (flags | libc::O_CLOEXEC) as u64;
+            sc(libc::SYS_openat, [libc::AT_FDCWD as u64, scratch, flags, 0, 0, 0])
         };
         let fixed = libc::MAP_FIXED_NOREPLACE as u64;
         let shared = libc::MAP_SHARED as u64 | fixed;
         let private = libc::MAP_PRIVATE as u64 | fixed;
-        let fd = open(&image.engine)?;
-        sc(
-            libc::SYS_mmap,
-            [ENGINE_BASE, image::MEMORY, 7, private, fd, 0],
-        )?;
+        let anonymous = private | libc::MAP_ANONYMOUS as u64;
+        let fd = open("exe", libc::O_RDONLY)?;
+        let loaded = image::BYTES.0.len() as u64;
+        sc(libc::SYS_mmap, [ENGINE_BASE, loaded, 7, private, fd, image.offset])?;
         sc(libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;
-        let fd = open(&image.control)?;
+        if image::MEMORY > loaded {
+            sc(libc::SYS_mmap, [ENGINE_BASE + loaded, image::MEMORY - loaded, 3, anonymous, u64::MAX, 0])?;
+        }
+        let fd = open(&format!("fd/{}", image.control.as_raw_fd()), libc::O_RDWR)?;
         sc(
             libc::SYS_mmap,
             [CONTROL_BASE, CONTROL_LEN, 3, shared, fd, 0],
@@ -211,9 +242,7 @@ impl Stopped {
             libc::SYS_mmap,
             [FIRST_STACK, FIRST_STACK_LEN, 3, anonymous, u64::MAX, 0],
         )?;
-        for (i, v) in saved_stack.iter().enumerate() {
-            self.poke(scratch + 8 * i as u64, *v)?;
-        }
+        self.write(scratch, &saved_stack)?;
         self.poke(start.rip, saved)?;
         let launch = Launch {
             gpr: [

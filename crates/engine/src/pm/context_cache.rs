@@ -7,10 +7,10 @@
 
 use alloc::boxed::Box;
 
-/// log2 of the number of sets of [`WAYS`] entries: 8192 entries cover the (site, frame, chain) triples of a tree walk.
+/// log2 of the number of sets of [`WAYS`] entries: 16384 entries cover the (site, frame, chain) triples of a tree walk.
 pub const SETS_SHIFT: u32 = 11;
 /// Entries that one (site, return address, frame) may have: the same frame is reached by different chains.
-pub const WAYS: usize = 4;
+pub const WAYS: usize = 8;
 
 /// One entry; layout known to `bo_log`.
 #[repr(C)]

@@ -76,6 +76,7 @@ impl Writer {
         at
     }
 
+    #[allow(clippy::too_many_arguments)]
     /// One record. `payload` at most [`PAYLOAD_MAX`] bytes.
     pub fn raw(
         &mut self,
@@ -141,6 +142,7 @@ impl Writer {
     }
 
     /// What the kernel wrote.
+    #[allow(clippy::too_many_arguments)]
     pub fn kernel_store(
         &mut self,
         ctx: &ThreadContext,
