@@ -38,11 +38,11 @@ enum {
     CONSTANTS = CODE + CODE_SIZE,
     CONSTANTS_SIZE = 0x1000,
     EXIT = 0x3008000000,
-    ARENA = 0x08000000,
+    ARENA = 0x40000000,
     ARENA_SIZE = 0x8000,
     ARENA_READ_ONLY = 0x1000,
     ARENA_MIDDLE = ARENA + ARENA_SIZE / 2,
-    STACK = 0x0C000000,
+    STACK = 0x60000000,
     STACK_SIZE = 0x8000,
     STACK_MIDDLE = STACK + STACK_SIZE / 2,
     // Small numbers, for use as vector indices: 32-bit ones, then 64-bit ones.
@@ -465,9 +465,10 @@ static void run(const struct blob *blob, const unsigned char *bytes, unsigned nu
     random_state(blob, &random);
     memset(&ending, 0, sizeof ending);
     blob_entry = CODE + blob->offset;
-    // Processor time: a busy machine does not make a blob endless. The second tick is for a first
-    // one that came outside the blob.
-    struct itimerval limit = {.it_value = {0, 100000}, .it_interval = {0, 50000}}, off = {0};
+    // Processor time: a busy machine does not make a blob endless. Far more than a blob needs that
+    // ends, and less than a pointer used as a loop count takes, lest it end natively only. The
+    // second tick is for a first one that came outside the blob.
+    struct itimerval limit = {.it_value = {0, 50000}, .it_interval = {0, 50000}}, off = {0};
     CHECK(setitimer(ITIMER_VIRTUAL, &limit, NULL) == 0);
     inside = 1;
     enter_blob();
@@ -482,7 +483,8 @@ static void set_up(void)
     int fixed = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, rw = PROT_READ | PROT_WRITE;
     map_at(CONSTANTS, CONSTANTS_SIZE, rw, fixed, -1);
     map_at(ARENA, ARENA_SIZE, rw, fixed, -1);
-    map_at(ARENA + ARENA_SIZE, ARENA_READ_ONLY, PROT_READ, fixed, -1);
+    // Present from the beginning: the error code of a fault tells.
+    map_at(ARENA + ARENA_SIZE, ARENA_READ_ONLY, PROT_READ, fixed | MAP_POPULATE, -1);
     map_at(STACK, STACK_SIZE, rw, fixed, -1);
     // jmp [rip+0], then the address: where we were loaded must not be seen by blobs.
     unsigned char *exit_code = map_at(EXIT, 4096, rw, fixed, -1);

@@ -29,7 +29,7 @@ use crate::programs;
 // The layout of `run_blob.c`.
 const CODE: u64 = 0x30_0000_0000;
 const CONSTANTS: u64 = 0x30_0001_0000;
-const ARENA_MIDDLE: u64 = 0x0800_4000;
+const ARENA_MIDDLE: u64 = 0x4000_4000;
 /// Displacements from the middle of the arena that are surely inside, with room for any operand.
 const ARENA_REACH: i64 = 0x3000;
 const ARENA_READ_ONLY: i64 = 0x4000;
@@ -55,7 +55,7 @@ impl Random {
     }
 
     /// 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -64,7 +64,7 @@ impl Random {
 
     /// A number smaller than `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 16) % bound
+        (self.bits() >> 16) % bound
     }
 
     fn between(&mut self, from: i64, to: i64) -> i64 {
@@ -154,7 +154,7 @@ pub fn generate(seed: u64, mix: &Mix) -> Vec<Blob> {
     let mut random = Random::new(seed);
     (0..mix.blobs)
         .map(|_| {
-            let seed = random.next();
+            let seed = random.bits();
             blob(seed, mix)
         })
         .collect()
@@ -220,7 +220,7 @@ fn blob(seed: u64, mix: &Mix) -> Blob {
                 program(&mut random, mix, base, offset, writable).and_then(|mut bytes| {
                     for _ in 0..1 + random.below(4) {
                         let at = random.below(bytes.len() as u64) as usize;
-                        bytes[at] = random.next() as u8;
+                        bytes[at] = random.bits() as u8;
                     }
                     exclude(bytes, offset)
                 })
@@ -236,8 +236,8 @@ fn blob(seed: u64, mix: &Mix) -> Blob {
                 base: base.number() as u32,
                 runs: mix.runs,
                 pointers: match mix.material {
-                    Material::Bytes => random.next() as u32 & 0xFFFF,
-                    _ => random.next() as u32 & random.next() as u32 & 0xFFFF,
+                    Material::Bytes => random.bits() as u32 & 0xFFFF,
+                    _ => random.bits() as u32 & random.bits() as u32 & 0xFFFF,
                 },
             };
         }
@@ -293,6 +293,15 @@ pub fn exclusion(insn: &Instruction) -> Option<Exclusion> {
     if code.op_code().is_save_restore() {
         return Some(Exclusion::SaveArea);
     }
+    // Far transfers, and what returns from or enters a more privileged mode.
+    let transfer = match insn.flow_control() {
+        FlowControl::UnconditionalBranch => !insn.is_jmp_short_or_near(),
+        FlowControl::IndirectBranch => !insn.is_jmp_near_indirect(),
+        FlowControl::Call => !insn.is_call_near(),
+        FlowControl::IndirectCall => !insn.is_call_near_indirect(),
+        FlowControl::Return => insn.mnemonic() != M::Ret,
+        _ => false,
+    };
     Some(match insn.mnemonic() {
         M::Rdtsc
         | M::Rdtscp
@@ -326,16 +335,7 @@ pub fn exclusion(insn: &Instruction) -> Option<Exclusion> {
         | M::Fxsave64
         | M::Fldenv
         | M::Frstor => Exclusion::InstructionPointer,
-        M::Syscall
-        | M::Sysret
-        | M::Sysretq
-        | M::Sysexit
-        | M::Sysexitq
-        | M::Sysenter
-        | M::Int
-        | M::Int1
-        | M::Vmmcall
-        | M::Vmcall => Exclusion::System,
+        M::Syscall | M::Sysenter | M::Int | M::Int1 => Exclusion::System,
         M::Rdfsbase
         | M::Rdgsbase
         | M::Wrfsbase
@@ -344,21 +344,10 @@ pub fn exclusion(insn: &Instruction) -> Option<Exclusion> {
         | M::Lfs
         | M::Lgs
         | M::Lss => Exclusion::Segment,
-        M::Popf
-        | M::Popfd
-        | M::Popfq
-        | M::Iret
-        | M::Iretd
-        | M::Iretq
-        | M::Retf
-        | M::Xbegin
-        | M::Xabort
-        | M::Xend
-        | M::Xtest => Exclusion::Unsupported,
-        M::Jmp | M::Call if insn.is_jmp_far() || insn.is_jmp_far_indirect() => {
+        M::Popf | M::Popfd | M::Popfq | M::Xbegin | M::Xabort | M::Xend | M::Xtest => {
             Exclusion::Unsupported
         }
-        M::Call if insn.is_call_far() || insn.is_call_far_indirect() => Exclusion::Unsupported,
+        _ if transfer => Exclusion::Unsupported,
         _ => return None,
     })
 }
@@ -597,7 +586,7 @@ fn random_instruction(random: &mut Random, mix: &Mix, base: Register) -> Option<
             } else {
                 0x7FFF
             };
-            before.push(mov32(Register::EAX, random.next() as u32 & mask));
+            before.push(mov32(Register::EAX, random.bits() as u32 & mask));
             before.push(mov32(Register::EDX, 0));
         }
         Mnemonic::Shld | Mnemonic::Shrd => insn.set_immediate8(insn.immediate8() & 15),
@@ -792,7 +781,7 @@ impl Operands<'_> {
         kind: OpCodeOperandKind,
     ) -> Option<()> {
         use OpCodeOperandKind as K;
-        let value = self.random.next();
+        let value = self.random.bits();
         let second = (0..index).any(|earlier| insn.op_kind(earlier) == OpKind::Immediate8);
         let op_kind = match kind {
             K::imm8_const_1 => {
@@ -1377,7 +1366,7 @@ impl ProgramBuilder<'_> {
     /// A function that returns behind the 5-byte instruction that follows its call.
     fn adjusted_return(&mut self) {
         let (function, after) = (self.label(), self.label());
-        let skipped = self.random.next() as u32;
+        let skipped = self.random.bits() as u32;
         self.branch(Code::Call_rel32_64, function);
         self.push(mov32(Register::EAX, skipped));
         self.branch(Code::Jmp_rel32_64, after);
@@ -1471,14 +1460,14 @@ impl ProgramBuilder<'_> {
                 break register;
             }
         };
-        let old = self.random.next() as u32;
+        let old = self.random.bits() as u32;
         self.push(mov32(nth(Register::EAX, destination.number() as u64), old));
     }
 
     /// Pushes and pops of all kinds, frames, flags on the stack.
     fn stack_use(&mut self, depth: u32) {
         let register = self.temporary();
-        let value = self.random.next();
+        let value = self.random.bits();
         match self.random.below(6) {
             0 => {
                 let other = nth(Register::RAX, self.random.below(16));
@@ -1527,7 +1516,7 @@ impl ProgramBuilder<'_> {
 
     /// Rarely a trap; otherwise rounding modes, which sometimes unmask exceptions.
     fn trap_or_control_word(&mut self) {
-        let value = self.random.next();
+        let value = self.random.bits();
         let place = at(self.base, self.random.between(-ARENA_REACH, ARENA_REACH));
         match self.random.below(60) {
             0 => self.emit(Code::Int3),
@@ -1561,7 +1550,7 @@ fn random_bytes(random: &mut Random) -> Vec<u8> {
             0 => bytes.push(random.pick(&[0xC4, 0xC5, 0x8F])),
             1 => {
                 // EVEX: the fixed bits right, the map one that exists.
-                let (p0, p1) = (random.next() as u8, random.next() as u8);
+                let (p0, p1) = (random.bits() as u8, random.bits() as u8);
                 bytes.extend([0x62, p0 & 0xF0 | random.pick(&[1, 2, 3, 5, 6]), p1 | 4]);
             }
             2 => bytes.push(random.pick(&[0x66, 0xF2, 0xF3, 0xF0, 0x2E, 0x3E, 0x26])),
@@ -1571,7 +1560,7 @@ fn random_bytes(random: &mut Random) -> Vec<u8> {
             _ => {}
         }
         for _ in 0..1 + random.below(6) {
-            bytes.push(random.next() as u8);
+            bytes.push(random.bits() as u8);
         }
     }
     bytes.push(0xC3);

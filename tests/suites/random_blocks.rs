@@ -253,9 +253,15 @@ fn execute(blobs: &[Blob], words: &[&str], with_tool: bool) -> Result<Outcome> {
 fn compare(blobs: &[Blob]) -> Result<()> {
     let native = execute(blobs, &[], false)?.expect_success("natively, where it must succeed")?;
     let translated = execute(blobs, &[], true)?;
+    judge(blobs, &native, &translated)
+}
+
+/// Fails, with the blobs and states that differ, unless both outputs are the same.
+fn judge(blobs: &[Blob], native: &Outcome, translated: &Outcome) -> Result<()> {
     if native.stdout == translated.stdout && translated.status == 0 {
         return Ok(());
     }
+    let translated_status = translated.status;
     let (native, stdout) = (native.stdout_text(), translated.stdout_text());
     let mut message = String::new();
     if translated.status != 0 {
@@ -274,12 +280,15 @@ fn compare(blobs: &[Blob]) -> Result<()> {
         let other = others.next().unwrap_or("nothing");
         let number = blob_number(line)?;
         let known = differing.last().is_some_and(|(last, ..)| *last == number);
-        if line != other && !known {
+        if line != other && !known && !is_wild_jump(line, other) {
             differing.push((number, line, other));
         }
         if other == "nothing" || blob_number(other)? != number {
             break;
         }
+    }
+    if differing.is_empty() && translated_status == 0 {
+        return Ok(());
     }
     let _ = writeln!(message, "{} blobs differ", differing.len());
     for (number, line, other) in differing.iter().take(SHOWN_MAX) {
@@ -293,6 +302,20 @@ fn compare(blobs: &[Blob]) -> Result<()> {
         message += &differing_lines(&whole.0.stdout_text(), &whole.1.stdout_text());
     }
     bail!(message)
+}
+
+/// A branch to an address that no 48-bit pointer has. The processor refuses it at the branch; the engine
+/// learns of it behind the branch, and reports a fetch from there (docs/engine.md, limitations).
+fn is_wild_jump(native: &str, translated: &str) -> bool {
+    let rip = translated
+        .split(" rip 0x")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    native.contains("SIGSEGV code 128 ")
+        && native.contains(" trap 13 ")
+        && translated.contains("SIGSEGV code 1 ")
+        && rip.is_some_and(|rip| rip >> 47 != 0)
 }
 
 fn blob_number(line: &str) -> Result<usize> {
@@ -317,30 +340,37 @@ fn differing_lines(native: &str, translated: &str) -> String {
     text
 }
 
-/// Code that differs in one immediate is found by the comparison that the tests use: it reaches
-/// registers, vectors and memory, and other seeds give other output.
+/// The judgement that the tests use rejects the output of other blobs and a failed run, and accepts
+/// two native runs of the same blobs.
 fn canary() -> Result<()> {
     let mix = Mix {
         blobs: 30,
         ..control(ALL)
     };
-    let output = |seed| -> Result<String> {
-        let blobs = random_code::generate(seed, &mix);
-        Ok(execute(&blobs, &[], false)?
-            .expect_success("canary")?
-            .stdout_text())
-    };
-    let (one, again, other) = (output(1)?, output(1)?, output(2)?);
+    let blobs = random_code::generate(1, &mix);
+    let native = |blobs: &[Blob]| execute(blobs, &[], false)?.expect_success("canary");
+    let (one, again) = (native(&blobs)?, native(&blobs)?);
+    let other = native(&random_code::generate(2, &mix))?;
+    judge(&blobs, &one, &again).context("the same blobs gave different output natively")?;
     ensure!(
-        one == again,
-        "the same blobs gave different output natively"
+        judge(&blobs, &one, &other).is_err(),
+        "the output of other blobs was accepted"
     );
+    let (one, other) = (one.stdout_text(), other.stdout_text());
     let same = one
         .lines()
         .zip(other.lines())
         .filter(|(a, b)| a == b)
         .count();
     ensure!(same == 0, "{same} lines are the same for different blobs");
+    let failed = Outcome {
+        status: 1,
+        ..again.clone()
+    };
+    ensure!(
+        judge(&blobs, &again, &failed).is_err(),
+        "a run that failed was accepted"
+    );
     Ok(())
 }
 

@@ -228,7 +228,11 @@ impl Tally {
         self.files += u64::from(matches!(event.kind, EventKind::File { .. }));
         let name = event.kind.name();
         // Names are constants: their addresses tell them apart, and cheaper than their letters.
-        match self.kinds.iter().position(|(kind, _)| std::ptr::eq(*kind, name)) {
+        match self
+            .kinds
+            .iter()
+            .position(|(kind, _)| std::ptr::eq(*kind, name))
+        {
             Some(at) => {
                 self.kinds[at].1 += 1;
                 if at > 0 && self.kinds[at - 1].1 < self.kinds[at].1 {

@@ -102,16 +102,20 @@ fn empty_program() {
 #[test]
 fn bad_glob() {
     refused(
-        &["run", "--pm", "[a", "--", "true"],
+        &["record", "-o", "t", "--pm", "[a", "--", "true"],
         USAGE,
         "unclosed character class",
     );
     refused(
-        &["run", "--pm", "{a", "--", "true"],
+        &["record", "-o", "t", "--pm", "{a", "--", "true"],
         USAGE,
         "unclosed alternate group",
     );
-    refused(&["run", "--pm", "", "--", "true"], USAGE, "empty");
+    refused(
+        &["record", "-o", "t", "--pm", "", "--", "true"],
+        USAGE,
+        "empty",
+    );
     refused(
         &["record", "-o", "t", "--pm", "/mnt/", "--", "true"],
         USAGE,

@@ -97,7 +97,7 @@ core::arch::global_asm!(
     "3:",
     "mov rdx, [rcx + 8]",
     "test rdx, rdx", "je 4b",
-    "movzx ecx, ax",
+    "rorx ecx, eax, {ibtc_shift}", "movzx ecx, cx",
     "mov gs:[rcx*8 + {ibtc}], rdx",
     "mov gs:[{resume}], rdx",
     "mov rcx, rax",
@@ -370,7 +370,7 @@ core::arch::global_asm!(
 
     gpr = const off::GPR, stack = const off::ENGINE_STACK, rflags = const off::RFLAGS, xmm = const off::XMM,
     self_ptr = const off::SELF, pending = const off::PENDING_FLAG, resume = const off::RESUME,
-    target = const off::TARGET, exit_arg = const off::EXIT_ARG, ibtc = const IBTC_OFFSET,
+    target = const off::TARGET, exit_arg = const off::EXIT_ARG, ibtc = const IBTC_OFFSET, ibtc_shift = const crate::context::IBTC_SHIFT,
     asm = const off::spill(slot::ASM), s_rcx = const off::spill(slot::BRANCH_RCX), s_rdx = const off::spill(slot::BRANCH_RDX),
     site_rcx = const off::spill(slot::SITE_RCX),
     site_addr = const off::SITE_ADDR, site_alias = const off::SITE_ALIAS, thread_bits = const off::THREAD_BITS,

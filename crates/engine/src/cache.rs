@@ -11,6 +11,8 @@ use alloc::vec::Vec;
 const ARENA_LEN: u64 = 256 << 20;
 /// What even a small program fills.
 const FIRST_USE: u64 = 128 << 10;
+/// A huge page. Code in them needs few entries of the instruction TLB.
+const HUGE: u64 = 2 << 20;
 /// Share of the cold part.
 const COLD_LEN: u64 = 96 << 20;
 /// How far an arena may be from its code: 2 GiB less room for the operand's own distance.
@@ -23,6 +25,8 @@ pub struct Arena {
     /// (start of code, block), ascending.
     pub hot_index: Vec<(u64, u32)>,
     pub cold_index: Vec<(u64, u32)>,
+    /// How much of the hot part has huge pages.
+    huge: u64,
 }
 
 impl Arena {
@@ -41,6 +45,25 @@ impl Arena {
             && self.hot + 0x1_0000 < self.hot_end()
             && self.cold + 0x1_0000 < self.end()
     }
+    /// Called after the hot part has grown: programs with much code get huge pages for it. Small ones do not, because
+    /// clearing one takes longer than they run.
+    pub fn grown(&mut self) {
+        const MADV_HUGEPAGE: u64 = 14;
+        const MADV_COLLAPSE: u64 = 25;
+        let used = self.hot - self.base;
+        if self.huge == 0 && used > HUGE / 4 {
+            self.huge = HUGE;
+            // What is there already is moved, which other threads do not notice; kernels without this say no.
+            // SAFETY: our own memory; contents stay.
+            unsafe { sc!(sys::nr::MADVISE, self.base, HUGE, MADV_COLLAPSE) };
+        }
+        if self.huge != 0 && used > self.huge - HUGE / 4 {
+            // SAFETY: our own memory.
+            unsafe { sc!(sys::nr::MADVISE, self.base + self.huge, HUGE, MADV_HUGEPAGE) };
+            self.huge += HUGE;
+        }
+    }
+
     /// The block whose code holds `addr`.
     pub fn block_at(&self, addr: u64) -> Option<u32> {
         let index = if addr < self.hot_end() {
@@ -106,6 +129,7 @@ impl Arenas {
             cold: base + ARENA_LEN - COLD_LEN,
             hot_index: Vec::new(),
             cold_index: Vec::new(),
+            huge: 0,
         });
         self.list.len() - 1
     }
@@ -115,13 +139,13 @@ impl Arenas {
 /// or, for code near address zero, as high as possible.
 fn place(pc: u64) -> u64 {
     let maps = crate::maps::read();
-    let page = |a: u64| a & !0xffff;
+    let page = |a: u64| a & !(HUGE - 1);
     let free = |base: u64| {
         maps.iter()
             .all(|m| m.end <= base || m.start >= base + ARENA_LEN)
     };
-    let low = page(pc.saturating_sub(REACH - 0x10_0000)) + 0x1_0000;
-    let high = page(pc + REACH - ARENA_LEN - 0x10_0000);
+    let low = page(pc.saturating_sub(REACH - 0x100_0000)) + HUGE;
+    let high = page(pc + REACH - ARENA_LEN - 0x100_0000);
     let step = 16 << 20;
     if pc > REACH + 0x1000_0000 {
         let mut base = low;

@@ -39,6 +39,8 @@ pub mod exit {
     pub const LOCKED: u64 = 8;
     /// An instruction that cannot be supported; `ctx.rip`.
     pub const UNSUPPORTED: u64 = 9;
+    /// The instruction at `ctx.rip` runs over the end of executable memory; payload: after how many bytes.
+    pub const FETCH_FAULT: u64 = 11;
     /// The code of a self-checking block changed; `ctx.rip` = its start.
     pub const CODE_CHANGED: u64 = 10;
 }
@@ -214,6 +216,7 @@ impl Engine {
                 prefix: indirect,
                 self_check,
                 first_exit,
+                known: &self.by_pc,
             },
         );
         let last_page = (t.pc_end - 1) >> 12;
@@ -225,6 +228,7 @@ impl Engine {
         arena.cold_index.push((arena.cold, id));
         arena.hot = (hot.at + 15) & !15;
         arena.cold = (cold.at + 7) & !7;
+        arena.grown();
         self.exits.extend(t.exits);
         for p in page..=last_page {
             self.by_page.entry(p).or_default().push(id);
@@ -558,7 +562,7 @@ pub extern "C" fn engine_dispatch(ctx: &mut ThreadContext) {
                 None => {
                     drop(e);
                     ctx.rip = target;
-                    crate::signal::raise_fetch_fault(ctx);
+                    crate::signal::raise_fetch_fault(ctx, target);
                 }
             }
         }
@@ -589,6 +593,7 @@ pub extern "C" fn engine_dispatch(ctx: &mut ThreadContext) {
             resume_at_rip(ctx);
         }
         exit::UNSUPPORTED => crate::emulate::unsupported(ctx),
+        exit::FETCH_FAULT => crate::signal::raise_fetch_fault(ctx, ctx.rip + payload),
         _ => crate::fatal_bug("unknown exit"),
     }
 }
@@ -602,12 +607,12 @@ fn go_indirect(ctx: &mut ThreadContext) {
             ctx.resume_is_boundary = true;
             let prefix = b.prefix;
             drop(e);
-            let i = (ctx.rip & 0xffff) as usize;
+            let i = crate::context::ibtc_index(ctx.rip);
             ctx.ibtc()[i] = prefix;
         }
         None => {
             drop(e);
-            crate::signal::raise_fetch_fault(ctx);
+            crate::signal::raise_fetch_fault(ctx, ctx.rip);
         }
     }
 }
@@ -622,7 +627,7 @@ pub fn resume_at_rip(ctx: &mut ThreadContext) {
         }
         None => {
             drop(e);
-            crate::signal::raise_fetch_fault(ctx);
+            crate::signal::raise_fetch_fault(ctx, ctx.rip);
         }
     }
 }

@@ -111,9 +111,9 @@ impl Emitter {
         self.u32(disp);
     }
 
-    /// `movzx edx, cx`
-    pub fn movzx_edx_cx(&mut self) {
-        self.bytes(&[0x0F, 0xB7, 0xD1]);
+    /// `rorx edx, ecx, shift; movzx edx, dx`
+    pub fn index_edx_ecx(&mut self, shift: u8) {
+        self.bytes(&[0xC4, 0xE3, 0x7B, 0xF0, 0xD1, shift, 0x0F, 0xB7, 0xD2]);
     }
 
     /// `movzx ecx, cx`

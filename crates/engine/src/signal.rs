@@ -100,12 +100,28 @@ pub struct Pending {
     /// The mask to go back to.
     pub mask: u64,
     /// A fault that engine code found on the program's behalf; goes first.
-    pub fault: Option<SigInfo>,
+    pub fault: Option<Fault>,
     /// The mask that its handler starts from, where that is not `mask` (`sigsuspend` and its kin).
     pub base: Option<u64>,
     /// After the step, go on in fresh translation: the program changed code near by.
     pub redirect: bool,
 }
+
+/// A fault, with the processor's error code for it.
+#[derive(Clone, Copy)]
+pub struct Fault {
+    info: SigInfo,
+    error: u64,
+}
+
+/// Page-fault error code: by a user's instruction fetch.
+const FETCH: u64 = 0x14;
+/// Page-fault error code: by a user's access.
+const ACCESS: u64 = 0x04;
+/// Page-fault error code: the page is there, but not for this.
+const PRESENT: u64 = 0x01;
+const PAGE_FAULT: u64 = 14;
+const KERNEL_HALF: u64 = 0x7fff_ffff_f000;
 
 /// Synchronous signals that were sent while the program believes them blocked.
 #[derive(Clone, Copy, Default)]
@@ -401,9 +417,12 @@ fn deliver_pending(ctx: &mut ThreadContext, uc: &mut UContext) {
     if sig != 0 {
         uc.sigmask = mask;
     }
-    if let Some(info) = fault {
+    if let Some(fault) = fault {
         let mask = uc.sigmask;
-        deliver(ctx, info.signo(), &info, uc, mask, None);
+        uc.m.trapno = PAGE_FAULT;
+        uc.m.err = fault.error;
+        uc.m.cr2 = fault.info.addr();
+        deliver(ctx, fault.info.signo(), &fault.info, uc, mask, None);
     }
     if sig != 0 {
         let mask = uc.sigmask;
@@ -421,42 +440,53 @@ fn enter(ctx: &mut ThreadContext, uc: &mut UContext) {
                 return;
             }
             None => {
-                let info = SigInfo::fault(SIGSEGV, fetch_fault_code(uc.m.rip), uc.m.rip);
-                let mask = uc.sigmask;
+                let fault = fetch_fault(uc.m.rip);
+                let (info, mask) = (fault.info, uc.sigmask);
                 uc.m.cr2 = uc.m.rip;
-                uc.m.err = 0x14;
-                uc.m.trapno = 14;
+                uc.m.err = fault.error;
+                uc.m.trapno = PAGE_FAULT;
                 deliver(ctx, SIGSEGV, &info, uc, mask, None);
             }
         }
     }
 }
 
-/// SEGV_ACCERR if something is mapped there, else SEGV_MAPERR.
-fn fetch_fault_code(pc: u64) -> i32 {
-    if crate::maps::read()
+/// The fault of an instruction fetch from `addr`: SEGV_ACCERR if something is mapped there, else SEGV_MAPERR.
+fn fetch_fault(addr: u64) -> Fault {
+    let mapped = crate::maps::read()
         .iter()
-        .any(|m| m.start <= pc && pc < m.end)
-    {
-        2
-    } else {
-        1
+        .any(|m| m.start <= addr && addr < m.end);
+    Fault {
+        info: SigInfo::fault(SIGSEGV, if mapped { 2 } else { 1 }, addr),
+        // The kernel does not tell what is in its own half.
+        error: FETCH
+            | if mapped || addr >= KERNEL_HALF {
+                PRESENT
+            } else {
+                0
+            },
     }
 }
 
-/// Engine code found that the program jumped where it may not execute.
-pub fn raise_fetch_fault(ctx: &mut ThreadContext) {
-    let pc = ctx.rip;
-    raise(ctx, SigInfo::fault(SIGSEGV, fetch_fault_code(pc), pc));
+/// Engine code found that the program may not execute at `addr`, which the instruction at `ctx.rip` begins or runs into.
+pub fn raise_fetch_fault(ctx: &mut ThreadContext, addr: u64) {
+    raise(ctx, fetch_fault(addr));
 }
 
 /// Engine code found a fault of the program at `ctx.rip`.
 pub fn raise_fault(ctx: &mut ThreadContext, sig: i32, code: i32, addr: u64) {
-    raise(ctx, SigInfo::fault(sig, code, addr));
+    let error = ACCESS | if code == 2 { PRESENT } else { 0 };
+    raise(
+        ctx,
+        Fault {
+            info: SigInfo::fault(sig, code, addr),
+            error,
+        },
+    );
 }
 
-fn raise(ctx: &mut ThreadContext, info: SigInfo) {
-    ctx.pending.fault = Some(info);
+fn raise(ctx: &mut ThreadContext, fault: Fault) {
+    ctx.pending.fault = Some(fault);
     ctx.pending_flag = 1;
     ctx.resume_is_boundary = true;
 }
@@ -499,7 +529,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
     }
     drop(e);
     if trap && uc.m.trapno == 3 {
-        uc.m.rip = pc + 1;
+        uc.m.rip = pc + crate::emulate::decode(pc).len() as u64;
         let mask = uc.sigmask;
         deliver(ctx, sig, info, uc, mask, None);
         return enter(ctx, uc);

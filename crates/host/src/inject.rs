@@ -43,10 +43,14 @@ impl Image {
             let mut fields = line.split_ascii_whitespace();
             let (start, end) = fields.next()?.split_once('-')?;
             let offset = u64::from_str_radix(fields.nth(1)?, 16).ok()?;
-            let (start, end) = (u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?);
+            let (start, end) = (
+                u64::from_str_radix(start, 16).ok()?,
+                u64::from_str_radix(end, 16).ok()?,
+            );
             (start..end).contains(&at).then(|| offset + (at - start))
         });
-        let offset = offset.ok_or_else(|| io::Error::other("the engine's place in the executable is not known"))?;
+        let offset = offset
+            .ok_or_else(|| io::Error::other("the engine's place in the executable is not known"))?;
         Ok(Image { offset, control })
     }
 }
@@ -122,8 +126,14 @@ impl Stopped {
 
     /// Copies between our memory and the stopped process's in one call.
     fn copy(&self, addr: u64, bytes: *mut u8, len: usize, call: VmCall) -> io::Result<()> {
-        let local = libc::iovec { iov_base: bytes.cast(), iov_len: len };
-        let remote = libc::iovec { iov_base: addr as *mut libc::c_void, iov_len: len };
+        let local = libc::iovec {
+            iov_base: bytes.cast(),
+            iov_len: len,
+        };
+        let remote = libc::iovec {
+            iov_base: addr as *mut libc::c_void,
+            iov_len: len,
+        };
         // SAFETY: the caller's buffer is `len` bytes; the kernel checks the other side.
         let n = unsafe { call(self.pid, &local, 1, &remote, 1, 0) };
         match n {
@@ -134,11 +144,21 @@ impl Stopped {
     }
 
     fn write(&self, addr: u64, bytes: &[u8]) -> io::Result<()> {
-        self.copy(addr, bytes.as_ptr().cast_mut(), bytes.len(), libc::process_vm_writev)
+        self.copy(
+            addr,
+            bytes.as_ptr().cast_mut(),
+            bytes.len(),
+            libc::process_vm_writev,
+        )
     }
 
     fn read(&self, addr: u64, bytes: &mut [u8]) -> io::Result<()> {
-        self.copy(addr, bytes.as_mut_ptr(), bytes.len(), libc::process_vm_readv)
+        self.copy(
+            addr,
+            bytes.as_mut_ptr(),
+            bytes.len(),
+            libc::process_vm_readv,
+        )
     }
 
     /// Makes one system call in the stopped process, whose RIP is at a `syscall` instruction.
@@ -210,7 +230,10 @@ impl Stopped {
         let open = |what: &str, flags: i32| -> io::Result<u64> {
             self.write(scratch, format!("/proc/{me}/{what}\0").as_bytes())?;
             let flags = (flags | libc::O_CLOEXEC) as u64;
-            sc(libc::SYS_openat, [libc::AT_FDCWD as u64, scratch, flags, 0, 0, 0])
+            sc(
+                libc::SYS_openat,
+                [libc::AT_FDCWD as u64, scratch, flags, 0, 0, 0],
+            )
         };
         let fixed = libc::MAP_FIXED_NOREPLACE as u64;
         let shared = libc::MAP_SHARED as u64 | fixed;
@@ -218,10 +241,23 @@ impl Stopped {
         let anonymous = private | libc::MAP_ANONYMOUS as u64;
         let fd = open("exe", libc::O_RDONLY)?;
         let loaded = image::BYTES.0.len() as u64;
-        sc(libc::SYS_mmap, [ENGINE_BASE, loaded, 7, private, fd, image.offset])?;
+        sc(
+            libc::SYS_mmap,
+            [ENGINE_BASE, loaded, 7, private, fd, image.offset],
+        )?;
         sc(libc::SYS_close, [fd, 0, 0, 0, 0, 0])?;
         if image::MEMORY > loaded {
-            sc(libc::SYS_mmap, [ENGINE_BASE + loaded, image::MEMORY - loaded, 3, anonymous, u64::MAX, 0])?;
+            sc(
+                libc::SYS_mmap,
+                [
+                    ENGINE_BASE + loaded,
+                    image::MEMORY - loaded,
+                    3,
+                    anonymous,
+                    u64::MAX,
+                    0,
+                ],
+            )?;
         }
         let fd = open(&format!("fd/{}", image.control.as_raw_fd()), libc::O_RDWR)?;
         sc(

@@ -227,9 +227,10 @@ fn drain(
                     // SAFETY: as above, the whole record.
                     let record = unsafe { shared.ring(read, words as usize * 8) };
                     if sink_error.is_none()
-                        && let Err(e) = decoder.record(record, sink) {
-                            sink_error = Some(e);
-                        }
+                        && let Err(e) = decoder.record(record, sink)
+                    {
+                        sink_error = Some(e);
+                    }
                     read += words * 8;
                 }
                 control.ring_read.store(read, Ordering::Release);
@@ -242,9 +243,10 @@ fn drain(
         }
         if let Some((file, path)) = state.take_new_file() {
             if sink_error.is_none()
-                && let Err(e) = sink.new_file(file, &path) {
-                    sink_error = Some(e);
-                }
+                && let Err(e) = sink.new_file(file, &path)
+            {
+                sink_error = Some(e);
+            }
             state.new_file_done();
             continue;
         }
@@ -271,8 +273,9 @@ fn drain(
     let status =
         first.ok_or_else(|| io::Error::other("the program was reaped by somebody else"))?;
     if sink_error.is_none()
-        && let Err(e) = decoder.end(status, sink) {
-            sink_error = Some(e);
-        }
+        && let Err(e) = decoder.end(status, sink)
+    {
+        sink_error = Some(e);
+    }
     Ok((status, decoder.events(), sink_error))
 }

@@ -127,10 +127,11 @@ impl Image {
         if state.is_none() {
             let copy_end = end.min(self.snapshot_len);
             if let (Some(snapshot), Some(map)) = (&self.snapshot, &mut self.map)
-                && start < copy_end {
-                    let target = &mut map[start as usize..copy_end as usize];
-                    snapshot.read_exact_at(target, start)?;
-                }
+                && start < copy_end
+            {
+                let target = &mut map[start as usize..copy_end as usize];
+                snapshot.read_exact_at(target, start)?;
+            }
         }
         self.chunks.insert(chunk, Chunk::Ready);
         Ok(())

@@ -171,9 +171,11 @@ impl AddressSpaces {
     #[inline]
     pub fn translate(&mut self, thread: ThreadId, addr: TargetAddr) -> Option<Translation> {
         if let Some((of, mapping)) = self.recent
-            && of == thread && addr.0.wrapping_sub(mapping.addr) < mapping.len {
-                return Some(within(&mapping, addr.0));
-            }
+            && of == thread
+            && addr.0.wrapping_sub(mapping.addr) < mapping.len
+        {
+            return Some(within(&mapping, addr.0));
+        }
         let process = self.threads.get(&thread)?;
         let mappings = self.processes.get(process)?;
         let nth = mappings

@@ -12,7 +12,7 @@
 
 mod site;
 
-use crate::context::{GRANULES_OFFSET, IBTC_OFFSET, off, slot};
+use crate::context::{GRANULES_OFFSET, IBTC_OFFSET, IBTC_SHIFT, off, slot};
 use crate::dispatch::{Exit, InsnClass, InsnMap, NO_BLOCK, exit};
 use crate::emit::{Emitter, Gpr, RCX, RDX};
 use alloc::boxed::Box;
@@ -27,7 +27,7 @@ const INSNS_MAX: usize = 64;
 /// Longest x86 instruction.
 const INSN_LEN_MAX: u64 = 15;
 
-pub struct Request {
+pub struct Request<'a> {
     pub pc: u64,
     /// First address that may not begin an instruction of this block.
     pub limit: u64,
@@ -38,6 +38,8 @@ pub struct Request {
     /// The code may change unseen: compare it with what was translated at every entry.
     pub self_check: bool,
     pub first_exit: u32,
+    /// Blocks that exist: running into one ends this one, rather than having its code twice.
+    pub known: &'a hashbrown::HashMap<u64, crate::dispatch::BlockId, crate::dispatch::PcHash>,
 }
 
 pub struct Translated {
@@ -52,7 +54,7 @@ pub struct Translated {
 struct Builder<'a> {
     hot: &'a mut Emitter,
     cold: &'a mut Emitter,
-    request: &'a Request,
+    request: &'a Request<'a>,
     /// Where the displacement of the current instruction is, if it is RIP-relative.
     displacement_at: usize,
     body: u64,
@@ -117,7 +119,10 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
     let mut pc_end = pc;
     loop {
         let at = decoder.ip();
-        if at >= request.limit || b.insns.len() >= INSNS_MAX {
+        if at >= request.limit
+            || b.insns.len() >= INSNS_MAX
+            || at != pc && request.known.contains_key(&at)
+        {
             b.exit_jump(at);
             break;
         }
@@ -126,18 +131,32 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
             b.displacement_at = decoder.get_constant_offsets(&insn).displacement_offset();
         }
         if insn.is_invalid() {
+            b.begin(at, InsnClass::Plain);
             let left = request.readable - at;
             if left < INSN_LEN_MAX && decoder.last_error() == iced_x86::DecoderError::NoMoreBytes {
-                // Runs over the end of executable memory: the fetch faults there.
-                b.begin(at, InsnClass::Plain);
-                b.exit_jump(request.readable);
+                b.special(exit::FETCH_FAULT, at, left);
                 pc_end = request.readable;
-            } else {
-                b.begin(at, InsnClass::Plain);
+                break;
+            }
+            // Encodings with reserved bits set: the processor may know better, so it gets to decide.
+            let rest = &bytes[(at - pc) as usize..];
+            let lax = Decoder::with_ip(64, rest, at, DecoderOptions::NO_INVALID_CHECK).decode();
+            if lax.is_invalid()
+                || lax.flow_control() != FlowControl::Next
+                || lax.is_ip_rel_memory_operand()
+            {
                 b.hot.bytes(&[0x0F, 0x0B]); // ud2: SIGILL at this address, as natively
                 pc_end = at + 1;
+                break;
             }
-            break;
+            b.hot.bytes(&rest[..lax.len()]);
+            pc_end = lax.next_ip();
+            if decoder.set_position((pc_end - pc) as usize).is_err() {
+                b.exit_jump(pc_end);
+                break;
+            }
+            decoder.set_ip(pc_end);
+            continue;
         }
         pc_end = insn.next_ip();
         let raw = &bytes[(at - pc) as usize..(pc_end - pc) as usize];
@@ -328,7 +347,7 @@ impl Builder<'_> {
             }
             FlowControl::XbeginXabortXend => {
                 self.begin(pc, InsnClass::Plain);
-                if insn.mnemonic() == Mnemonic::Xbegin {
+                if insn.mnemonic() == Mnemonic::Xbegin && has_rtm() {
                     // A transaction that always aborts at once, with no reason given: programs must
                     // have a fallback for that.
                     self.hot.bytes(&[0xB8, 0, 0, 0, 0]); // mov eax, 0
@@ -510,20 +529,19 @@ impl Builder<'_> {
         let mut at = 0;
         let mut out = [0u8; 16];
         let mut n = 0;
-        while matches!(
-            raw[at],
-            0x26 | 0x2E | 0x36 | 0x3E | 0x64 | 0x65 | 0x66 | 0x67 | 0xF2 | 0xF3
-        ) {
-            // Only an FS base and narrow addresses mean anything for a load.
-            if matches!(raw[at], 0x64 | 0x67) {
-                out[n] = raw[at];
-                n += 1;
-            }
-            at += 1;
-        }
         let mut rex = 0x48;
-        if raw[at] & 0xF0 == 0x40 {
-            rex |= raw[at] & 0x03;
+        while raw[at] != 0xFF {
+            // A REX prefix counts only right before the opcode.
+            rex = 0x48;
+            match raw[at] {
+                r @ 0x40..=0x4F => rex |= r & 0x03,
+                // Only an FS base and narrow addresses mean anything for a load.
+                p @ (0x64 | 0x67) => {
+                    out[n] = p;
+                    n += 1;
+                }
+                _ => {}
+            }
             at += 1;
         }
         out[n] = rex;
@@ -547,7 +565,7 @@ impl Builder<'_> {
 
     /// rcx = target; both branch slots are filled.
     fn jump_by_table(&mut self) {
-        self.hot.movzx_edx_cx();
+        self.hot.index_edx_ecx(IBTC_SHIFT);
         self.hot.jmp_gs_rdx8(IBTC_OFFSET);
     }
 
@@ -623,6 +641,11 @@ impl Builder<'_> {
             first.code = 0;
         }
     }
+}
+
+/// Whether the processor offers transactions at all; without, `xbegin` is an invalid instruction.
+fn has_rtm() -> bool {
+    core::arch::x86_64::__cpuid_count(7, 0).ebx & 1 << 11 != 0
 }
 
 const _: () = assert!(GRANULES_OFFSET != 0);
