@@ -134,28 +134,31 @@ core::arch::global_asm!(
     "xor eax, edx",
     "xor eax, edi",
     "imul eax, eax, 0x85EBCA6B", "shr eax, {cache_shift}",
-    "shl eax, 8",                   // sets of eight entries of 32 bytes
+    "shl eax, 7",                   // sets of eight entries of 16 bytes
     "mov rbx, gs:[{context_cache}]",
     "add rbx, rax",
-    "mov eax, [rcx + {site_id}]",   // not the site's address: code may be translated more than once
-    "lea rsi, [rbx + 256]",
+    "mov esi, [rcx + {site_id}]",   // not the site's address: code may be translated more than once
+    "shl rsi, 32",
+    "mov edi, edi",
+    "or rdi, rsi",                  // the key
+    "lea rsi, [rbx + 128]",
     "jmp 8f",
     "5:", "add rdi, rbp", "jmp 6b",
     "9:",                           // next way
-    "add rbx, 32", "cmp rbx, rsi", "je 90f",
+    "add rbx, 16", "cmp rbx, rsi", "je 90f",
     "8:",
-    "cmp [rbx], eax", "jne 9b",
-    "cmp [rbx + 8], rdi", "jne 9b",
-    "mov rdx, [rbx + 16]",       // chain: (slot, value) pairs, a zero slot ends it
-    "mov rax, [rdx]",
+    "cmp [rbx], rdi", "jne 9b",
+    "mov rdx, [rbx + 8]",         // chain: context, length, (slot, value) pairs, a zero slot ends it
+    "mov rax, [rdx + 16]",
     "7:",
     ".global bo_log_read2", "bo_log_read2:",
     "mov rax, [rax]",
-    "cmp rax, [rdx + 8]", "jne 10f",
-    "mov rax, [rdx + 16]",
+    "cmp rax, [rdx + 24]", "jne 9b",
+    "mov rax, [rdx + 32]",
     "add rdx, 16",
     "test rax, rax", "jne 7b",
-    "mov esi, [rbx + 24]",       // context number
+    "mov rdx, [rbx + 8]",
+    "mov esi, [rdx]",             // context number
     "mov rdx, [rcx + {site_token}]",
     "mov gs:[{last_token}], rdx",
     "mov gs:[{last_context}], rsi",
@@ -224,8 +227,6 @@ core::arch::global_asm!(
     "mov rax, gs:[{asm}+0]",
     "mov rcx, gs:[{site_rcx}]",
     "jmp qword ptr gs:[{resume}]",
-    "10:",
-    "mov eax, [rcx + {site_id}]", "jmp 9b",
     // -- slow: everything back as the program has it, then let engine code append
     ".global bo_log_slow", "bo_log_slow:",
     "90:",

@@ -15,17 +15,26 @@ pub const WAYS: usize = 8;
 /// One entry; layout known to `bo_log`.
 #[repr(C)]
 pub struct Entry {
-    /// The site's number; 0 is none.
-    pub site: u32,
-    _pad: u32,
-    pub frame: u64,
-    /// (slot, value) pairs; a zero slot ends them.
+    /// Site number and low half of the frame's address. 0: empty (no site has number 0).
+    pub key: u64,
+    /// Address of a chain: context number, length, then (slot, value) pairs; a zero slot ends them.
     pub chain: u64,
-    pub context: u32,
-    /// Length of the chain, for giving it back.
-    pub pairs: u32,
 }
-const _: () = assert!(core::mem::size_of::<Entry>() == 32);
+const _: () = assert!(core::mem::size_of::<Entry>() == 16);
+
+/// What tells entries of a set apart. (The upper half of the frame's address is the stack's; the chain is compared by full
+/// addresses anyway.)
+pub fn key(site_id: u32, frame: u64) -> u64 {
+    (site_id as u64) << 32 | frame as u32 as u64
+}
+
+impl Entry {
+    /// The context, if the entry is for this key and every return address still stands in its slot.
+    pub fn check(&self, key: u64, verify: impl FnOnce(u64) -> bool) -> Option<u32> {
+        // SAFETY: a chain made by `replace_chain`, whose first word is the context.
+        (self.key == key && verify(self.chain + 16)).then(|| unsafe { *(self.chain as *const u64) as u32 })
+    }
+}
 
 /// Same as in `bo_log`.
 fn index(site_id: u32, return_addr: u64, frame: u64) -> usize {
@@ -59,30 +68,25 @@ pub fn make_room(set: &mut [Entry]) -> &mut Entry {
     &mut set[0]
 }
 
-/// Puts a new chain into an entry and frees the old one.
-pub fn replace_chain(e: &mut Entry, pairs: &[(u64, u64)]) {
+/// Puts a new context and chain into an entry and frees the old one.
+pub fn replace_chain(e: &mut Entry, context: u32, pairs: &[(u64, u64)]) {
     if e.chain != 0 {
-        // SAFETY: made below, owned by this entry alone.
+        // SAFETY: made below, owned by this entry alone; its second word is its length.
         unsafe {
-            drop(Box::from_raw(core::ptr::slice_from_raw_parts_mut(
-                e.chain as *mut u64,
-                2 * e.pairs as usize + 2,
-            )));
+            let len = *(e.chain as *const u64).add(1) as usize;
+            drop(Box::from_raw(core::ptr::slice_from_raw_parts_mut(e.chain as *mut u64, len)));
         }
     }
     let fallback = [(&raw const ZERO as u64, 0u64)];
-    let pairs = if pairs.is_empty() {
-        &fallback[..]
-    } else {
-        pairs
-    };
-    let mut v = alloc::vec::Vec::with_capacity(2 * pairs.len() + 2);
+    let pairs = if pairs.is_empty() { &fallback[..] } else { pairs };
+    let len = 2 * pairs.len() + 4;
+    let mut v = alloc::vec::Vec::with_capacity(len);
+    v.extend([context as u64, len as u64]);
     for (slot, value) in pairs {
         v.push(*slot);
         v.push(*value);
     }
     v.extend([0, 0]);
-    e.pairs = pairs.len() as u32;
     e.chain = Box::into_raw(v.into_boxed_slice()) as *mut u64 as u64;
 }
 

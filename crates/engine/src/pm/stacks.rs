@@ -164,10 +164,11 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
     }
     // SAFETY: this thread's cache.
     let set = unsafe { context_cache::set(ctx.context_cache, site.id, return_addr, frame) };
+    let key = context_cache::key(site.id, frame);
     for e in set.iter() {
         // SAFETY: the entry's own chain.
-        if e.site == site.id && e.frame == frame && unsafe { bo_verify(e.chain) } == 1 {
-            return e.context;
+        if let Some(context) = e.check(key, |chain| unsafe { bo_verify(chain) == 1 }) {
+            return context;
         }
     }
     let mut pairs: Vec<(u64, u64)> = Vec::with_capacity(32);
@@ -209,22 +210,19 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
         id = t.intern(id, *return_addr, ring, ctx.thread);
     }
     drop(t);
-    let entry = context_cache::make_room(set);
-    entry.site = site.id;
-    entry.frame = frame;
-    entry.context = id;
     // What is above `main` (or a thread's start routine) does not change while it runs: not worth a look each time.
-    let kept = if complete && pairs.len() > OUTER_FRAMES {
-        pairs.len() - OUTER_FRAMES
-    } else {
-        pairs.len()
-    };
-    context_cache::replace_chain(entry, &pairs[..kept]);
+    let outer = if ctx.tid == crate::process::real_pid() { OUTER_FRAMES_MAIN } else { OUTER_FRAMES_THREAD };
+    let kept = if complete && pairs.len() > outer { pairs.len() - outer } else { pairs.len() };
+    let entry = context_cache::make_room(set);
+    entry.key = key;
+    context_cache::replace_chain(entry, id, &pairs[..kept]);
     id
 }
 
-/// Frames of the C library above `main` or a thread's routine, at least.
-const OUTER_FRAMES: usize = 2;
+/// Return addresses into the C library and `_start` above `main`.
+const OUTER_FRAMES_MAIN: usize = 3;
+/// Return addresses into the C library above a thread's routine.
+const OUTER_FRAMES_THREAD: usize = 2;
 
 /// Code went away: its rules too.
 pub fn code_unmapped(start: u64, end: u64) {
