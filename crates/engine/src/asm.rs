@@ -126,29 +126,44 @@ core::arch::global_asm!(
     "jne 5f",
     "add rdi, rsp",
     "6:",
+    "mov esi, [rcx + {site_id}]",   // not the site's address: code may be translated more than once
+    "shl rsi, 32",
+    "mov edx, edi",
+    "or rsi, rdx",                  // the key
+    // -- the entry that this site used last
+    "mov rbx, [rcx + {site_hint}]",
+    "cmp [rbx], rsi", "jne 40f",
+    "mov rdx, [rbx + 8]",          // chain: context, length, (slot, value) pairs, a zero slot ends it
+    "mov rax, [rdx + 16]",
+    "41:",
+    ".global bo_log_read3", "bo_log_read3:",
+    "mov rax, [rax]",
+    "cmp rax, [rdx + 24]", "jne 40f",
+    "mov rax, [rdx + 32]",
+    "add rdx, 16",
+    "test rax, rax", "jne 41b",
+    "jmp 42f",
+    "5:", "add rdi, rbp", "jmp 6b",
+    // -- its set in the thread's cache
+    "40:",
     ".global bo_log_read1", "bo_log_read1:",
-    "mov rsi, [rdi - 8]",
+    "mov rdx, [rdi - 8]",
     "mov eax, [rcx + {site_id}]",
     "imul eax, eax, 0x9E3779B1",
-    "lea edx, [rsi*8]",
+    "lea edx, [rdx*8]",
     "xor eax, edx",
     "xor eax, edi",
     "imul eax, eax, 0x85EBCA6B", "shr eax, {cache_shift}",
     "shl eax, 7",                   // sets of eight entries of 16 bytes
     "mov rbx, gs:[{context_cache}]",
     "add rbx, rax",
-    "mov esi, [rcx + {site_id}]",   // not the site's address: code may be translated more than once
-    "shl rsi, 32",
-    "mov edi, edi",
-    "or rdi, rsi",                  // the key
-    "lea rsi, [rbx + 128]",
+    "lea rdi, [rbx + 128]",
     "jmp 8f",
-    "5:", "add rdi, rbp", "jmp 6b",
     "9:",                           // next way
-    "add rbx, 16", "cmp rbx, rsi", "je 90f",
+    "add rbx, 16", "cmp rbx, rdi", "je 90f",
     "8:",
-    "cmp [rbx], rdi", "jne 9b",
-    "mov rdx, [rbx + 8]",         // chain: context, length, (slot, value) pairs, a zero slot ends it
+    "cmp [rbx], rsi", "jne 9b",
+    "mov rdx, [rbx + 8]",
     "mov rax, [rdx + 16]",
     "7:",
     ".global bo_log_read2", "bo_log_read2:",
@@ -157,6 +172,9 @@ core::arch::global_asm!(
     "mov rax, [rdx + 32]",
     "add rdx, 16",
     "test rax, rax", "jne 7b",
+    "test byte ptr [rcx + {site_flags}], {flag_hint}", "je 42f",
+    "mov [rcx + {site_hint}], rbx",
+    "42:",
     "mov rdx, [rbx + 8]",
     "mov esi, [rdx]",             // context number
     "mov rdx, [rcx + {site_token}]",
@@ -387,6 +405,7 @@ core::arch::global_asm!(
     last_token = const off::LAST_TOKEN, last_context = const off::LAST_CONTEXT,
     site_next = const offset_of!(crate::pm::site::Site, next_code),
     flag_rbp = const crate::pm::site::FLAG_CFA_FROM_RBP, flag_value = const crate::pm::site::FLAG_VALUE,
+    flag_hint = const crate::pm::site::FLAG_HINT, site_hint = const offset_of!(crate::pm::site::Site, hint),
     control = const CONTROL_BASE, ring = const RING_BASE, ring_len = const RING_LEN, ring_mask = const RING_LEN - 1,
     ring_write = const offset_of!(Control, ring_write), ring_read = const offset_of!(Control, ring_read),
     ring_lock = const offset_of!(Control, ring_lock),
@@ -412,6 +431,7 @@ unsafe extern "C" {
     pub fn bo_request_slow();
     pub fn bo_log_read1();
     pub fn bo_log_read2();
+    pub fn bo_log_read3();
     pub fn bo_log_slow();
     pub fn bo_fast_begin();
     pub fn bo_fast_end();
@@ -441,7 +461,8 @@ pub unsafe fn copy_program(to: u64, from: u64, len: u64) -> bool {
 
 /// Where engine code that faulted at `rip` on program memory goes on.
 pub fn fixup(rip: u64) -> Option<u64> {
-    let table: [(u64, u64); 7] = [
+    let table: [(u64, u64); 8] = [
+        (bo_log_read3 as usize as u64, bo_log_slow as usize as u64),
         (
             bo_request_read as *const () as usize as u64,
             bo_request_slow as *const () as usize as u64,

@@ -32,7 +32,8 @@ impl Entry {
     /// The context, if the entry is for this key and every return address still stands in its slot.
     pub fn check(&self, key: u64, verify: impl FnOnce(u64) -> bool) -> Option<u32> {
         // SAFETY: a chain made by `replace_chain`, whose first word is the context.
-        (self.key == key && verify(self.chain + 16)).then(|| unsafe { *(self.chain as *const u64) as u32 })
+        (self.key == key && verify(self.chain + 16))
+            .then(|| unsafe { *(self.chain as *const u64) as u32 })
     }
 }
 
@@ -74,11 +75,18 @@ pub fn replace_chain(e: &mut Entry, context: u32, pairs: &[(u64, u64)]) {
         // SAFETY: made below, owned by this entry alone; its second word is its length.
         unsafe {
             let len = *(e.chain as *const u64).add(1) as usize;
-            drop(Box::from_raw(core::ptr::slice_from_raw_parts_mut(e.chain as *mut u64, len)));
+            drop(Box::from_raw(core::ptr::slice_from_raw_parts_mut(
+                e.chain as *mut u64,
+                len,
+            )));
         }
     }
     let fallback = [(&raw const ZERO as u64, 0u64)];
-    let pairs = if pairs.is_empty() { &fallback[..] } else { pairs };
+    let pairs = if pairs.is_empty() {
+        &fallback[..]
+    } else {
+        pairs
+    };
     let len = 2 * pairs.len() + 4;
     let mut v = alloc::vec::Vec::with_capacity(len);
     v.extend([context as u64, len as u64]);

@@ -9,6 +9,11 @@ use iced_x86::Instruction;
 
 pub const FLAG_CFA_FROM_RBP: u8 = 1;
 pub const FLAG_VALUE: u8 = 2;
+/// `bo_log` may remember the cache entry that was used last. Only while the run has one thread: entries are a thread's own.
+pub const FLAG_HINT: u8 = 4;
+
+/// What a site remembers before it has used an entry.
+static NO_ENTRY: super::context_cache::Entry = super::context_cache::Entry { key: 0, chain: 0 };
 
 /// What emitted code and `bo_log` need to know about an instrumented instruction. Lives for ever: records and
 /// code refer to it.
@@ -26,6 +31,8 @@ pub struct Site {
     pub unfenced: u8,
     /// Scratch register of its code.
     pub scratch: u8,
+    /// The context-cache entry that was used last.
+    pub hint: u64,
     /// Names the block: all its sites have the same calling context in one execution.
     pub token: u64,
     pub pc: u64,
@@ -147,9 +154,12 @@ pub fn new(
         id,
         size,
         cfa_offset,
-        flags: if from_rbp { FLAG_CFA_FROM_RBP } else { 0 } | if value { FLAG_VALUE } else { 0 },
+        flags: if from_rbp { FLAG_CFA_FROM_RBP } else { 0 }
+            | if value { FLAG_VALUE } else { 0 }
+            | if super::ring::shared() { 0 } else { FLAG_HINT },
         unfenced,
         scratch,
+        hint: &raw const NO_ENTRY as u64,
         // Never equal to a thread's last token: that needs a block.
         token: u64::MAX,
         pc,

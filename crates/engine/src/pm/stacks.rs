@@ -211,8 +211,16 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
     }
     drop(t);
     // What is above `main` (or a thread's start routine) does not change while it runs: not worth a look each time.
-    let outer = if ctx.tid == crate::process::real_pid() { OUTER_FRAMES_MAIN } else { OUTER_FRAMES_THREAD };
-    let kept = if complete && pairs.len() > outer { pairs.len() - outer } else { pairs.len() };
+    let outer = if ctx.tid == crate::process::real_pid() {
+        OUTER_FRAMES_MAIN
+    } else {
+        OUTER_FRAMES_THREAD
+    };
+    let kept = if complete && pairs.len() > outer {
+        pairs.len() - outer
+    } else {
+        pairs.len()
+    };
     let entry = context_cache::make_room(set);
     entry.key = key;
     context_cache::replace_chain(entry, id, &pairs[..kept]);
