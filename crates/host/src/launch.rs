@@ -209,6 +209,7 @@ fn drain(
     let mut decoder = decode::Decoder::new();
     let mut first = None;
     let mut alone = false;
+    let mut stuck = None;
     let mut sink_error = None;
     loop {
         let write = control.ring_write.load(Ordering::Acquire);
@@ -255,7 +256,6 @@ fn drain(
         }
         match reap(false) {
             Ok(Some((p, status))) => {
-                state.process_ended(&shared, p as u32);
                 if p == pid {
                     first = Some(exit_status(status));
                 }
@@ -267,6 +267,9 @@ fn drain(
                 continue;
             }
             Err(e) => return Err(e),
+        }
+        if control.ring_lock.load(Ordering::Relaxed) != 0 {
+            state.free_ring_of_the_dead(&shared, &mut stuck);
         }
         futex_wait(&control.ring_sleeping, 0, IDLE);
     }

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the service thread and the drain loop share.
 pub struct State {
@@ -68,17 +68,40 @@ impl State {
         self.lock().notes.push(text);
     }
 
-    /// A process is gone: whatever it held is free.
-    pub fn process_ended(&self, shared: &Shared, _pid: u32) {
+    /// Frees the ring if the thread that appends was killed in the middle of it. Its record was not published, so nothing
+    /// of it is seen. `since` remembers from call to call what has not moved.
+    pub fn free_ring_of_the_dead(&self, shared: &Shared, since: &mut Option<(u32, u64, Instant)>) {
+        // A new holder names itself a moment after it has the lock: only what stays the same for long is stuck.
+        const STUCK: Duration = Duration::from_millis(100);
         let c = shared.control();
         let owner = c.ring_owner.load(Ordering::Acquire);
-        if c.ring_lock.load(Ordering::Acquire) != 0 && owner != 0 {
-            // The owner word holds the kernel's thread number.
-            // SAFETY: signal 0 only asks.
-            let gone = unsafe { libc::syscall(libc::SYS_tkill, owner, 0) } < 0;
-            if gone && c.ring_owner.load(Ordering::Acquire) == owner {
-                c.ring_lock.store(0, Ordering::Release);
+        let write = c.ring_write.load(Ordering::Acquire);
+        if c.ring_lock.load(Ordering::Acquire) == 0 || owner == 0 {
+            *since = None;
+            return;
+        }
+        match since {
+            Some((o, w, at)) if (*o, *w) == (owner, write) => {
+                if at.elapsed() < STUCK {
+                    return;
+                }
             }
+            _ => {
+                *since = Some((owner, write, Instant::now()));
+                return;
+            }
+        }
+        // A killed thread stays as a zombie until its parent has asked: the state tells.
+        let gone = match std::fs::read_to_string(format!("/proc/{owner}/stat")) {
+            Ok(stat) => stat
+                .rsplit(')')
+                .next()
+                .is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])),
+            Err(_) => true,
+        };
+        if gone && c.ring_owner.load(Ordering::Acquire) == owner {
+            c.ring_owner.store(0, Ordering::Release);
+            c.ring_lock.store(0, Ordering::Release);
         }
     }
 }
@@ -212,13 +235,66 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
     }
     let id = s.files.len() as u32 + 1;
     s.files.insert((dev, ino), id);
+    let readable = Readable::make(pid, fd);
     s.waiting = Some((FileId(id), PathBuf::from(format!("/proc/{pid}/fd/{fd}"))));
     s.waiting_done = false;
     // The sink lives in the drain loop; the program waits for us, we for it.
     while !s.waiting_done {
         s = state.new_file.wait(s).unwrap_or_else(|e| e.into_inner());
     }
+    drop(readable);
     (ClassifyAnswer::TrackedNew as u32, id as u64)
+}
+
+/// Lets the sink open a file whose owner (we) may not read it: libpmemobj creates pools with no permissions at all
+/// and grants them when the pool is complete. The program waits meanwhile and finds the mode as it was.
+struct Readable {
+    file: std::fs::File,
+    mode: libc::mode_t,
+}
+
+impl Readable {
+    fn make(pid: u64, fd: u32) -> Option<Readable> {
+        use std::os::fd::FromRawFd;
+        use std::os::unix::fs::MetadataExt;
+        let denied = std::fs::File::open(format!("/proc/{pid}/fd/{fd}"))
+            .is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied);
+        if !denied {
+            return None;
+        }
+        // SAFETY: both calls give a new descriptor or an error.
+        let file = unsafe {
+            let process = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+            if process < 0 {
+                return None;
+            }
+            let process = std::fs::File::from_raw_fd(process as i32);
+            let copy = libc::syscall(
+                libc::SYS_pidfd_getfd,
+                std::os::fd::AsRawFd::as_raw_fd(&process),
+                fd,
+                0,
+            );
+            if copy < 0 {
+                return None;
+            }
+            std::fs::File::from_raw_fd(copy as i32)
+        };
+        let mode = file.metadata().ok()?.mode() & 0o7777;
+        let readable = Readable { file, mode };
+        readable.set(mode | 0o400).then_some(readable)
+    }
+
+    fn set(&self, mode: libc::mode_t) -> bool {
+        // SAFETY: our own descriptor.
+        unsafe { libc::fchmod(std::os::fd::AsRawFd::as_raw_fd(&self.file), mode) == 0 }
+    }
+}
+
+impl Drop for Readable {
+    fn drop(&mut self) {
+        self.set(self.mode);
+    }
 }
 
 /// Seizes a thread that is about to `execve`, on a tracer thread of its own. True if that worked.
