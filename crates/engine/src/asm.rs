@@ -113,7 +113,8 @@ core::arch::global_asm!(
     "mov gs:[{asm}+0], rax",
     "lahf", "seto al", "mov gs:[{asm}+8], rax",
     "mov gs:[{asm}+16], rdx", "mov gs:[{asm}+24], rbx", "mov gs:[{asm}+32], rsi", "mov gs:[{asm}+40], rdi",
-    "bo_log_context:",
+    // Between here and bo_log_known only the program's stack is read that could fault: see `fixup`.
+    ".global bo_log_context", "bo_log_context:",
     // -- an earlier site of the same block logged since the block was entered: same activation, same context
     "mov rdx, [rcx + {site_token}]",
     "cmp rdx, gs:[{last_token}]", "jne 4f",
@@ -133,20 +134,20 @@ core::arch::global_asm!(
     // -- the entry that this site used last
     "mov rbx, [rcx + {site_hint}]",
     "cmp [rbx], rsi", "jne 40f",
-    "mov rdx, [rbx + 8]",          // chain: context, length, (slot, value) pairs, a zero slot ends it
-    "mov rax, [rdx + 16]",
+    // The chain: context, length, (slot, value) pairs in groups of four, a zero slot ends it. Groups, because the
+    // end of a loop over single pairs is mispredicted nearly every time.
+    "mov rdx, [rbx + 8]",
     "41:",
-    ".global bo_log_read3", "bo_log_read3:",
-    "mov rax, [rax]",
-    "cmp rax, [rdx + 24]", "jne 40f",
-    "mov rax, [rdx + 32]",
-    "add rdx, 16",
-    "test rax, rax", "jne 41b",
+    "mov rax, [rdx + 16]", "mov rax, [rax]", "cmp rax, [rdx + 24]", "jne 40f",
+    "mov rax, [rdx + 32]", "mov rax, [rax]", "cmp rax, [rdx + 40]", "jne 40f",
+    "mov rax, [rdx + 48]", "mov rax, [rax]", "cmp rax, [rdx + 56]", "jne 40f",
+    "mov rax, [rdx + 64]", "mov rax, [rax]", "cmp rax, [rdx + 72]", "jne 40f",
+    "add rdx, 64",
+    "cmp qword ptr [rdx + 16], 0", "jne 41b",
     "jmp 42f",
     "5:", "add rdi, rbp", "jmp 6b",
     // -- its set in the thread's cache
     "40:",
-    ".global bo_log_read1", "bo_log_read1:",
     "mov rdx, [rdi - 8]",
     "mov eax, [rcx + {site_id}]",
     "imul eax, eax, 0x9E3779B1",
@@ -164,14 +165,13 @@ core::arch::global_asm!(
     "8:",
     "cmp [rbx], rsi", "jne 9b",
     "mov rdx, [rbx + 8]",
-    "mov rax, [rdx + 16]",
     "7:",
-    ".global bo_log_read2", "bo_log_read2:",
-    "mov rax, [rax]",
-    "cmp rax, [rdx + 24]", "jne 9b",
-    "mov rax, [rdx + 32]",
-    "add rdx, 16",
-    "test rax, rax", "jne 7b",
+    "mov rax, [rdx + 16]", "mov rax, [rax]", "cmp rax, [rdx + 24]", "jne 9b",
+    "mov rax, [rdx + 32]", "mov rax, [rax]", "cmp rax, [rdx + 40]", "jne 9b",
+    "mov rax, [rdx + 48]", "mov rax, [rax]", "cmp rax, [rdx + 56]", "jne 9b",
+    "mov rax, [rdx + 64]", "mov rax, [rax]", "cmp rax, [rdx + 72]", "jne 9b",
+    "add rdx, 64",
+    "cmp qword ptr [rdx + 16], 0", "jne 7b",
     "test byte ptr [rcx + {site_flags}], {flag_hint}", "je 42f",
     "mov [rcx + {site_hint}], rbx",
     "42:",
@@ -180,6 +180,7 @@ core::arch::global_asm!(
     "mov rdx, [rcx + {site_token}]",
     "mov gs:[{last_token}], rdx",
     "mov gs:[{last_context}], rsi",
+    ".global bo_log_known", "bo_log_known:",
     "30:",
     // -- room in the ring?
     "movabs rbx, {control}",
@@ -429,9 +430,8 @@ unsafe extern "C" {
     pub fn bo_request();
     pub fn bo_request_read();
     pub fn bo_request_slow();
-    pub fn bo_log_read1();
-    pub fn bo_log_read2();
-    pub fn bo_log_read3();
+    fn bo_log_context();
+    fn bo_log_known();
     pub fn bo_log_slow();
     pub fn bo_fast_begin();
     pub fn bo_fast_end();
@@ -461,19 +461,14 @@ pub unsafe fn copy_program(to: u64, from: u64, len: u64) -> bool {
 
 /// Where engine code that faulted at `rip` on program memory goes on.
 pub fn fixup(rip: u64) -> Option<u64> {
-    let table: [(u64, u64); 8] = [
-        (bo_log_read3 as usize as u64, bo_log_slow as usize as u64),
+    let verifying = bo_log_context as *const () as u64..bo_log_known as *const () as u64;
+    if verifying.contains(&rip) {
+        return Some(bo_log_slow as *const () as u64);
+    }
+    let table: [(u64, u64); 5] = [
         (
             bo_request_read as *const () as usize as u64,
             bo_request_slow as *const () as usize as u64,
-        ),
-        (
-            bo_log_read1 as *const () as usize as u64,
-            bo_log_slow as *const () as usize as u64,
-        ),
-        (
-            bo_log_read2 as *const () as usize as u64,
-            bo_log_slow as *const () as usize as u64,
         ),
         (
             crate::pm::bo_verify_read as *const () as usize as u64,

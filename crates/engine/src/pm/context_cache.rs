@@ -81,16 +81,17 @@ pub fn replace_chain(e: &mut Entry, context: u32, pairs: &[(u64, u64)]) {
             )));
         }
     }
-    let fallback = [(&raw const ZERO as u64, 0u64)];
-    let pairs = if pairs.is_empty() {
-        &fallback[..]
-    } else {
-        pairs
-    };
-    let len = 2 * pairs.len() + 4;
+    // Filled up to whole groups with a word that never changes.
+    let groups = pairs.len().div_ceil(GROUP).max(1);
+    let len = 2 * groups * GROUP + 4;
     let mut v = alloc::vec::Vec::with_capacity(len);
     v.extend([context as u64, len as u64]);
-    for (slot, value) in pairs {
+    let filler = (&raw const ZERO as u64, 0u64);
+    for (slot, value) in pairs
+        .iter()
+        .chain(core::iter::repeat(&filler))
+        .take(groups * GROUP)
+    {
         v.push(*slot);
         v.push(*value);
     }
@@ -98,5 +99,8 @@ pub fn replace_chain(e: &mut Entry, context: u32, pairs: &[(u64, u64)]) {
     e.chain = Box::into_raw(v.into_boxed_slice()) as *mut u64 as u64;
 }
 
-/// A word whose content never changes: what the chain of an empty context checks.
+/// Pairs that `bo_log` compares between two looks for the end.
+const GROUP: usize = 4;
+
+/// A word whose content never changes.
 static ZERO: u64 = 0;
