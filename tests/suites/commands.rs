@@ -541,7 +541,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "gzip",
-        "seq 300000 > f; gzip -9 < f | md5sum; gzip -1c f > f.gz && gunzip -c f.gz | cmp - f && zgrep -c 77 f.gz; gzip -t f.gz; echo junk | gunzip; echo $?",
+        "seq 300000 > f; gzip -n9 < f | md5sum; gzip -1c f > f.gz && gunzip -c f.gz | cmp - f && zgrep -c 77 f.gz; gzip -t f.gz; echo junk | gunzip; echo $?",
     ),
     row(
         "xz-threads",
