@@ -159,7 +159,7 @@ pub struct Control {
     _pad1: [u8; 44],
 
     // -- service requests
-    /// 0 free, 1 taken by a requester (a futex).
+    /// 0 free, else the kernel's thread number of the requester (a futex).
     pub service_lock: AtomicU32,
     /// 0 idle, 1 asked, 2 answered (a futex).
     pub service_state: AtomicU32,

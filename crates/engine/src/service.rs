@@ -15,12 +15,14 @@ const WAIT_NS: u64 = 200_000_000;
 
 fn call(request: Request, args: &[u64], text: &[u8]) -> (u32, [u64; 8]) {
     let c = control();
-    while c
-        .service_lock
-        .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-        .is_err()
+    // The lock names its holder, so that the tool can free it if that is killed.
+    // SAFETY: no arguments.
+    let own = unsafe { sys::sc!(sys::nr::GETTID) } as u32;
+    while let Err(holder) =
+        c.service_lock
+            .compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed)
     {
-        sys::futex_wait(&c.service_lock, 1, WAIT_NS);
+        sys::futex_wait(&c.service_lock, holder, WAIT_NS);
         exit_if_orphaned();
     }
     let p = CONTROL_BASE as *mut Control;

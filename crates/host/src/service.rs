@@ -91,14 +91,7 @@ impl State {
                 return;
             }
         }
-        // A killed thread stays as a zombie until its parent has asked: the state tells.
-        let gone = match std::fs::read_to_string(format!("/proc/{owner}/stat")) {
-            Ok(stat) => stat
-                .rsplit(')')
-                .next()
-                .is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])),
-            Err(_) => true,
-        };
+        let gone = !is_alive(owner);
         if gone && c.ring_owner.load(Ordering::Acquire) == owner {
             c.ring_owner.store(0, Ordering::Release);
             c.ring_lock.store(0, Ordering::Release);
@@ -142,6 +135,7 @@ fn serve(shared: Shared, image: Arc<Image>, state: Arc<State>, stop: Arc<AtomicB
                 return;
             }
             futex_wait(&c.service_state, s, Duration::from_millis(50));
+            free_service_of_the_dead(c, s);
             continue;
         }
         let p = shared.control_ptr();
@@ -163,6 +157,32 @@ fn serve(shared: Shared, image: Arc<Image>, state: Arc<State>, stop: Arc<AtomicB
         c.service_state.store(2, Ordering::Release);
         futex_wake(&c.service_state);
     }
+}
+
+/// A requester that was killed in the middle must not keep others out.
+fn free_service_of_the_dead(c: &brownout_abi::Control, state: u32) {
+    let holder = c.service_lock.load(Ordering::Acquire);
+    // State 1 is for us to answer first.
+    let moved = c.service_state.load(Ordering::Acquire) != state;
+    if holder == 0 || state == 1 || moved || is_alive(holder) {
+        return;
+    }
+    c.service_state.store(0, Ordering::Release);
+    if c.service_lock
+        .compare_exchange(holder, 0, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok()
+    {
+        futex_wake(&c.service_lock);
+    }
+}
+
+/// Whether a thread still runs. A killed one stays as a zombie until its parent has asked: the state tells.
+fn is_alive(tid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{tid}/stat"));
+    stat.is_ok_and(|stat| {
+        let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
+        !state.starts_with(['Z', 'X'])
+    })
 }
 
 fn answer(

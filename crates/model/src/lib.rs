@@ -1,0 +1,78 @@
+//! What persistent memory may hold after a crash.
+//!
+//! **Purpose.** Two views of one semantics, fed with the same events: [`Intervals`] answers "is this
+//! persisted, is this ordered before that" in logarithmic time; [`History`] and [`CrashState`] give the legal
+//! crash states, read lazily. [`reference`](mod@reference) gives them by brute force, for tests. Which instruction does what is one
+//! table, [`Domain::rules`]. No I/O, no `unsafe`.
+//!
+//! **Guarantee.** Crash states are exactly the legal ones of the recorded interleaving. Intervals never call persisted
+//! or ordered what a crash state contradicts; they may fail to see an order (two stores in one line). The
+//! files in `tests/litmus` are the specification, each checked against all three.
+//!
+//! **Source.** Px86 as in Jaaru (ASPLOS'21, sections 2 and 4, Table 1) after Raad et al. (POPL'20); intervals and
+//! HOPS as in PMTest (ASPLOS'19, sections 4.4 and 5.2).
+//!
+//! **Deviations.**
+//!
+//! 1. One interleaving: stores have left the store buffer where the trace shows them, so the cells of Table 1
+//!    about loads passing stores have no effect here. Exploring other interleavings is a scheduler's work.
+//! 2. `clwb` and `clflushopt` take effect at their place in the trace, unless [`FlushOrder::Program`] is
+//!    asked for. They could pass another thread's store; but the locks and loads that forbid it are not recorded.
+//! 3. An epoch also ends at `clflush`, `msync` and, under eADR, each store. PMTest ends it at fences only, and
+//!    would then take a store before a `clflush` for one after it.
+//! 4. HOPS' epochs are each thread's own, and stores to one line persist in cache order. PMTest compares
+//!    beginnings in a global count, which takes another thread's `ofence` for one's own.
+//! 5. A non-temporal store may be missing although a later ordinary store to the same word
+//!    persisted, as the contract says ("unordered against everything else"). Hardware that merges the
+//!    two leaves fewer states; none is missed.
+//! 6. A page is written back as a whole. A torn page write is the storage's failure, not the program's.
+//! 7. `msync` is a completed write-back of its range in the x86 domain too, and no fence for anything else.
+//!
+//! ```
+//! use brownout_model::{ByteRange, Config, Event, FlushKind, History, Intervals, Line, Op, Thread, Write};
+//! use brownout_trace::event::TargetAddr;
+//!
+//! let (data, flag) = (TargetAddr(0x1000), TargetAddr(0x1040));
+//! let by = |op| Event::new(Thread(1), op);
+//! let events = [
+//!     by(Op::Store(Write::new(data, vec![7; 8]))),
+//!     by(Op::Flush { kind: FlushKind::Clwb, line: Line::of(data) }),
+//!     by(Op::Sfence),
+//!     by(Op::Store(Write::new(flag, vec![1]))),
+//! ];
+//! let mut intervals = Intervals::new(Config::default());
+//! let mut history = History::new(Config::default());
+//! for event in &events {
+//!     intervals.apply(event);
+//!     history.apply(event)?;
+//! }
+//! let (data, flag) = (ByteRange::new(data, 8), ByteRange::new(flag, 1));
+//! assert!(intervals.is_persisted(data) && !intervals.is_persisted(flag));
+//! assert!(intervals.is_ordered_before(data, flag));
+//!
+//! let mut crash = history.crash();
+//! assert_eq!(crash.states(), Some(2)); // the flag is there, or it is not
+//! assert_eq!(crash.may_read(data).len(), 1);
+//! assert_eq!(crash.read(flag, 1), Some(vec![1]));
+//! assert_eq!(crash.states(), Some(1)); // the read has decided
+//! # Ok::<(), brownout_model::MissingValues>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod convert;
+mod crash;
+mod domain;
+mod intervals;
+pub mod reference;
+mod state;
+mod types;
+
+pub use convert::from_recorded;
+pub use crash::{CrashState, History, MissingValues, ReadOption};
+pub use domain::{Config, Domain, FenceRule, FlushOrder, FlushRule, Rules, StoreRule};
+pub use intervals::{FlushOutcome, Interval, Intervals, Outcome, Status};
+pub use state::{Input, Persistency};
+pub use types::{
+    Atomicity, ByteRange, Epoch, Event, FlushKind, LINE_BYTES, Line, Moment, Op, Thread, Unit,
+    Write,
+};

@@ -1,0 +1,255 @@
+//! The words of the model: addresses, lines, threads, epochs, moments, and the events that change
+//! what a crash may leave behind.
+
+use std::borrow::Cow;
+use std::fmt;
+
+pub use brownout_trace::event::FlushKind;
+use brownout_trace::event::{TargetAddr, ThreadId};
+
+/// Size of a cache line, bytes.
+pub const LINE_BYTES: u64 = 64;
+
+/// A thread of the run, as the trace numbers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Thread(pub u32);
+
+impl From<ThreadId> for Thread {
+    fn from(id: ThreadId) -> Self {
+        Thread(id.0)
+    }
+}
+
+/// A 64-byte cache line: its address divided by 64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Line(pub u64);
+
+impl Line {
+    /// The line that holds `addr`.
+    pub fn of(addr: TargetAddr) -> Self {
+        Line(addr.0 / LINE_BYTES)
+    }
+
+    /// The bytes of the line.
+    pub fn range(self) -> ByteRange {
+        ByteRange::new(TargetAddr(self.0 * LINE_BYTES), LINE_BYTES)
+    }
+}
+
+/// What a domain writes back as a whole: a line or a page; its address divided by its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Unit(pub u64);
+
+/// A span of time between two fences. Every fence of any thread begins a new one, and so does
+/// whatever else completes a persist at once (`clflush`, `msync`, a store under eADR): two things of
+/// one epoch are never ordered by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// A place in the total order of events that a view has been given, from 1. 0 is the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(pub u64);
+
+/// A half-open range of target addresses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteRange {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl fmt::Debug for ByteRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}..{:#x}", self.start, self.end)
+    }
+}
+
+impl ByteRange {
+    /// `len` bytes from `addr`, cut off at the end of the address space.
+    pub fn new(addr: TargetAddr, len: u64) -> Self {
+        ByteRange {
+            start: addr.0,
+            end: addr.0.saturating_add(len),
+        }
+    }
+
+    /// First address.
+    pub fn start(self) -> TargetAddr {
+        TargetAddr(self.start)
+    }
+
+    /// First address after the range.
+    pub fn end(self) -> TargetAddr {
+        TargetAddr(self.end)
+    }
+
+    /// Number of bytes.
+    pub fn len(self) -> u64 {
+        self.end - self.start
+    }
+
+    /// True if there is no byte in it.
+    pub fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    /// True if a byte is in both.
+    pub fn overlaps(self, other: ByteRange) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+
+    /// The pieces between multiples of `size`, in address order.
+    pub fn split(self, size: u64) -> impl Iterator<Item = ByteRange> {
+        let mut at = self.start;
+        std::iter::from_fn(move || {
+            if at >= self.end {
+                return None;
+            }
+            let start = at;
+            at = (start - start % size).saturating_add(size).min(self.end);
+            Some(ByteRange { start, end: at })
+        })
+    }
+}
+
+/// What one store may leave half done after a crash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Atomicity {
+    /// 8 aligned bytes are never torn: what the architecture promises.
+    #[default]
+    Word,
+    /// A store inside one line is never torn: what ADR parts do in practice.
+    Line,
+}
+
+impl Atomicity {
+    /// The size whose multiples cut a store.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Atomicity::Word => 8,
+            Atomicity::Line => LINE_BYTES,
+        }
+    }
+}
+
+/// The bytes that a store leaves behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write<'a> {
+    range: ByteRange,
+    bytes: Option<Cow<'a, [u8]>>,
+}
+
+impl<'a> Write<'a> {
+    /// A store of `bytes` at `addr`.
+    pub fn new(addr: TargetAddr, bytes: impl Into<Cow<'a, [u8]>>) -> Self {
+        let bytes = bytes.into();
+        let mut range = ByteRange::new(addr, bytes.len() as u64);
+        // A store that would wrap is impossible in user space; keep range and bytes in step anyway.
+        range.end = range.end.max(range.start);
+        Write {
+            range,
+            bytes: Some(bytes),
+        }
+    }
+
+    /// A store whose values were not recorded: enough for intervals, not for crash states.
+    pub fn without_values(range: ByteRange) -> Self {
+        Write { range, bytes: None }
+    }
+
+    /// Where.
+    pub fn range(&self) -> ByteRange {
+        self.range
+    }
+
+    /// What, if recorded.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        self.bytes.as_deref()
+    }
+
+    /// The parts that a crash can separate, in address order.
+    pub fn pieces(&self, atomicity: Atomicity) -> impl Iterator<Item = Write<'_>> {
+        self.range.split(atomicity.bytes()).map(|range| Write {
+            range,
+            bytes: self.bytes.as_deref().map(|bytes| {
+                let from = (range.start - self.range.start) as usize;
+                Cow::Borrowed(&bytes[from..from + range.len() as usize])
+            }),
+        })
+    }
+}
+
+/// What happened, as far as persistency is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op<'a> {
+    /// An ordinary store.
+    Store(Write<'a>),
+    /// A non-temporal store.
+    NtStore(Write<'a>),
+    /// A locked read-modify-write of tracked memory: a fence, a load and a store.
+    Rmw(Write<'a>),
+    /// A load. It persists nothing; under [`FlushOrder::Program`](crate::FlushOrder) it keeps later write-backs in place.
+    Load(ByteRange),
+    /// A write-back of one line.
+    Flush {
+        /// Which instruction.
+        kind: FlushKind,
+        /// Which line.
+        line: Line,
+    },
+    /// `sfence`.
+    Sfence,
+    /// `mfence`.
+    Mfence,
+    /// A locked instruction on memory that is not tracked.
+    Locked,
+    /// `msync(MS_SYNC)` that returned.
+    Msync(ByteRange),
+    /// HOPS: what the thread stores later persists later.
+    Ofence,
+    /// HOPS: what the thread stored is persistent.
+    Dfence,
+}
+
+/// An operation and its thread. Its place is where it stands in the sequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event<'a> {
+    /// Who.
+    pub thread: Thread,
+    /// What.
+    pub op: Op<'a>,
+}
+
+impl<'a> Event<'a> {
+    /// `op` by `thread`.
+    pub fn new(thread: Thread, op: Op<'a>) -> Self {
+        Event { thread, op }
+    }
+
+    /// The event as a sequence of events between which a crash can fall. A wide store becomes its
+    /// pieces; the fence of a locked instruction comes with the first.
+    ///
+    /// Views split by themselves. This is for whoever wants to crash *inside* a store, which
+    /// shows only where stores are persistent at once (eADR).
+    pub fn pieces(&self, atomicity: Atomicity) -> Vec<Event<'_>> {
+        let event = |op| Event {
+            thread: self.thread,
+            op,
+        };
+        match &self.op {
+            Op::Store(write) => write
+                .pieces(atomicity)
+                .map(|w| event(Op::Store(w)))
+                .collect(),
+            Op::NtStore(write) => write
+                .pieces(atomicity)
+                .map(|w| event(Op::NtStore(w)))
+                .collect(),
+            Op::Rmw(write) => write
+                .pieces(atomicity)
+                .enumerate()
+                .map(|(i, w)| event(if i == 0 { Op::Rmw(w) } else { Op::Store(w) }))
+                .collect(),
+            _ => vec![self.clone()],
+        }
+    }
+}
