@@ -29,6 +29,11 @@ pub fn programs() -> PathBuf {
     target().join("test-programs")
 }
 
+/// The seeded programs, built.
+pub fn seeded() -> PathBuf {
+    target().join("seeded")
+}
+
 /// libpmemobj's examples, built.
 pub fn examples() -> PathBuf {
     target().join("pmdk-examples")

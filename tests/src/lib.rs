@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!  programs/*.c ──xtask──▶ target/test-programs/NAME[-variant]
+//!  seeded/*/*.c ──xtask──▶ target/seeded/NAME-build
 //!  Debian's libpmemobj examples ──xtask──▶ target/pmdk-examples/NAME
 //!  suites/*.rs ── run natively and under the tool ──▶ compare
 //! ```
@@ -12,12 +13,14 @@
 //! `cargo xtask test` builds everything first. A suite that misses a program fails and says which
 //! command builds it; it never skips.
 
+pub mod crash_states;
 pub mod dump;
 pub mod exec;
 pub mod layout;
 pub mod programs;
 pub mod random_code;
 pub mod scratch;
+pub mod seeded;
 pub mod tool;
 
 pub use exec::{Invocation, Outcome};

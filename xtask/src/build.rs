@@ -1,12 +1,12 @@
 //! Builds what the suites run: the tool, our test programs, libpmemobj's examples.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use brownout_tests::layout;
 use brownout_tests::programs::{self, Build, Program};
+use brownout_tests::{layout, seeded};
 
 use crate::{examples, shell};
 
@@ -27,6 +27,7 @@ const C_FLAGS: &[&str] = &[
 pub fn build() -> Result<()> {
     tool()?;
     own_programs()?;
+    seeded_programs()?;
     examples::build()
 }
 
@@ -40,32 +41,56 @@ pub fn tool() -> Result<()> {
 
 /// The programs in `tests/programs`, those that changed.
 pub fn own_programs() -> Result<()> {
-    let folder = layout::programs();
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let headers = headers()?;
     let mut waiting = Vec::new();
     for program in programs::discover()? {
-        for build in program.builds.clone() {
-            let mut inputs = vec![program.source.as_path()];
-            inputs.extend(headers.iter().map(PathBuf::as_path));
-            if !shell::is_fresh(&program.binary(build), &inputs) {
-                waiting.push((program.clone(), build));
+        for build in &program.builds {
+            let binary = program.binary(*build);
+            if !is_fresh(&binary, &program.source, &headers) {
+                waiting.push((compiler(&program, *build), binary));
             }
         }
     }
+    compile_all(layout::programs(), waiting)
+}
+
+/// The programs in `tests/seeded`, those that changed.
+pub fn seeded_programs() -> Result<()> {
+    let headers = seeded::headers()?;
+    let mut waiting = Vec::new();
+    for program in seeded::discover()? {
+        for build in program.builds() {
+            let binary = program.binary(build);
+            if !is_fresh(&binary, &program.source, &headers) {
+                waiting.push((program.compiler(build), binary));
+            }
+        }
+    }
+    compile_all(layout::seeded(), waiting)
+}
+
+fn is_fresh(binary: &Path, source: &Path, headers: &[PathBuf]) -> bool {
+    let mut inputs = vec![source];
+    inputs.extend(headers.iter().map(PathBuf::as_path));
+    shell::is_fresh(binary, &inputs)
+}
+
+/// Runs compilers, one a processor. Each is told last where its result goes.
+fn compile_all(folder: PathBuf, waiting: Vec<(Command, PathBuf)>) -> Result<()> {
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     let queue = std::sync::Mutex::new(waiting.into_iter());
     std::thread::scope(|scope| {
-        let compile_all = || -> Result<()> {
+        let work = || -> Result<()> {
             loop {
                 let next = queue.lock().expect("no worker panics").next();
                 match next {
-                    Some((program, build)) => compile(&program, build)?,
+                    Some((command, binary)) => compile(command, &binary)?,
                     None => return Ok(()),
                 }
             }
         };
-        let handles: Vec<_> = (0..workers).map(|_| scope.spawn(compile_all)).collect();
+        let handles: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         handles
             .into_iter()
             .try_for_each(|handle| handle.join().expect("no worker panics"))
@@ -83,20 +108,21 @@ fn headers() -> Result<Vec<PathBuf>> {
     Ok(headers)
 }
 
-fn compile(program: &Program, build: Build) -> Result<()> {
-    let binary = program.binary(build);
-    // Made beside and renamed, so that an interrupted build leaves no half program.
-    let unfinished = binary.with_extension("unfinished");
+fn compiler(program: &Program, build: Build) -> Command {
     let mut command = Command::new(if program.is_cpp() { "g++" } else { "gcc" });
     command
         .args(C_FLAGS)
         .args(build.flags())
         .args(&program.flags)
-        .arg("-o")
-        .arg(&unfinished)
         .arg(&program.source)
         .args(&program.libs);
-    shell::run_quiet(&mut command)?;
-    fs::rename(&unfinished, &binary)?;
+    command
+}
+
+fn compile(mut command: Command, binary: &Path) -> Result<()> {
+    // Made beside and renamed, so that an interrupted build leaves no half program.
+    let unfinished = binary.with_extension("unfinished");
+    shell::run_quiet(command.arg("-o").arg(&unfinished))?;
+    fs::rename(&unfinished, binary)?;
     Ok(())
 }

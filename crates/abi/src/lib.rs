@@ -16,7 +16,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bumped with every change of this file.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// "BROWNOUT" in ASCII, little endian.
 pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
 
@@ -83,6 +83,11 @@ pub enum Request {
     Fatal = 3,
     /// One sentence for the user. `text`.
     Note = 4,
+    /// Which functions of a code mapping are of interest? `args` = start, length, file offset, `1` for the program itself;
+    /// `text` = path. Answers their number in `result` and, as text, pairs of 64-bit words: address, function number.
+    LibraryFunctions = 5,
+    /// What does the sink answer to this thread's last annotation? `args[0]` = thread number. Answers up to three words.
+    Answer = 6,
 }
 
 /// Answer to [`Request::ClassifyFile`].
@@ -156,7 +161,10 @@ pub struct Control {
     pub ring_starved: AtomicU32,
     /// Bumped by the consumer whenever it freed space while writers starve.
     pub ring_space: AtomicU32,
-    _pad1: [u8; 44],
+    _pad3: u32,
+    /// Nanoseconds that writers have waited for space, in total.
+    pub ring_waited_ns: AtomicU64,
+    _pad1: [u8; 32],
 
     // -- service requests
     /// 0 free, else the kernel's thread number of the requester (a futex).
@@ -203,6 +211,8 @@ pub mod kind {
     pub const RARE: u8 = 18;
     /// A plain pmemcheck request; payload: code (with base), four arguments.
     pub const REQUEST: u8 = 21;
+    /// A library function was entered: `addr` = its number; payload: five arguments.
+    pub const CALL: u8 = 22;
     /// More bytes of the preceding store-like record: same thread, site, ctx; `addr`, `size`, value.
     pub const MORE: u8 = 20;
 }
@@ -297,3 +307,61 @@ pub struct Launch {
 pub const ANNOTATION_BASE: u64 = 0x424f_0000;
 /// pmemcheck's code space ('P','C').
 pub const PMEMCHECK_BASE: u64 = 0x5043_0000;
+
+/// This project's annotations: offsets from [`ANNOTATION_BASE`], arguments in order.
+///
+/// `include/brownout.h` and `crates/annotations` spell the same numbers; a test compares them. Numbers never change.
+pub mod annotation {
+    /// Answers [`INTERFACE`]. Natively the answer is 0. Not an event.
+    pub const RUNNING: u32 = 0x00;
+    /// What [`RUNNING`] answers.
+    pub const INTERFACE: u64 = 1;
+    /// The calling thread's accesses are judged (again).
+    pub const START: u32 = 0x01;
+    /// The calling thread's accesses are not judged until `START`.
+    pub const STOP: u32 = 0x02;
+    /// addr, len: never judge stores to this range.
+    pub const EXCLUDE: u32 = 0x03;
+    /// addr, len: judge them again.
+    pub const INCLUDE: u32 = 0x04;
+    /// addr, len: all of it must be persistent now.
+    pub const IS_PERSISTED: u32 = 0x05;
+    /// a, a_len, b, b_len: `a` must be persistent before `b` can be.
+    pub const IS_ORDERED_BEFORE: u32 = 0x06;
+    /// A transaction of the calling thread begins; they nest.
+    pub const TX_BEGIN: u32 = 0x07;
+    /// It ends.
+    pub const TX_END: u32 = 0x08;
+    /// addr, len: logged in the transaction.
+    pub const TX_ADD: u32 = 0x09;
+    /// addr, len: may only be stored to in a transaction, from now on.
+    pub const TX_ONLY: u32 = 0x0a;
+    /// A section of the calling thread begins.
+    pub const SECTION_BEGIN: u32 = 0x0b;
+    /// It ends: what the thread stored since its beginning must be persistent.
+    pub const SECTION_END: u32 = 0x0c;
+    /// Waits until all is checked; answers the number of failed checks (correctness findings) so far.
+    pub const CHECKPOINT: u32 = 0x0d;
+    /// HOPS' ordering fence.
+    pub const OFENCE: u32 = 0x0e;
+    /// HOPS' draining fence.
+    pub const DFENCE: u32 = 0x0f;
+    /// addr, len: a store that the engine cannot see (done by a device, say).
+    pub const STORE: u32 = 0x10;
+    /// addr, len: a write-back of the range, likewise.
+    pub const FLUSH: u32 = 0x11;
+    /// A fence, likewise.
+    pub const FENCE: u32 = 0x12;
+    /// addr, len: allocated in the calling thread's transaction.
+    pub const TX_ALLOC: u32 = 0x13;
+    /// addr, len: forget what is pending on the range: it is as good as persistent.
+    pub const SET_CLEAN: u32 = 0x14;
+    /// name, addr, len: a name for a range. (First argument a string, as in all codes from 0x8000.)
+    pub const REGISTER_VARIABLE: u32 = 0x8000;
+    /// name: forget it.
+    pub const UNREGISTER_VARIABLE: u32 = 0x8001;
+    /// name, address of two 64-bit words that receive address and length; answers 1 if the name is known.
+    pub const FIND_VARIABLE: u32 = 0x8002;
+    /// text: a marker in the trace.
+    pub const MARKER: u32 = 0x8003;
+}

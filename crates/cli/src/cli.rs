@@ -3,19 +3,23 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use brownout_findings::rules::RULES;
+use brownout_model::Domain;
+use clap::builder::{BoolishValueParser, PossibleValuesParser};
+use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
-const ABOUT: &str = "Run a program unchanged and see what it does to persistent memory";
+const ABOUT: &str = "Find crash-consistency and performance bugs of persistent-memory programs";
 
 const LONG_ABOUT: &str = "\
-Run an unmodified x86-64 Linux program and see every access that it makes to persistent memory: \
-stores, flushes, fences, and what the kernel writes on its behalf. Nothing needs to be recompiled or relinked.";
+Run an unmodified x86-64 Linux program, see every access that it makes to persistent memory \
+(stores, flushes, fences, and what the kernel writes on its behalf), and find what a power failure \
+would break. Nothing needs to be recompiled or relinked.";
 
 const AFTER_HELP: &str = "\
 Examples:
-  brownout run -- ls -l
+  brownout check -- ./mapcli btree /mnt/pmem/map.pool
+  brownout explain missing-flush
   brownout record -o btree.bwt --pm '*.pool' -- ./mapcli btree /mnt/pmem/map.pool
-  brownout trace stat btree.bwt
   brownout trace dump btree.bwt --range 0..100 --stacks
 
 Exit codes:
@@ -24,8 +28,8 @@ Exit codes:
   2    the command line makes no sense, or names files that cannot be used
   3    the program could not be run, does something unsupported, or could not be recorded to its end
   70   a bug in Brownout; the message says what to report
-  run and record end with the program's own status (128+n if signal n ended it) unless 1, 2, 3 or 70
-  applies; then a message that begins with 'brownout: ' says which.";
+  check, run and record end with the program's own status (128+n if signal n ended it) unless 1, 2,
+  3 or 70 applies; then a message that begins with 'brownout: ' says which.";
 
 const WHAT_IS_PM: &str = "\
 What counts as persistent memory:
@@ -34,7 +38,15 @@ What counts as persistent memory:
   - mappings that libpmem registers (its pmemcheck support is always on under Brownout)
   - files on a file system that is mounted with DAX
 Only shared mappings count. If the program maps other files shared and writable, record ends with
-a hint that names them; they are never tracked silently.";
+a hint that names them (and check, if it saw no persistent memory); they are never tracked silently.";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  brownout check -- ./mapcli btree /mnt/pmem/map
+  brownout check --pm '*.img' --only correctness -- ./my_test pool.img
+  brownout check --format sarif -o check.sarif --fail-on performance -- make test
+  brownout check --trace run.bwt --disable empty-fence,clean-flush
+  brownout check --gen-suppressions brownout.supp -- ./server";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -64,9 +76,29 @@ Examples:
     after_long_help = format!("{AFTER_HELP}\n\n{WHAT_IS_PM}"),
     disable_help_subcommand = true,
     subcommand_required = true,
+    // The last one counts, so that the command line wins over brownout.toml.
+    args_override_self = true,
     max_term_width = 100
 )]
 pub struct Cli {
+    // The file is read before clap sees the words (see config.rs); these two only make clap know them.
+    /// Take the options of FILE instead of those of brownout.toml
+    ///
+    /// Without it, brownout.toml is looked for in the current folder and, inside a repository, in
+    /// the folders above it up to the repository's root. A table is named as a command, and a key as
+    /// a long option: [check], pm = ["*.pool"]. The command line wins.
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = CONFIGURATION)]
+    pub config: Option<PathBuf>,
+
+    /// Use no brownout.toml
+    #[arg(
+        long,
+        global = true,
+        conflicts_with = "config",
+        help_heading = CONFIGURATION
+    )]
+    pub no_config: bool,
+
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -75,6 +107,20 @@ pub struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run a program and report what it does wrong with persistent memory
+    ///
+    /// Looks at every store, write-back, fence, transaction and annotation of the run, by the rules
+    /// that 'brownout explain' lists. With --trace or --import-pmemcheck a recording is checked, and
+    /// no program runs. The exit status is 1 (or that of --error-exitcode) if there are findings that
+    /// count, else the program's own (128+n if signal n ended it).
+    #[command(after_help = CHECK_EXAMPLES, after_long_help = format!("{CHECK_EXAMPLES}\n\n{WHAT_IS_PM}"))]
+    Check(Box<CheckArgs>),
+    /// Explain a rule: what it means, an example, how to fix it
+    ///
+    /// Without RULE all rules are listed.
+    Explain(ExplainArgs),
+    /// Show a finding again, from the token that a report gave with it
+    Replay(ReplayArgs),
     /// Run a program under the engine, without analysis
     ///
     /// The program behaves as it does natively; the exit status is its own (128+n if signal n
@@ -91,6 +137,12 @@ pub enum Command {
     /// Look into a recorded trace
     #[command(subcommand, subcommand_required = true, disable_help_subcommand = true)]
     Trace(TraceCommand),
+    /// Write a completion script for a shell to stdout
+    ///
+    /// For instance: brownout completions bash > ~/.local/share/bash-completion/completions/brownout
+    Completions(CompletionsArgs),
+    /// Write the manual page to stdout, or all pages into a folder
+    Man(ManArgs),
 }
 
 /// Look into a recorded trace.
@@ -123,6 +175,374 @@ pub struct LaunchArgs {
     pub program: Vec<OsString>,
 }
 
+const CONFIGURATION: &str = "Configuration";
+const RULES_HEADING: &str = "Rules";
+const MODEL_HEADING: &str = "Model of persistence";
+const REPORT_HEADING: &str = "Report";
+
+/// `brownout check`
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Treat files that match GLOB as persistent memory (repeatable)
+    ///
+    /// A pattern without '/' matches the file's name in any folder; any other is matched against
+    /// the whole path, and a relative one starts in the current folder. '*' and '?' do not match
+    /// '/', '**' matches any number of folders, '[abc]' one of the characters, '{a,b}' either.
+    /// Quote the pattern, or the shell may expand it.
+    #[arg(long = "pm", value_name = "GLOB")]
+    pub pm: Vec<String>,
+
+    /// Let the program read FILE as its standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub stdin: Option<PathBuf>,
+
+    /// Check the trace FILE, which 'brownout record' has written; no program runs
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["program", "import_pmemcheck", "pm", "stdin", "save_trace", "deterministic", "execute_flushes"]
+    )]
+    pub trace: Option<PathBuf>,
+
+    /// Check LOG, a store log that pmemcheck has written (--log-stores=yes); no program runs
+    ///
+    /// Such a log knows no threads, so a fence completes the write-backs of all.
+    #[arg(
+        long,
+        value_name = "LOG",
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["program", "pm", "stdin", "save_trace", "deterministic", "execute_flushes"]
+    )]
+    pub import_pmemcheck: Option<PathBuf>,
+
+    /// Keep the recording of this run in FILE, too
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub save_trace: Option<PathBuf>,
+
+    /// Execute cache flushes instead of only recording them
+    ///
+    /// On ordinary files clwb and clflush gain nothing and cost much, so they are recorded and
+    /// skipped. Use this on real persistent memory, if the data must survive.
+    #[arg(long)]
+    pub execute_flushes: bool,
+
+    /// Remove randomness: fixed addresses, time, process numbers and random numbers
+    ///
+    /// Two runs of a single-threaded program with the same input are then the same, event for
+    /// event. The scheduling of threads is not controlled.
+    #[arg(long)]
+    pub deterministic: bool,
+
+    /// Check with N threads
+    ///
+    /// Default: as many as the machine has cores, less one for the program.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+
+    /// Which rules.
+    #[command(flatten)]
+    pub rules: RuleEdits,
+
+    /// Load a rule of your own from the shared library LIB (repeatable)
+    ///
+    /// OPTIONS is handed to the library as it is.
+    #[arg(long, value_name = "LIB[=OPTIONS]", value_hint = ValueHint::FilePath, help_heading = RULES_HEADING)]
+    pub rule: Vec<OsString>,
+
+    /// Demand that every store to persistent memory is made in a transaction
+    #[arg(long, help_heading = RULES_HEADING)]
+    pub tx_only: bool,
+
+    /// Where data becomes persistent
+    ///
+    /// x86: lines must be written back and fenced. eadr: caches survive. hops: ofence orders and
+    /// dfence drains, both given by annotations. page: by msync, page by page.
+    #[arg(
+        long,
+        value_parser = PossibleValuesParser::new(Domain::ALL.map(Domain::name)),
+        default_value = Domain::X86.name(),
+        help_heading = MODEL_HEADING
+    )]
+    pub domain: String,
+
+    /// What a power failure cannot tear: 8 aligned bytes, or a store inside one cache line
+    #[arg(
+        long,
+        value_parser = PossibleValuesParser::new(["word", "line"]),
+        default_value = "word",
+        help_heading = MODEL_HEADING
+    )]
+    pub atomicity: String,
+
+    /// The report's form
+    #[arg(long, value_enum, default_value_t = ReportFormat::Terminal, help_heading = REPORT_HEADING)]
+    pub format: ReportFormat,
+
+    /// Write the report to FILE
+    ///
+    /// Default: the terminal form goes to stderr, which leaves stdout to the program; the others
+    /// go to stdout.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REPORT_HEADING)]
+    pub output: Option<PathBuf>,
+
+    /// When to use colours
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto, help_heading = REPORT_HEADING)]
+    pub color: ColorChoice,
+
+    /// Show every finding in full, also those of one cause
+    #[arg(long, help_heading = REPORT_HEADING)]
+    pub all: bool,
+
+    /// Which findings count for the exit status
+    #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = FailOn::Correctness, help_heading = REPORT_HEADING)]
+    pub fail_on: FailOn,
+
+    /// Exit with N instead of 1 if there are findings that count
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u8).range(1..),
+        help_heading = REPORT_HEADING
+    )]
+    pub error_exitcode: Option<u8>,
+
+    /// Hide the findings that FILE describes (repeatable)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REPORT_HEADING)]
+    pub suppressions: Vec<PathBuf>,
+
+    /// Write suppressions for what is found to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REPORT_HEADING)]
+    pub gen_suppressions: Option<PathBuf>,
+
+    /// Leave out what FILE, an earlier report of the form json, has already
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REPORT_HEADING)]
+    pub baseline: Option<PathBuf>,
+
+    /// Understand the options of another tool, and end as its scripts expect
+    ///
+    /// pmemcheck: accepts --mult-stores=yes and the like, says which have no effect, and ends the
+    /// report with the line 'ERROR SUMMARY: N errors'.
+    #[arg(long, value_enum, value_name = "TOOL", help_heading = REPORT_HEADING)]
+    pub compat: Option<Compat>,
+
+    /// Options of pmemcheck.
+    #[command(flatten)]
+    pub pmemcheck: PmemcheckArgs,
+
+    /// The program and its arguments, after '--'
+    ///
+    /// A name without '/' is looked up in PATH. Scripts run under their interpreter.
+    #[arg(
+        last = true,
+        required_unless_present_any = ["trace", "import_pmemcheck"],
+        value_name = "PROGRAM"
+    )]
+    pub program: Vec<OsString>,
+}
+
+/// The report's form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// For people
+    Terminal,
+    /// All that is known, for programs
+    Json,
+    /// SARIF 2.1.0, for editors and code hosts
+    Sarif,
+    /// JUnit XML, for CI
+    Junit,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// Which findings count for the exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// Those of correctness
+    Correctness,
+    /// All
+    Performance,
+    /// None
+    Never,
+}
+
+/// Whose options and habits to follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compat {
+    /// The Valgrind tool
+    Pmemcheck,
+}
+
+/// Options of pmemcheck that Brownout does not have by the same name. What becomes of them is
+/// decided in [`crate::compat`].
+#[derive(Debug, Default, Args)]
+pub struct PmemcheckArgs {
+    /// Report overwritten stores
+    #[arg(long, hide = true, requires = "compat", value_parser = BoolishValueParser::new(), value_name = "yes|no")]
+    pub mult_stores: Option<bool>,
+    /// Allowed distance of overwritten stores
+    #[arg(long, hide = true, requires = "compat", value_name = "N")]
+    pub indiff: Option<u64>,
+    /// Log stores
+    #[arg(long, hide = true, requires = "compat", value_parser = BoolishValueParser::new(), value_name = "yes|no")]
+    pub log_stores: Option<bool>,
+    /// Log their stacks
+    #[arg(long, hide = true, requires = "compat", value_parser = BoolishValueParser::new(), value_name = "yes|no")]
+    pub log_stores_stacktraces: Option<bool>,
+    /// So many frames
+    #[arg(long, hide = true, requires = "compat", value_name = "N")]
+    pub log_stores_stacktraces_depth: Option<u64>,
+    /// Where the output goes
+    #[arg(long, hide = true, requires = "compat", conflicts_with = "output", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub log_file: Option<PathBuf>,
+    /// Report superfluous flushes
+    #[arg(long, hide = true, requires = "compat", value_parser = BoolishValueParser::new(), value_name = "yes|no")]
+    pub flush_check: Option<bool>,
+    /// Flushes act on whole lines
+    #[arg(long, hide = true, requires = "compat", value_parser = BoolishValueParser::new(), value_name = "yes|no")]
+    pub flush_align: Option<bool>,
+    /// See the instructions
+    #[arg(long, hide = true, requires = "compat", value_parser = BoolishValueParser::new(), value_name = "yes|no")]
+    pub isa_rec: Option<bool>,
+    /// End with a summary
+    #[arg(long, hide = true, requires = "compat", value_parser = BoolishValueParser::new(), value_name = "yes|no")]
+    pub print_summary: Option<bool>,
+    /// clflush needs a fence
+    #[arg(long, hide = true, requires = "compat", value_parser = BoolishValueParser::new(), value_name = "yes|no")]
+    pub expect_fence_after_clflush: Option<bool>,
+}
+
+/// Names of groups of rules, beside the rules' own.
+pub const RULE_GROUPS: [&str; 3] = ["correctness", "performance", "all"];
+
+fn rule_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(RULES.iter().map(|rule| rule.id).chain(RULE_GROUPS))
+}
+
+/// The options behind [`RuleEdits`].
+#[derive(Debug, Args)]
+struct RuleFlags {
+    /// Switch rules on (separated by commas)
+    ///
+    /// RULE is an id of 'brownout explain', or one of correctness, performance, all. --only,
+    /// --enable and --disable act in the order in which they are given.
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule_names(), hide_possible_values = true, help_heading = RULES_HEADING)]
+    enable: Vec<String>,
+
+    /// Switch rules off
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule_names(), hide_possible_values = true, help_heading = RULES_HEADING)]
+    disable: Vec<String>,
+
+    /// Switch these rules on and all others off
+    #[arg(long, value_name = "RULE", value_delimiter = ',', action = clap::ArgAction::Set, num_args = 1, value_parser = rule_names(), hide_possible_values = true, help_heading = RULES_HEADING)]
+    only: Vec<String>,
+}
+
+/// One step in choosing rules. Names are those of rules and groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleEdit {
+    /// All off.
+    Clear,
+    /// These on.
+    Enable(String),
+    /// These off.
+    Disable(String),
+}
+
+/// What `--only`, `--enable` and `--disable` ask for, in the order given, which clap's own fields
+/// would lose.
+#[derive(Debug, Default)]
+pub struct RuleEdits(pub Vec<RuleEdit>);
+
+impl FromArgMatches for RuleEdits {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut edits = Vec::new();
+        let mut take = |id: &str, edit: fn(String) -> RuleEdit| {
+            let names = matches.get_many::<String>(id).into_iter().flatten();
+            let places = matches.indices_of(id).into_iter().flatten();
+            let first = edits.len();
+            edits.extend(places.zip(names.cloned().map(edit)));
+            edits.get(first).map(|(place, _)| *place)
+        };
+        take("enable", RuleEdit::Enable);
+        take("disable", RuleEdit::Disable);
+        if let Some(place) = take("only", RuleEdit::Enable) {
+            // Sorting is stable, so this comes before the names at the same place.
+            edits.insert(0, (place, RuleEdit::Clear));
+        }
+        edits.sort_by_key(|(place, _)| *place);
+        Ok(RuleEdits(edits.into_iter().map(|(_, edit)| edit).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for RuleEdits {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        RuleFlags::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        RuleFlags::augment_args_for_update(command)
+    }
+}
+
+/// `brownout explain`
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The rule's id
+    #[arg(value_name = "RULE", value_parser = PossibleValuesParser::new(RULES.iter().map(|rule| rule.id)), hide_possible_values = true)]
+    pub rule: Option<String>,
+}
+
+/// `brownout replay`
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The token, as the report shows it
+    #[arg(value_name = "TOKEN")]
+    pub token: String,
+}
+
+/// A shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    /// GNU Bash
+    Bash,
+    /// Z shell
+    Zsh,
+    /// fish
+    Fish,
+}
+
+/// `brownout completions`
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// For which shell
+    #[arg(value_enum, value_name = "SHELL")]
+    pub shell: Shell,
+}
+
+/// `brownout man`
+#[derive(Debug, Args)]
+pub struct ManArgs {
+    /// Write brownout.1, brownout-check.1 and so on into DIR
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
+}
+
 /// `brownout run`
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -148,8 +568,20 @@ pub struct RecordArgs {
     /// Created before the program starts. An existing trace is replaced; any other file is refused
     /// unless --force is given. Should recording be cut short (kill -9, full disk), the trace is
     /// readable up to its last whole block.
-    #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        required_unless_present = "pmemcheck_log"
+    )]
+    pub output: Option<PathBuf>,
+
+    /// Write a store log to FILE, as pmemcheck does with --log-stores=yes
+    ///
+    /// pmreorder reads it. With it, no trace is needed.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub pmemcheck_log: Option<PathBuf>,
 
     /// Replace FILE even if it is not a trace
     #[arg(long)]
@@ -242,10 +674,53 @@ pub struct DumpArgs {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use clap::CommandFactory;
 
     #[test]
     fn definitions_are_consistent() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
+    }
+
+    fn edits(words: &str) -> Vec<RuleEdit> {
+        let line = format!("brownout check {words} --trace f");
+        match Cli::try_parse_from(line.split_whitespace())
+            .unwrap()
+            .command
+        {
+            Command::Check(args) => args.rules.0,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn rules_are_edited_in_the_order_given() {
+        let on = |name: &str| RuleEdit::Enable(name.to_owned());
+        let off = |name: &str| RuleEdit::Disable(name.to_owned());
+        assert_eq!(edits(""), []);
+        assert_eq!(
+            edits("--disable all --enable clean-flush,empty-fence --disable clean-flush"),
+            [
+                off("all"),
+                on("clean-flush"),
+                on("empty-fence"),
+                off("clean-flush")
+            ]
+        );
+        assert_eq!(
+            edits("--enable fresh-log --only clean-flush,empty-fence --enable not-ordered"),
+            [
+                on("fresh-log"),
+                RuleEdit::Clear,
+                on("clean-flush"),
+                on("empty-fence"),
+                on("not-ordered")
+            ]
+        );
+        // The last one counts, as for every option with one value.
+        assert_eq!(
+            edits("--only clean-flush --only empty-fence"),
+            [RuleEdit::Clear, on("empty-fence")]
+        );
     }
 }

@@ -1,20 +1,27 @@
 //! The `brownout` command.
 //!
 //! ```text
-//!  cli.rs (as typed) ─▶ resolve.rs (as meant) ─▶ run, record, inspect ─▶ exit.rs (code, one sentence)
+//!  config.rs (words, brownout.toml) ─▶ cli.rs (as typed) ─▶ resolve.rs (as meant)
+//!        ─▶ check, run, record, inspect, explain, … ─▶ exit.rs (code, one sentence)
 //! ```
 //!
 //! Guarantee: every failure is one sentence on stderr that begins with `brownout: ` and one of the
-//! exit codes of [`exit`]; stdout carries results only. `run` and `record` otherwise stay out of
-//! the way: the program has the terminal, its signals and its exit status.
+//! exit codes of [`exit`]; stdout carries results only. `check`, `run` and `record` otherwise stay
+//! out of the way: the program has the terminal, its signals and its exit status.
 
 mod bug;
+mod check;
 mod cli;
+mod compat;
+mod config;
 mod exit;
+mod explain;
 mod inspect;
 mod output;
 mod record;
+mod replay;
 mod resolve;
+mod shell;
 mod signals;
 mod snapshot;
 mod terminal;
@@ -25,6 +32,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::config::CommandLine;
 use crate::exit::Failure;
 use crate::resolve::Task;
 use crate::terminal::message;
@@ -34,20 +42,29 @@ fn main() -> ExitCode {
 }
 
 fn command() -> u8 {
-    let cli = match cli::Cli::try_parse() {
+    perform().unwrap_or_else(|failure| {
+        message(&failure.sentence);
+        failure.code
+    })
+}
+
+fn perform() -> Result<u8, Failure> {
+    let line = CommandLine::complete(std::env::args_os().skip(1).collect())?;
+    let cli = match cli::Cli::try_parse_from(line.with_program_name()) {
         Ok(cli) => cli,
-        Err(error) => return usage::answer(&error),
+        Err(error) => return Ok(usage::answer(&error, &line)),
     };
-    let done = resolve::resolve(cli).and_then(|task| match task {
+    match resolve::resolve(cli, line.words)? {
+        Task::Check(check) => check::check(*check),
+        Task::Explain(rule) => explain::explain(rule),
+        Task::Replay(token) => replay::replay(&token),
         Task::Run(config) => run(&config),
         Task::Record(recording) => record::record(recording),
         Task::Stat(file) => inspect::stat(&file),
         Task::Dump(dump) => inspect::dump(&dump),
-    });
-    done.unwrap_or_else(|failure| {
-        message(&failure.sentence);
-        failure.code
-    })
+        Task::Completions(shell) => shell::completions(shell),
+        Task::Man(folder) => shell::man(folder.as_deref()),
+    }
 }
 
 fn run(config: &brownout_host::LaunchConfig) -> Result<u8, Failure> {

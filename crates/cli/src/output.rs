@@ -80,6 +80,11 @@ impl TraceOutput {
         })
     }
 
+    /// Where it goes.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// A folder for temporary files on the same file system, where there is one.
     pub fn folder(&self) -> PathBuf {
         match (self.regular, self.path.parent()) {

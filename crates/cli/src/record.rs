@@ -11,11 +11,12 @@
 //! recording is not whole.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brownout_host::{EventSink, LaunchConfig, Outcome};
+use brownout_storelog::{Exported, Exporter};
 use brownout_trace::event::{Event, EventKind, FileId};
 use brownout_trace::{Meta, Reader, Writer, Written};
 
@@ -28,13 +29,24 @@ use crate::verification::Verification;
 
 /// Runs the program and records it. The exit code is the program's, unless something failed.
 pub fn record(recording: Recording) -> Result<u8, Failure> {
-    let output = TraceOutput::open(&recording.output, recording.force)?;
-    let verification = match recording.verify {
-        true => Some(Verification::new(&output.folder()).inspect_err(|_| output.abandon())?),
-        false => None,
+    let path = recording.output.as_deref();
+    let output = match path {
+        Some(path) => Some(TraceOutput::open(path, recording.force)?),
+        None => None,
+    };
+    let verification = match (recording.verify, &output) {
+        (true, Some(output)) => {
+            Some(Verification::new(&output.folder()).inspect_err(|_| output.abandon())?)
+        }
+        _ => None,
+    };
+    let store_log = match &recording.pmemcheck_log {
+        Some(path) => Some(StoreLog::create(path)?),
+        None => None,
     };
     let mut recorder = Recorder {
-        trace: Trace::Pending(output),
+        store_log,
+        trace: output.map(Trace::Pending),
         meta: meta(&recording.launch),
         tally: Tally::default(),
         verification,
@@ -45,15 +57,25 @@ pub fn record(recording: Recording) -> Result<u8, Failure> {
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(failure) => {
-            recorder.trace.abandon();
+            if let Some(trace) = recorder.trace {
+                trace.abandon();
+            }
             return Err(failure);
         }
     };
     let duration = (!recording.launch.deterministic).then_some(outcome.wall);
-    let trace = recorder.trace.finish(&recorder.meta, duration);
-    report(&recording, &outcome, &recorder.tally, trace.as_ref().ok());
+    let trace = recorder
+        .trace
+        .map(|trace| trace.finish(&recorder.meta, duration));
+    let written = trace.as_ref().and_then(|trace| trace.as_ref().ok());
+    report(path, &outcome, &recorder.tally, written);
     // A recording that stopped makes the verdict of the verification worthless, so it comes first.
-    trace.map_err(|trouble| trouble.failure(&recording.output))?;
+    if let (Some(Err(trouble)), Some(path)) = (trace, path) {
+        return Err(trouble.failure(path));
+    }
+    if let Some(log) = recorder.store_log {
+        log.finish()?;
+    }
     match recorder.verification {
         Some(verification) if recorder.tally.files > 0 => verification.conclude()?,
         Some(_) => message("nothing was verified: no persistent memory was seen"),
@@ -188,8 +210,113 @@ impl Trace {
     }
 }
 
-struct Recorder {
+/// A trace that is kept while something else looks at the events.
+pub struct Keep {
     trace: Trace,
+    meta: Meta,
+    path: PathBuf,
+    deterministic: bool,
+}
+
+impl Keep {
+    /// Nothing is written yet.
+    pub fn new(output: TraceOutput, launch: &LaunchConfig) -> Keep {
+        Keep {
+            path: output.path().to_owned(),
+            trace: Trace::Pending(output),
+            meta: meta(launch),
+            deterministic: launch.deterministic,
+        }
+    }
+
+    /// One more event.
+    pub fn push(&mut self, event: &Event<'_>) {
+        self.trace.push(&self.meta, event);
+    }
+
+    /// The run is over.
+    pub fn finish(self, wall: Duration) -> Result<(), Failure> {
+        let duration = (!self.deterministic).then_some(wall);
+        let finished = self.trace.finish(&self.meta, duration);
+        finished.map_err(|trouble| trouble.failure(&self.path))?;
+        Ok(())
+    }
+
+    /// The program was not started, or was lost.
+    pub fn abandon(self) {
+        self.trace.abandon();
+    }
+}
+
+/// A store log in pmemcheck's form, being written.
+struct StoreLog {
+    path: PathBuf,
+    exporter: Option<Exporter<'static, BufWriter<File>>>,
+    trouble: Option<io::Error>,
+}
+
+impl StoreLog {
+    fn create(path: &Path) -> Result<StoreLog, Failure> {
+        let file = File::create(path).map_err(|error| {
+            let path = quote(path);
+            Failure::usage(format!("cannot write the store log to {path}: {}", plain(&error)))
+        })?;
+        Ok(StoreLog {
+            path: path.to_owned(),
+            exporter: Some(Exporter::new(BufWriter::new(file))),
+            trouble: None,
+        })
+    }
+
+    fn event(&mut self, event: &Event<'_>) {
+        if let Some(exporter) = &mut self.exporter
+            && let Err(error) = exporter.event(event)
+        {
+            self.trouble = Some(error);
+            self.exporter = None;
+        }
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        let written = match (self.exporter, self.trouble) {
+            (_, Some(error)) => Err(error),
+            (Some(exporter), None) => exporter.finish(),
+            (None, None) => return Ok(()),
+        };
+        let path = quote(&self.path);
+        match written {
+            Ok(exported) => {
+                message(&log_summary(&path, &exported));
+                Ok(())
+            }
+            Err(error) => Err(Failure::cannot_run(format!(
+                "the store log {path} is not whole: {}",
+                plain(&error)
+            ))),
+        }
+    }
+}
+
+fn log_summary(path: &str, exported: &Exported) -> String {
+    let mut text = format!(
+        "{path}: {}, {}, {} in {}",
+        counted(exported.stores, "store"),
+        grouped(exported.flushes) + " flushes",
+        counted(exported.fences, "fence"),
+        bytes(exported.len),
+    );
+    if exported.threads > 1 {
+        text += "; several threads flush or fence, which this form cannot tell apart";
+    }
+    if exported.stores_left_out > 0 {
+        text += &format!("; {} left out", counted(exported.stores_left_out, "store"));
+    }
+    text
+}
+
+struct Recorder {
+    store_log: Option<StoreLog>,
+    trace: Option<Trace>,
     meta: Meta,
     tally: Tally,
     verification: Option<Verification>,
@@ -198,7 +325,12 @@ struct Recorder {
 impl EventSink for Recorder {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.tally.count(event);
-        self.trace.push(&self.meta, event);
+        if let Some(trace) = &mut self.trace {
+            trace.push(&self.meta, event);
+        }
+        if let Some(log) = &mut self.store_log {
+            log.event(event);
+        }
         if let Some(verification) = &mut self.verification {
             verification.event(event);
         }
@@ -273,12 +405,12 @@ impl Tally {
     }
 }
 
-fn report(recording: &Recording, outcome: &Outcome, tally: &Tally, written: Option<&Written>) {
+fn report(path: Option<&Path>, outcome: &Outcome, tally: &Tally, written: Option<&Written>) {
     for note in &outcome.notes {
         message(&format!("note: {note}"));
     }
-    if let Some(written) = written {
-        message(&summary(&recording.output, outcome.wall, tally, written));
+    if let (Some(written), Some(path)) = (written, path) {
+        message(&summary(path, outcome.wall, tally, written));
     }
     for path in &outcome.hints {
         message(&hint(path));
@@ -301,7 +433,8 @@ fn summary(output: &Path, wall: Duration, tally: &Tally, written: &Written) -> S
     )
 }
 
-fn hint(path: &PathBuf) -> String {
+/// How to have a file tracked that was not.
+pub fn hint(path: &PathBuf) -> String {
     let pattern = quote(escape(&path.to_string_lossy()));
     let path = quote(path);
     format!("hint: this program maps {path} writable and shared; add --pm {pattern}")

@@ -1,20 +1,35 @@
 //! The command line as meant: everything checked, every path and pattern made definite.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use brownout_findings::Severity;
+use brownout_findings::rules::{self, Rule, RuleSet};
 use brownout_host::LaunchConfig;
 use brownout_trace::event::ThreadId;
 
-use crate::cli::{Cli, Command, DumpArgs, Format, LaunchArgs, RecordArgs, TraceCommand};
+use crate::cli::{
+    CheckArgs, Cli, Command, DumpArgs, Format, LaunchArgs, RecordArgs, RuleEdit, Shell,
+    TraceCommand,
+};
+use crate::compat;
 use crate::exit::Failure;
-use crate::terminal::quote;
+use crate::terminal::{message, quote};
+
+pub use crate::cli::{ColorChoice, Compat, FailOn, ReportFormat};
 
 /// What to do.
 pub enum Task {
+    /// `check`
+    Check(Box<Check>),
+    /// `explain`: this rule, or all.
+    Explain(Option<&'static Rule>),
+    /// `replay`: the token.
+    Replay(String),
     /// `run`
     Run(LaunchConfig),
     /// `record`
@@ -23,14 +38,80 @@ pub enum Task {
     Stat(PathBuf),
     /// `trace dump`
     Dump(Dump),
+    /// `completions`
+    Completions(Shell),
+    /// `man`: all pages into this folder, or one to stdout.
+    Man(Option<PathBuf>),
+}
+
+/// What to check.
+pub enum Source {
+    /// A program to run.
+    Run(LaunchConfig),
+    /// A recording.
+    Trace(PathBuf),
+    /// A store log of pmemcheck.
+    PmemcheckLog(PathBuf),
+}
+
+/// A check to make.
+pub struct Check {
+    /// What to look at.
+    pub source: Source,
+    /// Built-in rules that are on.
+    pub rules: RuleSet,
+    /// Libraries with rules (absolute paths), and the options for each.
+    pub plugins: Vec<(PathBuf, String)>,
+    /// How persistence works.
+    pub model: ModelChoice,
+    /// Every store must lie in a transaction.
+    pub tx_only: bool,
+    /// The report's form.
+    pub format: ReportFormat,
+    /// Where the report goes; by default where the form asks for.
+    pub output: Option<PathBuf>,
+    /// When to use colours.
+    pub color: ColorChoice,
+    /// Which findings count for the exit status.
+    pub fail_on: FailOn,
+    /// The exit status for findings, if not [`crate::exit::FINDINGS`]. Never 0.
+    pub error_exitcode: Option<u8>,
+    /// Files of suppressions.
+    pub suppressions: Vec<PathBuf>,
+    /// Where suppressions for what is found go.
+    pub gen_suppressions: Option<PathBuf>,
+    /// A report whose findings are known.
+    pub baseline: Option<PathBuf>,
+    /// Where the recording goes. Only with [`Source::Run`].
+    pub save_trace: Option<PathBuf>,
+    /// Number of checker threads, at least 1.
+    pub jobs: Option<usize>,
+    /// Show every finding in full.
+    pub all: bool,
+    /// Whose habits to follow.
+    pub compat: Option<Compat>,
+    /// The words after `brownout` that give this check, wherever they come from: as typed, or with
+    /// what brownout.toml adds and `--no-config`.
+    pub command_line: Vec<OsString>,
+}
+
+/// How persistence works, in the names that the model knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelChoice {
+    /// A name of `brownout_model::Domain`.
+    pub domain: String,
+    /// `word` or `line`.
+    pub atomicity: String,
 }
 
 /// A recording to make.
 pub struct Recording {
     /// The program.
     pub launch: LaunchConfig,
-    /// Where the trace goes.
-    pub output: PathBuf,
+    /// Where the trace goes. None only if there is a `pmemcheck_log`.
+    pub output: Option<PathBuf>,
+    /// Where a store log in pmemcheck's form goes.
+    pub pmemcheck_log: Option<PathBuf>,
     /// Replace any file.
     pub force: bool,
     /// Check the trace against the files.
@@ -64,13 +145,117 @@ pub enum Symbols {
     Stack,
 }
 
-/// Checks and completes what was typed.
-pub fn resolve(cli: Cli) -> Result<Task, Failure> {
-    match cli.command {
-        Command::Run(args) => Ok(Task::Run(launch(args.launch)?)),
-        Command::Record(args) => Ok(Task::Record(recording(args)?)),
-        Command::Trace(TraceCommand::Stat(args)) => Ok(Task::Stat(args.file)),
-        Command::Trace(TraceCommand::Dump(args)) => Ok(Task::Dump(dump(args)?)),
+/// Checks and completes what was typed. `words` are the words behind `cli`.
+pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
+    Ok(match cli.command {
+        Command::Check(args) => Task::Check(Box::new(check(*args, words)?)),
+        Command::Explain(args) => Task::Explain(args.rule.as_deref().and_then(rules::find)),
+        Command::Replay(args) => Task::Replay(args.token),
+        Command::Run(args) => Task::Run(launch(args.launch)?),
+        Command::Record(args) => Task::Record(recording(args)?),
+        Command::Trace(TraceCommand::Stat(args)) => Task::Stat(args.file),
+        Command::Trace(TraceCommand::Dump(args)) => Task::Dump(dump(args)?),
+        Command::Completions(args) => Task::Completions(args.shell),
+        Command::Man(args) => Task::Man(args.dir),
+    })
+}
+
+fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
+    let compat = compat::translate(args.pmemcheck);
+    for note in &compat.notes {
+        message(note);
+    }
+    let plugins = args
+        .rule
+        .iter()
+        .map(|plugin| library(plugin))
+        .collect::<Result<Vec<_>, _>>()?;
+    let source = match (args.trace, args.import_pmemcheck) {
+        (Some(trace), _) => Source::Trace(trace),
+        (None, Some(log)) => Source::PmemcheckLog(log),
+        (None, None) => Source::Run(LaunchConfig {
+            pm_globs: patterns(&args.pm)?,
+            // No built-in rule looks at them; a rule of the user's may, and a kept recording has them.
+            values: args.save_trace.is_some() || !plugins.is_empty(),
+            execute_flushes: args.execute_flushes,
+            stdin: args.stdin.as_deref().map(standard_input).transpose()?,
+            ..launch(LaunchArgs {
+                deterministic: args.deterministic,
+                program: args.program,
+            })?
+        }),
+    };
+    Ok(Check {
+        source,
+        rules: rule_set(compat.rules.iter().chain(&args.rules.0)),
+        plugins,
+        model: ModelChoice {
+            domain: args.domain,
+            atomicity: args.atomicity,
+        },
+        tx_only: args.tx_only,
+        format: args.format,
+        output: args.output.or(compat.output),
+        color: args.color,
+        fail_on: args.fail_on,
+        error_exitcode: args.error_exitcode,
+        suppressions: args.suppressions,
+        gen_suppressions: args.gen_suppressions,
+        baseline: args.baseline,
+        save_trace: args.save_trace,
+        jobs: args.jobs.map(|jobs| jobs as usize),
+        all: args.all,
+        compat: args.compat,
+        command_line: words,
+    })
+}
+
+/// The default set after some edits. Names were checked when the command line was parsed.
+fn rule_set<'a>(edits: impl IntoIterator<Item = &'a RuleEdit>) -> RuleSet {
+    fn switch(set: &mut RuleSet, name: &str, on: bool) {
+        let groups: &[Severity] = match name {
+            "all" => &[Severity::Correctness, Severity::Performance],
+            "correctness" => &[Severity::Correctness],
+            "performance" => &[Severity::Performance],
+            _ => {
+                set.set(name, on);
+                return;
+            }
+        };
+        for severity in groups {
+            set.set_all(*severity, on);
+        }
+    }
+    let mut set = RuleSet::default();
+    for edit in edits {
+        match edit {
+            RuleEdit::Clear => set = RuleSet::NONE,
+            RuleEdit::Enable(name) => switch(&mut set, name, true),
+            RuleEdit::Disable(name) => switch(&mut set, name, false),
+        }
+    }
+    set
+}
+
+/// `LIB[=OPTIONS]`. Names of folders may have a `=`, so the first that is a file counts.
+fn library(word: &OsStr) -> Result<(PathBuf, String), Failure> {
+    let bytes = word.as_bytes();
+    let ends = || (0..=bytes.len()).filter(|&end| matches!(bytes.get(end), None | Some(b'=')));
+    let path = |end: usize| Path::new(OsStr::from_bytes(&bytes[..end]));
+    let end = ends().find(|&end| path(end).is_file());
+    let end = end.or(ends().next()).unwrap_or(bytes.len());
+    let shown = quote(path(end));
+    // Absolute, so that the loader does not look for it elsewhere.
+    let library = fs::canonicalize(path(end)).map_err(|error| {
+        let error = plain(&error);
+        Failure::usage(format!("cannot load the rule {shown}: {error}"))
+    })?;
+    let options = bytes.get(end + 1..).unwrap_or_default();
+    match std::str::from_utf8(options) {
+        Ok(options) => Ok((library, options.to_owned())),
+        Err(_) => Err(Failure::usage(format!(
+            "the options of the rule {shown} are not UTF-8"
+        ))),
     }
 }
 
@@ -93,30 +278,10 @@ fn launch(args: LaunchArgs) -> Result<LaunchConfig, Failure> {
 }
 
 fn recording(args: RecordArgs) -> Result<Recording, Failure> {
-    let stdin = match &args.stdin {
-        None => None,
-        Some(path) => Some(File::open(path).map_err(|error| {
-            let path = quote(path);
-            Failure::usage(format!(
-                "cannot read {path} as standard input: {}",
-                plain(&error)
-            ))
-        })?),
-    };
-    let pm_globs = match args.pm.is_empty() {
-        true => Vec::new(),
-        false => {
-            let here = env::current_dir()
-                .map_err(|error| Failure::usage(format!("the current folder is gone: {error}")))?;
-            args.pm
-                .iter()
-                .map(|glob| pattern(glob, &here))
-                .collect::<Result<_, _>>()?
-        }
-    };
+    let stdin = args.stdin.as_deref().map(standard_input).transpose()?;
     Ok(Recording {
         launch: LaunchConfig {
-            pm_globs,
+            pm_globs: patterns(&args.pm)?,
             loads: args.loads,
             values: !args.no_values,
             execute_flushes: args.execute_flushes,
@@ -124,9 +289,28 @@ fn recording(args: RecordArgs) -> Result<Recording, Failure> {
             ..launch(args.launch)?
         },
         output: args.output,
+        pmemcheck_log: args.pmemcheck_log,
         force: args.force,
         verify: args.verify,
     })
+}
+
+fn standard_input(path: &Path) -> Result<File, Failure> {
+    File::open(path).map_err(|error| {
+        let path = quote(path);
+        let error = plain(&error);
+        Failure::usage(format!("cannot read {path} as standard input: {error}"))
+    })
+}
+
+/// The patterns of `--pm`, over absolute paths.
+fn patterns(globs: &[String]) -> Result<Vec<String>, Failure> {
+    if globs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let here = env::current_dir()
+        .map_err(|error| Failure::usage(format!("the current folder is gone: {error}")))?;
+    globs.iter().map(|glob| pattern(glob, &here)).collect()
 }
 
 fn dump(args: DumpArgs) -> Result<Dump, Failure> {
@@ -261,6 +445,97 @@ pub fn plain(error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    fn check(words: &str) -> Check {
+        let line = format!("brownout check {words}");
+        let cli = Cli::try_parse_from(line.split_whitespace()).unwrap();
+        match resolve(cli, Vec::new()).unwrap() {
+            Task::Check(check) => *check,
+            _ => panic!("{words}"),
+        }
+    }
+
+    #[test]
+    fn sources_of_a_check() {
+        let trace = check("--trace t").source;
+        assert!(matches!(trace, Source::Trace(path) if path == Path::new("t")));
+        let log = check("--import-pmemcheck l").source;
+        assert!(matches!(log, Source::PmemcheckLog(path) if path == Path::new("l")));
+        let Source::Run(launch) = check("--pm *.pool --deterministic -- ls -l").source else {
+            panic!()
+        };
+        assert_eq!(
+            (launch.program, launch.args),
+            ("ls".into(), vec!["-l".into()])
+        );
+        assert_eq!(launch.pm_globs, ["**/*.pool"]);
+        assert!(launch.deterministic && !launch.values && !launch.execute_flushes);
+        let Source::Run(launch) = check("--save-trace t -- ls").source else {
+            panic!()
+        };
+        assert!(
+            launch.values,
+            "crash states are computed from kept recordings"
+        );
+    }
+
+    #[test]
+    fn rules_are_chosen_by_name_and_by_group() {
+        let rules = |words: &str| check(&format!("{words} --trace t")).rules;
+        let count = |set: RuleSet| rules::RULES.iter().filter(|rule| set.has(rule.id)).count();
+        assert_eq!(rules(""), RuleSet::default());
+        assert_eq!(count(rules("--enable all")), rules::RULES.len());
+        assert_eq!(count(rules("--only empty-fence,fresh-log")), 2);
+        let set = rules("--only performance --disable empty-fence --enable not-ordered");
+        assert!(set.has("clean-flush") && set.has("not-ordered"));
+        assert!(!set.has("empty-fence") && !set.has("missing-flush"));
+    }
+
+    #[test]
+    fn options_of_pmemcheck_choose_rules() {
+        let default = check("--compat pmemcheck --trace t");
+        assert_eq!(default.rules, RuleSet::default());
+        let set = "--compat pmemcheck --mult-stores=yes --flush-check=no --log-file=r --trace t";
+        let check = check(set);
+        assert!(check.rules.has("overwritten-unpersisted") && check.rules.has("missing-flush"));
+        for rule in ["clean-flush", "double-flush", "oversized-flush"] {
+            assert!(!check.rules.has(rule), "{rule}");
+        }
+        assert_eq!(check.output.as_deref(), Some(Path::new("r")));
+        assert_eq!(check.compat, Some(Compat::Pmemcheck));
+    }
+
+    #[test]
+    fn libraries_with_rules() {
+        let folder = tempfile::tempdir().unwrap();
+        let odd = folder.path().join("a=b");
+        fs::create_dir(&odd).unwrap();
+        let path = odd.canonicalize().unwrap().join("rule.so");
+        fs::write(&path, "").unwrap();
+        let with = |options: &str| {
+            let mut word = path.clone().into_os_string();
+            word.push(options);
+            library(&word).unwrap()
+        };
+        assert_eq!(with(""), (path.clone(), String::new()));
+        assert_eq!(with("="), (path.clone(), String::new()));
+        assert_eq!(with("=x=1,y=/z"), (path.clone(), "x=1,y=/z".to_owned()));
+        assert!(library(OsStr::new("none=x")).is_err());
+        assert!(library(OsStr::new("")).is_err());
+    }
+
+    #[test]
+    fn a_store_log_makes_the_trace_optional() {
+        let parse = |line: &str| Cli::try_parse_from(line.split_whitespace());
+        assert!(parse("brownout record -- ls").is_err());
+        let cli = parse("brownout record --pmemcheck-log l -- ls").unwrap();
+        let Task::Record(recording) = resolve(cli, Vec::new()).unwrap() else {
+            panic!()
+        };
+        assert_eq!(recording.output, None);
+        assert_eq!(recording.pmemcheck_log.as_deref(), Some(Path::new("l")));
+    }
 
     #[test]
     fn ranges() {

@@ -1,12 +1,15 @@
 //! Turns what clap says about a command line into one sentence and a place to read on.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory};
 
+use crate::cli::Cli;
+use crate::config::{CommandLine, locate};
 use crate::exit;
 use crate::terminal::message;
 
 /// Prints help or the error, and says how to exit.
-pub fn answer(error: &clap::Error) -> u8 {
+pub fn answer(error: &clap::Error, line: &CommandLine) -> u8 {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // A reader that closed the pipe early (`| head`) has what it wanted.
@@ -18,38 +21,23 @@ pub fn answer(error: &clap::Error) -> u8 {
             exit::USAGE
         }
         _ => {
-            // The first two words are enough, and words need not be UTF-8.
-            let words: Vec<_> = std::env::args_os().skip(1).take(2).collect();
-            let words: Vec<_> = words
-                .iter()
-                .map(|word| word.to_str().unwrap_or(""))
-                .collect();
-            message(&sentence(error, help_command(&words)));
+            message(&sentence(error, line));
             exit::USAGE
         }
     }
 }
 
-/// The command whose help explains what was meant.
-fn help_command(words: &[&str]) -> &'static str {
-    match words {
-        ["run", ..] => "brownout run --help",
-        ["record", ..] => "brownout record --help",
-        ["trace", "stat", ..] => "brownout trace stat --help",
-        ["trace", "dump", ..] => "brownout trace dump --help",
-        ["trace", ..] => "brownout trace --help",
-        _ => "brownout --help",
-    }
-}
-
-fn sentence(error: &clap::Error, help: &str) -> String {
+fn sentence(error: &clap::Error, line: &CommandLine) -> String {
+    let mut root = Cli::command();
+    root.build();
+    let at = locate(&root, &line.words);
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => Some(texts.join(", ")),
         _ => None,
     };
-    let launches = help.contains("run") || help.contains("record");
-    let what = match error.kind() {
+    let launches = launches(at.command());
+    let mut what = match error.kind() {
         ErrorKind::MissingRequiredArgument => {
             let missing = text(ContextKind::InvalidArg).unwrap_or_default();
             match launches && missing.contains("PROGRAM") && !missing.contains(", ") {
@@ -67,7 +55,33 @@ fn sentence(error: &clap::Error, help: &str) -> String {
         ErrorKind::MissingSubcommand => "no command was given".to_owned(),
         _ => first_paragraph(&error.render().to_string()),
     };
-    format!("{what}; try '{help}'")
+    let suggested = [
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedValue,
+    ];
+    let near = suggested.into_iter().find_map(text);
+    if let Some(near) = &near {
+        // The list of all values is for those who are further off.
+        let end = what.find(" [possible values").unwrap_or(what.len());
+        what.truncate(end);
+        what = format!("{what}; did you mean '{near}'?");
+    }
+    let origin = line
+        .origin(error)
+        .map(|origin| format!("{origin}: "))
+        .unwrap_or_default();
+    let stop = if near.is_some() { "" } else { ";" };
+    let mut help = "brownout".to_owned();
+    for name in at.names() {
+        help = format!("{help} {name}");
+    }
+    format!("{origin}{what}{stop} try '{help} --help'")
+}
+
+/// True if the command starts a program, which stands after `--`.
+fn launches(command: &Command) -> bool {
+    command.get_positionals().any(|arg| arg.is_last_set())
 }
 
 /// clap's own words, up to its advice and usage, on one line.
@@ -80,17 +94,42 @@ fn first_paragraph(rendered: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Cli;
     use clap::Parser;
 
     fn complaint(words: &[&str]) -> String {
-        let error = Cli::try_parse_from(["brownout"].iter().chain(words)).unwrap_err();
-        sentence(&error, help_command(words))
+        let words = ["--no-config"].iter().chain(words);
+        let line = CommandLine::complete(words.map(Into::into).collect()).unwrap();
+        let error = Cli::try_parse_from(line.with_program_name()).unwrap_err();
+        sentence(&error, &line)
     }
 
     #[test]
     fn one_sentence_each() {
-        let cases: [(&[&str], &str); 9] = [
+        let cases: [(&[&str], &str); 15] = [
+            (
+                &["check"],
+                "no program was given; put it after '--'; try 'brownout check --help'",
+            ),
+            (
+                &["check", "--trace", "f", "--", "ls"],
+                "'--trace <FILE>' cannot be used with",
+            ),
+            (
+                &["check", "--only", "mising-flush", "--", "ls"],
+                "'mising-flush' for '--only <RULE>'; did you mean 'missing-flush'? try 'brownout check",
+            ),
+            (
+                &["check", "--mult-stores=yes", "--", "ls"],
+                "required but not given: --compat <TOOL>",
+            ),
+            (
+                &["explain", "clean-flsh"],
+                "did you mean 'clean-flush'? try 'brownout explain --help'",
+            ),
+            (
+                &["trace", "dmp"],
+                "did you mean 'dump'? try 'brownout trace --help'",
+            ),
             (
                 &["run"],
                 "no program was given; put it after '--'; try 'brownout run --help'",
@@ -107,7 +146,10 @@ mod tests {
                 &["run", "--bogus", "--", "ls"],
                 "unknown option or argument '--bogus'",
             ),
-            (&["frobnicate"], "unrecognized subcommand 'frobnicate'"),
+            (
+                &["frobnicate"],
+                "unrecognized subcommand 'frobnicate'; try 'brownout --help'",
+            ),
             (&["trace", "dump"], "required but not given: <FILE>"),
             (
                 &["trace", "dump", "f", "--thread", "x"],

@@ -413,8 +413,13 @@ fn dump_names_functions_and_lines() {
 
 #[test]
 fn help_and_version_go_to_stdout() {
-    let commands: [&[&str]; 6] = [
+    let commands: [&[&str]; 11] = [
         &["--help"],
+        &["check", "--help"],
+        &["explain", "--help"],
+        &["replay", "--help"],
+        &["completions", "--help"],
+        &["man", "--help"],
         &["run", "--help"],
         &["record", "--help"],
         &["trace", "--help"],

@@ -87,6 +87,8 @@ pub struct ThreadContext {
     /// Block whose site was logged last since it was entered, and the context then.
     pub last_token: u64,
     pub last_context: u64,
+    /// Arguments of the library function that is being entered.
+    pub call_args: [u64; 5],
     pub xmm: [[u64; 2]; 16],
 
     // ---- below: engine code only
@@ -138,7 +140,7 @@ pub mod off {
         ENTRY_MISS = entry_miss; ENTRY_MISS_TAG = entry_miss_tag; ENTRY_LOG = entry_log; ENTRY_REQUEST = entry_request; SITE_ADDR = site_addr;
         SITE_ALIAS = site_alias; THREAD_BITS = thread_bits; UNFENCED = unfenced;
         PENDING_FLAG = pending_flag; CONTEXT_CACHE = context_cache; XMM = xmm;
-        LAST_TOKEN = last_token; LAST_CONTEXT = last_context;
+        LAST_TOKEN = last_token; LAST_CONTEXT = last_context; CALL_ARGS = call_args;
     }
     pub const fn spill(slot: usize) -> u32 {
         SPILL + 8 * slot as u32

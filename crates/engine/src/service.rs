@@ -14,6 +14,16 @@ pub fn control() -> &'static Control {
 const WAIT_NS: u64 = 200_000_000;
 
 fn call(request: Request, args: &[u64], text: &[u8]) -> (u32, [u64; 8]) {
+    call_for_text(request, args, text, |_| {})
+}
+
+/// `read` sees the answer's text.
+fn call_for_text(
+    request: Request,
+    args: &[u64],
+    text: &[u8],
+    read: impl FnOnce(&[u8]),
+) -> (u32, [u64; 8]) {
     let c = control();
     // The lock names its holder, so that the tool can free it if that is killed.
     // SAFETY: no arguments.
@@ -43,6 +53,7 @@ fn call(request: Request, args: &[u64], text: &[u8]) -> (u32, [u64; 8]) {
         exit_if_orphaned();
     }
     let answer = (c.service_result, c.service_args);
+    read(&c.service_text[..(c.service_text_len as usize).min(TEXT_LEN)]);
     c.service_state.store(0, Ordering::Release);
     c.service_lock.store(0, Ordering::Release);
     sys::futex_wake(&c.service_lock, 1);
@@ -87,6 +98,32 @@ pub fn classify_file(args: &[u64; 7], path: &[u8]) -> (ClassifyAnswer, u32) {
         _ => ClassifyAnswer::Ordinary,
     };
     (answer, a[0] as u32)
+}
+
+/// See [`Request::LibraryFunctions`]; `found` is called with the address and number of each.
+pub fn library_functions(
+    start: u64,
+    len: u64,
+    offset: u64,
+    path: &[u8],
+    is_program: bool,
+    mut found: impl FnMut(u64, u32),
+) {
+    let args = [start, len, offset, is_program as u64];
+    let mut pairs = alloc::vec::Vec::new();
+    call_for_text(Request::LibraryFunctions, &args, path, |text| {
+        pairs.extend_from_slice(text);
+    });
+    for pair in pairs.chunks_exact(16) {
+        let word = |at: usize| u64::from_le_bytes(core::array::from_fn(|i| pair[at + i]));
+        found(word(0), word(8) as u32);
+    }
+}
+
+/// What the sink answers to the last annotation of thread number `thread`, once it has seen it.
+pub fn answer(thread: u32) -> [u64; 3] {
+    let (_, words) = call(Request::Answer, &[thread as u64], &[]);
+    [words[0], words[1], words[2]]
 }
 
 /// One sentence for the user.

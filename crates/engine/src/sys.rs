@@ -206,3 +206,11 @@ pub fn write_memory(addr: u64, data: &[u8]) -> bool {
     // SAFETY: `data` is ours.
     unsafe { crate::asm::copy_program(addr, data.as_ptr() as u64, data.len() as u64) }
 }
+
+/// Time since boot, nanoseconds.
+pub fn monotonic_ns() -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: CLOCK_MONOTONIC (1) into our own two words.
+    unsafe { sc!(nr::CLOCK_GETTIME, 1, time.as_mut_ptr()) };
+    time[0] * 1_000_000_000 + time[1]
+}

@@ -1,7 +1,7 @@
 //! Ring records to events.
 
 use crate::{EventSink, ExitStatus, LaunchError};
-use brownout_abi::{HEAD_LEN, kind, rare};
+use brownout_abi::{HEAD_LEN, annotation, kind, rare};
 use brownout_trace::event::{self, *};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::io;
@@ -105,8 +105,25 @@ impl Decoder {
         })
     }
 
-    /// One whole record.
-    pub fn record(&mut self, r: &[u8], sink: &mut dyn EventSink) -> io::Result<()> {
+    /// One whole record. If it asks for an answer, that is returned with the thread that waits for it.
+    pub fn record(
+        &mut self,
+        r: &[u8],
+        sink: &mut dyn EventSink,
+    ) -> io::Result<Option<(u32, [u64; 3])>> {
+        let Some(asker) = asker(r) else {
+            self.pass_on(r, sink)?;
+            return Ok(None);
+        };
+        let mut asking = Asking {
+            sink,
+            answer: [0; 3],
+        };
+        self.pass_on(r, &mut asking)?;
+        Ok(Some((asker, asking.answer)))
+    }
+
+    fn pass_on(&mut self, r: &[u8], sink: &mut dyn EventSink) -> io::Result<()> {
         let record_kind = r[1];
         let thread = ThreadId(u16::from_le_bytes([r[2], r[3]]) as u32);
         let site = u32_at(r, 4);
@@ -239,6 +256,12 @@ impl Decoder {
                 };
                 self.emit(sink, thread, pc, context, kind)
             }
+            kind::CALL => {
+                let args: [u64; 5] = std::array::from_fn(|i| u64_at(payload, 8 * i));
+                let function = addr as u32;
+                let kind = EventKind::LibraryCall { function, args };
+                self.emit(sink, thread, pc, context, kind)
+            }
             kind::RARE => {
                 let used = &payload[..(size as usize).min(payload.len())];
                 if used.len() < 48 {
@@ -252,6 +275,32 @@ impl Decoder {
             }
             _ => Err(io::Error::other("bug: an unknown record in the event ring")),
         }
+    }
+}
+
+/// The thread that waits for an answer to this record, if it is such a record.
+pub fn asker(r: &[u8]) -> Option<u32> {
+    let asks = r[1] == kind::RARE
+        && u64_at(r, 16) == rare::ANNOTATION
+        && r.len() >= HEAD_LEN + 8
+        && matches!(
+            u64_at(r, HEAD_LEN) as u32,
+            annotation::CHECKPOINT | annotation::FIND_VARIABLE
+        );
+    asks.then(|| u16::from_le_bytes([r[2], r[3]]) as u32)
+}
+
+/// Passes one event on and asks for the answer.
+struct Asking<'a> {
+    sink: &'a mut dyn EventSink,
+    answer: [u64; 3],
+}
+
+impl EventSink for Asking<'_> {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.sink.event(event)?;
+        self.answer = self.sink.answer(event);
+        Ok(())
     }
 }
 

@@ -121,6 +121,7 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
         notes: state.notes(),
         wall: begun.elapsed(),
         events,
+        waited: Duration::from_nanos(shared.control().ring_waited_ns.load(Ordering::Relaxed)),
     };
     match sink_error {
         Some(e) => Err(LaunchError::Sink(e, outcome)),
@@ -227,10 +228,19 @@ fn drain(
                     }
                     // SAFETY: as above, the whole record.
                     let record = unsafe { shared.ring(read, words as usize * 8) };
-                    if sink_error.is_none()
-                        && let Err(e) = decoder.record(record, sink)
-                    {
-                        sink_error = Some(e);
+                    let answered = match sink_error {
+                        None => decoder.record(record, sink),
+                        Some(_) => Ok(decode::asker(record).map(|thread| (thread, [0; 3]))),
+                    };
+                    match answered {
+                        Ok(None) => {}
+                        Ok(Some((thread, answer))) => state.answered(thread, answer),
+                        Err(e) => {
+                            if let Some(thread) = decode::asker(record) {
+                                state.answered(thread, [0; 3]);
+                            }
+                            sink_error = Some(e);
+                        }
                     }
                     read += words * 8;
                 }

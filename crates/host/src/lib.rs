@@ -18,6 +18,7 @@
 mod control;
 mod decode;
 mod error;
+mod functions;
 mod inject;
 mod launch;
 mod preflight;
@@ -93,12 +94,21 @@ pub struct Outcome {
     pub wall: Duration,
     /// Number of events that reached the sink.
     pub events: u64,
+    /// How long threads of the program have waited for the sink, in total.
+    pub waited: Duration,
 }
 
 /// Takes events, in order.
 pub trait EventSink {
     /// One event. After an error it is not called again.
     fn event(&mut self, event: &Event<'_>) -> std::io::Result<()>;
+
+    /// What to answer to an annotation that asks for an answer; called right after [`event`](Self::event) had it. The
+    /// program waits. What the words mean is the annotation's business; no answer is all zeros.
+    fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
+        let _ = question;
+        [0; 3]
+    }
 
     /// A tracked file is about to be mapped for the first time; the program waits until this returns, so
     /// the content is still the initial one. `path` opens the live file.

@@ -1,5 +1,6 @@
 //! Answers the engine's requests: what is persistent memory, follow an `execve`, give up.
 
+use crate::functions::{self, Mapped};
 use crate::control::{Shared, futex_wait, futex_wake};
 use crate::inject::{Image, Previous, Stopped};
 use brownout_abi::{ClassifyAnswer, Request};
@@ -17,6 +18,7 @@ pub struct State {
     globs: GlobSet,
     inner: Mutex<Inner>,
     new_file: Condvar,
+    new_answer: Condvar,
 }
 
 #[derive(Default)]
@@ -28,6 +30,26 @@ struct Inner {
     /// A file whose initial content the sink has not seen yet.
     waiting: Option<(FileId, PathBuf)>,
     waiting_done: bool,
+    /// What the sink answered to annotations, by thread number.
+    answers: HashMap<u32, [u64; 3]>,
+}
+
+/// What goes back to the engine.
+#[derive(Default)]
+struct Reply {
+    result: u32,
+    words: [u64; 3],
+    text: Vec<u8>,
+}
+
+impl Reply {
+    fn of(result: u32, word: u64) -> Reply {
+        Reply {
+            result,
+            words: [word, 0, 0],
+            text: Vec::new(),
+        }
+    }
 }
 
 impl State {
@@ -36,6 +58,7 @@ impl State {
             globs,
             inner: Mutex::default(),
             new_file: Condvar::new(),
+            new_answer: Condvar::new(),
         }
     }
 
@@ -52,6 +75,11 @@ impl State {
     }
     pub fn fatal(&self) -> Option<(u64, String)> {
         self.lock().fatal.clone()
+    }
+    /// The sink has answered thread `thread`.
+    pub fn answered(&self, thread: u32, answer: [u64; 3]) {
+        self.lock().answers.insert(thread, answer);
+        self.new_answer.notify_all();
     }
     pub fn take_new_file(&self) -> Option<(FileId, PathBuf)> {
         self.lock().waiting.take()
@@ -148,11 +176,14 @@ fn serve(shared: Shared, image: Arc<Image>, state: Arc<State>, stop: Arc<AtomicB
                 (&(*p).service_text)[..n].to_vec(),
             )
         };
-        let (result, answer) = answer(&image, &state, request, args, &text);
+        let reply = answer(&image, &state, &stop, request, args, &text);
+        let text_len = reply.text.len().min(brownout_abi::TEXT_LEN);
         // SAFETY: as above; published by the state change.
         unsafe {
-            (*p).service_result = result;
-            (*p).service_args[0] = answer;
+            (*p).service_result = reply.result;
+            (&mut (*p).service_args)[..3].copy_from_slice(&reply.words);
+            (&mut (*p).service_text)[..text_len].copy_from_slice(&reply.text[..text_len]);
+            (*p).service_text_len = text_len as u64;
         }
         c.service_state.store(2, Ordering::Release);
         futex_wake(&c.service_state);
@@ -188,14 +219,17 @@ fn is_alive(tid: u32) -> bool {
 fn answer(
     image: &Arc<Image>,
     state: &Arc<State>,
+    stop: &AtomicBool,
     request: u32,
     args: [u64; 8],
     text: &[u8],
-) -> (u32, u64) {
+) -> Reply {
     const ATTACH: u32 = Request::AttachForExec as u32;
     const CLASSIFY: u32 = Request::ClassifyFile as u32;
     const FATAL: u32 = Request::Fatal as u32;
     const NOTE: u32 = Request::Note as u32;
+    const FUNCTIONS: u32 = Request::LibraryFunctions as u32;
+    const ANSWER: u32 = Request::Answer as u32;
     match request {
         ATTACH => {
             let previous = Previous {
@@ -204,33 +238,69 @@ fn answer(
                 blocked_sync: args[4],
                 shown_pid: args[5],
             };
-            (
-                attach(
-                    args[0] as i32,
-                    args[1],
-                    previous,
-                    image.clone(),
-                    state.clone(),
-                ) as u32,
-                0,
-            )
+            let attached = attach(
+                args[0] as i32,
+                args[1],
+                previous,
+                image.clone(),
+                state.clone(),
+            );
+            Reply::of(attached as u32, 0)
         }
-        CLASSIFY => classify(state, args, text),
+        CLASSIFY => {
+            let (result, file) = classify(state, args, text);
+            Reply::of(result, file)
+        }
+        FUNCTIONS => {
+            let [start, len, offset, is_program, ..] = args;
+            let mapped = Mapped {
+                start,
+                len,
+                offset,
+                is_program: is_program != 0,
+            };
+            let path = Path::new(std::ffi::OsStr::from_bytes(text));
+            let found = functions::find(path, &mapped);
+            let pairs = found.iter().flat_map(|(at, n)| [*at, u64::from(*n)]);
+            Reply {
+                result: found.len() as u32,
+                text: pairs.flat_map(u64::to_le_bytes).collect(),
+                ..Reply::default()
+            }
+        }
+        ANSWER => {
+            let mut s = state.lock();
+            let thread = args[0] as u32;
+            loop {
+                if let Some(words) = s.answers.remove(&thread) {
+                    return Reply {
+                        words,
+                        ..Reply::default()
+                    };
+                }
+                if stop.load(Ordering::Acquire) {
+                    return Reply::default();
+                }
+                let wait = Duration::from_millis(50);
+                let woken = state.new_answer.wait_timeout(s, wait);
+                s = woken.unwrap_or_else(|e| e.into_inner()).0;
+            }
+        }
         FATAL => {
             let mut s = state.lock();
             if s.fatal.is_none() {
                 s.fatal = Some((args[0], String::from_utf8_lossy(text).into_owned()));
             }
-            (0, 0)
+            Reply::default()
         }
         NOTE => {
             state
                 .lock()
                 .notes
                 .push(String::from_utf8_lossy(text).into_owned());
-            (0, 0)
+            Reply::default()
         }
-        _ => (0, 0),
+        _ => Reply::default(),
     }
 }
 

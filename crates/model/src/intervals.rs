@@ -2,14 +2,19 @@
 //!
 //! Follows PMTest, sections 4.4 and 5.2. Guarantee: what it calls persisted is in every legal crash
 //! state, and what it calls ordered is never reordered in one; it may fail to see that something is
-//! persisted or ordered (for instance by standing in one line). Memory follows the bytes stored to and the lines
-//! flushed since the last fence, not the number of events.
+//! persisted or ordered (for instance by standing in one line). Memory follows the lines stored to and the lines
+//! flushed since the last fence, not the number of events; an event costs time in the lines it touches.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use crate::domain::{Config, FenceRule, FlushOrder, FlushRule, Rules, StoreRule};
+use crate::shadow::{Entry, Shadow, Slot, mask};
 use crate::state::{Input, Persistency};
-use crate::types::{ByteRange, Epoch, Event, Moment, Op, Thread};
+use crate::types::{ByteRange, Epoch, Event, FlushKind, LINE_BYTES, Moment, Op, Thread};
+
+/// What the caller calls an event by (its code location, say). Kept with what the event did; not interpreted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(pub u32);
 
 /// When something happens: not before `from`, and by the beginning of `to` at the latest, if that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +26,9 @@ pub struct Interval {
 }
 
 /// The intervals of a byte range and of the last store to it.
+///
+/// Bytes of a line that became persistent together are told apart by epochs only: `stored`, `tag` and
+/// `flush_tag` are then those of the latest store among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// How far the last store has come.
@@ -33,8 +41,12 @@ pub struct Status {
     pub thread: Thread,
     /// When it was stored, in events given to this view.
     pub stored: Moment,
+    /// What the store was called by.
+    pub tag: Tag,
+    /// What the last write-back was called by, if `flush` is there.
+    pub flush_tag: Tag,
     /// Ordering fences of the thread before the store (HOPS).
-    order: u64,
+    order: u32,
 }
 
 /// What an event did: what performance rules ask.
@@ -44,8 +56,8 @@ pub enum Outcome {
     Nothing,
     /// A store.
     Stored {
-        /// Part of what it overwrote was not persisted.
-        overwrote_unpersisted: bool,
+        /// The store whose unpersisted bytes it overwrote, if any.
+        overwrote_unpersisted: Option<Tag>,
     },
     /// A write-back.
     Flushed(FlushOutcome),
@@ -62,9 +74,17 @@ pub enum FlushOutcome {
     /// Dirty data.
     Useful,
     /// Only data with a write-back already under way.
-    Again,
+    Again {
+        /// That one.
+        earlier: Tag,
+    },
     /// Nothing that needs a write-back.
-    Clean,
+    Clean {
+        /// The store and the write-back that were last persisted there, if this view saw any.
+        persisted: Option<(Tag, Tag)>,
+    },
+    /// The domain has no use for write-backs.
+    Ignored,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,20 +95,50 @@ enum Waits {
     Store,
 }
 
+/// What a fence completes: stores to `range` up to `covers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting {
+    range: ByteRange,
+    waits: Waits,
+    covers: Moment,
+}
+
 #[derive(Clone, Debug, Default)]
 struct ThreadView {
-    /// What the next fence completes: stores up to the moment.
-    waiting: BTreeMap<(Waits, ByteRange), Moment>,
+    /// What the next fence completes.
+    waiting: Vec<Waiting>,
+    /// Length of `waiting` at which repetitions are taken out next.
+    waiting_tidy_at: usize,
     /// Last event that no later write-back of the thread passes.
     order_point: Moment,
     /// Ordering fences so far.
-    order: u64,
+    order: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    end: u64,
-    status: Status,
+/// Below this length nothing is gained by looking for repetitions.
+const WAITING_TIDY_MIN: usize = 4096;
+
+impl ThreadView {
+    fn wait(&mut self, waits: Waits, range: ByteRange, covers: Moment) {
+        if let Some(last) = self.waiting.last_mut()
+            && (last.range, last.waits) == (range, waits)
+        {
+            last.covers = last.covers.max(covers);
+            return;
+        }
+        self.waiting.push(Waiting {
+            range,
+            waits,
+            covers,
+        });
+        if self.waiting.len() >= self.waiting_tidy_at.max(WAITING_TIDY_MIN) {
+            // A thread that flushes for ever and never fences must not fill memory.
+            self.waiting.sort_unstable();
+            self.waiting.reverse();
+            self.waiting.dedup_by_key(|w| (w.range, w.waits));
+            self.waiting_tidy_at = self.waiting.len() * 2;
+        }
+    }
 }
 
 /// Persist and flush intervals of everything stored to.
@@ -96,11 +146,30 @@ struct Entry {
 pub struct Intervals {
     config: Config,
     rules: &'static Rules,
-    /// Disjoint, by first address.
-    entries: BTreeMap<u64, Entry>,
-    threads: BTreeMap<Thread, ThreadView>,
+    shadow: Shadow,
+    threads: Vec<ThreadView>,
+    thread_index: HashMap<Thread, usize>,
+    /// The last thread looked up.
+    recent_thread: Option<(Thread, usize)>,
     epoch: Epoch,
     now: Moment,
+}
+
+fn status_of(entry: &Entry) -> Status {
+    let to = entry.persist_to();
+    Status {
+        state: entry.state,
+        persist: Interval {
+            from: entry.persist_from,
+            to,
+        },
+        flush: entry.flush_from().map(|from| Interval { from, to }),
+        thread: entry.thread,
+        stored: entry.stored,
+        tag: entry.tag,
+        flush_tag: entry.flush_tag,
+        order: entry.order,
+    }
 }
 
 impl Intervals {
@@ -109,8 +178,10 @@ impl Intervals {
         Intervals {
             config,
             rules: config.domain.rules(),
-            entries: BTreeMap::new(),
-            threads: BTreeMap::new(),
+            shadow: Shadow::new(),
+            threads: Vec::new(),
+            thread_index: HashMap::new(),
+            recent_thread: None,
             epoch: Epoch(0),
             now: Moment(0),
         }
@@ -121,8 +192,19 @@ impl Intervals {
         self.epoch
     }
 
+    /// The moment of the last event.
+    pub fn now(&self) -> Moment {
+        self.now
+    }
+
     /// Takes the next event of the total order.
     pub fn apply(&mut self, event: &Event<'_>) -> Outcome {
+        self.apply_tagged(event, Tag::default())
+    }
+
+    /// As [`apply`](Self::apply), for callers that want to know later which event it was.
+    #[inline]
+    pub fn apply_tagged(&mut self, event: &Event<'_>, tag: Tag) -> Outcome {
         self.now.0 += 1;
         let thread = event.thread;
         let fenced = self
@@ -130,13 +212,17 @@ impl Intervals {
             .fence_of(&event.op)
             .map(|rule| self.fence(thread, rule));
         match &event.op {
-            Op::Store(write) => self.store(thread, write.range(), self.rules.store),
-            Op::Rmw(write) => self.store(thread, write.range(), self.rules.store),
-            Op::NtStore(write) => self.store(thread, write.range(), self.rules.nt_store),
-            Op::Flush { kind, line } => self.flush(thread, line.range(), self.rules.flush(*kind)),
-            Op::Msync(range) => self.flush(thread, *range, self.rules.msync),
+            Op::Store(write) | Op::Rmw(write) => {
+                self.store(thread, write.range(), self.rules.store, tag)
+            }
+            Op::NtStore(write) => self.store(thread, write.range(), self.rules.nt_store, tag),
+            Op::Flush { kind, line } => {
+                self.flush(thread, line.range(), self.rules.flush(*kind), tag)
+            }
+            Op::Msync(range) => self.flush(thread, *range, self.rules.msync, tag),
             Op::Load(_) => {
-                self.threads.entry(thread).or_default().order_point = self.now;
+                let now = self.now;
+                self.thread(thread).order_point = now;
                 Outcome::Nothing
             }
             Op::Sfence | Op::Mfence | Op::Locked | Op::Ofence | Op::Dfence => Outcome::Fenced {
@@ -145,46 +231,80 @@ impl Intervals {
         }
     }
 
+    /// A write-back of every line in `range`, of `kind`, by other means than one instruction a line.
+    pub fn flush_range(
+        &mut self,
+        thread: Thread,
+        range: ByteRange,
+        kind: FlushKind,
+        tag: Tag,
+    ) -> Outcome {
+        self.now.0 += 1;
+        self.flush(thread, range, self.rules.flush(kind), tag)
+    }
+
     /// Forgets that `range` was stored to: a program said that it is clean, or it was unmapped.
     pub fn forget(&mut self, range: ByteRange) {
-        self.cut(range.start);
-        self.cut(range.end);
-        let gone: Vec<u64> = self
-            .entries
-            .range(range.start..range.end)
-            .map(|(a, _)| *a)
-            .collect();
-        for start in gone {
-            self.entries.remove(&start);
+        if range.is_empty() {
+            return;
+        }
+        if range.len() <= LINE_BYTES {
+            // The usual request is about a few bytes.
+            for part in range.split(LINE_BYTES) {
+                if let Some(slot) = self.shadow.find(part.start) {
+                    self.shadow.remove(slot, bits(part), |_| {});
+                }
+            }
+            return;
+        }
+        let lines: Vec<(u64, Slot)> = self.shadow.lines(range).collect();
+        for (addr, slot) in lines {
+            if let Some(part) = in_line(range, addr) {
+                self.shadow.remove(slot, bits(part), |_| {});
+            }
         }
     }
 
     /// The parts of `range` that were stored to, with their intervals, in address order.
     pub fn status(&self, range: ByteRange) -> impl Iterator<Item = (ByteRange, Status)> {
-        let first = self
-            .entries
-            .range(..=range.start)
-            .next_back()
-            .filter(|(_, entry)| entry.end > range.start)
-            .map_or(range.start, |(start, _)| *start);
-        // An empty range asks for nothing, also inside an entry.
-        let end = if range.is_empty() { first } else { range.end };
-        self.entries.range(first..end).map(move |(start, entry)| {
-            let part = ByteRange {
-                start: (*start).max(range.start),
-                end: entry.end.min(range.end),
-            };
-            (part, entry.status)
+        let lines = (!range.is_empty()).then(|| self.shadow.lines(range));
+        lines.into_iter().flatten().flat_map(move |(addr, slot)| {
+            let wanted = in_line(range, addr).map_or(0, bits);
+            let mut parts = Vec::new();
+            for entry in self.shadow.entries(slot) {
+                let mut left = entry.mask & wanted;
+                while left != 0 {
+                    let first = left.trailing_zeros();
+                    let len = (left >> first).trailing_ones();
+                    left &= !mask(first.into(), len.into());
+                    let start = addr + u64::from(first);
+                    let end = start.saturating_add(len.into());
+                    parts.push((ByteRange { start, end }, status_of(entry)));
+                }
+            }
+            parts.sort_unstable_by_key(|(part, _)| part.start);
+            parts
         })
     }
 
     /// Everything that is not persisted, in address order.
     pub fn unpersisted(&self) -> impl Iterator<Item = (ByteRange, Status)> {
-        self.status(ByteRange {
+        self.unpersisted_in(ByteRange {
             start: 0,
             end: u64::MAX,
         })
-        .filter(|(_, status)| !status.state.is_persisted())
+    }
+
+    /// What of `range` is not persisted, in address order.
+    pub fn unpersisted_in(&self, range: ByteRange) -> impl Iterator<Item = (ByteRange, Status)> {
+        self.status(range)
+            .filter(|(_, status)| !status.state.is_persisted())
+    }
+
+    /// Stores to the line of `addr` so far, if it was never written back; saturates.
+    pub fn stores_without_write_back(&self, addr: u64) -> Option<u16> {
+        let slot = self.shadow.peek(addr)?;
+        self.shadow.stores_without_write_back(slot)
     }
 
     /// True if the last stores to all of `range` are in every crash state from now on.
@@ -219,113 +339,156 @@ impl Intervals {
         self.epoch
     }
 
-    /// Makes `addr` a boundary between entries.
-    fn cut(&mut self, addr: u64) {
-        if let Some((_, entry)) = self.entries.range_mut(..addr).next_back()
-            && entry.end > addr
-        {
-            let rest = *entry;
-            entry.end = addr;
-            self.entries.insert(addr, rest);
-        }
+    #[inline]
+    fn thread(&mut self, thread: Thread) -> &mut ThreadView {
+        let at = match self.recent_thread {
+            Some((recent, at)) if recent == thread => at,
+            _ => {
+                let next = self.threads.len();
+                let at = *self.thread_index.entry(thread).or_insert(next);
+                if at == next {
+                    self.threads.push(ThreadView::default());
+                }
+                self.recent_thread = Some((thread, at));
+                at
+            }
+        };
+        &mut self.threads[at]
     }
 
-    fn store(&mut self, thread: Thread, range: ByteRange, rule: StoreRule) -> Outcome {
+    fn store(&mut self, thread: Thread, range: ByteRange, rule: StoreRule, tag: Tag) -> Outcome {
         if range.is_empty() {
             return Outcome::Nothing;
         }
-        let overwrote_unpersisted = !self.is_persisted(range);
-        // The common case, a word stored again, keeps its entry.
-        if self
-            .entries
-            .get(&range.start)
-            .is_none_or(|entry| entry.end != range.end)
-        {
-            self.forget(range);
-        }
         let from = self.epoch;
         let to = (rule == StoreRule::Durable).then(|| self.next_epoch());
-        let view = self.threads.entry(thread).or_default();
-        let status = Status {
-            state: Persistency::Clean.next(Input::Store(rule)),
-            persist: Interval { from, to },
-            flush: None,
-            thread,
-            stored: self.now,
-            order: view.order,
-        };
-        let fence_completes =
-            rule == StoreRule::Unordered || self.rules.dfence == FenceRule::Drains;
-        if fence_completes && to.is_none() {
-            view.waiting.insert((Waits::Store, range), self.now);
+        let now = self.now;
+        let fence_completes = to.is_none()
+            && (rule == StoreRule::Unordered || self.rules.dfence == FenceRule::Drains);
+        let view = self.thread(thread);
+        let order = view.order;
+        if fence_completes {
+            view.wait(Waits::Store, range, now);
         }
-        self.entries.insert(
-            range.start,
-            Entry {
-                end: range.end,
-                status,
-            },
-        );
+        let state = Persistency::Clean.next(Input::Store(rule));
+        let mut overwrote_unpersisted = None;
+        for part in range.split(LINE_BYTES) {
+            let slot = self.shadow.make(part.start);
+            let mask = bits(part);
+            self.shadow.remove(slot, mask, |entry| {
+                if !entry.state.is_persisted() {
+                    overwrote_unpersisted = Some(entry.tag);
+                }
+            });
+            let entry = Entry::new(mask, now, from, to, order, thread, tag, state);
+            self.shadow.add(slot, entry);
+            match rule {
+                StoreRule::Cached => self.shadow.count_store(slot),
+                // Nothing else is needed for it to persist.
+                StoreRule::Unordered | StoreRule::Durable => self.shadow.note_write_back(slot),
+            }
+        }
         Outcome::Stored {
             overwrote_unpersisted,
         }
     }
 
-    fn flush(&mut self, thread: Thread, range: ByteRange, rule: FlushRule) -> Outcome {
-        let mut outcome = FlushOutcome::Clean;
-        // `to` lies one epoch ahead, lest something stored earlier in this one pass for later.
-        let closes = Epoch(self.epoch.0 + 1);
-        for part in range.split(self.rules.unit_bytes) {
-            let start = part.start - part.start % self.rules.unit_bytes;
-            let unit = ByteRange {
-                start,
-                end: start.saturating_add(self.rules.unit_bytes),
-            };
-            self.cut(unit.start);
-            self.cut(unit.end);
-            let covers = self.covers(thread, unit, rule);
-            for (_, entry) in self.entries.range_mut(unit.start..unit.end) {
-                let status = &mut entry.status;
-                match status.state {
-                    Persistency::Dirty => outcome = FlushOutcome::Useful,
-                    Persistency::Flushing if outcome == FlushOutcome::Clean => {
-                        outcome = FlushOutcome::Again;
-                    }
-                    _ => {}
-                }
-                if status.stored > covers {
-                    continue;
-                }
-                let next = status.state.next(Input::Flush(rule));
-                if next != status.state {
-                    let to = (next == Persistency::Persisted).then_some(closes);
-                    let from = status.flush.map_or(self.epoch, |flush| flush.from);
-                    status.flush = Some(Interval { from, to });
-                    status.persist.to = to;
-                    status.state = next;
+    fn flush(&mut self, thread: Thread, range: ByteRange, rule: FlushRule, tag: Tag) -> Outcome {
+        if rule == FlushRule::Ignored {
+            return Outcome::Flushed(FlushOutcome::Ignored);
+        }
+        let mut met = Met::default();
+        let unit_bytes = self.rules.unit_bytes;
+        if unit_bytes == LINE_BYTES && range.len() == LINE_BYTES && range.start % LINE_BYTES == 0 {
+            // One line: what every write-back instruction asks for.
+            if let Some(slot) = self.shadow.find(range.start) {
+                let covers = self.covers(thread, range, rule);
+                self.flush_line(slot, rule, tag, covers, &mut met);
+                if rule == FlushRule::AtFence && met.flushing {
+                    self.thread(thread).wait(Waits::Flush, range, covers);
                 }
             }
-            if rule == FlushRule::AtFence {
-                let view = self.threads.entry(thread).or_default();
-                let waiting = view.waiting.entry((Waits::Flush, unit)).or_default();
-                *waiting = covers.max(*waiting);
+        } else {
+            let start = range.start - range.start % unit_bytes;
+            let end = range.end.checked_next_multiple_of(unit_bytes);
+            let whole = ByteRange {
+                start,
+                end: end.unwrap_or(u64::MAX),
+            };
+            let lines: Vec<(u64, Slot)> = match range.is_empty() {
+                true => Vec::new(),
+                false => self.shadow.lines(whole).collect(),
+            };
+            for (addr, slot) in lines {
+                let start = addr - addr % unit_bytes;
+                let unit = ByteRange {
+                    start,
+                    end: start.saturating_add(unit_bytes),
+                };
+                let covers = self.covers(thread, unit, rule);
+                let mut line_met = Met::default();
+                self.flush_line(slot, rule, tag, covers, &mut line_met);
+                if rule == FlushRule::AtFence && line_met.flushing {
+                    let line = ByteRange {
+                        start: addr,
+                        end: addr.saturating_add(LINE_BYTES),
+                    };
+                    self.thread(thread).wait(Waits::Flush, line, covers);
+                }
+                met.add(line_met);
             }
         }
         if rule == FlushRule::AtOnce {
             self.next_epoch();
         }
-        Outcome::Flushed(outcome)
+        Outcome::Flushed(met.outcome())
+    }
+
+    #[inline]
+    fn flush_line(&mut self, slot: Slot, rule: FlushRule, tag: Tag, covers: Moment, met: &mut Met) {
+        let epoch = self.epoch;
+        // `to` lies one epoch ahead, lest something stored earlier in this one pass for later.
+        let closes = Epoch(epoch.0 + 1);
+        self.shadow.update(slot, |entry| {
+            match entry.state {
+                Persistency::Dirty => met.dirty = true,
+                Persistency::Flushing => met.again = Some(entry.flush_tag),
+                Persistency::Persisted => {
+                    let newest = met.persisted.is_none_or(|(at, _)| at < entry.stored);
+                    if newest {
+                        met.persisted = Some((entry.stored, (entry.tag, entry.flush_tag)));
+                    }
+                }
+                Persistency::Clean | Persistency::Draining => {}
+            }
+            if entry.stored > covers {
+                return;
+            }
+            let next = entry.state.next(Input::Flush(rule));
+            if next != entry.state {
+                entry.set_flushed(epoch);
+                entry.flush_tag = tag;
+                entry.state = next;
+                if next == Persistency::Persisted {
+                    entry.set_persisted(closes);
+                }
+            }
+            met.flushing |= next == Persistency::Flushing;
+        });
+        if met.dirty {
+            self.shadow.note_write_back(slot);
+        }
+        if rule == FlushRule::AtOnce {
+            self.shadow.join_persisted(slot);
+        }
     }
 
     /// The last moment whose stores to `unit` a write-back issued now is sure to cover.
-    fn covers(&self, thread: Thread, unit: ByteRange, rule: FlushRule) -> Moment {
+    fn covers(&mut self, thread: Thread, unit: ByteRange, rule: FlushRule) -> Moment {
         if rule != FlushRule::AtFence || self.config.flush_order == FlushOrder::Recorded {
             return self.now;
         }
-        let fenced = self
-            .threads
-            .get(&thread)
-            .map_or(Moment(0), |view| view.order_point);
+        let fenced = self.thread(thread).order_point;
         self.status(unit)
             .filter(|(_, s)| s.thread == thread && s.state != Persistency::Draining)
             .map(|(_, status)| status.stored)
@@ -336,37 +499,93 @@ impl Intervals {
         if rule == FenceRule::Ignored {
             return false;
         }
-        let view = self.threads.entry(thread).or_default();
-        view.order_point = self.now;
-        view.order += 1;
-        let waiting = if rule == FenceRule::Orders {
-            BTreeMap::new()
-        } else {
-            std::mem::take(&mut view.waiting)
-        };
+        let now = self.now;
         let epoch = self.next_epoch();
+        let view = self.thread(thread);
+        view.order_point = now;
+        view.order += 1;
+        if rule == FenceRule::Orders || view.waiting.is_empty() {
+            return false;
+        }
+        view.waiting_tidy_at = 0;
+        let mut waiting = std::mem::take(&mut view.waiting);
         let mut completed = false;
-        for ((waits, range), covers) in waiting {
-            self.cut(range.start);
-            self.cut(range.end);
-            for (_, entry) in self.entries.range_mut(range.start..range.end) {
-                let status = &mut entry.status;
-                let own = status.stored <= covers
-                    && match waits {
-                        Waits::Flush => status.state == Persistency::Flushing,
-                        Waits::Store => status.thread == thread,
-                    };
-                let next = status.state.next(Input::Fence { rule, own });
-                if next != status.state {
-                    status.state = next;
-                    status.persist.to = Some(epoch);
-                    if let Some(flush) = &mut status.flush {
-                        flush.to = Some(epoch);
+        for Waiting {
+            range,
+            waits,
+            covers,
+        } in waiting.drain(..)
+        {
+            for part in range.split(LINE_BYTES) {
+                // Forgotten pages stay known, so a wait always finds its line.
+                let Some(slot) = self.shadow.find(part.start) else {
+                    continue;
+                };
+                let wanted = bits(part);
+                let mut changed = false;
+                self.shadow.update(slot, |entry| {
+                    let own = entry.mask & wanted != 0
+                        && entry.stored <= covers
+                        && match waits {
+                            Waits::Flush => entry.state == Persistency::Flushing,
+                            Waits::Store => entry.thread == thread,
+                        };
+                    let next = entry.state.next(Input::Fence { rule, own });
+                    if next != entry.state {
+                        entry.state = next;
+                        entry.set_persisted(epoch);
+                        changed = true;
                     }
+                });
+                if changed {
                     completed = true;
+                    self.shadow.join_persisted(slot);
                 }
             }
         }
+        // Its memory serves the next fence.
+        self.thread(thread).waiting = waiting;
         completed
+    }
+}
+
+/// The part of `range` in the line at `addr`.
+fn in_line(range: ByteRange, addr: u64) -> Option<ByteRange> {
+    let start = range.start.max(addr);
+    let end = range.end.min(addr.saturating_add(LINE_BYTES));
+    (start < end).then_some(ByteRange { start, end })
+}
+
+/// The bits of a range that lies in one line.
+fn bits(part: ByteRange) -> u64 {
+    mask(part.start % LINE_BYTES, part.len())
+}
+
+/// What a write-back found in the lines it covers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Met {
+    dirty: bool,
+    again: Option<Tag>,
+    persisted: Option<(Moment, (Tag, Tag))>,
+    /// Something now waits for a fence.
+    flushing: bool,
+}
+
+impl Met {
+    fn add(&mut self, other: Met) {
+        self.dirty |= other.dirty;
+        self.again = self.again.or(other.again);
+        self.persisted = self.persisted.max(other.persisted);
+        self.flushing |= other.flushing;
+    }
+
+    fn outcome(self) -> FlushOutcome {
+        match (self.dirty, self.again) {
+            (true, _) => FlushOutcome::Useful,
+            (false, Some(earlier)) => FlushOutcome::Again { earlier },
+            (false, None) => FlushOutcome::Clean {
+                persisted: self.persisted.map(|(_, tags)| tags),
+            },
+        }
     }
 }

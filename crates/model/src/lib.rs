@@ -64,13 +64,14 @@ mod crash;
 mod domain;
 mod intervals;
 pub mod reference;
+mod shadow;
 mod state;
 mod types;
 
 pub use convert::from_recorded;
 pub use crash::{CrashState, History, MissingValues, ReadOption};
 pub use domain::{Config, Domain, FenceRule, FlushOrder, FlushRule, Rules, StoreRule};
-pub use intervals::{FlushOutcome, Interval, Intervals, Outcome, Status};
+pub use intervals::{FlushOutcome, Interval, Intervals, Outcome, Status, Tag};
 pub use state::{Input, Persistency};
 pub use types::{
     Atomicity, ByteRange, Epoch, Event, FlushKind, LINE_BYTES, Line, Moment, Op, Thread, Unit,

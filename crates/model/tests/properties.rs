@@ -285,6 +285,7 @@ fn intervals_stay_as_large_as_what_is_touched() {
         intervals
             .status(ByteRange::new(TargetAddr(0), 1 << 20))
             .count(),
-        16
+        2,
+        "a line's bytes that became persistent together are one entry"
     );
 }

@@ -101,6 +101,16 @@ impl Stacks {
         self.stack_in(process, pc, context, usize::MAX)
     }
 
+    /// The whole stack of a place in a process's code, innermost first.
+    pub fn stack_of(
+        &mut self,
+        process: ProcessId,
+        pc: TargetAddr,
+        context: ContextId,
+    ) -> Vec<Frame> {
+        self.stack_in(process, pc, context, usize::MAX)
+    }
+
     /// Stops at the first physical frame that reaches `frames_max`.
     fn stack_in(
         &mut self,

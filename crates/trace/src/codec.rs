@@ -83,7 +83,8 @@ mod tag {
     pub const CONTEXT: u8 = 27;
     pub const NOTE: u8 = 28;
     pub const END: u8 = 29;
-    pub const COUNT: u8 = 30;
+    pub const LIBRARY_CALL: u8 = 30;
+    pub const COUNT: u8 = 31;
 }
 
 /// What follows the site in the columns, per tag.
@@ -146,6 +147,7 @@ const LAYOUTS: [Layout; tag::COUNT as usize] = [
     row(false, 3, Bytes::Never),   // CONTEXT        context, parent, return_addr
     row(false, 1, Bytes::Counted), // NOTE           length of text
     row(false, 1, Bytes::Never),   // END            detail: status; number
+    row(true,  4, Bytes::Never),   // LIBRARY_CALL   detail: function; address: args[0]; args[1..]
 ];
 
 /// `tag | values << 7 | detail << 8`, so that comparing a shape is one comparison.
@@ -743,6 +745,10 @@ impl Encoder {
                     let fields = row_of([args[1], args[2], args[3], args[4], text.len() as u64]);
                     (tag::ANNOTATION, code, args[0], fields, text)
                 }
+                EventKind::LibraryCall { function, args } => {
+                    let fields = row_of([args[1], args[2], args[3], args[4]]);
+                    (tag::LIBRARY_CALL, function, args[0], fields, &[])
+                }
                 EventKind::Module {
                     process,
                     addr,
@@ -1252,6 +1258,10 @@ impl Decoder {
                 code: detail,
                 args: [addr.0, row[0], row[1], row[2], row[3]],
                 text: bytes,
+            },
+            tag::LIBRARY_CALL => EventKind::LibraryCall {
+                function: detail,
+                args: [addr.0, row[0], row[1], row[2], row[3]],
             },
             tag::MODULE => EventKind::Module {
                 process: ProcessId(field_u32(row[0])?),

@@ -34,6 +34,7 @@
 //! | `started`, `of_process`, `tid` | `thread_start` | `started` is the thread |
 //! | `addr`, `op`, `val`, `result` | `futex` | |
 //! | `code`, `args`, `text` | `pmemcheck`, `annotation` | arguments as hexadecimal strings |
+//! | `function`, `args` | `library_call` | name; arguments as hexadecimal strings |
 //! | `of_process`, `addr`, `size`, `offset`, `path` | `module` | |
 //! | `defined`, `parent`, `return_addr` | `context` | |
 //! | `text` | `note` | |
@@ -51,7 +52,7 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::event::{
+use crate::event::{LIBRARY_FUNCTIONS, 
     ContextId, Event, EventKind, ExitStatus, FileId, ProcessId, TargetAddr, ThreadId,
 };
 use crate::maps::{AddressSpaces, Translation};
@@ -433,6 +434,12 @@ impl Scene {
             }
             EventKind::Pmemcheck { code, args, text } => request_text(line, *code, args, text),
             EventKind::Annotation { code, args, text } => request_text(line, *code, args, text),
+            EventKind::LibraryCall { function, args } => {
+                let _ = write!(line, "{}", library_function(*function));
+                for arg in args {
+                    let _ = write!(line, " {arg:#x}");
+                }
+            }
             EventKind::Module {
                 process,
                 addr,
@@ -625,6 +632,10 @@ impl Scene {
                 put("args", args.iter().map(|arg| hex(*arg)).collect());
                 put("text", lossy(text));
             }
+            EventKind::LibraryCall { function, args } => {
+                put("function", library_function(*function).into());
+                put("args", args.iter().map(|arg| hex(*arg)).collect());
+            }
             EventKind::Module {
                 process,
                 addr,
@@ -697,6 +708,13 @@ fn request_text(line: &mut String, code: u32, args: &[u64], text: &[u8]) {
     if !text.is_empty() {
         let _ = write!(line, " \"{}\"", one_line(text));
     }
+}
+
+fn library_function(number: u32) -> &'static str {
+    LIBRARY_FUNCTIONS
+        .get(number as usize)
+        .copied()
+        .unwrap_or("unknown")
 }
 
 fn status_json(status: ExitStatus) -> (&'static str, Value) {

@@ -106,6 +106,32 @@ pub enum FenceKind {
     Locked = 2,
 }
 
+/// Library functions whose calls are recorded: what their pmemcheck requests do not tell. libpmemobj, for one, is silent when it
+/// is asked to log what the transaction has logged already.
+///
+/// The index is part of the trace format: add at the end, never reorder.
+pub const LIBRARY_FUNCTIONS: &[&str] = &[
+    "pmemobj_tx_begin",
+    "pmemobj_tx_add_range",
+    "pmemobj_tx_add_range_direct",
+    "pmemobj_tx_xadd_range",
+    "pmemobj_tx_xadd_range_direct",
+    "pmemobj_tx_alloc",
+    "pmemobj_tx_zalloc",
+    "pmemobj_tx_xalloc",
+    "pmemobj_tx_realloc",
+    "pmemobj_tx_zrealloc",
+    "pmemobj_tx_strdup",
+    "pmemobj_tx_xstrdup",
+    "pmemobj_tx_wcsdup",
+    "pmemobj_tx_xwcsdup",
+    "pmemobj_tx_free",
+    "pmemobj_tx_xfree",
+    "pmemobj_tx_commit",
+    "pmemobj_tx_abort",
+    "pmemobj_tx_end",
+];
+
 /// How a file came to be treated as persistent memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -302,6 +328,14 @@ pub enum EventKind<'a> {
         text: &'a [u8],
     },
 
+    /// The program entered a library function that analyses want to know of.
+    LibraryCall {
+        /// Which: an index into [`LIBRARY_FUNCTIONS`].
+        function: u32,
+        /// The first five integer arguments as the calling convention passes them, meant or not.
+        args: [u64; 5],
+    },
+
     // ---- definitions
     /// Executable code was mapped: what symbolisation needs.
     Module {
@@ -370,6 +404,7 @@ impl<'a> EventKind<'a> {
             EventKind::Futex { .. } => "futex",
             EventKind::Pmemcheck { .. } => "pmemcheck",
             EventKind::Annotation { .. } => "annotation",
+            EventKind::LibraryCall { .. } => "library_call",
             EventKind::Module { .. } => "module",
             EventKind::Context { .. } => "context",
             EventKind::Note { .. } => "note",

@@ -41,6 +41,17 @@ pub struct Translation {
     pub contiguous: u64,
 }
 
+/// A stretch of a tracked file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileRange {
+    /// The file.
+    pub file: FileId,
+    /// Where it begins.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
 /// An event that does not fit those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapFault {
@@ -189,12 +200,55 @@ impl AddressSpaces {
         Some(within(&mapping, addr.0))
     }
 
+    /// What `len` bytes at `addr` lead to for `thread` now: file, offset, length, in address order.
+    pub fn ranges(&self, thread: ThreadId, addr: TargetAddr, len: u64) -> Vec<FileRange> {
+        let mappings = self
+            .threads
+            .get(&thread)
+            .and_then(|process| self.processes.get(process));
+        // `remove` finds what lies there; the copy pays for not saying the same twice.
+        let mut copy = mappings.cloned().unwrap_or_default();
+        remove(&mut copy, addr.0, len).iter().map(file_range).collect()
+    }
+
+    /// True if a mapping of the thread's process lies wholly in `len` bytes at `addr`.
+    pub fn is_whole_mapping(&self, thread: ThreadId, addr: TargetAddr, len: u64) -> bool {
+        let mappings = self
+            .threads
+            .get(&thread)
+            .and_then(|process| self.processes.get(process));
+        let end = u128::from(addr.0) + u128::from(len);
+        mappings
+            .into_iter()
+            .flatten()
+            .any(|mapping| mapping.addr >= addr.0 && mapping.end() <= end)
+    }
+
+    /// All ranges of tracked files that a process has mapped.
+    pub fn ranges_of(&self, process: ProcessId) -> Vec<FileRange> {
+        let mappings = self.processes.get(&process);
+        mappings.into_iter().flatten().map(file_range).collect()
+    }
+
+    /// All ranges of tracked files that any process has mapped; the same bytes may be in several.
+    pub fn all_ranges(&self) -> impl Iterator<Item = FileRange> {
+        self.processes.values().flatten().map(file_range)
+    }
+
     fn mappings_of(&mut self, thread: ThreadId) -> Result<&mut Vec<Mapping>, MapFault> {
         let process = self
             .threads
             .get(&thread)
             .ok_or(MapFault::UnknownThread(thread))?;
         Ok(self.processes.entry(*process).or_default())
+    }
+}
+
+fn file_range(mapping: &Mapping) -> FileRange {
+    FileRange {
+        file: mapping.file,
+        offset: mapping.offset,
+        len: mapping.len,
     }
 }
 

@@ -8,6 +8,7 @@
 //!  stacks    calling contexts: unwinding, interning, the per-thread cache
 //!  kernel    system calls that concern tracked memory and files
 //!  requests  what the program tells us (pmemcheck requests, annotations)
+//!  hooks     library functions whose calls are recorded
 //!  process   starts and ends of threads and processes
 //! ```
 //! Guarantee: no store to a tracked mapping goes unrecorded. The program's own mapping is read-only (or
@@ -15,6 +16,7 @@
 //! not instrumented faults, is marked, and runs again instrumented.
 
 pub mod context_cache;
+pub mod hooks;
 pub mod irregular;
 mod kernel;
 mod process;

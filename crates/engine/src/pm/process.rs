@@ -52,8 +52,11 @@ pub fn init_process(ctx: &mut ThreadContext, previous: u64) {
         process_ends(ctx, 2, 0);
     }
     announce_process(ctx, parent);
+    let program = read_link(b"/proc/self/exe\0");
     for m in crate::maps::read() {
         if m.exec && !crate::dispatch::is_engine(m.start) && m.path != b"[vsyscall]" {
+            let is_program = m.path == program;
+            super::hooks::code_mapped(m.start, m.end - m.start, m.offset, &m.path, is_program);
             event(
                 ctx,
                 rare::MODULE,
@@ -139,6 +142,7 @@ pub fn forked_child(ctx: &mut ThreadContext) {
     regions::reset_after_fork();
     site::reset_after_fork();
     stacks::reset_after_fork();
+    super::hooks::reset_after_fork();
     if !recording() {
         return;
     }
@@ -190,6 +194,7 @@ pub fn code_mapped(ctx: &mut ThreadContext, start: u64, len: u64, args: &[u64; 6
     }
     let path = alloc::format!("/proc/self/fd/{}\0", args[4] as i32);
     let path = read_link(path.as_bytes());
+    super::hooks::code_mapped(start, len, args[5], &path, false);
     event(
         ctx,
         rare::MODULE,

@@ -10,7 +10,7 @@ use crate::context::ThreadContext;
 use crate::sync::SpinLock;
 use crate::sys;
 use alloc::vec::Vec;
-use brownout_abi::{ANNOTATION_BASE, PMEMCHECK_BASE, rare};
+use brownout_abi::{ANNOTATION_BASE, PMEMCHECK_BASE, annotation, rare};
 
 const RUNNING_ON_VALGRIND: u64 = 0x1001;
 const REGISTER_PMEM_MAPPING: u64 = 0;
@@ -33,6 +33,12 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
         return Some(1);
     }
     let args = [block[1], block[2], block[3], block[4], block[5]];
+    if code == ANNOTATION_BASE + annotation::RUNNING as u64 {
+        return Some(annotation::INTERFACE);
+    }
+    if code & !0xffff == ANNOTATION_BASE && !crate::mode().record {
+        return Some(0);
+    }
     if code & !0xffff == ANNOTATION_BASE {
         let text = if code & ANNOTATION_WITH_TEXT != 0 {
             read_text(args[0])
@@ -45,7 +51,7 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
             [code & 0xffff, args[0], args[1], args[2], args[3], args[4]],
             &text,
         );
-        return Some(0);
+        return Some(answer(ctx, (code & 0xffff) as u32, &args));
     }
     if code & !0xffff != PMEMCHECK_BASE {
         return None;
@@ -97,6 +103,20 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
         }
         CHECK_IS_PMEM_MAPPING => Some(check(args[0], args[1])),
         _ => Some(0),
+    }
+}
+
+/// What an annotation answers. Most answer nothing; some wait for the sink.
+fn answer(ctx: &ThreadContext, code: u32, args: &[u64; 5]) -> u64 {
+    match code {
+        annotation::CHECKPOINT => crate::service::answer(ctx.thread)[0],
+        annotation::FIND_VARIABLE => {
+            let [known, addr, len] = crate::service::answer(ctx.thread);
+            let place = [addr, len];
+            let written = known != 0 && crate::signal::write_value(args[1], &place);
+            written as u64
+        }
+        _ => 0,
     }
 }
 

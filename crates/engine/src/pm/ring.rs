@@ -57,7 +57,12 @@ impl Writer {
         let c = control();
         let at = c.ring_write.load(Ordering::Relaxed);
         let mut spins = 0u32;
-        while at + len - c.ring_read.load(Ordering::Acquire) > RING_LEN {
+        let full = || at + len - c.ring_read.load(Ordering::Acquire) > RING_LEN;
+        if !full() {
+            return at;
+        }
+        let begun_ns = sys::monotonic_ns();
+        while full() {
             spins += 1;
             if spins < 100 {
                 core::hint::spin_loop();
@@ -65,7 +70,7 @@ impl Writer {
             }
             c.ring_starved.fetch_add(1, Ordering::AcqRel);
             let seen = c.ring_space.load(Ordering::Acquire);
-            if at + len - c.ring_read.load(Ordering::Acquire) > RING_LEN {
+            if full() {
                 sys::futex_wait(&c.ring_space, seen, 10_000_000);
             }
             c.ring_starved.fetch_sub(1, Ordering::AcqRel);
@@ -73,6 +78,8 @@ impl Writer {
                 crate::service::exit_if_orphaned();
             }
         }
+        let waited_ns = sys::monotonic_ns().saturating_sub(begun_ns);
+        c.ring_waited_ns.fetch_add(waited_ns, Ordering::Relaxed);
         at
     }
 
@@ -119,7 +126,12 @@ impl Writer {
     /// A record that `bo_log` would have written.
     pub fn site(&mut self, ctx: &ThreadContext, site: &Site, context: u32, addr: u64, alias: u64) {
         let kind = (site.head >> 8) as u8;
-        if site.flags & super::site::FLAG_VALUE != 0 {
+        if matches!(kind, kind::CALL | kind::REQUEST) {
+            // SAFETY: the arguments that `bo_log` would have copied, in the context or the program's request block.
+            let args =
+                unsafe { core::slice::from_raw_parts(alias as *const u8, site.size as usize) };
+            self.raw(kind, ctx.thread, site.id, context, site.size, addr, &[args]);
+        } else if site.flags & super::site::FLAG_VALUE != 0 {
             self.access(ctx, kind, site.id, context, addr, alias, site.size as u64);
         } else {
             self.raw(kind, ctx.thread, site.id, context, site.size, addr, &[]);

@@ -237,6 +237,7 @@ pub fn code_unmapped(start: u64, end: u64) {
     if !crate::mode().record {
         return;
     }
+    super::hooks::code_unmapped(start, end);
     let mut t = TABLES.lock();
     t.modules.retain(|m| m.end() <= start || m.start() >= end);
     t.bare.retain(|b| b.1 <= start || b.0 >= end);

@@ -23,6 +23,9 @@ use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Mnemonic, Register};
 /// Candidates for scratch registers; those below 8 first, because high-byte operands forbid REX.
 const SCRATCH: [u8; 11] = [2, 6, 7, 3, 0, 8, 9, 10, 11, 12, 13];
 
+/// Where the System V calling convention passes the first five integer arguments: rdi, rsi, rdx, rcx, r8.
+const CALL_ARGUMENTS: [Gpr; 5] = [Gpr(7), Gpr(6), RDX, RCX, Gpr(8)];
+
 impl Builder<'_> {
     /// Emits an instrumented form. False: nothing to instrument, copy it.
     pub(super) fn instrument(&mut self, insn: &Instruction, raw: &[u8]) -> bool {
@@ -138,6 +141,41 @@ impl Builder<'_> {
             .store_imm64(offset_of!(ThreadContext, rip) as u32, pc);
         self.hot.mov_imm64(RCX, s as *const _ as u64);
         self.hot.jmp_gs(off::ENTRY_REQUEST);
+        s.next_code = self.hot.at;
+        self.sites.push(s);
+    }
+
+    /// The program enters library function number `function` at `pc`, whose first instruction follows.
+    pub(super) fn library_call(&mut self, pc: u64, function: u32) {
+        self.begin(pc, InsnClass::Plain);
+        let s = site::new(
+            site::id(pc),
+            pc,
+            pc,
+            kind::CALL,
+            size_of::<[u64; 5]>() as u32,
+            2,
+            RDX.0,
+            Instruction::default(),
+            MemoryForm::None,
+            true,
+        );
+        self.share_context(s);
+        for (i, register) in CALL_ARGUMENTS.into_iter().enumerate() {
+            self.hot.spill(off::CALL_ARGS + 8 * i as u32, register);
+        }
+        self.hot.spill(off::spill(slot::SITE_RCX), RCX);
+        // rcx = linear address of the arguments: bo_log takes the value from there.
+        self.hot.reload(RCX, off::SELF);
+        self.hot.bytes(&[0x48, 0x8D, 0x89]); // lea rcx, [rcx + disp32]
+        self.hot.u32(off::CALL_ARGS);
+        self.hot.spill(off::SITE_ALIAS, RCX);
+        self.hot.store_imm64(off::SITE_ADDR, function.into());
+        if ring::shared() {
+            lock_or_spin(self.hot);
+        }
+        self.hot.mov_imm64(RCX, s as *const _ as u64);
+        self.hot.jmp_gs(off::ENTRY_LOG);
         s.next_code = self.hot.at;
         self.sites.push(s);
     }

@@ -572,6 +572,8 @@ fn kinds() -> impl Strategy<Value = EventKind<'static>> {
             .prop_map(|(code, args, text)| EventKind::Pmemcheck { code, args, text }),
         1 => (small(), prop::array::uniform5(number()), leaked(0..20))
             .prop_map(|(code, args, text)| EventKind::Annotation { code, args, text }),
+        1 => (small(), prop::array::uniform5(number()))
+            .prop_map(|(function, args)| EventKind::LibraryCall { function, args }),
         1 => (small(), number(), number(), number(), leaked(0..40)).prop_map(
             |(process, addr, len, offset, path)| EventKind::Module {
                 process: ProcessId(process), addr: TargetAddr(addr), len, offset, path,

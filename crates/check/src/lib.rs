@@ -1,0 +1,150 @@
+//! Rules over one run: what is wrong with a program's use of persistent memory.
+//!
+//! **Purpose.** [`Checker`] takes the events of a run in order, keeps the persistency model beside them, and collects findings by rule
+//! and calling context. [`Analysis`] adds call stacks. The rules are those of the catalogue in `brownout-findings`.
+//!
+//! **Guarantee.** A correctness finding is a fact about the run: the bytes named were not persistent (or not logged, not ordered) when the
+//! rule asks for it. Whether *recovery* needs them one run cannot know; programs that leave data unflushed on purpose say so by an annotation.
+//! What the run did not do is not judged. Memory follows the persistent memory touched and the program's size, not the run's length.
+//!
+//! **Source.** PMTest (ASPLOS'19) for assertions and transaction checks, pmemcheck for requests, AGAMOTTO (OSDI'20) for the
+//! performance rules.
+//!
+//! **Deviations.**
+//!
+//! 1. Model state carries over from section to section; PMTest checks each trace by itself.
+//! 2. A fence completes its own thread's write-backs only; pmemcheck's completes all.
+//! 3. Processes that a signal ended are not judged for what they had not yet made persistent: they were in the middle of something.
+//! 4. Data written to a tracked file by `write` is not judged: its persistence is the file system's affair.
+//!
+//! ```
+//! use brownout_check::{Analysis, Options};
+//! use brownout_symbols::Options as SymbolOptions;
+//!
+//! let analysis = Analysis::new(Options::default(), SymbolOptions::default());
+//! let outcome = analysis.finish();
+//! assert!(outcome.findings.is_empty() && !outcome.touched_pm);
+//! ```
+#![forbid(unsafe_code)]
+
+mod checker;
+mod collect;
+mod ranges;
+mod resolve;
+mod sites;
+mod source;
+mod space;
+mod thread;
+mod tx;
+
+use brownout_findings::Finding;
+use brownout_findings::rules::RuleSet;
+use brownout_symbols::{Options as SymbolOptions, Stacks};
+use brownout_trace::event::{ContextId, Event, EventKind, ExitStatus};
+
+pub use checker::{Checker, Counts};
+
+/// What to look for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Persistence domain and the like. Default: x86.
+    pub model: brownout_model::Config,
+    /// Which rules are on. Default: all but the opt-in ones.
+    pub rules: RuleSet,
+    /// Every store must be in a transaction. Default: no, most programs have none.
+    pub tx_only: bool,
+}
+
+/// A checker and what it takes to say where.
+#[derive(Debug)]
+pub struct Analysis {
+    checker: Checker,
+    stacks: Stacks,
+    notes: Vec<String>,
+}
+
+/// What an analysis came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Correctness first; fingerprints are not assigned yet.
+    pub findings: Vec<Finding>,
+    /// What the run consisted of.
+    pub counts: Counts,
+    /// Paths of the tracked files.
+    pub files: Vec<String>,
+    /// Persistent memory was stored to, or written back.
+    pub touched_pm: bool,
+    /// How the run ended; `None` if the events stop before its end.
+    pub ended: Option<ExitStatus>,
+    /// A signal ended a process: what it had not made persistent was not judged.
+    pub killed: bool,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+}
+
+impl Analysis {
+    /// One that has seen nothing.
+    pub fn new(options: Options, symbols: SymbolOptions) -> Self {
+        Analysis {
+            checker: Checker::new(options),
+            stacks: Stacks::new(symbols),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Adds a custom rule from a shared library.
+    pub fn load_rule(&mut self, path: &std::path::Path, options: &str) -> Result<(), String> {
+        let _ = options;
+        Err(format!("cannot load {}", path.display()))
+    }
+
+    /// The next event of the run.
+    #[inline]
+    pub fn event(&mut self, event: &Event<'_>) {
+        match event.kind {
+            EventKind::Module { .. }
+            | EventKind::ProcessStart { .. }
+            | EventKind::ThreadStart { .. }
+            | EventKind::Context { .. } => {
+                self.stacks.observe(event);
+                self.checker.event(event);
+            }
+            _ => self.checker.event(event),
+        }
+    }
+
+    /// What to answer to an annotation that asks; give it the annotation's event, right after [`event`](Self::event).
+    pub fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
+        self.checker.answer(question)
+    }
+
+    /// Correctness findings so far, every occurrence counted.
+    pub fn failures(&self) -> u64 {
+        self.checker.failures()
+    }
+
+    /// No event follows.
+    pub fn finish(self) -> Outcome {
+        self.finish_with_frames(|_| Vec::new())
+    }
+
+    /// As [`finish`](Self::finish), for recordings whose call stacks are text: `frames` gives those of a context, innermost first.
+    pub fn finish_with_frames(
+        mut self,
+        mut frames: impl FnMut(ContextId) -> Vec<String>,
+    ) -> Outcome {
+        self.checker.finish();
+        let counts = self.checker.counts();
+        let files = self.checker.files.values();
+        let files = files.map(|file| file.path.clone()).collect();
+        Outcome {
+            findings: resolve::findings(&mut self.checker, &mut self.stacks, &mut frames),
+            counts,
+            files,
+            touched_pm: counts.stores + counts.flushes > 0 && !self.checker.files.is_empty(),
+            ended: self.checker.ended(),
+            killed: self.checker.was_killed(),
+            notes: self.notes,
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! From numbers to words: call stacks, places, suggestions.
+
+use brownout_findings::{Event, Finding, Frame, Place};
+use brownout_symbols::{Frame as Symbol, Stacks};
+use brownout_trace::event::{ContextId, ThreadId};
+
+use crate::checker::{Checker, grouped};
+use crate::collect::{Raw, RawEvent};
+use crate::source::Sources;
+use crate::space;
+
+/// Turns what was collected into findings, correctness first. Fingerprints are the report's to assign.
+pub fn findings(
+    checker: &mut Checker,
+    stacks: &mut Stacks,
+    text_frames: &mut dyn FnMut(ContextId) -> Vec<String>,
+) -> Vec<Finding> {
+    let raw = std::mem::take(&mut checker.collector.raw);
+    let mut sources = Sources::default();
+    let mut findings: Vec<Finding> = raw
+        .into_iter()
+        .map(|raw| finding(checker, stacks, text_frames, &mut sources, raw))
+        .filter(|finding| !is_noise(finding))
+        .collect();
+    findings = merge(findings);
+    findings.sort_by(|a, b| (a.severity, &a.rule).cmp(&(b.severity, &b.rule)));
+    findings
+}
+
+/// The C library fences after its own non-temporal copies, whatever they copy.
+fn is_noise(finding: &Finding) -> bool {
+    let in_libc = |event: &Event| {
+        let module = event.stack.first().and_then(|frame| frame.module.as_deref());
+        module.is_some_and(|path| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            name.starts_with("libc.so") || name.starts_with("ld-linux")
+        })
+    };
+    finding.rule == "empty-fence" && finding.events.first().is_some_and(in_libc)
+}
+
+/// Findings that read the same are one: contexts that differ in return addresses of one line, say.
+fn merge(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut merged: Vec<Finding> = Vec::with_capacity(findings.len());
+    let mut seen = std::collections::HashMap::new();
+    for finding in findings {
+        let places: Vec<_> = finding
+            .events
+            .iter()
+            .take(1)
+            .flat_map(|event| &event.stack)
+            .map(|frame| match frame.line {
+                Some(_) => (frame.function.clone(), frame.file.clone(), frame.line, 0),
+                None => (frame.function.clone(), frame.module.clone(), None, frame.offset),
+            })
+            .collect();
+        if places.is_empty() {
+            merged.push(finding);
+            continue;
+        }
+        match seen.entry((finding.rule.clone(), places)) {
+            std::collections::hash_map::Entry::Vacant(entry) => {
+                entry.insert(merged.len());
+                merged.push(finding);
+            }
+            std::collections::hash_map::Entry::Occupied(entry) => {
+                let first: &mut Finding = &mut merged[*entry.get()];
+                first.count += finding.count;
+            }
+        }
+    }
+    merged
+}
+
+fn finding(
+    checker: &Checker,
+    stacks: &mut Stacks,
+    text_frames: &mut dyn FnMut(ContextId) -> Vec<String>,
+    sources: &mut Sources,
+    raw: Raw,
+) -> Finding {
+    let events: Vec<Event> = raw
+        .events
+        .iter()
+        .map(|raw| event(checker, stacks, text_frames, raw))
+        .collect();
+    let mut help = raw.help;
+    help.extend(suggestion(&raw.rule, &events, sources));
+    let mut notes = raw.notes;
+    if raw.count > 1 && raw.bytes > 0 {
+        let what = match raw.rule.as_str() {
+            "clean-flush" | "double-flush" | "oversized-flush" => "lines",
+            _ => "bytes",
+        };
+        notes.push(format!("{} {what} in all", grouped(raw.bytes)));
+    }
+    Finding {
+        rule: raw.rule,
+        severity: raw.severity,
+        message: raw.message,
+        fingerprint: String::new(),
+        root_cause: String::new(),
+        count: raw.count,
+        events,
+        help,
+        notes,
+        crash_point: None,
+        replay: None,
+    }
+}
+
+fn event(
+    checker: &Checker,
+    stacks: &mut Stacks,
+    text_frames: &mut dyn FnMut(ContextId) -> Vec<String>,
+    raw: &RawEvent,
+) -> Event {
+    let site = checker.sites.site(raw.tag);
+    let text = text_frames(site.context);
+    let mut stack: Vec<Frame> = match (raw.tag.0, text.is_empty()) {
+        (0, _) => Vec::new(),
+        (_, false) => text.iter().map(|text| frame_of_text(text)).collect(),
+        (_, true) => {
+            let symbols = stacks.stack_of(site.process, site.pc, site.context);
+            symbols.into_iter().map(frame).collect()
+        }
+    };
+    // An annotation stands where it was written, not in the header that makes it.
+    let own = stack.iter().position(|frame| !is_annotation(frame));
+    stack.drain(..own.unwrap_or(0));
+    Event {
+        role: raw.role.to_owned(),
+        text: raw.text.clone(),
+        thread: raw.thread.map(|ThreadId(number)| number),
+        index: raw.moment.map(|moment| moment.0),
+        place: raw.place.map(|(range, addr)| {
+            let (file, offset) = space::place(range.start());
+            let known = checker.files.get(&file);
+            let address = match addr.0 {
+                0 => known.map_or(0, |file| file.address(offset)),
+                addr => addr,
+            };
+            Place {
+                file: known.map(|file| file.path.clone()).unwrap_or_default(),
+                offset,
+                size: range.len(),
+                address,
+            }
+        }),
+        stack,
+    }
+}
+
+/// Code of this project's own headers and crate.
+fn is_annotation(frame: &Frame) -> bool {
+    let file = frame.file.as_deref().unwrap_or_default();
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let function = frame.function.as_deref().unwrap_or_default();
+    let function = function.trim_start_matches('<');
+    matches!(name, "brownout.h" | "pmtest.h" | "pmtest.hh")
+        || function.starts_with("brownout_annotations::")
+}
+
+/// A frame as Valgrind writes it: `0x109189: insert (list.c:20)`, `0x109189: insert (in /usr/lib/libx.so)`.
+fn frame_of_text(text: &str) -> Frame {
+    let (address, rest) = match text.split_once(": ") {
+        Some((address, rest)) if address.starts_with("0x") => (address, rest),
+        _ => ("", text),
+    };
+    let offset = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap_or(0);
+    let (function, place) = match rest.rsplit_once(" (") {
+        Some((function, place)) => (function, place.trim_end_matches(')')),
+        None => (rest, ""),
+    };
+    let module = place.strip_prefix("in ").map(str::to_owned);
+    let line = place.rsplit_once(':').and_then(|(_, line)| line.parse().ok());
+    let file = line.and_then(|_: u32| place.rsplit_once(':').map(|(file, _)| file.to_owned()));
+    Frame {
+        function: (!function.is_empty() && function != "???").then(|| function.to_owned()),
+        file,
+        line,
+        module,
+        offset,
+        ..Frame::default()
+    }
+}
+
+fn frame(symbol: Symbol) -> Frame {
+    let location = symbol.location;
+    Frame {
+        function: symbol.function.as_deref().map(str::to_owned),
+        line: location.as_ref().and_then(|location| location.line),
+        column: location.as_ref().and_then(|location| location.column),
+        file: location.map(|location| location.file.as_ref().to_owned()),
+        module: symbol
+            .module
+            .map(|module| module.to_string_lossy().into_owned()),
+        offset: symbol.module_addr,
+        inlined: symbol.inlined,
+    }
+}
+
+/// `list.c:41`, or what there is.
+fn where_is(frame: &Frame) -> String {
+    match (&frame.file, frame.line) {
+        (Some(file), Some(line)) => {
+            let name = file.rsplit('/').next().unwrap_or(file);
+            format!("{name}:{line}")
+        }
+        _ => {
+            let module = frame.module.as_deref().unwrap_or("?");
+            let name = module.rsplit('/').next().unwrap_or(module);
+            format!("{name}+{:#x}", frame.offset)
+        }
+    }
+}
+
+/// The frame to talk about: the innermost with a source line, past the C library's copying.
+fn own_frame(event: &Event) -> Option<&Frame> {
+    let has_line = |frame: &&Frame| frame.line.is_some();
+    event.stack.iter().find(has_line).or(event.stack.first())
+}
+
+/// The nearest place where what is missing would be right.
+fn suggestion(rule: &str, events: &[Event], sources: &mut Sources) -> Option<String> {
+    let of = |role: &str| events.iter().find(|event| event.role == role);
+    let store = of("store")?;
+    let own = own_frame(store)?;
+    let what = match (&own.file, own.line) {
+        (Some(file), Some(line)) => sources.destination(file, line),
+        _ => None,
+    };
+    let size = store.place.as_ref().map_or(0, |place| place.size);
+    let bytes = match size {
+        1 => "1 byte".to_owned(),
+        n => format!("{} bytes", grouped(n)),
+    };
+    let object = match what {
+        Some(expression) => format!("{bytes} at {expression}"),
+        None => format!("the {bytes} stored at {}", where_is(own)),
+    };
+    let before_return = || match &own.function {
+        Some(function) => format!("before returning from {function}, {}", where_is(own)),
+        None => format!("after {}", where_is(own)),
+    };
+    let fence = of("fence").and_then(own_frame);
+    let flush = of("flush").and_then(own_frame);
+    match rule {
+        "missing-flush" | "tx-not-persisted" | "not-persisted" | "not-ordered" => {
+            match (flush, fence) {
+                (Some(flush), _) => Some(format!(
+                    "fence after the write-back at {} to complete it for {object}",
+                    where_is(flush)
+                )),
+                (None, Some(fence)) => Some(format!(
+                    "write back {object} before the fence at {}, which then completes it",
+                    where_is(fence)
+                )),
+                (None, None) => Some(format!("persist {object} {}", before_return())),
+            }
+        }
+        "missing-fence" => Some(match flush {
+            Some(flush) => format!(
+                "fence in the same thread after the write-back at {}, {}",
+                where_is(flush),
+                before_return()
+            ),
+            None => format!("fence in the same thread {}", before_return()),
+        }),
+        "tx-unlogged-store" => Some(format!("log {object} in the transaction before the store")),
+        "store-outside-tx" => Some(format!("begin a transaction before {}", where_is(own))),
+        "overwritten-unpersisted" => Some(format!(
+            "persist what {} stored before it is overwritten",
+            of("earlier-store")
+                .and_then(own_frame)
+                .map_or_else(|| "the earlier store".to_owned(), where_is)
+        )),
+        _ => None,
+    }
+}

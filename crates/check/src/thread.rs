@@ -1,0 +1,100 @@
+//! What a rule must remember of each thread.
+
+use brownout_model::{ByteRange, Moment, Tag};
+use brownout_trace::event::{ProcessId, TargetAddr, ThreadId};
+
+/// Write-backs of neighbouring lines by one instruction: a loop over a range.
+#[derive(Clone, Copy, Debug)]
+pub struct FlushRun {
+    pub tag: Tag,
+    /// First byte of the next line, if the run goes on.
+    pub next: u64,
+    pub first: ByteRange,
+    pub first_addr: TargetAddr,
+    pub begun: Moment,
+    pub lines: u64,
+    pub clean: u64,
+    pub again: u64,
+    /// Store and write-back that last persisted a clean line, if the run met such.
+    pub persisted: Option<(Tag, Tag)>,
+    /// The write-back that a repeated one repeats.
+    pub earlier: Tag,
+    /// First line that needed no write-back, and its address.
+    pub useless: Option<(ByteRange, TargetAddr)>,
+}
+
+/// Lines that were stored to since some moment, without repetition in the long run.
+#[derive(Clone, Debug, Default)]
+pub struct Touched {
+    lines: Vec<u64>,
+    tidy_at: usize,
+}
+
+/// Below this length nothing is gained by looking for repetitions.
+const TIDY_MIN: usize = 1024;
+
+impl Touched {
+    #[inline]
+    pub fn add(&mut self, range: ByteRange) {
+        const LINE: u64 = brownout_model::LINE_BYTES;
+        let (first, last) = (range.start().0 / LINE, (range.end().0 - 1) / LINE);
+        for line in first..=last {
+            if self.lines.last() != Some(&line) {
+                self.lines.push(line);
+            }
+        }
+        if self.lines.len() >= self.tidy_at.max(TIDY_MIN) {
+            self.tidy();
+            self.tidy_at = self.lines.len() * 2;
+        }
+    }
+
+    fn tidy(&mut self) {
+        self.lines.sort_unstable();
+        self.lines.dedup();
+    }
+
+    pub fn clear(&mut self) {
+        self.lines.clear();
+        self.tidy_at = 0;
+    }
+
+    /// The lines, in order.
+    pub fn take(&mut self) -> Vec<ByteRange> {
+        self.tidy();
+        let range = |line: &u64| brownout_model::Line(*line).range();
+        let lines = self.lines.iter().map(range).collect();
+        self.clear();
+        lines
+    }
+}
+
+/// A section that the program has marked.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    pub begun: Moment,
+    pub touched: Touched,
+}
+
+/// One thread.
+#[derive(Clone, Debug, Default)]
+pub struct Thread {
+    pub id: ThreadId,
+    pub process: ProcessId,
+    /// Its accesses are not judged at present.
+    pub stopped: bool,
+    pub run: Option<FlushRun>,
+    /// Write-backs and non-temporal stores since its last `sfence` or `mfence`.
+    pub to_fence: u64,
+    /// It has stored to persistent memory.
+    pub has_stored: bool,
+    /// Sites that it stored at since its last fence and whose next fence is not known yet.
+    pub before_fence: Vec<Tag>,
+    pub section: Option<Section>,
+    /// Transactions that it takes part in, outermost first.
+    pub transactions: Vec<u64>,
+    /// The pool of its current transaction.
+    pub pool: TargetAddr,
+    /// Inside a library function that allocates: what is added to the transaction now is new.
+    pub allocates: bool,
+}

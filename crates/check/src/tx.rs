@@ -1,0 +1,82 @@
+//! Transactions: what they have logged, and what they have stored.
+
+use std::collections::BTreeMap;
+
+use brownout_model::{ByteRange, Moment, Tag};
+use brownout_trace::event::ThreadId;
+
+use crate::ranges::RangeMap;
+use crate::thread::Touched;
+
+/// How a range came into a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// It was allocated there, so nothing needs to be kept of it.
+    pub allocated: bool,
+    /// Where.
+    pub tag: Tag,
+    /// By whom.
+    pub thread: ThreadId,
+}
+
+/// An open transaction.
+#[derive(Clone, Debug, Default)]
+pub struct Transaction {
+    /// How often it was begun and not ended.
+    pub depth: u32,
+    pub begun: Moment,
+    pub logged: RangeMap<Logged>,
+    pub touched: Touched,
+}
+
+/// All open transactions, by number. pmemcheck's requests name a number or mean the thread's own.
+#[derive(Clone, Debug, Default)]
+pub struct Transactions {
+    open: BTreeMap<u64, Transaction>,
+}
+
+/// Thread's own transactions lie above all numbers that a program can name.
+pub fn own_number(thread: ThreadId) -> u64 {
+    1 << 63 | u64::from(thread.0)
+}
+
+impl Transactions {
+    /// True if it was not open before.
+    pub fn begin(&mut self, number: u64, now: Moment) -> bool {
+        let transaction = self.open.entry(number).or_default();
+        transaction.depth += 1;
+        if transaction.depth == 1 {
+            transaction.begun = now;
+        }
+        transaction.depth == 1
+    }
+
+    /// The transaction, if this was its outermost end.
+    pub fn end(&mut self, number: u64) -> Option<Transaction> {
+        let transaction = self.open.get_mut(&number)?;
+        transaction.depth = transaction.depth.saturating_sub(1);
+        match transaction.depth {
+            0 => self.open.remove(&number),
+            _ => None,
+        }
+    }
+
+    pub fn get(&self, number: u64) -> Option<&Transaction> {
+        self.open.get(&number)
+    }
+
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut Transaction> {
+        self.open.get_mut(&number)
+    }
+
+    /// What another open transaction has logged of `range`.
+    pub fn logged_elsewhere(&self, number: u64, range: ByteRange) -> Option<(ByteRange, Logged)> {
+        if self.open.len() < 2 {
+            return None;
+        }
+        let others = self.open.iter().filter(|(other, _)| **other != number);
+        others
+            .flat_map(|(_, transaction)| transaction.logged.overlapping(range))
+            .next()
+    }
+}

@@ -1,0 +1,433 @@
+//! `brownout check`: rules over one run, live or recorded.
+//!
+//! ```text
+//!  program ─┐
+//!  trace   ─┼▶ Analysis ─▶ findings ─▶ suppressions, baseline ─▶ report ─▶ exit status
+//!  log     ─┘
+//! ```
+//! Guarantee: whatever can be wrong with the files named on the command line is said before the program starts. A run that
+//! was cut short, or touched no persistent memory, is never reported as clean.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use brownout_check::{Analysis, Options};
+use brownout_findings::{Analysed, Finding, Report, SCHEMA_VERSION, Severity, Tool, Verdict};
+use brownout_host::{EventSink, LaunchConfig};
+use brownout_model::{Atomicity, Config, Domain};
+use brownout_report::baseline::Baseline;
+use brownout_report::suppress::{self, Suppressions};
+use brownout_storelog::Importer;
+use brownout_symbols::Options as SymbolOptions;
+use brownout_trace::event::Event;
+use brownout_trace::{Reader, event};
+use serde_json::{Map, json};
+
+use crate::exit::{self, Failure};
+use crate::output::TraceOutput;
+use crate::record::{Keep, hint};
+use crate::replay::{self, Token};
+use crate::resolve::{Check, ColorChoice, Compat, FailOn, ReportFormat, Source, plain};
+use crate::signals;
+use crate::terminal::{message, quote};
+
+/// Checks, reports, and says how to exit.
+pub fn check(check: Check) -> Result<u8, Failure> {
+    conduct(check, None)
+}
+
+/// As [`check`], but only the finding of that fingerprint is shown, and counts.
+pub fn conduct(check: Check, wanted: Option<&str>) -> Result<u8, Failure> {
+    let known = Known::read(&check)?;
+    if let Some(path) = &check.output {
+        try_output(path)?;
+    }
+    if let Some(path) = &check.gen_suppressions {
+        try_output(path)?;
+    }
+    let seen = examine(&check)?;
+    let status = seen.status;
+    let mut report = seen.report;
+    brownout_report::finish(
+        &mut report,
+        known.suppressions.as_ref(),
+        known.baseline.as_ref(),
+        suppress::today(),
+    );
+    add_replay(&check, &mut report.findings);
+    if let Some(fingerprint) = wanted {
+        report.findings.retain(|f| f.fingerprint == fingerprint);
+        replay::conclude(&report.findings, fingerprint);
+    }
+    if let Some(path) = &check.gen_suppressions {
+        write_file(path, suppress::generate(&report.findings).as_bytes())?;
+    }
+    write_report(&check, &report)?;
+    Ok(exit_code(&check, &report, status))
+}
+
+// ---------------------------------------------------------------------- before the run
+
+/// What is known about findings beforehand.
+struct Known {
+    suppressions: Option<Suppressions>,
+    baseline: Option<Baseline>,
+}
+
+impl Known {
+    fn read(check: &Check) -> Result<Known, Failure> {
+        let mut suppressions: Option<Suppressions> = None;
+        for path in &check.suppressions {
+            let file = Suppressions::load(path).map_err(|e| Failure::usage(e.to_string()))?;
+            match &mut suppressions {
+                Some(all) => all.extend(file),
+                None => suppressions = Some(file),
+            }
+        }
+        let baseline = match &check.baseline {
+            Some(path) => Some(Baseline::load(path).map_err(|e| Failure::usage(e.to_string()))?),
+            None => None,
+        };
+        Ok(Known {
+            suppressions,
+            baseline,
+        })
+    }
+}
+
+/// Whether the file can be written, before the run that fills it. What is in it stays for now.
+fn try_output(path: &Path) -> Result<(), Failure> {
+    let existed = path.exists();
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    match opened {
+        Ok(_) if existed => Ok(()),
+        Ok(_) => {
+            // It was only a try: a run that fails leaves nothing behind.
+            let _ = fs::remove_file(path);
+            Ok(())
+        }
+        Err(error) => Err(Failure::usage(format!(
+            "cannot write to {}: {}",
+            quote(path),
+            plain(&error)
+        ))),
+    }
+}
+
+fn write_file(path: &Path, content: &[u8]) -> Result<(), Failure> {
+    fs::write(path, content).map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::cannot_run(format!("cannot write {}: {}", quote(path), plain(error)))
+}
+
+// ---------------------------------------------------------------------- the run
+
+/// What was seen.
+struct Seen {
+    report: Report,
+    /// How the program ended, as an exit code; 0 for recordings.
+    status: u8,
+}
+
+fn options(check: &Check) -> Options {
+    let atomicity = match check.model.atomicity.as_str() {
+        "line" => Atomicity::Line,
+        _ => Atomicity::Word,
+    };
+    Options {
+        model: Config {
+            domain: Domain::from_name(&check.model.domain).unwrap_or_default(),
+            atomicity,
+            ..Config::default()
+        },
+        rules: check.rules,
+        tx_only: check.tx_only,
+    }
+}
+
+fn examine(check: &Check) -> Result<Seen, Failure> {
+    let mut analysis = Analysis::new(options(check), SymbolOptions::default());
+    for (path, options) in &check.plugins {
+        analysis
+            .load_rule(path, options)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+    }
+    match &check.source {
+        Source::Run(launch) => examine_run(check, launch, analysis),
+        Source::Trace(path) => examine_trace(path, analysis),
+        Source::PmemcheckLog(path) => examine_log(path, analysis),
+    }
+}
+
+/// Feeds a live run to the analysis, and keeps the recording if asked for.
+struct Live {
+    analysis: Analysis,
+    keep: Option<Keep>,
+}
+
+impl EventSink for Live {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.analysis.event(event);
+        if let Some(keep) = &mut self.keep {
+            keep.push(event);
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
+        self.analysis.answer(question)
+    }
+}
+
+fn examine_run(check: &Check, launch: &LaunchConfig, analysis: Analysis) -> Result<Seen, Failure> {
+    let keep = match &check.save_trace {
+        Some(path) => Some(Keep::new(TraceOutput::open(path, false)?, launch)),
+        None => None,
+    };
+    let mut live = Live { analysis, keep };
+    signals::leave_to_program()
+        .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))?;
+    let outcome = match brownout_host::record(launch, &mut live) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            if let Some(keep) = live.keep {
+                keep.abandon();
+            }
+            return Err(error.into());
+        }
+    };
+    if let Some(keep) = live.keep {
+        keep.finish(outcome.wall)?;
+    }
+    let mut notes = outcome.notes.clone();
+    let program = std::iter::once(&launch.program).chain(&launch.args);
+    let analysed = Analysed {
+        program: program.map(|w| w.to_string_lossy().into_owned()).collect(),
+        ..Analysed::default()
+    };
+    let checked = live.analysis.finish();
+    if !checked.touched_pm {
+        notes.extend(outcome.hints.iter().map(hint));
+    }
+    let mut statistics = Map::new();
+    let seconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e6;
+    statistics.insert("wall_s".into(), json!(seconds(outcome.wall)));
+    statistics.insert("target_waited_s".into(), json!(seconds(outcome.waited)));
+    Ok(Seen {
+        report: report(checked, analysed, notes, statistics),
+        status: exit::of_program(&outcome.status),
+    })
+}
+
+fn examine_trace(path: &Path, mut analysis: Analysis) -> Result<Seen, Failure> {
+    let cannot = |error: &dyn std::fmt::Display| {
+        Failure::usage(format!("cannot read the trace {}: {error}", quote(path)))
+    };
+    let mut reader = Reader::<File>::open(path).map_err(|error| cannot(&error))?;
+    let mut notes = Vec::new();
+    loop {
+        match reader.next() {
+            Ok(Some(event)) => analysis.event(&event),
+            Ok(None) => break,
+            Err(error) => {
+                notes.push(format!("the trace is damaged: {error}"));
+                break;
+            }
+        }
+    }
+    let analysed = Analysed {
+        program: reader.meta().command.clone(),
+        trace: Some(path.to_string_lossy().into_owned()),
+        ..Analysed::default()
+    };
+    Ok(Seen {
+        report: report(analysis.finish(), analysed, notes, Map::new()),
+        status: exit::OK,
+    })
+}
+
+fn examine_log(path: &Path, mut analysis: Analysis) -> Result<Seen, Failure> {
+    let cannot = |error: &dyn std::fmt::Display| {
+        Failure::usage(format!("cannot read the store log {}: {error}", quote(path)))
+    };
+    let file = File::open(path).map_err(|error| cannot(&plain(&error)))?;
+    let mut importer = Importer::new(BufReader::with_capacity(1 << 20, file));
+    let mut notes = Vec::new();
+    let mut events = 0;
+    loop {
+        match importer.next() {
+            Ok(Some(event)) => {
+                events += 1;
+                analysis.event(&event);
+            }
+            Ok(None) => break,
+            Err(error) if events == 0 => return Err(cannot(&error)),
+            Err(error) => {
+                notes.push(format!("the store log is not whole: {error}"));
+                break;
+            }
+        }
+    }
+    let analysed = Analysed {
+        trace: Some(path.to_string_lossy().into_owned()),
+        ..Analysed::default()
+    };
+    let checked = analysis.finish_with_frames(|context| importer.frames(context).to_vec());
+    Ok(Seen {
+        report: report(checked, analysed, notes, Map::new()),
+        status: exit::OK,
+    })
+}
+
+fn report(
+    checked: brownout_check::Outcome,
+    analysed: Analysed,
+    mut notes: Vec<String>,
+    mut statistics: Map<String, serde_json::Value>,
+) -> Report {
+    let counts = checked.counts;
+    for (name, count) in [
+        ("events", counts.events),
+        ("stores", counts.stores),
+        ("flushes", counts.flushes),
+        ("fences", counts.fences),
+        ("transactions", counts.transactions),
+    ] {
+        statistics.insert(name.into(), json!(count));
+    }
+    statistics.insert("files".into(), json!(checked.files));
+    notes.extend(checked.notes);
+    if checked.killed && checked.touched_pm {
+        notes.push(
+            "a signal ended the program: what it had not yet made persistent was not judged".into(),
+        );
+    }
+    if !checked.touched_pm && !checked.files.is_empty() {
+        notes.push("persistent memory was mapped and never stored to".into());
+    }
+    if checked.ended.is_none() && checked.touched_pm {
+        notes.push(
+            "the recording has no end: what was not yet persistent there was not judged".into(),
+        );
+    }
+    let verdict = match (checked.touched_pm, checked.ended) {
+        (false, _) => Verdict::NothingChecked,
+        (true, None) => Verdict::Incomplete,
+        (true, Some(_)) if checked.findings.is_empty() => Verdict::Clean,
+        (true, Some(_)) => Verdict::Findings,
+    };
+    Report {
+        schema: SCHEMA_VERSION,
+        tool: Tool {
+            name: "brownout".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+        },
+        analysed: Analysed {
+            analysis: "check".into(),
+            ended: checked.ended.map(|status: event::ExitStatus| status.to_string()),
+            ..analysed
+        },
+        verdict,
+        findings: checked.findings,
+        suppressed: 0,
+        known: 0,
+        notes,
+        statistics,
+    }
+}
+
+// ---------------------------------------------------------------------- after the run
+
+fn add_replay(check: &Check, findings: &mut [Finding]) {
+    let Some(words) = replay_words(&check.command_line) else {
+        return;
+    };
+    for finding in findings {
+        finding.replay = Token::check(words.clone(), &finding.fingerprint).map(Token::replay);
+    }
+}
+
+/// The command line as text; `None` if it has words that are not.
+fn replay_words(words: &[OsString]) -> Option<Vec<String>> {
+    words
+        .iter()
+        .map(|word| word.to_str().map(str::to_owned))
+        .collect()
+}
+
+fn write_report(check: &Check, report: &Report) -> Result<(), Failure> {
+    use brownout_report::{Format, Options};
+    let format = match (check.format, check.compat) {
+        (ReportFormat::Terminal, Some(Compat::Pmemcheck)) => Format::Pmemcheck,
+        (ReportFormat::Terminal, None) => Format::Terminal,
+        (ReportFormat::Json, _) => Format::Json,
+        (ReportFormat::Sarif, _) => Format::Sarif,
+        (ReportFormat::Junit, _) => Format::Junit,
+    };
+    let for_people = matches!(format, Format::Terminal | Format::Pmemcheck);
+    let to_terminal = check.output.is_none()
+        && match for_people {
+            true => io::stderr().is_terminal(),
+            false => io::stdout().is_terminal(),
+        };
+    let options = Options {
+        colour: match check.color {
+            ColorChoice::Auto => to_terminal && std::env::var_os("NO_COLOR").is_none(),
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+        },
+        folder: std::env::current_dir().ok(),
+        rules: check.rules,
+        process: std::process::id(),
+        ..Options::default()
+    };
+    let options = match check.all {
+        true => options.all(),
+        false => options,
+    };
+    let render = |out: &mut dyn Write| {
+        brownout_report::render(report, format, &options, out)?;
+        out.flush()
+    };
+    match &check.output {
+        Some(path) => {
+            let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+            render(&mut BufWriter::new(file)).map_err(|error| cannot_write(path, &error))?;
+            message(&brownout_report::terminal::last_line(report).replacen("brownout: ", "", 1));
+            Ok(())
+        }
+        // The program has its standard output to itself, unless a machine is to read the report.
+        None if for_people => {
+            // That nobody reads stderr is no reason to fail.
+            let _ = render(&mut BufWriter::new(io::stderr().lock()));
+            Ok(())
+        }
+        None => match render(&mut BufWriter::new(io::stdout().lock())) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Failure::cannot_run(format!("cannot write the report: {error}")))
+            }
+            _ => Ok(()),
+        },
+    }
+}
+
+fn exit_code(check: &Check, report: &Report, status: u8) -> u8 {
+    let counts = |finding: &Finding| match check.fail_on {
+        FailOn::Correctness => finding.severity == Severity::Correctness,
+        FailOn::Performance => true,
+        FailOn::Never => false,
+    };
+    if report.findings.iter().any(counts) {
+        return check.error_exitcode.unwrap_or(exit::FINDINGS);
+    }
+    match report.verdict {
+        // Cut short: not the program's fault, and no verdict either.
+        Verdict::Incomplete => exit::CANNOT_RUN,
+        _ => status,
+    }
+}

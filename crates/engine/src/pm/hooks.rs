@@ -1,0 +1,46 @@
+//! Library functions whose calls are recorded.
+//!
+//! Their addresses come from the tool, which reads symbol tables; they are asked for when code is mapped, before any
+//! of it can run. `translate` puts a record in front of each function's first instruction.
+
+use crate::service;
+use crate::sync::SpinLock;
+use core::sync::atomic::{AtomicBool, Ordering};
+use hashbrown::HashMap;
+
+static FUNCTIONS: SpinLock<HashMap<u64, u32, crate::dispatch::PcHash>> =
+    SpinLock::new(HashMap::with_hasher(crate::dispatch::PcHash));
+/// Most programs have none: then nothing is looked up.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// The number of the function that begins at `pc`.
+pub fn at(pc: u64) -> Option<u32> {
+    if !ANY.load(Ordering::Relaxed) {
+        return None;
+    }
+    FUNCTIONS.lock().get(&pc).copied()
+}
+
+/// Code was mapped from `path`.
+pub fn code_mapped(start: u64, len: u64, offset: u64, path: &[u8], is_program: bool) {
+    let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
+    if !is_program && !name.starts_with(b"libpmemobj") {
+        return;
+    }
+    service::library_functions(start, len, offset, path, is_program, |address, number| {
+        FUNCTIONS.lock().insert(address, number);
+        ANY.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Code was unmapped or replaced.
+pub fn code_unmapped(start: u64, end: u64) {
+    if ANY.load(Ordering::Relaxed) {
+        FUNCTIONS.lock().retain(|pc, _| *pc < start || *pc >= end);
+    }
+}
+
+/// In a forked child other threads' locks are nobody's.
+pub fn reset_after_fork() {
+    FUNCTIONS.reset_after_fork();
+}

@@ -1,0 +1,186 @@
+//! Findings and reports as data.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the JSON form. Grows by one when a field changes its meaning or goes; new fields do not count.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Data can be lost or damaged by a crash.
+    Correctness,
+    /// Work that gains nothing.
+    Performance,
+}
+
+impl Severity {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Correctness => "correctness",
+            Severity::Performance => "performance",
+        }
+    }
+}
+
+/// One level of a call stack, innermost first in a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// Function, demangled.
+    pub function: Option<String>,
+    /// Source file as the compiler recorded it.
+    pub file: Option<String>,
+    /// Line from 1.
+    pub line: Option<u32>,
+    /// Column from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+    /// File that holds the code.
+    pub module: Option<String>,
+    /// Address in the terms of the module's ELF file (what `addr2line -e MODULE` takes).
+    pub offset: u64,
+    /// The compiler put this call into the next frame's function.
+    #[serde(default)]
+    pub inlined: bool,
+}
+
+/// Bytes of persistent memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The file behind the mapping.
+    pub file: String,
+    /// Offset of the first byte in it.
+    pub offset: u64,
+    /// Number of bytes.
+    pub size: u64,
+    /// Address of the first byte in the program that was run.
+    pub address: u64,
+}
+
+/// Something that happened in the run and belongs to a finding. Reports number them from 1.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// What it was, one word: `store`, `flush`, `fence`, `log`, `alloc`, `assertion`, `tx-end`, `unmap`, `exit`, `load`, ….
+    pub role: String,
+    /// One line: "8 bytes are stored here". No final stop.
+    pub text: String,
+    /// Which thread, numbered from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u32>,
+    /// Place in the run's total order of events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<u64>,
+    /// Which bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// Where in the code, innermost first. Empty if it has no place there (the end of the run).
+    pub stack: Vec<Frame>,
+}
+
+/// How to see it again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replay {
+    /// Versioned, self-contained.
+    pub token: String,
+    /// A command to paste.
+    pub command: String,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Stable id of the rule.
+    pub rule: String,
+    /// How bad.
+    pub severity: Severity,
+    /// One sentence, no final stop.
+    pub message: String,
+    /// The same for the same bug in another build: made of functions, not of lines and addresses.
+    pub fingerprint: String,
+    /// Equal for findings that one line of code causes (the store site).
+    pub root_cause: String,
+    /// How often it was seen.
+    pub count: u64,
+    /// What happened, in order; the first is where to look first.
+    pub events: Vec<Event>,
+    /// What to do about it, most useful first. Sentences without final stop.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub help: Vec<String>,
+    /// What else is worth knowing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// Where the power fails, if the finding is about one crash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crash_point: Option<Event>,
+    /// How to see it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
+}
+
+/// What the report says in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// All was looked at and nothing is wrong.
+    Clean,
+    /// Something is wrong.
+    Findings,
+    /// There was nothing to look at: no persistent memory was touched. Not a clean bill.
+    NothingChecked,
+    /// The run was cut short; what was found is shown, the rest is unknown.
+    Incomplete,
+}
+
+/// Who made the report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tool {
+    /// `brownout`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// What was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Analysed {
+    /// `check`, `explore`, ….
+    pub analysis: String,
+    /// The program and its arguments; empty if a recording was analysed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub program: Vec<String>,
+    /// The recording, if one was analysed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
+    /// How the program ended: "exit code 0", "signal 11".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+}
+
+/// All that an analysis has to say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA_VERSION`].
+    pub schema: u32,
+    /// Who made it.
+    pub tool: Tool,
+    /// What was looked at.
+    pub analysed: Analysed,
+    /// In one word.
+    pub verdict: Verdict,
+    /// What is wrong: correctness first, then by root cause.
+    pub findings: Vec<Finding>,
+    /// Findings that a suppression hides.
+    #[serde(default)]
+    pub suppressed: u64,
+    /// Findings that the baseline knows already.
+    #[serde(default)]
+    pub known: u64,
+    /// What a reader must know: truncated, not followed, unused suppressions, ….
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// Numbers that the analysis gives (events, time, …), by name.
+    #[serde(default)]
+    pub statistics: serde_json::Map<String, serde_json::Value>,
+}

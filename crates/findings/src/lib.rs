@@ -1,0 +1,20 @@
+//! What an analysis has to say: plain data, and the catalogue of rules.
+//!
+//! **Purpose.** Every analysis produces [`Finding`]s and one [`Report`]; only `brownout-report` renders them. The
+//! types here *are* the documented JSON form (`docs/report.md`, `schema/report.schema.json`).
+//!
+//! **Guarantee.** Nothing here decides anything: no rule, no rendering, no I/O.
+//!
+//! ```
+//! use brownout_findings::{Severity, rules};
+//! let rule = rules::find("missing-flush").expect("a rule");
+//! assert_eq!(rule.severity, Severity::Correctness);
+//! ```
+#![forbid(unsafe_code)]
+
+mod finding;
+pub mod rules;
+
+pub use finding::{
+    Analysed, Event, Finding, Frame, Place, Replay, Report, SCHEMA_VERSION, Severity, Tool, Verdict,
+};

@@ -1,0 +1,344 @@
+//! Where interval entries live: a page table over arenas.
+//!
+//! ```text
+//!  address ─▶ chunk (2 MiB) ─▶ page (4 KiB) ─▶ line ─▶ entry ─▶ entry ─▶ …    one entry a set of bytes with one history
+//! ```
+//! Guarantee: entries of a line have disjoint, non-empty masks. Memory follows the lines ever stored to: a line
+//! costs four bytes and its entries, most often one. No allocation per event: entries come from an arena with a free list.
+
+use std::collections::BTreeMap;
+
+use crate::intervals::Tag;
+use crate::state::Persistency;
+use crate::types::{ByteRange, Epoch, LINE_BYTES, Moment, Thread};
+
+const PAGE_BYTES: u64 = 4096;
+const PAGE_LINES: usize = (PAGE_BYTES / LINE_BYTES) as usize;
+const CHUNK_BYTES: u64 = 2 << 20;
+const CHUNK_PAGES: usize = (CHUNK_BYTES / PAGE_BYTES) as usize;
+/// No entry, no page.
+const NONE: u32 = u32::MAX;
+
+/// Bytes of one line that were stored together (or became persistent together), and how far they have come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// One bit a byte of the line.
+    pub mask: u64,
+    pub stored: Moment,
+    pub persist_from: Epoch,
+    /// 0 while it may still be open: no persist ends in the first epoch.
+    persist_to: u64,
+    /// `NO_FLUSH` until a write-back was issued; that ends with the persist.
+    flush_from: u64,
+    /// Ordering fences of the thread before the store.
+    pub order: u32,
+    pub thread: Thread,
+    /// Who stored.
+    pub tag: Tag,
+    /// Who wrote back.
+    pub flush_tag: Tag,
+    pub state: Persistency,
+    next: u32,
+}
+
+const NO_FLUSH: u64 = u64::MAX;
+const _: () = assert!(size_of::<Entry>() == 64);
+
+/// A line that was written back once is not counted any more.
+const WRITTEN_BACK: u16 = u16::MAX;
+
+#[derive(Clone, Debug)]
+struct Page {
+    heads: [u32; PAGE_LINES],
+    /// Stores to the line while it was never written back.
+    stores: [u16; PAGE_LINES],
+}
+
+/// A place in the tables: page and line in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    page: u32,
+    line: u8,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Shadow {
+    chunks: BTreeMap<u64, Box<[u32; CHUNK_PAGES]>>,
+    pages: Vec<Page>,
+    entries: Vec<Entry>,
+    /// Head of the chain of unused entries.
+    free: u32,
+    /// The last page found: most accesses go where the previous one went.
+    recent: (u64, u32),
+}
+
+/// The bits of `len` bytes from `first` in a line.
+pub(crate) fn mask(first: u64, len: u64) -> u64 {
+    debug_assert!(len >= 1 && first + len <= LINE_BYTES);
+    (u64::MAX >> (LINE_BYTES - len)) << first
+}
+
+impl Shadow {
+    pub fn new() -> Self {
+        Shadow {
+            chunks: BTreeMap::new(),
+            pages: Vec::new(),
+            entries: Vec::new(),
+            free: NONE,
+            recent: (u64::MAX, NONE),
+        }
+    }
+
+    /// The line that starts at `addr`, if its page was ever stored to.
+    #[inline]
+    pub fn find(&mut self, addr: u64) -> Option<Slot> {
+        let number = addr / PAGE_BYTES;
+        let line = (addr % PAGE_BYTES / LINE_BYTES) as u8;
+        if self.recent.0 == number {
+            let page = self.recent.1;
+            return Some(Slot { page, line });
+        }
+        let page = self.look_up(number)?;
+        self.recent = (number, page);
+        Some(Slot { page, line })
+    }
+
+    /// As `find`, without remembering.
+    pub fn peek(&self, addr: u64) -> Option<Slot> {
+        let page = self.look_up(addr / PAGE_BYTES)?;
+        let line = (addr % PAGE_BYTES / LINE_BYTES) as u8;
+        Some(Slot { page, line })
+    }
+
+    fn look_up(&self, number: u64) -> Option<u32> {
+        let chunk = self.chunks.get(&(number / CHUNK_PAGES as u64))?;
+        let page = chunk[number as usize % CHUNK_PAGES];
+        (page != NONE).then_some(page)
+    }
+
+    /// The line that starts at `addr`.
+    #[inline]
+    pub fn make(&mut self, addr: u64) -> Slot {
+        if let Some(slot) = self.find(addr) {
+            return slot;
+        }
+        let number = addr / PAGE_BYTES;
+        let page = self.pages.len() as u32;
+        self.pages.push(Page {
+            heads: [NONE; PAGE_LINES],
+            stores: [0; PAGE_LINES],
+        });
+        let chunk = self
+            .chunks
+            .entry(number / CHUNK_PAGES as u64)
+            .or_insert_with(|| Box::new([NONE; CHUNK_PAGES]));
+        chunk[number as usize % CHUNK_PAGES] = page;
+        self.recent = (number, page);
+        let line = (addr % PAGE_BYTES / LINE_BYTES) as u8;
+        Slot { page, line }
+    }
+
+    fn head(&mut self, slot: Slot) -> &mut u32 {
+        &mut self.pages[slot.page as usize].heads[slot.line as usize]
+    }
+
+    /// The entries of a line, in no order.
+    pub fn entries(&self, slot: Slot) -> impl Iterator<Item = &Entry> {
+        let mut at = self.pages[slot.page as usize].heads[slot.line as usize];
+        std::iter::from_fn(move || {
+            let entry = self.entries.get(at as usize)?;
+            at = entry.next;
+            Some(entry)
+        })
+    }
+
+    /// Calls `change` with each entry of a line.
+    #[inline]
+    pub fn update(&mut self, slot: Slot, mut change: impl FnMut(&mut Entry)) {
+        let mut at = *self.head(slot);
+        while let Some(entry) = self.entries.get_mut(at as usize) {
+            change(entry);
+            at = entry.next;
+        }
+    }
+
+    /// Takes `mask` out of all entries of the line; `seen` is shown each entry that loses bytes, as it was.
+    #[inline]
+    pub fn remove(&mut self, slot: Slot, mask: u64, mut seen: impl FnMut(&Entry)) {
+        let mut previous = NONE;
+        let mut at = *self.head(slot);
+        while at != NONE {
+            let entry = &mut self.entries[at as usize];
+            let next = entry.next;
+            if entry.mask & mask != 0 {
+                seen(entry);
+                entry.mask &= !mask;
+                if entry.mask == 0 {
+                    entry.next = self.free;
+                    self.free = at;
+                    match previous {
+                        NONE => *self.head(slot) = next,
+                        _ => self.entries[previous as usize].next = next,
+                    }
+                    at = next;
+                    continue;
+                }
+            }
+            previous = at;
+            at = next;
+        }
+    }
+
+    /// Adds an entry. Its bytes must be in no other.
+    #[inline]
+    pub fn add(&mut self, slot: Slot, entry: Entry) {
+        let head = *self.head(slot);
+        let entry = Entry { next: head, ..entry };
+        let at = match self.free {
+            NONE => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32
+            }
+            free => {
+                self.free = self.entries[free as usize].next;
+                self.entries[free as usize] = entry;
+                free
+            }
+        };
+        *self.head(slot) = at;
+    }
+
+    /// Joins persistent entries of a line that no question can tell apart.
+    pub fn join_persisted(&mut self, slot: Slot) {
+        let mut at = *self.head(slot);
+        while at != NONE {
+            let first = self.entries[at as usize];
+            if first.state == Persistency::Persisted {
+                let mut joined = first;
+                let mut previous = at;
+                let mut other = first.next;
+                while other != NONE {
+                    let entry = self.entries[other as usize];
+                    let same = entry.state == Persistency::Persisted
+                        && entry.persist_from == first.persist_from
+                        && entry.persist_to == first.persist_to
+                        && entry.thread == first.thread
+                        && entry.order == first.order;
+                    if same {
+                        joined.mask |= entry.mask;
+                        if entry.stored > joined.stored {
+                            joined.stored = entry.stored;
+                            joined.tag = entry.tag;
+                            joined.flush_tag = entry.flush_tag;
+                        }
+                        self.entries[previous as usize].next = entry.next;
+                        self.entries[other as usize].next = self.free;
+                        self.free = other;
+                    } else {
+                        previous = other;
+                    }
+                    other = entry.next;
+                }
+                let next = self.entries[at as usize].next;
+                self.entries[at as usize] = Entry { next, ..joined };
+            }
+            at = self.entries[at as usize].next;
+        }
+    }
+
+    /// One more store to the line.
+    #[inline]
+    pub fn count_store(&mut self, slot: Slot) {
+        let stores = &mut self.pages[slot.page as usize].stores[slot.line as usize];
+        *stores = (*stores + u16::from(*stores < WRITTEN_BACK - 1)).min(WRITTEN_BACK);
+    }
+
+    /// The line was written back.
+    #[inline]
+    pub fn note_write_back(&mut self, slot: Slot) {
+        self.pages[slot.page as usize].stores[slot.line as usize] = WRITTEN_BACK;
+    }
+
+    /// Stores to the line, if it was never written back. Saturates.
+    pub fn stores_without_write_back(&self, slot: Slot) -> Option<u16> {
+        let stores = self.pages[slot.page as usize].stores[slot.line as usize];
+        (stores != WRITTEN_BACK).then_some(stores)
+    }
+
+    /// First addresses of the lines in `range` that have entries, in order.
+    pub fn lines(&self, range: ByteRange) -> impl Iterator<Item = (u64, Slot)> {
+        let last = range.end.saturating_sub(1).max(range.start);
+        let first_page = range.start / PAGE_BYTES;
+        let last_page = last / PAGE_BYTES;
+        let first_line = range.start / LINE_BYTES;
+        let last_line = last / LINE_BYTES;
+        let chunks = first_page / CHUNK_PAGES as u64..=last_page / CHUNK_PAGES as u64;
+        self.chunks
+            .range(chunks)
+            .flat_map(move |(number, pages)| {
+                let base = number * CHUNK_PAGES as u64;
+                let from = first_page.saturating_sub(base).min(CHUNK_PAGES as u64);
+                let to = (last_page - base.min(last_page)).min(CHUNK_PAGES as u64 - 1);
+                (from..=to).map(move |at| (base + at, pages[at as usize]))
+            })
+            .filter(|(_, page)| *page != NONE)
+            .flat_map(|(number, page)| {
+                (0..PAGE_LINES as u8).map(move |line| {
+                    let addr = number * PAGE_BYTES + u64::from(line) * LINE_BYTES;
+                    (addr, Slot { page, line })
+                })
+            })
+            .filter(move |(addr, slot)| {
+                (first_line..=last_line).contains(&(addr / LINE_BYTES))
+                    && self.pages[slot.page as usize].heads[slot.line as usize] != NONE
+            })
+    }
+}
+
+impl Entry {
+    /// An entry that stands alone; [`Shadow::add`] links it.
+    #[expect(clippy::too_many_arguments, reason = "the fields of a plain record, in order")]
+    pub fn new(
+        mask: u64,
+        stored: Moment,
+        persist_from: Epoch,
+        persist_to: Option<Epoch>,
+        order: u32,
+        thread: Thread,
+        tag: Tag,
+        state: Persistency,
+    ) -> Self {
+        Entry {
+            mask,
+            stored,
+            persist_from,
+            persist_to: persist_to.map_or(0, |to| to.0),
+            flush_from: NO_FLUSH,
+            order,
+            thread,
+            tag,
+            flush_tag: Tag::default(),
+            state,
+            next: NONE,
+        }
+    }
+
+    pub fn persist_to(&self) -> Option<Epoch> {
+        (self.persist_to != 0).then_some(Epoch(self.persist_to))
+    }
+
+    pub fn set_persisted(&mut self, to: Epoch) {
+        self.persist_to = to.0;
+    }
+
+    pub fn flush_from(&self) -> Option<Epoch> {
+        (self.flush_from != NO_FLUSH).then_some(Epoch(self.flush_from))
+    }
+
+    /// A write-back was issued; the first counts.
+    pub fn set_flushed(&mut self, from: Epoch) {
+        if self.flush_from == NO_FLUSH {
+            self.flush_from = from.0;
+        }
+    }
+}

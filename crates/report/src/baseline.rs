@@ -1,0 +1,108 @@
+//! Baselines: an earlier report, whose findings are known.
+//!
+//! **Purpose.** A project that has findings already wants to hear of new ones only.
+//!
+//! **Guarantee.** A finding is known if and only if the baseline holds one with the same
+//! [fingerprint](crate::fingerprint); nothing else of the baseline counts. So it may come from another machine and from
+//! any version of Brownout whose reports have the same or an older schema.
+
+use std::collections::HashSet;
+use std::error::Error;
+use std::fmt;
+use std::path::Path;
+
+use brownout_findings::{Finding, SCHEMA_VERSION};
+use serde::Deserialize;
+
+/// What an earlier report found.
+#[derive(Clone, Debug, Default)]
+pub struct Baseline {
+    fingerprints: HashSet<String>,
+    known: u64,
+}
+
+/// Why a file is no baseline; one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaselineError(String);
+
+impl fmt::Display for BaselineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for BaselineError {}
+
+/// What is read of a report. Fields that other versions add or drop do not matter.
+#[derive(Deserialize)]
+struct Head {
+    schema: u32,
+    findings: Vec<Known>,
+    #[serde(default)]
+    known: u64,
+}
+
+#[derive(Deserialize)]
+struct Known {
+    fingerprint: String,
+}
+
+impl Baseline {
+    /// Reads a report in JSON from a file.
+    pub fn load(path: &Path) -> Result<Baseline, BaselineError> {
+        let name = path.display();
+        let text = std::fs::read(path).map_err(|error| {
+            BaselineError(format!("{name}: the baseline cannot be read: {error}"))
+        })?;
+        Baseline::parse(&text).map_err(|error| BaselineError(format!("{name}: {error}")))
+    }
+
+    /// Reads a report in JSON.
+    pub fn parse(json: &[u8]) -> Result<Baseline, BaselineError> {
+        let head: Head = serde_json::from_slice(json).map_err(|error| {
+            BaselineError(format!(
+                "this is no report of the form json, which a baseline must be: {error}"
+            ))
+        })?;
+        if head.schema > SCHEMA_VERSION {
+            return Err(BaselineError(format!(
+                "the report has schema {}, and this version knows schemas up to {SCHEMA_VERSION}; take a newer version \
+                 or make the baseline anew",
+                head.schema
+            )));
+        }
+        Ok(Baseline {
+            fingerprints: head.findings.into_iter().map(|f| f.fingerprint).collect(),
+            known: head.known,
+        })
+    }
+
+    /// How many findings it holds.
+    pub fn len(&self) -> usize {
+        self.fingerprints.len()
+    }
+
+    /// True if it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.fingerprints.is_empty()
+    }
+
+    /// A sentence for the report if the baseline was itself made against a baseline, and so lacks what that one held.
+    pub fn note(&self) -> Option<String> {
+        (self.known > 0).then(|| {
+            format!(
+                "the baseline leaves out {} that an older baseline knew; make it without a baseline to include them",
+                crate::text::counted(self.known, "finding")
+            )
+        })
+    }
+}
+
+/// Takes out what the baseline knows; also says how many findings that were. They need their fingerprints.
+pub fn new_only(findings: Vec<Finding>, baseline: &Baseline) -> (Vec<Finding>, u64) {
+    let before = findings.len();
+    let mut new = findings;
+    new.retain(|finding| !baseline.fingerprints.contains(&finding.fingerprint));
+    let known = (before - new.len()) as u64;
+    (new, known)
+}

@@ -1,0 +1,37 @@
+//! From what an analysis says to what is shown.
+
+use brownout_findings::{Report, Verdict};
+
+use crate::baseline::{Baseline, new_only};
+use crate::suppress::{Date, Suppressions};
+use crate::{fingerprint, order};
+
+/// Names the findings, takes out what is suppressed, then what the baseline knows, sorts the rest, counts, adds notes
+/// about the suppressions and the baseline, and settles the verdict: `Clean` and `Findings` follow from what is left;
+/// the other two stay, since leaving findings out makes no run complete.
+pub fn finish(
+    report: &mut Report,
+    suppressions: Option<&Suppressions>,
+    baseline: Option<&Baseline>,
+    today: Date,
+) {
+    fingerprint::assign(&mut report.findings);
+    if let Some(suppressions) = suppressions {
+        let applied = suppressions.apply(std::mem::take(&mut report.findings), today);
+        report.suppressed = report.suppressed.saturating_add(applied.suppressed);
+        report.notes.extend(applied.notes());
+        report.findings = applied.kept;
+    }
+    if let Some(baseline) = baseline {
+        let (new, known) = new_only(std::mem::take(&mut report.findings), baseline);
+        report.findings = new;
+        report.known = report.known.saturating_add(known);
+        report.notes.extend(baseline.note());
+    }
+    order::sort(&mut report.findings);
+    report.verdict = match report.verdict {
+        Verdict::Clean | Verdict::Findings if report.findings.is_empty() => Verdict::Clean,
+        Verdict::Clean | Verdict::Findings => Verdict::Findings,
+        verdict => verdict,
+    };
+}

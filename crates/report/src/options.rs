@@ -1,0 +1,113 @@
+//! What a front end can choose.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use brownout_findings::rules::RuleSet;
+
+/// A form of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Terminal,
+    /// The report itself.
+    Json,
+    /// SARIF 2.1.0.
+    Sarif,
+    /// JUnit XML.
+    Junit,
+    /// Like pmemcheck's summary.
+    Pmemcheck,
+}
+
+impl Format {
+    /// Every form.
+    pub const ALL: [Format; 5] = [
+        Format::Terminal,
+        Format::Json,
+        Format::Sarif,
+        Format::Junit,
+        Format::Pmemcheck,
+    ];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Terminal => "terminal",
+            Format::Json => "json",
+            Format::Sarif => "sarif",
+            Format::Junit => "junit",
+            Format::Pmemcheck => "pmemcheck",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Format, String> {
+        Format::ALL
+            .into_iter()
+            .find(|format| format.name() == name)
+            .ok_or_else(|| {
+                let names = Format::ALL.map(Format::name).join(", ");
+                format!("there is no form {name:?}; take one of {names}")
+            })
+    }
+}
+
+/// How to render. Every renderer ignores what does not concern it.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Escape codes for colours. Off by default; a front end knows whether it writes to a terminal.
+    pub colour: bool,
+    /// How many findings are shown in full; the rest get one line each. 100 by default: more is not read anyway.
+    pub limit: Option<usize>,
+    /// How many findings of one root cause are shown in full, the rest one line each. 3 by default.
+    pub limit_per_cause: Option<usize>,
+    /// What the user types to see all findings in full, for the sentence that says so. `--all` by default.
+    pub show_all: String,
+    /// How many frames of a stack are shown under each event. 12 by default; JSON and SARIF have them all.
+    pub frames_max: usize,
+    /// The current folder. Paths below it are shown relative to it, and relative paths start there. None by default:
+    /// paths are shown as they are.
+    pub folder: Option<PathBuf>,
+    /// The rules that were looked at: JUnit's test cases. By default those that are on by default.
+    pub rules: RuleSet,
+    /// Process number in front of pmemcheck's lines. 0 by default.
+    pub process: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            colour: false,
+            limit: Some(100),
+            limit_per_cause: Some(3),
+            show_all: "--all".into(),
+            frames_max: 12,
+            folder: None,
+            rules: RuleSet::default(),
+            process: 0,
+        }
+    }
+}
+
+impl Options {
+    /// The same with every finding and every frame in full.
+    pub fn all(self) -> Options {
+        Options {
+            limit: None,
+            limit_per_cause: None,
+            frames_max: usize::MAX,
+            ..self
+        }
+    }
+}

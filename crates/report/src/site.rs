@@ -1,0 +1,184 @@
+//! Which frame of a stack stands for it.
+//!
+//! A store that `memcpy` makes is not `memcpy`'s fault. So the *cause* of an event is the innermost frame outside the
+//! libraries that only carry out what their caller asks for, and the *site* to show is the innermost one from there on
+//! that has a source line. What lies outside `main` belongs to the C library or to a language's start-up code; it
+//! says nothing, and differs between systems.
+
+use std::path::{Component, Path, PathBuf};
+
+use brownout_findings::{Event, Finding, Frame};
+
+use crate::text::{base_name, visible};
+
+/// Libraries whose functions store, write back and fence on behalf of a caller.
+const PRIMITIVES: [&str; 5] = ["libc", "libpmem", "libpmem2", "ld-linux-x86-64", "[vdso]"];
+
+fn is_primitive(frame: &Frame) -> bool {
+    let Some(module) = &frame.module else {
+        return false;
+    };
+    let name = base_name(module);
+    // `libc.so.6`, and `libc-2.31.so` as older systems call it.
+    let stem = name.split(".so").next().unwrap_or(name);
+    let stem = match stem.split_once("libc-") {
+        Some(("", version)) if version.starts_with(|c: char| c.is_ascii_digit()) => "libc",
+        _ => stem,
+    };
+    PRIMITIVES.contains(&stem)
+}
+
+/// The frames up to `main`.
+pub fn inside_main(stack: &[Frame]) -> &[Frame] {
+    for (at, frame) in stack.iter().enumerate() {
+        match frame.function.as_deref() {
+            Some("main") => return &stack[..=at],
+            // How Rust's standard library marks the end of the program's own frames.
+            Some(name) if at > 0 && name.contains("__rust_begin_short_backtrace") => {
+                return &stack[..at];
+            }
+            _ => {}
+        }
+    }
+    stack
+}
+
+/// Index of the frame whose code is responsible.
+pub fn cause(stack: &[Frame]) -> Option<usize> {
+    let own = inside_main(stack).iter().position(|f| !is_primitive(f));
+    own.or(match stack.is_empty() {
+        true => None,
+        false => Some(0),
+    })
+}
+
+/// Index of the frame to show.
+pub fn site(stack: &[Frame]) -> Option<usize> {
+    let cause = cause(stack)?;
+    let with_line = inside_main(stack)
+        .iter()
+        .skip(cause)
+        .position(|frame| frame.file.is_some() && frame.line.is_some());
+    Some(cause + with_line.unwrap_or(0))
+}
+
+/// The event that names the cause of a finding: its first store, else its first event.
+pub fn causing_event(finding: &Finding) -> Option<&Event> {
+    let store = finding.events.iter().find(|event| event.role == "store");
+    store.or(finding.events.first())
+}
+
+/// The frame to show for a finding as a whole, if any of its events has one.
+pub fn of_finding(finding: &Finding) -> Option<&Frame> {
+    finding
+        .events
+        .iter()
+        .chain(&finding.crash_point)
+        .find_map(|event| Some(&event.stack[site(&event.stack)?]))
+}
+
+/// The path without `.` and `..`, as far as names alone tell.
+pub fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir
+                if matches!(out.components().next_back(), Some(Component::Normal(_))) =>
+            {
+                out.pop();
+            }
+            Component::ParentDir if out.has_root() => {}
+            part => out.push(part),
+        }
+    }
+    match out.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => out,
+    }
+}
+
+/// The path relative to the folder if it lies below it.
+pub fn below(path: &str, folder: Option<&Path>) -> Option<PathBuf> {
+    let path = normal(Path::new(path));
+    let inside = match path.is_absolute() {
+        true => path.strip_prefix(normal(folder?)).ok()?.to_path_buf(),
+        false => path,
+    };
+    let first = inside.components().next()?;
+    (!matches!(first, Component::ParentDir | Component::CurDir)).then_some(inside)
+}
+
+/// The path as people want to see it, harmless.
+pub fn shown_path(path: &str, folder: Option<&Path>) -> String {
+    match below(path, folder) {
+        Some(inside) => visible(&inside.to_string_lossy()).into_owned(),
+        None => visible(path).into_owned(),
+    }
+}
+
+/// `file:line:column`, `module+0x12`, `0x12`: the place of a frame, without its function.
+pub fn place(frame: &Frame, folder: Option<&Path>, column: bool) -> String {
+    let Some(file) = &frame.file else {
+        return match &frame.module {
+            Some(module) => format!("{}+{:#x}", visible(base_name(module)), frame.offset),
+            None => format!("{:#x}", frame.offset),
+        };
+    };
+    let mut out = shown_path(file, folder);
+    if let Some(line) = frame.line {
+        out += &format!(":{line}");
+        if let Some(at) = frame.column.filter(|_| column) {
+            out += &format!(":{at}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(function: &str, module: &str, line: Option<u32>) -> Frame {
+        Frame {
+            function: Some(function.into()),
+            file: line.map(|_| "a.c".into()),
+            line,
+            module: Some(module.into()),
+            ..Frame::default()
+        }
+    }
+
+    #[test]
+    fn copy_routines_are_not_the_cause() {
+        let stack = [
+            frame("__memmove_avx", "/usr/lib/libc.so.6", Some(3)),
+            frame("pmem_memcpy", "/usr/lib/libpmem.so.1.0.0", None),
+            frame("tx_commit", "/usr/lib/libpmemobj.so.1", None),
+            frame("insert", "/bin/prog", Some(7)),
+            frame("main", "/bin/prog", Some(9)),
+            frame("__libc_start_main", "/usr/lib/libc.so.6", None),
+        ];
+        assert_eq!((cause(&stack), site(&stack)), (Some(2), Some(3)));
+        assert_eq!(inside_main(&stack).len(), 5);
+        assert_eq!((cause(&stack[..2]), site(&stack[..2])), (Some(0), Some(0)));
+        assert_eq!((cause(&[]), site(&[])), (None, None));
+        let old = [
+            frame("memcpy", "/lib/libc-2.31.so", None),
+            frame("f", "libc-helper.so", None),
+        ];
+        assert_eq!(cause(&old), Some(1));
+    }
+
+    #[test]
+    fn paths_below_the_folder_are_relative() {
+        let folder = Some(Path::new("/home/u/p/"));
+        assert_eq!(shown_path("/home/u/p/src/../inc/a.h", folder), "inc/a.h");
+        assert_eq!(shown_path("/home/u/p2/a.c", folder), "/home/u/p2/a.c");
+        assert_eq!(shown_path("./a.c", None), "a.c");
+        assert_eq!(below("../a.c", folder), None);
+        assert_eq!(below("/home/u/p", folder), None);
+        assert_eq!(below("", folder), None);
+        assert_eq!(normal(Path::new("/../a")), Path::new("/a"));
+    }
+}

@@ -1,0 +1,443 @@
+//! For people: each finding as a numbered story with source lines, after the manner of miri and rustc.
+//!
+//! **Guarantee.** Correctness comes first, and the last line is one that scripts can grep:
+//! `brownout: 2 correctness and 3 performance findings (1 suppressed, 4 known)`, `brownout: no findings`,
+//! `brownout: no persistent memory was touched; see --pm`, or `brownout: incomplete: …`. "No findings" stands there only if the run
+//! was looked at to its end. Text from the program cannot move the cursor, change colours or break a line.
+//!
+//! **Deviations.** What is too much to read is shortened: findings beyond [`Options::limit`] and those of one root cause beyond
+//! [`Options::limit_per_cause`] get one line each, stacks end at `main`, and a tail that an earlier event of the finding has
+//! shown is only counted.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use brownout_findings::{Event, Finding, Frame, Report, Severity, Verdict};
+
+use crate::options::Options;
+use crate::source::Sources;
+use crate::text::{base_name, counted, grouped, visible};
+use crate::{order, site};
+
+/// Writes the report.
+pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
+    let mut page = Page::new(options, true);
+    let findings = order::sorted(&report.findings);
+    let mut in_full = 0;
+    let mut rest: Vec<&Finding> = Vec::new();
+    for group in order::groups(&findings) {
+        let room = options.limit.unwrap_or(usize::MAX) - in_full;
+        if room == 0 {
+            rest.extend(group);
+            continue;
+        }
+        let shown = group
+            .len()
+            .min(room)
+            .min(options.limit_per_cause.unwrap_or(usize::MAX));
+        page.heading(group);
+        for finding in &group[..shown] {
+            page.finding(finding);
+        }
+        page.more_of_cause(&group[shown..]);
+        in_full += shown;
+        // One piece at a time, so that memory does not grow with the report.
+        out.write_all(page.take().as_bytes())?;
+    }
+    page.table(&rest, findings.len());
+    for note in &report.notes {
+        page.labelled("note", NOTE, note, "");
+    }
+    if let Some(ended) = report
+        .analysed
+        .ended
+        .as_ref()
+        .filter(|e| *e != "exit code 0")
+    {
+        page.labelled("note", NOTE, &format!("the program ended with {ended}"), "");
+    }
+    out.write_all(page.take().as_bytes())?;
+    writeln!(out, "{}", last_line(report))
+}
+
+/// The line that every report ends with.
+pub fn last_line(report: &Report) -> String {
+    let of = |severity| {
+        let all = report.findings.iter();
+        grouped(all.filter(|finding| finding.severity == severity).count() as u64)
+    };
+    let counts = format!(
+        "{} correctness and {} performance findings",
+        of(Severity::Correctness),
+        of(Severity::Performance)
+    );
+    let left_out: Vec<String> = [(report.suppressed, "suppressed"), (report.known, "known")]
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, word)| format!("{} {word}", grouped(number)))
+        .collect();
+    let left_out = match left_out.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", left_out.join(", ")),
+    };
+    let nothing = report.findings.is_empty();
+    match report.verdict {
+        Verdict::NothingChecked if nothing => {
+            "brownout: no persistent memory was touched; see --pm".into()
+        }
+        Verdict::Incomplete => format!(
+            "brownout: incomplete: the run was cut short after {counts}{left_out}; the rest is unknown"
+        ),
+        _ if nothing => format!("brownout: no findings{left_out}"),
+        _ => format!("brownout: {counts}{left_out}"),
+    }
+}
+
+/// One finding without colours and source lines, for other forms.
+pub(crate) fn plain_finding(finding: &Finding, options: &Options) -> String {
+    let mut page = Page::new(options, false);
+    page.colour = false;
+    page.finding(finding);
+    page.take().trim_end().to_owned()
+}
+
+/// One finding on one line, without colours.
+pub(crate) fn one_line(finding: &Finding, options: &Options) -> String {
+    let mut line = format!("{}[{}]", level(finding.severity), visible(&finding.rule));
+    if let Some(frame) = site::of_finding(finding) {
+        let _ = write!(line, " {}", located(frame, options, false));
+    }
+    line
+}
+
+/// `error` or `warning`.
+pub(crate) fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Correctness => "error",
+        Severity::Performance => "warning",
+    }
+}
+
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const WARNING: Style = AnsiColor::Yellow.on_default().bold();
+const BOLD: Style = Style::new().bold();
+const GUTTER: Style = AnsiColor::Blue.on_default().bold();
+const HELP: Style = AnsiColor::Cyan.on_default().bold();
+const NOTE: Style = AnsiColor::Green.on_default().bold();
+const DIM: Style = Style::new().dimmed();
+
+fn level_style(severity: Severity) -> Style {
+    match severity {
+        Severity::Correctness => ERROR,
+        Severity::Performance => WARNING,
+    }
+}
+
+/// `list.c:42:9 in push`.
+fn located(frame: &Frame, options: &Options, column: bool) -> String {
+    let place = site::place(frame, options.folder.as_deref(), column);
+    match &frame.function {
+        Some(function) => format!("{place} in {}", visible(function)),
+        None => place,
+    }
+}
+
+/// `push (list.c:42)`, `push (libx.so+0x12)`, `libx.so+0x12`.
+fn short(frame: &Frame, options: &Options) -> String {
+    let place = site::place(frame, options.folder.as_deref(), false);
+    match &frame.function {
+        Some(function) => format!("{} ({place})", visible(function)),
+        None => place,
+    }
+}
+
+/// Text under construction. Writing to it cannot fail, hence the `let _`.
+struct Page<'a> {
+    text: String,
+    options: &'a Options,
+    colour: bool,
+    excerpts: bool,
+    /// Of the mark under a source line.
+    mark: Style,
+    sources: Sources,
+}
+
+impl<'a> Page<'a> {
+    fn new(options: &'a Options, excerpts: bool) -> Page<'a> {
+        Page {
+            text: String::new(),
+            options,
+            colour: options.colour,
+            excerpts,
+            mark: ERROR,
+            sources: Sources::new(options.folder.as_deref()),
+        }
+    }
+
+    fn take(&mut self) -> String {
+        std::mem::take(&mut self.text)
+    }
+
+    /// The text in a style. It must be harmless already.
+    fn styled(&mut self, style: Style, text: &str) {
+        let _ = match self.colour {
+            true => write!(self.text, "{style}{text}{style:#}"),
+            false => write!(self.text, "{text}"),
+        };
+    }
+
+    fn labelled(&mut self, label: &str, style: Style, text: &str, indent: &str) {
+        self.text += indent;
+        self.styled(style, label);
+        let _ = writeln!(self.text, ": {}", visible(text));
+    }
+
+    fn heading(&mut self, group: &[&Finding]) {
+        if group.len() < 2 {
+            return;
+        }
+        let cause = site::causing_event(group[0]);
+        let frame = cause.and_then(|event| Some(&event.stack[site::cause(&event.stack)?]));
+        let place = match frame {
+            Some(frame) => located(frame, self.options, false),
+            None => "an unknown place".into(),
+        };
+        let count = counted(group.len() as u64, "finding");
+        self.styled(BOLD, &format!("{count} with one cause: {place}"));
+        self.text += "\n\n";
+    }
+
+    fn more_of_cause(&mut self, more: &[&Finding]) {
+        if more.is_empty() {
+            return;
+        }
+        let count = grouped(more.len() as u64);
+        let _ = writeln!(
+            self.text,
+            "{count} more with the same cause ({} shows them in full):",
+            visible(&self.options.show_all)
+        );
+        self.rows(more);
+        self.text.push('\n');
+    }
+
+    fn table(&mut self, rest: &[&Finding], all: usize) {
+        if rest.is_empty() {
+            return;
+        }
+        let _ = writeln!(
+            self.text,
+            "{} of {} findings are left; {} shows them in full:\n",
+            grouped(rest.len() as u64),
+            grouped(all as u64),
+            visible(&self.options.show_all)
+        );
+        let mut rules: BTreeMap<(Severity, &str), u64> = BTreeMap::new();
+        for finding in rest {
+            *rules.entry((finding.severity, &finding.rule)).or_default() += 1;
+        }
+        for ((severity, rule), count) in rules {
+            let _ = write!(self.text, "{:>9}  ", grouped(count));
+            let name = format!("{}[{}]", level(severity), visible(rule));
+            self.styled(level_style(severity), &name);
+            self.text.push('\n');
+        }
+        self.text.push('\n');
+        self.rows(rest);
+        self.text.push('\n');
+    }
+
+    /// One line a finding.
+    fn rows(&mut self, findings: &[&Finding]) {
+        for finding in findings {
+            let _ = write!(self.text, "  {} ", visible(&finding.fingerprint));
+            self.text += &one_line(finding, self.options);
+            if finding.count > 1 {
+                let _ = write!(self.text, ", seen {}", counted(finding.count, "time"));
+            }
+            self.text.push('\n');
+        }
+    }
+
+    fn finding(&mut self, finding: &Finding) {
+        let head = format!("{}[{}]", level(finding.severity), visible(&finding.rule));
+        self.mark = level_style(finding.severity);
+        self.styled(self.mark, &head);
+        self.styled(BOLD, &format!(": {}", visible(&finding.message)));
+        self.text.push('\n');
+
+        let events: Vec<&Event> = finding.events.iter().chain(&finding.crash_point).collect();
+        let first_thread = events.iter().find_map(|event| event.thread);
+        let threads_differ = events
+            .iter()
+            .any(|event| event.thread.is_some() && event.thread != first_thread);
+        for at in 0..events.len() {
+            self.event(&events, at, threads_differ);
+        }
+        for help in &finding.help {
+            self.labelled("help", HELP, help, "  ");
+        }
+        for note in &finding.notes {
+            self.labelled("note", NOTE, note, "  ");
+        }
+        if finding.count > 1 {
+            let _ = writeln!(self.text, "  = seen {}", counted(finding.count, "time"));
+        }
+        if brownout_findings::rules::find(&finding.rule).is_some() {
+            let _ = writeln!(self.text, "  = explain: brownout explain {}", finding.rule);
+        }
+        if let Some(replay) = &finding.replay {
+            let _ = writeln!(self.text, "  = replay: {}", visible(&replay.command));
+        }
+        if !finding.fingerprint.is_empty() {
+            let _ = writeln!(
+                self.text,
+                "  = fingerprint: {}",
+                visible(&finding.fingerprint)
+            );
+        }
+        self.text.push('\n');
+    }
+
+    fn event(&mut self, events: &[&Event], at: usize, threads_differ: bool) {
+        let event = events[at];
+        let mut line = format!("({}) {}", at + 1, visible(&event.text));
+        if let Some(place) = &event.place {
+            let file = visible(base_name(&place.file));
+            let end = place.offset.saturating_add(place.size);
+            let _ = write!(line, " [{file}+{:#x}..{end:#x}]", place.offset);
+        }
+        if let Some(thread) = event.thread.filter(|_| threads_differ) {
+            let _ = write!(line, " [thread {thread}]");
+        }
+        let _ = writeln!(self.text, "  {line}");
+
+        let stack = site::inside_main(&event.stack);
+        let Some(site_at) = site::site(stack) else {
+            return;
+        };
+        self.frames("in", &stack[..site_at]);
+        let frame = &stack[site_at];
+        self.text += "     ";
+        self.styled(GUTTER, "-->");
+        let _ = writeln!(self.text, " {}", located(frame, self.options, true));
+        let seen = events[..at].iter().any(|earlier| {
+            let stack = site::inside_main(&earlier.stack);
+            site::site(stack).is_some_and(|at| same_place(&stack[at], frame))
+        });
+        if self.excerpts && !seen {
+            self.excerpt(frame);
+        }
+        self.tail(events, at, &stack[site_at + 1..]);
+    }
+
+    fn frame(&mut self, word: &str, frame: &Frame) {
+        let text = format!("{word} {}", short(frame, self.options));
+        self.text += "      ";
+        self.styled(DIM, &text);
+        self.text.push('\n');
+    }
+
+    fn frames(&mut self, word: &str, frames: &[Frame]) {
+        let shown = frames.len().min(self.options.frames_max);
+        for frame in &frames[..shown] {
+            self.frame(word, frame);
+        }
+        let hidden = frames.len() - shown;
+        if hidden > 0 {
+            let _ = writeln!(
+                self.text,
+                "      … {} ({} shows them)",
+                counted(hidden as u64, "more frame"),
+                visible(&self.options.show_all)
+            );
+        }
+    }
+
+    /// The callers, as far as no earlier event has shown them.
+    fn tail(&mut self, events: &[&Event], at: usize, callers: &[Frame]) {
+        let (shared, with) = events[..at]
+            .iter()
+            .enumerate()
+            .map(|(number, earlier)| {
+                let other = site::inside_main(&earlier.stack);
+                let below = site::site(other).map_or(&other[..0], |site| &other[site + 1..]);
+                (shared_tail(callers, below), number + 1)
+            })
+            // The first of equals is the one to point at.
+            .max_by_key(|(shared, number)| (*shared, usize::MAX - number))
+            .filter(|(shared, _)| *shared > 1)
+            .unwrap_or((0, 0));
+        self.frames("by", &callers[..callers.len() - shared]);
+        if shared > 0 {
+            let _ = writeln!(
+                self.text,
+                "      … {} as in ({with})",
+                counted(shared as u64, "frame")
+            );
+        }
+    }
+
+    fn excerpt(&mut self, frame: &Frame) {
+        let (Some(path), Some(number)) = (&frame.file, frame.line) else {
+            return;
+        };
+        let Some(file) = self.sources.file(path) else {
+            return;
+        };
+        let lines = file.excerpt(number, frame.column);
+        let newer = self.sources.is_newer(&file, frame.module.as_deref());
+        let Some(last) = lines.last() else {
+            let text = format!("the file has no line {number}: it has changed since the build");
+            self.gutter_note(5, &text);
+            return;
+        };
+        let width = last.number.to_string().len().max(5);
+        self.gutter(width, "");
+        self.text.push('\n');
+        for line in &lines {
+            self.gutter(width, &line.number.to_string());
+            let _ = match line.text.is_empty() {
+                true => writeln!(self.text),
+                false => writeln!(self.text, " {}", line.text),
+            };
+            if let Some(mark) = line.mark {
+                self.gutter(width, "");
+                let _ = write!(self.text, " {:mark$}", "");
+                self.styled(self.mark, "^");
+                self.text.push('\n');
+            }
+        }
+        match newer {
+            true => self.gutter_note(
+                width,
+                "the file is newer than the program: lines may have moved",
+            ),
+            false => {
+                self.gutter(width, "");
+                self.text.push('\n');
+            }
+        }
+    }
+
+    fn gutter(&mut self, width: usize, number: &str) {
+        self.styled(GUTTER, &format!("{number:>width$} |"));
+    }
+
+    fn gutter_note(&mut self, width: usize, text: &str) {
+        self.styled(GUTTER, &format!("{:>width$} =", ""));
+        let _ = writeln!(self.text, " {text}");
+    }
+}
+
+fn same_place(a: &Frame, b: &Frame) -> bool {
+    a.file.is_some() && (&a.file, a.line, a.column) == (&b.file, b.line, b.column)
+}
+
+/// How many frames two stacks have in common at their outer ends.
+fn shared_tail(a: &[Frame], b: &[Frame]) -> usize {
+    let pairs = a.iter().rev().zip(b.iter().rev());
+    pairs.take_while(|(a, b)| a == b).count()
+}

@@ -1,0 +1,91 @@
+//! Words and numbers for people, and text from programs made harmless.
+
+use std::borrow::Cow;
+
+/// True for characters that would change how a terminal shows what follows, or break a line.
+///
+/// Beside control characters these are the bidirectional overrides, which can make source text look like other source
+/// text, Unicode's own line ends, and the two non-characters that XML forbids.
+fn is_hostile(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// The text on one line, with hostile characters as `\n`, `\u{1b}`.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_hostile) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        push_visible(&mut out, c);
+    }
+    Cow::Owned(out)
+}
+
+/// Appends one character as [`visible`] shows it.
+pub fn push_visible(out: &mut String, c: char) {
+    match is_hostile(c) {
+        true => out.extend(c.escape_default()),
+        false => out.push(c),
+    }
+}
+
+/// `12345678` as `12,345,678`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 finding`, `2,000 findings`.
+pub fn counted(number: u64, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{} {noun}s", grouped(number)),
+    }
+}
+
+/// Last part of a path.
+pub fn base_name(path: &str) -> &str {
+    match path.trim_end_matches('/').rsplit('/').next() {
+        Some(name) if !name.is_empty() => name,
+        _ => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_characters_become_visible_and_others_stay() {
+        assert_eq!(visible("a\x1b[31mb\n"), "a\\u{1b}[31mb\\n");
+        assert_eq!(
+            visible("x\u{202e}y\u{85}\u{2029}"),
+            "x\\u{202e}y\\u{85}\\u{2029}"
+        );
+        assert!(matches!(
+            visible("größe <T> \\ ✓"),
+            Cow::Borrowed("größe <T> \\ ✓")
+        ));
+    }
+
+    #[test]
+    fn numbers_and_names() {
+        assert_eq!(counted(1, "finding"), "1 finding");
+        assert_eq!(counted(0, "finding"), "0 findings");
+        assert_eq!(counted(1_234_567, "time"), "1,234,567 times");
+        assert_eq!(base_name("/usr/lib/libc.so.6"), "libc.so.6");
+        assert_eq!(base_name("prog"), "prog");
+        assert_eq!(base_name("/"), "/");
+        assert_eq!(base_name(""), "");
+    }
+}
