@@ -3,10 +3,10 @@
  *     PROG run POOL [OPERATIONS]   performs the first OPERATIONS operations (all, if not given) and acknowledges each
  *     PROG check POOL              recovers, verifies, prints the content; exit 1 if it is inconsistent
  *
- * A program defines `struct pool`, `open_pool` (create or recover), `operation`, `check`, and ends with
- * `PM_MAIN(how many operations)`. It is the same on every run: no time, no randomness, no address in its output. So `run
- * POOL k` followed by `check POOL` prints what must be there after k whole operations, and the output of `check`
- * after a crash must be that of some k between the operations acknowledged and those begun.
+ * A program defines `struct pool`, `open_pool` (create or recover), `operation`, `check`, and ends with `PM_MAIN(how
+ * many operations)`. It is the same on every run: no time, no randomness, no address in its output. So `run POOL k`
+ * followed by `check POOL` prints what must be there after k whole operations, and the output of `check` after a crash
+ * must be that of some k between the operations acknowledged and those begun.
  *
  * A file that has just been made is all zero, and so is the line that holds the magic until creation is complete.
  *

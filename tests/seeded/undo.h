@@ -1,13 +1,14 @@
 /* A small undo log, right in itself, for programs whose bug is in how they use it.
  *
- * tx_log copies the old bytes into an entry, persists it, and only then counts it; the next store in place comes after the
- * fence. Callers write back what they change (tx_set does); tx_commit fences that and then empties the log.
- * Recovery restores the counted entries, newest first, persists, and then empties the log. It writes absolute values, so it may
- * be cut short and begun again.
+ * tx_log copies the old bytes into an entry, persists it, and only then counts it; the next store in place comes after
+ * the fence. Callers write back what they change (tx_set does); tx_commit fences that and then empties the log.
+ * Recovery restores the counted entries, newest first, persists, and then empties the log. It writes absolute values,
+ * so it may be cut short and begun again.
  *
  * An entry that was written and not counted is never read. Entries of earlier transactions are overwritten.
  *
- * -DASSERT builds tell Brownout about the transactions. The log itself is no transactional data: its stores are excluded.
+ * -DASSERT builds tell Brownout about the transactions. The log itself is no transactional data: its stores are
+ * excluded.
  */
 #ifndef UNDO_H
 #define UNDO_H

@@ -4,15 +4,16 @@
 //!  record `run POOL` ─▶ events ─▶ after each: every memory that a crash may leave ─▶ `check POOL` on it, natively
 //! ```
 //!
-//! The model says which memories are legal; the program under test says what it makes of them. What `check` prints must be what it prints after
-//! k whole operations, for some k from those acknowledged to those begun. Which these are at an event follows from
-//! recordings of `run POOL k`: the events that the runs with k and with k + 1 operations share are those of the first k.
+//! The model says which memories are legal; the program under test says what it makes of them. What `check` prints must
+//! be what it prints after k whole operations, for some k from those acknowledged to those begun. Which these are at an
+//! event follows from recordings of `run POOL k`: the events that the runs with k and with k + 1 operations share are
+//! those of the first k.
 //!
 //! This is brute force on purpose, with nothing in common with an exploration that is clever.
 //!
 //! Guarantee: exhaustive for crash points with at most [`STATES_MAX`] states. Beyond (lines that are never written back
-//! have many), all states with one line off the newest or the oldest, and a fixed number at random, with a fixed seed. A recovery that
-//! writes can be cut short too: that is tried for some of the images, evenly chosen.
+//! have many), all states with one line off the newest or the oldest, and a fixed number at random, with a fixed seed.
+//! A recovery that writes can be cut short too: that is tried for some of the images, evenly chosen.
 //!
 //! Does not check: other interleavings of threads than the recorded one.
 
@@ -95,8 +96,8 @@ type Image = Vec<u8>;
 /// Numbers of operations: at least those acknowledged, at most those begun.
 type Bounds = (usize, usize);
 
-/// Runs the recovery on the crash states of a whole run, until one goes wrong; then cuts the recovery of at most `nested_max` of
-/// them short as well.
+/// Runs the recovery on the crash states of a whole run, until one goes wrong. If none does, cuts the recovery of at
+/// most `nested_max` of them short as well.
 pub fn explore(binary: &Path, domain: Option<&str>, nested_max: usize) -> Result<Outcome> {
     let mut config = Config::default();
     if let Some(name) = domain {

@@ -1,7 +1,7 @@
 //! The programs in `tests/seeded`: small ones whose bugs, and whose lack of bugs, are known.
 //!
-//! A source has the bug with `-DBUG` and is its own fixed twin without. Its header comment says what is wrong, why, and,
-//! one directive a line (` * key: value`), what a tool must make of it:
+//! A source has the bug with `-DBUG` and is its own fixed twin without. Its header comment says what is wrong and why,
+//! and, one directive a line (` * key: value`), what a tool must make of it:
 //!
 //! | directive | meaning |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `allow: RULE @ PLACE` | left so on purpose: may be reported, except in the `-DANNOTATE` build, which says so |
 //! | `check: none` | one run of the wrong build shows nothing |
 //! | `explore: yes` or `no` | whether some crash state of the wrong build is wrong |
-//! | `symptom: exit`, `signal`, `hang`, `ops` | how that shows; `ops`: acknowledged work is lost, or unknown work is there |
+//! | `symptom: exit`, `signal`, `hang`, `ops` | how that shows; `ops`: work is lost that was acknowledged, or is torn |
 //! | `normal: …` | it shows after an undisturbed run as well, so |
 //! | `crashes: 2` | only a second crash, inside recovery, shows it |
 //! | `clean` | there is no bug |

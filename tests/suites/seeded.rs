@@ -5,17 +5,18 @@
 //! | trials | what |
 //! |---|---|
 //! | `native::` | the program runs, and recovers from, an undisturbed run |
-//! | `crash::` | the ground truth itself: the fixed twin recovers from every legal crash state, the wrong build does not |
-//! | `check::` | `brownout check` reports the expected rule with the marked line on the first event's stack, and no other correctness finding |
+//! | `crash::` | the ground truth itself: the fixed twin recovers from every legal crash state, the wrong build not |
+//! | `check::` | `brownout check` reports what the header says, and nothing else of a twin or a clean program |
 //!
-//! What the programs' headers mean is written in `tests/src/seeded.rs`; how crash states are tried, in
-//! `tests/src/crash_states.rs`.
+//! A finding is where it should be if the marked line is on the stack of its first event.
+//! `canary` shows that the judgement can fail. What the headers mean is written in `tests/src/seeded.rs`; how crash
+//! states are tried, in `tests/src/crash_states.rs`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use brownout_findings::{Finding, Report, Severity};
+use brownout_findings::{Finding, Report, Severity, Verdict};
 use brownout_tests::crash_states::{self, Recovered};
 use brownout_tests::seeded::{self, Build, Case, Expectation, Seeded, Symptom};
 use brownout_tests::{Invocation, Outcome, Scratch, layout, tool};
@@ -70,6 +71,9 @@ fn main() {
             }));
         }
     }
+    trials.push(Trial::test("canary", || {
+        canary().map_err(|error| Failed::from(format!("{error:#}")))
+    }));
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -142,7 +146,6 @@ fn crash(program: &Seeded, build: Build) -> Result<()> {
     };
     let fails = build.has_bug() && program.explore;
     let outcome = crash_states::explore(&binary, program.domain.as_deref(), nested_max)?;
-    println!("{} images, {} nested", outcome.images, outcome.nested);
     let Some(failure) = outcome.failure else {
         ensure!(
             !fails,
@@ -224,31 +227,39 @@ fn check_case(program: &Seeded, case: &Case) -> Result<()> {
     judge(program, &report, &[&case.expected], &[])
 }
 
-/// All of the expected, and of the others only what is allowed. Beside a planted bug, performance findings of other rules
-/// are its by-products; without one there are none.
+/// All of the expected, and of the others only what is allowed or has the same cause. Beside a planted bug, performance
+/// findings of other rules are its by-products; without one there are none.
 fn judge(
     program: &Seeded,
     report: &Report,
     expected: &[&Expectation],
     allowed: &[&Expectation],
 ) -> Result<()> {
+    ensure!(
+        report.verdict != Verdict::NothingChecked,
+        "no persistent memory was seen"
+    );
+    let mut causes = Vec::new();
     for expectation in expected {
+        let found: Vec<&Finding> = report
+            .findings
+            .iter()
+            .filter(|finding| fits(program, finding, expectation))
+            .collect();
         ensure!(
-            report
-                .findings
-                .iter()
-                .any(|finding| fits(program, finding, expectation)),
+            !found.is_empty(),
             "no {} at lines {:?}\n{}",
             expectation.rule,
             program.lines(expectation),
             show(report)
         );
+        causes.extend(found.iter().map(|finding| finding.root_cause.as_str()));
     }
     for finding in &report.findings {
-        let known = expected
-            .iter()
-            .chain(allowed)
-            .any(|expectation| fits(program, finding, expectation));
+        let known = causes.contains(&finding.root_cause.as_str())
+            || allowed
+                .iter()
+                .any(|expectation| fits(program, finding, expectation));
         let by_product = finding.severity == Severity::Performance
             && !expected.is_empty()
             && expected.iter().all(|e| e.rule != finding.rule);
@@ -259,6 +270,36 @@ fn judge(
             show(report)
         );
     }
+    Ok(())
+}
+
+/// The judgement can fail: it misses a bug that is not there, and notices one that nobody announced or that lies
+/// elsewhere.
+fn canary() -> Result<()> {
+    let programs = seeded::discover()?;
+    let program = programs
+        .iter()
+        .find(|program| program.name == "correctness/data_never_flushed")
+        .context("the program is gone")?;
+    let of = |build| -> Result<Report> {
+        let scratch = Scratch::new()?;
+        Ok(report(program, build, &["run"], &scratch)?.0)
+    };
+    let (bug, fixed) = (of(Build::Bug)?, of(Build::Fixed)?);
+    let announced: Vec<&Expectation> = program.bugs.iter().collect();
+    judge(program, &bug, &announced, &[])?;
+    ensure!(judge(program, &fixed, &announced, &[]).is_err());
+    ensure!(judge(program, &bug, &[], &[]).is_err());
+    let elsewhere = Expectation {
+        markers: vec!["no-such-marker".to_owned()],
+        ..program.bugs[0].clone()
+    };
+    ensure!(judge(program, &bug, &[&elsewhere], &[]).is_err());
+    let other_rule = Expectation {
+        rule: "missing-fence".to_owned(),
+        ..program.bugs[0].clone()
+    };
+    ensure!(judge(program, &bug, &[&other_rule], &[]).is_err());
     Ok(())
 }
 

@@ -1,432 +1,216 @@
-//! `cargo xtask bench engine`: what running under the tool costs, as ratios to native.
+//! `cargo xtask bench`: what running under the tool costs, as ratios to native.
 //!
-//! Each round runs every variant once, native and tool in turn, so that a machine that gets slower or
+//! ```text
+//!  bench.rs      rounds, medians, options    ◀── shared
+//!  ├─ engine.rs  `bench engine`: brownout run and record
+//!  ├─ check.rs   `bench check`: brownout check, its memory too
+//!  └─ redis.rs   a server and its client, for `bench check`
+//! ```
+//!
+//! Each round runs every case once, native and tool in turn, so that a machine that gets slower or
 //! faster meanwhile does so for both. Medians are of wall-clock time. Nothing is pinned: the numbers are
 //! those of an ordinary user. Output is a markdown table; `--json FILE` writes the raw times too.
+//! Goals are printed beside what was measured; missing one is no failure, because machines differ.
 
-use std::fmt::Write as _;
+mod check;
+mod engine;
+mod redis;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use brownout_tests::{Scratch, layout};
 
-use crate::{build, setup};
+use crate::{build, examples, setup};
 
+/// Enough for a median that one disturbed round does not move.
 const ROUNDS_DEFAULT: usize = 5;
 
-/// What the tool does in the second variant.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    /// `brownout run`
-    Run,
-    /// `brownout record` of stores with values, flushes and fences
-    Record,
-}
-
-/// A program to be timed.
-struct Case {
-    name: &'static str,
-    mode: Mode,
-    argv: Vec<String>,
-    stdin: Option<PathBuf>,
-    /// Removed before each run.
-    pool: Option<PathBuf>,
-    /// `--pm` pattern, for programs that do not use libpmem.
-    pm: Option<&'static str>,
-    /// What the project promises, from the first design.
-    goal: Option<f64>,
-}
-
-struct Measured {
-    case: Case,
-    native: Vec<Duration>,
-    tool: Vec<Duration>,
+/// What the command line asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    /// Measured rounds; each benchmark has its default.
+    rounds: Option<usize>,
+    /// Only cases whose name contains this.
+    only: Option<String>,
+    /// Where the raw times go.
+    json: Option<PathBuf>,
+    /// Less work, for a first impression.
+    quick: bool,
+    /// The checker's memory instead of its speed.
+    memory: bool,
 }
 
 /// Runs the benchmark that is asked for.
 pub fn bench(words: &[&str]) -> Result<()> {
-    let mut rounds = ROUNDS_DEFAULT;
-    let mut only = None;
-    let mut json = None;
-    let mut words = words.iter().copied();
-    while let Some(word) = words.next() {
-        let mut value = || {
-            words
-                .next()
-                .with_context(|| format!("{word} wants a value"))
-        };
-        match word {
-            "engine" => {}
-            "--rounds" => rounds = value()?.parse().context("--rounds wants a number")?,
-            "--only" => only = Some(value()?.to_owned()),
-            "--json" => json = Some(PathBuf::from(value()?)),
-            other => bail!("no such benchmark or option: {other}"),
-        }
-    }
-    ensure!(rounds > 0, "--rounds wants at least 1");
+    let (benchmark, words): (fn(&Options) -> Result<()>, _) = match words {
+        ["engine", rest @ ..] => (engine::bench, rest),
+        ["check", rest @ ..] => (check::bench, rest),
+        rest => (engine::bench, rest),
+    };
+    let options = Options::parse(words)?;
     setup::setup()?;
-    build::build()?;
+    build::tool()?;
+    build::own_programs()?;
+    examples::build()?;
+    benchmark(&options)
+}
 
-    let scratch = Scratch::new()?;
-    eprintln!("preparing inputs …");
-    let mut measured: Vec<Measured> = cases(&scratch)?
-        .into_iter()
-        .filter(|case| only.as_deref().is_none_or(|only| case.name.contains(only)))
-        .map(|case| Measured {
-            case,
-            native: Vec::new(),
-            tool: Vec::new(),
-        })
-        .collect();
-    ensure!(!measured.is_empty(), "no benchmark has that name");
-    // One unmeasured round: page cache, and the tool's own first-time work.
-    for round in 0..=rounds {
-        for item in &mut measured {
-            let native = time(&item.case, false, &scratch)?;
-            let tool = time(&item.case, true, &scratch)?;
-            if round > 0 {
-                item.native.push(native);
-                item.tool.push(tool);
+impl Options {
+    fn parse(words: &[&str]) -> Result<Options> {
+        let mut options = Options::default();
+        let mut words = words.iter().copied();
+        while let Some(word) = words.next() {
+            let mut value = || {
+                words
+                    .next()
+                    .with_context(|| format!("{word} wants a value"))
+            };
+            match word {
+                "--rounds" => {
+                    let rounds = value()?.parse().context("--rounds wants a number")?;
+                    ensure!(rounds > 0, "--rounds wants at least 1");
+                    options.rounds = Some(rounds);
+                }
+                "--only" => options.only = Some(value()?.to_owned()),
+                "--json" => options.json = Some(PathBuf::from(value()?)),
+                "--quick" => options.quick = true,
+                "--memory" => options.memory = true,
+                other => bail!("no such benchmark or option: {other}"),
             }
         }
-        if round > 0 {
-            eprintln!("round {round} of {rounds} done");
+        Ok(options)
+    }
+
+    /// The cases that are asked for; at least one.
+    fn select<C>(&self, cases: Vec<C>, name: impl Fn(&C) -> &str) -> Result<Vec<C>> {
+        let mut cases = cases;
+        if let Some(only) = &self.only {
+            cases.retain(|case| name(case).contains(only));
+            ensure!(
+                !cases.is_empty(),
+                "no case of this benchmark has {only} in its name"
+            );
+        }
+        Ok(cases)
+    }
+
+    /// Writes the raw times, if a file is asked for.
+    fn write_json<'a>(&self, cases: impl Iterator<Item = (&'a str, &'a Times)>) -> Result<()> {
+        let Some(path) = &self.json else {
+            return Ok(());
+        };
+        let seconds = |times: &[Duration]| -> Vec<f64> {
+            times.iter().map(|time| time.as_secs_f64()).collect()
+        };
+        let rows: Vec<_> = cases
+            .map(|(name, times)| {
+                serde_json::json!({
+                    "name": name,
+                    "native_s": seconds(&times.native),
+                    "tool_s": seconds(&times.tool),
+                })
+            })
+            .collect();
+        let text = format!("{:#}\n", serde_json::Value::from(rows));
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// Which of the two is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Native,
+    Tool,
+}
+
+/// What a case took, round by round.
+#[derive(Debug, Default)]
+struct Times {
+    native: Vec<Duration>,
+    tool: Vec<Duration>,
+}
+
+impl Times {
+    /// How many times slower the tool is; of medians.
+    fn ratio(&self) -> f64 {
+        median(&self.tool) / median(&self.native)
+    }
+}
+
+/// Runs all cases `rounds` times in turn, after an unmeasured round for page cache and first-time work.
+fn interleave(
+    cases: usize,
+    rounds: usize,
+    mut run: impl FnMut(usize, Side) -> Result<Duration>,
+) -> Result<Vec<Times>> {
+    let mut all: Vec<Times> = (0..cases).map(|_| Times::default()).collect();
+    for round in 0..=rounds {
+        for (index, times) in all.iter_mut().enumerate() {
+            let native = run(index, Side::Native)?;
+            let tool = run(index, Side::Tool)?;
+            if round > 0 {
+                times.native.push(native);
+                times.tool.push(tool);
+            }
+        }
+        match round {
+            0 => eprintln!("warm-up done"),
+            _ => eprintln!("round {round} of {rounds} done"),
         }
     }
-    println!("{}", table(&measured, rounds));
-    if let Some(path) = json {
-        fs::write(&path, to_json(&measured))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    Ok(all)
+}
+
+/// The same surroundings for both sides.
+fn set_surroundings(command: &mut Command, folder: &Path) {
+    command
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        // Native libpmem calls msync on ordinary files unless told; under the tool it takes the flush path.
+        .env("PMEM_IS_PMEM_FORCE", "1")
+        .env("LC_ALL", "C.UTF-8");
+}
+
+fn expect_success(name: &str, side: Side, output: &Output) -> Result<()> {
+    ensure!(
+        output.status.success(),
+        "{name} ended with {} {}\n{}",
+        output.status,
+        match side {
+            Side::Native => "natively",
+            Side::Tool => "under the tool",
+        },
+        String::from_utf8_lossy(&output.stderr)
+    );
     Ok(())
 }
 
-fn cases(scratch: &Scratch) -> Result<Vec<Case>> {
-    let own = |name: &str| layout::programs().join(name).to_string_lossy().into_owned();
-    let text = |path: PathBuf| path.to_string_lossy().into_owned();
-    let case = |name, argv: Vec<String>| Case {
-        name,
-        mode: Mode::Run,
-        argv,
-        stdin: None,
-        pool: None,
-        pm: None,
-        goal: None,
-    };
-    let words = |words: &[&str]| {
-        words
-            .iter()
-            .map(|word| (*word).to_owned())
-            .collect::<Vec<_>>()
-    };
-
-    let data = scratch.join("data");
-    fs::write(&data, compressible(30 << 20))?;
-    let sql = scratch.join("script.sql");
-    fs::write(&sql, SQL)?;
-    let python = scratch.join("loop.py");
-    fs::write(&python, PYTHON)?;
-    let source = scratch.join("big.c");
-    fs::write(&source, big_c())?;
-    let input = scratch.join("commands");
-    fs::write(&input, "n 100000\nq\n")?;
-    let (hash_pool, map_pool) = (scratch.join("hash.pool"), scratch.join("map.pool"));
-
-    Ok(vec![
-        case("dram_hash", vec![own("dram_hash"), "8000000".to_owned()]),
-        case(
-            "gzip",
-            vec!["/usr/bin/gzip".to_owned(), "-c".to_owned(), text(data)],
-        ),
-        Case {
-            stdin: Some(sql),
-            ..case("sqlite3", words(&["/usr/bin/sqlite3", ":memory:"]))
-        },
-        case(
-            "python loop",
-            vec!["/usr/bin/python3".to_owned(), text(python)],
-        ),
-        case(
-            "cc1 -O2",
-            vec![
-                cc1()?,
-                "-O2".to_owned(),
-                "-quiet".to_owned(),
-                text(source),
-                "-o".to_owned(),
-                "/dev/null".to_owned(),
-            ],
-        ),
-        Case {
-            mode: Mode::Record,
-            pool: Some(hash_pool.clone()),
-            pm: Some("*.pool"),
-            goal: Some(1.3),
-            ..case(
-                "PM hash + clwb",
-                vec![own("pm_hash"), text(hash_pool), "1000000".to_owned()],
-            )
-        },
-        Case {
-            mode: Mode::Record,
-            pool: Some(map_pool.clone()),
-            stdin: Some(input),
-            goal: Some(2.0),
-            ..case(
-                "mapcli btree, 100,000 inserts",
-                vec![
-                    text(layout::examples().join("mapcli")),
-                    "btree".to_owned(),
-                    text(map_pool),
-                ],
-            )
-        },
-        case(STARTUP, words(&["/bin/true"])),
-    ])
-}
-
-const STARTUP: &str = "startup of /bin/true";
-
-/// Starting and ending is so short that it is repeated inside one measurement.
-const STARTUP_REPEATS: u32 = 20;
-
-fn time(case: &Case, under_tool: bool, scratch: &Scratch) -> Result<Duration> {
-    let repeats = if case.name == STARTUP {
-        STARTUP_REPEATS
-    } else {
-        1
-    };
-    let mut total = Duration::ZERO;
-    for _ in 0..repeats {
-        if let Some(pool) = case.pool.as_ref().filter(|pool| pool.exists()) {
-            fs::remove_file(pool)?;
-        }
-        let trace = scratch.join("trace.bwt");
-        let mut command = if under_tool {
-            tool_command(case, &trace)
-        } else {
-            Command::new(&case.argv[0])
-        };
-        command.args(if under_tool {
-            &case.argv[..]
-        } else {
-            &case.argv[1..]
-        });
-        command
-            .current_dir(scratch.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        // Native libpmem calls msync on ordinary files unless told; under the tool it takes the flush path.
-        command
-            .env("PMEM_IS_PMEM_FORCE", "1")
-            .env("LC_ALL", "C.UTF-8");
-        command.stdin(match &case.stdin {
-            Some(path) => Stdio::from(fs::File::open(path)?),
-            None => Stdio::null(),
-        });
-        let start = Instant::now();
-        let output = command
-            .output()
-            .with_context(|| format!("cannot run {}", case.name))?;
-        total += start.elapsed();
-        ensure!(
-            output.status.success(),
-            "{} ended with {} {}\n{}",
-            case.name,
-            output.status,
-            if under_tool {
-                "under the tool"
-            } else {
-                "natively"
-            },
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    Ok(total / repeats)
-}
-
-fn tool_command(case: &Case, trace: &Path) -> Command {
-    let mut command = Command::new(layout::brownout());
-    match case.mode {
-        Mode::Run => command.arg("run"),
-        Mode::Record => command.arg("record").arg("-o").arg(trace),
-    };
-    if let Some(pattern) = case.pm {
-        command.args(["--pm", pattern]);
-    }
-    command.arg("--");
-    command
-}
-
 fn median(times: &[Duration]) -> f64 {
-    let mut sorted: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
+    let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
+    median_of(&seconds)
+}
+
+/// Of nothing it is not a number.
+fn median_of(numbers: &[f64]) -> f64 {
+    let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 {
-        sorted[middle]
-    } else {
-        (sorted[middle - 1] + sorted[middle]) / 2.0
+    match sorted.len() {
+        0 => f64::NAN,
+        len if len % 2 == 1 => sorted[middle],
+        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
     }
 }
 
-fn table(measured: &[Measured], rounds: usize) -> String {
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "Medians of {rounds} rounds, native and tool in turn.\n"
-    );
-    let _ = writeln!(
-        text,
-        "| program | command | native s | tool s | ratio | goal |"
-    );
-    let _ = writeln!(text, "|---|---|---:|---:|---:|---:|");
-    let (mut log_sum, mut runs) = (0.0, 0);
-    for item in measured.iter().filter(|item| item.case.name != STARTUP) {
-        let (native, tool) = (median(&item.native), median(&item.tool));
-        let command = match item.case.mode {
-            Mode::Run => "run",
-            Mode::Record => "record",
-        };
-        let goal = item
-            .case
-            .goal
-            .map_or(String::new(), |goal| format!("{goal:.2}"));
-        let ratio = tool / native;
-        let _ = writeln!(
-            text,
-            "| {} | {command} | {native:.3} | {tool:.3} | {ratio:.2} | {goal} |",
-            item.case.name
-        );
-        if item.case.mode == Mode::Run {
-            log_sum += ratio.ln();
-            runs += 1;
-        }
-    }
-    if runs > 0 {
-        let mean = (log_sum / f64::from(runs)).exp();
-        let _ = writeln!(
-            text,
-            "| **geometric mean** | run | | | **{mean:.2}** | 1.35 |"
-        );
-    }
-    for item in measured.iter().filter(|item| item.case.name == STARTUP) {
-        let (native, tool) = (median(&item.native) * 1e3, median(&item.tool) * 1e3);
-        let _ = writeln!(
-            text,
-            "\nStartup of /bin/true: {native:.1} ms natively, {tool:.1} ms under `run`, {:.1} ms more (goal: 6).",
-            tool - native
-        );
-    }
-    text
-}
-
-fn to_json(measured: &[Measured]) -> String {
-    let list = |times: &[Duration]| {
-        times
-            .iter()
-            .map(|time| format!("{:.6}", time.as_secs_f64()))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let items: Vec<String> = measured
-        .iter()
-        .map(|item| {
-            // Names are ours and contain nothing that needs escaping.
-            format!(
-                "  {{\"name\": \"{}\", \"native_s\": [{}], \"tool_s\": [{}]}}",
-                item.case.name,
-                list(&item.native),
-                list(&item.tool)
-            )
-        })
-        .collect();
-    format!("[\n{}\n]\n", items.join(",\n"))
-}
-
-/// The compiler proper, without the driver that starts it.
-fn cc1() -> Result<String> {
-    let output = Command::new("gcc")
-        .arg("-print-prog-name=cc1")
-        .output()
-        .context("cannot run gcc")?;
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-}
-
-/// Text-like bytes: words from a small dictionary, the same on every machine.
-fn compressible(len: usize) -> Vec<u8> {
-    let mut state = 1u64;
-    let mut next = move || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    };
-    let words: Vec<Vec<u8>> = (0..3000)
-        .map(|_| {
-            (0..2 + next() % 9)
-                .map(|_| b'a' + (next() % 26) as u8)
-                .collect()
-        })
-        .collect();
-    let mut bytes = Vec::with_capacity(len + 16);
-    while bytes.len() < len {
-        // Squaring favours low numbers, as real text favours some words.
-        let pick = (next() % 3000) * (next() % 3000) / 3000;
-        bytes.extend_from_slice(&words[pick as usize]);
-        bytes.push(if next() % 12 == 0 { b'\n' } else { b' ' });
-    }
-    bytes
-}
-
-/// About a second of inserts, look-ups, joins and updates.
-const SQL: &str = "\
-create table t(id integer primary key, k text, v real); create index tk on t(k);
-begin;
-with recursive c(n) as (select 1 union all select n + 1 from c where n < 400000)
-insert into t select n, 'key' || (n * 7919 % 100003), n * 1.5 from c;
-commit;
-select count(*), sum(v) from t where k > 'key5';
-select substr(k, 1, 5) p, count(*), avg(v) from t group by p order by 2 desc, 1 limit 10;
-select count(*) from t a join t b on a.k = b.k and a.id < b.id;
-update t set v = v + 1 where id % 3 = 0;
-select sum(length(k)), max(v) from t order by 1;
-";
-
-const PYTHON: &str = "\
-import collections
-class P:
-    def __init__(self, x): self.x = x
-    def step(self, n): self.x = (self.x * 31 + n) % 1000003; return self.x
-p, c, total = P(1), collections.Counter(), 0
-for i in range(3000000):
-    total += p.step(i)
-    if i % 3 == 0: c[p.x % 97] += 1
-print(total, sorted(c.items())[:3], sum(x * x for x in range(1000000)))
-";
-
-/// Many functions of ordinary shapes: loops, switches, structs, calls.
-fn big_c() -> String {
-    let mut text = String::from(
-        "typedef unsigned long u; struct s { u a, b; int n; struct s *next; double d[4]; };\nextern u ext(u, struct s *);\n",
-    );
-    for i in 0..160 {
-        let _ = write!(
-            text,
-            "static u f{i}(u x, struct s *p, int n) {{\n u r = x; int i;\n for (i = 0; i < n; i++) {{ r += p->a * {} ^ (r >> {}); \
-             if (r & {}) p->d[i & 3] += r * 0.5; else p->n -= i; }}\n switch (r % 7) {{ case 0: r += ext(r, p); break; case 1: r ^= p->b; \
-             break; case 2: r = r * r; break; case 3: while (p && p->n > {}) p = p->next; break; case 4: return r; default: r--; }}\n \
-             return r + (p ? p->b : {i});\n}}\nu g{i}(u x, struct s *p) {{ return f{i}(x, p, (int)(x & 15)) + f{i}(x + 1, p->next, {}); }}\n",
-            i + 3,
-            i % 13 + 1,
-            1 << (i % 9),
-            i % 50,
-            i % 6
-        );
-    }
-    text
+/// `None` of nothing.
+fn geometric_mean(ratios: &[f64]) -> Option<f64> {
+    let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+    (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
 }
 
 #[cfg(test)]
@@ -438,11 +222,57 @@ mod tests {
         let ms = |n: u64| Duration::from_millis(n);
         assert!((median(&[ms(5), ms(1), ms(9)]) - 0.005).abs() < 1e-12);
         assert!((median(&[ms(4), ms(2)]) - 0.003).abs() < 1e-12);
+        assert!(median(&[]).is_nan());
     }
 
     #[test]
-    fn inputs_are_the_same_every_time() {
-        assert_eq!(compressible(1000), compressible(1000));
-        assert!(compressible(1000).len() >= 1000);
+    fn geometric_means() {
+        let mean = geometric_mean(&[1.0, 4.0]).expect("of two numbers");
+        assert!((mean - 2.0).abs() < 1e-12);
+        assert_eq!(geometric_mean(&[]), None);
+    }
+
+    #[test]
+    fn both_sides_take_turns_and_the_first_round_does_not_count() {
+        let mut calls = Vec::new();
+        let times = interleave(2, 2, |index, side| {
+            calls.push((index, side));
+            Ok(Duration::from_secs(calls.len() as u64))
+        })
+        .expect("nothing fails");
+        use Side::{Native, Tool};
+        let round = [(0, Native), (0, Tool), (1, Native), (1, Tool)];
+        assert_eq!(calls, [round, round, round].concat());
+        let secs = |list: [u64; 2]| list.map(Duration::from_secs);
+        assert_eq!(times[0].native, secs([5, 9]));
+        assert_eq!(times[1].tool, secs([8, 12]));
+    }
+
+    #[test]
+    fn options_are_understood_or_refused() {
+        let options = Options::parse(&["--rounds", "3", "--quick", "--only", "btree"]);
+        let expected = Options {
+            rounds: Some(3),
+            only: Some("btree".into()),
+            quick: true,
+            ..Options::default()
+        };
+        assert_eq!(options.expect("all are known"), expected);
+        for words in [&["--rounds"][..], &["--rounds", "0"], &["--fast"], &["run"]] {
+            assert!(Options::parse(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn selecting_nothing_is_an_error() {
+        let options = Options {
+            only: Some("b".into()),
+            ..Options::default()
+        };
+        assert_eq!(
+            options.select(vec!["a", "ab"], |name| name).ok(),
+            Some(vec!["ab"])
+        );
+        assert!(options.select(vec!["a"], |name| name).is_err());
     }
 }

@@ -6,6 +6,8 @@
 //!
 //! Left out: `pminvaders` (needs a terminal), `pmemobjfs` (needs FUSE), `kv_server` (needs libuv),
 //! `manpage` and `setjmp` (use a fixed path in a folder that only root of a PM machine has).
+//!
+//! Our own drivers of their maps ([`OWN_PROGRAMS`]) are linked with these sources, so they are built here, too.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -142,6 +144,9 @@ const PROGRAMS: &[(&str, &[&str], bool)] = &[
     ),
 ];
 
+/// As [`PROGRAMS`], with sources of this repository.
+const OWN_PROGRAMS: &[(&str, &[&str], bool)] = &[("bench_map", &["pmdk/bench_map.c"], true)];
+
 /// Builds all that are missing or older than their sources.
 pub fn build() -> Result<()> {
     let origin = Path::new(SOURCES);
@@ -158,14 +163,18 @@ pub fn build() -> Result<()> {
     if fs::read(&common).ok().as_deref() != Some(EX_COMMON.as_bytes()) {
         fs::write(&common, EX_COMMON)?;
     }
-    for (name, own, with_maps) in PROGRAMS {
-        let mut inputs: Vec<PathBuf> = own.iter().map(|source| sources.join(source)).collect();
+    let own_sources = layout::program_sources();
+    let harness = own_sources.join("harness.h");
+    let theirs = PROGRAMS.iter().map(|program| (program, &sources));
+    let ours = OWN_PROGRAMS.iter().map(|program| (program, &own_sources));
+    for ((name, own, with_maps), from) in theirs.chain(ours) {
+        let mut inputs: Vec<PathBuf> = own.iter().map(|source| from.join(source)).collect();
         if *with_maps {
             inputs.extend(MAP_SOURCES.iter().map(|source| sources.join(source)));
         }
         let binary = folder.join(name);
         let mut depends: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
-        depends.push(&common);
+        depends.extend([common.as_path(), harness.as_path()]);
         if !shell::is_fresh(&binary, &depends) {
             compile(&sources, &inputs, &binary)?;
         }

@@ -20,6 +20,7 @@ use brownout_trace::event::{
 };
 use brownout_trace::maps::{AddressSpaces, FileRange};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::Options;
 use crate::collect::{Collector, RawEvent, Rule};
@@ -36,7 +37,7 @@ const TRANSIENT_STORES_MIN: u16 = 64;
 const BEFORE_FENCE_MAX: usize = 64;
 
 /// pmemcheck's requests, as offsets from its base.
-mod pmemcheck {
+pub(crate) mod pmemcheck {
     pub const REGISTER_PMEM_MAPPING: u32 = 0;
     pub const REMOVE_PMEM_MAPPING: u32 = 2;
     pub const DO_FLUSH: u32 = 5;
@@ -84,9 +85,14 @@ const MAPPINGS_MAX: usize = 64;
 impl PmFile {
     /// Where the program had the byte at `offset`, 0 if that is forgotten.
     pub fn address(&self, offset: u64) -> u64 {
-        let holds = |(from, len, _): &&(u64, u64, u64)| offset.wrapping_sub(*from) < *len;
-        let found = self.mappings.iter().find(holds);
-        found.map_or(0, |(from, _, addr)| addr + (offset - from))
+        self.addresses(offset).next().unwrap_or(0)
+    }
+
+    /// Everywhere that some process had the byte at `offset`, last first.
+    pub fn addresses(&self, offset: u64) -> impl Iterator<Item = u64> {
+        let holds = move |(from, len, _): &&(u64, u64, u64)| offset.wrapping_sub(*from) < *len;
+        let found = self.mappings.iter().filter(holds);
+        found.map(move |(from, _, addr)| addr + (offset - from))
     }
 }
 
@@ -100,6 +106,7 @@ enum StoreKind {
 
 /// Keys and target address of part of an access.
 type Part = (ByteRange, TargetAddr);
+type Parts = SmallVec<[Part; 2]>;
 
 /// Why a range must be persistent now.
 struct Ending {
@@ -219,6 +226,12 @@ impl Checker {
         !self.killed.is_empty()
     }
 
+    /// What is known of a thread, if it did anything yet.
+    pub(crate) fn known_thread(&self, thread: ThreadId) -> Option<&Thread> {
+        let at = self.thread_index.get(&thread)?;
+        Some(&self.threads[*at])
+    }
+
     /// No event follows. What is not persistent then is judged if the run ended in order.
     pub(crate) fn finish(&mut self) {
         for at in 0..self.threads.len() {
@@ -268,8 +281,12 @@ impl Checker {
     }
 
     /// The tracked parts of a range; most often one.
-    fn parts(&mut self, thread: ThreadId, addr: TargetAddr, len: u64) -> Vec<Part> {
-        let mut parts = Vec::new();
+    fn parts(&mut self, thread: ThreadId, addr: TargetAddr, len: u64) -> Parts {
+        let mut parts = Parts::new();
+        if let Some(range) = self.whole(thread, addr, len) {
+            parts.push((range, addr));
+            return parts;
+        }
         let mut at = addr.0;
         space::translate(&mut self.spaces, thread, addr, len, |range| {
             parts.push((range, TargetAddr(at)));
@@ -487,7 +504,8 @@ impl Checker {
         };
         let state = &mut self.threads[at];
         state.to_fence += 1;
-        if state.stopped {
+        if state.stopped || self.excluded.overlaps(line) {
+            // What was stored there is not known, so neither is whether the write-back was needed.
             return;
         }
         let goes_on = state
@@ -747,6 +765,9 @@ impl Checker {
         }
         let mut left: Vec<(ByteRange, Status)> = Vec::new();
         for line in ended.touched.take() {
+            if self.model.is_line_persisted(line.start()) {
+                continue;
+            }
             let unfinished = self.model.unpersisted_in(line);
             left.extend(unfinished.filter(|(_, s)| s.stored > ended.begun));
         }
@@ -798,14 +819,12 @@ impl Checker {
                 self.judge_log(thread, number, tag, part);
             }
             if let Some(transaction) = self.transactions.get_mut(number) {
-                for gap in transaction.logged.gaps(part.0) {
-                    let value = Logged {
-                        allocated,
-                        tag,
-                        thread,
-                    };
-                    transaction.logged.insert(gap, value);
-                }
+                let value = Logged {
+                    allocated,
+                    tag,
+                    thread,
+                };
+                transaction.logged.insert_new(part.0, value);
             }
         }
     }

@@ -1,7 +1,8 @@
 //! Rules over one run: what is wrong with a program's use of persistent memory.
 //!
 //! **Purpose.** [`Checker`] takes the events of a run in order, keeps the persistency model beside them, and collects findings by rule
-//! and calling context. [`Analysis`] adds call stacks. The rules are those of the catalogue in `brownout-findings`.
+//! and calling context. [`Analysis`] adds call stacks and custom rules (`brownout-rule`). The built-in rules are those of the catalogue in
+//! `brownout-findings`.
 //!
 //! **Guarantee.** A correctness finding is a fact about the run: the bytes named were not persistent (or not logged, not ordered) when the
 //! rule asks for it. Whether *recovery* needs them one run cannot know; programs that leave data unflushed on purpose say so by an annotation.
@@ -29,20 +30,28 @@
 
 mod checker;
 mod collect;
+mod plugins;
 mod ranges;
 mod resolve;
 mod sites;
+mod sorted;
 mod source;
 mod space;
 mod thread;
 mod tx;
 
+use std::path::Path;
+
 use brownout_findings::Finding;
 use brownout_findings::rules::RuleSet;
+use brownout_rule::host::Plugin;
 use brownout_symbols::{Options as SymbolOptions, Stacks};
 use brownout_trace::event::{ContextId, Event, EventKind, ExitStatus};
 
+use plugins::Plugins;
+
 pub use checker::{Checker, Counts};
+pub use plugins::RuleError;
 
 /// What to look for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,6 +68,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Analysis {
     checker: Checker,
+    plugins: Plugins,
     stacks: Stacks,
     notes: Vec<String>,
 }
@@ -87,20 +97,39 @@ impl Analysis {
     pub fn new(options: Options, symbols: SymbolOptions) -> Self {
         Analysis {
             checker: Checker::new(options),
+            plugins: Plugins::default(),
             stacks: Stacks::new(symbols),
             notes: Vec::new(),
         }
     }
 
-    /// Adds a custom rule from a shared library.
-    pub fn load_rule(&mut self, path: &std::path::Path, options: &str) -> Result<(), String> {
-        let _ = options;
-        Err(format!("cannot load {}", path.display()))
+    /// Adds a custom rule from a shared library. Before the first event.
+    pub fn load_rule(&mut self, path: &Path, options: &str) -> Result<(), RuleError> {
+        self.plugins.load(path, options)
+    }
+
+    /// Adds a custom rule that is loaded already. Before the first event.
+    pub fn add_rule(&mut self, rule: Plugin) -> Result<(), RuleError> {
+        self.plugins.add(rule)
+    }
+
+    /// A custom rule looks at the bytes of stores.
+    pub fn needs_values(&self) -> bool {
+        self.plugins.any(|rule| rule.needs_values)
+    }
+
+    /// A custom rule looks at loads.
+    pub fn needs_loads(&self) -> bool {
+        self.plugins.any(|rule| rule.needs_loads)
     }
 
     /// The next event of the run.
     #[inline]
     pub fn event(&mut self, event: &Event<'_>) {
+        if !self.plugins.is_empty() {
+            let Analysis { checker, plugins, .. } = self;
+            plugins.event(event, checker, &mut self.notes);
+        }
         match event.kind {
             EventKind::Module { .. }
             | EventKind::ProcessStart { .. }
@@ -133,6 +162,7 @@ impl Analysis {
         mut self,
         mut frames: impl FnMut(ContextId) -> Vec<String>,
     ) -> Outcome {
+        self.plugins.end(&mut self.checker, &mut self.notes);
         self.checker.finish();
         let counts = self.checker.counts();
         let files = self.checker.files.values();

@@ -1,20 +1,23 @@
 //! Sets and maps of byte ranges.
 
-use std::collections::BTreeMap;
-
 use brownout_model::ByteRange;
+use brownout_trace::event::TargetAddr;
+
+use crate::sorted::{Sorted, Span};
 
 /// Disjoint ranges with a value each. A later insertion overwrites what it overlaps.
 #[derive(Clone, Debug)]
 pub struct RangeMap<V> {
-    /// By first address: the end, and the value.
-    ranges: BTreeMap<u64, (u64, V)>,
+    spans: Sorted<V>,
+    /// Everything lies, or once lay, between these: most questions are about elsewhere.
+    hull: (u64, u64),
 }
 
-impl<V> Default for RangeMap<V> {
+impl<V: Copy> Default for RangeMap<V> {
     fn default() -> Self {
         RangeMap {
-            ranges: BTreeMap::new(),
+            spans: Sorted::new(),
+            hull: (u64::MAX, 0),
         }
     }
 }
@@ -22,16 +25,25 @@ impl<V> Default for RangeMap<V> {
 /// Ranges without values.
 pub type RangeSet = RangeMap<()>;
 
+fn piece(from: u64, to: u64) -> ByteRange {
+    ByteRange::new(TargetAddr(from), to - from)
+}
+
 impl<V: Copy + PartialEq> RangeMap<V> {
     /// True if nothing is in it.
     pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.spans.is_empty()
     }
 
     /// Number of ranges.
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.ranges.len()
+        self.spans.iter().count()
+    }
+
+    fn add(&mut self, start: u64, end: u64, value: V) {
+        self.hull = (self.hull.0.min(start), self.hull.1.max(end));
+        self.spans.insert(Span { start, end, value });
     }
 
     /// Takes `range` out.
@@ -40,21 +52,31 @@ impl<V: Copy + PartialEq> RangeMap<V> {
         if start >= end {
             return;
         }
-        if let Some((_, (first_end, value))) = self.ranges.range_mut(..start).next_back()
-            && *first_end > start
+        let at = self.spans.seek(start);
+        if let Some(before) = self.spans.before(at)
+            && let Some(span) = self.spans.get_mut(before)
+            && span.end > start
         {
-            let (old_end, value) = (*first_end, *value);
-            *first_end = start;
-            if old_end > end {
-                self.ranges.insert(end, (old_end, value));
+            let rest = Span {
+                start: end,
+                ..*span
+            };
+            span.end = start;
+            if rest.end > end {
+                self.spans.insert(rest);
                 return;
             }
         }
-        while let Some((&at, &(at_end, value))) = self.ranges.range(start..end).next() {
-            self.ranges.remove(&at);
-            if at_end > end {
-                self.ranges.insert(end, (at_end, value));
+        loop {
+            let at = self.spans.seek(start);
+            let Some(span) = self.spans.get_mut(at).filter(|span| span.start < end) else {
+                return;
+            };
+            if span.end > end {
+                span.start = end;
+                return;
             }
+            self.spans.remove(at);
         }
     }
 
@@ -65,53 +87,68 @@ impl<V: Copy + PartialEq> RangeMap<V> {
         }
         self.remove(range);
         let (mut start, mut end) = (range.start().0, range.end().0);
-        if let Some((&at, &(at_end, other))) = self.ranges.range(..start).next_back()
-            && at_end == start
-            && other == value
+        let at = self.spans.seek(start);
+        if let Some(after) = self.spans.get(at).copied()
+            && after.start == end
+            && after.value == value
         {
-            self.ranges.remove(&at);
-            start = at;
+            end = after.end;
+            self.spans.remove(at);
         }
-        if let Some(&(at_end, other)) = self.ranges.get(&end)
-            && other == value
+        if let Some(before) = self.spans.before(self.spans.seek(start))
+            && let Some(span) = self.spans.get(before).copied()
+            && span.end == start
+            && span.value == value
         {
-            self.ranges.remove(&end);
-            end = at_end;
+            start = span.start;
+            self.spans.remove(before);
         }
-        self.ranges.insert(start, (end, value));
+        self.add(start, end, value);
+    }
+
+    /// Sets the value of those parts of `range` that have none.
+    pub fn insert_new(&mut self, range: ByteRange, value: V) {
+        if range.is_empty() {
+            return;
+        }
+        if self.overlaps(range) {
+            for gap in self.gaps(range) {
+                self.insert(gap, value);
+            }
+        } else {
+            self.add(range.start().0, range.end().0, value);
+        }
     }
 
     /// The parts of `range` that have a value, in address order.
     pub fn overlapping(&self, range: ByteRange) -> impl Iterator<Item = (ByteRange, V)> {
         let (start, end) = (range.start().0, range.end().0);
-        let first = self
-            .ranges
-            .range(..start)
-            .next_back()
-            .filter(|(_, (at_end, _))| *at_end > start)
-            .map_or(start, |(at, _)| *at);
-        self.ranges
-            .range(first..end.max(first))
-            .map(move |(at, (at_end, value))| {
-                let from = (*at).max(start);
-                let to = (*at_end).min(end);
-                let part = ByteRange::new(brownout_trace::event::TargetAddr(from), to - from);
-                (part, *value)
+        // An empty range asks for nothing, also inside another.
+        let end = if range.is_empty() { 0 } else { end };
+        let at = self.spans.seek(start);
+        let reaches_in = |before: &_| self.spans.get(*before).is_some_and(|s| s.end > start);
+        let first = self.spans.before(at).filter(reaches_in).unwrap_or(at);
+        self.spans
+            .from(first)
+            .take_while(move |span| span.start < end)
+            .map(move |span| {
+                let part = piece(span.start.max(start), span.end.min(end));
+                (part, span.value)
             })
     }
 
     /// True if part of `range` has a value.
+    #[inline]
     pub fn overlaps(&self, range: ByteRange) -> bool {
-        self.overlapping(range).next().is_some()
+        range.start().0 < self.hull.1
+            && range.end().0 > self.hull.0
+            && self.overlapping(range).next().is_some()
     }
 
     /// The parts of `range` without value, in address order.
     pub fn gaps(&self, range: ByteRange) -> Vec<ByteRange> {
         let mut gaps = Vec::new();
         let mut at = range.start().0;
-        let piece = |from: u64, to: u64| {
-            ByteRange::new(brownout_trace::event::TargetAddr(from), to - from)
-        };
         for (part, _) in self.overlapping(range) {
             if part.start().0 > at {
                 gaps.push(piece(at, part.start().0));
@@ -140,7 +177,6 @@ impl<V: Copy + PartialEq> RangeMap<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brownout_trace::event::TargetAddr;
 
     fn r(start: u64, end: u64) -> ByteRange {
         ByteRange::new(TargetAddr(start), end - start)
@@ -174,6 +210,18 @@ mod tests {
                         let window = &bytes[c as usize..d as usize];
                         assert_eq!(map.covers(r(c, d)), window.iter().all(|v| *v != 0));
                         assert_eq!(map.overlaps(r(a, b)), bytes[a as usize..b as usize].iter().any(|v| *v != 0));
+                        let mut filled = map.clone();
+                        filled.insert_new(r(a, b), 9);
+                        for (i, old) in bytes.iter().enumerate() {
+                            let new = filled.overlapping(r(i as u64, i as u64 + 1)).next();
+                            let inside = (a..b).contains(&(i as u64));
+                            let expected = match (*old, inside) {
+                                (0, true) => Some(9),
+                                (0, false) => None,
+                                (old, _) => Some(old),
+                            };
+                            assert_eq!(new.map(|(_, v)| v), expected);
+                        }
                         let gaps: u64 = map.gaps(r(0, 8)).iter().map(|gap| gap.len()).sum();
                         assert_eq!(gaps, bytes.iter().filter(|v| **v == 0).count() as u64);
                     }

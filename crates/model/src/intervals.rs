@@ -7,6 +7,10 @@
 
 use std::collections::HashMap;
 
+use brownout_trace::event::TargetAddr;
+
+use smallvec::SmallVec;
+
 use crate::domain::{Config, FenceRule, FlushOrder, FlushRule, Rules, StoreRule};
 use crate::shadow::{Entry, Shadow, Slot, mask};
 use crate::state::{Input, Persistency};
@@ -114,6 +118,9 @@ struct ThreadView {
     /// Ordering fences so far.
     order: u32,
 }
+
+/// So many lines are looked up one by one.
+const FEW_LINES: usize = 8;
 
 /// Below this length nothing is gained by looking for repetitions.
 const WAITING_TIDY_MIN: usize = 4096;
@@ -301,6 +308,15 @@ impl Intervals {
             .filter(|(_, status)| !status.state.is_persisted())
     }
 
+    /// True if the last stores to the line of `addr` are all in every crash state.
+    #[inline]
+    pub fn is_line_persisted(&mut self, addr: TargetAddr) -> bool {
+        match self.shadow.find(addr.0) {
+            Some(slot) => self.shadow.entries(slot).all(|e| e.state.is_persisted()),
+            None => true,
+        }
+    }
+
     /// Stores to the line of `addr` so far, if it was never written back; saturates.
     pub fn stores_without_write_back(&self, addr: u64) -> Option<u16> {
         let slot = self.shadow.peek(addr)?;
@@ -415,11 +431,7 @@ impl Intervals {
                 start,
                 end: end.unwrap_or(u64::MAX),
             };
-            let lines: Vec<(u64, Slot)> = match range.is_empty() {
-                true => Vec::new(),
-                false => self.shadow.lines(whole).collect(),
-            };
-            for (addr, slot) in lines {
+            for (addr, slot) in self.lines(whole, range.is_empty()) {
                 let start = addr - addr % unit_bytes;
                 let unit = ByteRange {
                     start,
@@ -442,6 +454,20 @@ impl Intervals {
             self.next_epoch();
         }
         Outcome::Flushed(met.outcome())
+    }
+
+    /// The lines of `whole` that may have been stored to.
+    fn lines(&mut self, whole: ByteRange, none: bool) -> SmallVec<[(u64, Slot); FEW_LINES]> {
+        if none {
+            return SmallVec::new();
+        }
+        if whole.len() > FEW_LINES as u64 * LINE_BYTES {
+            return self.shadow.lines(whole).collect();
+        }
+        let starts = whole.split(LINE_BYTES).map(|part| part.start);
+        starts
+            .filter_map(|addr| self.shadow.find(addr).map(|slot| (addr, slot)))
+            .collect()
     }
 
     #[inline]

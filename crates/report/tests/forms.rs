@@ -124,6 +124,19 @@ fn sarif_says_when_a_run_was_cut_short() {
     assert_eq!(nothing["toolExecutionNotifications"][0]["level"], "warning");
 }
 
+/// SARIF wants the stacks of a result to be unique, and two events can look the same.
+#[test]
+fn sarif_keeps_equal_stacks_apart() {
+    let mut made = missing_flush(3);
+    made.events[1] = made.events[0].clone();
+    let log = sarif(&report(Verdict::Findings, vec![made]), None);
+    let result = &log["runs"][0]["results"][0];
+    for list in ["stacks", "relatedLocations"] {
+        assert_eq!(result[list].as_array().unwrap().len(), 2, "{list}");
+        assert_ne!(result[list][0], result[list][1], "{list}");
+    }
+}
+
 /// Name and outcome of each case.
 fn cases(report: &Report) -> Vec<(String, String)> {
     let text = rendered(report, Format::Junit, &Options::default());
@@ -251,7 +264,7 @@ fn what_is_no_baseline_is_refused() {
 }
 
 #[test]
-fn finish_counts_notes_and_settles_the_verdict() {
+fn finish_sorts_counts_notes_and_settles_the_verdict() {
     let text = "[[suppress]]\nrule = 'clean-flush'\n[[suppress]]\nrule = 'fresh-log'\n\
                 [[suppress]]\nrule = 'missing-flush'\nexpires = 2001-01-01\n";
     let suppressions = Suppressions::parse("s.toml", text).unwrap();
@@ -260,6 +273,29 @@ fn finish_counts_notes_and_settles_the_verdict() {
         finish(&mut made, Some(&suppressions), None, today());
         made
     };
+    // JSON has no order but this one.
+    let mut unsorted = report(
+        Verdict::Findings,
+        vec![
+            clean_flush(),
+            missing_flush(3),
+            missing_flush(2),
+            missing_flush(3),
+        ],
+    );
+    unsorted.findings[3].rule = "missing-fence".into();
+    finish(&mut unsorted, None, None, today());
+    let order: Vec<&str> = unsorted.findings.iter().map(|f| f.rule.as_str()).collect();
+    assert_eq!(
+        order,
+        [
+            "missing-flush",
+            "missing-fence",
+            "missing-flush",
+            "clean-flush"
+        ]
+    );
+
     let made = run(Verdict::Clean, vec![clean_flush(), missing_flush(3)]);
     assert_eq!(
         (made.suppressed, made.findings.len(), made.verdict),

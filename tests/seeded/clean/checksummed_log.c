@@ -1,7 +1,7 @@
 /* A log of records of two lines, each with its number and a checksum over all of it.
  *
- * Clean: nothing orders the lines of a record, and nothing counts the records. A record that arrived in part has a wrong
- * checksum and ends the log; the next append overwrites it. A record is acknowledged when it is durable.
+ * Clean: nothing orders the lines of a record, and nothing counts the records. A record that arrived in part has a
+ * wrong checksum and ends the log; the next append overwrites it. A record is acknowledged when it is durable.
  *
  * clean
  */

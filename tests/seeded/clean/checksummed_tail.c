@@ -1,8 +1,9 @@
-/* A log of checksummed records, committed in groups of two: the first of a pair is left in the cache, the second writes back and fences both. Only
- * then are both acknowledged. An odd record at the end is neither flushed nor acknowledged.
+/* A log of checksummed records, committed in groups of two: the first of a pair is left in the cache, the second
+ * writes back and fences both. Only then are both acknowledged. An odd record at the end is neither flushed nor
+ * acknowledged.
  *
- * Clean: a record that arrived in part, or not at all, ends the log. If the second of a pair arrives before the first, it is
- * not seen: the log ends before it. A torn or lost tail was never promised.
+ * Clean: a record that arrived in part, or not at all, ends the log. If the second of a pair arrives before the first,
+ * it is not seen: the log ends before it. A torn or lost tail was never promised.
  *
  * clean
  * allow: missing-flush @ append

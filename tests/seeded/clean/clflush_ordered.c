@@ -1,7 +1,7 @@
 /* A list of messages: `clflush` the message, store the flag, `clflush` the flag. No fence anywhere.
  *
- * Clean: `clflush` goes through the store buffer like a store, so the flag is stored after the message is written back, and
- * the flag's write-back is complete when the next store is seen.
+ * Clean: `clflush` goes through the store buffer like a store, so the flag is stored after the message is written
+ * back, and the flag's write-back is complete when the next store is seen.
  *
  * clean
  */

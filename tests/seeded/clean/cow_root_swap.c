@@ -1,8 +1,8 @@
-/* A sorted set as a binary tree that is never changed in place: an insertion copies the path from the root and swings the root, one
- * aligned word.
+/* A sorted set as a binary tree that is never changed in place: an insertion copies the path from the root and swings
+ * the root, one aligned word.
  *
- * Clean: the new nodes are durable before the root is. A crash before the swing leaves orphans: which nodes are in use is not
- * stored but found at opening by walking the tree, so they are free again.
+ * Clean: the new nodes are durable before the root is. A crash before the swing leaves orphans: which nodes are in use
+ * is not stored but found at opening by walking the tree, so they are free again.
  *
  * clean
  */

@@ -1,7 +1,7 @@
 /* A ring for machines whose caches survive a power failure: entry, then number, no write-backs and no fences.
  *
- * Clean in the eADR domain: a store is durable when it leaves the store buffer, and stores leave it in order. (Under ADR
- * this program is wrong.)
+ * Clean in the eADR domain: a store is durable when it leaves the store buffer, and stores leave it in order. (Under
+ * ADR this program is wrong.)
  *
  * clean
  * domain: eadr

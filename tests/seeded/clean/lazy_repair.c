@@ -1,8 +1,8 @@
 /* A queue of linked nodes with a tail that may lag behind: whoever meets a node after the tail moves the tail on.
  *
- * Clean: node, link and only then the tail are stored; node and link are durable one after the other, the tail is never written back. A
- * tail that survived names a node whose link was durable before, so the walk from it reaches the end. A stale one costs
- * a longer walk.
+ * Clean: node, link and only then the tail are stored; node and link are durable one after the other, the tail is
+ * never written back. A tail that survived names a node whose link was durable before, so the walk from it reaches the
+ * end. A stale one costs a longer walk.
  *
  * clean
  * allow: missing-flush @ tail

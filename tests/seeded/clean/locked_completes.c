@@ -1,5 +1,6 @@
-/* A ring whose write-backs are completed by whatever fence is at hand: `mfence` for even entries, a locked addition to an
- * ordinary variable for odd ones; and for the number of entries a locked exchange in the pool, followed by `mfence`.
+/* A ring whose write-backs are completed by whatever fence is at hand: `mfence` for even entries, a locked addition to
+ * an ordinary variable for odd ones; and for the number of entries a locked exchange in the pool, followed by
+ * `mfence`.
  *
  * Clean: `mfence` and every locked instruction complete the thread's write-backs as `sfence` does.
  *

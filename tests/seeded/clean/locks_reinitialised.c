@@ -1,7 +1,7 @@
 /* Counters with a spin lock each. The locks lie in the pool.
  *
- * Clean: opening initialises all locks, so it does not matter that one was held, and evicted, when the power failed. Nothing
- * writes them back.
+ * Clean: opening initialises all locks, so it does not matter that one was held, and evicted, when the power failed.
+ * Nothing writes them back.
  *
  * clean
  * allow: missing-flush @ lock

@@ -1,7 +1,7 @@
 /* A pool with a header that takes several lines to create.
  *
- * Clean: nothing counts before the magic, which is stored when all else is durable. Whoever finds no magic creates anew, from
- * whatever a cut-short creation left behind.
+ * Clean: nothing counts before the magic, which is stored when all else is durable. Whoever finds no magic creates
+ * anew, from whatever a cut-short creation left behind.
  *
  * clean
  */

@@ -1,4 +1,5 @@
-/* Frames are written past the cache, fenced, and then published by a number that is itself stored past the cache and fenced.
+/* Frames are written past the cache, fenced, and then published by a number that is itself stored past the cache and
+ * fenced.
  *
  * Clean: a non-temporal store needs a fence and no write-back.
  *

@@ -1,8 +1,8 @@
 /* A hash set that keeps the number of its members beside the table.
  *
- * Clean: the number is stored on every insertion and never written back. Before the first, the pool is durably marked dirty; whoever
- * opens a dirty pool counts the members, persists their number, and only then clears the mark. A member is one
- * aligned word.
+ * Clean: the number is stored on every insertion and never written back. Before the first, the pool is durably marked
+ * dirty; whoever opens a dirty pool counts the members, persists their number, and only then clears the mark. A member
+ * is one aligned word.
  *
  * clean
  * allow: missing-flush @ count

@@ -1,8 +1,8 @@
-/* A record and its state share a line: filled and persisted, then marked and persisted. The line is written back twice in each
- * operation, and stored to before each.
+/* A record and its state share a line: filled and persisted, then marked and persisted. The line is written back twice
+ * in each operation, and stored to before each.
  *
- * Clean: neither write-back is redundant. After the first the record is durable and not marked, which says that it does not
- * count yet; the mark goes in by one store.
+ * Clean: neither write-back is redundant. After the first the record is durable and not marked, which says that it
+ * does not count yet; the mark goes in by one store.
  *
  * clean
  */

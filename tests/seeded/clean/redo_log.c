@@ -1,7 +1,7 @@
 /* Transfers with a redo log: entries, fence, commit mark, fence, replay in place, fence, clear the mark.
  *
- * Clean: a set mark implies durable entries, and stays set until the replayed balances are durable. Replay stores absolute
- * values, so it may be cut short and begun again.
+ * Clean: a set mark implies durable entries, and stays set until the replayed balances are durable. Replay stores
+ * absolute values, so it may be cut short and begun again.
  *
  * clean
  */

@@ -1,7 +1,8 @@
-/* Slots with a value of three words and a valid bit in the same line: values first, bit last, one write-back, one fence.
+/* Slots with a value of three words and a valid bit in the same line: values first, bit last, one write-back, one
+ * fence.
  *
- * Clean: a line survives as a prefix of the stores to it, so a set bit comes with the values that were stored before it. No
- * fence is needed between them, only the order of the stores.
+ * Clean: a line survives as a prefix of the stores to it, so a set bit comes with the values that were stored before
+ * it. No fence is needed between them, only the order of the stores.
  *
  * clean
  */

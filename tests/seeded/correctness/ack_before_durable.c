@@ -1,12 +1,12 @@
-/* A key-value table that puts its write-backs off: the line of a put is written back by the next put, the last one when the pool is
- * closed.
+/* A key-value table that puts its write-backs off: the line of a put is written back by the next put, the last one
+ * when the pool is closed.
  *
  * Wrong: a put is acknowledged at once. Every crash state is a consistent table, and all is durable in the end; but a
  * crash after "done" may lose what was done.
  * Right: each put is durable before it is acknowledged.
  *
  * check: none
- * assert: not-persisted @ put|promise
+ * assert: not-persisted @ put
  * explore: yes
  * symptom: ops
  */
@@ -36,7 +36,7 @@ static void operation(struct pool *pool, int i)
     pool->table[i].value = 31 + (uint64_t)i;
     pm_persist(&pool->table[i], sizeof(uint64_t));
 #endif
-    PM_ASSERT_PERSISTED(&pool->table[i], sizeof(uint64_t)); /* @promise */
+    PM_ASSERT_PERSISTED(&pool->table[i], sizeof(uint64_t));
     pm_ack(i);
 #ifdef BUG
     if (i == pm_job.operations - 1)

@@ -1,7 +1,7 @@
 /* Versions of a value, and a commit word that says which is the newest. Its two halves repeat the number.
  *
- * Wrong: the word lies four bytes before the end of a line. It is stored by one instruction, but its halves belong to two lines
- * that are written back on their own: half of the new number and half of the old is a legal crash state.
+ * Wrong: the word lies four bytes before the end of a line. It is stored by one instruction, but its halves belong to
+ * two lines that are written back on their own: half of the new number and half of the old is a legal crash state.
  * Right: the word is aligned, so it survives as a whole.
  *
  * check: none

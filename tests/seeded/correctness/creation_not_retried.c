@@ -1,7 +1,7 @@
 /* A table whose header (capacity, step) is written at creation, the magic last.
  *
- * Wrong: only a file that is not there, or empty, is created; one with a size and no magic is refused. A crash inside creation
- * leaves just that, and the program never starts again.
+ * Wrong: only a file that is not there, or empty, is created; one with a size and no magic is refused. A crash inside
+ * creation leaves just that, and the program never starts again.
  * Right: no magic means that creation did not complete and nothing was ever stored: create again.
  *
  * check: none

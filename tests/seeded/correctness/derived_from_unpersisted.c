@@ -1,14 +1,14 @@
 /* Two threads: one hands out numbers, the other writes tickets with them.
  *
- * Wrong: the first thread stores the number and lets the second one read it before it is durable. The second makes a ticket
- * from it and persists that. A crash before the first thread's write-back leaves a ticket with a number that was never handed
- * out. In the end everything is flushed and fenced.
+ * Wrong: the first thread stores the number and lets the second one read it before it is durable. The second makes a
+ * ticket from it and persists that. A crash before the first thread's write-back leaves a ticket with a number that
+ * was never handed out. In the end everything is flushed and fenced.
  * Right: the number is durable before anyone may read it.
  *
  * The second thread is started and joined for each ticket, so the order of events is the same on every run.
  *
  * check: none
- * assert: not-persisted @ number-store|derived
+ * assert: not-persisted @ number-store
  * explore: yes
  * symptom: exit
  * flags: -pthread
@@ -35,7 +35,7 @@ static void *write_ticket(void *argument)
 {
     struct pool *pool = argument;
     uint64_t number = pool->last_number;
-    PM_ASSERT_PERSISTED(&pool->last_number, sizeof pool->last_number); /* @derived */
+    PM_ASSERT_PERSISTED(&pool->last_number, sizeof pool->last_number);
     pool->tickets[number - 1].number = number;
     pm_persist(&pool->tickets[number - 1], sizeof(uint64_t));
     return NULL;

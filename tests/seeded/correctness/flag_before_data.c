@@ -5,7 +5,7 @@
  * Right: the order is durable before its flag is stored.
  *
  * check: none
- * assert: not-ordered @ order
+ * assert: not-ordered @ order-store
  * explore: yes
  * symptom: exit
  */
@@ -26,8 +26,8 @@ struct pool {
 
 static void fill(struct order *order, int i)
 {
-    order->item = 500 + (uint64_t)i;
-    order->quantity = 2 + (uint64_t)i;
+    order->item = 500 + (uint64_t)i; /* @order-store */
+    order->quantity = 2 + (uint64_t)i; /* @order-store */
     pm_persist(order, 2 * sizeof(uint64_t));
 }
 
@@ -52,7 +52,7 @@ static void operation(struct pool *pool, int i)
     fill(order, i);
     place(order);
 #endif
-    PM_ASSERT_ORDERED(order, 2 * sizeof(uint64_t), &order->placed, sizeof order->placed); /* @order */
+    PM_ASSERT_ORDERED(order, 2 * sizeof(uint64_t), &order->placed, sizeof order->placed);
     pm_ack(i);
 }
 

@@ -1,12 +1,12 @@
 /* An append-only ring: entries, and the number of valid ones in a line of its own.
  *
- * Wrong: the entry is written back, but no fence stands between that and the store of the number. The fence that follows
- * completes both, so at the end all is durable; but before it the line with the number may be evicted while the write-back of
- * the entry has not happened. A crash then leaves an entry counted and not there.
+ * Wrong: the entry is written back, but no fence stands between that and the store of the number. The fence that
+ * follows completes both, so at the end all is durable; but before it the line with the number may be evicted while
+ * the write-back of the entry has not happened. A crash then leaves an entry counted and not there.
  * Right: a fence completes the entry's write-back first.
  *
  * check: none
- * assert: not-ordered @ order
+ * assert: not-ordered @ entry-store
  * explore: yes
  * symptom: exit
  */
@@ -33,13 +33,14 @@ static void open_pool(struct pool *pool)
 static void operation(struct pool *pool, int i)
 {
     struct entry *entry = &pool->entries[i];
-    *entry = (struct entry){.value = 10 + (uint64_t)i, .square = (10 + (uint64_t)i) * (10 + (uint64_t)i)};
+    uint64_t value = 10 + (uint64_t)i;
+    *entry = (struct entry){.value = value, .square = value * value}; /* @entry-store */
     pm_flush(entry, sizeof *entry);
 #ifndef BUG
     pm_fence();
 #endif
     pool->count = (uint64_t)i + 1;
-    PM_ASSERT_ORDERED(entry, sizeof *entry, &pool->count, sizeof pool->count); /* @order */
+    PM_ASSERT_ORDERED(entry, sizeof *entry, &pool->count, sizeof pool->count);
     pm_persist(&pool->count, sizeof pool->count);
     pm_ack(i);
 }

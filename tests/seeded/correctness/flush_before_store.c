@@ -1,7 +1,7 @@
 /* A table of accounts, one line each, and the number of accounts.
  *
- * Wrong: the account's line is written back before it is stored to. The write-back does nothing, the fence has nothing to
- * complete, and the number that is persisted next counts an account that is only in the cache.
+ * Wrong: the account's line is written back before it is stored to. The write-back does nothing, the fence has nothing
+ * to complete, and the number that is persisted next counts an account that is only in the cache.
  * Right: store, then write back, then fence.
  *
  * bug: missing-flush @ account-store

@@ -1,14 +1,14 @@
 /* A list whose nodes come from a small allocator: a bitmap of used nodes in one word.
  *
- * Wrong: removing frees the node, durably, and only then unlinks it. A crash in between leaves a list that reads well but whose first
- * node is free. The next insertion is given that node and links it to itself.
+ * Wrong: removing frees the node, durably, and only then unlinks it. A crash in between leaves a list that reads well
+ * but whose first node is free. The next insertion is given that node and links it to itself.
  * Right: unlink durably, then free. A crash in between leaks one node, which the structure tolerates.
  *
- * Insertion marks the node, fills it, links it, each durable before the next. `check` reads the list, inserts a node for itself,
- * reads the list again and removes it. It does not show its own node, so it can be repeated.
+ * Insertion marks the node, fills it, links it, each durable before the next. `check` reads the list, inserts a node
+ * for itself, reads the list again and removes it. It does not show its own node, so it can be repeated.
  *
  * check: none
- * assert: not-ordered @ order
+ * assert: not-ordered @ unlink
  * explore: yes
  * symptom: exit
  */
@@ -57,12 +57,12 @@ static void remove_first(struct pool *pool)
     uint64_t at = pool->head;
 #ifdef BUG
     set(&pool->used, pool->used & ~(1ULL << (at - 1)));
-    set(&pool->head, pool->nodes[at - 1].next);
+    set(&pool->head, pool->nodes[at - 1].next); /* @unlink */
 #else
     set(&pool->head, pool->nodes[at - 1].next);
     set(&pool->used, pool->used & ~(1ULL << (at - 1)));
 #endif
-    PM_ASSERT_ORDERED(&pool->head, sizeof(uint64_t), &pool->used, sizeof(uint64_t)); /* @order */
+    PM_ASSERT_ORDERED(&pool->head, sizeof(uint64_t), &pool->used, sizeof(uint64_t));
 }
 
 static void operation(struct pool *pool, int i)

@@ -1,7 +1,7 @@
 /* A document store: the text is appended to an arena, and a handle (offset, length) says which text is current.
  *
- * Wrong: the handle is 16 bytes and published by two stores. One write-back and one fence follow, so all is durable in the
- * end; but eight bytes is what survives as a whole. The new offset with the old length is a legal crash state.
+ * Wrong: the handle is 16 bytes and published by two stores. One write-back and one fence follow, so all is durable in
+ * the end; but eight bytes is what survives as a whole. The new offset with the old length is a legal crash state.
  * Right: offset and length share one aligned word.
  *
  * check: none

@@ -1,7 +1,8 @@
 /* A counter in persistent memory, guarded by a spin lock that lies in persistent memory too.
  *
- * Wrong: nobody resets the lock when the pool is opened. Nothing writes it back on purpose, but its line may be evicted at any time,
- * also while the lock is held. After a crash in that moment the next process waits for a holder that is gone.
+ * Wrong: nobody resets the lock when the pool is opened. Nothing writes it back on purpose, but its line may be
+ * evicted at any time, also while the lock is held. After a crash in that moment the next process waits for a holder
+ * that is gone.
  * Right: opening initialises the lock. (Its own missing write-back does no harm.)
  *
  * check: none

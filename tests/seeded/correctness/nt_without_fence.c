@@ -1,7 +1,7 @@
 /* Frames are written past the cache and published by a number that is persisted with `clflush`.
  *
- * Wrong: no fence stands between the non-temporal stores and the number. They are unordered, `clflush` of another line does
- * not wait for them, and they may still sit in a write-combining buffer when the number is durable.
+ * Wrong: no fence stands between the non-temporal stores and the number. They are unordered, `clflush` of another line
+ * does not wait for them, and they may still sit in a write-combining buffer when the number is durable.
  * Right: `sfence` first. (`clflush` needs none itself: it is ordered with the store before it, and with the next.)
  *
  * bug: missing-fence @ frame-store

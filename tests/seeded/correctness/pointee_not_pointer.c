@@ -1,8 +1,8 @@
 /* A stack of nodes: push fills a node, makes it durable, and swings the top to it.
  *
  * Wrong: after the swing the line that the top *leads to* is written back, a second time, instead of the line that
- * *holds* the top. The pushes are acknowledged and the top was never made durable: a crash may lose all of them.
- * Every crash state is a shorter stack, so nothing but the acknowledgements shows it.
+ * *holds* the top. The pushes are acknowledged and the top was never made durable: a crash may lose all of them. Every
+ * crash state is a shorter stack, so nothing but the acknowledgements shows it.
  * Right: the top itself is persisted.
  *
  * bug: missing-flush @ publish

@@ -53,7 +53,8 @@ static void check(struct pool *pool)
         struct record *record = &pool->records[i];
         if (!(pool->valid >> i & 1))
             continue;
-        if (memcmp(record->name, names[i], sizeof record->name) != 0 || record->price != 250 + i || record->stock != 9 - i)
+        if (memcmp(record->name, names[i], sizeof record->name) != 0 || record->price != 250 + i ||
+            record->stock != 9 - i)
             pm_fail("record %lu is valid and incomplete", i);
         pm_print("%s: %lu, %lu left\n", record->name, record->price, record->stock);
     }

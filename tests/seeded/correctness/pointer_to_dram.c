@@ -1,7 +1,8 @@
 /* A directory of names: an entry leads to its name.
  *
- * Wrong: it leads to a buffer in ordinary memory. All of the entry is durable and in order; the next process has nothing at that
- * address. (The buffer is mapped where nothing else ever is, so that following the pointer faults every time.)
+ * Wrong: it leads to a buffer in ordinary memory. All of the entry is durable and in order; the next process has
+ * nothing at that address. (The buffer is mapped where nothing else ever is, so that following the pointer faults
+ * every time.)
  * Right: the name is copied into the pool and the entry holds its offset.
  *
  * The bug shows whenever the pool is opened again, with or without a crash.

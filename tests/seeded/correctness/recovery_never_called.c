@@ -1,7 +1,7 @@
 /* Transfers between accounts, made atomic by an undo log.
  *
- * Wrong: opening the pool does not run the recovery. After a crash between the two changes the log has what is needed, and nobody
- * looks at it.
+ * Wrong: opening the pool does not run the recovery. After a crash between the two changes the log has what is needed,
+ * and nobody looks at it.
  * Right: recovery before anything else.
  *
  * check: none

@@ -1,9 +1,9 @@
 /* Transfers with an intent record that holds the *amount*. Each account's word carries the number of the last transfer
  * applied to it beside the balance, so that an account changes and remembers why in one 8-byte store.
  *
- * Wrong: recovery completes an interrupted transfer, but stores the new balance without the transfer's number. If recovery itself
- * is interrupted after that and before the intent is cleared, the next one applies the amount again. One crash is
- * survived; two are not.
+ * Wrong: recovery completes an interrupted transfer, but stores the new balance without the transfer's number. If
+ * recovery itself is interrupted after that and before the intent is cleared, the next one applies the amount again.
+ * One crash is survived; two are not.
  * Right: recovery stores both, as the operation does, and skips accounts that have the number already.
  *
  * check: none

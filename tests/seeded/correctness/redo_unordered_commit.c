@@ -1,11 +1,11 @@
 /* Transfers with a redo log: two entries in two lines, a commit mark in a third; replayed in place, then cleared.
  *
- * Wrong: entries and mark are made durable together, by one fence, and the entries carry no checksum. The mark may arrive
- * alone; recovery then replays what the entries held before: zeros, or the previous transfer.
+ * Wrong: entries and mark are made durable together, by one fence, and the entries carry no checksum. The mark may
+ * arrive alone; recovery then replays what the entries held before: zeros, or the previous transfer.
  * Right: the entries are durable before the mark is stored.
  *
  * check: none
- * assert: not-ordered @ order
+ * assert: not-ordered @ entry-store
  * explore: yes
  * symptom: exit
  */
@@ -53,16 +53,16 @@ static void operation(struct pool *pool, int i)
 {
     struct redo *redo = &pool->redo;
     uint64_t from = (uint64_t)i % ACCOUNTS, to = (from + 1) % ACCOUNTS, amount = 10 + (uint64_t)i;
-    redo->entries[0].account = from;
-    redo->entries[0].balance = pool->accounts[from].balance - amount;
-    redo->entries[1].account = to;
-    redo->entries[1].balance = pool->accounts[to].balance + amount;
+    redo->entries[0].account = from; /* @entry-store */
+    redo->entries[0].balance = pool->accounts[from].balance - amount; /* @entry-store */
+    redo->entries[1].account = to; /* @entry-store */
+    redo->entries[1].balance = pool->accounts[to].balance + amount; /* @entry-store */
     pm_flush(redo->entries, sizeof redo->entries);
 #ifndef BUG
     pm_fence();
 #endif
     redo->committed = 1;
-    PM_ASSERT_ORDERED(redo->entries, sizeof redo->entries, &redo->committed, sizeof redo->committed); /* @order */
+    PM_ASSERT_ORDERED(redo->entries, sizeof redo->entries, &redo->committed, sizeof redo->committed);
     pm_persist(&redo->committed, sizeof redo->committed);
     replay(pool);
     pm_ack(i);

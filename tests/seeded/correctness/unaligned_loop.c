@@ -1,7 +1,8 @@
 /* A log of 64-byte records behind a 32-byte header, so that each record lies in two lines.
  *
- * Wrong: a flush loop of its own that steps by 64 from the record's first byte. It reaches ⌈64/64⌉ = 1 line; the record's
- * second half lies in the next one, which only the next append writes back. The last record counted may thus end in zeros.
+ * Wrong: a flush loop of its own that steps by 64 from the record's first byte. It reaches ⌈64/64⌉ = 1 line; the
+ * record's second half lies in the next one, which only the next append writes back. The last record counted may thus
+ * end in zeros.
  * Right: the loop begins at the line boundary.
  *
  * bug: missing-flush @ append

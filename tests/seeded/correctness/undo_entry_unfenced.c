@@ -1,12 +1,12 @@
-/* Transfers with a one-line undo record: accounts, old balances, and `valid`, stored last. A line survives as a prefix of the
- * stores to it, so a valid record is whole.
+/* Transfers with a one-line undo record: accounts, old balances, and `valid`, stored last. A line survives as a prefix
+ * of the stores to it, so a valid record is whole.
  *
- * Wrong: the record is written back but not fenced before the balances change in place. A changed balance may be evicted
- * while the record is not durable yet: after the crash half a transfer stands and nothing undoes it.
+ * Wrong: the record is written back but not fenced before the balances change in place. A changed balance may be
+ * evicted while the record is not durable yet: after the crash half a transfer stands and nothing undoes it.
  * Right: a fence before the first change.
  *
  * check: none
- * assert: not-ordered @ order
+ * assert: not-ordered @ record-store
  * explore: yes
  * symptom: exit
  */
@@ -55,19 +55,19 @@ static void operation(struct pool *pool, int i)
 {
     struct undo *undo = &pool->undo;
     uint64_t from = (uint64_t)i % ACCOUNTS, to = (from + 1) % ACCOUNTS, amount = 10 + (uint64_t)i;
-    undo->from = from;
-    undo->from_balance = pool->accounts[from].balance;
-    undo->to = to;
-    undo->to_balance = pool->accounts[to].balance;
+    undo->from = from; /* @record-store */
+    undo->from_balance = pool->accounts[from].balance; /* @record-store */
+    undo->to = to; /* @record-store */
+    undo->to_balance = pool->accounts[to].balance; /* @record-store */
     pm_compiler_barrier();
-    undo->valid = 1;
+    undo->valid = 1; /* @record-store */
     pm_flush(undo, sizeof *undo);
 #ifndef BUG
     pm_fence();
 #endif
     set(pool, from, pool->accounts[from].balance - amount);
     set(pool, to, pool->accounts[to].balance + amount);
-    PM_ASSERT_ORDERED(undo, sizeof *undo, &pool->accounts[from], sizeof(uint64_t)); /* @order */
+    PM_ASSERT_ORDERED(undo, sizeof *undo, &pool->accounts[from], sizeof(uint64_t));
     finish(undo);
     pm_ack(i);
 }

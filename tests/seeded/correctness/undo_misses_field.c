@@ -1,7 +1,7 @@
 /* Transfers between accounts, made atomic by an undo log.
  *
- * Wrong: the receiving account is changed without having been logged. A crash between its write-back and the commit rolls the
- * paying account back and not the receiving one: money appears.
+ * Wrong: the receiving account is changed without having been logged. A crash between its write-back and the commit
+ * rolls the paying account back and not the receiving one: money appears.
  * Right: both are logged before either changes.
  *
  * check: none

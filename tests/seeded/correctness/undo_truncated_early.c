@@ -5,7 +5,7 @@
  * Right: the balances are durable before the record goes.
  *
  * check: none
- * assert: not-ordered @ order
+ * assert: not-ordered @ pay
  * explore: yes
  * symptom: exit
  */
@@ -62,7 +62,7 @@ static void operation(struct pool *pool, int i)
     pm_compiler_barrier();
     undo->valid = 1;
     pm_persist(undo, sizeof *undo);
-    pool->accounts[from].balance -= amount;
+    pool->accounts[from].balance -= amount; /* @pay */
     pool->accounts[to].balance += amount;
 #ifdef BUG
     invalidate(undo);
@@ -71,7 +71,7 @@ static void operation(struct pool *pool, int i)
     persist_both(pool, from, to);
     invalidate(undo);
 #endif
-    PM_ASSERT_ORDERED(&pool->accounts[from], sizeof(uint64_t), &undo->valid, sizeof undo->valid); /* @order */
+    PM_ASSERT_ORDERED(&pool->accounts[from], sizeof(uint64_t), &undo->valid, sizeof undo->valid);
     pm_ack(i);
 }
 

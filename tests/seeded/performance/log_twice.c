@@ -1,6 +1,7 @@
 /* Transfers between accounts, made atomic by an undo log.
  *
- * Wasteful: paying and receiving each log what they need, and the accounts' shared counter of transfers is logged by both.
+ * Wasteful: paying and receiving each log what they need, and the accounts' shared counter of transfers is logged by
+ * both.
  * Right: it is logged once.
  * Both are crash consistent: the older entry is restored last, and it holds the older value.
  *

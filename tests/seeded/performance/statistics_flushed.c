@@ -1,8 +1,8 @@
 /* A small map with run-time statistics, which are reset whenever the pool is opened.
  *
  * Wasteful: the statistics lie in persistent memory and every operation ends by persisting them, also a look-up, which
- * changes none of them. Nobody reads them after a crash, so no write-back of them is ever of use; those after look-ups can be
- * seen to be of none.
+ * changes none of them. Nobody reads them after a crash, so no write-back of them is ever of use; those after look-ups
+ * can be seen to be of none.
  * Right: they are ordinary variables.
  * Both are crash consistent.
  *

@@ -3,7 +3,7 @@
 //! There is no shadow stack: code that does not touch tracked memory pays nothing. At an event the stack is unwound by
 //! call-frame information (`brownout-unwind`), each return address's rule being compiled once; the per-thread
 //! cache makes the next event of the same frame a few loads (`context_cache`). Code without call-frame information
-//! is walked by frame pointer where that is plausible; else the chain ends there.
+//! is walked by frame pointer where that is plausible; else the chain ends there. Recursion is shown once.
 
 use super::context_cache;
 use super::ring::Writer;
@@ -26,7 +26,7 @@ struct Tables {
     bare: Vec<(u64, u64)>,
     rules: HashMap<u64, FrameRule, PcHash>,
     /// (parent context, return address) to context.
-    contexts: HashMap<u64, Vec<(u32, u32)>, PcHash>,
+    contexts: HashMap<(u32, u64), u32, PcHash>,
 }
 
 static TABLES: SpinLock<Tables> = SpinLock::new(Tables {
@@ -86,16 +86,34 @@ impl Tables {
     }
 
     fn intern(&mut self, parent: u32, return_addr: u64, ring: &mut Writer, thread: u32) -> u32 {
-        let list = self.contexts.entry(return_addr).or_default();
-        if let Some(c) = list.iter().find(|c| c.0 == parent) {
-            return c.1;
+        if let Some(&id) = self.contexts.get(&(parent, return_addr)) {
+            return id;
         }
         let id = crate::service::control()
             .next_context
             .fetch_add(1, Ordering::Relaxed);
-        list.push((parent, id));
+        self.contexts.insert((parent, return_addr), id);
         ring.raw(kind::CONTEXT, thread, 0, id, parent, return_addr, &[]);
         id
+    }
+}
+
+impl Tables {
+    /// The context of a whole chain. Recursion is folded: a return address that is in the chain already goes back to where it
+    /// was. Else a walk over a tree would have a context for each node, and none would ever be met again.
+    fn intern_folded(&mut self, pairs: &[(u64, u64)], ring: &mut Writer, thread: u32) -> u32 {
+        let mut path: Vec<(u64, u32)> = Vec::with_capacity(pairs.len());
+        for (_, return_addr) in pairs.iter().rev() {
+            match path.iter().rposition(|(known, _)| known == return_addr) {
+                Some(at) => path.truncate(at + 1),
+                None => {
+                    let parent = path.last().map_or(0, |(_, id)| *id);
+                    let id = self.intern(parent, *return_addr, ring, thread);
+                    path.push((*return_addr, id));
+                }
+            }
+        }
+        path.last().map_or(0, |(_, id)| *id)
     }
 }
 
@@ -205,10 +223,7 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
             }
         }
     }
-    let mut id = 0;
-    for (_, return_addr) in pairs.iter().rev() {
-        id = t.intern(id, *return_addr, ring, ctx.thread);
-    }
+    let id = t.intern_folded(&pairs, ring, ctx.thread);
     drop(t);
     // What is above `main` (or a thread's start routine) does not change while it runs: not worth a look each time.
     let outer = if ctx.tid == crate::process::real_pid() {
