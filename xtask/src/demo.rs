@@ -1,227 +1,357 @@
 //! `cargo xtask demo`: for someone who sees Brownout for the first time.
 //!
-//! Grows with each capability. Today: records a libpmemobj example and shows what it did to
-//! persistent memory.
+//! Shows real findings in real programs, each found before the reader's eyes. Every step says what must be found, and the demo fails if
+//! it is not: what is shown here is what works.
+//!
+//! Of a report only the expected finding is shown, as `brownout` printed it; what is left out is counted.
 
 use std::fs;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use brownout_tests::seeded::{self, Build};
 use brownout_tests::{layout, tool};
 
-use crate::{build, setup, shell};
+use crate::{build, setup};
 
-/// A few inserts; one of them splits nothing, so the transaction shown is short.
-const COMMANDS: &str = "i 1\ni 2\ni 3\np\nq\n";
+/// Rotates once, so that a node is logged by two functions.
+const RBTREE_COMMANDS: &str = "i 10\ni 5\ni 7\nq\n";
+const HASHMAP_COMMANDS: &str = "i 1\nq\n";
 
-/// Events shown of the transaction, half of them from its begin and half from its end.
-const EXCERPT_LINES: usize = 36;
+/// Longer lines (replay tokens) are cut when they are shown.
+const COLUMNS_MAX: usize = 110;
 
-/// pmemcheck's requests around a transaction, by their offset from the base code. The others that
-/// libpmemobj makes are left out of the excerpt.
-const START_TX: u32 = 18;
-const END_TX: u32 = 20;
 /// Runs it.
 pub fn demo() -> Result<()> {
-    say("Checking that the needed Debian packages are here (installing them if we may) …");
+    println!("Making sure that packages, brownout and the programs to look at are here …");
     setup::setup()?;
-    say("Building brownout and the example program …");
     build::build()?;
     tool::expect_built()?;
+    let stage = Stage::new()?;
 
-    let folder = layout::target().join("demo");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let (pool, trace, input) = (
-        folder.join("map.pool"),
-        folder.join("map.bwt"),
-        folder.join("commands"),
+    step(
+        "1. A red-black tree from libpmemobj's examples, unchanged. It inserts 10, 5 and 7 into a file that is its \
+         memory; each insert is a transaction, which logs what it changes. Is anything logged in vain?",
     );
-    for old in [&pool, &trace] {
-        if old.exists() {
-            fs::remove_file(old)?;
-        }
-    }
-    fs::write(&input, COMMANDS)?;
-    let brownout = layout::brownout();
+    let rbtree = ["--only", "duplicate-log,fresh-log"];
+    let report = stage.check_map("rbtree", RBTREE_COMMANDS, &rbtree)?;
+    report.show("fresh-log", "rbtree_map.c:200")?;
+    report.show("duplicate-log", "rbtree_map.c:226")?;
+    report.rest()?;
 
-    heading("The program");
-    say(
-        "mapcli is one of the examples that come with libpmemobj: a B-tree whose nodes live in a file that \
-         is mapped into memory. On a machine with persistent memory that file *is* the memory: a store \
-         survives a power failure, but only once its cache line has been written back. We start it unchanged \
-         and let it insert the keys 1, 2 and 3.",
+    step(
+        "2. A hash map from the same place, without transactions: it writes back by itself what it stores. Does it write \
+         back what is clean?",
     );
+    let report = stage.check_map(
+        "hashmap_atomic",
+        HASHMAP_COMMANDS,
+        &["--only", "clean-flush"],
+    )?;
+    report.show("clean-flush", "hashmap_atomic.c:115")?;
+    report.rest()?;
 
-    heading("Recording");
-    let mut record = Command::new(&brownout);
-    record
-        .arg("record")
-        .arg("-o")
-        .arg(&trace)
-        .arg("--verify")
-        .arg("--stdin")
-        .arg(&input)
-        .arg("--");
-    record
-        .arg(layout::examples().join("mapcli"))
-        .arg("btree")
-        .arg(&pool);
-    show(&record);
-    shell::run(&mut record)?;
-    println!();
-    say(
-        "The program believes that it runs on real persistent memory. --verify has just proved that no store was \
-         missed: the file as it was at first, plus all recorded stores, gives the file as it is now, byte \
-         for byte.",
+    step(
+        "3. Those only cost time. This mailbox loses data: a message is marked as there, but its text is never written back. \
+         Without a power failure nobody notices; its own check is content:",
     );
+    let (wrong, right) = mailbox()?;
+    stage.natively(&wrong)?;
+    step("Brownout sees it in one run, without a power failure:");
+    let report = stage.check_mailbox(&wrong)?;
+    report.show("missing-flush", "data_never_flushed.c")?;
+    report.rest()?;
+    report.expect_status(1)?;
 
-    heading("What it did, in numbers");
-    let mut stat = Command::new(&brownout);
-    stat.args(["trace", "stat"]).arg(&trace);
-    show(&stat);
-    shell::run(&mut stat)?;
-    println!();
-    say(
-        "store: a write that is still in the cache.  nt_store: one that goes past the cache.  clwb / clflushopt: asks for a cache line to be written back.  \
-         sfence: waits until that has happened; only now would a power failure leave the data intact.  \
-         pmemcheck: what libpmemobj itself announces, such as the begin and the end of a transaction.",
+    step("4. The same program with the missing line is left alone:");
+    let fixed = stage.check_mailbox(&right)?;
+    fixed.rest()?;
+    fixed.expect_status(0)?;
+    ensure!(
+        fixed.text.contains("brownout: no findings"),
+        "the fixed program should have no findings:\n{}",
+        fixed.text
     );
 
-    heading("One transaction, event by event");
-    let mut dump = Command::new(&brownout);
-    dump.args(["trace", "dump", "--stacks"]).arg(&trace);
-    show(&dump);
-    excerpt(&mut dump)?;
-    say(
-        "Read it from top to bottom. Each line is one event: its number, the thread, what happened, where in the \
-         pool file, and the call stack that led there (innermost first). libpmemobj first copies what will change \
-         into its undo log and makes that copy durable (nt_store, sfence); only then does btree_map.c change the \
-         node; at the end the node is flushed and the log is invalidated. If the power fails anywhere in between, \
-         opening the pool again rolls back to the state before the insert. Whether a program always gets \
-         this order right is what Brownout's analyses will check; they are being built on this stream of events.",
-    );
+    step("5. Every finding comes with a command that shows it again, here that of step 3:");
+    let token = report.replay_token()?;
+    let again = stage.run(
+        Command::new(layout::brownout()).args(["replay", &token]),
+        Shown::Status,
+    )?;
+    again.first_line("shows again")?;
+    again.expect_status(1)?;
 
-    heading("Your own program");
+    step(
+        "6. A run can be recorded, and checked later or elsewhere. --verify proves that no store was missed: the file as it was, \
+         plus the recorded stores, is the file as it is.",
+    );
+    stage.recording(&wrong)?;
+
     println!(
-        "  {0} record -o run.bwt -- YOUR-PROGRAM ARGS     (add --pm 'GLOB' if it maps files without libpmem)\n  \
-         {0} trace stat run.bwt\n  {0} trace dump run.bwt --stacks | less\n",
-        brownout.display()
+        "Your own program:\n\n  \
+         {0} check -- PROGRAM ARGS                (it uses libpmem or libpmemobj)\n  \
+         {0} check --pm 'GLOB' -- PROGRAM ARGS    (it maps the files that match GLOB by itself)\n  \
+         {0} explain                              (all rules)\n\n\
+         docs/check.md goes on from here.",
+        short(&layout::brownout().to_string_lossy())
     );
     Ok(())
 }
 
-/// Shows the last insert's transaction, from libpmemobj's announcement of its begin to that of its end.
-fn excerpt(dump: &mut Command) -> Result<()> {
-    let output = dump
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot run trace dump")?;
-    if !output.status.success() {
-        bail!("trace dump ended with {}", output.status);
-    }
-    let text = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<&str> = text
-        .lines()
-        .filter(|line| !is_definition(line) && request(line).is_none_or(is_shown))
-        .collect();
-    let from = lines
-        .iter()
-        .rposition(|line| request(line) == Some(START_TX) && line.contains("btree_map_insert"))
-        .context("the recording shows no transaction of an insert")?;
-    let mut depth = 0;
-    let length = lines[from..]
-        .iter()
-        .position(|line| {
-            depth += match request(line) {
-                Some(START_TX) => 1,
-                Some(END_TX) => -1,
-                _ => 0,
-            };
-            depth == 0
+/// The seeded program with a missing write-back, and its fixed twin.
+fn mailbox() -> Result<(PathBuf, PathBuf)> {
+    let program = seeded::discover()?
+        .into_iter()
+        .find(|program| program.name == "correctness/data_never_flushed")
+        .context("tests/seeded/correctness/data_never_flushed.c is gone")?;
+    Ok((program.binary(Build::Bug), program.binary(Build::Fixed)))
+}
+
+/// What is printed of a command before its output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// The command line.
+    Command,
+    /// That, and how it ended.
+    Status,
+}
+
+/// A folder to work in.
+struct Stage {
+    folder: PathBuf,
+    colour: bool,
+}
+
+impl Stage {
+    fn new() -> Result<Stage> {
+        let folder = layout::target().join("demo");
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(Stage {
+            folder,
+            colour: io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
         })
-        .context("the transaction has no end")?;
-    let transaction = &lines[from..=from + length];
-    let hidden = transaction.len().saturating_sub(EXCERPT_LINES);
-    for (number, line) in transaction.iter().enumerate() {
-        if number < EXCERPT_LINES / 2 || number >= EXCERPT_LINES / 2 + hidden {
-            println!("{}", readable(line));
-        } else if number == EXCERPT_LINES / 2 {
-            println!("  … {hidden} more events …");
-        }
     }
-    println!();
-    Ok(())
-}
 
-/// Events that only define numbers for others.
-fn is_definition(line: &str) -> bool {
-    matches!(line.split_whitespace().nth(2), Some("context" | "module"))
-}
-
-fn is_shown(request: u32) -> bool {
-    request == START_TX || request == END_TX
-}
-
-/// The number of a pmemcheck request, if the line is one.
-fn request(line: &str) -> Option<u32> {
-    let (_, rest) = line.split_once("pmemcheck     request ")?;
-    rest.split_once(':')?.0.parse().ok()
-}
-
-/// One event of the dump on one or two short lines: requests by name, source files without folders,
-/// the stack below the event and only as far as `main`.
-fn readable(line: &str) -> String {
-    let (event, stack) = match line.split_once("  @0x") {
-        Some((event, rest)) => (
-            event,
-            rest.split_once("  ").map_or("", |(_, frames)| frames),
-        ),
-        None => (line, ""),
-    };
-    // The address in the program says nothing that the place in the file does not.
-    let event = event.split_once("  [0x").map_or(event, |(event, _)| event);
-    let event = match (request(line), event.split_once("request ")) {
-        (Some(START_TX), Some((before, _))) => format!("{before}transaction begins"),
-        (Some(END_TX), Some((before, _))) => format!("{before}transaction ends"),
-        _ => event.to_owned(),
-    };
-    let mut frames: Vec<String> = Vec::new();
-    for frame in stack.split(" < ").filter(|frame| !frame.is_empty()) {
-        let short = match (frame.split_once(" ("), frame.split_once(".so")) {
-            (Some((function, place)), _) => {
-                format!("{function} ({}", place.rsplit('/').next().unwrap_or(place))
+    /// A file that does not exist yet.
+    fn fresh(&self, name: &str) -> Result<PathBuf> {
+        let path = self.folder.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", path.display()))
             }
-            // A stripped library shows only offsets: its name once is enough.
-            (None, Some((library, _))) => format!("{library} …"),
-            (None, None) => frame.split('+').next().unwrap_or(frame).to_owned(),
+            _ => Ok(path),
+        }
+    }
+
+    /// `brownout check OPTIONS -- mapcli MAP POOL`
+    fn check_map(&self, map: &str, commands: &str, options: &[&str]) -> Result<Printed> {
+        let input = self.folder.join("commands");
+        fs::write(&input, commands)?;
+        let mut command = self.check();
+        command
+            .args(options)
+            .arg("--stdin")
+            .arg(&input)
+            .arg("--")
+            .arg(layout::examples().join("mapcli"))
+            .arg(map)
+            .arg(self.fresh("map.pool")?);
+        self.run(&mut command, Shown::Command)
+    }
+
+    /// `brownout check --pm POOL -- MAILBOX run POOL`
+    fn check_mailbox(&self, program: &Path) -> Result<Printed> {
+        let pool = self.fresh("mail.pool")?;
+        let mut command = self.check();
+        command.args(["--pm", "mail.pool", "--"]);
+        command.arg(program).arg("run").arg(&pool);
+        self.run(&mut command, Shown::Status)
+    }
+
+    /// Runs the mailbox as it is, and then its own check.
+    fn natively(&self, program: &Path) -> Result<()> {
+        let pool = self.fresh("mail.pool")?;
+        for word in ["run", "check"] {
+            let mut command = Command::new(program);
+            let printed = self.run(command.arg(word).arg(&pool), Shown::Status)?;
+            printed.expect_status(0)?;
+        }
+        Ok(())
+    }
+
+    fn recording(&self, program: &Path) -> Result<()> {
+        let pool = self.fresh("mail.pool")?;
+        let trace = self.fresh("mail.bwt")?;
+        let mut record = Command::new(layout::brownout());
+        record.arg("record").arg("-o").arg(&trace);
+        record.args(["--verify", "--pm", "mail.pool", "--"]);
+        record.arg(program).arg("run").arg(&pool);
+        let recorded = self.run(&mut record, Shown::Command)?;
+        recorded.first_line("brownout: recorded")?;
+        recorded.first_line("brownout: verified")?;
+        println!();
+        let mut check = self.check();
+        let checked = self.run(check.arg("--trace").arg(&trace), Shown::Status)?;
+        checked.first_line("error[missing-flush]")?;
+        checked.rest()?;
+        checked.expect_status(1)
+    }
+
+    fn check(&self) -> Command {
+        let mut command = Command::new(layout::brownout());
+        command.arg("check");
+        command
+    }
+
+    /// Shows the command, runs it in the workspace's folder and keeps what it has to say.
+    fn run(&self, command: &mut Command, shown: Shown) -> Result<Printed> {
+        let line = short_command(command);
+        println!("$ {line}");
+        if self.colour
+            && command
+                .get_args()
+                .next()
+                .is_some_and(|word| word == "check")
+        {
+            // Before the `--` that ends the options, so as the first of them.
+            let words: Vec<_> = command.get_args().skip(1).map(ToOwned::to_owned).collect();
+            let mut coloured = Command::new(command.get_program());
+            coloured.args(["check", "--color", "always"]).args(words);
+            *command = coloured;
+        }
+        let output = command
+            // What a project's brownout.toml says has no place here.
+            .current_dir(layout::workspace())
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot run {line}"))?;
+        let printed = Printed {
+            line,
+            status: output.status.code(),
+            text: String::from_utf8_lossy(&output.stderr).into_owned(),
         };
-        if frames.last() != Some(&short) {
-            frames.push(short);
+        if shown == Shown::Status {
+            let status = printed
+                .status
+                .map_or("a signal".to_owned(), |code| code.to_string());
+            println!("(exit status {status})");
         }
-        if frame.starts_with("main ") {
-            break;
-        }
+        println!();
+        Ok(printed)
     }
-    if frames.is_empty() {
-        return event;
-    }
-    format!("{}\n{:>28}{}", event.trim_end(), "", frames.join(" < "))
 }
 
-fn heading(text: &str) {
-    println!(
-        "\n── {text} {}\n",
-        "─".repeat(76usize.saturating_sub(text.chars().count()))
-    );
+/// What a command printed to stderr.
+struct Printed {
+    line: String,
+    status: Option<i32>,
+    text: String,
 }
 
-/// A paragraph, wrapped at 80 columns.
-fn say(text: &str) {
+impl Printed {
+    /// Shows the finding of that rule whose first source line is at `place`, or fails.
+    fn show(&self, rule: &str, place: &str) -> Result<()> {
+        let wanted = |finding: &&str| {
+            let text = plain(finding);
+            let arrow = text
+                .lines()
+                .find(|line| line.trim_start().starts_with("-->"));
+            text.contains(&format!("[{rule}]: ")) && arrow.is_some_and(|line| line.contains(place))
+        };
+        match self.findings().find(wanted) {
+            Some(finding) => {
+                for line in finding.lines() {
+                    println!("{}", cut(line));
+                }
+                println!();
+                Ok(())
+            }
+            None => bail!(
+                "`{}` should have found {rule} at {place}:\n{}",
+                self.line,
+                self.text
+            ),
+        }
+    }
+
+    /// Shows the closing line.
+    fn rest(&self) -> Result<()> {
+        let last = self.text.lines().last();
+        println!(
+            "{}\n",
+            last.with_context(|| format!("`{}` said nothing", self.line))?
+        );
+        Ok(())
+    }
+
+    /// Shows the first line that has the words, or fails.
+    fn first_line(&self, words: &str) -> Result<()> {
+        match self.text.lines().find(|line| plain(line).contains(words)) {
+            Some(line) => println!("{}", cut(line)),
+            None => bail!("`{}` should have said {words:?}:\n{}", self.line, self.text),
+        }
+        Ok(())
+    }
+
+    fn expect_status(&self, expected: i32) -> Result<()> {
+        ensure!(
+            self.status == Some(expected),
+            "`{}` ended with {:?}, not with {expected}:\n{}",
+            self.line,
+            self.status,
+            self.text
+        );
+        Ok(())
+    }
+
+    /// The first token of the report.
+    fn replay_token(&self) -> Result<String> {
+        let (_, token) = plain(&self.text)
+            .split_once("brownout replay ")
+            .map(|(before, rest)| (before.len(), rest.to_owned()))
+            .with_context(|| format!("`{}` gave no token", self.line))?;
+        let token = token.split_whitespace().next();
+        Ok(token.context("an empty token")?.to_owned())
+    }
+
+    /// Findings stand between empty lines.
+    fn findings(&self) -> impl Iterator<Item = &str> {
+        self.text.split("\n\n").map(str::trim_end)
+    }
+}
+
+/// Without colours.
+fn plain(text: &str) -> String {
+    let mut parts = text.split('\x1b');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push_str(part.split_once('m').map_or("", |(_, rest)| rest));
+    }
+    out
+}
+
+/// The beginning of a long line. Such lines have colours at their beginning only.
+fn cut(line: &str) -> String {
+    if plain(line).chars().count() <= COLUMNS_MAX {
+        return line.to_owned();
+    }
+    let hidden = line.chars().count() - plain(line).chars().count();
+    let kept: String = line.chars().take(COLUMNS_MAX + hidden - 1).collect();
+    let reset = if hidden > 0 { "\x1b[0m" } else { "" };
+    format!("{kept}…{reset}")
+}
+
+/// An announcement, wrapped.
+fn step(text: &str) {
+    const WIDTH: usize = 100;
     let mut column = 0;
     let mut out = String::new();
     for word in text.split(' ') {
         let width = word.chars().count();
-        if column > 0 && column + 1 + width > 80 {
+        if column > 0 && column + 1 + width > WIDTH {
             out.push('\n');
             column = 0;
         } else if column > 0 {
@@ -231,19 +361,18 @@ fn say(text: &str) {
         out.push_str(word);
         column += width;
     }
-    println!("{out}\n");
+    println!("\n── {out}\n");
 }
 
-fn show(command: &Command) {
-    let words: Vec<String> = std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| {
-            let word = word.to_string_lossy();
-            let short = word.strip_prefix(&*layout::workspace().to_string_lossy());
-            short.map_or(word.to_string(), |rest| {
-                rest.trim_start_matches('/').to_owned()
-            })
-        })
-        .collect();
-    println!("$ {}\n", words.join(" "));
+fn short_command(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<String> = words.map(|word| short(&word.to_string_lossy())).collect();
+    cut(&words.join(" "))
+}
+
+/// Relative to the workspace, where the commands run.
+fn short(word: &str) -> String {
+    let workspace = layout::workspace();
+    let inside = Path::new(word).strip_prefix(&workspace);
+    inside.map_or(word.to_owned(), |path| path.to_string_lossy().into_owned())
 }

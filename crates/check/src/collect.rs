@@ -138,7 +138,10 @@ impl Collector {
             return;
         }
         let next = self.raw.len();
-        let at = *self.by_key.entry((rule, primary, secondary)).or_insert(next);
+        let at = *self
+            .by_key
+            .entry((rule, primary, secondary))
+            .or_insert(next);
         if at == next {
             let (message, events) = describe();
             let listed = brownout_findings::rules::find(rule.id());
@@ -167,7 +170,11 @@ impl Collector {
             known.rule == raw.rule
                 && known.message == raw.message
                 && known.events.len() == raw.events.len()
-                && known.events.iter().zip(&raw.events).all(|(a, b)| a.tag == b.tag)
+                && known
+                    .events
+                    .iter()
+                    .zip(&raw.events)
+                    .all(|(a, b)| a.tag == b.tag)
         };
         match self.raw.iter_mut().find(same) {
             Some(known) => known.count += 1,
@@ -183,7 +190,10 @@ mod tests {
     #[test]
     fn rules_are_those_of_the_catalogue() {
         let ids: Vec<&str> = Rule::ALL.iter().map(|rule| rule.id()).collect();
-        let listed: Vec<&str> = brownout_findings::rules::RULES.iter().map(|rule| rule.id).collect();
+        let listed: Vec<&str> = brownout_findings::rules::RULES
+            .iter()
+            .map(|rule| rule.id)
+            .collect();
         assert_eq!(ids, listed);
     }
 }

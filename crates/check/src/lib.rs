@@ -30,7 +30,9 @@
 
 mod checker;
 mod collect;
+mod owned;
 mod plugins;
+mod pool;
 mod ranges;
 mod resolve;
 mod sites;
@@ -49,6 +51,7 @@ use brownout_symbols::{Options as SymbolOptions, Stacks};
 use brownout_trace::event::{ContextId, Event, EventKind, ExitStatus};
 
 use plugins::Plugins;
+use pool::Pool;
 
 pub use checker::{Checker, Counts};
 pub use plugins::RuleError;
@@ -67,10 +70,19 @@ pub struct Options {
 /// A checker and what it takes to say where.
 #[derive(Debug)]
 pub struct Analysis {
-    checker: Checker,
+    checkers: Checkers,
     plugins: Plugins,
     stacks: Stacks,
     notes: Vec<String>,
+}
+
+/// Who looks at the events.
+#[derive(Debug)]
+enum Checkers {
+    /// One, here.
+    Here(Box<Checker>),
+    /// Several, each on a thread of its own.
+    Pool(Pool),
 }
 
 /// What an analysis came to.
@@ -96,10 +108,19 @@ impl Analysis {
     /// One that has seen nothing.
     pub fn new(options: Options, symbols: SymbolOptions) -> Self {
         Analysis {
-            checker: Checker::new(options),
+            checkers: Checkers::Here(Box::new(Checker::new(options))),
             plugins: Plugins::default(),
             stacks: Stacks::new(symbols),
             notes: Vec::new(),
+        }
+    }
+
+    /// As [`new`](Self::new), with the rules on threads of their own: for machines with cores to spare. Custom rules are not
+    /// possible then.
+    pub fn in_parallel(options: Options, symbols: SymbolOptions) -> Self {
+        Analysis {
+            checkers: Checkers::Pool(Pool::start(options)),
+            ..Analysis::new(options, symbols)
         }
     }
 
@@ -126,30 +147,32 @@ impl Analysis {
     /// The next event of the run.
     #[inline]
     pub fn event(&mut self, event: &Event<'_>) {
-        if !self.plugins.is_empty() {
-            let Analysis { checker, plugins, .. } = self;
-            plugins.event(event, checker, &mut self.notes);
-        }
-        match event.kind {
+        if matches!(
+            event.kind,
             EventKind::Module { .. }
-            | EventKind::ProcessStart { .. }
-            | EventKind::ThreadStart { .. }
-            | EventKind::Context { .. } => {
-                self.stacks.observe(event);
-                self.checker.event(event);
+                | EventKind::ProcessStart { .. }
+                | EventKind::ThreadStart { .. }
+                | EventKind::Context { .. }
+        ) {
+            self.stacks.observe(event);
+        }
+        match &mut self.checkers {
+            Checkers::Here(checker) => {
+                if !self.plugins.is_empty() {
+                    self.plugins.event(event, checker, &mut self.notes);
+                }
+                checker.event(event);
             }
-            _ => self.checker.event(event),
+            Checkers::Pool(pool) => pool.event(event),
         }
     }
 
     /// What to answer to an annotation that asks; give it the annotation's event, right after [`event`](Self::event).
     pub fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
-        self.checker.answer(question)
-    }
-
-    /// Correctness findings so far, every occurrence counted.
-    pub fn failures(&self) -> u64 {
-        self.checker.failures()
+        match &mut self.checkers {
+            Checkers::Here(checker) => checker.answer(question),
+            Checkers::Pool(pool) => pool.answer(question),
+        }
     }
 
     /// No event follows.
@@ -162,18 +185,26 @@ impl Analysis {
         mut self,
         mut frames: impl FnMut(ContextId) -> Vec<String>,
     ) -> Outcome {
-        self.plugins.end(&mut self.checker, &mut self.notes);
-        self.checker.finish();
-        let counts = self.checker.counts();
-        let files = self.checker.files.values();
-        let files = files.map(|file| file.path.clone()).collect();
+        let mut checkers = match self.checkers {
+            Checkers::Here(mut checker) => {
+                self.plugins.end(&mut checker, &mut self.notes);
+                checker.finish();
+                vec![*checker]
+            }
+            Checkers::Pool(pool) => pool.finish(),
+        };
+        let findings = resolve::findings(&mut checkers, &mut self.stacks, &mut frames);
+        // Each has seen all events; the first also has the model.
+        let first = &checkers[0];
+        let counts = first.counts();
+        let files = first.files.values();
         Outcome {
-            findings: resolve::findings(&mut self.checker, &mut self.stacks, &mut frames),
+            findings,
             counts,
-            files,
-            touched_pm: counts.stores + counts.flushes > 0 && !self.checker.files.is_empty(),
-            ended: self.checker.ended(),
-            killed: self.checker.was_killed(),
+            files: files.map(|file| file.path.clone()).collect(),
+            touched_pm: counts.stores + counts.flushes > 0 && !first.files.is_empty(),
+            ended: first.ended(),
+            killed: first.was_killed(),
             notes: self.notes,
         }
     }

@@ -6,8 +6,8 @@
 //!                                     ▼  │
 //!                             model and transactions, as they were before the event
 //! ```
-//! **Guarantee.** A rule sees an event before the checker does. Indices grow from event to event, and the store that
-//! [`HostServices::status`] names has the index that its event had. A rule that fails leaves a note and is gone; what it
+//! **Guarantee.** A rule sees an event before the checker does. An index is the event's number in the run, from 1, and the
+//! store that [`HostServices::status`] names has the index that its event had. A rule that fails leaves a note and is gone; what it
 //! reported stands. Numbers that a rule makes up (files, sites) find nothing; they harm nobody.
 //!
 //! **Deviations.**
@@ -15,9 +15,7 @@
 //! 1. Definitions (`Module`, `Context`), notes, futex calls and `mremap` have no kind in the interface and are not passed on.
 //! 2. What spans several mappings comes as one event for each, all with one index. Bytes between them that are not tracked are
 //!    left out.
-//! 3. A store that the checker takes in several parts (it spans mappings, or excluded bytes) may be named by an index that
-//!    lies between that of its event and the next one's.
-//! 4. `ofence` stays an annotation: it completes nothing, as a fence does.
+//! 3. `ofence` stays an annotation: it completes nothing, as a fence does.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -25,12 +23,8 @@ use std::path::Path;
 
 use brownout_abi::annotation;
 use brownout_findings::{Severity, rules};
-use brownout_model::{
-    ByteRange, Event as ModelEvent, Intervals, LINE_BYTES, Moment, Op, Persistency, Tag,
-};
-use brownout_rule::host::{
-    Finding, FindingEvent, HostServices, LoadError, Plugin, RuleFailed,
-};
+use brownout_model::{ByteRange, LINE_BYTES, Moment, Persistency, Tag};
+use brownout_rule::host::{Finding, FindingEvent, HostServices, LoadError, Plugin, RuleFailed};
 use brownout_rule::{
     self as rule, Access, Address, EventIndex, Info, Kind, KindCode, Place, Status,
 };
@@ -93,8 +87,6 @@ pub(crate) struct Plugins {
     loaded: Vec<Plugin>,
     /// Bit *n*: a rule looks at the kind of number *n*.
     wanted: u64,
-    /// The index of the last event.
-    last: Moment,
     /// By tag: how the instruction there stores.
     store_kinds: Vec<KindCode>,
     /// A thread of each process, by which to look at its mappings.
@@ -164,7 +156,6 @@ impl Plugins {
 
     /// The next event of the run, which the checker has not seen yet.
     pub fn event(&mut self, event: &Event<'_>, checker: &mut Checker, notes: &mut Vec<String>) {
-        self.keep_time(&mut checker.model);
         let head = self.head(event, checker);
         let mut route = Route {
             checker,
@@ -172,15 +163,17 @@ impl Plugins {
             head,
         };
         match &event.kind {
-            EventKind::Store(access) => self.store(&mut route, access, Kind::Store),
-            EventKind::NtStore(access) => self.store(&mut route, access, Kind::NtStore),
-            EventKind::Rmw(access) => self.store(&mut route, access, Kind::Rmw),
+            EventKind::Store(access) => {
+                self.store(&mut route, KindCode::STORE, access, Kind::Store);
+            }
+            EventKind::NtStore(access) => {
+                self.store(&mut route, KindCode::NT_STORE, access, Kind::NtStore);
+            }
+            EventKind::Rmw(access) => self.store(&mut route, KindCode::RMW, access, Kind::Rmw),
             EventKind::KernelStore { syscall, access } => {
                 let syscall = *syscall;
-                self.store(&mut route, access, |access| Kind::KernelStore {
-                    syscall,
-                    access,
-                });
+                let kind = |access| Kind::KernelStore { syscall, access };
+                self.store(&mut route, KindCode::KERNEL_STORE, access, kind);
             }
             EventKind::Load(access) => {
                 if self.wants(KindCode::LOAD) {
@@ -195,10 +188,8 @@ impl Plugins {
                         FlushKind::Clwb => rule::FlushKind::Clwb,
                     };
                     let line = addr.0 & !(LINE_BYTES - 1);
-                    self.about(&mut route, line, LINE_BYTES, |place| Kind::Flush {
-                        kind,
-                        place,
-                    });
+                    let flush = |place| Kind::Flush { kind, place };
+                    self.about(&mut route, line, LINE_BYTES, flush);
                 }
             }
             EventKind::Fence(kind) => {
@@ -237,16 +228,6 @@ impl Plugins {
 
     // ------------------------------------------------------------------ who and when
 
-    /// Makes the model's clock, by which stores are dated, count every event: those that are none to the model, too.
-    fn keep_time(&mut self, model: &mut Intervals) {
-        if model.now() < self.last {
-            let nothing = Op::Load(ByteRange::new(TargetAddr(0), 0));
-            let tool = ThreadId(0).into();
-            model.apply(&ModelEvent::new(tool, nothing));
-        }
-        self.last = Moment(model.now().0 + 1);
-    }
-
     fn head(&mut self, event: &Event<'_>, checker: &Checker) -> Head {
         let known = checker.spaces.process_of(event.thread);
         let process = match event.kind {
@@ -267,7 +248,8 @@ impl Plugins {
             false => self.threads.get(&process).copied(),
         };
         Head {
-            index: EventIndex(self.last.0),
+            // The one that the checker is about to count, and to date its stores by.
+            index: EventIndex(checker.counts().events + 1),
             thread: event.thread,
             process,
             pc: event.pc,
@@ -340,14 +322,18 @@ impl Plugins {
     fn store<'e>(
         &mut self,
         route: &mut Route<'_>,
+        code: KindCode,
         access: &TraceAccess<'e>,
         kind: impl Fn(Access<'e>) -> Kind<'e>,
     ) {
-        let nothing = Access {
-            place: Place::default(),
-            bytes: &[],
-        };
-        let code = kind(nothing).code();
+        self.remember_store(route, code);
+        if self.wants(code) {
+            self.access(route, access, kind);
+        }
+    }
+
+    /// The model will know where it was stored from, and not how.
+    fn remember_store(&mut self, route: &mut Route<'_>, code: KindCode) {
         let site = Site {
             process: route.head.process,
             pc: route.head.pc,
@@ -358,9 +344,6 @@ impl Plugins {
             self.store_kinds.resize(tag + 1, KindCode::STORE);
         }
         self.store_kinds[tag] = code;
-        if self.wants(code) {
-            self.access(route, access, kind);
-        }
     }
 
     // ------------------------------------------------------------------ requests
@@ -403,12 +386,10 @@ impl Plugins {
         let (addr, len) = (args[0], args[1]);
         match code {
             annotation::STORE => {
-                let access = TraceAccess {
-                    addr: TargetAddr(addr),
-                    size: u32::try_from(len).unwrap_or(u32::MAX),
-                    bytes: &[],
-                };
-                self.store(route, &access, Kind::Store);
+                self.remember_store(route, KindCode::STORE);
+                let bytes = &[];
+                let store = |place| Kind::Store(Access { place, bytes });
+                self.about(route, addr, len, store);
             }
             annotation::FLUSH => self.flush_request(route, addr, len),
             annotation::FENCE | annotation::DFENCE => {
@@ -757,15 +738,11 @@ fn raw_event(checker: &mut Checker, viewer: Option<ThreadId>, event: FindingEven
     let Some(site) = event.site else {
         return RawEvent::new("exit", event.text, Tag(0));
     };
-    let tag = match (site.pc, site.context) {
-        // No place in the code.
-        (Address(0), rule::ContextId(0)) => Tag(0),
-        (pc, context) => checker.sites.number(Site {
-            process: ProcessId(site.process.0),
-            pc: TargetAddr(pc.0),
-            context: ContextId(context.0),
-        }),
-    };
+    let tag = checker.sites.number(Site {
+        process: ProcessId(site.process.0),
+        pc: TargetAddr(site.pc.0),
+        context: ContextId(site.context.0),
+    });
     let place = place.and_then(|place| meant(checker, viewer, place).first().copied());
     RawEvent {
         thread: (site.thread.0 != 0).then_some(ThreadId(site.thread.0)),

@@ -209,7 +209,10 @@ mod tests {
                         assert_eq!(seen, bytes);
                         let window = &bytes[c as usize..d as usize];
                         assert_eq!(map.covers(r(c, d)), window.iter().all(|v| *v != 0));
-                        assert_eq!(map.overlaps(r(a, b)), bytes[a as usize..b as usize].iter().any(|v| *v != 0));
+                        assert_eq!(
+                            map.overlaps(r(a, b)),
+                            bytes[a as usize..b as usize].iter().any(|v| *v != 0)
+                        );
                         let mut filled = map.clone();
                         filled.insert_new(r(a, b), 9);
                         for (i, old) in bytes.iter().enumerate() {

@@ -11,18 +11,19 @@ use crate::space;
 
 /// Turns what was collected into findings, correctness first. Fingerprints are the report's to assign.
 pub fn findings(
-    checker: &mut Checker,
+    checkers: &mut [Checker],
     stacks: &mut Stacks,
     text_frames: &mut dyn FnMut(ContextId) -> Vec<String>,
 ) -> Vec<Finding> {
-    let raw = std::mem::take(&mut checker.collector.raw);
     let mut sources = Sources::default();
-    let mut findings: Vec<Finding> = raw
-        .into_iter()
-        .map(|raw| finding(checker, stacks, text_frames, &mut sources, raw))
-        .filter(|finding| !is_noise(finding))
-        .collect();
-    findings = merge(findings);
+    let mut findings: Vec<Finding> = Vec::new();
+    for checker in checkers {
+        for raw in std::mem::take(&mut checker.collector.raw) {
+            findings.push(finding(checker, stacks, text_frames, &mut sources, raw));
+        }
+    }
+    findings.retain(|finding| !is_noise(finding));
+    let mut findings = merge(findings);
     findings.sort_by(|a, b| (a.severity, &a.rule).cmp(&(b.severity, &b.rule)));
     findings
 }
@@ -30,7 +31,10 @@ pub fn findings(
 /// The C library fences after its own non-temporal copies, whatever they copy.
 fn is_noise(finding: &Finding) -> bool {
     let in_libc = |event: &Event| {
-        let module = event.stack.first().and_then(|frame| frame.module.as_deref());
+        let module = event
+            .stack
+            .first()
+            .and_then(|frame| frame.module.as_deref());
         module.is_some_and(|path| {
             let name = path.rsplit('/').next().unwrap_or(path);
             name.starts_with("libc.so") || name.starts_with("ld-linux")
@@ -51,7 +55,12 @@ fn merge(findings: Vec<Finding>) -> Vec<Finding> {
             .flat_map(|event| &event.stack)
             .map(|frame| match frame.line {
                 Some(_) => (frame.function.clone(), frame.file.clone(), frame.line, 0),
-                None => (frame.function.clone(), frame.module.clone(), None, frame.offset),
+                None => (
+                    frame.function.clone(),
+                    frame.module.clone(),
+                    None,
+                    frame.offset,
+                ),
             })
             .collect();
         if places.is_empty() {
@@ -132,7 +141,8 @@ fn event(
         role: raw.role.to_owned(),
         text: raw.text.clone(),
         thread: raw.thread.map(|ThreadId(number)| number),
-        index: raw.moment.map(|moment| moment.0),
+        // Traces number events from 0.
+        index: raw.moment.map(|moment| moment.0.saturating_sub(1)),
         place: raw.place.map(|(range, addr)| {
             let (file, offset) = space::place(range.start());
             let known = checker.files.get(&file);
@@ -173,7 +183,9 @@ fn frame_of_text(text: &str) -> Frame {
         None => (rest, ""),
     };
     let module = place.strip_prefix("in ").map(str::to_owned);
-    let line = place.rsplit_once(':').and_then(|(_, line)| line.parse().ok());
+    let line = place
+        .rsplit_once(':')
+        .and_then(|(_, line)| line.parse().ok());
     let file = line.and_then(|_: u32| place.rsplit_once(':').map(|(file, _)| file.to_owned()));
     Frame {
         function: (!function.is_empty() && function != "???").then(|| function.to_owned()),

@@ -57,7 +57,8 @@ impl Sites {
     /// The number of a site.
     #[inline]
     pub fn number(&mut self, site: Site) -> Tag {
-        let hash = (site.pc.0 ^ u64::from(site.context.0) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash =
+            (site.pc.0 ^ u64::from(site.context.0) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let slot = (hash >> 52) as usize % RECENT;
         if self.recent[slot].0 == site {
             return self.recent[slot].1;

@@ -36,6 +36,7 @@ impl<V: Copy> Sorted<V> {
         self.chunks[0].is_empty()
     }
 
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = &Span<V>> {
         self.chunks.iter().flatten()
     }
@@ -79,7 +80,9 @@ impl<V: Copy> Sorted<V> {
     /// The spans from a position on.
     pub fn from(&self, Position(chunk, at): Position) -> impl Iterator<Item = &Span<V>> {
         let first = self.chunks[chunk].get(at..).unwrap_or_default();
-        first.iter().chain(self.chunks[chunk + 1..].iter().flatten())
+        first
+            .iter()
+            .chain(self.chunks[chunk + 1..].iter().flatten())
     }
 
     /// Adds a span whose start is not there yet.
@@ -114,7 +117,9 @@ mod tests {
         let mut tree = BTreeMap::new();
         let mut key = 1u64;
         for round in 0..6000u64 {
-            key = key.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            key = key
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             let start = key >> 50;
             let position = sorted.seek(start);
             let there = sorted.get(position).is_some_and(|span| span.start == start);
@@ -126,14 +131,26 @@ mod tests {
                 }
                 true => {}
                 false => {
-                    sorted.insert(Span { start, end: start + 1, value: round });
+                    sorted.insert(Span {
+                        start,
+                        end: start + 1,
+                        value: round,
+                    });
                     tree.insert(start, round);
                 }
             }
-            let next = sorted.from(sorted.seek(start)).next().map(|span| span.start);
+            let next = sorted
+                .from(sorted.seek(start))
+                .next()
+                .map(|span| span.start);
             assert_eq!(next, tree.range(start..).next().map(|(k, _)| *k));
-            let before = sorted.before(sorted.seek(start)).and_then(|p| sorted.get(p));
-            assert_eq!(before.map(|s| s.start), tree.range(..start).next_back().map(|(k, _)| *k));
+            let before = sorted
+                .before(sorted.seek(start))
+                .and_then(|p| sorted.get(p));
+            assert_eq!(
+                before.map(|s| s.start),
+                tree.range(..start).next_back().map(|(k, _)| *k)
+            );
         }
         let all: Vec<(u64, u64)> = sorted.iter().map(|s| (s.start, s.value)).collect();
         assert_eq!(all, tree.clone().into_iter().collect::<Vec<_>>());

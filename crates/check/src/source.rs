@@ -21,7 +21,10 @@ impl Sources {
             let len = fs::metadata(file).ok()?.len();
             (len <= FILE_LEN_MAX).then(|| fs::read_to_string(file).ok())?
         });
-        let line = text.as_deref()?.lines().nth(line.checked_sub(1)? as usize)?;
+        let line = text
+            .as_deref()?
+            .lines()
+            .nth(line.checked_sub(1)? as usize)?;
         destination(line)
     }
 }
@@ -118,7 +121,10 @@ mod tests {
             ("a[i + 1].key = k;", None),
             ("a[i].key = k;", Some("&a[i].key")),
             ("memcpy(node->value, buf, 16);", Some("node->value")),
-            ("memset(&pool->table[i], 0, sizeof(x));", Some("&pool->table[i]")),
+            (
+                "memset(&pool->table[i], 0, sizeof(x));",
+                Some("&pool->table[i]"),
+            ),
             ("struct node *n = alloc();", None),
             ("if (a == b)", None),
             ("persist(p, 8);", None),

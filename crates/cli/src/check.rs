@@ -40,7 +40,7 @@ pub fn check(check: Check) -> Result<u8, Failure> {
 }
 
 /// As [`check`], but only the finding of that fingerprint is shown, and counts.
-pub fn conduct(check: Check, wanted: Option<&str>) -> Result<u8, Failure> {
+pub fn conduct(mut check: Check, wanted: Option<&str>) -> Result<u8, Failure> {
     let known = Known::read(&check)?;
     if let Some(path) = &check.output {
         try_output(path)?;
@@ -48,7 +48,7 @@ pub fn conduct(check: Check, wanted: Option<&str>) -> Result<u8, Failure> {
     if let Some(path) = &check.gen_suppressions {
         try_output(path)?;
     }
-    let seen = examine(&check)?;
+    let seen = examine(&mut check)?;
     let status = seen.status;
     let mut report = seen.report;
     brownout_report::finish(
@@ -150,12 +150,27 @@ fn options(check: &Check) -> Options {
     }
 }
 
-fn examine(check: &Check) -> Result<Seen, Failure> {
-    let mut analysis = Analysis::new(options(check), SymbolOptions::default());
+/// Whether the rules get threads of their own. Custom rules look at the state of all of them, so they keep all in one place.
+fn in_parallel(check: &Check) -> bool {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    // The program, the thread that receives events, and two that check.
+    let default = if cores >= 4 { 2 } else { 1 };
+    check.plugins.is_empty() && check.jobs.unwrap_or(default) >= 2
+}
+
+fn examine(check: &mut Check) -> Result<Seen, Failure> {
+    let mut analysis = match in_parallel(check) {
+        true => Analysis::in_parallel(options(check), SymbolOptions::default()),
+        false => Analysis::new(options(check), SymbolOptions::default()),
+    };
     for (path, options) in &check.plugins {
         analysis
             .load_rule(path, options)
             .map_err(|error| Failure::usage(error.to_string()))?;
+    }
+    if let Source::Run(launch) = &mut check.source {
+        launch.values |= analysis.needs_values();
+        launch.loads |= analysis.needs_loads();
     }
     match &check.source {
         Source::Run(launch) => examine_run(check, launch, analysis),
@@ -230,6 +245,22 @@ fn examine_trace(path: &Path, mut analysis: Analysis) -> Result<Seen, Failure> {
     };
     let mut reader = Reader::<File>::open(path).map_err(|error| cannot(&error))?;
     let mut notes = Vec::new();
+    let lacks = |what: &str| {
+        reader
+            .meta()
+            .notes
+            .get(what)
+            .is_some_and(|on| on == "false")
+    };
+    if analysis.needs_values() && lacks("values") {
+        notes.push(
+            "a rule looks at the bytes of stores, and the trace was recorded with --no-values"
+                .into(),
+        );
+    }
+    if analysis.needs_loads() && lacks("loads") {
+        notes.push("a rule looks at loads, and the trace was recorded without --loads".into());
+    }
     loop {
         match reader.next() {
             Ok(Some(event)) => analysis.event(&event),
@@ -253,11 +284,17 @@ fn examine_trace(path: &Path, mut analysis: Analysis) -> Result<Seen, Failure> {
 
 fn examine_log(path: &Path, mut analysis: Analysis) -> Result<Seen, Failure> {
     let cannot = |error: &dyn std::fmt::Display| {
-        Failure::usage(format!("cannot read the store log {}: {error}", quote(path)))
+        Failure::usage(format!(
+            "cannot read the store log {}: {error}",
+            quote(path)
+        ))
     };
     let file = File::open(path).map_err(|error| cannot(&plain(&error)))?;
     let mut importer = Importer::new(BufReader::with_capacity(1 << 20, file));
     let mut notes = Vec::new();
+    if analysis.needs_loads() {
+        notes.push("a rule looks at loads, and a store log has none".into());
+    }
     let mut events = 0;
     loop {
         match importer.next() {
@@ -329,7 +366,9 @@ fn report(
         },
         analysed: Analysed {
             analysis: "check".into(),
-            ended: checked.ended.map(|status: event::ExitStatus| status.to_string()),
+            ended: checked
+                .ended
+                .map(|status: event::ExitStatus| status.to_string()),
             ..analysed
         },
         verdict,
@@ -408,9 +447,9 @@ fn write_report(check: &Check, report: &Report) -> Result<(), Failure> {
             Ok(())
         }
         None => match render(&mut BufWriter::new(io::stdout().lock())) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                Err(Failure::cannot_run(format!("cannot write the report: {error}")))
-            }
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::cannot_run(
+                format!("cannot write the report: {error}"),
+            )),
             _ => Ok(()),
         },
     }

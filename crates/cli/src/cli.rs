@@ -117,7 +117,7 @@ pub enum Command {
     Check(Box<CheckArgs>),
     /// Explain a rule: what it means, an example, how to fix it
     ///
-    /// Without RULE all rules are listed.
+    /// Without RULE all built-in rules are listed.
     Explain(ExplainArgs),
     /// Show a finding again, from the token that a report gave with it
     Replay(ReplayArgs),
@@ -236,7 +236,9 @@ pub struct CheckArgs {
 
     /// Check with N threads
     ///
-    /// Default: as many as the machine has cores, less one for the program.
+    /// With 1, the thread that receives the events checks them, too. With 2 or more, the rules about
+    /// persistence and those about logging have a thread each; more are of no use. Custom rules run in
+    /// the receiving thread. Default: 2 if the machine has cores for them and the program, else 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
 
@@ -244,10 +246,12 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub rules: RuleEdits,
 
-    /// Load a rule of your own from the shared library LIB (repeatable)
+    /// Load a rule of your own from the shared library FILE (repeatable)
     ///
-    /// OPTIONS is handed to the library as it is.
-    #[arg(long, value_name = "LIB[=OPTIONS]", value_hint = ValueHint::FilePath, help_heading = RULES_HEADING)]
+    /// What stands behind the first colon is handed to the rule as it is. A rule that is loaded is
+    /// on: --enable, --disable and --only are about the built-in rules. docs/custom-rules.md says
+    /// how to write one.
+    #[arg(long, value_name = "FILE[:OPTIONS]", value_hint = ValueHint::FilePath, help_heading = RULES_HEADING)]
     pub rule: Vec<OsString>,
 
     /// Demand that every store to persistent memory is made in a transaction

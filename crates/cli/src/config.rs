@@ -664,11 +664,11 @@ mod tests {
 
     #[test]
     fn paths_and_patterns_start_in_the_files_folder() {
-        let text = "[check]\nsuppressions = ['a/b', '/abs']\nrule = ['lib.so=x=1']\n\
+        let text = "[check]\nsuppressions = ['a/b', '/abs']\nrule = ['lib.so:x=1']\n\
                     pm = ['./p/*', 'name', '**/p', '/abs/*']\nbaseline = '../b'";
         assert_eq!(
             words(text, "check -- ls"),
-            "check --no-config --suppressions=@/a/b --suppressions=/abs --rule=@/lib.so=x=1 \
+            "check --no-config --suppressions=@/a/b --suppressions=/abs --rule=@/lib.so:x=1 \
              --pm=@/./p/* --pm=name --pm=**/p --pm=/abs/* --baseline=@/../b -- ls"
         );
     }

@@ -1,4 +1,4 @@
-//! `brownout explain`: the pages of the rules, as they stand in `docs/rules`.
+//! `brownout explain`: the pages of the built-in rules, as they stand in `docs/rules`.
 
 use brownout_findings::rules::{RULES, Rule};
 
@@ -25,7 +25,8 @@ fn list() -> String {
         out.push_str(&format!("{id:width$}  {severity:11}  {on:3}  {summary}\n"));
     }
     out.push_str(
-        "\n'brownout explain RULE' shows a rule's page; 'brownout check --enable RULE' and --disable switch it.\n",
+        "\n'brownout explain RULE' shows a rule's page; 'brownout check --enable RULE' and --disable switch it.\n\
+         'brownout check --rule FILE' adds a rule of your own, whose findings explain themselves.\n",
     );
     out
 }

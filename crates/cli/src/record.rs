@@ -259,7 +259,10 @@ impl StoreLog {
     fn create(path: &Path) -> Result<StoreLog, Failure> {
         let file = File::create(path).map_err(|error| {
             let path = quote(path);
-            Failure::usage(format!("cannot write the store log to {path}: {}", plain(&error)))
+            Failure::usage(format!(
+                "cannot write the store log to {path}: {}",
+                plain(&error)
+            ))
         })?;
         Ok(StoreLog {
             path: path.to_owned(),

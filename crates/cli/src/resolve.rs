@@ -1,15 +1,16 @@
 //! The command line as meant: everything checked, every path and pattern made definite.
 
+use std::borrow::Cow;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use brownout_findings::Severity;
 use brownout_findings::rules::{self, Rule, RuleSet};
 use brownout_host::LaunchConfig;
+use brownout_rule::host::split_argument;
 use brownout_trace::event::ThreadId;
 
 use crate::cli::{
@@ -175,8 +176,8 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
         (None, Some(log)) => Source::PmemcheckLog(log),
         (None, None) => Source::Run(LaunchConfig {
             pm_globs: patterns(&args.pm)?,
-            // No built-in rule looks at them; a rule of the user's may, and a kept recording has them.
-            values: args.save_trace.is_some() || !plugins.is_empty(),
+            // No built-in rule looks at them. A kept recording has them, and custom rules ask when they are loaded.
+            values: args.save_trace.is_some(),
             execute_flushes: args.execute_flushes,
             stdin: args.stdin.as_deref().map(standard_input).transpose()?,
             ..launch(LaunchArgs {
@@ -237,23 +238,18 @@ fn rule_set<'a>(edits: impl IntoIterator<Item = &'a RuleEdit>) -> RuleSet {
     set
 }
 
-/// `LIB[=OPTIONS]`. Names of folders may have a `=`, so the first that is a file counts.
+/// `FILE[:OPTIONS]`. The first colon counts, so the file's path holds none.
 fn library(word: &OsStr) -> Result<(PathBuf, String), Failure> {
-    let bytes = word.as_bytes();
-    let ends = || (0..=bytes.len()).filter(|&end| matches!(bytes.get(end), None | Some(b'=')));
-    let path = |end: usize| Path::new(OsStr::from_bytes(&bytes[..end]));
-    let end = ends().find(|&end| path(end).is_file());
-    let end = end.or(ends().next()).unwrap_or(bytes.len());
-    let shown = quote(path(end));
-    // Absolute, so that the loader does not look for it elsewhere.
-    let library = fs::canonicalize(path(end)).map_err(|error| {
+    let (file, options) = split_argument(word);
+    let shown = quote(file);
+    let library = fs::canonicalize(file).map_err(|error| {
         let error = plain(&error);
-        Failure::usage(format!("cannot load the rule {shown}: {error}"))
+        Failure::usage(format!("cannot read the rule {shown}: {error}"))
     })?;
-    let options = bytes.get(end + 1..).unwrap_or_default();
-    match std::str::from_utf8(options) {
-        Ok(options) => Ok((library, options.to_owned())),
-        Err(_) => Err(Failure::usage(format!(
+    match options {
+        Cow::Borrowed(options) => Ok((library, options.to_owned())),
+        // Something had to be replaced.
+        Cow::Owned(_) => Err(Failure::usage(format!(
             "the options of the rule {shown} are not UTF-8"
         ))),
     }
@@ -445,6 +441,8 @@ pub fn plain(error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
     use clap::Parser;
 
     fn check(words: &str) -> Check {
@@ -509,9 +507,7 @@ mod tests {
     #[test]
     fn libraries_with_rules() {
         let folder = tempfile::tempdir().unwrap();
-        let odd = folder.path().join("a=b");
-        fs::create_dir(&odd).unwrap();
-        let path = odd.canonicalize().unwrap().join("rule.so");
+        let path = folder.path().canonicalize().unwrap().join("a=b.so");
         fs::write(&path, "").unwrap();
         let with = |options: &str| {
             let mut word = path.clone().into_os_string();
@@ -519,9 +515,12 @@ mod tests {
             library(&word).unwrap()
         };
         assert_eq!(with(""), (path.clone(), String::new()));
-        assert_eq!(with("="), (path.clone(), String::new()));
-        assert_eq!(with("=x=1,y=/z"), (path.clone(), "x=1,y=/z".to_owned()));
-        assert!(library(OsStr::new("none=x")).is_err());
+        assert_eq!(with(":"), (path.clone(), String::new()));
+        assert_eq!(with(":x=1,y=:/z"), (path.clone(), "x=1,y=:/z".to_owned()));
+        let mut word = path.clone().into_os_string();
+        word.push(OsStr::from_bytes(b":\xff"));
+        assert!(library(&word).is_err());
+        assert!(library(OsStr::new("none:x")).is_err());
         assert!(library(OsStr::new("")).is_err());
     }
 

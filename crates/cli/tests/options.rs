@@ -225,8 +225,8 @@ fn check_refuses_what_makes_no_sense() {
         ),
         (&["check", "--jobs", "0", "--", "true"], "0 is not in 1..="),
         (
-            &["check", "--rule", "none.so=x", "--", "true"],
-            "cannot load the rule none.so: No such file",
+            &["check", "--rule", "none.so:x", "--", "true"],
+            "cannot read the rule none.so: No such file",
         ),
         (
             &["check", "--flush-check=no", "--", "true"],

@@ -274,7 +274,21 @@ core::arch::global_asm!(
     "bt eax, edx", "jnc 91f",
     "mov qword ptr gs:[{asm}+16], 0", // the answer, in rdx
     "mov qword ptr gs:[{site_addr}], 0",
-    "jmp bo_log_context",
+    // -- alone, or under the lock, which bo_log gives back
+    "movabs rbx, {control}",
+    "cmp dword ptr [rbx + {ring_shared}], 0", "je 93f",
+    "92:",
+    "pause",
+    "mov eax, 1",
+    "xchg [rbx + {ring_lock}], eax",
+    "test eax, eax", "jne 92b",
+    "mov eax, gs:[{tid}]",
+    "mov [rbx + {ring_owner}], eax",
+    "93:",
+    "mov eax, gs:[{context_free}]",
+    "bt eax, edx", "jnc bo_log_context",
+    "xor esi, esi",
+    "jmp bo_log_known",
     ".global bo_request_slow", "bo_request_slow:",
     "91:",
     "mov qword ptr gs:[{exit_arg}], {exit_request}",
@@ -409,7 +423,9 @@ core::arch::global_asm!(
     flag_hint = const crate::pm::site::FLAG_HINT, site_hint = const offset_of!(crate::pm::site::Site, hint),
     control = const CONTROL_BASE, ring = const RING_BASE, ring_len = const RING_LEN, ring_mask = const RING_LEN - 1,
     ring_write = const offset_of!(Control, ring_write), ring_read = const offset_of!(Control, ring_read),
-    ring_lock = const offset_of!(Control, ring_lock),
+    ring_lock = const offset_of!(Control, ring_lock), ring_owner = const offset_of!(Control, ring_owner),
+    ring_shared = const offset_of!(Control, ring_shared),
+    tid = const offset_of!(ThreadContext, tid), context_free = const offset_of!(ThreadContext, context_free_requests),
     exit_log = const crate::dispatch::exit::LOG,
     exit_request = const crate::dispatch::exit::REQUEST,
     pmemcheck = const brownout_abi::PMEMCHECK_BASE, plain_requests = const crate::requests::PLAIN,
@@ -521,6 +537,10 @@ pub fn set_entry_points(ctx: &mut ThreadContext) {
     ctx.entry_miss_tag = bo_miss_tag as *const () as usize as u64;
     ctx.entry_log = bo_log as *const () as usize as u64;
     ctx.entry_request = bo_request as *const () as usize as u64;
+    ctx.context_free_requests = match crate::mode().values {
+        true => 0,
+        false => crate::requests::BOOKKEEPING as u64,
+    };
 }
 
 /// Whether `addr` lies in routines that may be single-stepped.

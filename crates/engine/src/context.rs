@@ -87,6 +87,8 @@ pub struct ThreadContext {
     /// Block whose site was logged last since it was entered, and the context then.
     pub last_token: u64,
     pub last_context: u64,
+    /// pmemcheck requests that are recorded without calling context, as bits.
+    pub context_free_requests: u64,
     /// Arguments of the library function that is being entered.
     pub call_args: [u64; 5],
     pub xmm: [[u64; 2]; 16],

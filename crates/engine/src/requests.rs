@@ -12,6 +12,10 @@ const PREAMBLE_LEN: u64 = 4 + PREAMBLE_REST.len() as u64;
 /// about clean ranges and transactions (17 to 28).
 pub const PLAIN: u32 = 1 << 5 | 1 << 6 | 0xfff << 17;
 
+/// Of those, requests that no finding will ever name: flush and fence, clean ranges, what is taken out of a transaction. Where
+/// values are not recorded, their calling contexts are not either: they are a third of what a libpmemobj program does.
+pub const BOOKKEEPING: u32 = 1 << 5 | 1 << 6 | 1 << 17 | 1 << 24 | 1 << 25;
+
 /// A request at `ctx.rip`: block address in rax, default result in rdx, result to rdx.
 pub fn handle(ctx: &mut ThreadContext) {
     let mut block = [0u64; 6];

@@ -42,7 +42,8 @@ pub struct LaunchConfig {
     pub pm_globs: Vec<String>,
     /// Record loads of tracked memory too. Default: no, they cost most and few analyses need them.
     pub loads: bool,
-    /// Capture store values. Default: yes.
+    /// Capture store values. Default: yes. Without them, requests that only keep books (`SET_CLEAN` and the like) come
+    /// without calling context, too.
     pub values: bool,
     /// Remove randomness. Default: no.
     pub deterministic: bool,

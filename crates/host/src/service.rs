@@ -1,7 +1,7 @@
 //! Answers the engine's requests: what is persistent memory, follow an `execve`, give up.
 
-use crate::functions::{self, Mapped};
 use crate::control::{Shared, futex_wait, futex_wake};
+use crate::functions::{self, Mapped};
 use crate::inject::{Image, Previous, Stopped};
 use brownout_abi::{ClassifyAnswer, Request};
 use brownout_trace::event::FileId;

@@ -210,9 +210,15 @@ impl Intervals {
     }
 
     /// As [`apply`](Self::apply), for callers that want to know later which event it was.
-    #[inline]
     pub fn apply_tagged(&mut self, event: &Event<'_>, tag: Tag) -> Outcome {
-        self.now.0 += 1;
+        self.apply_at(Moment(self.now.0 + 1), event, tag)
+    }
+
+    /// As [`apply_tagged`](Self::apply_tagged), for callers with a clock of their own. It must not go back; what belongs together
+    /// may have one moment.
+    #[inline]
+    pub fn apply_at(&mut self, moment: Moment, event: &Event<'_>, tag: Tag) -> Outcome {
+        self.now = moment;
         let thread = event.thread;
         let fenced = self
             .rules
@@ -241,12 +247,13 @@ impl Intervals {
     /// A write-back of every line in `range`, of `kind`, by other means than one instruction a line.
     pub fn flush_range(
         &mut self,
+        moment: Moment,
         thread: Thread,
         range: ByteRange,
         kind: FlushKind,
         tag: Tag,
     ) -> Outcome {
-        self.now.0 += 1;
+        self.now = moment;
         self.flush(thread, range, self.rules.flush(kind), tag)
     }
 
@@ -415,7 +422,10 @@ impl Intervals {
         }
         let mut met = Met::default();
         let unit_bytes = self.rules.unit_bytes;
-        if unit_bytes == LINE_BYTES && range.len() == LINE_BYTES && range.start % LINE_BYTES == 0 {
+        if unit_bytes == LINE_BYTES
+            && range.len() == LINE_BYTES
+            && range.start.is_multiple_of(LINE_BYTES)
+        {
             // One line: what every write-back instruction asks for.
             if let Some(slot) = self.shadow.find(range.start) {
                 let covers = self.covers(thread, range, rule);

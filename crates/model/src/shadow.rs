@@ -68,9 +68,12 @@ pub(crate) struct Shadow {
     entries: Vec<Entry>,
     /// Head of the chain of unused entries.
     free: u32,
-    /// The last page found: most accesses go where the previous one went.
-    recent: (u64, u32),
+    /// Pages found lately, by their number: most accesses go where others went just before.
+    recent: [(u64, u32); RECENT],
 }
+
+/// Number of remembered pages.
+const RECENT: usize = 64;
 
 /// The bits of `len` bytes from `first` in a line.
 pub(crate) fn mask(first: u64, len: u64) -> u64 {
@@ -85,7 +88,7 @@ impl Shadow {
             pages: Vec::new(),
             entries: Vec::new(),
             free: NONE,
-            recent: (u64::MAX, NONE),
+            recent: [(u64::MAX, NONE); RECENT],
         }
     }
 
@@ -94,12 +97,13 @@ impl Shadow {
     pub fn find(&mut self, addr: u64) -> Option<Slot> {
         let number = addr / PAGE_BYTES;
         let line = (addr % PAGE_BYTES / LINE_BYTES) as u8;
-        if self.recent.0 == number {
-            let page = self.recent.1;
+        let recent = self.recent[number as usize % RECENT];
+        if recent.0 == number {
+            let page = recent.1;
             return Some(Slot { page, line });
         }
         let page = self.look_up(number)?;
-        self.recent = (number, page);
+        self.recent[number as usize % RECENT] = (number, page);
         Some(Slot { page, line })
     }
 
@@ -133,7 +137,7 @@ impl Shadow {
             .entry(number / CHUNK_PAGES as u64)
             .or_insert_with(|| Box::new([NONE; CHUNK_PAGES]));
         chunk[number as usize % CHUNK_PAGES] = page;
-        self.recent = (number, page);
+        self.recent[number as usize % RECENT] = (number, page);
         let line = (addr % PAGE_BYTES / LINE_BYTES) as u8;
         Slot { page, line }
     }
@@ -193,7 +197,10 @@ impl Shadow {
     #[inline]
     pub fn add(&mut self, slot: Slot, entry: Entry) {
         let head = *self.head(slot);
-        let entry = Entry { next: head, ..entry };
+        let entry = Entry {
+            next: head,
+            ..entry
+        };
         let at = match self.free {
             NONE => {
                 self.entries.push(entry);
@@ -250,7 +257,8 @@ impl Shadow {
     #[inline]
     pub fn count_store(&mut self, slot: Slot) {
         let stores = &mut self.pages[slot.page as usize].stores[slot.line as usize];
-        *stores = (*stores + u16::from(*stores < WRITTEN_BACK - 1)).min(WRITTEN_BACK);
+        // Neither beyond the largest count nor away from the mark.
+        *stores += u16::from(*stores < WRITTEN_BACK - 1);
     }
 
     /// The line was written back.
@@ -297,7 +305,10 @@ impl Shadow {
 
 impl Entry {
     /// An entry that stands alone; [`Shadow::add`] links it.
-    #[expect(clippy::too_many_arguments, reason = "the fields of a plain record, in order")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the fields of a plain record, in order"
+    )]
     pub fn new(
         mask: u64,
         stored: Moment,

@@ -52,8 +52,9 @@ use std::ops::Range;
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::event::{LIBRARY_FUNCTIONS, 
-    ContextId, Event, EventKind, ExitStatus, FileId, ProcessId, TargetAddr, ThreadId,
+use crate::event::{
+    ContextId, Event, EventKind, ExitStatus, FileId, LIBRARY_FUNCTIONS, ProcessId, TargetAddr,
+    ThreadId,
 };
 use crate::maps::{AddressSpaces, Translation};
 use crate::reader::Reader;

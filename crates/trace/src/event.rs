@@ -127,9 +127,6 @@ pub const LIBRARY_FUNCTIONS: &[&str] = &[
     "pmemobj_tx_xwcsdup",
     "pmemobj_tx_free",
     "pmemobj_tx_xfree",
-    "pmemobj_tx_commit",
-    "pmemobj_tx_abort",
-    "pmemobj_tx_end",
 ];
 
 /// How a file came to be treated as persistent memory.

@@ -208,7 +208,10 @@ impl AddressSpaces {
             .and_then(|process| self.processes.get(process));
         // `remove` finds what lies there; the copy pays for not saying the same twice.
         let mut copy = mappings.cloned().unwrap_or_default();
-        remove(&mut copy, addr.0, len).iter().map(file_range).collect()
+        remove(&mut copy, addr.0, len)
+            .iter()
+            .map(file_range)
+            .collect()
     }
 
     /// True if a mapping of the thread's process lies wholly in `len` bytes at `addr`.

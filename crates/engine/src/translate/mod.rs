@@ -168,9 +168,6 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
             if rest.starts_with(&crate::requests::PREAMBLE_REST) {
                 pc_end += crate::requests::PREAMBLE_REST.len() as u64;
                 b.request(at, pc_end);
-                if crate::pm::ring::shared() {
-                    break;
-                }
                 // Fast requests go on in this block.
                 if decoder.set_position((pc_end - pc) as usize).is_err() {
                     b.exit_jump(pc_end);

@@ -114,13 +114,8 @@ impl Builder<'_> {
         s.token = token;
     }
 
-    /// A client request at `pc`. Alone in the run, plain ones are appended without leaving; the program goes on at `next`.
+    /// A client request at `pc`. Plain ones are appended without leaving; the program goes on at `next`.
     pub(super) fn request(&mut self, pc: u64, next: u64) {
-        if ring::shared() {
-            self.begin(pc, InsnClass::Plain);
-            self.special(exit::REQUEST, pc, 0);
-            return;
-        }
         self.begin(pc, InsnClass::Site { scratch: RDX.0 });
         let s = site::new(
             site::id(pc),

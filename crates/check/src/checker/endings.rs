@@ -1,0 +1,211 @@
+//! Mappings, processes, files: where something ends, what was stored must be persistent.
+//!
+//! `missing-flush`, `missing-fence`, `transient-data`.
+
+use super::*;
+
+impl Checker {
+    pub(super) fn rare(&mut self, event: &Event<'_>) {
+        match &event.kind {
+            EventKind::File { file, path, .. } => {
+                let path = String::from_utf8_lossy(path).into_owned();
+                self.files.entry(*file).or_default().path = path;
+            }
+            EventKind::ThreadStart {
+                thread, process, ..
+            } => {
+                let (thread, process) = (*thread, *process);
+                self.observe(event);
+                let at = self.thread(thread);
+                self.threads[at].process = process;
+            }
+            EventKind::ThreadExit => {
+                let at = self.thread(event.thread);
+                self.finish_run(at);
+            }
+            EventKind::Map { addr, len, .. } | EventKind::Unmap { addr, len } => {
+                if let EventKind::Map { file, offset, .. } = &event.kind {
+                    let mappings = &mut self.files.entry(*file).or_default().mappings;
+                    mappings.truncate(MAPPINGS_MAX - 1);
+                    mappings.push_front((*offset, *len, addr.0));
+                }
+                let at = self.thread(event.thread);
+                self.finish_run(at);
+                let ranges = self.spaces.ranges(event.thread, *addr, *len);
+                self.observe(event);
+                if !ranges.is_empty() {
+                    let ending = Ending {
+                        role: "unmap",
+                        text: "the region is unmapped here".to_owned(),
+                        tag: self.tag(at, event),
+                        thread: Some(event.thread),
+                    };
+                    self.mappings_end(&ranges, &ending);
+                }
+            }
+            EventKind::ProcessExit { process, status } => {
+                let ranges = self.spaces.ranges_of(*process);
+                self.observe(event);
+                if matches!(status, ExitStatus::Signal(_)) {
+                    self.killed.insert(*process);
+                    return;
+                }
+                let text = match status {
+                    ExitStatus::Exec => "the program is replaced by another",
+                    _ => "the program ends",
+                };
+                let ending = Ending {
+                    role: "exit",
+                    text: text.to_owned(),
+                    tag: Tag(0),
+                    thread: None,
+                };
+                self.mappings_end(&ranges, &ending);
+            }
+            EventKind::Msync { addr, len, flags } => {
+                const MS_SYNC: u32 = 4;
+                if flags & MS_SYNC != 0 {
+                    let at = self.thread(event.thread);
+                    let tag = self.tag(at, event);
+                    for (range, _) in self.parts(event.thread, *addr, *len) {
+                        self.synchronised(event.thread, range, tag);
+                    }
+                }
+            }
+            EventKind::Fsync { file, .. } => {
+                let at = self.thread(event.thread);
+                let tag = self.tag(at, event);
+                self.synchronised(event.thread, space::whole_file(*file), tag);
+            }
+            EventKind::FileWrite {
+                file, offset, size, ..
+            } => {
+                // Not a store through a mapping: when it persists is the file system's affair.
+                let (file, offset) = (*file, *offset);
+                let len = u64::from(*size);
+                self.model
+                    .forget(space::key_range(FileRange { file, offset, len }));
+            }
+            EventKind::Truncate { file, size } => {
+                let (file, offset) = (*file, *size);
+                let len = u64::MAX;
+                self.model
+                    .forget(space::key_range(FileRange { file, offset, len }));
+            }
+            EventKind::Annotation { code, args, text } => self.annotation(event, *code, args, text),
+            EventKind::End { status } => {
+                self.ended = Some(*status);
+                if matches!(status, ExitStatus::Signal(_)) {
+                    self.killed.insert(ProcessId(1));
+                }
+            }
+            _ => self.observe(event),
+        }
+    }
+
+    /// A stream that does not fit together is the reader's to reject; here it only loses translations.
+    pub(super) fn observe(&mut self, event: &Event<'_>) {
+        let _ = self.spaces.observe(event);
+        self.recent_thread = (ThreadId(0), 0);
+    }
+
+    pub(super) fn synchronised(&mut self, thread: ThreadId, range: ByteRange, tag: Tag) {
+        self.apply(thread, Op::Msync(range), tag);
+    }
+
+    /// Mappings went away: what no other mapping shows must be persistent.
+    pub(super) fn mappings_end(&mut self, ranges: &[FileRange], ending: &Ending) {
+        let mut gone = RangeSet::default();
+        for range in ranges {
+            gone.insert(space::key_range(*range), ());
+        }
+        for range in self.spaces.all_ranges() {
+            gone.remove(space::key_range(range));
+        }
+        let everything = ByteRange::new(TargetAddr(0), u64::MAX);
+        let gone: Vec<ByteRange> = gone
+            .overlapping(everything)
+            .map(|(range, _)| range)
+            .collect();
+        for range in gone {
+            self.region_ends(range, ending);
+        }
+    }
+
+    pub(super) fn region_ends(&mut self, range: ByteRange, ending: &Ending) {
+        self.must_be_persistent(range, ending);
+        self.model.forget(range);
+        self.excluded.remove(range);
+        self.tx_ignored.remove(range);
+        self.tx_only.remove(range);
+    }
+
+    pub(super) fn must_be_persistent(&mut self, range: ByteRange, ending: &Ending) {
+        let left: Vec<(ByteRange, Status)> = self.model.unpersisted_in(range).collect();
+        let mut transient_line = None;
+        for (range, status) in left {
+            let by_killed = self
+                .thread_index
+                .get(&ThreadId(status.thread.0))
+                .is_some_and(|at| self.killed.contains(&self.threads[*at].process));
+            if by_killed || self.reported_in_tx.contains(&status.tag) {
+                continue;
+            }
+            self.report_unpersisted(range, &status, ending);
+            let line = range.start().0 / LINE_BYTES;
+            let stores = self.model.stores_without_write_back(range.start().0);
+            if status.state == Persistency::Dirty
+                && transient_line != Some(line)
+                && let Some(stores) = stores
+                && stores >= TRANSIENT_STORES_MIN
+            {
+                transient_line = Some(line);
+                self.report_transient(range, &status, stores);
+            }
+        }
+    }
+
+    pub(super) fn report_unpersisted(
+        &mut self,
+        range: ByteRange,
+        status: &Status,
+        ending: &Ending,
+    ) {
+        let next_fence = self.sites.next_fence(status.tag);
+        let (rule, what) = match status.state {
+            Persistency::Dirty => (Rule::MissingFlush, "never written back"),
+            Persistency::Draining => (Rule::MissingFence, "past the cache and never fenced"),
+            _ => (Rule::MissingFence, "written back and never fenced"),
+        };
+        self.collector
+            .report(rule, status.tag, Tag(0), range.len(), || {
+                let message = format!("{} stored, {what}", bytes_are(range.len()));
+                let mut events = not_persistent(range, status, next_fence);
+                let end = RawEvent::new(ending.role, ending.text.clone(), ending.tag);
+                events.push(RawEvent {
+                    thread: ending.thread,
+                    ..end
+                });
+                (message, events)
+            });
+    }
+
+    pub(super) fn report_transient(&mut self, range: ByteRange, status: &Status, stores: u16) {
+        self.collector
+            .report(Rule::TransientData, status.tag, Tag(0), LINE_BYTES, || {
+                let message = format!(
+                    "a line is stored to {} times and never written back: it belongs in DRAM",
+                    match stores {
+                        // The count saturates.
+                        65_000.. => "more than 65,000".to_owned(),
+                        n => grouped(u64::from(n)),
+                    }
+                );
+                let store = RawEvent::new("store", "last stored to here", status.tag)
+                    .by(ThreadId(status.thread.0))
+                    .at(status.stored)
+                    .on(range, TargetAddr(0));
+                (message, vec![store])
+            });
+    }
+}

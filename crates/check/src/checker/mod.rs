@@ -1,0 +1,447 @@
+//! The rules, driven by the event stream.
+//!
+//! ```text
+//!  event ─▶ site number ─▶ keys (file, offset) ─▶ model ─▶ outcome ─▶ rules ─▶ collector
+//! ```
+//! Which rule looks where: stores (`tx-*`, `store-outside-tx`, `overwritten-unpersisted`), write-backs and fences
+//! (`clean-flush`, `double-flush`, `oversized-flush`, `empty-fence`), requests (`not-*`, `*-log`, `cross-tx-overlap`), ends of mappings,
+//! processes and sections (`missing-*`, `transient-data`).
+
+mod annotations;
+mod endings;
+mod flushes;
+mod requests;
+mod stores;
+mod transactions;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use brownout_abi::annotation;
+use brownout_model::{
+    ByteRange, Event as ModelEvent, FlushOutcome, Intervals, LINE_BYTES, Line, Moment, Op, Outcome,
+    Persistency, Status, Tag, Write,
+};
+use brownout_trace::event::{
+    Access, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind, LIBRARY_FUNCTIONS,
+    ProcessId, TargetAddr, ThreadId,
+};
+use brownout_trace::maps::{AddressSpaces, FileRange};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::Options;
+use crate::collect::{Collector, RawEvent, Rule};
+use crate::ranges::RangeSet;
+use crate::sites::{Site, Sites};
+use crate::space;
+use crate::thread::{FlushRun, Section, Thread};
+use crate::tx::{Logged, Transactions, own_number};
+
+/// Stores to a line that was never written back, from which on it is called transient: often enough that writing it
+/// back each time cannot have been meant.
+const TRANSIENT_STORES_MIN: u16 = 64;
+/// Sites remembered between two fences for the sake of suggestions.
+const BEFORE_FENCE_MAX: usize = 64;
+
+/// pmemcheck's requests, as offsets from its base.
+pub(crate) mod pmemcheck {
+    pub const REGISTER_PMEM_MAPPING: u32 = 0;
+    pub const REMOVE_PMEM_MAPPING: u32 = 2;
+    pub const DO_FLUSH: u32 = 5;
+    pub const DO_FENCE: u32 = 6;
+    pub const SET_CLEAN: u32 = 17;
+    pub const START_TX: u32 = 18;
+    pub const START_TX_N: u32 = 19;
+    pub const END_TX: u32 = 20;
+    pub const END_TX_N: u32 = 21;
+    pub const ADD_TO_TX: u32 = 22;
+    pub const ADD_TO_TX_N: u32 = 23;
+    pub const REMOVE_FROM_TX: u32 = 24;
+    pub const REMOVE_FROM_TX_N: u32 = 25;
+    pub const ADD_THREAD_TX_N: u32 = 26;
+    pub const REMOVE_THREAD_FROM_TX_N: u32 = 27;
+    pub const ADD_TO_GLOBAL_TX_IGNORE: u32 = 28;
+}
+
+/// What the run consisted of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// All events.
+    pub events: u64,
+    /// Stores of any kind to persistent memory.
+    pub stores: u64,
+    /// Write-backs.
+    pub flushes: u64,
+    /// Fences.
+    pub fences: u64,
+    /// Outermost transactions.
+    pub transactions: u64,
+}
+
+/// A tracked file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PmFile {
+    pub path: String,
+    /// Where it was mapped, last first: offset, length, address.
+    mappings: VecDeque<(u64, u64, u64)>,
+}
+
+/// Mappings remembered of each file, for the sake of addresses in reports.
+const MAPPINGS_MAX: usize = 64;
+
+impl PmFile {
+    /// Where the program had the byte at `offset`, 0 if that is forgotten.
+    pub fn address(&self, offset: u64) -> u64 {
+        self.addresses(offset).next().unwrap_or(0)
+    }
+
+    /// Everywhere that some process had the byte at `offset`, last first.
+    pub fn addresses(&self, offset: u64) -> impl Iterator<Item = u64> {
+        let holds = move |(from, len, _): &&(u64, u64, u64)| offset.wrapping_sub(*from) < *len;
+        let found = self.mappings.iter().filter(holds);
+        found.map(move |(from, _, addr)| addr + (offset - from))
+    }
+}
+
+/// What happens to the model when a store is seen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StoreKind {
+    Plain,
+    NonTemporal,
+    Locked,
+}
+
+/// Keys and target address of part of an access.
+type Part = (ByteRange, TargetAddr);
+type Parts = SmallVec<[Part; 2]>;
+
+/// Why a range must be persistent now.
+struct Ending {
+    role: &'static str,
+    text: String,
+    tag: Tag,
+    thread: Option<ThreadId>,
+}
+
+/// Which of two independent halves of the rules a checker looks after. What the other half needs, it does not keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Duties {
+    /// What is persistent when: the model, and all rules that ask it.
+    pub persistency: bool,
+    /// What transactions have logged.
+    pub logging: bool,
+}
+
+impl Duties {
+    /// Both.
+    pub const ALL: Duties = Duties {
+        persistency: true,
+        logging: true,
+    };
+    /// The first half.
+    pub const PERSISTENCY: Duties = Duties {
+        persistency: true,
+        logging: false,
+    };
+    /// The second half.
+    pub const LOGGING: Duties = Duties {
+        persistency: false,
+        logging: true,
+    };
+}
+
+/// Rules over one run: give it every event in order, then [`finish`](Checker::finish).
+#[derive(Debug)]
+pub struct Checker {
+    options: Options,
+    duties: Duties,
+    pub(crate) model: Intervals,
+    pub(crate) spaces: AddressSpaces,
+    pub(crate) sites: Sites,
+    pub(crate) collector: Collector,
+    pub(crate) files: BTreeMap<FileId, PmFile>,
+    pub(crate) transactions: Transactions,
+    counts: Counts,
+    threads: Vec<Thread>,
+    thread_index: FxHashMap<ThreadId, usize>,
+    recent_thread: (ThreadId, usize),
+    /// Never judged.
+    excluded: RangeSet,
+    /// Never required in a transaction.
+    tx_ignored: RangeSet,
+    /// Only to be stored to in a transaction.
+    tx_only: RangeSet,
+    variables: BTreeMap<Vec<u8>, (u64, u64)>,
+    /// Processes that a signal ended: what they left behind was not meant to be complete.
+    killed: BTreeSet<ProcessId>,
+    /// Store sites that a transaction's end has reported.
+    reported_in_tx: BTreeSet<Tag>,
+    /// Library calls are seen, so requests need not be judged for repetition.
+    sees_library_calls: bool,
+    ended: Option<ExitStatus>,
+}
+
+impl Checker {
+    /// A checker that has seen nothing.
+    pub fn new(options: Options) -> Self {
+        Checker::with_duties(options, Duties::ALL)
+    }
+
+    /// A checker that looks after part of the rules.
+    pub(crate) fn with_duties(options: Options, duties: Duties) -> Self {
+        Checker {
+            duties,
+            model: Intervals::new(options.model),
+            spaces: AddressSpaces::new(),
+            sites: Sites::new(),
+            collector: Collector::new(options.rules),
+            files: BTreeMap::new(),
+            transactions: Transactions::default(),
+            counts: Counts::default(),
+            threads: vec![Thread::default()],
+            thread_index: FxHashMap::from_iter([(ThreadId(0), 0)]),
+            recent_thread: (ThreadId(0), 0),
+            excluded: RangeSet::default(),
+            tx_ignored: RangeSet::default(),
+            tx_only: RangeSet::default(),
+            variables: BTreeMap::new(),
+            killed: BTreeSet::new(),
+            reported_in_tx: BTreeSet::new(),
+            sees_library_calls: false,
+            ended: None,
+            options,
+        }
+    }
+
+    /// The next event of the run.
+    #[inline]
+    pub fn event(&mut self, event: &Event<'_>) {
+        self.counts.events += 1;
+        match &event.kind {
+            EventKind::Store(access) | EventKind::KernelStore { access, .. } => {
+                self.store(event, access, StoreKind::Plain);
+            }
+            EventKind::NtStore(access) => self.store(event, access, StoreKind::NonTemporal),
+            EventKind::Rmw(access) => self.store(event, access, StoreKind::Locked),
+            EventKind::Flush { kind, addr } => {
+                if self.duties.persistency {
+                    self.flush(event, *kind, *addr);
+                }
+            }
+            EventKind::Fence(kind) => {
+                if self.duties.persistency {
+                    self.fence(event, *kind);
+                }
+            }
+            EventKind::Pmemcheck { code, args, .. } => self.pmemcheck(event, *code, args),
+            EventKind::LibraryCall { function, args } => {
+                if self.duties.logging {
+                    self.library_call(event, *function, args);
+                }
+            }
+            EventKind::Load(_) | EventKind::Context { .. } | EventKind::Futex { .. } => {}
+            _ => self.rare(event),
+        }
+    }
+
+    /// What to answer to an annotation that asks.
+    pub fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
+        let EventKind::Annotation { code, text, .. } = question.kind else {
+            return [0; 3];
+        };
+        match code {
+            annotation::CHECKPOINT => [self.collector.failures, 0, 0],
+            annotation::FIND_VARIABLE => match self.variables.get(text) {
+                Some((addr, len)) => [1, *addr, *len],
+                None => [0; 3],
+            },
+            _ => [0; 3],
+        }
+    }
+
+    /// Occurrences of correctness findings so far.
+    pub fn failures(&self) -> u64 {
+        self.collector.failures
+    }
+
+    /// What the run consisted of so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How the run ended, if it did.
+    pub fn ended(&self) -> Option<ExitStatus> {
+        self.ended
+    }
+
+    /// True if a signal ended a process, so that what it had not made persistent was not judged.
+    pub fn was_killed(&self) -> bool {
+        !self.killed.is_empty()
+    }
+
+    /// What is known of a thread, if it did anything yet.
+    pub(crate) fn known_thread(&self, thread: ThreadId) -> Option<&Thread> {
+        let at = self.thread_index.get(&thread)?;
+        Some(&self.threads[*at])
+    }
+
+    /// No event follows. What is not persistent then is judged if the run ended in order.
+    pub(crate) fn finish(&mut self) {
+        for at in 0..self.threads.len() {
+            self.finish_run(at);
+        }
+        if self.ended.is_none() {
+            return;
+        }
+        let everything = ByteRange::new(TargetAddr(0), u64::MAX);
+        let ending = Ending {
+            role: "exit",
+            text: "the program ends".to_owned(),
+            tag: Tag(0),
+            thread: None,
+        };
+        self.must_be_persistent(everything, &ending);
+    }
+
+    // ------------------------------------------------------------------ the model
+
+    #[inline]
+    fn apply(&mut self, thread: ThreadId, op: Op<'_>, tag: Tag) -> Outcome {
+        let event = ModelEvent::new(thread.into(), op);
+        self.model.apply_at(self.moment(), &event, tag)
+    }
+
+    /// A write-back of a range that no instruction made.
+    fn write_back(&mut self, thread: ThreadId, range: ByteRange, tag: Tag) {
+        let now = self.moment();
+        self.model
+            .flush_range(now, thread.into(), range, FlushKind::Clwb, tag);
+    }
+
+    // ------------------------------------------------------------------ when, who and where
+
+    /// The place of the event that is being looked at, from 1.
+    #[inline]
+    fn moment(&self) -> Moment {
+        Moment(self.counts.events)
+    }
+
+    #[inline]
+    fn thread(&mut self, thread: ThreadId) -> usize {
+        if self.recent_thread.0 == thread {
+            return self.recent_thread.1;
+        }
+        let next = self.threads.len();
+        let at = *self.thread_index.entry(thread).or_insert(next);
+        if at == next {
+            let process = self.spaces.process_of(thread).unwrap_or_default();
+            self.threads.push(Thread {
+                id: thread,
+                process,
+                ..Thread::default()
+            });
+        }
+        self.recent_thread = (thread, at);
+        at
+    }
+
+    #[inline]
+    fn tag(&mut self, at: usize, event: &Event<'_>) -> Tag {
+        self.sites.number(Site {
+            process: self.threads[at].process,
+            pc: event.pc,
+            context: event.context,
+        })
+    }
+
+    /// The tracked parts of a range; most often one.
+    fn parts(&mut self, thread: ThreadId, addr: TargetAddr, len: u64) -> Parts {
+        let mut parts = Parts::new();
+        if let Some(range) = self.whole(thread, addr, len) {
+            parts.push((range, addr));
+            return parts;
+        }
+        let mut at = addr.0;
+        space::translate(&mut self.spaces, thread, addr, len, |range| {
+            parts.push((range, TargetAddr(at)));
+            at += range.len();
+        });
+        parts
+    }
+
+    /// The range as one key range, if one mapping has all of it.
+    #[inline]
+    fn whole(&mut self, thread: ThreadId, addr: TargetAddr, len: u64) -> Option<ByteRange> {
+        let found = self.spaces.translate(thread, addr)?;
+        (found.contiguous >= len).then(|| {
+            space::key_range(FileRange {
+                file: found.file,
+                offset: found.offset,
+                len,
+            })
+        })
+    }
+}
+
+/// What checkers with different duties answer together.
+pub(crate) fn join_answers(question: &Event<'_>, answers: &[[u64; 3]]) -> [u64; 3] {
+    let adds_up = matches!(
+        question.kind,
+        EventKind::Annotation {
+            code: annotation::CHECKPOINT,
+            ..
+        }
+    );
+    match adds_up {
+        true => [answers.iter().map(|answer| answer[0]).sum(), 0, 0],
+        false => answers.first().copied().unwrap_or_default(),
+    }
+}
+
+/// The store that is not persistent, and what was done for it.
+fn not_persistent(range: ByteRange, status: &Status, next_fence: Option<Tag>) -> Vec<RawEvent> {
+    let thread = ThreadId(status.thread.0);
+    let store = RawEvent::new("store", stored(range.len()), status.tag)
+        .by(thread)
+        .at(status.stored)
+        .on(range, TargetAddr(0));
+    let mut events = vec![store];
+    match status.state {
+        Persistency::Dirty => {
+            if let Some(fence) = next_fence {
+                let text = "the thread's next fence is here, with no write-back in between";
+                events.push(RawEvent::new("fence", text, fence));
+            }
+        }
+        Persistency::Flushing => {
+            let text = "written back here, with no fence of that thread afterwards";
+            events.push(RawEvent::new("flush", text, status.flush_tag));
+        }
+        _ => {}
+    }
+    events
+}
+
+fn bytes_are(size: u64) -> String {
+    match size {
+        1 => "1 byte is".to_owned(),
+        n => format!("{} bytes are", grouped(n)),
+    }
+}
+
+fn stored(size: u64) -> String {
+    format!("{} stored here", bytes_are(size))
+}
+
+/// 1,234,567.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
