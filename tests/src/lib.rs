@@ -13,8 +13,10 @@
 //! `cargo xtask test` builds everything first. A suite that misses a program fails and says which
 //! command builds it; it never skips.
 
+pub mod check;
 pub mod crash_states;
 pub mod dump;
+pub mod examples;
 pub mod exec;
 pub mod layout;
 pub mod programs;

@@ -20,6 +20,9 @@ use crate::{build, setup};
 const RBTREE_COMMANDS: &str = "i 10\ni 5\ni 7\nq\n";
 const HASHMAP_COMMANDS: &str = "i 1\nq\n";
 
+/// Given to `check` when the demo itself is read on a terminal; not shown, because nobody needs to type it.
+const COLOUR: &str = "--color=always";
+
 /// Longer lines (replay tokens) are cut when they are shown.
 const COLUMNS_MAX: usize = 110;
 
@@ -39,7 +42,7 @@ pub fn demo() -> Result<()> {
     let report = stage.check_map("rbtree", RBTREE_COMMANDS, &rbtree)?;
     report.show("fresh-log", "rbtree_map.c:200")?;
     report.show("duplicate-log", "rbtree_map.c:226")?;
-    report.rest()?;
+    report.closing_line()?;
 
     step(
         "2. A hash map from the same place, without transactions: it writes back by itself what it stores. Does it write \
@@ -51,24 +54,24 @@ pub fn demo() -> Result<()> {
         &["--only", "clean-flush"],
     )?;
     report.show("clean-flush", "hashmap_atomic.c:115")?;
-    report.rest()?;
+    report.closing_line()?;
 
     step(
         "3. Those only cost time. This mailbox loses data: a message is marked as there, but its text is never written back. \
-         Without a power failure nobody notices; its own check is content:",
+         Without a power failure nobody notices; its own recovery is content:",
     );
     let (wrong, right) = mailbox()?;
     stage.natively(&wrong)?;
     step("Brownout sees it in one run, without a power failure:");
     let report = stage.check_mailbox(&wrong)?;
     report.show("missing-flush", "data_never_flushed.c")?;
-    report.rest()?;
-    report.expect_status(1)?;
+    report.closing_line()?;
+    report.ends_with(1)?;
 
-    step("4. The same program with the missing line is left alone:");
+    step("4. The same program with the line that was missing is left alone:");
     let fixed = stage.check_mailbox(&right)?;
-    fixed.rest()?;
-    fixed.expect_status(0)?;
+    fixed.closing_line()?;
+    fixed.ends_with(0)?;
     ensure!(
         fixed.text.contains("brownout: no findings"),
         "the fixed program should have no findings:\n{}",
@@ -77,12 +80,9 @@ pub fn demo() -> Result<()> {
 
     step("5. Every finding comes with a command that shows it again, here that of step 3:");
     let token = report.replay_token()?;
-    let again = stage.run(
-        Command::new(layout::brownout()).args(["replay", &token]),
-        Shown::Status,
-    )?;
+    let again = stage.run(Command::new(layout::brownout()).args(["replay", &token]))?;
     again.first_line("shows again")?;
-    again.expect_status(1)?;
+    again.ends_with(1)?;
 
     step(
         "6. A run can be recorded, and checked later or elsewhere. --verify proves that no store was missed: the file as it was, \
@@ -108,15 +108,6 @@ fn mailbox() -> Result<(PathBuf, PathBuf)> {
         .find(|program| program.name == "correctness/data_never_flushed")
         .context("tests/seeded/correctness/data_never_flushed.c is gone")?;
     Ok((program.binary(Build::Bug), program.binary(Build::Fixed)))
-}
-
-/// What is printed of a command before its output.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
-    /// The command line.
-    Command,
-    /// That, and how it ended.
-    Status,
 }
 
 /// A folder to work in.
@@ -159,7 +150,7 @@ impl Stage {
             .arg(layout::examples().join("mapcli"))
             .arg(map)
             .arg(self.fresh("map.pool")?);
-        self.run(&mut command, Shown::Command)
+        self.run(&mut command)
     }
 
     /// `brownout check --pm POOL -- MAILBOX run POOL`
@@ -168,7 +159,7 @@ impl Stage {
         let mut command = self.check();
         command.args(["--pm", "mail.pool", "--"]);
         command.arg(program).arg("run").arg(&pool);
-        self.run(&mut command, Shown::Status)
+        self.run(&mut command)
     }
 
     /// Runs the mailbox as it is, and then its own check.
@@ -176,8 +167,8 @@ impl Stage {
         let pool = self.fresh("mail.pool")?;
         for word in ["run", "check"] {
             let mut command = Command::new(program);
-            let printed = self.run(command.arg(word).arg(&pool), Shown::Status)?;
-            printed.expect_status(0)?;
+            let printed = self.run(command.arg(word).arg(&pool))?;
+            printed.ends_with(0)?;
         }
         Ok(())
     }
@@ -189,41 +180,31 @@ impl Stage {
         record.arg("record").arg("-o").arg(&trace);
         record.args(["--verify", "--pm", "mail.pool", "--"]);
         record.arg(program).arg("run").arg(&pool);
-        let recorded = self.run(&mut record, Shown::Command)?;
+        let recorded = self.run(&mut record)?;
         recorded.first_line("brownout: recorded")?;
         recorded.first_line("brownout: verified")?;
         println!();
         let mut check = self.check();
-        let checked = self.run(check.arg("--trace").arg(&trace), Shown::Status)?;
+        let checked = self.run(check.arg("--trace").arg(&trace))?;
         checked.first_line("error[missing-flush]")?;
-        checked.rest()?;
-        checked.expect_status(1)
+        checked.closing_line()?;
+        checked.ends_with(1)
     }
 
     fn check(&self) -> Command {
         let mut command = Command::new(layout::brownout());
         command.arg("check");
+        if self.colour {
+            command.arg(COLOUR);
+        }
         command
     }
 
     /// Shows the command, runs it in the workspace's folder and keeps what it has to say.
-    fn run(&self, command: &mut Command, shown: Shown) -> Result<Printed> {
+    fn run(&self, command: &mut Command) -> Result<Printed> {
         let line = short_command(command);
         println!("$ {line}");
-        if self.colour
-            && command
-                .get_args()
-                .next()
-                .is_some_and(|word| word == "check")
-        {
-            // Before the `--` that ends the options, so as the first of them.
-            let words: Vec<_> = command.get_args().skip(1).map(ToOwned::to_owned).collect();
-            let mut coloured = Command::new(command.get_program());
-            coloured.args(["check", "--color", "always"]).args(words);
-            *command = coloured;
-        }
         let output = command
-            // What a project's brownout.toml says has no place here.
             .current_dir(layout::workspace())
             .stdin(Stdio::null())
             .output()
@@ -233,12 +214,6 @@ impl Stage {
             status: output.status.code(),
             text: String::from_utf8_lossy(&output.stderr).into_owned(),
         };
-        if shown == Shown::Status {
-            let status = printed
-                .status
-                .map_or("a signal".to_owned(), |code| code.to_string());
-            println!("(exit status {status})");
-        }
         println!();
         Ok(printed)
     }
@@ -278,10 +253,10 @@ impl Printed {
     }
 
     /// Shows the closing line.
-    fn rest(&self) -> Result<()> {
+    fn closing_line(&self) -> Result<()> {
         let last = self.text.lines().last();
         println!(
-            "{}\n",
+            "{}",
             last.with_context(|| format!("`{}` said nothing", self.line))?
         );
         Ok(())
@@ -296,7 +271,8 @@ impl Printed {
         Ok(())
     }
 
-    fn expect_status(&self, expected: i32) -> Result<()> {
+    /// Shows how it ended, or fails if not so.
+    fn ends_with(&self, expected: i32) -> Result<()> {
         ensure!(
             self.status == Some(expected),
             "`{}` ended with {:?}, not with {expected}:\n{}",
@@ -304,17 +280,18 @@ impl Printed {
             self.status,
             self.text
         );
+        println!("(exit status {expected})\n");
         Ok(())
     }
 
     /// The first token of the report.
     fn replay_token(&self) -> Result<String> {
-        let (_, token) = plain(&self.text)
+        let text = plain(&self.text);
+        let token = text
             .split_once("brownout replay ")
-            .map(|(before, rest)| (before.len(), rest.to_owned()))
-            .with_context(|| format!("`{}` gave no token", self.line))?;
-        let token = token.split_whitespace().next();
-        Ok(token.context("an empty token")?.to_owned())
+            .and_then(|(_, rest)| rest.split_whitespace().next());
+        let token = token.with_context(|| format!("`{}` gave no token", self.line))?;
+        Ok(token.to_owned())
     }
 
     /// Findings stand between empty lines.
@@ -366,8 +343,11 @@ fn step(text: &str) {
 
 fn short_command(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let words: Vec<String> = words.map(|word| short(&word.to_string_lossy())).collect();
-    cut(&words.join(" "))
+    let words: Vec<String> = words
+        .filter(|word| *word != COLOUR)
+        .map(|word| cut(&short(&word.to_string_lossy())))
+        .collect();
+    words.join(" ")
 }
 
 /// Relative to the workspace, where the commands run.

@@ -102,6 +102,8 @@ type Key = (Rule, Tag, Tag);
 pub struct Collector {
     on: [bool; Rule::ALL.len()],
     by_key: FxHashMap<Key, usize>,
+    /// Findings of custom rules: rule, message, sites.
+    custom: FxHashMap<(String, String, Vec<Tag>), usize>,
     pub raw: Vec<Raw>,
     /// Occurrences of correctness findings.
     pub failures: u64,
@@ -116,6 +118,7 @@ impl Collector {
         Collector {
             on,
             by_key: FxHashMap::default(),
+            custom: FxHashMap::default(),
             raw: Vec::new(),
             failures: 0,
         }
@@ -166,20 +169,14 @@ impl Collector {
     /// A finding that a custom rule has made.
     pub fn report_custom(&mut self, raw: Raw) {
         self.failures += u64::from(raw.severity == Severity::Correctness);
-        let same = |known: &&mut Raw| {
-            known.rule == raw.rule
-                && known.message == raw.message
-                && known.events.len() == raw.events.len()
-                && known
-                    .events
-                    .iter()
-                    .zip(&raw.events)
-                    .all(|(a, b)| a.tag == b.tag)
-        };
-        match self.raw.iter_mut().find(same) {
-            Some(known) => known.count += 1,
-            None => self.raw.push(Raw { count: 1, ..raw }),
+        let sites = raw.events.iter().map(|event| event.tag).collect();
+        let key = (raw.rule.clone(), raw.message.clone(), sites);
+        let next = self.raw.len();
+        let at = *self.custom.entry(key).or_insert(next);
+        if at == next {
+            self.raw.push(Raw { count: 0, ..raw });
         }
+        self.raw[at].count += 1;
     }
 }
 

@@ -48,7 +48,7 @@ use brownout_findings::Finding;
 use brownout_findings::rules::RuleSet;
 use brownout_rule::host::Plugin;
 use brownout_symbols::{Options as SymbolOptions, Stacks};
-use brownout_trace::event::{ContextId, Event, EventKind, ExitStatus};
+use brownout_trace::event::{ContextId, Event, EventKind, ExitStatus, TargetAddr, ThreadId};
 
 use plugins::Plugins;
 use pool::Pool;
@@ -70,6 +70,7 @@ pub struct Options {
 /// A checker and what it takes to say where.
 #[derive(Debug)]
 pub struct Analysis {
+    options: Options,
     checkers: Checkers,
     plugins: Plugins,
     stacks: Stacks,
@@ -108,6 +109,7 @@ impl Analysis {
     /// One that has seen nothing.
     pub fn new(options: Options, symbols: SymbolOptions) -> Self {
         Analysis {
+            options,
             checkers: Checkers::Here(Box::new(Checker::new(options))),
             plugins: Plugins::default(),
             stacks: Stacks::new(symbols),
@@ -115,8 +117,8 @@ impl Analysis {
         }
     }
 
-    /// As [`new`](Self::new), with the rules on threads of their own: for machines with cores to spare. Custom rules are not
-    /// possible then.
+    /// As [`new`](Self::new), with the rules on threads of their own: for machines with cores to spare. Custom rules look at the
+    /// state of all of them; adding one brings them back into one place.
     pub fn in_parallel(options: Options, symbols: SymbolOptions) -> Self {
         Analysis {
             checkers: Checkers::Pool(Pool::start(options)),
@@ -126,12 +128,20 @@ impl Analysis {
 
     /// Adds a custom rule from a shared library. Before the first event.
     pub fn load_rule(&mut self, path: &Path, options: &str) -> Result<(), RuleError> {
+        self.gather();
         self.plugins.load(path, options)
     }
 
     /// Adds a custom rule that is loaded already. Before the first event.
     pub fn add_rule(&mut self, rule: Plugin) -> Result<(), RuleError> {
+        self.gather();
         self.plugins.add(rule)
+    }
+
+    fn gather(&mut self) {
+        if let Checkers::Pool(_) = self.checkers {
+            self.checkers = Checkers::Here(Box::new(Checker::new(self.options)));
+        }
     }
 
     /// A custom rule looks at the bytes of stores.
@@ -173,6 +183,21 @@ impl Analysis {
             Checkers::Here(checker) => checker.answer(question),
             Checkers::Pool(pool) => pool.answer(question),
         }
+    }
+
+    /// Correctness findings so far, every occurrence counted.
+    pub fn failures(&mut self) -> u64 {
+        let question = Event {
+            thread: ThreadId(0),
+            pc: TargetAddr(0),
+            context: ContextId(0),
+            kind: EventKind::Annotation {
+                code: brownout_abi::annotation::CHECKPOINT,
+                args: [0; 5],
+                text: &[],
+            },
+        };
+        self.answer(&question)[0]
     }
 
     /// No event follows.

@@ -73,7 +73,7 @@ impl Pool {
 
     fn hand_over(&mut self) {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH_LEN));
-        self.give(&Arc::new(batch), |batch| Work::Events(batch));
+        self.give(&Arc::new(batch), Work::Events);
     }
 
     /// A worker that is gone has panicked; `finish` passes that on.

@@ -227,10 +227,24 @@ fn where_is(frame: &Frame) -> String {
     }
 }
 
-/// The frame to talk about: the innermost with a source line, past the C library's copying.
+/// The frame to talk about: the innermost with a source line, past the C library's copying and the compiler's headers.
 fn own_frame(event: &Event) -> Option<&Frame> {
+    let is_own = |frame: &&Frame| {
+        let file = frame.file.as_deref().unwrap_or("/usr/");
+        frame.line.is_some() && file.starts_with('/') && !file.starts_with("/usr/")
+    };
     let has_line = |frame: &&Frame| frame.line.is_some();
-    event.stack.iter().find(has_line).or(event.stack.first())
+    let mut frames = event.stack.iter();
+    frames
+        .find(is_own)
+        .or(event.stack.iter().find(has_line))
+        .or(event.stack.first())
+}
+
+/// As [`own_frame`], but best in the source file of `other`: wrappers such as `persist` say little.
+fn own_frame_near<'a>(event: &'a Event, other: &Frame) -> Option<&'a Frame> {
+    let same_file = |frame: &&Frame| frame.line.is_some() && frame.file == other.file;
+    event.stack.iter().find(same_file).or(own_frame(event))
 }
 
 /// The nearest place where what is missing would be right.
@@ -255,8 +269,8 @@ fn suggestion(rule: &str, events: &[Event], sources: &mut Sources) -> Option<Str
         Some(function) => format!("before returning from {function}, {}", where_is(own)),
         None => format!("after {}", where_is(own)),
     };
-    let fence = of("fence").and_then(own_frame);
-    let flush = of("flush").and_then(own_frame);
+    let fence = of("fence").and_then(|event| own_frame_near(event, own));
+    let flush = of("flush").and_then(|event| own_frame_near(event, own));
     match rule {
         "missing-flush" | "tx-not-persisted" | "not-persisted" | "not-ordered" => {
             match (flush, fence) {

@@ -591,10 +591,7 @@ fn indices_count_events_and_name_stores() {
     run.rule("index", move |event, pm, _| {
         let Some(event) = event else { return };
         count += 1;
-        assert_eq!(
-            event.index.0, count,
-            "as 'trace dump' would count them, from 1"
-        );
+        assert_eq!(event.index.0, count, "every event counts, from 1");
         for part in pm.status(place(BASE, 64)) {
             assert!(
                 seen.borrow().contains(&part.store),

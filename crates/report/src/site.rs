@@ -14,7 +14,14 @@ use crate::text::{base_name, visible};
 /// Libraries whose functions store, write back and fence on behalf of a caller.
 const PRIMITIVES: [&str; 5] = ["libc", "libpmem", "libpmem2", "ld-linux-x86-64", "[vdso]"];
 
+/// Where compilers and systems keep headers: the intrinsics that wrap `clwb`, `memcpy` with its checks.
+const SYSTEM_HEADERS: [&str; 3] = ["/usr/lib/gcc/", "/usr/lib/llvm", "/usr/include/"];
+
 fn is_primitive(frame: &Frame) -> bool {
+    let in_header = |file: &String| SYSTEM_HEADERS.iter().any(|folder| file.starts_with(folder));
+    if frame.inlined && frame.file.as_ref().is_some_and(in_header) {
+        return true;
+    }
     let Some(module) = &frame.module else {
         return false;
     };

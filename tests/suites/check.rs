@@ -1,0 +1,73 @@
+//! `brownout check` on real programs, and its surface from end to end.
+//!
+//! | trials | what |
+//! |---|---|
+//! | `known::` | what is known to be wrong with libpmemobj's examples and with libpmemobj is found where it is |
+//! | `clean::` | the examples lose no data, and nothing says that they do |
+//! | `pmtest::` | programs annotated for PMTest |
+//! | `surface::` | options, forms of the report, exit codes, recordings, endings |
+//! | `replay::` | tokens show their findings again |
+//! | `large::` | a report of ten thousand findings |
+//!
+//! Programs are judged by their reports in JSON. What they do to the program's own behaviour is the business of
+//! the transparency suite; here only its exit status and, where it is repeatable, its output must be the native one.
+
+#[path = "check/clean.rs"]
+mod clean;
+#[path = "check/known.rs"]
+mod known;
+#[path = "check/large.rs"]
+mod large;
+#[path = "check/pmtest.rs"]
+mod pmtest;
+#[path = "check/replay.rs"]
+mod replay;
+#[path = "check/surface.rs"]
+mod surface;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use brownout_tests::{Invocation, Scratch, layout};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials = known::trials();
+    trials.extend(clean::trials());
+    trials.extend(pmtest::trials());
+    trials.extend(surface::trials());
+    trials.extend(replay::trials());
+    trials.extend(large::trials());
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn trial(name: impl Into<String>, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
+    Trial::test(name.into(), move || {
+        test().map_err(|error| Failed::from(format!("{error:#}")))
+    })
+}
+
+/// One of our programs, as it was built.
+fn own_program(name: &str) -> Result<PathBuf> {
+    let path = layout::programs().join(name);
+    ensure!(
+        path.is_file(),
+        "{} is missing: run `cargo xtask build`",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// `check_modes pool MODE` in the scratch folder; `--pm pool` makes its pool persistent memory.
+fn modes(mode: &str, scratch: &Scratch) -> Result<Invocation> {
+    let argv = [
+        own_program("check_modes")?.into_os_string(),
+        "pool".into(),
+        mode.into(),
+    ];
+    Ok(Invocation::new(argv, scratch.path()).timeout(TIMEOUT))
+}
