@@ -5,7 +5,9 @@
 //! | `known::` | what is known to be wrong with libpmemobj's examples and with libpmemobj is found where it is |
 //! | `clean::` | the examples lose no data, and nothing says that they do |
 //! | `pmtest::` | programs annotated for PMTest |
-//! | `surface::` | options, forms of the report, exit codes, recordings, endings |
+//! | `surface::` | options, forms of the report, exit codes |
+//! | `recorded::` | recordings, whole and damaged, say what the run said |
+//! | `ending::` | signals, Ctrl-C, children |
 //! | `replay::` | tokens show their findings again |
 //! | `large::` | a report of ten thousand findings |
 //!

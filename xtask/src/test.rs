@@ -55,13 +55,18 @@ pub fn test(words: &[&str]) -> Result<ExitCode> {
 pub fn bless() -> Result<()> {
     setup::setup()?;
     build::build()?;
-    shell::run(shell::cargo().env("BLESS", "1").args([
-        "test",
-        "--workspace",
-        "--exclude",
-        "brownout-tests",
-        "--quiet",
-    ]))
+    shell::run(
+        shell::cargo()
+            .env("BLESS", "1")
+            .env("INSTA_UPDATE", "always")
+            .args([
+                "test",
+                "--workspace",
+                "--exclude",
+                "brownout-tests",
+                "--quiet",
+            ]),
+    )
 }
 
 fn step(name: &str, action: impl FnOnce() -> Result<()>) -> Result<()> {

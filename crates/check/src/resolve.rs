@@ -1,5 +1,7 @@
 //! From numbers to words: call stacks, places, suggestions.
 
+use std::collections::HashMap;
+
 use brownout_findings::{Event, Finding, Frame, Place};
 use brownout_symbols::{Frame as Symbol, Stacks};
 use brownout_trace::event::{ContextId, ThreadId};
@@ -16,13 +18,13 @@ pub fn findings(
     text_frames: &mut dyn FnMut(ContextId) -> Vec<String>,
 ) -> Vec<Finding> {
     let mut sources = Sources::default();
-    let mut findings: Vec<Finding> = Vec::new();
+    let mut findings: Vec<Weighed> = Vec::new();
     for checker in checkers {
         for raw in std::mem::take(&mut checker.collector.raw) {
             findings.push(finding(checker, stacks, text_frames, &mut sources, raw));
         }
     }
-    findings.retain(|finding| !is_noise(finding));
+    findings.retain(|weighed| !is_noise(&weighed.finding));
     let mut findings = merge(findings);
     findings.sort_by(|a, b| (a.severity, &a.rule).cmp(&(b.severity, &b.rule)));
     findings
@@ -30,29 +32,27 @@ pub fn findings(
 
 /// The C library fences after its own non-temporal copies, whatever they copy.
 fn is_noise(finding: &Finding) -> bool {
-    let in_libc = |event: &Event| {
-        let module = event
-            .stack
-            .first()
-            .and_then(|frame| frame.module.as_deref());
-        module.is_some_and(|path| {
-            let name = path.rsplit('/').next().unwrap_or(path);
-            name.starts_with("libc.so") || name.starts_with("ld-linux")
-        })
-    };
+    let in_libc = |event: &Event| event.stack.first().is_some_and(is_libc);
     finding.rule == "empty-fence" && finding.events.first().is_some_and(in_libc)
 }
 
-/// Findings that read the same are one: contexts that differ in return addresses of one line, say.
-fn merge(findings: Vec<Finding>) -> Vec<Finding> {
-    let mut merged: Vec<Finding> = Vec::with_capacity(findings.len());
-    let mut seen = std::collections::HashMap::new();
-    for finding in findings {
-        let places: Vec<_> = finding
-            .events
+/// A finding, and the bytes (or lines) that its occurrences concern.
+struct Weighed {
+    finding: Finding,
+    amount: u64,
+}
+
+/// Findings that read the same are one: contexts that differ in return addresses of one line, a copy that the C library makes
+/// with several instructions.
+fn merge(findings: Vec<Weighed>) -> Vec<Finding> {
+    let mut merged: Vec<Weighed> = Vec::with_capacity(findings.len());
+    let mut seen = HashMap::new();
+    for weighed in findings {
+        let finding = &weighed.finding;
+        let stack = finding.events.first().map_or(&[][..], |event| &event.stack);
+        let places: Vec<_> = stack
             .iter()
-            .take(1)
-            .flat_map(|event| &event.stack)
+            .filter(|frame| !is_libc(frame))
             .map(|frame| match frame.line {
                 Some(_) => (frame.function.clone(), frame.file.clone(), frame.line, 0),
                 None => (
@@ -63,22 +63,44 @@ fn merge(findings: Vec<Finding>) -> Vec<Finding> {
                 ),
             })
             .collect();
-        if places.is_empty() {
-            merged.push(finding);
-            continue;
-        }
-        match seen.entry((finding.rule.clone(), places)) {
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(merged.len());
-                merged.push(finding);
-            }
-            std::collections::hash_map::Entry::Occupied(entry) => {
-                let first: &mut Finding = &mut merged[*entry.get()];
-                first.count += finding.count;
-            }
+        let next = merged.len();
+        let at = match places.is_empty() {
+            true => next,
+            false => *seen.entry((finding.rule.clone(), places)).or_insert(next),
+        };
+        if at == next {
+            merged.push(weighed);
+        } else {
+            merged[at].finding.count += weighed.finding.count;
+            merged[at].amount += weighed.amount;
         }
     }
-    merged
+    merged.into_iter().map(weight_note).collect()
+}
+
+fn weight_note(
+    Weighed {
+        mut finding,
+        amount,
+    }: Weighed,
+) -> Finding {
+    if finding.count > 1 && amount > 0 {
+        let what = match finding.rule.as_str() {
+            "clean-flush" | "double-flush" | "oversized-flush" => "lines",
+            _ => "bytes",
+        };
+        finding
+            .notes
+            .push(format!("{} {what} in all", grouped(amount)));
+    }
+    finding
+}
+
+fn is_libc(frame: &Frame) -> bool {
+    frame.module.as_deref().is_some_and(|path| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        name.starts_with("libc.so") || name.starts_with("ld-linux")
+    })
 }
 
 fn finding(
@@ -87,23 +109,16 @@ fn finding(
     text_frames: &mut dyn FnMut(ContextId) -> Vec<String>,
     sources: &mut Sources,
     raw: Raw,
-) -> Finding {
+) -> Weighed {
     let events: Vec<Event> = raw
         .events
         .iter()
         .map(|raw| event(checker, stacks, text_frames, raw))
         .collect();
     let mut help = raw.help;
-    help.extend(suggestion(&raw.rule, &events, sources));
-    let mut notes = raw.notes;
-    if raw.count > 1 && raw.bytes > 0 {
-        let what = match raw.rule.as_str() {
-            "clean-flush" | "double-flush" | "oversized-flush" => "lines",
-            _ => "bytes",
-        };
-        notes.push(format!("{} {what} in all", grouped(raw.bytes)));
-    }
-    Finding {
+    let by_msync = checker.persists_by_msync();
+    help.extend(suggestion(&raw.rule, by_msync, &events, sources));
+    let finding = Finding {
         rule: raw.rule,
         severity: raw.severity,
         message: raw.message,
@@ -112,9 +127,13 @@ fn finding(
         count: raw.count,
         events,
         help,
-        notes,
+        notes: raw.notes,
         crash_point: None,
         replay: None,
+    };
+    Weighed {
+        finding,
+        amount: raw.bytes,
     }
 }
 
@@ -248,7 +267,12 @@ fn own_frame_near<'a>(event: &'a Event, other: &Frame) -> Option<&'a Frame> {
 }
 
 /// The nearest place where what is missing would be right.
-fn suggestion(rule: &str, events: &[Event], sources: &mut Sources) -> Option<String> {
+fn suggestion(
+    rule: &str,
+    by_msync: bool,
+    events: &[Event],
+    sources: &mut Sources,
+) -> Option<String> {
     let of = |role: &str| events.iter().find(|event| event.role == role);
     let store = of("store")?;
     let own = own_frame(store)?;
@@ -269,6 +293,14 @@ fn suggestion(rule: &str, events: &[Event], sources: &mut Sources) -> Option<Str
         Some(function) => format!("before returning from {function}, {}", where_is(own)),
         None => format!("after {}", where_is(own)),
     };
+    if by_msync
+        && matches!(
+            rule,
+            "missing-flush" | "tx-not-persisted" | "not-persisted" | "not-ordered"
+        )
+    {
+        return Some(format!("msync the page of {object} {}", before_return()));
+    }
     let fence = of("fence").and_then(|event| own_frame_near(event, own));
     let flush = of("flush").and_then(|event| own_frame_near(event, own));
     match rule {

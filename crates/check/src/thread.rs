@@ -19,8 +19,6 @@ pub struct FlushRun {
     pub persisted: Option<(Tag, Tag)>,
     /// The write-back that a repeated one repeats.
     pub earlier: Tag,
-    /// First line that needed no write-back, and its address.
-    pub useless: Option<(ByteRange, TargetAddr)>,
 }
 
 /// Lines that were stored to since some moment, without repetition in the long run.

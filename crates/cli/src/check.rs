@@ -227,7 +227,8 @@ fn examine_run(check: &Check, launch: &LaunchConfig, analysis: Analysis) -> Resu
     };
     let checked = live.analysis.finish();
     if !checked.touched_pm {
-        notes.extend(outcome.hints.iter().map(hint));
+        let hints = outcome.hints.iter().map(hint);
+        notes.extend(hints.map(|hint| hint.trim_start_matches("hint: ").to_owned()));
     }
     let mut statistics = Map::new();
     let seconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e6;
@@ -448,7 +449,7 @@ fn write_report(check: &Check, report: &Report) -> Result<(), Failure> {
         }
         None => match render(&mut BufWriter::new(io::stdout().lock())) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::cannot_run(
-                format!("cannot write the report: {error}"),
+                format!("cannot write the report: {}", plain(&error)),
             )),
             _ => Ok(()),
         },

@@ -304,7 +304,10 @@ fn log_summary(path: &str, exported: &Exported) -> String {
     let mut text = format!(
         "{path}: {}, {}, {} in {}",
         counted(exported.stores, "store"),
-        grouped(exported.flushes) + " flushes",
+        match exported.flushes {
+            1 => "1 flush".to_owned(),
+            n => grouped(n) + " flushes",
+        },
         counted(exported.fences, "fence"),
         bytes(exported.len),
     );

@@ -85,7 +85,10 @@ pub fn replay(token: &str) -> Result<u8, Failure> {
         .map_err(|why| Failure::usage(format!("this is no replay token: {why}")))?;
     env::set_current_dir(&token.folder).map_err(|error| {
         let folder = quote(&token.folder);
-        Failure::usage(format!("cannot go to {folder}, where the run was: {error}"))
+        Failure::usage(format!(
+            "cannot go to {folder}, where the run was: {}",
+            resolve::plain(&error)
+        ))
     })?;
     let words = ["brownout".to_owned()]
         .into_iter()

@@ -1,8 +1,11 @@
-//! The order of findings: correctness first, findings of one root cause together, else as the analysis gave them.
+//! The order of findings: correctness first, then what the program itself does before what a library does inside; findings of
+//! one root cause together, else as the analysis gave them.
 
 use std::collections::HashMap;
 
 use brownout_findings::Finding;
+
+use crate::site;
 
 /// Sorts; what is in order already stays.
 pub fn sort(findings: &mut [Finding]) {
@@ -32,8 +35,16 @@ pub fn groups<'a>(sorted: &'a [&'a Finding]) -> impl Iterator<Item = &'a [&'a Fi
 fn ranks(findings: &[Finding]) -> HashMap<&str, usize> {
     let mut ranks = HashMap::new();
     for finding in findings {
-        let next = ranks.len();
-        ranks.entry(finding.root_cause.as_str()).or_insert(next);
+        // Logging is what the program asks the library for.
+        let asked = finding.events.first().is_some_and(|e| e.role == "log");
+        let inside = finding
+            .events
+            .first()
+            .is_some_and(|e| site::in_foundation(&e.stack));
+        let late = if inside && !asked { findings.len() } else { 0 };
+        let next = ranks.len() + late;
+        let rank = ranks.entry(finding.root_cause.as_str()).or_insert(next);
+        *rank = (*rank).min(next);
     }
     ranks
 }

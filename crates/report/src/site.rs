@@ -17,22 +17,36 @@ const PRIMITIVES: [&str; 5] = ["libc", "libpmem", "libpmem2", "ld-linux-x86-64",
 /// Where compilers and systems keep headers: the intrinsics that wrap `clwb`, `memcpy` with its checks.
 const SYSTEM_HEADERS: [&str; 3] = ["/usr/lib/gcc/", "/usr/lib/llvm", "/usr/include/"];
 
+/// Libraries that PM programs are built on. Without debug information their inside tells their user nothing.
+const FOUNDATIONS: [&str; 4] = ["libpmemobj", "libpmemlog", "libpmemblk", "libpmempool"];
+
+/// True if what an event did was done inside such a library, on its own account or its caller's.
+pub fn in_foundation(stack: &[Frame]) -> bool {
+    let acting = stack.iter().find(|frame| !is_tool(frame));
+    acting.is_some_and(|frame| frame.line.is_none() && FOUNDATIONS.contains(&stem(frame)))
+}
+
 fn is_primitive(frame: &Frame) -> bool {
+    is_tool(frame) || frame.line.is_none() && FOUNDATIONS.contains(&stem(frame))
+}
+
+/// The name of the frame's library, without version; empty if it has none.
+fn stem(frame: &Frame) -> &str {
+    let name = base_name(frame.module.as_deref().unwrap_or_default());
+    // `libc.so.6`, and `libc-2.31.so` as older systems call it.
+    let stem = name.split(".so").next().unwrap_or(name);
+    match stem.split_once("libc-") {
+        Some(("", version)) if version.starts_with(|c: char| c.is_ascii_digit()) => "libc",
+        _ => stem,
+    }
+}
+
+fn is_tool(frame: &Frame) -> bool {
     let in_header = |file: &String| SYSTEM_HEADERS.iter().any(|folder| file.starts_with(folder));
     if frame.inlined && frame.file.as_ref().is_some_and(in_header) {
         return true;
     }
-    let Some(module) = &frame.module else {
-        return false;
-    };
-    let name = base_name(module);
-    // `libc.so.6`, and `libc-2.31.so` as older systems call it.
-    let stem = name.split(".so").next().unwrap_or(name);
-    let stem = match stem.split_once("libc-") {
-        Some(("", version)) if version.starts_with(|c: char| c.is_ascii_digit()) => "libc",
-        _ => stem,
-    };
-    PRIMITIVES.contains(&stem)
+    PRIMITIVES.contains(&stem(frame))
 }
 
 /// The frames up to `main`.
@@ -166,7 +180,13 @@ mod tests {
             frame("main", "/bin/prog", Some(9)),
             frame("__libc_start_main", "/usr/lib/libc.so.6", None),
         ];
-        assert_eq!((cause(&stack), site(&stack)), (Some(2), Some(3)));
+        assert_eq!((cause(&stack), site(&stack)), (Some(3), Some(3)));
+        assert!(in_foundation(&stack) && !in_foundation(&stack[3..]));
+        // Who has the library's sources is its author.
+        let mut with_lines = stack.clone();
+        with_lines[2].line = Some(410);
+        assert_eq!(cause(&with_lines), Some(2));
+        assert!(!in_foundation(&with_lines));
         assert_eq!(inside_main(&stack).len(), 5);
         assert_eq!((cause(&stack[..2]), site(&stack[..2])), (Some(0), Some(0)));
         assert_eq!((cause(&[]), site(&[])), (None, None));

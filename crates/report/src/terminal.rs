@@ -342,8 +342,21 @@ impl<'a> Page<'a> {
 
     fn frames(&mut self, word: &str, frames: &[Frame]) {
         let shown = frames.len().min(self.options.frames_max);
-        for frame in &frames[..shown] {
-            self.frame(word, frame);
+        // Addresses in a library without symbols say where, once; the rest of them say how deep.
+        let nameless = |frame: &Frame| frame.function.is_none() && frame.line.is_none();
+        for run in frames[..shown].chunk_by(|a, b| {
+            nameless(a) && nameless(b) && a.module == b.module && a.module.is_some()
+        }) {
+            self.frame(word, &run[0]);
+            let folded = &run[1..];
+            match folded {
+                [] => {}
+                [only] => self.frame(word, only),
+                _ => {
+                    let text = format!("{} in it", counted(folded.len() as u64, "more frame"));
+                    let _ = writeln!(self.text, "      … {text}");
+                }
+            }
         }
         let hidden = frames.len() - shown;
         if hidden > 0 {

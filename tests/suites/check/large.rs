@@ -83,7 +83,7 @@ fn ten_thousand() -> Result<()> {
         "{lines} lines"
     );
     ensure!(
-        text.lines().last() == Some("brownout: 10000 correctness and 0 performance findings"),
+        text.lines().last() == Some("brownout: 10,000 correctness and 0 performance findings"),
         "{:?}",
         text.lines().last()
     );

@@ -3,6 +3,7 @@
 //! A token holds the command, not the files. So the pool is removed before a replay, as it was before the first run.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -22,6 +23,7 @@ const REPLAYED: usize = 5;
 pub fn trials() -> Vec<Trial> {
     vec![
         trial("replay::five_at_random", five_at_random),
+        trial("replay::of_a_recording", of_a_recording),
         trial("replay::fixed_meanwhile", fixed_meanwhile),
         trial("replay::no_token", no_token),
     ]
@@ -99,8 +101,28 @@ fn token(finding: &Finding) -> Result<&str> {
     Ok(&replay.token)
 }
 
+fn of_a_recording() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let native = modes("forget_clean", &scratch)?;
+    check::run(&native, &["--pm", "pool", "--save-trace", "run.bwt"])?;
+    let checked = check::run_recorded(&["--trace", "run.bwt"], scratch.path())?;
+    checked.expect_places(&[("clean-flush", "flush_clean"), ("missing-flush", "forget")])?;
+    for finding in &checked.report.findings {
+        shows_again(scratch.path(), finding)?;
+    }
+    Ok(())
+}
+
+/// As before the first run.
+fn remove_pool(folder: &Path) -> Result<()> {
+    match fs::remove_file(folder.join("pool")) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 fn shows_again(folder: &Path, finding: &Finding) -> Result<()> {
-    fs::remove_file(folder.join("pool"))?;
+    remove_pool(folder)?;
     let before = fs::read(folder.join("report.json"))?;
     // From another folder: the token knows where the run was.
     let elsewhere = Scratch::new()?;

@@ -92,11 +92,10 @@ fn no_pm() -> Result<()> {
         ensure!(json["verdict"] == "nothing-checked");
         let terminal = check::command(&native, &[]).run()?;
         ensure!(terminal.status == status);
+        let text = terminal.stderr_text();
         ensure!(
-            terminal.stderr_text().trim_end()
-                == "brownout: no persistent memory was touched; see --pm",
-            "{}",
-            terminal.describe()
+            text.lines().last() == Some("brownout: no persistent memory was touched; see --pm"),
+            "{text}"
         );
     }
     Ok(())
@@ -114,8 +113,16 @@ fn mapped_and_not_told() -> Result<()> {
 // ---------------------------------------------------------------------- forms
 
 fn validator(path: &Path) -> Result<Validator> {
-    let schema: Value = serde_json::from_slice(&fs::read(path)?)?;
+    let mut schema: Value = serde_json::from_slice(&fs::read(path)?)?;
+    // The official schema of SARIF has an unbalanced bracket in its pattern for `language`, which we do not write.
+    for part in ["run", "toolComponent"] {
+        let language = schema.pointer_mut(&format!("/definitions/{part}/properties/language"));
+        if let Some(Value::Object(language)) = language {
+            language.remove("pattern");
+        }
+    }
     jsonschema::options()
+        .should_validate_formats(true)
         .build(&schema)
         .with_context(|| format!("{} is no schema", path.display()))
 }
@@ -276,8 +283,7 @@ fn suppressions() -> Result<()> {
     let less = run_in("forget", &hide, &scratch)?;
     less.expect_places(&[])?;
     ensure!(less.report.suppressed == 1);
-    less.expect_note("known.toml")?;
-    less.expect_note("unused")
+    less.expect_note("the suppression was not used")
 }
 
 fn baseline() -> Result<()> {

@@ -67,7 +67,6 @@ impl Checker {
                 again: 0,
                 persisted: None,
                 earlier: Tag(0),
-                useless: None,
             });
         }
         let Some(run) = &mut self.threads[at].run else {
@@ -76,7 +75,7 @@ impl Checker {
         run.lines += 1;
         run.next = line.end().0;
         match outcome {
-            FlushOutcome::Useful => return,
+            FlushOutcome::Useful => {}
             FlushOutcome::Again { earlier } => {
                 run.again += 1;
                 run.earlier = earlier;
@@ -87,7 +86,6 @@ impl Checker {
             }
             FlushOutcome::Ignored => run.clean += 1,
         }
-        run.useless.get_or_insert((line, addr));
     }
 
     /// Judges the write-backs of a range as a whole.
@@ -99,7 +97,8 @@ impl Checker {
             return;
         }
         let thread = self.threads[at].id;
-        let place = run.useless.unwrap_or((run.first, run.first_addr));
+        let whole = ByteRange::new(run.first.start(), run.next - run.first.start().0);
+        let place = (whole, run.first_addr);
         let flush_event = |text: String| {
             RawEvent::new("flush", text, run.tag)
                 .by(thread)

@@ -259,6 +259,11 @@ impl Checker {
         }
     }
 
+    /// True if only `msync` makes anything persistent.
+    pub(crate) fn persists_by_msync(&self) -> bool {
+        self.options.model.domain == brownout_model::Domain::Page
+    }
+
     /// Occurrences of correctness findings so far.
     pub fn failures(&self) -> u64 {
         self.collector.failures

@@ -129,7 +129,7 @@ impl Checker {
             .overlapping(part.0)
             .map(|(_, logged)| logged)
             .collect();
-        let fresh = known.iter().all(|logged| logged.allocated);
+        let fresh = known.iter().any(|logged| logged.allocated);
         let earlier = known.iter().find(|logged| logged.allocated == fresh);
         let Some(earlier) = earlier.copied() else {
             return;
