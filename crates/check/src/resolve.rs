@@ -285,9 +285,15 @@ fn suggestion(
         1 => "1 byte".to_owned(),
         n => format!("{} bytes", grouped(n)),
     };
-    let object = match what {
-        Some(expression) => format!("{bytes} at {expression}"),
-        None => format!("the {bytes} stored at {}", where_is(own)),
+    let (object, object_here) = match &what {
+        Some(expression) => {
+            let object = format!("{bytes} at {expression}");
+            (object.clone(), object)
+        }
+        None => (
+            format!("the {bytes} stored at {}", where_is(own)),
+            format!("the {bytes}"),
+        ),
     };
     let before_return = || match &own.function {
         Some(function) => format!("before returning from {function}, {}", where_is(own)),
@@ -299,7 +305,10 @@ fn suggestion(
             "missing-flush" | "tx-not-persisted" | "not-persisted" | "not-ordered"
         )
     {
-        return Some(format!("msync the page of {object} {}", before_return()));
+        return Some(format!(
+            "msync the page of {object_here} {}",
+            before_return()
+        ));
     }
     let fence = of("fence").and_then(|event| own_frame_near(event, own));
     let flush = of("flush").and_then(|event| own_frame_near(event, own));
@@ -314,7 +323,7 @@ fn suggestion(
                     "write back {object} before the fence at {}, which then completes it",
                     where_is(fence)
                 )),
-                (None, None) => Some(format!("persist {object} {}", before_return())),
+                (None, None) => Some(format!("persist {object_here} {}", before_return())),
             }
         }
         "missing-fence" => Some(match flush {

@@ -356,6 +356,7 @@ fn report(
     let verdict = match (checked.touched_pm, checked.ended) {
         (false, _) => Verdict::NothingChecked,
         (true, None) => Verdict::Incomplete,
+        (true, Some(_)) if checked.killed && checked.findings.is_empty() => Verdict::Incomplete,
         (true, Some(_)) if checked.findings.is_empty() => Verdict::Clean,
         (true, Some(_)) => Verdict::Findings,
     };
@@ -467,7 +468,7 @@ fn exit_code(check: &Check, report: &Report, status: u8) -> u8 {
     }
     match report.verdict {
         // Cut short: not the program's fault, and no verdict either.
-        Verdict::Incomplete => exit::CANNOT_RUN,
+        Verdict::Incomplete if status == exit::OK => exit::CANNOT_RUN,
         _ => status,
     }
 }

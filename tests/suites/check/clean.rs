@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_findings::{Severity, Verdict};
-use brownout_tests::check::{self, Checked, is_at_line};
+use brownout_tests::check::{self, Checked};
 use brownout_tests::examples::{self, DATA_STORES, MAPS, USES, Use};
 use brownout_tests::{Invocation, Outcome, Scratch, exec};
 use libtest_mimic::Trial;
@@ -13,16 +13,6 @@ use libtest_mimic::Trial;
 use crate::{TIMEOUT, trial};
 
 const COMMANDS: usize = 1000;
-
-/// What the rules object to although no crash shows it: rule, file, line.
-///
-/// obj_pmemlog_simple appends behind the end of its log inside a transaction that logs the end, not the space: what
-/// lies there is nobody's until the new end is committed. Brownout cannot know that, and the page of the rule tells
-/// how to say it.
-const KNOWN: &[(&str, &str, u32)] = &[
-    ("tx-unlogged-store", "obj_pmemlog_simple.c", 178),
-    ("tx-unlogged-store", "obj_pmemlog_simple.c", 223),
-];
 
 pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -138,11 +128,7 @@ fn same_status(native: &Outcome, checked: &Outcome) -> Result<()> {
 
 fn expect_clean(checked: &Checked) -> Result<()> {
     for finding in &checked.report.findings {
-        let known = |(rule, file, line): &(&str, &str, u32)| {
-            let first = finding.events.first();
-            finding.rule == *rule && first.is_some_and(|event| is_at_line(event, file, *line))
-        };
-        if finding.severity == Severity::Correctness && !KNOWN.iter().any(known) {
+        if finding.severity == Severity::Correctness {
             bail!(
                 "{} is reported\n{}",
                 finding.rule,

@@ -19,6 +19,15 @@ impl Checker {
                 let at = self.thread(thread);
                 self.threads[at].process = process;
             }
+            EventKind::Module {
+                addr, len, path, ..
+            } => {
+                let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+                if name.starts_with(b"libpmem") {
+                    let end = TargetAddr(addr.0.saturating_add(*len));
+                    self.library_code.push((*addr, end));
+                }
+            }
             EventKind::ThreadExit => {
                 let at = self.thread(event.thread);
                 self.finish_run(at);

@@ -176,6 +176,8 @@ pub struct Checker {
     killed: BTreeSet<ProcessId>,
     /// Store sites that a transaction's end has reported.
     reported_in_tx: BTreeSet<Tag>,
+    /// Code of libpmem and libpmemobj, in whatever process: start and end.
+    library_code: Vec<(TargetAddr, TargetAddr)>,
     /// Library calls are seen, so requests need not be judged for repetition.
     sees_library_calls: bool,
     ended: Option<ExitStatus>,
@@ -207,6 +209,7 @@ impl Checker {
             variables: BTreeMap::new(),
             killed: BTreeSet::new(),
             reported_in_tx: BTreeSet::new(),
+            library_code: Vec::new(),
             sees_library_calls: false,
             ended: None,
             options,
