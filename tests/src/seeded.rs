@@ -16,6 +16,7 @@
 //! | `clean` | there is no bug |
 //! | `domain: eadr` | where caches survive |
 //! | `flags: …` | more compiler flags |
+//! | `options: …` | more options of `brownout check`, for every build |
 //! | `case N: KIND, RULE @ PLACE` | `run POOL N` plants bug N (`tests/seeded/pmtest42`); 0 plants none |
 //!
 //! A place is a marker: `/* @name */` stands on each line that belongs to it. `a|b` accepts either.
@@ -30,7 +31,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::layout;
 
 /// Folders below `tests/seeded`, in the order of their programs' names.
-const FOLDERS: &[&str] = &["clean", "correctness", "performance", "pmtest42"];
+const FOLDERS: &[&str] = &["clean", "correctness", "performance", "pmtest42", "rules"];
 
 /// One way to compile a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,6 +138,8 @@ pub struct Seeded {
     pub domain: Option<String>,
     /// More compiler flags.
     pub flags: Vec<String>,
+    /// More options of `brownout check`.
+    pub options: Vec<String>,
     /// Bugs that are chosen at run time.
     pub cases: Vec<Case>,
     /// Lines of each marker.
@@ -212,6 +215,7 @@ impl Seeded {
             clean: false,
             domain: None,
             flags: Vec::new(),
+            options: Vec::new(),
             cases: Vec::new(),
             markers: markers(text),
         };
@@ -236,7 +240,8 @@ impl Seeded {
                 "normal" => program.normal = Some(symptom(value)?),
                 "crashes" => program.crashes = value.parse().context("crashes")?,
                 "domain" => program.domain = Some(value.to_owned()),
-                "flags" => program.flags = value.split_whitespace().map(str::to_owned).collect(),
+                "flags" => program.flags = words(value),
+                "options" => program.options = words(value),
                 _ => {
                     if let Some(number) = key.strip_prefix("case ") {
                         program.cases.push(case(number, value)?);
@@ -283,6 +288,10 @@ impl Seeded {
         }
         Ok(())
     }
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
 }
 
 fn expectation(text: &str) -> Result<Expectation> {
@@ -411,6 +420,27 @@ mod tests {
         }
     }
 
+    /// A rule without a program that it must find, and whose fixed twin it must pass, is only claimed to work.
+    #[test]
+    fn every_rule_has_its_program() {
+        let programs = discover().expect("all headers parse");
+        let expected: BTreeSet<&str> = programs
+            .iter()
+            .flat_map(|program| {
+                let cases = program.cases.iter().map(|case| &case.expected);
+                let builds = program.bugs.iter().chain(&program.asserts);
+                builds.chain(cases)
+            })
+            .map(|expectation| expectation.rule.as_str())
+            .collect();
+        let bare: Vec<&str> = brownout_findings::rules::RULES
+            .iter()
+            .map(|rule| rule.id)
+            .filter(|id| !expected.contains(id))
+            .collect();
+        assert!(bare.is_empty(), "no program in tests/seeded has: {bare:?}");
+    }
+
     fn parse(header: &str) -> Result<Seeded> {
         let text = format!("/* Something.\n{header} */\nx = 1; /* @here */\n");
         Seeded::parse_text("correctness/x", Path::new("x.c"), &text)
@@ -419,11 +449,13 @@ mod tests {
     #[test]
     fn a_header_says_what_where_and_how() {
         let program =
-            parse(" * bug: missing-flush @ here\n * explore: yes\n * symptom: ops\n").unwrap();
+            parse(" * bug: missing-flush @ here\n * explore: yes\n * symptom: ops\n * options: --enable x\n")
+                .unwrap();
         assert_eq!(program.bugs[0].rule, "missing-flush");
         let line = program.lines(&program.bugs[0]).into_iter().next().unwrap();
-        assert_eq!(line, 6);
+        assert_eq!(line, 7);
         assert_eq!(program.symptom, Some(Symptom::Ops));
+        assert_eq!(program.options, ["--enable", "x"]);
         assert_eq!(program.builds(), [Build::Fixed, Build::Bug]);
     }
 

@@ -193,6 +193,7 @@ fn report(
     if let Some(domain) = &program.domain {
         argv.extend(["--domain".into(), domain.into()]);
     }
+    argv.extend(program.options.iter().map(Into::into));
     argv.push("--".into());
     argv.extend(native.argv.iter().cloned());
     let outcome = Invocation { argv, ..native }

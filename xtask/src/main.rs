@@ -27,7 +27,7 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  demo            record a libpmemobj example and explain what is seen
+  demo            find real bugs in real programs, while you watch
   test            everything that must hold: packages, format, lints, all tests
   ci              the same as test
   bless           accept the output of golden tests as it is now

@@ -53,6 +53,13 @@ impl<V: Copy + PartialEq> RangeMap<V> {
             return;
         }
         let at = self.spans.seek(start);
+        // Most often what goes is what once came.
+        if let Some(span) = self.spans.get(at)
+            && (span.start, span.end) == (start, end)
+        {
+            self.spans.remove(at);
+            return;
+        }
         if let Some(before) = self.spans.before(at)
             && let Some(span) = self.spans.get_mut(before)
             && span.end > start
@@ -111,12 +118,18 @@ impl<V: Copy + PartialEq> RangeMap<V> {
         if range.is_empty() {
             return;
         }
-        if self.overlaps(range) {
+        let (start, end) = (range.start().0, range.end().0);
+        let at = self.spans.seek(start);
+        let reaches_in = |before| self.spans.get(before).is_some_and(|span| span.end > start);
+        if self.spans.before(at).is_some_and(reaches_in)
+            || self.spans.get(at).is_some_and(|span| span.start < end)
+        {
             for gap in self.gaps(range) {
                 self.insert(gap, value);
             }
         } else {
-            self.add(range.start().0, range.end().0, value);
+            self.hull = (self.hull.0.min(start), self.hull.1.max(end));
+            self.spans.insert_at(at, Span { start, end, value });
         }
     }
 
@@ -164,6 +177,13 @@ impl<V: Copy + PartialEq> RangeMap<V> {
     /// True if all of `range` has a value.
     pub fn covers(&self, range: ByteRange) -> bool {
         let mut at = range.start().0;
+        // Most often one range has it all, or none has its beginning.
+        let after = self.spans.seek(at.saturating_add(1));
+        match self.spans.before(after).and_then(|p| self.spans.get(p)) {
+            Some(span) if span.end >= range.end().0 => return true,
+            Some(span) if span.end > at => {}
+            _ => return range.is_empty(),
+        }
         for (part, _) in self.overlapping(range) {
             if part.start().0 > at {
                 return false;

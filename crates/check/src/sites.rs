@@ -26,7 +26,7 @@ struct Known {
 }
 
 /// Recently used sites, by a hash of theirs: a power of two.
-const RECENT: usize = 4096;
+const RECENT: usize = 1024;
 
 /// All sites of a run. Tag 0 is none.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Sites {
     pub fn number(&mut self, site: Site) -> Tag {
         let hash =
             (site.pc.0 ^ u64::from(site.context.0) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let slot = (hash >> 52) as usize % RECENT;
+        let slot = (hash >> 54) as usize % RECENT;
         if self.recent[slot].0 == site {
             return self.recent[slot].1;
         }

@@ -87,7 +87,11 @@ impl<V: Copy> Sorted<V> {
 
     /// Adds a span whose start is not there yet.
     pub fn insert(&mut self, span: Span<V>) {
-        let Position(chunk, at) = self.seek(span.start);
+        self.insert_at(self.seek(span.start), span);
+    }
+
+    /// Adds a span where [`seek`](Self::seek) of its start has pointed to.
+    pub fn insert_at(&mut self, Position(chunk, at): Position, span: Span<V>) {
         let spans = &mut self.chunks[chunk];
         spans.insert(at, span);
         if spans.len() > CHUNK_LEN_MAX {

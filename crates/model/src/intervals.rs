@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::domain::{Config, FenceRule, FlushOrder, FlushRule, Rules, StoreRule};
 use crate::shadow::{Entry, Shadow, Slot, mask};
 use crate::state::{Input, Persistency};
-use crate::types::{ByteRange, Epoch, Event, FlushKind, LINE_BYTES, Moment, Op, Thread};
+use crate::types::{ByteRange, Epoch, Event, FlushKind, LINE_BYTES, Line, Moment, Op, Thread};
 
 /// What the caller calls an event by (its code location, say). Kept with what the event did; not interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -242,6 +242,38 @@ impl Intervals {
                 completed: fenced.unwrap_or(false),
             },
         }
+    }
+
+    /// As [`apply_at`](Self::apply_at) of a store: [`Op::Store`], or [`Op::NtStore`] if it bypasses the cache.
+    #[inline]
+    pub fn store_at(
+        &mut self,
+        moment: Moment,
+        thread: Thread,
+        range: ByteRange,
+        past_the_cache: bool,
+        tag: Tag,
+    ) -> Outcome {
+        self.now = moment;
+        let rule = match past_the_cache {
+            true => self.rules.nt_store,
+            false => self.rules.store,
+        };
+        self.store(thread, range, rule, tag)
+    }
+
+    /// As [`apply_at`](Self::apply_at) of [`Op::Flush`].
+    #[inline]
+    pub fn flush_at(
+        &mut self,
+        moment: Moment,
+        thread: Thread,
+        line: Line,
+        kind: FlushKind,
+        tag: Tag,
+    ) -> Outcome {
+        self.now = moment;
+        self.flush(thread, line.range(), self.rules.flush(kind), tag)
     }
 
     /// A write-back of every line in `range`, of `kind`, by other means than one instruction a line.

@@ -1,10 +1,11 @@
 //! Where interval entries live: a page table over arenas.
 //!
 //! ```text
-//!  address ─▶ chunk (2 MiB) ─▶ page (4 KiB) ─▶ line ─▶ entry ─▶ entry ─▶ …    one entry a set of bytes with one history
+//!  address ─▶ chunk (2 MiB) ─▶ page (4 KiB) ─▶ line: entry ─▶ entry ─▶ …    one entry a set of bytes with one history
 //! ```
-//! Guarantee: entries of a line have disjoint, non-empty masks. Memory follows the lines ever stored to: a line
-//! costs four bytes and its entries, most often one. No allocation per event: entries come from an arena with a free list.
+//! Guarantee: entries of a line have disjoint, non-empty masks. Memory follows the pages ever stored to. A line's first entry
+//! stands in its page, so that the usual store touches one cache line here; further ones come from an arena with a free list. No
+//! allocation per event.
 
 use std::collections::BTreeMap;
 
@@ -49,9 +50,17 @@ const WRITTEN_BACK: u16 = u16::MAX;
 
 #[derive(Clone, Debug)]
 struct Page {
-    heads: [u32; PAGE_LINES],
+    /// Of each line. An empty mask: the line has none.
+    first: [Entry; PAGE_LINES],
     /// Stores to the line while it was never written back.
     stores: [u16; PAGE_LINES],
+}
+
+/// An entry's place: in its page, or in the arena.
+#[derive(Clone, Copy)]
+enum At {
+    First(Slot),
+    Arena(u32),
 }
 
 /// A place in the tables: page and line in it.
@@ -64,7 +73,7 @@ pub(crate) struct Slot {
 #[derive(Clone, Debug)]
 pub(crate) struct Shadow {
     chunks: BTreeMap<u64, Box<[u32; CHUNK_PAGES]>>,
-    pages: Vec<Page>,
+    pages: Vec<Box<Page>>,
     entries: Vec<Entry>,
     /// Head of the chain of unused entries.
     free: u32,
@@ -128,10 +137,10 @@ impl Shadow {
         }
         let number = addr / PAGE_BYTES;
         let page = self.pages.len() as u32;
-        self.pages.push(Page {
-            heads: [NONE; PAGE_LINES],
+        self.pages.push(Box::new(Page {
+            first: [Entry::EMPTY; PAGE_LINES],
             stores: [0; PAGE_LINES],
-        });
+        }));
         let chunk = self
             .chunks
             .entry(number / CHUNK_PAGES as u64)
@@ -142,66 +151,113 @@ impl Shadow {
         Slot { page, line }
     }
 
-    fn head(&mut self, slot: Slot) -> &mut u32 {
-        &mut self.pages[slot.page as usize].heads[slot.line as usize]
+    #[inline]
+    fn first(&self, slot: Slot) -> &Entry {
+        &self.pages[slot.page as usize].first[slot.line as usize]
+    }
+
+    #[inline]
+    fn first_mut(&mut self, slot: Slot) -> &mut Entry {
+        &mut self.pages[slot.page as usize].first[slot.line as usize]
+    }
+
+    fn at(&mut self, at: At) -> &mut Entry {
+        match at {
+            At::First(slot) => self.first_mut(slot),
+            At::Arena(index) => &mut self.entries[index as usize],
+        }
+    }
+
+    fn set_free(&mut self, index: u32) {
+        self.entries[index as usize].next = self.free;
+        self.free = index;
     }
 
     /// The entries of a line, in no order.
+    #[inline]
     pub fn entries(&self, slot: Slot) -> impl Iterator<Item = &Entry> {
-        let mut at = self.pages[slot.page as usize].heads[slot.line as usize];
-        std::iter::from_fn(move || {
-            let entry = self.entries.get(at as usize)?;
-            at = entry.next;
+        let first = self.first(slot);
+        let mut next = first.next;
+        let rest = std::iter::from_fn(move || {
+            let entry = self.entries.get(next as usize)?;
+            next = entry.next;
             Some(entry)
-        })
+        });
+        Some(first)
+            .filter(|first| first.mask != 0)
+            .into_iter()
+            .chain(rest)
     }
 
     /// Calls `change` with each entry of a line.
     #[inline]
     pub fn update(&mut self, slot: Slot, mut change: impl FnMut(&mut Entry)) {
-        let mut at = *self.head(slot);
-        while let Some(entry) = self.entries.get_mut(at as usize) {
+        let first = self.first_mut(slot);
+        if first.mask == 0 {
+            return;
+        }
+        change(first);
+        let mut next = first.next;
+        while let Some(entry) = self.entries.get_mut(next as usize) {
             change(entry);
-            at = entry.next;
+            next = entry.next;
         }
     }
 
     /// Takes `mask` out of all entries of the line; `seen` is shown each entry that loses bytes, as it was.
     #[inline]
     pub fn remove(&mut self, slot: Slot, mask: u64, mut seen: impl FnMut(&Entry)) {
-        let mut previous = NONE;
-        let mut at = *self.head(slot);
-        while at != NONE {
-            let entry = &mut self.entries[at as usize];
-            let next = entry.next;
-            if entry.mask & mask != 0 {
-                seen(entry);
-                entry.mask &= !mask;
-                if entry.mask == 0 {
-                    entry.next = self.free;
-                    self.free = at;
-                    match previous {
-                        NONE => *self.head(slot) = next,
-                        _ => self.entries[previous as usize].next = next,
+        let first = *self.first(slot);
+        if first.next != NONE {
+            let mut previous = At::First(slot);
+            let mut index = first.next;
+            while index != NONE {
+                let entry = &mut self.entries[index as usize];
+                let next = entry.next;
+                if entry.mask & mask != 0 {
+                    seen(entry);
+                    entry.mask &= !mask;
+                    if entry.mask == 0 {
+                        self.set_free(index);
+                        self.at(previous).next = next;
+                        index = next;
+                        continue;
                     }
-                    at = next;
-                    continue;
                 }
+                previous = At::Arena(index);
+                index = next;
             }
-            previous = at;
-            at = next;
+        }
+        if first.mask & mask != 0 {
+            seen(&first);
+            let left = first.mask & !mask;
+            let first = self.first_mut(slot);
+            first.mask = left;
+            let next = first.next;
+            if left == 0 && next != NONE {
+                let second = self.entries[next as usize];
+                *self.first_mut(slot) = second;
+                self.set_free(next);
+            }
         }
     }
 
     /// Adds an entry. Its bytes must be in no other.
     #[inline]
     pub fn add(&mut self, slot: Slot, entry: Entry) {
-        let head = *self.head(slot);
+        let first = self.first_mut(slot);
+        if first.mask == 0 {
+            *first = Entry {
+                next: NONE,
+                ..entry
+            };
+            return;
+        }
         let entry = Entry {
-            next: head,
+            next: first.next,
             ..entry
         };
-        let at = match self.free {
+        let index = match self.free {
             NONE => {
                 self.entries.push(entry);
                 (self.entries.len() - 1) as u32
@@ -212,25 +268,31 @@ impl Shadow {
                 free
             }
         };
-        *self.head(slot) = at;
+        self.first_mut(slot).next = index;
     }
 
     /// Joins persistent entries of a line that no question can tell apart.
+    #[inline]
     pub fn join_persisted(&mut self, slot: Slot) {
-        let mut at = *self.head(slot);
-        while at != NONE {
-            let first = self.entries[at as usize];
-            if first.state == Persistency::Persisted {
-                let mut joined = first;
+        if self.first(slot).next != NONE {
+            self.join_several(slot);
+        }
+    }
+
+    fn join_several(&mut self, slot: Slot) {
+        let mut at = At::First(slot);
+        loop {
+            let mut joined = *self.at(at);
+            if joined.state == Persistency::Persisted {
                 let mut previous = at;
-                let mut other = first.next;
-                while other != NONE {
-                    let entry = self.entries[other as usize];
+                let mut index = joined.next;
+                while index != NONE {
+                    let entry = self.entries[index as usize];
                     let same = entry.state == Persistency::Persisted
-                        && entry.persist_from == first.persist_from
-                        && entry.persist_to == first.persist_to
-                        && entry.thread == first.thread
-                        && entry.order == first.order;
+                        && entry.persist_from == joined.persist_from
+                        && entry.persist_to == joined.persist_to
+                        && entry.thread == joined.thread
+                        && entry.order == joined.order;
                     if same {
                         joined.mask |= entry.mask;
                         if entry.stored > joined.stored {
@@ -238,18 +300,20 @@ impl Shadow {
                             joined.tag = entry.tag;
                             joined.flush_tag = entry.flush_tag;
                         }
-                        self.entries[previous as usize].next = entry.next;
-                        self.entries[other as usize].next = self.free;
-                        self.free = other;
+                        self.at(previous).next = entry.next;
+                        self.set_free(index);
                     } else {
-                        previous = other;
+                        previous = At::Arena(index);
                     }
-                    other = entry.next;
+                    index = entry.next;
                 }
-                let next = self.entries[at as usize].next;
-                self.entries[at as usize] = Entry { next, ..joined };
+                let next = self.at(at).next;
+                *self.at(at) = Entry { next, ..joined };
             }
-            at = self.entries[at as usize].next;
+            match self.at(at).next {
+                NONE => return,
+                next => at = At::Arena(next),
+            }
         }
     }
 
@@ -298,12 +362,27 @@ impl Shadow {
             })
             .filter(move |(addr, slot)| {
                 (first_line..=last_line).contains(&(addr / LINE_BYTES))
-                    && self.pages[slot.page as usize].heads[slot.line as usize] != NONE
+                    && self.first(*slot).mask != 0
             })
     }
 }
 
 impl Entry {
+    /// No bytes.
+    const EMPTY: Entry = Entry {
+        mask: 0,
+        stored: Moment(0),
+        persist_from: Epoch(0),
+        persist_to: 0,
+        flush_from: NO_FLUSH,
+        order: 0,
+        thread: Thread(0),
+        tag: Tag(0),
+        flush_tag: Tag(0),
+        state: Persistency::Clean,
+        next: NONE,
+    };
+
     /// An entry that stands alone; [`Shadow::add`] links it.
     #[expect(
         clippy::too_many_arguments,

@@ -34,11 +34,11 @@ impl Checker {
         part: Part,
     ) {
         let (line, addr) = part;
-        let op = Op::Flush {
-            kind,
-            line: Line::of(line.start()),
-        };
-        let outcome = self.apply(thread, op, tag);
+        let now = self.moment();
+        let number = Line::of(line.start());
+        let outcome = self
+            .model
+            .flush_at(now, thread.into(), number, kind, tag);
         let Outcome::Flushed(outcome) = outcome else {
             return;
         };

@@ -54,14 +54,8 @@ impl Checker {
         kind: StoreKind,
     ) {
         let (range, addr) = part;
-        let write = Write::without_values(range);
-        let op = match kind {
-            StoreKind::Plain => Op::Store(write),
-            StoreKind::NonTemporal => Op::NtStore(write),
-            StoreKind::Locked => Op::Rmw(write),
-        };
         if self.duties.persistency {
-            self.persisting_store(thread, at, tag, part, op);
+            self.persisting_store(thread, at, tag, part, kind);
         }
         let state = &self.threads[at];
         if state.stopped || !self.duties.logging {
@@ -81,11 +75,18 @@ impl Checker {
         at: usize,
         tag: Tag,
         part: Part,
-        op: Op<'_>,
+        kind: StoreKind,
     ) {
         let range = part.0;
-        let past_the_cache = matches!(op, Op::NtStore(_));
-        let outcome = self.apply(thread, op, tag);
+        let past_the_cache = kind == StoreKind::NonTemporal;
+        let outcome = match kind {
+            StoreKind::Locked => self.apply(thread, Op::Rmw(Write::without_values(range)), tag),
+            _ => {
+                let now = self.moment();
+                self.model
+                    .store_at(now, thread.into(), range, past_the_cache, tag)
+            }
+        };
         let state = &mut self.threads[at];
         if state.stopped {
             self.model.forget(range);

@@ -14,6 +14,7 @@ use super::site::Site;
 use super::stacks;
 use crate::context::ThreadContext;
 use crate::signal::UContext;
+use crate::sync::SpinLock;
 use alloc::vec::Vec;
 use brownout_abi::kind;
 use brownout_insn::{Access, MemoryForm, RegisterState, SegmentBases, XsaveLayout};
@@ -94,7 +95,14 @@ const XSAVE_MASK: u64 = 0xe7;
 #[repr(C, align(64))]
 struct Image([u8; XSAVE_LEN]);
 
+/// What the processor said when first asked: CPUID leaves a virtual machine and takes microseconds.
+static LAYOUT: SpinLock<Option<XsaveLayout>> = SpinLock::new(None);
+
 fn layout() -> XsaveLayout {
+    LAYOUT.lock().get_or_insert_with(ask_layout).clone()
+}
+
+fn ask_layout() -> XsaveLayout {
     // SAFETY: XGETBV and CPUID have no effects.
     unsafe {
         let (lo, hi): (u32, u32);
@@ -173,7 +181,6 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
     ctx.rip = site.pc;
     let bases = segments(site);
     let mut image = Image([0; XSAVE_LEN]);
-    let lay = layout();
     let needs_vectors = matches!(
         site.form,
         MemoryForm::Masked(_)
@@ -182,7 +189,9 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
             | MemoryForm::ImplicitRdi(_)
             | MemoryForm::XState(_)
     );
+    let mut lay = XsaveLayout::LEGACY;
     if needs_vectors {
+        lay = layout();
         capture(ctx, &mut image);
     }
     let gpr = ctx.gpr;
@@ -526,4 +535,9 @@ fn append_one(
             end - start,
         );
     }
+}
+
+/// In a forked child other threads' locks are nobody's.
+pub fn reset_after_fork() {
+    LAYOUT.reset_after_fork();
 }

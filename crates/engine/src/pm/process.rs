@@ -143,6 +143,8 @@ pub fn forked_child(ctx: &mut ThreadContext) {
     site::reset_after_fork();
     stacks::reset_after_fork();
     super::hooks::reset_after_fork();
+    super::irregular::reset_after_fork();
+    super::requests::reset_after_fork();
     if !recording() {
         return;
     }

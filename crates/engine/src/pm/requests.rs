@@ -9,6 +9,7 @@ use super::{site, stacks};
 use crate::context::ThreadContext;
 use crate::sync::SpinLock;
 use crate::sys;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use brownout_abi::{ANNOTATION_BASE, PMEMCHECK_BASE, annotation, rare};
 
@@ -23,8 +24,41 @@ const SILENT: [u64; 3] = [CHECK_IS_PMEM_MAPPING, 4, 8];
 /// Annotations whose first argument is a string: the upper half of the code space.
 const ANNOTATION_WITH_TEXT: u64 = 0x8000;
 
-/// Ranges that the program registered, tracked or not: what CHECK_IS_PMEM_MAPPING answers from.
-static REGISTERED: SpinLock<Vec<(u64, u64)>> = SpinLock::new(Vec::new());
+/// Ranges that the program registered, tracked or not, as end by start: what CHECK_IS_PMEM_MAPPING answers from.
+/// They lie apart and are looked up, not searched: libpmemobj removes a piece of its pool with every atomic allocation,
+/// so there are as many as objects.
+static REGISTERED: SpinLock<BTreeMap<u64, u64>> = SpinLock::new(BTreeMap::new());
+
+/// Adds a range, joined with those that it touches.
+fn register(map: &mut BTreeMap<u64, u64>, start: u64, end: u64) {
+    let (mut from, mut to) = (start, end);
+    while let Some((&a, &b)) = map.range(..=to).next_back() {
+        if b < from {
+            break;
+        }
+        map.remove(&a);
+        (from, to) = (from.min(a), to.max(b));
+    }
+    if from < to {
+        map.insert(from, to);
+    }
+}
+
+/// Takes a range away.
+fn remove(map: &mut BTreeMap<u64, u64>, start: u64, end: u64) {
+    while let Some((&a, &b)) = map.range(..end).next_back() {
+        if b <= start {
+            break;
+        }
+        map.remove(&a);
+        if b > end {
+            map.insert(end, b);
+        }
+        if a < start {
+            map.insert(a, start);
+        }
+    }
+}
 
 /// Answers a request; `None` leaves the default result.
 pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> {
@@ -73,7 +107,7 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
     match code {
         REGISTER_PMEM_MAPPING => {
             let (start, len) = (args[0], args[1]);
-            REGISTERED.lock().push((start, start.wrapping_add(len)));
+            register(&mut REGISTERED.lock(), start, start.wrapping_add(len));
             adopt(ctx, start, len);
             Some(0)
         }
@@ -84,21 +118,7 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
         }
         REMOVE_PMEM_MAPPING => {
             let (start, end) = (args[0], args[0].wrapping_add(args[1]));
-            let mut list = REGISTERED.lock();
-            let mut keep = Vec::new();
-            for &(a, b) in list.iter() {
-                if b <= start || a >= end {
-                    keep.push((a, b));
-                    continue;
-                }
-                if a < start {
-                    keep.push((a, start));
-                }
-                if b > end {
-                    keep.push((end, b));
-                }
-            }
-            *list = keep;
+            remove(&mut REGISTERED.lock(), start, end);
             Some(0)
         }
         CHECK_IS_PMEM_MAPPING => Some(check(args[0], args[1])),
@@ -123,7 +143,16 @@ fn answer(ctx: &ThreadContext, code: u32, args: &[u64; 5]) -> u64 {
 /// 0 none, 1 full, 2 partial.
 fn check(start: u64, len: u64) -> u64 {
     let end = start.wrapping_add(len.max(1));
-    let mut ranges: Vec<(u64, u64)> = REGISTERED.lock().clone();
+    let mut ranges: Vec<(u64, u64)> = {
+        let map = REGISTERED.lock();
+        let before = map.range(..=start).next_back();
+        let inside = map.range(start.saturating_add(1)..end.max(start.saturating_add(1)));
+        before
+            .into_iter()
+            .chain(inside)
+            .map(|(&a, &b)| (a, b))
+            .collect()
+    };
     ranges.extend(REGIONS.lock().list.iter().map(|r| (r.start, r.end)));
     ranges.sort_unstable();
     let mut at = start;
@@ -228,4 +257,9 @@ fn adopt(ctx: &mut ThreadContext, start: u64, len: u64) {
         sys::MAP_SHARED,
     ];
     emit(ctx, rare::MAP, words, &[]);
+}
+
+/// In a forked child other threads' locks are nobody's.
+pub fn reset_after_fork() {
+    REGISTERED.reset_after_fork();
 }
