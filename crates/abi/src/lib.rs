@@ -65,6 +65,9 @@ pub const MODE_DETERMINISTIC: u32 = 1 << 3;
 /// Flush instructions on tracked memory are executed, not only recorded.
 pub const MODE_EXECUTE_FLUSHES: u32 = 1 << 4;
 
+/// Requests that no built-in rule needs are left out: see `UNLOGGED` in the engine's `pm/requests.rs`.
+pub const MODE_LEAN: u32 = 1 << 5;
+
 /// What a service request asks for.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

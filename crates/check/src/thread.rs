@@ -41,7 +41,13 @@ impl Touched {
         let (first, last) = (range.start().0 / LINE, (range.end().0 - 1) / LINE);
         for line in first..=last {
             // A structure is stored to field by field, two at a time at most.
-            if !self.lines.iter().rev().take(RECENT).any(|recent| *recent == line) {
+            if !self
+                .lines
+                .iter()
+                .rev()
+                .take(RECENT)
+                .any(|recent| *recent == line)
+            {
                 self.lines.push(line);
             }
         }

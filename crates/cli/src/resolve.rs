@@ -178,6 +178,7 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
             pm_globs: patterns(&args.pm)?,
             // No built-in rule looks at them. A kept recording has them, and custom rules ask when they are loaded.
             values: args.save_trace.is_some(),
+            lean: args.save_trace.is_none() && args.rule.is_empty(),
             execute_flushes: args.execute_flushes,
             stdin: args.stdin.as_deref().map(standard_input).transpose()?,
             ..launch(LaunchArgs {
@@ -269,6 +270,7 @@ fn launch(args: LaunchArgs) -> Result<LaunchConfig, Failure> {
         values: false,
         deterministic: args.deterministic,
         execute_flushes: true,
+        lean: false,
         stdin: None,
     })
 }

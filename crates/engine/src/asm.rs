@@ -274,6 +274,14 @@ core::arch::global_asm!(
     "bt eax, edx", "jnc 91f",
     "mov qword ptr gs:[{asm}+16], 0", // the answer, in rdx
     "mov qword ptr gs:[{site_addr}], 0",
+    // -- about a range that no rule wants in a transaction: nothing to record
+    "mov eax, {tx_requests}",
+    "bt eax, edx", "jnc 94f",
+    "mov rbx, gs:[{asm}+0]",
+    "mov rbx, [rbx + 8]",
+    "sub rbx, [rip + {unlogged}]",
+    "cmp rbx, [rip + {unlogged} + 8]", "jb 21b",
+    "94:",
     // -- alone, or under the lock, which bo_log gives back
     "movabs rbx, {control}",
     "cmp dword ptr [rbx + {ring_shared}], 0", "je 93f",
@@ -429,6 +437,7 @@ core::arch::global_asm!(
     exit_log = const crate::dispatch::exit::LOG,
     exit_request = const crate::dispatch::exit::REQUEST,
     pmemcheck = const brownout_abi::PMEMCHECK_BASE, plain_requests = const crate::requests::PLAIN,
+    tx_requests = const crate::requests::IN_TRANSACTION, unlogged = sym crate::pm::UNLOGGED,
     lookup = sym crate::dispatch::LOOKUP,
     dispatch = sym crate::dispatch::engine_dispatch,
     thread_start = sym crate::process::thread_start,

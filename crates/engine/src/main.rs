@@ -53,6 +53,7 @@ pub struct Mode {
     pub values: bool,
     pub deterministic: bool,
     pub execute_flushes: bool,
+    pub lean: bool,
 }
 
 static mut MODE: Mode = Mode {
@@ -61,6 +62,7 @@ static mut MODE: Mode = Mode {
     values: false,
     deterministic: false,
     execute_flushes: false,
+    lean: false,
 };
 
 /// What was asked for.
@@ -86,6 +88,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
             values: has(abi::MODE_VALUES),
             deterministic: has(abi::MODE_DETERMINISTIC),
             execute_flushes: has(abi::MODE_EXECUTE_FLUSHES),
+            lean: has(abi::MODE_LEAN),
         };
     }
     process::refresh_pid();

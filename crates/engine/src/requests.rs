@@ -9,8 +9,10 @@ pub const PREAMBLE_REST: [u8; 15] = [
 const PREAMBLE_LEN: u64 = 4 + PREAMBLE_REST.len() as u64;
 
 /// pmemcheck requests that are recorded and need no other action or answer, as bits: flush and fence (5, 6), and everything
-/// about clean ranges and transactions (17 to 28).
-pub const PLAIN: u32 = 1 << 5 | 1 << 6 | 0xfff << 17;
+/// about clean ranges and transactions (17 to 27).
+pub const PLAIN: u32 = 1 << 5 | 1 << 6 | 0x7ff << 17;
+/// Of those: a range comes into a transaction, or leaves it.
+pub const IN_TRANSACTION: u32 = 1 << 22 | 1 << 24;
 
 /// Of those, requests that no finding will ever name: flush and fence, clean ranges, what is taken out of a transaction. Where
 /// values are not recorded, their calling contexts are not either: they are a third of what a libpmemobj program does.

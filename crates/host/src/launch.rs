@@ -38,6 +38,7 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
         (config.values, abi::MODE_VALUES),
         (config.deterministic, abi::MODE_DETERMINISTIC),
         (config.execute_flushes, abi::MODE_EXECUTE_FLUSHES),
+        (config.lean, abi::MODE_LEAN),
     ] {
         if on {
             mode |= bit;

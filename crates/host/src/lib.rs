@@ -50,6 +50,8 @@ pub struct LaunchConfig {
     /// Execute `clwb` and its kin on tracked memory, not only record them. Default: no: on ordinary
     /// files nothing is gained by it, and they dominate store-heavy programs.
     pub execute_flushes: bool,
+    /// Leave out what no built-in rule needs. Default: no.
+    pub lean: bool,
     /// Standard input. Default: inherited.
     pub stdin: Option<std::fs::File>,
 }
@@ -68,6 +70,7 @@ impl LaunchConfig {
             values: true,
             deterministic: false,
             execute_flushes: false,
+            lean: false,
             stdin: None,
         }
     }

@@ -347,13 +347,14 @@ impl Intervals {
             .filter(|(_, status)| !status.state.is_persisted())
     }
 
-    /// True if the last stores to the line of `addr` are all in every crash state.
+    /// True if the last stores to the line of `addr`, as far as they were made after `moment`, are all in every crash state.
     #[inline]
-    pub fn is_line_persisted(&mut self, addr: TargetAddr) -> bool {
-        match self.shadow.find(addr.0) {
-            Some(slot) => self.shadow.entries(slot).all(|e| e.state.is_persisted()),
-            None => true,
-        }
+    pub fn is_line_persisted_since(&mut self, addr: TargetAddr, moment: Moment) -> bool {
+        let Some(slot) = self.shadow.find(addr.0) else {
+            return true;
+        };
+        let mut entries = self.shadow.entries(slot);
+        entries.all(|entry| entry.stored <= moment || entry.state.is_persisted())
     }
 
     /// Stores to the line of `addr` so far, if it was never written back; saturates.

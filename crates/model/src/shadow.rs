@@ -132,9 +132,15 @@ impl Shadow {
     /// The line that starts at `addr`.
     #[inline]
     pub fn make(&mut self, addr: u64) -> Slot {
-        if let Some(slot) = self.find(addr) {
-            return slot;
+        match self.find(addr) {
+            Some(slot) => slot,
+            None => self.make_page(addr),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_page(&mut self, addr: u64) -> Slot {
         let number = addr / PAGE_BYTES;
         let page = self.pages.len() as u32;
         self.pages.push(Box::new(Page {

@@ -30,8 +30,8 @@ const MINI_TABLE_BYTES_MAX: u64 = 256 << 20;
 enum Part {
     /// In the mapped file: start and end.
     Mapped(usize, usize),
-    /// Decompressed.
-    Owned(Vec<u8>),
+    /// Compressed in the file; unpacked at the first need, because that takes a while.
+    Packed(OnceCell<Vec<u8>>),
 }
 
 /// A mapped 64-bit little-endian ELF file and what was found in its headers.
@@ -122,7 +122,7 @@ impl ElfFile {
             info(*id)
                 && match part {
                     Part::Mapped(start, end) => start < end,
-                    Part::Owned(bytes) => !bytes.is_empty(),
+                    Part::Packed(_) => true,
                 }
         })
     }
@@ -130,10 +130,20 @@ impl ElfFile {
     fn section(&self, wanted: SectionId) -> Slice<'_> {
         let bytes = match self.parts.iter().find(|(id, _)| *id == wanted) {
             Some((_, Part::Mapped(start, end))) => &self.bytes[*start..*end],
-            Some((_, Part::Owned(bytes))) => bytes,
+            Some((_, Part::Packed(bytes))) => bytes.get_or_init(|| self.unpack(wanted)),
             None => &[],
         };
         EndianSlice::new(bytes, LittleEndian)
+    }
+
+    /// Damage is as good as absence.
+    fn unpack(&self, wanted: SectionId) -> Vec<u8> {
+        let elf = Elf::parse(&*self.bytes).ok();
+        let section = elf
+            .as_ref()
+            .and_then(|elf| elf.section_by_name(wanted.name()));
+        let data = section.and_then(|section| section.uncompressed_data().ok());
+        data.map(std::borrow::Cow::into_owned).unwrap_or_default()
     }
 
     /// The mini symbol table that Fedora and others ship inside stripped files.
@@ -168,16 +178,15 @@ const SECTIONS: [SectionId; 12] = [
 
 fn part(elf: &Elf<'_>, file: &[u8], id: SectionId) -> Option<Part> {
     let section = elf.section_by_name(id.name())?;
-    match section.uncompressed_data().ok()? {
-        std::borrow::Cow::Borrowed(bytes) => {
-            // The slice lies in `file`, except for sections without content.
-            let start = (bytes.as_ptr() as usize).checked_sub(file.as_ptr() as usize)?;
-            let end = start.checked_add(bytes.len())?;
-            file.get(start..end)?;
-            Some(Part::Mapped(start, end))
-        }
-        std::borrow::Cow::Owned(bytes) => Some(Part::Owned(bytes)),
+    let packed = section.compressed_data().ok()?;
+    if packed.format != object::CompressionFormat::None {
+        return Some(Part::Packed(OnceCell::new()));
     }
+    // The slice lies in `file`, except for sections without content.
+    let start = (packed.data.as_ptr() as usize).checked_sub(file.as_ptr() as usize)?;
+    let end = start.checked_add(packed.data.len())?;
+    file.get(start..end)?;
+    Some(Part::Mapped(start, end))
 }
 
 /// The files that together describe one module.
@@ -186,6 +195,8 @@ struct Files {
     debug: Option<ElfFile>,
     supplementary: Option<ElfFile>,
     mini: Option<Vec<u8>>,
+    /// Lines are not wanted.
+    names_only: bool,
 }
 
 impl Files {
@@ -206,7 +217,7 @@ impl<'files> Parsed<'files> {
     fn dwarf(&self) -> Option<&addr2line::Context<Slice<'files>>> {
         let load = || {
             let file = self.files.described_by();
-            if !file.has_dwarf() {
+            if self.files.names_only || !file.has_dwarf() {
                 return None;
             }
             let mut dwarf =
@@ -266,11 +277,17 @@ impl Image {
             Some(_) => None,
             None => main.mini_table(),
         };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let names_only = options
+            .names_only
+            .iter()
+            .any(|start| name.starts_with(start));
         let files = Files {
             main,
             debug,
             supplementary,
             mini,
+            names_only,
         };
         Ok(Image(Cell::new(files, |files| Parsed {
             files,

@@ -20,6 +20,9 @@ pub struct Options {
     /// Cache of the debuginfod client. Default: `$DEBUGINFOD_CACHE_PATH`, else
     /// `$XDG_CACHE_HOME/debuginfod_client`, else `~/.cache/debuginfod_client`: where elfutils has it.
     pub debuginfod_cache: Option<PathBuf>,
+    /// Modules whose functions are wanted and whose lines are not, by the beginning of their file name. Reading the debug
+    /// information of the C library takes longer than most runs. Default: none.
+    pub names_only: Vec<String>,
 }
 
 impl Default for Options {
@@ -35,6 +38,7 @@ impl Default for Options {
         Options {
             debug_roots: vec!["/usr/lib/debug".into()],
             debuginfod_cache: cache,
+            names_only: Vec::new(),
         }
     }
 }
@@ -166,6 +170,7 @@ mod tests {
         let options = Options {
             debug_roots: vec![root.clone()],
             debuginfod_cache: None,
+            names_only: Vec::new(),
         };
         fs::create_dir_all(folder.path().join("dwz")).unwrap();
         fs::create_dir_all(root.join(".build-id/ab")).unwrap();

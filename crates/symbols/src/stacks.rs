@@ -101,14 +101,25 @@ impl Stacks {
         self.stack_in(process, pc, context, usize::MAX)
     }
 
-    /// The whole stack of a place in a process's code, innermost first.
+    /// The stack of a place in a process's code, innermost first, up to `main`: what is above it tells nothing.
     pub fn stack_of(
         &mut self,
         process: ProcessId,
         pc: TargetAddr,
-        context: ContextId,
+        mut context: ContextId,
     ) -> Vec<Frame> {
-        self.stack_in(process, pc, context, usize::MAX)
+        let mut stack = self.stack_in(process, pc, ContextId(0), usize::MAX);
+        let is_main = |frame: &Frame| frame.function.as_deref() == Some("main");
+        while !stack.iter().any(is_main)
+            && let Some(&(parent, return_addr)) = self.contexts.get(&context)
+        {
+            let frames = self
+                .symbolizer
+                .frames(process, CodeAddr::Return(return_addr));
+            stack.extend_from_slice(&frames);
+            context = parent;
+        }
+        stack
     }
 
     /// Stops at the first physical frame that reaches `frames_max`.
@@ -219,6 +230,7 @@ mod tests {
         let mut stacks = Stacks::new(Options {
             debug_roots: vec![],
             debuginfod_cache: None,
+            names_only: Vec::new(),
         });
         let thread = |thread, process| EventKind::ThreadStart {
             thread: ThreadId(thread),

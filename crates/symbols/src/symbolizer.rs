@@ -262,6 +262,7 @@ mod tests {
         Symbolizer::new(Options {
             debug_roots: vec![],
             debuginfod_cache: None,
+            names_only: Vec::new(),
         })
     }
 

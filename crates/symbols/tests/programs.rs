@@ -51,6 +51,7 @@ fn only(debug_roots: Vec<PathBuf>) -> Options {
     Options {
         debug_roots,
         debuginfod_cache: None,
+        names_only: Vec::new(),
     }
 }
 
@@ -289,6 +290,7 @@ fn debug_file_from_the_debuginfod_cache() {
     let options = Options {
         debug_roots: vec![],
         debuginfod_cache: Some(cache),
+        names_only: Vec::new(),
     };
     run(&program, "inline.c", options).check_c();
 }

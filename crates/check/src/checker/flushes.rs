@@ -36,9 +36,7 @@ impl Checker {
         let (line, addr) = part;
         let now = self.moment();
         let number = Line::of(line.start());
-        let outcome = self
-            .model
-            .flush_at(now, thread.into(), number, kind, tag);
+        let outcome = self.model.flush_at(now, thread.into(), number, kind, tag);
         let Outcome::Flushed(outcome) = outcome else {
             return;
         };

@@ -25,7 +25,10 @@ impl Checker {
         }
         let mut left: Vec<(ByteRange, Status)> = Vec::new();
         for line in ended.touched.take() {
-            if self.model.is_line_persisted(line.start()) || self.tx_ignored.covers(line) {
+            let persisted = self
+                .model
+                .is_line_persisted_since(line.start(), ended.begun);
+            if persisted || self.tx_ignored.covers(line) {
                 continue;
             }
             let unfinished = self.model.unpersisted_in(line);

@@ -29,7 +29,7 @@ mod stacks;
 pub use kernel::{is_plain_syscall, kernel_wrote, memory, mmap, syscall, with_prepared};
 pub use process::*;
 pub use regions::{FaultAnswer, fault, init_thread, readable_alias};
-pub use requests::client_request;
+pub use requests::{UNLOGGED, client_request};
 pub use stacks::{bo_verify_no, bo_verify_read, code_unmapped};
 
 use crate::context::{ThreadContext, slot};
