@@ -522,13 +522,7 @@ impl Intervals {
             match entry.state {
                 Persistency::Dirty => met.dirty = true,
                 Persistency::Flushing => met.again = Some(entry.flush_tag),
-                Persistency::Persisted => {
-                    let newest = met.persisted.is_none_or(|(at, _)| at < entry.stored);
-                    if newest {
-                        met.persisted = Some((entry.stored, (entry.tag, entry.flush_tag)));
-                    }
-                }
-                Persistency::Clean | Persistency::Draining => {}
+                Persistency::Persisted | Persistency::Clean | Persistency::Draining => {}
             }
             if entry.stored > covers {
                 return;
@@ -547,8 +541,17 @@ impl Intervals {
         if met.dirty {
             self.shadow.note_write_back(slot);
         }
+        if !met.dirty && met.again.is_none() {
+            // Only who flushes in vain wants to know what was there.
+            for entry in self.shadow.entries(slot) {
+                let newest = met.persisted.is_none_or(|(at, _)| at < entry.stored);
+                if entry.state == Persistency::Persisted && newest {
+                    met.persisted = Some((entry.stored, (entry.tag, entry.flush_tag)));
+                }
+            }
+        }
         if rule == FlushRule::AtOnce {
-            self.shadow.join_persisted(slot);
+            self.shadow.join_persisted(slot, closes);
         }
     }
 
@@ -608,7 +611,7 @@ impl Intervals {
                 });
                 if changed {
                     completed = true;
-                    self.shadow.join_persisted(slot);
+                    self.shadow.join_persisted(slot, epoch);
                 }
             }
         }

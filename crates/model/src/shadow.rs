@@ -52,8 +52,19 @@ const WRITTEN_BACK: u16 = u16::MAX;
 struct Page {
     /// Of each line. An empty mask: the line has none.
     first: [Entry; PAGE_LINES],
+    /// Of each line, about the entries behind the first, to spare looking at them.
+    rest: [Rest; PAGE_LINES],
     /// Stores to the line while it was never written back.
     stores: [u16; PAGE_LINES],
+}
+
+/// What the entries of a line behind the first have in common.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    /// No byte outside is in one of them.
+    mask: u64,
+    /// So many are not persisted.
+    open: u32,
 }
 
 /// An entry's place: in its page, or in the arena.
@@ -145,6 +156,7 @@ impl Shadow {
         let page = self.pages.len() as u32;
         self.pages.push(Box::new(Page {
             first: [Entry::EMPTY; PAGE_LINES],
+            rest: [Rest::default(); PAGE_LINES],
             stores: [0; PAGE_LINES],
         }));
         let chunk = self
@@ -165,6 +177,11 @@ impl Shadow {
     #[inline]
     fn first_mut(&mut self, slot: Slot) -> &mut Entry {
         &mut self.pages[slot.page as usize].first[slot.line as usize]
+    }
+
+    #[inline]
+    fn rest_mut(&mut self, slot: Slot) -> &mut Rest {
+        &mut self.pages[slot.page as usize].rest[slot.line as usize]
     }
 
     fn at(&mut self, at: At) -> &mut Entry {
@@ -195,17 +212,26 @@ impl Shadow {
             .chain(rest)
     }
 
-    /// Calls `change` with each entry of a line.
+    /// Calls `change` with each entry of a line that is not persisted, and with the first in any case.
     #[inline]
     pub fn update(&mut self, slot: Slot, mut change: impl FnMut(&mut Entry)) {
-        let first = self.first_mut(slot);
+        let page = &mut self.pages[slot.page as usize];
+        let first = &mut page.first[slot.line as usize];
         if first.mask == 0 {
             return;
         }
         change(first);
+        let rest = &mut page.rest[slot.line as usize];
+        let mut left = rest.open;
         let mut next = first.next;
-        while let Some(entry) = self.entries.get_mut(next as usize) {
-            change(entry);
+        while left > 0
+            && let Some(entry) = self.entries.get_mut(next as usize)
+        {
+            if !entry.state.is_persisted() {
+                left -= 1;
+                change(entry);
+                rest.open -= u32::from(entry.state.is_persisted());
+            }
             next = entry.next;
         }
     }
@@ -213,39 +239,49 @@ impl Shadow {
     /// Takes `mask` out of all entries of the line; `seen` is shown each entry that loses bytes, as it was.
     #[inline]
     pub fn remove(&mut self, slot: Slot, mask: u64, mut seen: impl FnMut(&Entry)) {
-        let first = *self.first(slot);
-        if first.next != NONE {
-            let mut previous = At::First(slot);
-            let mut index = first.next;
-            while index != NONE {
-                let entry = &mut self.entries[index as usize];
-                let next = entry.next;
-                if entry.mask & mask != 0 {
-                    seen(entry);
-                    entry.mask &= !mask;
-                    if entry.mask == 0 {
-                        self.set_free(index);
-                        self.at(previous).next = next;
-                        index = next;
-                        continue;
-                    }
-                }
-                previous = At::Arena(index);
-                index = next;
-            }
+        if self.rest_mut(slot).mask & mask != 0 {
+            self.remove_from_rest(slot, mask, &mut seen);
         }
+        let first = self.first_mut(slot);
         if first.mask & mask != 0 {
-            seen(&first);
-            let left = first.mask & !mask;
-            let first = self.first_mut(slot);
-            first.mask = left;
+            seen(first);
+            first.mask &= !mask;
             let next = first.next;
-            if left == 0 && next != NONE {
+            if first.mask == 0 && next != NONE {
                 let second = self.entries[next as usize];
                 *self.first_mut(slot) = second;
                 self.set_free(next);
+                let rest = self.rest_mut(slot);
+                rest.mask &= !second.mask;
+                rest.open -= u32::from(!second.state.is_persisted());
             }
         }
+    }
+
+    fn remove_from_rest(&mut self, slot: Slot, mask: u64, seen: &mut impl FnMut(&Entry)) {
+        let mut previous = At::First(slot);
+        let mut index = self.first(slot).next;
+        let mut closed = 0;
+        while index != NONE {
+            let entry = &mut self.entries[index as usize];
+            let next = entry.next;
+            if entry.mask & mask != 0 {
+                seen(entry);
+                entry.mask &= !mask;
+                if entry.mask == 0 {
+                    closed += u32::from(!entry.state.is_persisted());
+                    self.set_free(index);
+                    self.at(previous).next = next;
+                    index = next;
+                    continue;
+                }
+            }
+            previous = At::Arena(index);
+            index = next;
+        }
+        let rest = self.rest_mut(slot);
+        rest.mask &= !mask;
+        rest.open -= closed;
     }
 
     /// Adds an entry. Its bytes must be in no other.
@@ -275,28 +311,36 @@ impl Shadow {
             }
         };
         self.first_mut(slot).next = index;
+        let rest = self.rest_mut(slot);
+        rest.mask |= entry.mask;
+        rest.open += u32::from(!entry.state.is_persisted());
     }
 
-    /// Joins persistent entries of a line that no question can tell apart.
+    /// Joins entries of a line that became persistent at `to` and that no question can tell apart. They are the newest, so
+    /// they stand together behind the first; what stands behind an older one stays as it is.
     #[inline]
-    pub fn join_persisted(&mut self, slot: Slot) {
+    pub fn join_persisted(&mut self, slot: Slot, to: Epoch) {
         if self.first(slot).next != NONE {
-            self.join_several(slot);
+            self.join_several(slot, to);
         }
     }
 
-    fn join_several(&mut self, slot: Slot) {
+    fn join_several(&mut self, slot: Slot, to: Epoch) {
+        let older =
+            |entry: &Entry| entry.state == Persistency::Persisted && entry.persist_to != to.0;
         let mut at = At::First(slot);
         loop {
             let mut joined = *self.at(at);
-            if joined.state == Persistency::Persisted {
+            if joined.state == Persistency::Persisted && joined.persist_to == to.0 {
                 let mut previous = at;
                 let mut index = joined.next;
                 while index != NONE {
                     let entry = self.entries[index as usize];
+                    if older(&entry) {
+                        break;
+                    }
                     let same = entry.state == Persistency::Persisted
                         && entry.persist_from == joined.persist_from
-                        && entry.persist_to == joined.persist_to
                         && entry.thread == joined.thread
                         && entry.order == joined.order;
                     if same {
@@ -308,6 +352,9 @@ impl Shadow {
                         }
                         self.at(previous).next = entry.next;
                         self.set_free(index);
+                        if let At::First(_) = at {
+                            self.rest_mut(slot).mask &= !entry.mask;
+                        }
                     } else {
                         previous = At::Arena(index);
                     }
@@ -316,9 +363,11 @@ impl Shadow {
                 let next = self.at(at).next;
                 *self.at(at) = Entry { next, ..joined };
             }
-            match self.at(at).next {
+            let next = self.at(at).next;
+            match next {
                 NONE => return,
-                next => at = At::Arena(next),
+                _ if older(&self.entries[next as usize]) => return,
+                _ => at = At::Arena(next),
             }
         }
     }
