@@ -28,9 +28,6 @@ pub struct Touched {
     tidy_at: usize,
 }
 
-/// So many lines back a repetition is looked for.
-const RECENT: usize = 4;
-
 /// Below this length nothing is gained by looking for repetitions.
 const TIDY_MIN: usize = 1024;
 
@@ -40,14 +37,13 @@ impl Touched {
         const LINE: u64 = brownout_model::LINE_BYTES;
         let (first, last) = (range.start().0 / LINE, (range.end().0 - 1) / LINE);
         for line in first..=last {
-            // A structure is stored to field by field, two at a time at most.
-            if !self
-                .lines
-                .iter()
-                .rev()
-                .take(RECENT)
-                .any(|recent| *recent == line)
-            {
+            // A structure is stored to field by field; two at a time when something is copied.
+            let known = match *self.lines {
+                [.., before, last] => last == line || before == line,
+                [last] => last == line,
+                [] => false,
+            };
+            if !known {
                 self.lines.push(line);
             }
         }

@@ -1,7 +1,5 @@
 //! Transactions: what they have logged, and what they have stored.
 
-use std::collections::BTreeMap;
-
 use brownout_model::{ByteRange, Moment, Tag};
 use brownout_trace::event::ThreadId;
 
@@ -32,7 +30,8 @@ pub struct Transaction {
 /// All open transactions, by number. pmemcheck's requests name a number or mean the thread's own.
 #[derive(Clone, Debug, Default)]
 pub struct Transactions {
-    open: BTreeMap<u64, Transaction>,
+    /// In no order: there are as many as threads in a transaction, most often one.
+    open: Vec<(u64, Transaction)>,
 }
 
 /// Thread's own transactions lie above all numbers that a program can name.
@@ -43,30 +42,38 @@ pub fn own_number(thread: ThreadId) -> u64 {
 impl Transactions {
     /// True if it was not open before.
     pub fn begin(&mut self, number: u64, now: Moment) -> bool {
-        let transaction = self.open.entry(number).or_default();
-        transaction.depth += 1;
-        if transaction.depth == 1 {
-            transaction.begun = now;
+        if let Some(transaction) = self.get_mut(number) {
+            transaction.depth += 1;
+            return false;
         }
-        transaction.depth == 1
+        let transaction = Transaction {
+            depth: 1,
+            begun: now,
+            ..Transaction::default()
+        };
+        self.open.push((number, transaction));
+        true
     }
 
     /// The transaction, if this was its outermost end.
     pub fn end(&mut self, number: u64) -> Option<Transaction> {
-        let transaction = self.open.get_mut(&number)?;
+        let at = self.open.iter().position(|(open, _)| *open == number)?;
+        let transaction = &mut self.open[at].1;
         transaction.depth = transaction.depth.saturating_sub(1);
         match transaction.depth {
-            0 => self.open.remove(&number),
+            0 => Some(self.open.swap_remove(at).1),
             _ => None,
         }
     }
 
     pub fn get(&self, number: u64) -> Option<&Transaction> {
-        self.open.get(&number)
+        let found = self.open.iter().find(|(open, _)| *open == number);
+        found.map(|(_, transaction)| transaction)
     }
 
     pub fn get_mut(&mut self, number: u64) -> Option<&mut Transaction> {
-        self.open.get_mut(&number)
+        let found = self.open.iter_mut().find(|(open, _)| *open == number);
+        found.map(|(_, transaction)| transaction)
     }
 
     /// What another open transaction has logged of `range`.
@@ -74,7 +81,7 @@ impl Transactions {
         if self.open.len() < 2 {
             return None;
         }
-        let others = self.open.iter().filter(|(other, _)| **other != number);
+        let others = self.open.iter().filter(|(other, _)| *other != number);
         others
             .flat_map(|(_, transaction)| transaction.logged.overlapping(range))
             .next()

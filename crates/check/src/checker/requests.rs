@@ -21,8 +21,13 @@ impl Checker {
             pmemcheck::DO_FLUSH => {
                 let tag = self.tag(at, event);
                 self.threads[at].to_fence += 1;
-                for (range, _) in self.parts(thread, addr, len) {
-                    self.write_back(thread, range, tag);
+                match self.whole(thread, addr, len) {
+                    Some(range) => self.write_back(thread, range, tag),
+                    None => {
+                        for (range, _) in self.parts(thread, addr, len) {
+                            self.write_back(thread, range, tag);
+                        }
+                    }
                 }
             }
             pmemcheck::DO_FENCE => {

@@ -184,6 +184,12 @@ impl Checker {
         if !self.duties.logging {
             return;
         }
+        if let Some(range) = self.whole(thread, addr, len) {
+            if let Some(transaction) = self.transactions.get_mut(number) {
+                transaction.logged.remove(range);
+            }
+            return;
+        }
         let parts = self.parts(thread, addr, len);
         if let Some(transaction) = self.transactions.get_mut(number) {
             for (range, _) in parts {

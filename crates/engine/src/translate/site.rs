@@ -64,15 +64,16 @@ impl Builder<'_> {
                 self.locked_tail(insn);
                 true
             }
-            Some(k) => {
+            Some(_) => {
                 self.begin(pc, InsnClass::Plain);
-                self.copy(insn, raw);
-                let which = if insn.mnemonic() == Mnemonic::Sfence {
-                    0
-                } else {
-                    1
-                };
-                let _ = k;
+                let is_sfence = insn.mnemonic() == Mnemonic::Sfence;
+                // With write-backs and non-temporal stores to tracked memory not done as such, `sfence` orders nothing that a
+                // lone thread could tell; but it waits until the other core has given up the ring's lines.
+                let has_effect = !is_sfence || ring::shared() || crate::mode().execute_flushes;
+                if has_effect {
+                    self.copy(insn, raw);
+                }
+                let which = if is_sfence { 0 } else { 1 };
                 let s = site::new(
                     site::id(pc),
                     pc,
