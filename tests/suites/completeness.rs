@@ -11,12 +11,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use brownout_tests::examples::{binary, random_commands};
 use brownout_tests::programs::{self, Build};
-use brownout_tests::{Invocation, Outcome, Scratch, dump, exec, layout, tool};
+use brownout_tests::{Invocation, Outcome, Scratch, dump, exec, tool};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -195,46 +196,6 @@ fn trial(name: String, test: impl FnOnce() -> Result<()> + Send + 'static) -> Tr
     })
 }
 
-/// A program of ours or an example, by name. `@name` is one of ours.
-fn binary(name: &str) -> Result<PathBuf> {
-    let path = match name.strip_prefix('@') {
-        Some(own) => layout::programs().join(own),
-        None => layout::examples().join(name),
-    };
-    ensure!(
-        path.is_file(),
-        "{} is missing: run `cargo xtask build`",
-        path.display()
-    );
-    Ok(path)
-}
-
-/// A thousand commands for mapcli, the same on every run. Ends with the looked-up state, not with
-/// `p`: rtree prints inner nodes there.
-fn random_commands(seed: u64) -> String {
-    let mut state = seed;
-    let mut next = move |below: u64| {
-        // SplitMix64.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
-    };
-    let mut text = String::new();
-    for _ in 0..COMMANDS {
-        let key = next(200) + 1;
-        let command = match next(10) {
-            0..=5 => 'i',
-            6..=7 => 'r',
-            _ => 'c',
-        };
-        text.push_str(&format!("{command} {key}\n"));
-    }
-    text.push_str("q\n");
-    text
-}
-
 /// mapcli prints the seed of its own generator, which is the time.
 fn without_seed(outcome: &Outcome) -> Outcome {
     let text = outcome.stdout_text();
@@ -257,7 +218,7 @@ fn verify_mapcli(map: &str) -> Result<()> {
     let seed = map
         .bytes()
         .fold(7u64, |seed, byte| seed.wrapping_mul(31) ^ u64::from(byte));
-    fs::write(&commands, random_commands(seed))?;
+    fs::write(&commands, random_commands(seed, COMMANDS))?;
     let argv = [
         binary("mapcli")?.into_os_string(),
         map.into(),
@@ -463,7 +424,7 @@ fn deterministic() -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;
     let commands = scratch.join("commands");
-    fs::write(&commands, random_commands(11))?;
+    fs::write(&commands, random_commands(11, COMMANDS))?;
     let pool = scratch.join("pool");
     let mut dumps = Vec::new();
     for number in 0..2 {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use brownout_check::{Analysis, Options};
 use brownout_findings::{Analysed, Finding, Report, SCHEMA_VERSION, Severity, Tool, Verdict};
 use brownout_host::{EventSink, LaunchConfig};
-use brownout_model::{Atomicity, Config, Domain};
+use brownout_model::{Config, Domain};
 use brownout_report::baseline::Baseline;
 use brownout_report::suppress::{self, Suppressions};
 use brownout_storelog::Importer;
@@ -135,14 +135,9 @@ struct Seen {
 }
 
 fn options(check: &Check) -> Options {
-    let atomicity = match check.model.atomicity.as_str() {
-        "line" => Atomicity::Line,
-        _ => Atomicity::Word,
-    };
     Options {
         model: Config {
-            domain: Domain::from_name(&check.model.domain).unwrap_or_default(),
-            atomicity,
+            domain: Domain::from_name(&check.domain).unwrap_or_default(),
             ..Config::default()
         },
         rules: check.rules,

@@ -270,15 +270,6 @@ pub struct CheckArgs {
     )]
     pub domain: String,
 
-    /// What a power failure cannot tear: 8 aligned bytes, or a store inside one cache line
-    #[arg(
-        long,
-        value_parser = PossibleValuesParser::new(["word", "line"]),
-        default_value = "word",
-        help_heading = MODEL_HEADING
-    )]
-    pub atomicity: String,
-
     /// The report's form
     #[arg(long, value_enum, default_value_t = ReportFormat::Terminal, help_heading = REPORT_HEADING)]
     pub format: ReportFormat,

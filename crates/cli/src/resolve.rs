@@ -63,8 +63,8 @@ pub struct Check {
     pub rules: RuleSet,
     /// Libraries with rules (absolute paths), and the options for each.
     pub plugins: Vec<(PathBuf, String)>,
-    /// How persistence works.
-    pub model: ModelChoice,
+    /// How persistence works: a name of `brownout_model::Domain`.
+    pub domain: String,
     /// Every store must lie in a transaction.
     pub tx_only: bool,
     /// The report's form.
@@ -94,15 +94,6 @@ pub struct Check {
     /// The words after `brownout` that give this check, wherever they come from: as typed, or with
     /// what brownout.toml adds and `--no-config`.
     pub command_line: Vec<OsString>,
-}
-
-/// How persistence works, in the names that the model knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelChoice {
-    /// A name of `brownout_model::Domain`.
-    pub domain: String,
-    /// `word` or `line`.
-    pub atomicity: String,
 }
 
 /// A recording to make.
@@ -191,10 +182,7 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
         source,
         rules: rule_set(compat.rules.iter().chain(&args.rules.0)),
         plugins,
-        model: ModelChoice {
-            domain: args.domain,
-            atomicity: args.atomicity,
-        },
+        domain: args.domain,
         tx_only: args.tx_only,
         format: args.format,
         output: args.output.or(compat.output),
