@@ -67,7 +67,8 @@ enum brownout_code {
     BROWNOUT_REGISTER_VARIABLE = 0x8000,
     BROWNOUT_UNREGISTER_VARIABLE = 0x8001,
     BROWNOUT_FIND_VARIABLE = 0x8002,
-    BROWNOUT_MARKER = 0x8003
+    BROWNOUT_MARKER = 0x8003,
+    BROWNOUT_MUST_HOLD = 0x8004
 };
 
 /* What brownout_running() answers under a tool that knows all of the above. */
@@ -292,6 +293,15 @@ BROWNOUT_FUNCTION int brownout_find_variable(const char *name, void **addr, brow
 BROWNOUT_FUNCTION void brownout_marker(const char *text)
 {
     brownout_request(BROWNOUT_MARKER, brownout_word_of(text), 0, 0, 0);
+}
+
+/* -------------------------------------------------------------------------------- after a crash */
+
+/* Says that the condition (not 0) must hold after recovery, whatever the crash left. `text` names it in the report of
+ * `brownout explore`. The program runs on either way. */
+BROWNOUT_FUNCTION void brownout_must_hold(const char *text, int condition)
+{
+    brownout_request(BROWNOUT_MUST_HOLD, brownout_word_of(text), condition != 0, 0, 0);
 }
 
 #endif /* BROWNOUT_H */

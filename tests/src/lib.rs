@@ -18,6 +18,7 @@ pub mod crash_states;
 pub mod dump;
 pub mod examples;
 pub mod exec;
+pub mod generated;
 pub mod layout;
 pub mod programs;
 pub mod random_code;

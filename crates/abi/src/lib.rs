@@ -16,7 +16,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bumped with every change of this file.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// "BROWNOUT" in ASCII, little endian.
 pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
 
@@ -67,6 +67,10 @@ pub const MODE_EXECUTE_FLUSHES: u32 = 1 << 4;
 
 /// Requests that no built-in rule needs are left out: see `UNLOGGED` in the engine's `pm/requests.rs`.
 pub const MODE_LEAN: u32 = 1 << 5;
+/// Reads of standard input, writes to the world and creations of files are recorded.
+pub const MODE_BOUNDARIES: u32 = 1 << 6;
+/// A read of standard input yields at most one line, if that is a regular file.
+pub const MODE_LINE_INPUT: u32 = 1 << 7;
 
 /// What a service request asks for.
 #[repr(u32)]
@@ -117,6 +121,38 @@ pub enum FatalKind {
 
 /// Longest text that a service request can carry.
 pub const TEXT_LEN: usize = 4096;
+
+/// Most files that can be tracked from the beginning of a run.
+pub const KNOWN_MAX: usize = 256;
+/// Bytes for the paths of redirected files, a NUL behind each.
+pub const REDIRECTS_LEN: usize = 0x6000;
+/// Created files that are remembered; of more than these, the last.
+pub const CREATED_MAX: usize = 512;
+
+/// A file that is tracked from the beginning.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KnownFile {
+    /// Its device and inode.
+    pub device: u64,
+    /// Its inode.
+    pub inode: u64,
+    /// Its number in the stream.
+    pub file: u32,
+    _pad: u32,
+}
+
+impl KnownFile {
+    /// File number `file`.
+    pub fn new(device: u64, inode: u64, file: u32) -> KnownFile {
+        KnownFile {
+            device,
+            inode,
+            file,
+            _pad: 0,
+        }
+    }
+}
 
 /// Start of the shared control file.
 #[repr(C, align(64))]
@@ -184,6 +220,31 @@ pub struct Control {
     pub service_text_len: u64,
     /// Text argument.
     pub service_text: [u8; TEXT_LEN],
+
+    // -- what a run begins with; constant
+    /// Device of standard input.
+    pub input_device: u64,
+    /// Its inode.
+    pub input_inode: u64,
+    /// 1 if it is a regular file.
+    pub input_is_file: u32,
+    /// How many of `known` there are.
+    pub known_count: u32,
+    /// Files that are tracked from the beginning.
+    pub known: [KnownFile; KNOWN_MAX],
+    /// How many pairs of paths there are in `redirects`.
+    pub redirect_count: u32,
+    _pad4: u32,
+    /// Pairs of paths: as the program says, as the kernel is told. A NUL ends each path.
+    pub redirects: [u8; REDIRECTS_LEN],
+
+    // -- what is known of all processes
+    /// Processes that are being made and have not announced themselves yet.
+    pub unannounced: AtomicU32,
+    /// How many files were created, ever.
+    pub created_count: AtomicU32,
+    /// Device and inode of each; number `n` is at `n % CREATED_MAX`.
+    pub created: [[AtomicU64; 2]; CREATED_MAX],
 }
 const _: () = assert!(core::mem::size_of::<Control>() <= CONTROL_LEN as usize);
 const _: () = assert!(core::mem::offset_of!(Control, ring_read) % 64 == 0);
@@ -222,7 +283,7 @@ pub mod kind {
 
 /// Rare events: payload is `[u64; 6]` then `size - 48` bytes of text.
 pub mod rare {
-    /// file, size, reason, -, -, -; path
+    /// file, size, reason, created, -, -; path
     pub const FILE: u64 = 1;
     /// addr, len, file, offset, prot, flags
     pub const MAP: u64 = 2;
@@ -238,11 +299,11 @@ pub mod rare {
     pub const MSYNC: u64 = 7;
     /// file, data_only
     pub const FSYNC: u64 = 8;
-    /// process, parent, pid; exe
+    /// process, parent, pid, the kernel's pid; exe
     pub const PROCESS_START: u64 = 9;
     /// process, kind (0 code, 1 signal, 2 exec), value
     pub const PROCESS_EXIT: u64 = 10;
-    /// thread, process, tid
+    /// thread, process, tid, the kernel's pid if it is a process in its parent's memory
     pub const THREAD_START: u64 = 11;
     /// -
     pub const THREAD_EXIT: u64 = 12;
@@ -256,6 +317,12 @@ pub mod rare {
     pub const MODULE: u64 = 16;
     /// text
     pub const NOTE: u64 = 17;
+    /// file, offset, size
+    pub const FILE_READ: u64 = 18;
+    /// fd
+    pub const INPUT: u64 = 19;
+    /// fd, size
+    pub const OUTPUT: u64 = 20;
 }
 
 /// Fixed part of every record.
@@ -367,4 +434,6 @@ pub mod annotation {
     pub const FIND_VARIABLE: u32 = 0x8002;
     /// text: a marker in the trace.
     pub const MARKER: u32 = 0x8003;
+    /// text, condition: recovery is over, and the condition (not 0) must hold.
+    pub const MUST_HOLD: u32 = 0x8004;
 }

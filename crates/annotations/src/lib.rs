@@ -83,6 +83,7 @@ pub mod code {
     pub const UNREGISTER_VARIABLE: u32 = 0x8001;
     pub const FIND_VARIABLE: u32 = 0x8002;
     pub const MARKER: u32 = 0x8003;
+    pub const MUST_HOLD: u32 = 0x8004;
 }
 
 /// One request with up to four arguments (the fifth is not in use yet). Answers 0 natively.
@@ -468,4 +469,13 @@ pub fn find_variable(name: &CStr) -> Option<(*mut u8, usize)> {
 #[inline(always)]
 pub fn marker(marker: &CStr) {
     request(code::MARKER, [text(marker), 0, 0, 0]);
+}
+
+// ---------------------------------------------------------------- after a crash
+
+/// Says that the condition must hold after recovery, whatever the crash left. `name` names it in the report of
+/// `brownout explore`. The program runs on either way.
+#[inline(always)]
+pub fn must_hold(name: &CStr, condition: bool) {
+    request(code::MUST_HOLD, [text(name), u64::from(condition), 0, 0]);
 }

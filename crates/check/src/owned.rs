@@ -79,12 +79,14 @@ fn rare<'a>(kind: &EventKind<'a>) -> (EventKind<'static>, &'a [u8]) {
             path,
             size,
             reason,
+            created,
         } => {
             let kind = EventKind::File {
                 file,
                 path: none,
                 size,
                 reason,
+                created,
             };
             (kind, path)
         }
@@ -133,6 +135,11 @@ fn rare<'a>(kind: &EventKind<'a>) -> (EventKind<'static>, &'a [u8]) {
             };
             (kind, none)
         }
+        EventKind::FileRead { file, offset, size } => {
+            (EventKind::FileRead { file, offset, size }, none)
+        }
+        EventKind::Input { fd } => (EventKind::Input { fd }, none),
+        EventKind::Output { fd, size } => (EventKind::Output { fd, size }, none),
         EventKind::Msync { addr, len, flags } => (EventKind::Msync { addr, len, flags }, none),
         EventKind::Fsync { file, data_only } => (EventKind::Fsync { file, data_only }, none),
         EventKind::ProcessStart {
@@ -265,6 +272,7 @@ mod tests {
                 path,
                 size,
                 reason,
+                created: true,
             },
             EventKind::Note { text: b"note" },
             EventKind::Annotation {

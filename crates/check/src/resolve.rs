@@ -129,6 +129,7 @@ fn finding(
         help,
         notes: raw.notes,
         crash_point: None,
+        reproduction: None,
         replay: None,
     };
     Weighed {

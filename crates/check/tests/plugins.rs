@@ -128,6 +128,7 @@ impl Run {
             path: b"/pm/pool",
             size: 0x8000,
             reason: PmReason::Glob,
+            created: false,
         });
         self.event(map(BASE, LEN, OFFSET));
     }

@@ -62,6 +62,7 @@ fn beginning() -> Vec<Event<'static>> {
             path: b"/pool",
             size: 4096,
             reason: PmReason::Glob,
+            created: false,
         },
     ));
     events.push(event(

@@ -9,17 +9,15 @@
 //! was cut short, or touched no persistent memory, is never reported as clean.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
+use std::fs::File;
+use std::io::{self, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
 use brownout_check::{Analysis, Options};
-use brownout_findings::{Analysed, Finding, Report, SCHEMA_VERSION, Severity, Tool, Verdict};
+use brownout_findings::{Analysed, Finding, Report, SCHEMA_VERSION, Tool, Verdict};
 use brownout_host::{EventSink, LaunchConfig};
 use brownout_model::{Config, Domain};
-use brownout_report::baseline::Baseline;
-use brownout_report::suppress::{self, Suppressions};
 use brownout_storelog::Importer;
 use brownout_symbols::Options as SymbolOptions;
 use brownout_trace::event::Event;
@@ -30,9 +28,10 @@ use crate::exit::{self, Failure};
 use crate::output::TraceOutput;
 use crate::record::{Keep, hint};
 use crate::replay::{self, Token};
-use crate::resolve::{Check, ColorChoice, Compat, FailOn, ReportFormat, Source, plain};
+use crate::reporting::{self, Known};
+use crate::resolve::{Check, Source, plain};
 use crate::signals;
-use crate::terminal::{message, quote};
+use crate::terminal::quote;
 
 /// Checks, reports, and says how to exit.
 pub fn check(check: Check) -> Result<u8, Failure> {
@@ -41,88 +40,18 @@ pub fn check(check: Check) -> Result<u8, Failure> {
 
 /// As [`check`], but only the finding of that fingerprint is shown, and counts.
 pub fn conduct(mut check: Check, wanted: Option<&str>) -> Result<u8, Failure> {
-    let known = Known::read(&check)?;
-    if let Some(path) = &check.output {
-        try_output(path)?;
-    }
-    if let Some(path) = &check.gen_suppressions {
-        try_output(path)?;
-    }
+    let known = Known::read(&check.report)?;
     let seen = examine(&mut check)?;
     let status = seen.status;
     let mut report = seen.report;
-    brownout_report::finish(
-        &mut report,
-        known.suppressions.as_ref(),
-        known.baseline.as_ref(),
-        suppress::today(),
-    );
+    known.apply(&mut report);
     add_replay(&check, &mut report.findings);
     if let Some(fingerprint) = wanted {
         report.findings.retain(|f| f.fingerprint == fingerprint);
         replay::conclude(&report.findings, fingerprint);
     }
-    if let Some(path) = &check.gen_suppressions {
-        write_file(path, suppress::generate(&report.findings).as_bytes())?;
-    }
-    write_report(&check, &report)?;
-    Ok(exit_code(&check, &report, status))
-}
-
-// ---------------------------------------------------------------------- before the run
-
-/// What is known about findings beforehand.
-struct Known {
-    suppressions: Option<Suppressions>,
-    baseline: Option<Baseline>,
-}
-
-impl Known {
-    fn read(check: &Check) -> Result<Known, Failure> {
-        let mut suppressions: Option<Suppressions> = None;
-        for path in &check.suppressions {
-            let file = Suppressions::load(path).map_err(|e| Failure::usage(e.to_string()))?;
-            match &mut suppressions {
-                Some(all) => all.extend(file),
-                None => suppressions = Some(file),
-            }
-        }
-        let baseline = match &check.baseline {
-            Some(path) => Some(Baseline::load(path).map_err(|e| Failure::usage(e.to_string()))?),
-            None => None,
-        };
-        Ok(Known {
-            suppressions,
-            baseline,
-        })
-    }
-}
-
-/// Whether the file can be written, before the run that fills it. What is in it stays for now.
-fn try_output(path: &Path) -> Result<(), Failure> {
-    let existed = path.exists();
-    let opened = OpenOptions::new().append(true).create(true).open(path);
-    match opened {
-        Ok(_) if existed => Ok(()),
-        Ok(_) => {
-            // It was only a try: a run that fails leaves nothing behind.
-            let _ = fs::remove_file(path);
-            Ok(())
-        }
-        Err(error) => Err(Failure::usage(format!(
-            "cannot write to {}: {}",
-            quote(path),
-            plain(&error)
-        ))),
-    }
-}
-
-fn write_file(path: &Path, content: &[u8]) -> Result<(), Failure> {
-    fs::write(path, content).map_err(|error| cannot_write(path, &error))
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::cannot_run(format!("cannot write {}: {}", quote(path), plain(error)))
+    reporting::write(&check.report, check.rules, &report)?;
+    Ok(reporting::exit_code(&check.report, &report, status))
 }
 
 // ---------------------------------------------------------------------- the run
@@ -385,8 +314,6 @@ fn report(
     }
 }
 
-// ---------------------------------------------------------------------- after the run
-
 fn add_replay(check: &Check, findings: &mut [Finding]) {
     let Some(words) = replay_words(&check.command_line) else {
         return;
@@ -402,76 +329,4 @@ fn replay_words(words: &[OsString]) -> Option<Vec<String>> {
         .iter()
         .map(|word| word.to_str().map(str::to_owned))
         .collect()
-}
-
-fn write_report(check: &Check, report: &Report) -> Result<(), Failure> {
-    use brownout_report::{Format, Options};
-    let format = match (check.format, check.compat) {
-        (ReportFormat::Terminal, Some(Compat::Pmemcheck)) => Format::Pmemcheck,
-        (ReportFormat::Terminal, None) => Format::Terminal,
-        (ReportFormat::Json, _) => Format::Json,
-        (ReportFormat::Sarif, _) => Format::Sarif,
-        (ReportFormat::Junit, _) => Format::Junit,
-    };
-    let for_people = matches!(format, Format::Terminal | Format::Pmemcheck);
-    let to_terminal = check.output.is_none()
-        && match for_people {
-            true => io::stderr().is_terminal(),
-            false => io::stdout().is_terminal(),
-        };
-    let options = Options {
-        colour: match check.color {
-            ColorChoice::Auto => to_terminal && std::env::var_os("NO_COLOR").is_none(),
-            ColorChoice::Always => true,
-            ColorChoice::Never => false,
-        },
-        folder: std::env::current_dir().ok(),
-        rules: check.rules,
-        process: std::process::id(),
-        ..Options::default()
-    };
-    let options = match check.all {
-        true => options.all(),
-        false => options,
-    };
-    let render = |out: &mut dyn Write| {
-        brownout_report::render(report, format, &options, out)?;
-        out.flush()
-    };
-    match &check.output {
-        Some(path) => {
-            let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
-            render(&mut BufWriter::new(file)).map_err(|error| cannot_write(path, &error))?;
-            message(&brownout_report::terminal::last_line(report).replacen("brownout: ", "", 1));
-            Ok(())
-        }
-        // The program has its standard output to itself, unless a machine is to read the report.
-        None if for_people => {
-            // That nobody reads stderr is no reason to fail.
-            let _ = render(&mut BufWriter::new(io::stderr().lock()));
-            Ok(())
-        }
-        None => match render(&mut BufWriter::new(io::stdout().lock())) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::cannot_run(
-                format!("cannot write the report: {}", plain(&error)),
-            )),
-            _ => Ok(()),
-        },
-    }
-}
-
-fn exit_code(check: &Check, report: &Report, status: u8) -> u8 {
-    let counts = |finding: &Finding| match check.fail_on {
-        FailOn::Correctness => finding.severity == Severity::Correctness,
-        FailOn::Performance => true,
-        FailOn::Never => false,
-    };
-    if report.findings.iter().any(counts) {
-        return check.error_exitcode.unwrap_or(exit::FINDINGS);
-    }
-    match report.verdict {
-        // Cut short: not the program's fault, and no verdict either.
-        Verdict::Incomplete if status == exit::OK => exit::CANNOT_RUN,
-        _ => status,
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use brownout_findings::rules::RULES;
 use brownout_model::Domain;
@@ -47,6 +48,20 @@ Examples:
   brownout check --format sarif -o check.sarif --fail-on performance -- make test
   brownout check --trace run.bwt --disable empty-fence,clean-flush
   brownout check --gen-suppressions brownout.supp -- ./server";
+
+const EXPLORE_EXAMPLES: &str = "\
+Examples:
+  brownout explore --pm pool --recover './store check pool' -- ./store run pool
+  brownout explore --setup './mapcli btree p < /dev/null' --stdin ops.txt --recover-stdin look.txt --oracle ops -- ./mapcli btree p
+  brownout explore --depth 2 --time 10m --format json -o crash.json -- ./my_test
+  brownout explore --oracle cmd:./verify.sh --recover './db --recover db.img' -- ./db --fill db.img
+
+Oracles: recovery must not be killed, hang, or fail. With 'ops', each line of input is an atomic operation
+(or each output, if the program reads no input): what recovery prints must be what it prints after the
+operations that were complete at the crash, or one more. With 'cmd:CHECKER', the shell command CHECKER
+runs after recovery with three arguments (the first file, the number of operations complete, a file with
+their text) and must exit with 0. Programs can say by themselves what must hold: see brownout_must_hold()
+in brownout.h.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -115,6 +130,16 @@ pub enum Command {
     /// count, else the program's own (128+n if signal n ended it).
     #[command(after_help = CHECK_EXAMPLES, after_long_help = format!("{CHECK_EXAMPLES}\n\n{WHAT_IS_PM}"))]
     Check(Box<CheckArgs>),
+    /// Find out what recovery does after a crash, in every distinct crash state
+    ///
+    /// Records one run of a program. Then, for each point at which the power may fail, it runs recovery on
+    /// what may have survived: on every combination of unpersisted stores that recovery can tell
+    /// apart, and on none twice. What goes wrong is reported with the stores that were lost, a crash
+    /// image, and a command that shows it natively. The program's files are put back as they were.
+    /// The exit status is 1 (or that of --error-exitcode) if there are findings that count, and 3 if
+    /// nothing was found but not all was explored.
+    #[command(after_help = EXPLORE_EXAMPLES, after_long_help = format!("{EXPLORE_EXAMPLES}\n\n{WHAT_IS_PM}"))]
+    Explore(Box<ExploreArgs>),
     /// Explain a rule: what it means, an example, how to fix it
     ///
     /// Without RULE all built-in rules are listed.
@@ -179,6 +204,7 @@ const CONFIGURATION: &str = "Configuration";
 const RULES_HEADING: &str = "Rules";
 const MODEL_HEADING: &str = "Model of persistence";
 const REPORT_HEADING: &str = "Report";
+const RECOVERY_HEADING: &str = "Crash and recovery";
 
 /// `brownout check`
 #[derive(Debug, Args)]
@@ -270,6 +296,170 @@ pub struct CheckArgs {
     )]
     pub domain: String,
 
+    /// The report.
+    #[command(flatten)]
+    pub report: ReportArgs,
+
+    /// Understand the options of another tool, and end as its scripts expect
+    ///
+    /// pmemcheck: accepts --mult-stores=yes and the like, says which have no effect, and ends the
+    /// report with the line 'ERROR SUMMARY: N errors'.
+    #[arg(long, value_enum, value_name = "TOOL", help_heading = REPORT_HEADING)]
+    pub compat: Option<Compat>,
+
+    /// Options of pmemcheck.
+    #[command(flatten)]
+    pub pmemcheck: PmemcheckArgs,
+
+    /// The program and its arguments, after '--'
+    ///
+    /// A name without '/' is looked up in PATH. Scripts run under their interpreter.
+    #[arg(
+        last = true,
+        required_unless_present_any = ["trace", "import_pmemcheck"],
+        value_name = "PROGRAM"
+    )]
+    pub program: Vec<OsString>,
+}
+
+/// `brownout explore`
+#[derive(Debug, Args)]
+pub struct ExploreArgs {
+    /// Treat files that match GLOB as persistent memory (repeatable)
+    ///
+    /// As in 'brownout check'.
+    #[arg(long = "pm", value_name = "GLOB")]
+    pub pm: Vec<String>,
+
+    /// How to crash and recover.
+    #[command(flatten)]
+    pub recovery: RecoveryArgs,
+
+    /// Let the program read FILE as its standard input, line by line
+    ///
+    /// Without it the input is empty. Each read yields one line at most, so that it is known what the program has done
+    /// when it asks for the next.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub stdin: Option<PathBuf>,
+
+    /// Crash up to N times in a row: recovery is itself cut short
+    ///
+    /// Default: 2, with a bounded number of recoveries cut short; the report says how many were not.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=5))]
+    pub depth: Option<u32>,
+
+    /// Try every combination, also where recovery reads much uncertain data by one instruction
+    ///
+    /// Where recovery rejects data by a checksum, the number of combinations is astronomical and nearly all are
+    /// alike. Those reads are sampled, and the report says so. This option tries all.
+    #[arg(long)]
+    pub exhaustive: bool,
+
+    /// Run N outcomes again that were known without running them, and compare
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub self_test: u64,
+
+    /// Write every distinct outcome of every failure point to FILE, one JSON object a line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub outcomes: Option<PathBuf>,
+
+    /// Put crash images into FOLDER
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath, default_value = "brownout-explore")]
+    pub folder: PathBuf,
+
+    /// Where data becomes persistent
+    ///
+    /// x86: lines must be written back and fenced. eadr: caches survive. page: by msync, page by page.
+    #[arg(
+        long,
+        value_parser = PossibleValuesParser::new(Domain::ALL.map(Domain::name)),
+        default_value = Domain::X86.name(),
+        help_heading = MODEL_HEADING
+    )]
+    pub domain: String,
+
+    /// What a crash cannot tear
+    ///
+    /// word: 8 aligned bytes, as the architecture promises. line: a store inside one line, as ADR
+    /// parts do in practice.
+    #[arg(long, value_enum, value_name = "UNIT", default_value_t = Unit::Word, help_heading = MODEL_HEADING)]
+    pub atomicity: Unit,
+
+    /// The report.
+    #[command(flatten)]
+    pub report: ReportArgs,
+
+    /// The program and its arguments, after '--'
+    ///
+    /// A name without '/' is looked up in PATH. Scripts run under their interpreter.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// What a crash cannot tear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Unit {
+    /// 8 aligned bytes
+    Word,
+    /// A cache line
+    Line,
+}
+
+/// How to crash and recover, for every analysis that does.
+#[derive(Debug, Args)]
+pub struct RecoveryArgs {
+    /// Run CMD first; what it does is not explored
+    ///
+    /// For instance, it creates the pool. CMD is a shell command.
+    #[arg(long, value_name = "CMD", help_heading = RECOVERY_HEADING)]
+    pub setup: Option<String>,
+
+    /// What runs after a crash, as a shell command
+    ///
+    /// Default: the program again, with the same arguments and the same input.
+    #[arg(long, value_name = "CMD", help_heading = RECOVERY_HEADING)]
+    pub recover: Option<String>,
+
+    /// Let recovery read FILE as its standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = RECOVERY_HEADING)]
+    pub recover_stdin: Option<PathBuf>,
+
+    /// What recovery must fulfil, beside ending well: 'ops' or 'cmd:CHECKER' (repeatable)
+    #[arg(long, value_name = "ORACLE", help_heading = RECOVERY_HEADING)]
+    pub oracle: Vec<String>,
+
+    /// Stop after this time and report what was found (90s, 10m, 2h)
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = RECOVERY_HEADING)]
+    pub time: Option<Duration>,
+
+    /// A recovery that takes longer than this hangs
+    ///
+    /// Most hangs are seen much earlier, by counting steps. Default: 50 times what a recovery takes, at least 10s.
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = RECOVERY_HEADING)]
+    pub hang_after: Option<Duration>,
+
+    /// Run N recoveries at a time. Default: one for each processor
+    #[arg(long = "jobs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = RECOVERY_HEADING)]
+    pub recovery_jobs: Option<u32>,
+}
+
+/// `90`, `90s`, `1.5m`, `2h`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let seconds = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        unit => return Err(format!("unknown unit '{unit}'; use s, m or h")),
+    };
+    let count: f64 = digits.parse().map_err(|_| "not a number".to_owned())?;
+    Duration::try_from_secs_f64(count * seconds).map_err(|_| "not a duration".to_owned())
+}
+
+/// What becomes of findings, for every analysis.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
     /// The report's form
     #[arg(long, value_enum, default_value_t = ReportFormat::Terminal, help_heading = REPORT_HEADING)]
     pub format: ReportFormat,
@@ -313,27 +503,6 @@ pub struct CheckArgs {
     /// Leave out what FILE, an earlier report of the form json, has already
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REPORT_HEADING)]
     pub baseline: Option<PathBuf>,
-
-    /// Understand the options of another tool, and end as its scripts expect
-    ///
-    /// pmemcheck: accepts --mult-stores=yes and the like, says which have no effect, and ends the
-    /// report with the line 'ERROR SUMMARY: N errors'.
-    #[arg(long, value_enum, value_name = "TOOL", help_heading = REPORT_HEADING)]
-    pub compat: Option<Compat>,
-
-    /// Options of pmemcheck.
-    #[command(flatten)]
-    pub pmemcheck: PmemcheckArgs,
-
-    /// The program and its arguments, after '--'
-    ///
-    /// A name without '/' is looked up in PATH. Scripts run under their interpreter.
-    #[arg(
-        last = true,
-        required_unless_present_any = ["trace", "import_pmemcheck"],
-        value_name = "PROGRAM"
-    )]
-    pub program: Vec<OsString>,
 }
 
 /// The report's form.

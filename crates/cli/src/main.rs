@@ -16,10 +16,12 @@ mod compat;
 mod config;
 mod exit;
 mod explain;
+mod explore;
 mod inspect;
 mod output;
 mod record;
 mod replay;
+mod reporting;
 mod resolve;
 mod shell;
 mod signals;
@@ -56,6 +58,7 @@ fn perform() -> Result<u8, Failure> {
     };
     match resolve::resolve(cli, line.words)? {
         Task::Check(check) => check::check(*check),
+        Task::Explore(explore) => explore::explore(*explore),
         Task::Explain(rule) => explain::explain(rule),
         Task::Replay(token) => replay::replay(&token),
         Task::Run(config) => run(&config),

@@ -496,6 +496,7 @@ mod tests {
             path: b"/p",
             size,
             reason,
+            created: false,
         }));
         let text = summary(Path::new("t.bwt"), wall, &tally, &written);
         assert!(text.contains("other 2) on 1 PM file; t.bwt"), "{text}");

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use brownout_explore::CrashSpec;
 use brownout_findings::{Finding, Replay};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::exit::Failure;
 use crate::resolve::{self, Task};
 use crate::terminal::{message, quote};
-use crate::{check, cli};
+use crate::{check, cli, explore};
 
 /// In front of every token: grows when old tokens are no longer understood.
 const VERSION: &str = "bo1-";
@@ -31,6 +32,9 @@ pub struct Token {
     words: Vec<String>,
     /// Which finding.
     fingerprint: String,
+    /// Which crash, if the finding is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    crash: Option<CrashSpec>,
 }
 
 impl Token {
@@ -40,6 +44,16 @@ impl Token {
             folder: env::current_dir().ok()?,
             words,
             fingerprint: fingerprint.to_owned(),
+            crash: None,
+        })
+    }
+
+    /// For a finding of `explore`.
+    pub fn explore(words: Vec<String>, fingerprint: &str, crash: CrashSpec) -> Option<Token> {
+        let token = Token::check(words, fingerprint)?;
+        Some(Token {
+            crash: Some(crash),
+            ..token
         })
     }
 
@@ -99,11 +113,15 @@ pub fn replay(token: &str) -> Result<u8, Failure> {
     match resolve::resolve(cli, line)? {
         Task::Check(mut check) => {
             // The report of the first run stays as it is.
-            check.output = None;
-            check.format = resolve::ReportFormat::Terminal;
-            check.gen_suppressions = None;
+            check.report.output = None;
+            check.report.format = resolve::ReportFormat::Terminal;
+            check.report.gen_suppressions = None;
             check.save_trace = None;
             check::conduct(*check, Some(&token.fingerprint))
+        }
+        Task::Explore(explore) => {
+            let crash = token.crash.unwrap_or_default();
+            explore::replay(*explore, &token.fingerprint, &crash)
         }
         _ => Err(Failure::usage(
             "this token names nothing that can be replayed",
@@ -127,13 +145,13 @@ mod tests {
     proptest! {
         #[test]
         fn tokens_come_back(words in prop::collection::vec(".{0,40}", 0..8), fingerprint in "[0-9a-f]{16}") {
-            let token = Token { folder: "/a b".into(), words, fingerprint };
+            let token = Token { folder: "/a b".into(), words, fingerprint, crash: None };
             prop_assert_eq!(Token::decode(&token.encode()), Ok(token));
         }
 
         #[test]
         fn damage_is_an_error(cut in 0usize..200, letter in "[A-Za-z0-9_-]") {
-            let token = Token { folder: "/".into(), words: vec!["check".into(), "x".repeat(300)], fingerprint: "0".repeat(16) };
+            let token = Token { folder: "/".into(), words: vec!["check".into(), "x".repeat(300)], fingerprint: "0".repeat(16), crash: None };
             let text = token.encode();
             let cut = cut % text.len();
             prop_assert!(Token::decode(&text[..cut]).is_err());

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use brownout_findings::Severity;
 use brownout_findings::rules::{self, Rule, RuleSet};
@@ -14,8 +15,8 @@ use brownout_rule::host::split_argument;
 use brownout_trace::event::ThreadId;
 
 use crate::cli::{
-    CheckArgs, Cli, Command, DumpArgs, Format, LaunchArgs, RecordArgs, RuleEdit, Shell,
-    TraceCommand,
+    CheckArgs, Cli, Command, DumpArgs, ExploreArgs, Format, LaunchArgs, RecordArgs, RecoveryArgs,
+    ReportArgs, RuleEdit, Shell, TraceCommand, Unit,
 };
 use crate::compat;
 use crate::exit::Failure;
@@ -27,6 +28,8 @@ pub use crate::cli::{ColorChoice, Compat, FailOn, ReportFormat};
 pub enum Task {
     /// `check`
     Check(Box<Check>),
+    /// `explore`
+    Explore(Box<Explore>),
     /// `explain`: this rule, or all.
     Explain(Option<&'static Rule>),
     /// `replay`: the token.
@@ -67,12 +70,79 @@ pub struct Check {
     pub domain: String,
     /// Every store must lie in a transaction.
     pub tx_only: bool,
+    /// What becomes of findings.
+    pub report: Reporting,
+    /// Where the recording goes. Only with [`Source::Run`].
+    pub save_trace: Option<PathBuf>,
+    /// Number of checker threads, at least 1.
+    pub jobs: Option<usize>,
+    /// The words after `brownout` that give this check, wherever they come from: as typed, or with
+    /// what brownout.toml adds and `--no-config`.
+    pub command_line: Vec<OsString>,
+}
+
+/// An exploration to make.
+pub struct Explore {
+    /// Files that are persistent memory.
+    pub pm_globs: Vec<String>,
+    /// The program.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Its input.
+    pub stdin: Option<PathBuf>,
+    /// What happens after a crash.
+    pub recovery: Recovery,
+    /// Crashes in a row.
+    pub depth: Option<u32>,
+    /// No sampling.
+    pub exhaustive: bool,
+    /// Outcomes to verify.
+    pub self_test: u64,
+    /// Where all outcomes go.
+    pub outcomes: Option<PathBuf>,
+    /// Where crash images go.
+    pub folder: PathBuf,
+    /// A name of `brownout_model::Domain`.
+    pub domain: String,
+    /// A crash does not tear a store inside a line.
+    pub whole_lines: bool,
+    /// What becomes of findings.
+    pub report: Reporting,
+    /// As in [`Check`].
+    pub command_line: Vec<OsString>,
+}
+
+/// What happens after a crash, and how it is judged.
+pub struct Recovery {
+    /// Shell command that runs first.
+    pub setup: Option<String>,
+    /// Shell command that recovers; `None`: the program itself.
+    pub recover: Option<String>,
+    /// Its input.
+    pub recover_stdin: Option<PathBuf>,
+    /// Operations are atomic.
+    pub operations: bool,
+    /// A command that judges.
+    pub checker: Option<String>,
+    /// No longer than this.
+    pub time: Option<Duration>,
+    /// A recovery that takes longer hangs.
+    pub hang_after: Option<Duration>,
+    /// Recoveries at a time.
+    pub jobs: usize,
+}
+
+/// What becomes of findings.
+pub struct Reporting {
     /// The report's form.
     pub format: ReportFormat,
     /// Where the report goes; by default where the form asks for.
     pub output: Option<PathBuf>,
     /// When to use colours.
     pub color: ColorChoice,
+    /// Show every finding in full.
+    pub all: bool,
     /// Which findings count for the exit status.
     pub fail_on: FailOn,
     /// The exit status for findings, if not [`crate::exit::FINDINGS`]. Never 0.
@@ -83,17 +153,8 @@ pub struct Check {
     pub gen_suppressions: Option<PathBuf>,
     /// A report whose findings are known.
     pub baseline: Option<PathBuf>,
-    /// Where the recording goes. Only with [`Source::Run`].
-    pub save_trace: Option<PathBuf>,
-    /// Number of checker threads, at least 1.
-    pub jobs: Option<usize>,
-    /// Show every finding in full.
-    pub all: bool,
     /// Whose habits to follow.
     pub compat: Option<Compat>,
-    /// The words after `brownout` that give this check, wherever they come from: as typed, or with
-    /// what brownout.toml adds and `--no-config`.
-    pub command_line: Vec<OsString>,
 }
 
 /// A recording to make.
@@ -141,6 +202,7 @@ pub enum Symbols {
 pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
     Ok(match cli.command {
         Command::Check(args) => Task::Check(Box::new(check(*args, words)?)),
+        Command::Explore(args) => Task::Explore(Box::new(explore(*args, words)?)),
         Command::Explain(args) => Task::Explain(args.rule.as_deref().and_then(rules::find)),
         Command::Replay(args) => Task::Replay(args.token),
         Command::Run(args) => Task::Run(launch(args.launch)?),
@@ -184,19 +246,83 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
         plugins,
         domain: args.domain,
         tx_only: args.tx_only,
+        report: Reporting {
+            output: args.report.output.clone().or(compat.output),
+            compat: args.compat,
+            ..reporting(args.report)
+        },
+        save_trace: args.save_trace,
+        jobs: args.jobs.map(|jobs| jobs as usize),
+        command_line: words,
+    })
+}
+
+fn reporting(args: ReportArgs) -> Reporting {
+    Reporting {
         format: args.format,
-        output: args.output.or(compat.output),
+        output: args.output,
         color: args.color,
+        all: args.all,
         fail_on: args.fail_on,
         error_exitcode: args.error_exitcode,
         suppressions: args.suppressions,
         gen_suppressions: args.gen_suppressions,
         baseline: args.baseline,
-        save_trace: args.save_trace,
-        jobs: args.jobs.map(|jobs| jobs as usize),
-        all: args.all,
-        compat: args.compat,
+        compat: None,
+    }
+}
+
+fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> {
+    let launch = launch(LaunchArgs {
+        deterministic: true,
+        program: args.program,
+    })?;
+    for file in [&args.stdin, &args.recovery.recover_stdin].into_iter().flatten() {
+        standard_input(file)?;
+    }
+    Ok(Explore {
+        pm_globs: patterns(&args.pm)?,
+        program: launch.program,
+        args: launch.args,
+        stdin: args.stdin,
+        recovery: recovery(args.recovery)?,
+        depth: args.depth,
+        exhaustive: args.exhaustive,
+        self_test: args.self_test,
+        outcomes: args.outcomes,
+        folder: args.folder,
+        domain: args.domain,
+        whole_lines: args.atomicity == Unit::Line,
+        report: reporting(args.report),
         command_line: words,
+    })
+}
+
+fn recovery(args: RecoveryArgs) -> Result<Recovery, Failure> {
+    let (mut operations, mut checker) = (false, None);
+    for oracle in &args.oracle {
+        match oracle.split_once(':') {
+            None if oracle == "ops" => operations = true,
+            Some(("cmd", command)) if !command.trim().is_empty() => {
+                checker = Some(command.to_owned());
+            }
+            _ => {
+                return Err(Failure::usage(format!(
+                    "unknown oracle '{oracle}'; there are 'ops' and 'cmd:CHECKER'"
+                )));
+            }
+        }
+    }
+    let default_jobs = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    Ok(Recovery {
+        setup: args.setup,
+        recover: args.recover,
+        recover_stdin: args.recover_stdin,
+        operations,
+        checker,
+        time: args.time,
+        hang_after: args.hang_after,
+        jobs: args.recovery_jobs.map_or(default_jobs, |jobs| jobs as usize),
     })
 }
 
@@ -251,15 +377,10 @@ fn launch(args: LaunchArgs) -> Result<LaunchConfig, Failure> {
         return Err(Failure::usage("the name of the program is empty"));
     }
     Ok(LaunchConfig {
-        program,
-        args: words.collect(),
-        pm_globs: Vec::new(),
-        loads: false,
         values: false,
         deterministic: args.deterministic,
         execute_flushes: true,
-        lean: false,
-        stdin: None,
+        ..LaunchConfig::new(program, words)
     })
 }
 
@@ -490,8 +611,8 @@ mod tests {
         for rule in ["clean-flush", "double-flush", "oversized-flush"] {
             assert!(!check.rules.has(rule), "{rule}");
         }
-        assert_eq!(check.output.as_deref(), Some(Path::new("r")));
-        assert_eq!(check.compat, Some(Compat::Pmemcheck));
+        assert_eq!(check.report.output.as_deref(), Some(Path::new("r")));
+        assert_eq!(check.report.compat, Some(Compat::Pmemcheck));
     }
 
     #[test]

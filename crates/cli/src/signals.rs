@@ -34,14 +34,42 @@ fn disposition(signal: libc::c_int) -> io::Result<libc::sighandler_t> {
 }
 
 fn catch(signal: libc::c_int) -> io::Result<()> {
+    install(signal, drop_signal)
+}
+
+fn install(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
     // SAFETY: all-zero is a valid `sigaction`; it also is the empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = drop_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    action.sa_sigaction = handler as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the handler does nothing, so it is async-signal-safe, and it lives as long as the
-    // process; `action` is fully initialised.
+    // SAFETY: both handlers are async-signal-safe and live as long as the process; `action` is fully initialised.
     match unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+static STOP: std::sync::OnceLock<std::sync::Arc<std::sync::atomic::AtomicBool>> =
+    std::sync::OnceLock::new();
+
+extern "C" fn stop(_signal: libc::c_int) {
+    if let Some(flag) = STOP.get() {
+        // A second time: whoever asks twice does not want to wait.
+        if flag.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            // SAFETY: async-signal-safe.
+            unsafe { libc::_exit(130) };
+        }
+    }
+}
+
+/// Ctrl-C and SIGTERM set the flag, so that what was found can be reported; the second one ends the process.
+pub fn tell(flag: &std::sync::Arc<std::sync::atomic::AtomicBool>) -> io::Result<()> {
+    // Set once a process; another one cannot be asked for.
+    let _ = STOP.set(flag.clone());
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        if disposition(signal)? != libc::SIG_IGN {
+            install(signal, stop)?;
+        }
+    }
+    catch(libc::SIGPIPE)
 }

@@ -233,6 +233,7 @@ mod tests {
                 path,
                 size: 4096,
                 reason: PmReason::Glob,
+                created: false,
             },
             EventKind::Map {
                 addr: TargetAddr(BASE),
@@ -335,6 +336,7 @@ mod tests {
             path: b"/p",
             size: 1,
             reason: PmReason::Dax,
+            created: false,
         }));
         let failure = verification.conclude().unwrap_err();
         assert!(failure.sentence.contains("its first content was not seen"));

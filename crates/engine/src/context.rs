@@ -115,6 +115,8 @@ pub struct ThreadContext {
     pub borrows_memory: bool,
     /// The number that the program knows this thread by, if made up.
     pub shown_tid: u32,
+    /// Address of the system call whose read of standard input is in the stream and not yet made; 0 if none.
+    pub input_announced: u64,
     engine_write: core::sync::atomic::AtomicBool,
     /// Mask that a new thread starts with.
     pub start_mask: u64,
@@ -195,6 +197,9 @@ impl ThreadContext {
                         15 /* MADV_NOHUGEPAGE */
                     );
                 }
+                // All of it is filled below; page by page that would cost more than all else at a launch.
+                // SAFETY: our own, fresh.
+                unsafe { sys::populate(base + IBTC_OFFSET as u64, 8 * IBTC_ENTRIES as u64) };
                 // Only now: others look at everything below the mark.
                 HIGH_WATER.store(i + 1, Ordering::Release);
             }

@@ -14,8 +14,8 @@ const CLASSES: usize = 36;
 /// Mapped at a time. Large enough that the kernel calls do not show, lazily backed.
 const CHUNK: u64 = 64 << 20;
 
-/// What every program needs: the decoder's tables and the first thousand blocks.
-const FIRST_USE: u64 = 640 << 10;
+/// What every program needs, the decoder's tables and some thousand blocks, is about one huge page.
+const FIRST_USE: u64 = 2 << 20;
 
 struct State {
     free: [*mut u8; CLASSES],
@@ -55,9 +55,9 @@ fn class_of(layout: &Layout) -> u32 {
     size.next_power_of_two().trailing_zeros() - CLASS_MIN_SHIFT
 }
 
-// SAFETY: blocks are power-of-two sized and aligned to their size (up to a page), never handed out twice.
-unsafe impl GlobalAlloc for Heap {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+impl Heap {
+    /// A block, and whether it comes from the kernel, full of zeros.
+    fn take(&self, layout: Layout) -> (*mut u8, bool) {
         let class = class_of(&layout);
         let size = 1u64 << (class + CLASS_MIN_SHIFT);
         let mut s = self.state.lock();
@@ -65,7 +65,7 @@ unsafe impl GlobalAlloc for Heap {
         if !head.is_null() {
             // SAFETY: a free block's first word links to the next.
             s.free[class as usize] = unsafe { *(head as *mut *mut u8) };
-            return head;
+            return (head, false);
         }
         let align = size.min(4096);
         let start = (s.next + align - 1) & !(align - 1);
@@ -74,16 +74,41 @@ unsafe impl GlobalAlloc for Heap {
             // SAFETY: the range follows what we mapped before, inside the engine's own space.
             let got = unsafe { sys::map_anonymous(s.end, len, sys::PROT_READ | sys::PROT_WRITE) };
             if got != s.end as i64 {
-                return core::ptr::null_mut();
+                return (core::ptr::null_mut(), false);
             }
             if s.end == HEAP_BASE {
                 // SAFETY: just mapped.
-                unsafe { sys::populate(s.end, FIRST_USE) };
+                unsafe {
+                    sys::sc!(
+                        sys::nr::MADVISE,
+                        s.end,
+                        FIRST_USE,
+                        14 /* MADV_HUGEPAGE */
+                    );
+                    sys::populate(s.end, FIRST_USE);
+                }
             }
             s.end += len;
         }
         s.next = start + size;
-        start as *mut u8
+        (start as *mut u8, true)
+    }
+}
+
+// SAFETY: blocks are power-of-two sized and aligned to their size (up to a page), never handed out twice.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.take(layout).0
+    }
+
+    /// Large tables are mostly never touched: they are not to be cleared when they are zeros anyway.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let (block, is_zero) = self.take(layout);
+        if !is_zero && !block.is_null() {
+            // SAFETY: ours, of at least this size.
+            unsafe { block.write_bytes(0, layout.size()) };
+        }
+        block
     }
 
     unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {

@@ -30,6 +30,7 @@ mod insn;
 mod maps;
 mod pm;
 mod process;
+mod redirects;
 mod requests;
 mod runtime;
 mod service;
@@ -54,6 +55,8 @@ pub struct Mode {
     pub deterministic: bool,
     pub execute_flushes: bool,
     pub lean: bool,
+    pub boundaries: bool,
+    pub line_input: bool,
 }
 
 static mut MODE: Mode = Mode {
@@ -63,6 +66,8 @@ static mut MODE: Mode = Mode {
     deterministic: false,
     execute_flushes: false,
     lean: false,
+    boundaries: false,
+    line_input: false,
 };
 
 /// What was asked for.
@@ -89,8 +94,12 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
             deterministic: has(abi::MODE_DETERMINISTIC),
             execute_flushes: has(abi::MODE_EXECUTE_FLUSHES),
             lean: has(abi::MODE_LEAN),
+            boundaries: has(abi::MODE_BOUNDARIES),
+            line_input: has(abi::MODE_LINE_INPUT),
         };
     }
+    redirects::init();
+    pm::init_files();
     process::refresh_pid();
     let ctx = ThreadContext::allocate();
     ctx.gpr = launch.gpr;
@@ -100,6 +109,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
     signal::init_process(ctx, launch);
     {
         let mut engine = dispatch::ENGINE.lock();
+
         engine.refresh_code();
         engine.grow_lookup();
     }

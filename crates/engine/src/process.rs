@@ -89,6 +89,9 @@ pub fn clone(
     child.borrows_memory = flags & CLONE_THREAD == 0;
     child.shown_tid = crate::deterministic::reserve_pid();
     let shown = child.shown_tid;
+    if child.borrows_memory {
+        crate::pm::process_begins();
+    }
     let old = signal::block_all();
     child.start_mask = if ctx.pending_signal() != 0 {
         ctx.pending.mask
@@ -99,6 +102,9 @@ pub fn clone(
     let ret = unsafe { asm::bo_clone(flags, child.self_ptr, ptid, ctid, tls) };
     if ret > 0 {
         crate::deterministic::bind_pid(ret as u32, shown);
+    }
+    if ret < 0 && child.borrows_memory {
+        crate::pm::process_announced();
     }
     if ret < 0 || flags & CLONE_VFORK != 0 {
         // Failed; or the child has left this address space by exec or exit.
@@ -123,6 +129,7 @@ pub extern "C" fn thread_start(ctx: &mut ThreadContext) {
 fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, tls: u64) -> i64 {
     crate::pm::going_parallel();
     let shown = crate::deterministic::reserve_pid();
+    crate::pm::process_begins();
     let old = signal::block_all();
     // No other thread may be in the middle of changing engine state.
     let guard = ENGINE.lock();
@@ -151,6 +158,8 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         crate::pm::forked_child(ctx);
     } else if ret > 0 {
         crate::deterministic::bind_pid(ret as u32, shown);
+    } else {
+        crate::pm::process_announced();
     }
     if ctx.pending_signal() == 0 {
         signal::set_mask(old);

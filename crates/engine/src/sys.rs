@@ -44,6 +44,7 @@ pub mod nr {
     pub const OPEN: u64 = 2;
     pub const CLOSE: u64 = 3;
     pub const FSTAT: u64 = 5;
+    pub const LSEEK: u64 = 8;
     pub const MMAP: u64 = 9;
     pub const MPROTECT: u64 = 10;
     pub const MUNMAP: u64 = 11;
@@ -52,12 +53,20 @@ pub mod nr {
     pub const RT_SIGPROCMASK: u64 = 14;
     pub const RT_SIGRETURN: u64 = 15;
     pub const PREAD64: u64 = 17;
+    pub const PWRITE64: u64 = 18;
+    pub const READV: u64 = 19;
+    pub const WRITEV: u64 = 20;
     pub const SCHED_YIELD: u64 = 24;
     pub const MREMAP: u64 = 25;
     pub const MSYNC: u64 = 26;
     pub const MADVISE: u64 = 28;
     pub const NANOSLEEP: u64 = 35;
     pub const GETPID: u64 = 39;
+    pub const SENDFILE: u64 = 40;
+    pub const SENDTO: u64 = 44;
+    pub const RECVFROM: u64 = 45;
+    pub const SENDMSG: u64 = 46;
+    pub const RECVMSG: u64 = 47;
     pub const CLONE: u64 = 56;
     pub const FORK: u64 = 57;
     pub const VFORK: u64 = 58;
@@ -68,6 +77,7 @@ pub mod nr {
     pub const FCNTL: u64 = 72;
     pub const FDATASYNC: u64 = 75;
     pub const GETTIMEOFDAY: u64 = 96;
+    pub const CREAT: u64 = 85;
     pub const READLINK: u64 = 89;
     pub const GETPPID: u64 = 110;
     pub const RT_SIGPENDING: u64 = 127;
@@ -82,19 +92,31 @@ pub mod nr {
     pub const EXIT_GROUP: u64 = 231;
     pub const TGKILL: u64 = 234;
     pub const OPENAT: u64 = 257;
+    pub const READLINKAT: u64 = 267;
+    pub const FACCESSAT: u64 = 269;
     pub const PSELECT6: u64 = 270;
     pub const PPOLL: u64 = 271;
+    pub const SPLICE: u64 = 275;
+    pub const TEE: u64 = 276;
+    pub const VMSPLICE: u64 = 278;
     pub const EPOLL_PWAIT: u64 = 281;
+    pub const PREADV: u64 = 295;
+    pub const PWRITEV: u64 = 296;
     pub const RT_TGSIGQUEUEINFO: u64 = 297;
+    pub const SENDMMSG: u64 = 307;
     pub const GETCPU: u64 = 309;
     pub const GETRANDOM: u64 = 318;
     pub const MEMFD_CREATE: u64 = 319;
     pub const EXECVEAT: u64 = 322;
+    pub const COPY_FILE_RANGE: u64 = 326;
+    pub const PREADV2: u64 = 327;
+    pub const PWRITEV2: u64 = 328;
     pub const PKEY_MPROTECT: u64 = 329;
     pub const STATX: u64 = 332;
     pub const RSEQ: u64 = 334;
     pub const IO_URING_SETUP: u64 = 425;
     pub const CLONE3: u64 = 435;
+    pub const OPENAT2: u64 = 437;
     pub const EPOLL_PWAIT2: u64 = 441;
 }
 
@@ -113,6 +135,7 @@ pub const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 pub const MREMAP_MAYMOVE: u64 = 1;
 pub const MREMAP_FIXED: u64 = 2;
 
+pub const ENOENT: i64 = 2;
 pub const EINTR: i64 = 4;
 pub const ENOMEM: i64 = 12;
 pub const EFAULT: i64 = 14;
@@ -205,6 +228,29 @@ pub fn read_memory(addr: u64, out: &mut [u8]) -> bool {
 pub fn write_memory(addr: u64, data: &[u8]) -> bool {
     // SAFETY: `data` is ours.
     unsafe { crate::asm::copy_program(addr, data.as_ptr() as u64, data.len() as u64) }
+}
+
+/// The string at `addr`, without its NUL. None if it cannot be read or is longer than a path can be.
+pub fn read_path(addr: u64) -> Option<alloc::vec::Vec<u8>> {
+    const PATH_MAX: usize = 4096;
+    let mut path = alloc::vec::Vec::new();
+    while path.len() < PATH_MAX {
+        let at = addr.wrapping_add(path.len() as u64);
+        let mut piece = [0u8; 256];
+        // Not beyond the page: the next one need not exist.
+        let piece = &mut piece[..(4096 - at as usize % 4096).min(256)];
+        if !read_memory(crate::pm::readable_alias(at), piece) {
+            return None;
+        }
+        match piece.iter().position(|&byte| byte == 0) {
+            Some(end) => {
+                path.extend_from_slice(&piece[..end]);
+                return Some(path);
+            }
+            None => path.extend_from_slice(piece),
+        }
+    }
+    None
 }
 
 /// Time since boot, nanoseconds.

@@ -7,7 +7,7 @@ use crate::dispatch::ENGINE;
 use crate::maps::CodeRange;
 use crate::signal;
 use crate::sys::{self, nr};
-use crate::{pm, process};
+use crate::{pm, process, redirects};
 
 /// A `syscall` instruction at `ctx.rip`.
 pub fn handle(ctx: &mut ThreadContext) {
@@ -93,23 +93,30 @@ fn shown(result: i64) -> i64 {
 
 /// The call as it is, tracked pointers rewritten.
 pub fn pass(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
+    let mut a = *a;
+    redirects::apply(number, &mut a);
+    let a = &a;
     if pm::is_plain_syscall(number) {
-        // SAFETY: none of these arguments names memory of the engine by accident; a program that does so by
-        // intent breaks itself, as it could natively.
-        let call = [number, a[0], a[1], a[2], a[3], a[4], a[5]];
-        let mut outcome = unsafe { program_syscall(&call) };
-        if matches!(outcome, Outcome::Done(r) if r == -sys::EFAULT) && ENGINE.lock().unprotect_all()
-        {
-            // The kernel may have met a code page that only we have write-protected.
-            // SAFETY: as above.
-            outcome = unsafe { program_syscall(&call) };
-        }
-        return match outcome {
-            Outcome::Done(r) => Some(r),
-            Outcome::Interrupted => None,
-        };
+        return as_it_is(number, a);
     }
     pm::syscall(ctx, number, a)
+}
+
+/// Makes the call with these arguments.
+pub fn as_it_is(number: u64, a: &[u64; 6]) -> Option<i64> {
+    // SAFETY: none of these arguments names memory of the engine by accident; a program that does so by
+    // intent breaks itself, as it could natively.
+    let call = [number, a[0], a[1], a[2], a[3], a[4], a[5]];
+    let mut outcome = unsafe { program_syscall(&call) };
+    if matches!(outcome, Outcome::Done(r) if r == -sys::EFAULT) && ENGINE.lock().unprotect_all() {
+        // The kernel may have met a code page that only we have write-protected.
+        // SAFETY: as above.
+        outcome = unsafe { program_syscall(&call) };
+    }
+    match outcome {
+        Outcome::Done(r) => Some(r),
+        Outcome::Interrupted => None,
+    }
 }
 
 /// Calls that install a mask for their duration: SIGSEGV and its kin stay unblocked.

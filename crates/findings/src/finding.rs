@@ -88,6 +88,32 @@ pub struct Replay {
     pub command: String,
 }
 
+/// A crash image on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrashFile {
+    /// What the program calls the file.
+    pub path: String,
+    /// What the crash left of it; `None` if the file is not there yet.
+    pub image: Option<String>,
+}
+
+/// How to see a crash's consequence natively, without this tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reproduction {
+    /// The tracked files after the crash.
+    pub files: Vec<CrashFile>,
+    /// A shell command that puts them in place and runs recovery.
+    pub command: String,
+    /// The same under a debugger.
+    pub gdb: String,
+    /// What happens then: `exit code 1`, `signal 11`, `hang`.
+    pub status: String,
+    /// What recovery printed.
+    pub stdout: String,
+    /// True if exactly this was seen natively when the report was made.
+    pub confirmed: bool,
+}
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
@@ -117,6 +143,18 @@ pub struct Finding {
     /// How to see it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
+    /// How to see it natively, if it is about one crash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reproduction: Option<Reproduction>,
+}
+
+impl Finding {
+    /// All events, each once: the crash point stands among them, or by itself.
+    pub fn all_events(&self) -> impl Iterator<Item = &Event> {
+        let listed = self.crash_point.as_ref().is_some_and(|p| self.events.contains(p));
+        let alone = self.crash_point.iter().filter(move |_| !listed);
+        self.events.iter().chain(alone)
+    }
 }
 
 /// What the report says in one word.

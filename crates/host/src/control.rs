@@ -1,9 +1,13 @@
 //! The shared control file and ring, as the tool sees them.
 
-use brownout_abi::{CONTROL_LEN, Control, MAGIC, RING_LEN, VERSION};
+use brownout_abi::{
+    CONTROL_LEN, Control, KNOWN_MAX, KnownFile, MAGIC, REDIRECTS_LEN, RING_LEN, VERSION,
+};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// An anonymous file, shared with the target by `/proc/PID/fd/N`.
 pub fn memory_file(name: &std::ffi::CStr) -> io::Result<File> {
@@ -18,96 +22,138 @@ pub fn memory_file(name: &std::ffi::CStr) -> io::Result<File> {
     }
 }
 
-/// The control block and ring, mapped for the life of the process.
-#[derive(Clone, Copy)]
-pub struct Shared {
+/// What a run begins with.
+pub struct Beginning {
+    /// `MODE_*` bits.
+    pub mode: u32,
+    /// Device and inode of standard input, and whether it is a regular file.
+    pub input: (u64, u64, bool),
+    /// At most [`KNOWN_MAX`].
+    pub known: Vec<KnownFile>,
+    /// How many pairs of paths are in the text; a NUL behind each path.
+    pub redirect_count: u32,
+    /// At most [`REDIRECTS_LEN`] bytes.
+    pub redirects: Vec<u8>,
+}
+
+/// The control block and ring. Clones share one mapping, which is undone with the last of them.
+#[derive(Clone)]
+pub struct Shared(Arc<Mapping>);
+
+struct Mapping {
     control: *mut Control,
-    ring: *const u8,
+    ring: *mut u8,
 }
 // SAFETY: all shared fields are atomics or guarded by the protocol in the ABI.
-unsafe impl Send for Shared {}
+unsafe impl Send for Mapping {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `Shared::create`; whoever holds a reference into it holds a `Shared`.
+        unsafe {
+            libc::munmap(self.control.cast(), CONTROL_LEN as usize);
+            libc::munmap(self.ring.cast(), 2 * RING_LEN as usize);
+        }
+    }
+}
+
+/// Maps `len` bytes. With a file from its offset, shared; else a reservation.
+///
+/// # Safety
+/// `at`, if not null, is the caller's own range to replace.
+unsafe fn map(at: *mut u8, len: u64, file: Option<(&File, u64)>) -> io::Result<*mut u8> {
+    let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
+    let (prot, flags, fd, offset) = match file {
+        Some((file, offset)) => (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            offset,
+        ),
+        None => (
+            libc::PROT_NONE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        ),
+    };
+    // SAFETY: the caller's promise.
+    let got = unsafe {
+        libc::mmap(
+            at.cast(),
+            len as usize,
+            prot,
+            flags | fixed,
+            fd,
+            offset as i64,
+        )
+    };
+    if got == libc::MAP_FAILED {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(got.cast())
+    }
+}
 
 impl Shared {
-    /// Creates the file and maps it; the mapping is never undone.
-    pub fn create(mode: u32) -> io::Result<(Shared, File)> {
+    /// Creates the file and maps it.
+    pub fn create(beginning: &Beginning) -> io::Result<(Shared, File)> {
         let file = memory_file(c"brownout-control")?;
         file.set_len(CONTROL_LEN + RING_LEN)?;
-        let fd = file.as_raw_fd();
-        // SAFETY: maps our own file; the ring goes twice in a row over a reservation of twice its size.
-        unsafe {
-            let rw = libc::PROT_READ | libc::PROT_WRITE;
-            let control = libc::mmap(
-                std::ptr::null_mut(),
-                CONTROL_LEN as usize,
-                rw,
-                libc::MAP_SHARED,
-                fd,
-                0,
-            );
-            let room = libc::mmap(
-                std::ptr::null_mut(),
-                2 * RING_LEN as usize,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            );
-            if control == libc::MAP_FAILED || room == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            for i in 0..2 {
-                let at = room.byte_add(i * RING_LEN as usize);
-                let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-                if libc::mmap(at, RING_LEN as usize, rw, flags, fd, CONTROL_LEN as i64)
-                    == libc::MAP_FAILED
-                {
-                    return Err(io::Error::last_os_error());
-                }
-            }
-            let control = control as *mut Control;
-            (*control).magic = MAGIC;
-            (*control).version = VERSION;
-            (*control).mode = mode;
-            (*control).host_pid = std::process::id();
-            (*control).control_fd = fd as u32;
-            (*control).seed = 0x0b57_0c4a_5eed_0001;
-            (*control)
-                .next_thread
-                .store(1, std::sync::atomic::Ordering::Relaxed);
-            (*control)
-                .next_process
-                .store(1, std::sync::atomic::Ordering::Relaxed);
-            (*control)
-                .next_context
-                .store(1, std::sync::atomic::Ordering::Relaxed);
-            (*control)
-                .next_site
-                .store(1, std::sync::atomic::Ordering::Relaxed);
-            // Looks like a pid, and is none that a system process has.
-            (*control)
-                .next_pid
-                .store(1000, std::sync::atomic::Ordering::Relaxed);
-            Ok((
-                Shared {
-                    control,
-                    ring: room as *const u8,
-                },
-                file,
-            ))
-        }
+        // SAFETY: fresh mappings of our own file; the ring goes twice in a row over a reservation of twice its size. From
+        // the third line on they belong to a value that undoes them.
+        let mapping = unsafe {
+            let ring = map(std::ptr::null_mut(), 2 * RING_LEN, None)?;
+            let control = map(std::ptr::null_mut(), CONTROL_LEN, Some((&file, 0)))
+                .inspect_err(|_| {
+                    libc::munmap(ring.cast(), 2 * RING_LEN as usize);
+                })?
+                .cast();
+            let mapping = Mapping { control, ring };
+            map(ring, RING_LEN, Some((&file, CONTROL_LEN)))?;
+            map(
+                ring.add(RING_LEN as usize),
+                RING_LEN,
+                Some((&file, CONTROL_LEN)),
+            )?;
+            mapping
+        };
+        // SAFETY: nobody else knows of it yet; a zeroed block is a valid one.
+        let control = unsafe { &mut *mapping.control };
+        control.magic = MAGIC;
+        control.version = VERSION;
+        control.mode = beginning.mode;
+        control.host_pid = std::process::id();
+        control.control_fd = file.as_raw_fd() as u32;
+        control.seed = 0x0b57_0c4a_5eed_0001;
+        control.next_thread.store(1, Relaxed);
+        control.next_process.store(1, Relaxed);
+        control.next_context.store(1, Relaxed);
+        control.next_site.store(1, Relaxed);
+        // Looks like a pid, and is none that a system process has.
+        control.next_pid.store(1000, Relaxed);
+        (control.input_device, control.input_inode) = (beginning.input.0, beginning.input.1);
+        control.input_is_file = beginning.input.2.into();
+        let known = &beginning.known[..beginning.known.len().min(KNOWN_MAX)];
+        control.known_count = known.len() as u32;
+        control.known[..known.len()].copy_from_slice(known);
+        let text = &beginning.redirects[..beginning.redirects.len().min(REDIRECTS_LEN)];
+        control.redirect_count = beginning.redirect_count;
+        control.redirects[..text.len()].copy_from_slice(text);
+        Ok((Shared(Arc::new(mapping)), file))
     }
 
     /// The control block.
     pub fn control(&self) -> &Control {
-        // SAFETY: mapped for good.
-        unsafe { &*self.control }
+        // SAFETY: mapped as long as this value lives.
+        unsafe { &*self.0.control }
     }
 
     /// The control block, for fields guarded by the service protocol.
     pub fn control_ptr(&self) -> *mut Control {
-        self.control
+        self.0.control
     }
 
     /// `len` bytes of the ring from stream position `at`.
@@ -116,7 +162,7 @@ impl Shared {
     /// The writer has published these bytes and the reader has not released them.
     pub unsafe fn ring(&self, at: u64, len: usize) -> &[u8] {
         // SAFETY: the ring is mapped twice in a row, so any start has RING_LEN bytes behind it.
-        unsafe { std::slice::from_raw_parts(self.ring.add((at & (RING_LEN - 1)) as usize), len) }
+        unsafe { std::slice::from_raw_parts(self.0.ring.add((at & (RING_LEN - 1)) as usize), len) }
     }
 }
 

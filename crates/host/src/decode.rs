@@ -290,6 +290,18 @@ pub fn asker(r: &[u8]) -> Option<u32> {
     asks.then(|| u16::from_le_bytes([r[2], r[3]]) as u32)
 }
 
+/// The kernel's number of the process that this record announces, if it is such a record.
+pub fn announced(r: &[u8]) -> Option<i32> {
+    if r[1] != kind::RARE
+        || !matches!(u64_at(r, 16), rare::PROCESS_START | rare::THREAD_START)
+        || r.len() < HEAD_LEN + 32
+    {
+        return None;
+    }
+    let pid = u64_at(r, HEAD_LEN + 24) as i32;
+    (pid > 0).then_some(pid)
+}
+
 /// Passes one event on and asks for the answer.
 struct Asking<'a> {
     sink: &'a mut dyn EventSink,
@@ -325,6 +337,7 @@ fn rare_kind(which: u64, w: [u64; 6], text: &[u8]) -> Option<EventKind<'_>> {
                 2 => PmReason::Registered,
                 _ => PmReason::Dax,
             },
+            created: w[3] != 0,
             path: text,
         },
         rare::MAP => EventKind::Map {
@@ -354,6 +367,16 @@ fn rare_kind(which: u64, w: [u64; 6], text: &[u8]) -> Option<EventKind<'_>> {
             offset: w[1],
             size: w[2] as u32,
             bytes: text,
+        },
+        rare::FILE_READ => EventKind::FileRead {
+            file: FileId(w[0] as u32),
+            offset: w[1],
+            size: w[2] as u32,
+        },
+        rare::INPUT => EventKind::Input { fd: w[0] as i32 },
+        rare::OUTPUT => EventKind::Output {
+            fd: w[0] as i32,
+            size: w[1],
         },
         rare::MSYNC => EventKind::Msync {
             addr: TargetAddr(w[0]),

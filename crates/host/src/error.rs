@@ -14,6 +14,12 @@ pub enum LaunchError {
     UnsupportedProgram(PathBuf, String),
     /// A pattern that cannot be parsed.
     BadGlob(String, String),
+    /// A file that is to be tracked from the beginning cannot be found.
+    KnownFile(PathBuf, std::io::Error),
+    /// A path that is to be redirected, or where to, is not one of a file.
+    Redirect(PathBuf),
+    /// More files than the engine has room for.
+    Tables(String),
     /// This machine lacks something.
     Machine(String),
     /// A system call of the launcher failed.
@@ -49,6 +55,13 @@ impl fmt::Display for LaunchError {
             NotExecutable(p, why) => write!(f, "cannot run '{}': {why}", p.display()),
             UnsupportedProgram(p, why) => write!(f, "cannot run '{}': {why}", p.display()),
             BadGlob(g, why) => write!(f, "the pattern '{g}' given to --pm is not valid: {why}"),
+            KnownFile(p, e) => write!(f, "cannot track '{}': {e}", p.display()),
+            Redirect(p) => write!(
+                f,
+                "cannot redirect '{}': give the absolute path of a file",
+                p.display()
+            ),
+            Tables(why) => write!(f, "{why} (use fewer, or shorter paths)"),
             Machine(why) => write!(f, "this machine cannot run programs under Brownout: {why}"),
             Launch(what, e) => write!(f, "cannot start the program: {what}: {e}"),
             UnsupportedAction(why) => write!(f, "not supported: {why}"),

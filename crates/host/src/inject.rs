@@ -9,6 +9,7 @@ use brownout_abi::{CONTROL_BASE, CONTROL_LEN, ENGINE_BASE, Launch, RING_BASE, RI
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::OnceLock;
 
 /// The engine, laid out flat and relocated.
 mod image {
@@ -37,6 +38,18 @@ impl Image {
     /// Finds the engine in the file that this program was loaded from: targets map it from there, so its pages are
     /// shared by all of them and read from disk once.
     pub fn new(control: File) -> io::Result<Image> {
+        static OFFSET: OnceLock<u64> = OnceLock::new();
+        let offset = match OFFSET.get() {
+            Some(offset) => *offset,
+            None => {
+                let found = Image::find()?;
+                *OFFSET.get_or_init(|| found)
+            }
+        };
+        Ok(Image { offset, control })
+    }
+
+    fn find() -> io::Result<u64> {
         let at = image::BYTES.0.as_ptr() as u64;
         let maps = std::fs::read_to_string("/proc/self/maps")?;
         let offset = maps.lines().find_map(|line| {
@@ -49,9 +62,7 @@ impl Image {
             );
             (start..end).contains(&at).then(|| offset + (at - start))
         });
-        let offset = offset
-            .ok_or_else(|| io::Error::other("the engine's place in the executable is not known"))?;
-        Ok(Image { offset, control })
+        offset.ok_or_else(|| io::Error::other("the engine's place in the executable is not known"))
     }
 }
 
@@ -65,7 +76,7 @@ pub struct Previous {
 }
 
 /// A stopped process that this thread traces.
-pub struct Stopped {
+pub struct Target {
     pid: libc::pid_t,
 }
 
@@ -86,10 +97,10 @@ fn check(r: libc::c_long) -> io::Result<libc::c_long> {
     }
 }
 
-impl Stopped {
+impl Target {
     /// `pid` is in a ptrace stop of the calling thread.
     pub fn new(pid: libc::pid_t) -> Self {
-        Stopped { pid }
+        Target { pid }
     }
 
     fn registers(&self) -> io::Result<libc::user_regs_struct> {

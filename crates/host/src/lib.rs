@@ -7,7 +7,11 @@
 //!                                                       service thread    drain loop ─▶ EventSink
 //! ```
 //! Guarantee: events reach the sink in the engine's total order, none is dropped; when the sink is slow, the program
-//! waits. When the sink fails, the program runs on and the failure is reported at the end.
+//! waits. When the sink fails, the program runs on and the failure is reported at the end. A run can be bounded
+//! ([`Limits`]); a stream that was cut short has no `End`.
+//!
+//! [`record`] and [`run`] may be called on several threads at once, each with its own program, and leave no mapping, descriptor,
+//! thread or process behind. The calling thread's other children, if it has any, are taken for the program's.
 //!
 //! ```no_run
 //! use brownout_host::{LaunchConfig, run};
@@ -17,11 +21,13 @@
 
 mod control;
 mod decode;
+mod drain;
 mod error;
 mod functions;
 mod inject;
 mod launch;
 mod preflight;
+mod processes;
 mod service;
 
 pub use error::LaunchError;
@@ -30,6 +36,8 @@ pub use launch::{record, run};
 use brownout_trace::event::{Event, FileId};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// What to run, and how.
@@ -54,6 +62,51 @@ pub struct LaunchConfig {
     pub lean: bool,
     /// Standard input. Default: inherited.
     pub stdin: Option<std::fs::File>,
+    /// Standard output. Default: inherited.
+    pub stdout: Option<std::fs::File>,
+    /// Standard error. Default: inherited.
+    pub stderr: Option<std::fs::File>,
+    /// Record when the program reads its standard input and writes to the world, and which tracked files it has created.
+    /// Default: no, few analyses need it.
+    pub boundaries: bool,
+    /// Each read of standard input yields at most one line. Works where [`stdin`](Self::stdin) is a regular file; other
+    /// input comes as it comes. Default: no.
+    pub line_input: bool,
+    /// Files that are tracked from the beginning, not from their first mapping on, under numbers of the caller's choice. They must
+    /// exist. They get no `File` event and no [`EventSink::new_file`]. Files that are found on the way get other numbers. Default: none.
+    pub known_files: Vec<(PathBuf, FileId)>,
+    /// Files that the program finds elsewhere: where it names the first path, the kernel gets the second. Absolute paths,
+    /// the first one without symbolic links in its folder. Default: none.
+    pub redirects: Vec<(PathBuf, PathBuf)>,
+    /// When the program is stopped. Default: never.
+    pub limits: Limits,
+    /// The program is stopped when this becomes true. Default: none.
+    pub stop: Option<Arc<AtomicBool>>,
+}
+
+/// Bounds of a run. When one is hit, the program and all that it has started are killed; the run counts as finished,
+/// with [`Outcome::stopped`] set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// So many events have reached the sink; not one more does.
+    pub events: Option<u64>,
+    /// No process of the run has used the processor for so long: they wait for ever.
+    pub idle: Option<Duration>,
+    /// So much time has passed since the launch.
+    pub wall: Option<Duration>,
+}
+
+/// Why a run was ended before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stopped {
+    /// [`Limits::events`].
+    Events,
+    /// [`Limits::idle`].
+    Idle,
+    /// [`Limits::wall`].
+    Wall,
+    /// [`LaunchConfig::stop`].
+    Asked,
 }
 
 impl LaunchConfig {
@@ -72,6 +125,14 @@ impl LaunchConfig {
             execute_flushes: false,
             lean: false,
             stdin: None,
+            stdout: None,
+            stderr: None,
+            boundaries: false,
+            line_input: false,
+            known_files: Vec::new(),
+            redirects: Vec::new(),
+            limits: Limits::default(),
+            stop: None,
         }
     }
 }
@@ -98,6 +159,8 @@ pub struct Outcome {
     pub wall: Duration,
     /// Number of events that reached the sink.
     pub events: u64,
+    /// Why the run was ended before its time, if it was. Then the status is that of a killed program.
+    pub stopped: Option<Stopped>,
     /// How long threads of the program have waited for the sink, in total.
     pub waited: Duration,
 }

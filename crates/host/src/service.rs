@@ -2,8 +2,9 @@
 
 use crate::control::{Shared, futex_wait, futex_wake};
 use crate::functions::{self, Mapped};
-use crate::inject::{Image, Previous, Stopped};
-use brownout_abi::{ClassifyAnswer, Request};
+use crate::inject::{Image, Previous, Target};
+use crate::processes::Wake;
+use brownout_abi::{ClassifyAnswer, KnownFile, Request};
 use brownout_trace::event::FileId;
 use globset::GlobSet;
 use std::collections::HashMap;
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 /// What the service thread and the drain loop share.
 pub struct State {
     globs: GlobSet,
+    /// Ends a sleep of the drain loop.
+    wake: Wake,
     inner: Mutex<Inner>,
     new_file: Condvar,
     new_answer: Condvar,
@@ -30,8 +33,12 @@ struct Inner {
     /// A file whose initial content the sink has not seen yet.
     waiting: Option<(FileId, PathBuf)>,
     waiting_done: bool,
+    /// The sink takes nothing any more: whoever asks is dead.
+    closed: bool,
     /// What the sink answered to annotations, by thread number.
     answers: HashMap<u32, [u64; 3]>,
+    /// One for each `execve` so far, until joined.
+    tracers: Vec<std::thread::JoinHandle<()>>,
 }
 
 /// What goes back to the engine.
@@ -53,12 +60,32 @@ impl Reply {
 }
 
 impl State {
-    pub fn new(globs: GlobSet) -> Self {
-        State {
+    /// `known` are the files that are tracked from the beginning.
+    pub fn new(globs: GlobSet, known: &[KnownFile]) -> std::io::Result<Self> {
+        let files = known.iter().map(|k| ((k.device, k.inode), k.file));
+        Ok(State {
             globs,
-            inner: Mutex::default(),
+            wake: Wake::new()?,
+            inner: Mutex::new(Inner {
+                files: files.collect(),
+                ..Inner::default()
+            }),
             new_file: Condvar::new(),
             new_answer: Condvar::new(),
+        })
+    }
+
+    /// What ends a sleep of the drain loop.
+    pub fn wake(&self) -> &Wake {
+        &self.wake
+    }
+
+    /// Waits for the tracer threads. They end with the processes that they trace.
+    pub fn join_tracers(&self) {
+        let tracers = std::mem::take(&mut self.lock().tracers);
+        for tracer in tracers {
+            // A panic there has been reported by the panic hook.
+            let _ = tracer.join();
         }
     }
 
@@ -83,6 +110,11 @@ impl State {
     }
     pub fn take_new_file(&self) -> Option<(FileId, PathBuf)> {
         self.lock().waiting.take()
+    }
+    /// The drain loop has ended.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.new_file.notify_all();
     }
     pub fn new_file_done(&self) {
         self.lock().waiting_done = true;
@@ -138,7 +170,8 @@ impl Service {
     pub fn start(shared: Shared, image: Arc<Image>, state: Arc<State>) -> Service {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
-        let thread = std::thread::spawn(move || serve(shared, image, state, flag));
+        let served = shared.clone();
+        let thread = std::thread::spawn(move || serve(served, image, state, flag));
         Service {
             stop,
             shared,
@@ -148,7 +181,10 @@ impl Service {
 
     pub fn stop(self) {
         self.stop.store(true, Ordering::Release);
-        futex_wake(&self.shared.control().service_state);
+        // No process is left that could ask. The state must change, or a thread that is about to sleep on it would.
+        let state = &self.shared.control().service_state;
+        state.store(u32::MAX, Ordering::Release);
+        futex_wake(state);
         // A panic there has been reported by the panic hook.
         let _ = self.thread.join();
     }
@@ -323,13 +359,14 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
         }
         return (ClassifyAnswer::Ordinary as u32, 0);
     }
-    let id = s.files.len() as u32 + 1;
+    let id = s.files.values().max().map_or(1, |max| max + 1);
     s.files.insert((dev, ino), id);
     let readable = Readable::make(pid, fd);
     s.waiting = Some((FileId(id), PathBuf::from(format!("/proc/{pid}/fd/{fd}"))));
     s.waiting_done = false;
+    state.wake.wake();
     // The sink lives in the drain loop; the program waits for us, we for it.
-    while !s.waiting_done {
+    while !s.waiting_done && !s.closed {
         s = state.new_file.wait(s).unwrap_or_else(|e| e.into_inner());
     }
     drop(readable);
@@ -396,7 +433,8 @@ fn attach(
     state: Arc<State>,
 ) -> bool {
     let (tell, told) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
+    let followed = state.clone();
+    let tracer = std::thread::spawn(move || {
         // SAFETY: PTRACE_SEIZE of a thread that waits for our answer.
         let r = unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACEEXEC) };
         let ok = r == 0;
@@ -413,6 +451,10 @@ fn attach(
             follow_exec(failed_at, previous, &image, &state);
         }
     });
+    let mut s = followed.lock();
+    s.tracers.retain(|tracer| !tracer.is_finished());
+    s.tracers.push(tracer);
+    drop(s);
     told.recv().unwrap_or(false)
 }
 
@@ -430,7 +472,7 @@ fn follow_exec(failed_at: u64, previous: Previous, image: &Image, state: &State)
         if !libc::WIFSTOPPED(status) {
             return;
         }
-        let stopped = Stopped::new(pid);
+        let stopped = Target::new(pid);
         let signal = libc::WSTOPSIG(status);
         let event = status >> 16;
         if event == libc::PTRACE_EVENT_EXEC {

@@ -16,6 +16,7 @@ use std::fmt;
 
 use brownout_trace::event::TargetAddr;
 
+use crate::choices::{Choices, UncertainWrite};
 use crate::domain::{Config, FenceRule, FlushOrder, FlushRule, Rules, StoreRule};
 use crate::types::{ByteRange, Event, Moment, Op, Thread, Unit, Write};
 
@@ -80,6 +81,8 @@ pub struct History {
     units: BTreeMap<Unit, UnitHistory>,
     threads: BTreeMap<Thread, ThreadHistory>,
     now: Moment,
+    /// Units whose possible contents changed since somebody asked.
+    changed: BTreeSet<Unit>,
 }
 
 impl History {
@@ -91,7 +94,76 @@ impl History {
             units: BTreeMap::new(),
             threads: BTreeMap::new(),
             now: Moment(0),
+            changed: BTreeSet::new(),
         }
+    }
+
+    /// The moment of the last event.
+    pub fn now(&self) -> Moment {
+        self.now
+    }
+
+    /// The units whose possible contents may have changed since the last call.
+    pub fn take_changed(&mut self) -> BTreeSet<Unit> {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// What a unit may hold if the crash is now, by itself; `None` if nothing was ever stored to it. Exact where units are
+    /// independent, which they are in all domains but those that [order epochs](Rules::orders_epochs).
+    pub fn choices(&self, id: Unit) -> Option<Choices> {
+        let unit = self.units.get(&id)?;
+        let writes = unit.writes.iter().map(|write| UncertainWrite {
+            moment: write.moment,
+            range: write.range,
+            bytes: write.bytes.clone(),
+            unordered: write.kind != Kind::Cached,
+            certain: match write.kind {
+                Kind::Cached => write.moment <= unit.floor,
+                Kind::Unordered { done } => done,
+            },
+        });
+        Some(Choices {
+            unit: id,
+            base: unit.base.clone(),
+            writes: writes.collect(),
+        })
+    }
+
+    /// Whether the event would make something certain that is not: the moment before it is worth a crash, since afterwards fewer
+    /// states are possible.
+    pub fn completes(&self, event: &Event<'_>) -> bool {
+        let fence = self.rules.fence_of(&event.op).is_some_and(|rule| {
+            let Some(view) = self.threads.get(&event.thread) else {
+                return false;
+            };
+            let flushed = view.flushing.iter().any(|(id, covers)| {
+                self.units
+                    .get(id)
+                    .is_some_and(|unit| unit.has_open(*covers))
+            });
+            match rule {
+                FenceRule::Ignored | FenceRule::Orders => false,
+                FenceRule::Completes => flushed || !view.unordered.is_empty(),
+                FenceRule::Drains => {
+                    flushed || !view.unordered.is_empty() || !view.undrained.is_empty()
+                }
+            }
+        });
+        let writes_back = |range: ByteRange, rule: FlushRule| {
+            rule == FlushRule::AtOnce
+                && range.split(self.rules.unit_bytes).any(|part| {
+                    let unit = self.units.get(&self.unit_of(part.start));
+                    unit.is_some_and(|unit| unit.has_open(self.now))
+                })
+        };
+        fence
+            || match &event.op {
+                Op::Store(_) | Op::Rmw(_) => self.rules.store == StoreRule::Durable,
+                Op::NtStore(_) => self.rules.nt_store == StoreRule::Durable,
+                Op::Flush { kind, line } => writes_back(line.range(), self.rules.flush(*kind)),
+                Op::Msync(range) => writes_back(*range, self.rules.msync),
+                _ => false,
+            }
     }
 
     /// Says what memory held before the first event. Bytes never given are zero.
@@ -208,6 +280,8 @@ impl History {
             if kind == Kind::Cached {
                 unit.last_store.insert(thread, now);
             }
+            self.changed.insert(id);
+            let unit = self.unit_mut(range);
             if rule == StoreRule::Durable {
                 unit.floor = now;
                 self.fold(id);
@@ -294,6 +368,7 @@ impl History {
 
     /// Moves the certain beginning of a unit's stores into its content.
     fn fold(&mut self, id: Unit) {
+        self.changed.insert(id);
         let Some(unit) = self.units.get_mut(&id) else {
             return;
         };
@@ -326,6 +401,13 @@ fn overlay(content: &mut [u8], unit_bytes: u64, range: ByteRange, bytes: &[u8]) 
 }
 
 impl UnitHistory {
+    /// Whether a write-back of the cached stores up to a moment would make one certain.
+    fn has_open(&self, covers: Moment) -> bool {
+        self.writes.iter().any(|write| {
+            write.kind == Kind::Cached && write.moment > self.floor && write.moment <= covers
+        })
+    }
+
     fn cached(&self) -> Vec<&Uncertain> {
         self.writes
             .iter()

@@ -59,6 +59,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod choices;
 mod convert;
 mod crash;
 mod domain;
@@ -68,6 +69,9 @@ mod shadow;
 mod state;
 mod types;
 
+pub use choices::{
+    Choices, Cut, LineBytes, LineMask, Survivors, UncertainWrite, mask_within, masked,
+};
 pub use convert::from_recorded;
 pub use crash::{CrashState, History, MissingValues, ReadOption};
 pub use domain::{Config, Domain, FenceRule, FlushOrder, FlushRule, Rules, StoreRule};

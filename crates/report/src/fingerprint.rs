@@ -83,7 +83,7 @@ fn fingerprints(findings: &[Finding]) -> Vec<String> {
 /// Compares by file, line and offset of the frames, then by all else that tells two findings apart.
 fn by_place(a: &Finding, b: &Finding) -> Ordering {
     fn events(finding: &Finding) -> impl Iterator<Item = &Event> {
-        finding.events.iter().chain(&finding.crash_point)
+        finding.all_events()
     }
     fn places(finding: &Finding) -> impl Iterator<Item = (Option<&str>, Option<u32>, u64)> {
         events(finding)
@@ -244,6 +244,7 @@ mod tests {
             help: Vec::new(),
             notes: Vec::new(),
             crash_point: None,
+            reproduction: None,
             replay: None,
         }
     }

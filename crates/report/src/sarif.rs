@@ -186,7 +186,7 @@ struct Context<'a> {
 
 impl Context<'_> {
     fn result(&self, finding: &Finding, rules: &Rules) -> Value {
-        let events: Vec<&Event> = finding.events.iter().chain(&finding.crash_point).collect();
+        let events: Vec<&Event> = finding.all_events().collect();
         let mut text = finding.message.clone();
         for help in &finding.help {
             text += "\nhelp: ";

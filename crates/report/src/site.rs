@@ -92,9 +92,7 @@ pub fn causing_event(finding: &Finding) -> Option<&Event> {
 /// The frame to show for a finding as a whole, if any of its events has one.
 pub fn of_finding(finding: &Finding) -> Option<&Frame> {
     finding
-        .events
-        .iter()
-        .chain(&finding.crash_point)
+        .all_events()
         .find_map(|event| Some(&event.stack[site(&event.stack)?]))
 }
 

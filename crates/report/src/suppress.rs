@@ -99,7 +99,7 @@ impl Entry {
         let fingerprint = self.fingerprint.as_ref();
         rule && fingerprint.is_none_or(|wanted| *wanted == finding.fingerprint)
             && self.stack.as_ref().is_none_or(|patterns| {
-                let mut events = finding.events.iter().chain(&finding.crash_point);
+                let mut events = finding.all_events();
                 events.any(|event| pattern::matches_stack(patterns, &event.stack))
             })
     }
@@ -462,6 +462,7 @@ mod tests {
             help: Vec::new(),
             notes: Vec::new(),
             crash_point: None,
+            reproduction: None,
             replay: None,
         }
     }

@@ -268,7 +268,7 @@ impl<'a> Page<'a> {
         self.styled(BOLD, &format!(": {}", visible(&finding.message)));
         self.text.push('\n');
 
-        let events: Vec<&Event> = finding.events.iter().chain(&finding.crash_point).collect();
+        let events: Vec<&Event> = finding.all_events().collect();
         let first_thread = events.iter().find_map(|event| event.thread);
         let threads_differ = events
             .iter()
@@ -287,6 +287,14 @@ impl<'a> Page<'a> {
         }
         if brownout_findings::rules::find(&finding.rule).is_some() {
             let _ = writeln!(self.text, "  = explain: brownout explain {}", finding.rule);
+        }
+        if let Some(reproduction) = &finding.reproduction {
+            let _ = writeln!(
+                self.text,
+                "  = natively: {}",
+                visible(&reproduction.command)
+            );
+            let _ = writeln!(self.text, "  = debugger: {}", visible(&reproduction.gdb));
         }
         if let Some(replay) = &finding.replay {
             let _ = writeln!(self.text, "  = replay: {}", visible(&replay.command));

@@ -482,6 +482,7 @@ impl Scratch {
                 },
                 size,
                 reason: PmReason::Registered,
+                created: false,
             },
             Step::Map {
                 addr,

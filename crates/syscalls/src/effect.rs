@@ -2,9 +2,9 @@
 //!
 //! A tracked file can be mapped and written by `write` alike. This module tells, from a call and its
 //! result, which bytes of which file changed. It does not look at the descriptor: whether it is a
-//! tracked file at all, and not a pipe, the caller knows.
+//! tracked file at all, and not a pipe, the caller knows. Likewise for what a call reads ([`file_read`]).
 //!
-//! **Deviations.** Writes submitted by `io_submit` are not told: they have no descriptor argument.
+//! **Deviations.** Reads and writes submitted by `io_submit` are not told: they have no descriptor argument.
 //! On a descriptor with `O_APPEND` the kernel ignores the offset of `pwrite64` and its vector
 //! forms; only the caller can see that flag, and must take [`WrittenAt::End`] then.
 
@@ -142,10 +142,13 @@ pub enum SyncScope {
     Everything,
 }
 
+const NR_READ: u64 = 0;
 const NR_WRITE: u64 = 1;
 const NR_OPEN: u64 = 2;
 const NR_IOCTL: u64 = 16;
+const NR_PREAD64: u64 = 17;
 const NR_PWRITE64: u64 = 18;
+const NR_READV: u64 = 19;
 const NR_WRITEV: u64 = 20;
 const NR_MSYNC: u64 = 26;
 const NR_SENDFILE: u64 = 40;
@@ -159,9 +162,11 @@ const NR_OPENAT: u64 = 257;
 const NR_SPLICE: u64 = 275;
 const NR_SYNC_FILE_RANGE: u64 = 277;
 const NR_FALLOCATE: u64 = 285;
+const NR_PREADV: u64 = 295;
 const NR_PWRITEV: u64 = 296;
 const NR_SYNCFS: u64 = 306;
 const NR_COPY_FILE_RANGE: u64 = 326;
+const NR_PREADV2: u64 = 327;
 const NR_PWRITEV2: u64 = 328;
 const NR_OPENAT2: u64 = 437;
 
@@ -265,6 +270,56 @@ fn other_effect<T: Translate, M: Memory>(
         },
         _ => None,
     }
+}
+
+/// Where the bytes of a read came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadAt {
+    /// From this offset.
+    Offset(u64),
+    /// From just before the file position after the call.
+    BeforePosition,
+}
+
+/// What a successful call read of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileRead {
+    /// From this descriptor.
+    pub fd: i32,
+    /// There.
+    pub at: ReadAt,
+    /// So many bytes; never zero.
+    pub len: u64,
+}
+
+/// What a call that returned `result` read of a file; none if nothing. `args` are the program's.
+pub fn file_read(
+    nr: u64,
+    args: &[u64; 6],
+    result: i64,
+    t: &impl Translate,
+    m: &impl Memory,
+) -> Option<FileRead> {
+    let (fd, position) = match nr {
+        NR_READ | NR_READV => (args[0], Position::Current),
+        NR_PREAD64 | NR_PREADV => (args[0], Position::Arg(3)),
+        NR_PREADV2 if args[3] == u64::MAX => (args[0], Position::Current),
+        NR_PREADV2 => (args[0], Position::Arg(3)),
+        NR_SENDFILE => (args[1], Position::Behind(2)),
+        NR_COPY_FILE_RANGE | NR_SPLICE => (args[0], Position::Behind(1)),
+        _ => return None,
+    };
+    let len = u64::try_from(result).ok().filter(|&len| len > 0)?;
+    let at = match position {
+        Position::Arg(n) => ReadAt::Offset(args[n as usize]),
+        Position::Behind(n) if args[n as usize] != 0 => {
+            let moved = View { t, m }.read_u64(args[n as usize])?;
+            ReadAt::Offset(moved.wrapping_sub(len))
+        }
+        _ => ReadAt::BeforePosition,
+    };
+    let fd = fd as i32;
+    Some(FileRead { fd, at, len })
 }
 
 /// Whether a call makes file data persistent.
@@ -403,6 +458,56 @@ mod tests {
             effect(275, [5, 0, 6, 0, 9, 0], 4),
             wrote(6, WrittenAt::BeforePosition, 4)
         );
+    }
+
+    #[test]
+    fn reads_say_where() {
+        let read = |nr, args, result| file_read(nr, &args, result, &NoPm, &NoPm);
+        let from = |fd, at, len| Some(FileRead { fd, at, len });
+        for (nr, name) in [
+            (NR_READ, "read"),
+            (NR_PREAD64, "pread64"),
+            (NR_READV, "readv"),
+            (NR_PREADV, "preadv"),
+            (NR_PREADV2, "preadv2"),
+        ] {
+            assert_eq!(info(nr).map(|row| row.name), Some(name));
+            assert_eq!(read(nr, [5, 0, 9, 70, 0, 0], 0), None, "{name}");
+            assert_eq!(read(nr, [5, 0, 9, 70, 0, 0], -5), None, "{name}");
+        }
+        for nr in [NR_READ, NR_READV] {
+            assert_eq!(
+                read(nr, [5, 0, 9, 70, 0, 0], 4),
+                from(5, ReadAt::BeforePosition, 4)
+            );
+        }
+        for nr in [NR_PREAD64, NR_PREADV, NR_PREADV2] {
+            assert_eq!(
+                read(nr, [5, 0, 9, 70, 0, 0], 4),
+                from(5, ReadAt::Offset(70), 4)
+            );
+        }
+        assert_eq!(
+            read(NR_PREADV2, [5, 0, 9, u64::MAX, u64::MAX, 0], 4),
+            from(5, ReadAt::BeforePosition, 4)
+        );
+        assert_eq!(
+            read(NR_SENDFILE, [5, 6, 0, 9, 0, 0], 4),
+            from(6, ReadAt::BeforePosition, 4)
+        );
+        assert_eq!(
+            read(NR_SENDFILE, [5, 6, 8, 9, 0, 0], 4),
+            from(6, ReadAt::Offset(996), 4)
+        );
+        assert_eq!(
+            read(NR_COPY_FILE_RANGE, [5, 8, 6, 0, 9, 0], 4),
+            from(5, ReadAt::Offset(996), 4)
+        );
+        assert_eq!(
+            read(NR_SPLICE, [5, 0, 6, 0, 9, 0], 4),
+            from(5, ReadAt::BeforePosition, 4)
+        );
+        assert_eq!(read(NR_WRITE, [5, 0, 9, 0, 0, 0], 9), None);
     }
 
     #[test]

@@ -77,8 +77,8 @@ mod scratch;
 mod table;
 
 pub use effect::{
-    FileEffect, FileTarget, FileWrite, Position, SyncScope, WrittenAt, file_effect, is_file_write,
-    is_sync, sync_scope,
+    FileEffect, FileRead, FileTarget, FileWrite, Position, ReadAt, SyncScope, WrittenAt,
+    file_effect, file_read, is_file_write, is_sync, sync_scope,
 };
 pub use finish::finish;
 pub use kind::{

@@ -41,6 +41,9 @@ pub(crate) const EVENTS_PER_BLOCK_MAX: u32 = 1 << 18;
 const SIZE_IN_SHAPE_MAX: u32 = 64;
 const SIZE_IN_FIELD: u32 = u32::MAX;
 
+/// In the detail of a file, besides the reason: the program made it.
+const CREATED: u32 = 1 << 8;
+
 /// Longest row of fields (`Map` and `Annotation`).
 const FIELDS_MAX: usize = 6;
 
@@ -84,7 +87,10 @@ mod tag {
     pub const NOTE: u8 = 28;
     pub const END: u8 = 29;
     pub const LIBRARY_CALL: u8 = 30;
-    pub const COUNT: u8 = 31;
+    pub const FILE_READ: u8 = 31;
+    pub const INPUT: u8 = 32;
+    pub const OUTPUT: u8 = 33;
+    pub const COUNT: u8 = 34;
 }
 
 /// What follows the site in the columns, per tag.
@@ -128,7 +134,7 @@ const LAYOUTS: [Layout; tag::COUNT as usize] = [
     row(false, 0, Bytes::Never),   // SFENCE
     row(false, 0, Bytes::Never),   // MFENCE
     row(false, 0, Bytes::Never),   // LOCKED
-    row(false, 3, Bytes::Counted), // FILE           detail: reason; file, size, length of path
+    row(false, 3, Bytes::Counted), // FILE           detail: reason, plus CREATED; file, size, length of path
     row(true,  5, Bytes::Never),   // MAP            len, file, offset, prot, flags
     row(true,  1, Bytes::Never),   // UNMAP          len
     row(true,  3, Bytes::Never),   // REMAP          old_len, new_addr, new_len
@@ -148,6 +154,9 @@ const LAYOUTS: [Layout; tag::COUNT as usize] = [
     row(false, 1, Bytes::Counted), // NOTE           length of text
     row(false, 1, Bytes::Never),   // END            detail: status; number
     row(true,  4, Bytes::Never),   // LIBRARY_CALL   detail: function; address: args[0]; args[1..]
+    row(false, 3, Bytes::Never),   // FILE_READ      file, offset, size
+    row(false, 0, Bytes::Never),   // INPUT          detail: fd
+    row(false, 1, Bytes::Never),   // OUTPUT         detail: fd; size
 ];
 
 /// `tag | values << 7 | detail << 8`, so that comparing a shape is one comparison.
@@ -647,9 +656,11 @@ impl Encoder {
                     path,
                     size,
                     reason,
+                    created,
                 } => {
                     let fields = row_of([u64::from(file.0), size, path.len() as u64]);
-                    (tag::FILE, reason as u32, 0, fields, path)
+                    let created = if created { CREATED } else { 0 };
+                    (tag::FILE, reason as u32 | created, 0, fields, path)
                 }
                 EventKind::Map {
                     addr,
@@ -684,6 +695,12 @@ impl Encoder {
                 EventKind::Truncate { file, size } => {
                     (tag::TRUNCATE, 0, 0, row_of([u64::from(file.0), size]), &[])
                 }
+                EventKind::FileRead { file, offset, size } => {
+                    let fields = row_of([u64::from(file.0), offset, u64::from(size)]);
+                    (tag::FILE_READ, 0, 0, fields, &[])
+                }
+                EventKind::Input { fd } => (tag::INPUT, fd as u32, 0, row_of([]), &[]),
+                EventKind::Output { fd, size } => (tag::OUTPUT, fd as u32, 0, row_of([size]), &[]),
                 EventKind::Msync { addr, len, flags } => {
                     (tag::MSYNC, 0, addr.0, row_of([len, u64::from(flags)]), &[])
                 }
@@ -1185,7 +1202,8 @@ impl Decoder {
                 file: FileId(field_u32(row[0])?),
                 path: bytes,
                 size: row[1],
-                reason: match detail {
+                created: detail & CREATED != 0,
+                reason: match detail & !CREATED {
                     0 => PmReason::Glob,
                     1 => PmReason::MapSync,
                     2 => PmReason::Registered,
@@ -1217,6 +1235,16 @@ impl Decoder {
                 offset: row[1],
                 size,
                 bytes,
+            },
+            tag::FILE_READ => EventKind::FileRead {
+                file: FileId(field_u32(row[0])?),
+                offset: row[1],
+                size: field_u32(row[2])?,
+            },
+            tag::INPUT => EventKind::Input { fd: detail as i32 },
+            tag::OUTPUT => EventKind::Output {
+                fd: detail as i32,
+                size: row[0],
             },
             tag::MSYNC => EventKind::Msync {
                 addr,

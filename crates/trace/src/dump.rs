@@ -25,10 +25,11 @@
 //! | `bytes` | accesses, `file_write` | values as hexadecimal digits in address order; absent if not recorded |
 //! | `file`, `offset` | accesses, flushes | where `addr` lies; absent outside tracked mappings |
 //! | `syscall` | `kernel_store` | number |
-//! | `file`, `path`, `size`, `reason` | `file` | definition |
+//! | `file`, `path`, `size`, `reason`, `created` | `file` | definition; `created` is there only if true |
 //! | `file`, `offset`, `prot`, `flags` | `map` | `flags` also in `msync` |
 //! | `old_addr`, `old_size` | `remap` | besides `addr`, `size`: the new place |
-//! | `file`, `size`, `offset` | `truncate`, `file_write`, `fsync`, `fdatasync` | as far as they have them |
+//! | `file`, `size`, `offset` | `truncate`, `file_write`, `file_read`, `fsync`, `fdatasync` | as far as they have them |
+//! | `fd`, `size` | `input`, `output` | `size` only of `output` |
 //! | `started`, `parent`, `pid`, `exe` | `process_start` | `started` is the process |
 //! | `exited`, `code` or `signal` or `exec` | `process_exit` | `end` has the latter three |
 //! | `started`, `of_process`, `tid` | `thread_start` | `started` is the thread |
@@ -352,11 +353,13 @@ impl Scene {
                 path,
                 size,
                 reason,
+                created,
             } => {
                 let (path, reason) = (one_line(path), reason.name());
+                let created = if *created { ", created" } else { "" };
                 let _ = write!(
                     line,
-                    "file {file} = {path}, {size} bytes, tracked by {reason}"
+                    "file {file} = {path}, {size} bytes, tracked by {reason}{created}"
                 );
             }
             EventKind::Map {
@@ -397,6 +400,16 @@ impl Scene {
                 let name = self.name(*file);
                 let _ = write!(line, "{name}+{offset:#x} {size}");
                 value_text(line, bytes);
+            }
+            EventKind::FileRead { file, offset, size } => {
+                let name = self.name(*file);
+                let _ = write!(line, "{name}+{offset:#x} {size}");
+            }
+            EventKind::Input { fd } => {
+                let _ = write!(line, "fd {fd}");
+            }
+            EventKind::Output { fd, size } => {
+                let _ = write!(line, "fd {fd}, {size}");
             }
             EventKind::Msync { addr, len, flags } => {
                 let place = self.place(event.thread, *addr);
@@ -529,11 +542,15 @@ impl Scene {
                 path,
                 size,
                 reason,
+                created,
             } => {
                 put("file", file.0.into());
                 put("path", lossy(path));
                 put("size", (*size).into());
                 put("reason", reason.name().into());
+                if *created {
+                    put("created", true.into());
+                }
             }
             EventKind::Map {
                 addr,
@@ -581,6 +598,16 @@ impl Scene {
                 if !bytes.is_empty() {
                     put("bytes", hex_digits(bytes).into());
                 }
+            }
+            EventKind::FileRead { file, offset, size } => {
+                put("file", file.0.into());
+                put("offset", (*offset).into());
+                put("size", (*size).into());
+            }
+            EventKind::Input { fd } => put("fd", (*fd).into()),
+            EventKind::Output { fd, size } => {
+                put("fd", (*fd).into());
+                put("size", (*size).into());
             }
             EventKind::Msync { len, flags, .. } => {
                 put("size", (*len).into());

@@ -162,7 +162,7 @@ pub enum EventKind<'a> {
     Store(Access<'a>),
     /// A non-temporal (or direct) store: needs a fence, no flush.
     NtStore(Access<'a>),
-    /// A load (only recorded on request).
+    /// A load, by an instruction or by the kernel for a system call (only recorded on request).
     Load(Access<'a>),
     /// A locked read-modify-write or `xchg`; a full fence. `bytes` is the content afterwards.
     Rmw(Access<'a>),
@@ -194,6 +194,9 @@ pub enum EventKind<'a> {
         size: u64,
         /// Why it is tracked.
         reason: PmReason,
+        /// It did not exist when the run began: the program made it. Known only where the recording was asked for
+        /// boundaries; false otherwise.
+        created: bool,
     },
     /// A range of a tracked file was mapped.
     Map {
@@ -245,6 +248,15 @@ pub enum EventKind<'a> {
         size: u32,
         /// What (empty without values).
         bytes: &'a [u8],
+    },
+    /// The file was read through a descriptor (`read` and its kin). Recorded with loads only.
+    FileRead {
+        /// Which.
+        file: FileId,
+        /// Where.
+        offset: u64,
+        /// How many bytes.
+        size: u32,
     },
     /// `msync` on a tracked range.
     Msync {
@@ -303,6 +315,20 @@ pub enum EventKind<'a> {
         val: u32,
         /// Result of the call.
         result: i64,
+    },
+
+    // ---- boundaries between the program and the world (only recorded on request)
+    /// The program is about to read its standard input.
+    Input {
+        /// The descriptor that it reads from.
+        fd: i32,
+    },
+    /// The program has written to something that is not a tracked file: what the world may have seen.
+    Output {
+        /// The descriptor that it wrote to.
+        fd: i32,
+        /// How many bytes were taken (of `sendmmsg`: how many messages).
+        size: u64,
     },
 
     // ---- requests of the program
@@ -387,6 +413,7 @@ impl<'a> EventKind<'a> {
             EventKind::Remap { .. } => "remap",
             EventKind::Truncate { .. } => "truncate",
             EventKind::FileWrite { .. } => "file_write",
+            EventKind::FileRead { .. } => "file_read",
             EventKind::Msync { .. } => "msync",
             EventKind::Fsync {
                 data_only: false, ..
@@ -399,6 +426,8 @@ impl<'a> EventKind<'a> {
             EventKind::ThreadStart { .. } => "thread_start",
             EventKind::ThreadExit => "thread_exit",
             EventKind::Futex { .. } => "futex",
+            EventKind::Input { .. } => "input",
+            EventKind::Output { .. } => "output",
             EventKind::Pmemcheck { .. } => "pmemcheck",
             EventKind::Annotation { .. } => "annotation",
             EventKind::LibraryCall { .. } => "library_call",

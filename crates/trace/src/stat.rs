@@ -149,6 +149,7 @@ impl Stat {
                 path,
                 size,
                 reason,
+                ..
             } => {
                 let entry = self.files.entry(file.0).or_default();
                 entry.path = one_line(path);

@@ -53,6 +53,7 @@ impl Run {
             path: self.path_bytes,
             size: self.size,
             reason: PmReason::Glob,
+            created: false,
         };
         vec![
             event(0, 0, 0, start),
@@ -451,6 +452,7 @@ fn a_file_without_snapshot_begins_as_zeros_and_may_be_large() {
         path: path.as_os_str().as_bytes(),
         size: 0,
         reason: PmReason::MapSync,
+        created: false,
     };
     let mut verifier = Verifier::new(dir.path(), VerifierOptions::default(), |_, _| Ok(None));
     for event in [

@@ -10,7 +10,9 @@ use crate::sys::{self, nr, sc};
 use crate::syscall::page_up;
 use alloc::vec::Vec;
 use brownout_abi::{ClassifyAnswer, PM_ALIAS_DELTA, rare};
-use brownout_syscalls::{FileEffect, Memory, Prepared, Run, SyncScope, Translate, WrittenAt};
+use brownout_syscalls::{
+    FileEffect, Memory, Prepared, ReadAt, Run, SyncScope, Translate, WrittenAt,
+};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Whether any file of this process is tracked, mapped or not.
@@ -81,7 +83,25 @@ pub fn is_plain_syscall(number: u64) -> bool {
     if crate::mode().deterministic && crate::deterministic::concerns(number) {
         return false;
     }
-    !crate::mode().record || !(regions::any() || FILES.load(Ordering::Relaxed))
+    !crate::mode().record
+        || !(regions::any() || FILES.load(Ordering::Relaxed) || super::boundaries::concerns(number))
+}
+
+/// Files that are tracked from the beginning.
+pub fn init_files() {
+    let c = service::control();
+    if !crate::mode().record || c.known_count == 0 {
+        return;
+    }
+    let known = &c.known[..c.known_count as usize];
+    let known = known.iter().map(|k| (k.device, k.inode, k.file));
+    KNOWN.lock().extend(known);
+    FILES.store(true, Ordering::Relaxed);
+}
+
+/// In a forked child other threads' locks are nobody's.
+pub fn reset_after_fork() {
+    KNOWN.reset_after_fork();
 }
 
 /// Runs `f` with the arguments rewritten to aliases.
@@ -96,6 +116,7 @@ pub fn with_prepared(
     if crate::mode().record && regions::any() {
         // A call with pointers that cannot be rewritten is made as it is: the kernel answers EFAULT.
         let _ = brownout_syscalls::prepare(number, &mut b, &Engine, &Engine, &mut prepared);
+        kernel_reads(ctx, &prepared);
     }
     f(ctx, &[number, b[0], b[1], b[2], b[3], b[4], b[5]])
 }
@@ -108,7 +129,7 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
         return answer;
     }
     if !crate::mode().record || !(regions::any() || FILES.load(Ordering::Relaxed)) {
-        return raw(number, a);
+        return crate::syscall::as_it_is(number, a);
     }
     let mut b = *a;
     let mut prepared = Prepared::new();
@@ -118,8 +139,8 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
         }
         warn_once(&u);
     }
-    // The content of what is about to be written must be read before the call: another thread may change it.
-    let result = raw(number, &b);
+    kernel_reads(ctx, &prepared);
+    let result = crate::syscall::as_it_is(number, &b);
     let Some(result) = result else {
         brownout_syscalls::finish(&prepared, -sys::EINTR, &Engine, &Engine, &mut |_, _| {});
         return None;
@@ -147,6 +168,9 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
         }
     }
     if FILES.load(Ordering::Relaxed) {
+        if crate::mode().loads {
+            file_reads(ctx, number, a, result);
+        }
         file_effects(ctx, number, a, result);
     }
     if number == nr::FUTEX {
@@ -158,6 +182,30 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
         );
     }
     Some(result)
+}
+
+/// Records what the kernel is about to read of tracked memory: before the call, because that may overwrite it.
+fn kernel_reads(ctx: &mut ThreadContext, prepared: &Prepared) {
+    if !crate::mode().loads || prepared.reads().is_empty() {
+        return;
+    }
+    let site = site::pseudo(ctx.rip);
+    let mut ring = Writer::lock(ctx);
+    let context = stacks::context(ctx, site, &mut ring);
+    for range in prepared.reads() {
+        for (start, end) in readable_parts(range.addr, range.addr.saturating_add(range.len)) {
+            let alias = super::readable_alias(start);
+            ring.access(
+                ctx,
+                brownout_abi::kind::LOAD,
+                site.id,
+                context,
+                start,
+                alias,
+                end - start,
+            );
+        }
+    }
 }
 
 /// What of a range can be read: a failed call is reported as if it had written all, which may reach beyond the end of the
@@ -189,7 +237,7 @@ fn warn_once(u: &brownout_syscalls::Unsupported) {
     }
 }
 
-fn event(ctx: &mut ThreadContext, which: u64, words: [u64; 6], text: &[u8]) {
+pub fn event(ctx: &mut ThreadContext, which: u64, words: [u64; 6], text: &[u8]) {
     let site = site::pseudo(ctx.rip);
     let mut ring = Writer::lock(ctx);
     let context = stacks::context(ctx, site, &mut ring);
@@ -221,9 +269,9 @@ pub fn kernel_wrote(addr: u64, len: u64) {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Stat {
-    dev: u64,
-    ino: u64,
+pub struct Stat {
+    pub dev: u64,
+    pub ino: u64,
     nlink: u64,
     mode: u32,
     _rest: [u32; 5],
@@ -231,20 +279,55 @@ struct Stat {
     _more: [u64; 11],
 }
 
-fn fstat(fd: u64) -> Option<Stat> {
+pub fn fstat(fd: u64) -> Option<Stat> {
     let mut s = Stat::default();
     // SAFETY: our own buffer of at least the kernel's size (144 bytes).
     (unsafe { sc!(nr::FSTAT, fd as i32, &mut s as *mut _) } == 0).then_some(s)
 }
 const _: () = assert!(core::mem::size_of::<Stat>() == 144);
 
-fn tracked_file(fd: u64) -> Option<u32> {
+pub fn tracked_file(fd: u64) -> Option<u32> {
+    if !FILES.load(Ordering::Relaxed) {
+        return None;
+    }
     let s = fstat(fd)?;
     KNOWN
         .lock()
         .iter()
         .find(|k| (k.0, k.1) == (s.dev, s.ino))
         .map(|k| k.2)
+}
+
+/// The file position of a descriptor.
+fn position(fd: i32) -> u64 {
+    // SAFETY: lseek(fd, 0, SEEK_CUR).
+    unsafe { sc!(nr::LSEEK, fd, 0, 1) as u64 }
+}
+
+/// Records what a call has read of a tracked file through a descriptor.
+fn file_reads(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64) {
+    let Some(read) = brownout_syscalls::file_read(number, a, result, &Engine, &Engine) else {
+        return;
+    };
+    if let Some(file) = tracked_file(read.fd as u64) {
+        let offset = match read.at {
+            ReadAt::Offset(offset) => offset,
+            ReadAt::BeforePosition => position(read.fd).wrapping_sub(read.len),
+        };
+        file_was_read(ctx, file, offset, read.len);
+    }
+}
+
+fn file_was_read(ctx: &mut ThreadContext, file: u32, offset: u64, len: u64) {
+    // Sizes are 32 bits; a longer read is several events.
+    const PIECE: u64 = 1 << 30;
+    let mut at = 0;
+    while at < len {
+        let size = (len - at).min(PIECE);
+        let words = [file as u64, offset + at, size, 0, 0, 0];
+        event(ctx, rare::FILE_READ, words, &[]);
+        at += size;
+    }
 }
 
 fn file_effects(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64) {
@@ -277,13 +360,9 @@ fn file_effects(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64)
                 let flags = unsafe { sc!(nr::FCNTL, fd, 3) };
                 flags >= 0 && flags & 0o2000 != 0
             };
-            let position = || {
-                // SAFETY: lseek(fd, 0, SEEK_CUR).
-                unsafe { sc!(8u64, fd, 0, 1) as u64 }
-            };
             let offset = match at {
                 WrittenAt::Offset(o) if !append => o,
-                WrittenAt::BeforePosition => position().wrapping_sub(len),
+                WrittenAt::BeforePosition => position(fd).wrapping_sub(len),
                 _ => fstat(fd as u64).map_or(0, |s| s.size).wrapping_sub(len),
             };
             file_content(ctx, file, fd as u64, offset, len);
@@ -327,16 +406,9 @@ fn file_effects(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64)
             file_content(ctx, file, fd as u64, offset, len);
         }
         FileEffect::ResizedPath { path, size } => {
-            let mut bytes = Vec::new();
-            let mut at = super::readable_alias(path);
-            while bytes.len() < 4096 {
-                let mut b = [0u8];
-                if !sys::read_memory(at, &mut b) || b[0] == 0 {
-                    break;
-                }
-                bytes.push(b[0]);
-                at += 1;
-            }
+            let Some(mut bytes) = sys::read_path(path) else {
+                return;
+            };
             bytes.push(0);
             // SAFETY: NUL-terminated; O_PATH|O_CLOEXEC.
             let fd = unsafe { sc!(nr::OPEN, bytes.as_ptr(), 0x28_0000) };
@@ -445,7 +517,14 @@ pub fn classify(
         event(
             ctx,
             rare::FILE,
-            [file as u64, s.size, reason, 0, 0, 0],
+            [
+                file as u64,
+                s.size,
+                reason,
+                super::boundaries::was_created(&s) as u64,
+                0,
+                0,
+            ],
             &path,
         );
     }
@@ -484,6 +563,20 @@ pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
         raw(nr::MMAP, a)
     };
     let map_type = flags & sys::MAP_TYPE;
+    if crate::mode().record
+        && crate::mode().loads
+        && flags & sys::MAP_ANONYMOUS == 0
+        && map_type == sys::MAP_PRIVATE
+        && let Some(file) = tracked_file(fd)
+    {
+        // What the program reads there goes unseen: it counts as read now, all of it.
+        let result = plain(ctx)?;
+        if !(-4095..0).contains(&result) {
+            let size = fstat(fd).map_or(0, |s| s.size);
+            file_was_read(ctx, file, offset, len.min(size.saturating_sub(offset)));
+        }
+        return Some(result);
+    }
     if !crate::mode().record
         || flags & sys::MAP_ANONYMOUS != 0
         || map_type != sys::MAP_SHARED && map_type != sys::MAP_SHARED_VALIDATE

@@ -7,6 +7,7 @@
 //!  ring      appending records in one total order
 //!  stacks    calling contexts: unwinding, interning, the per-thread cache
 //!  kernel    system calls that concern tracked memory and files
+//!  boundaries what the program takes from the world and gives to it
 //!  requests  what the program tells us (pmemcheck requests, annotations)
 //!  hooks     library functions whose calls are recorded
 //!  process   starts and ends of threads and processes
@@ -15,6 +16,7 @@
 //! inaccessible, when loads are recorded); only instrumented accesses go to the writable alias. An instruction that was
 //! not instrumented faults, is marked, and runs again instrumented.
 
+mod boundaries;
 pub mod context_cache;
 pub mod hooks;
 pub mod irregular;
@@ -26,7 +28,8 @@ pub mod ring;
 pub mod site;
 mod stacks;
 
-pub use kernel::{is_plain_syscall, kernel_wrote, memory, mmap, syscall, with_prepared};
+pub use boundaries::syscall;
+pub use kernel::{init_files, is_plain_syscall, kernel_wrote, memory, mmap, with_prepared};
 pub use process::*;
 pub use regions::{FaultAnswer, fault, init_thread, readable_alias};
 pub use requests::{UNLOGGED, client_request};

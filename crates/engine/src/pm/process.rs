@@ -73,7 +73,14 @@ fn announce_process(ctx: &mut ThreadContext, parent: u32) {
     event(
         ctx,
         rare::PROCESS_START,
-        [ctx.process as u64, parent as u64, pid as u64, 0, 0, 0],
+        [
+            ctx.process as u64,
+            parent as u64,
+            pid as u64,
+            crate::process::real_pid() as u64,
+            0,
+            0,
+        ],
         &exe,
     );
     announce_thread(ctx, ctx);
@@ -81,12 +88,34 @@ fn announce_process(ctx: &mut ThreadContext, parent: u32) {
 
 fn announce_thread(by: &ThreadContext, new: &ThreadContext) {
     let tid = crate::deterministic::shown_pid(new.tid);
+    let own_process = if new.borrows_memory { new.tid } else { 0 };
     event(
         by,
         rare::THREAD_START,
-        [new.thread as u64, new.process as u64, tid as u64, 0, 0, 0],
+        [
+            new.thread as u64,
+            new.process as u64,
+            tid as u64,
+            own_process as u64,
+            0,
+            0,
+        ],
         &[],
     );
+}
+
+/// A child process is about to be made: the tool does not take the run for ended before that has announced itself.
+pub fn process_begins() {
+    if recording() {
+        control().unannounced.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// It has, or was not made after all.
+pub fn process_announced() {
+    if recording() {
+        control().unannounced.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// Target of a symbolic link in `/proc`; `path` is NUL-terminated.
@@ -134,6 +163,9 @@ pub fn thread_created(ctx: &mut ThreadContext, child: &mut ThreadContext) {
 pub fn thread_started(ctx: &mut ThreadContext) {
     if recording() {
         announce_thread(ctx, ctx);
+        if ctx.borrows_memory {
+            process_announced();
+        }
     }
 }
 
@@ -145,6 +177,7 @@ pub fn forked_child(ctx: &mut ThreadContext) {
     super::hooks::reset_after_fork();
     super::irregular::reset_after_fork();
     super::requests::reset_after_fork();
+    super::kernel::reset_after_fork();
     if !recording() {
         return;
     }
@@ -152,6 +185,7 @@ pub fn forked_child(ctx: &mut ThreadContext) {
     ctx.process = control().next_process.fetch_add(1, Ordering::Relaxed);
     name_thread(ctx);
     announce_process(ctx, parent);
+    process_announced();
 }
 
 /// Nobody may hold a lock of ours while the address space is copied; the ring's is shared and is held by nobody here.

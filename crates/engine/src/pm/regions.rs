@@ -30,12 +30,15 @@ pub struct Regions {
     next_alias: u64,
     /// The program has put ordinary memory among steered mappings.
     mixed: bool,
+    /// Granules that have had an entry. The table is large and all but these are zero in every thread's.
+    marked: Vec<usize>,
 }
 
 pub static REGIONS: SpinLock<Regions> = SpinLock::new(Regions {
     list: Vec::new(),
     next_alias: PM_BASE + PM_ALIAS_DELTA + PM_LEN,
     mixed: false,
+    marked: Vec::new(),
 });
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
@@ -136,7 +139,14 @@ impl Regions {
     }
 
     /// Brings every thread's granule table up to date.
-    fn publish(&self) {
+    fn publish(&mut self) {
+        for r in &self.list {
+            for g in granules(r) {
+                if !self.marked.contains(&g) {
+                    self.marked.push(g);
+                }
+            }
+        }
         COUNT.store(self.list.len(), Ordering::Relaxed);
         for ctx in ThreadContext::all() {
             self.fill(ctx);
@@ -144,27 +154,29 @@ impl Regions {
     }
 
     fn fill(&self, ctx: &mut ThreadContext) {
-        let granules = ctx.granules();
-        for (i, slot) in granules.iter_mut().enumerate() {
-            // Only touch what changes: most of the table is never-written memory.
-            let start = (i as u64) << GRANULE_SHIFT;
-            let end = start + (1 << GRANULE_SHIFT);
-            if *slot != 0 && !self.overlaps(start, end) {
-                *slot = 0;
+        let table = ctx.granules();
+        for &g in &self.marked {
+            let start = (g as u64) << GRANULE_SHIFT;
+            if !self.overlaps(start, start + (1 << GRANULE_SHIFT)) {
+                table[g] = 0;
             }
         }
         for r in &self.list {
-            for g in r.start >> GRANULE_SHIFT..=(r.end - 1) >> GRANULE_SHIFT {
-                if (g as usize) < GRANULES {
-                    granules[g as usize] = if is_steered(r.start) && !self.mixed {
-                        PM_ALIAS_DELTA
-                    } else {
-                        GRANULE_MIXED
-                    };
-                }
+            for g in granules(r) {
+                table[g] = if is_steered(r.start) && !self.mixed {
+                    PM_ALIAS_DELTA
+                } else {
+                    GRANULE_MIXED
+                };
             }
         }
     }
+}
+
+/// The granules that a mapping touches.
+fn granules(r: &Region) -> impl Iterator<Item = usize> + use<> {
+    let (first, last) = (r.start >> GRANULE_SHIFT, (r.end - 1) >> GRANULE_SHIFT);
+    (first as usize..=last as usize).take_while(|g| *g < GRANULES)
 }
 
 /// Gives a new thread its tables.

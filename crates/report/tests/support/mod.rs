@@ -82,6 +82,7 @@ pub fn finding(rule: &str, message: &str, events: Vec<Event>) -> Finding {
         help: Vec::new(),
         notes: Vec::new(),
         crash_point: None,
+        reproduction: None,
         replay: None,
     }
 }

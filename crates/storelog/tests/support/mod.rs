@@ -70,6 +70,7 @@ pub fn file(file: u32, path: &[u8], size: u64) -> Event<'_> {
         path,
         size,
         reason: PmReason::Glob,
+        created: false,
     })
 }
 

@@ -190,6 +190,7 @@ pub fn every_kind() -> Vec<Event<'static>> {
                 path: b"/mnt/pmem/pool.img",
                 size: 0x4000,
                 reason: PmReason::Glob,
+                created: false,
             },
         ),
         event(
@@ -201,6 +202,7 @@ pub fn every_kind() -> Vec<Event<'static>> {
                 path: b"/mnt/other/pool.img",
                 size: 0,
                 reason: PmReason::MapSync,
+                created: true,
             },
         ),
         event(
@@ -310,6 +312,18 @@ pub fn every_kind() -> Vec<Event<'static>> {
                 bytes: b"hello",
             },
         ),
+        event(
+            1,
+            0x40_1400,
+            1,
+            EventKind::FileRead {
+                file: FileId(2),
+                offset: 17,
+                size: 3,
+            },
+        ),
+        event(1, 0x40_1404, 1, EventKind::Input { fd: 0 }),
+        event(1, 0x40_1404, 1, EventKind::Output { fd: 1, size: 12 }),
         event(
             1,
             0x40_1400,
@@ -525,9 +539,11 @@ fn kinds() -> impl Strategy<Value = EventKind<'static>> {
         4 => (flush, number())
             .prop_map(|(kind, addr)| EventKind::Flush { kind, addr: TargetAddr(addr) }),
         3 => fence.prop_map(EventKind::Fence),
-        1 => (small(), leaked(0..40), number(), reason).prop_map(|(file, path, size, reason)| {
-            EventKind::File { file: FileId(file), path, size, reason }
-        }),
+        1 => (small(), leaked(0..40), number(), reason, any::<bool>()).prop_map(
+            |(file, path, size, reason, created)| EventKind::File {
+                file: FileId(file), path, size, reason, created,
+            }
+        ),
         1 => (number(), number(), small(), number(), small(), small()).prop_map(
             |(addr, len, file, offset, prot, flags)| EventKind::Map {
                 addr: TargetAddr(addr), len, file: FileId(file), offset, prot, flags,
@@ -548,6 +564,11 @@ fn kinds() -> impl Strategy<Value = EventKind<'static>> {
         1 => (small(), number(), small()).prop_map(|(file, offset, size)| {
             EventKind::FileWrite { file: FileId(file), offset, size, bytes: b"" }
         }),
+        1 => (small(), number(), small()).prop_map(|(file, offset, size)| {
+            EventKind::FileRead { file: FileId(file), offset, size }
+        }),
+        1 => any::<i32>().prop_map(|fd| EventKind::Input { fd }),
+        1 => (any::<i32>(), number()).prop_map(|(fd, size)| EventKind::Output { fd, size }),
         1 => (number(), number(), small()).prop_map(|(addr, len, flags)| EventKind::Msync {
             addr: TargetAddr(addr), len, flags,
         }),

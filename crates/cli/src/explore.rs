@@ -1,0 +1,227 @@
+//! `brownout explore`: what recovery does after a crash.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use brownout_explore::{
+    Command, CrashSpec, Error, Exploration, Options, Progress, Statistics, Status,
+};
+use brownout_findings::rules::RuleSet;
+use brownout_findings::{Analysed, Report, SCHEMA_VERSION, Tool, Verdict};
+use brownout_model::{Atomicity, Config, Domain};
+
+use crate::exit::{self, Failure};
+use crate::record::hint;
+use crate::replay::Token;
+use crate::reporting::{self, Known};
+use crate::resolve::Explore;
+use crate::signals;
+use crate::terminal::message;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::Usage(sentence) => Failure::usage(sentence),
+            Error::Launch(error) => error.into(),
+            error => Failure::cannot_run(error.to_string()),
+        }
+    }
+}
+
+/// Explores, reports, and says how to exit.
+pub fn explore(explore: Explore) -> Result<u8, Failure> {
+    let known = Known::read(&explore.report)?;
+    let options = options(&explore)?;
+    let mut line = LiveLine::new();
+    let exploration = brownout_explore::explore(&options, &mut line)?;
+    line.clear();
+    let program = std::iter::once(&explore.program).chain(&explore.args);
+    let program: Vec<String> = program.map(|w| w.to_string_lossy().into_owned()).collect();
+    let (mut report, specs) = report(exploration, program);
+    known.apply(&mut report);
+    let words: Option<Vec<String>> = explore
+        .command_line
+        .iter()
+        .map(|word| word.to_str().map(str::to_owned))
+        .collect();
+    for finding in &mut report.findings {
+        let spec = specs
+            .iter()
+            .find(|(message, _)| *message == finding.message);
+        if let (Some(words), Some((_, spec))) = (&words, spec) {
+            finding.replay = Token::explore(words.clone(), &finding.fingerprint, spec.clone())
+                .map(Token::replay);
+        }
+    }
+    reporting::write(&explore.report, RuleSet::default(), &report)?;
+    Ok(reporting::exit_code(&explore.report, &report, exit::OK))
+}
+
+/// What to explore, as the library wants it.
+pub fn options(explore: &Explore) -> Result<Options, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    signals::tell(&stop)
+        .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))?;
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::cannot_run(format!("the current folder is gone: {error}")))?;
+    let absolute = |path: &Path| here.join(path);
+    let program = Command {
+        program: explore.program.clone(),
+        args: explore.args.clone(),
+        stdin: explore.stdin.as_deref().map(absolute),
+    };
+    let recovery = &explore.recovery;
+    let recover_stdin = recovery.recover_stdin.as_deref().map(absolute);
+    let recover = match &recovery.recover {
+        Some(line) => Command::shell(line, recover_stdin),
+        None => Command {
+            stdin: recover_stdin.or_else(|| program.stdin.clone()),
+            ..program.clone()
+        },
+    };
+    Ok(Options {
+        setup: recovery.setup.clone(),
+        program,
+        recover,
+        pm_globs: explore.pm_globs.clone(),
+        model: Config {
+            domain: Domain::from_name(&explore.domain).unwrap_or_default(),
+            atomicity: match explore.whole_lines {
+                true => Atomicity::Line,
+                false => Atomicity::Word,
+            },
+            ..Config::default()
+        },
+        operations: recovery.operations,
+        checker: recovery.checker.clone(),
+        depth: explore.depth,
+        jobs: recovery.jobs,
+        time: recovery.time,
+        exhaustive: explore.exhaustive,
+        self_test: explore.self_test,
+        folder: absolute(&explore.folder),
+        outcomes: explore.outcomes.as_deref().map(absolute),
+        stop,
+        patience: recovery.hang_after,
+    })
+}
+
+fn report(exploration: Exploration, program: Vec<String>) -> (Report, Vec<(String, CrashSpec)>) {
+    let mut notes = exploration.notes;
+    if !exploration.touched {
+        let hints = exploration.hints.iter().map(hint);
+        notes.extend(hints.map(|hint| hint.trim_start_matches("hint: ").to_owned()));
+    }
+    let verdict = match (exploration.touched, exploration.complete) {
+        (false, _) => Verdict::NothingChecked,
+        (true, false) => Verdict::Incomplete,
+        (true, true) if exploration.findings.is_empty() => Verdict::Clean,
+        (true, true) => Verdict::Findings,
+    };
+    let specs = exploration
+        .findings
+        .iter()
+        .map(|(finding, spec)| (finding.message.clone(), spec.clone()))
+        .collect();
+    let report = Report {
+        schema: SCHEMA_VERSION,
+        tool: Tool {
+            name: "brownout".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+        },
+        analysed: Analysed {
+            analysis: "explore".into(),
+            program,
+            ended: Some(exploration.ended.to_string()),
+            ..Analysed::default()
+        },
+        verdict,
+        findings: exploration.findings.into_iter().map(|(f, _)| f).collect(),
+        suppressed: 0,
+        known: 0,
+        notes,
+        statistics: exploration.statistics,
+    };
+    (report, specs)
+}
+
+/// Makes the crash of a finding again and shows what recovery does.
+pub fn replay(explore: Explore, fingerprint: &str, crash: &CrashSpec) -> Result<u8, Failure> {
+    let mut options = options(&explore)?;
+    options.folder = options.folder.join(format!("replay-{fingerprint}"));
+    let replayed = brownout_explore::replay(&options, crash)?;
+    message(&format!(
+        "finding {fingerprint}: recovery ends with {} under Brownout",
+        replayed.outcome.status
+    ));
+    if let Some(native) = &replayed.native {
+        message(&format!("natively it ends with {}", native.status));
+    }
+    if let Some(words) = replayed.outcome.last_words() {
+        message(&format!("it says: {words}"));
+    }
+    message(&format!("natively: {}", replayed.reproduction.command));
+    message(&format!("debugger: {}", replayed.reproduction.gdb));
+    let fails = replayed.outcome.status != Status::Exit(0);
+    let code = match fails || explore.recovery.operations || explore.recovery.checker.is_some() {
+        true => explore.report.error_exitcode.unwrap_or(exit::FINDINGS),
+        false => exit::OK,
+    };
+    Ok(code)
+}
+
+/// One line that is written over and over, on a terminal only.
+struct LiveLine {
+    shown: bool,
+    on: bool,
+    last: Instant,
+}
+
+impl LiveLine {
+    fn new() -> LiveLine {
+        LiveLine {
+            shown: false,
+            on: io::stderr().is_terminal(),
+            last: Instant::now(),
+        }
+    }
+
+    fn clear(&mut self) {
+        if self.shown {
+            // Nobody reads it any more if this fails.
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+impl Progress for LiveLine {
+    fn progress(&mut self, s: &Statistics, failures: usize, left: Option<Duration>) {
+        if !self.on || self.last.elapsed() < Duration::from_millis(200) {
+            return;
+        }
+        self.last = Instant::now();
+        self.shown = true;
+        let left = left.map_or(String::new(), |left| {
+            format!(", {} s left", left.as_secs())
+        });
+        let _ = write!(
+            io::stderr(),
+            "\r\x1b[K{} of {} failure points, {} recoveries run, {} known without running, {} crash states fail{left}",
+            s.points_done,
+            s.failure_points + s.nested_points,
+            s.executions,
+            s.saved,
+            failures,
+        );
+        let _ = io::stderr().flush();
+    }
+}
+
+/// Whether somebody asked to stop.
+#[allow(dead_code)]
+fn asked(stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Relaxed)
+}

@@ -1,0 +1,159 @@
+//! What every analysis does with its findings: suppressions, baseline, the report, the exit status.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+
+use brownout_findings::rules::RuleSet;
+use brownout_findings::{Finding, Report, Severity, Verdict};
+use brownout_report::baseline::Baseline;
+use brownout_report::suppress::{self, Suppressions};
+
+use crate::exit::{self, Failure};
+use crate::resolve::{ColorChoice, Compat, FailOn, ReportFormat, Reporting, plain};
+use crate::terminal::{message, quote};
+
+/// What is known about findings beforehand.
+pub struct Known {
+    suppressions: Option<Suppressions>,
+    baseline: Option<Baseline>,
+}
+
+impl Known {
+    pub fn read(reporting: &Reporting) -> Result<Known, Failure> {
+        let mut suppressions: Option<Suppressions> = None;
+        for path in &reporting.suppressions {
+            let file = Suppressions::load(path).map_err(|e| Failure::usage(e.to_string()))?;
+            match &mut suppressions {
+                Some(all) => all.extend(file),
+                None => suppressions = Some(file),
+            }
+        }
+        let baseline = match &reporting.baseline {
+            Some(path) => Some(Baseline::load(path).map_err(|e| Failure::usage(e.to_string()))?),
+            None => None,
+        };
+        // Whatever can be wrong with the files of the report is said before the run.
+        for path in [&reporting.output, &reporting.gen_suppressions].into_iter().flatten() {
+            try_output(path)?;
+        }
+        Ok(Known {
+            suppressions,
+            baseline,
+        })
+    }
+
+    /// Names the findings, and takes out what is known.
+    pub fn apply(&self, report: &mut Report) {
+        brownout_report::finish(
+            report,
+            self.suppressions.as_ref(),
+            self.baseline.as_ref(),
+            suppress::today(),
+        );
+    }
+}
+
+/// Whether the file can be written, before the run that fills it. What is in it stays for now.
+fn try_output(path: &Path) -> Result<(), Failure> {
+    let existed = path.exists();
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    match opened {
+        Ok(_) if existed => Ok(()),
+        Ok(_) => {
+            // It was only a try: a run that fails leaves nothing behind.
+            let _ = fs::remove_file(path);
+            Ok(())
+        }
+        Err(error) => Err(Failure::usage(format!(
+            "cannot write to {}: {}",
+            quote(path),
+            plain(&error)
+        ))),
+    }
+}
+
+fn write_file(path: &Path, content: &[u8]) -> Result<(), Failure> {
+    fs::write(path, content).map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::cannot_run(format!("cannot write {}: {}", quote(path), plain(error)))
+}
+
+/// Writes the report, and suppressions if asked for.
+pub fn write(reporting: &Reporting, rules: RuleSet, report: &Report) -> Result<(), Failure> {
+    if let Some(path) = &reporting.gen_suppressions {
+        write_file(path, suppress::generate(&report.findings).as_bytes())?;
+    }
+    use brownout_report::{Format, Options};
+    let format = match (reporting.format, reporting.compat) {
+        (ReportFormat::Terminal, Some(Compat::Pmemcheck)) => Format::Pmemcheck,
+        (ReportFormat::Terminal, None) => Format::Terminal,
+        (ReportFormat::Json, _) => Format::Json,
+        (ReportFormat::Sarif, _) => Format::Sarif,
+        (ReportFormat::Junit, _) => Format::Junit,
+    };
+    let for_people = matches!(format, Format::Terminal | Format::Pmemcheck);
+    let to_terminal = reporting.output.is_none()
+        && match for_people {
+            true => io::stderr().is_terminal(),
+            false => io::stdout().is_terminal(),
+        };
+    let options = Options {
+        colour: match reporting.color {
+            ColorChoice::Auto => to_terminal && std::env::var_os("NO_COLOR").is_none(),
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+        },
+        folder: std::env::current_dir().ok(),
+        rules,
+        process: std::process::id(),
+        ..Options::default()
+    };
+    let options = match reporting.all {
+        true => options.all(),
+        false => options,
+    };
+    let render = |out: &mut dyn Write| {
+        brownout_report::render(report, format, &options, out)?;
+        out.flush()
+    };
+    match &reporting.output {
+        Some(path) => {
+            let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+            render(&mut BufWriter::new(file)).map_err(|error| cannot_write(path, &error))?;
+            message(&brownout_report::terminal::last_line(report).replacen("brownout: ", "", 1));
+            Ok(())
+        }
+        // The program has its standard output to itself, unless a machine is to read the report.
+        None if for_people => {
+            // That nobody reads stderr is no reason to fail.
+            let _ = render(&mut BufWriter::new(io::stderr().lock()));
+            Ok(())
+        }
+        None => match render(&mut BufWriter::new(io::stdout().lock())) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::cannot_run(
+                format!("cannot write the report: {}", plain(&error)),
+            )),
+            _ => Ok(()),
+        },
+    }
+}
+
+/// The exit status, if the analysis itself would end with `status`.
+pub fn exit_code(reporting: &Reporting, report: &Report, status: u8) -> u8 {
+    let counts = |finding: &Finding| match reporting.fail_on {
+        FailOn::Correctness => finding.severity == Severity::Correctness,
+        FailOn::Performance => true,
+        FailOn::Never => false,
+    };
+    if report.findings.iter().any(counts) {
+        return reporting.error_exitcode.unwrap_or(exit::FINDINGS);
+    }
+    match report.verdict {
+        // Cut short: not the program's fault, and no verdict either.
+        Verdict::Incomplete if status == exit::OK => exit::CANNOT_RUN,
+        _ => status,
+    }
+}

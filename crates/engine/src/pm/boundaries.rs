@@ -1,0 +1,246 @@
+//! Where the program meets the world: what it asks of it, what it lets it see, which files it makes.
+//!
+//! Only in runs that ask for it. `Input` is recorded before a read of standard input is made, once for each read that
+//! completes; `Output` after bytes have gone to anything that is not a tracked file. Standard input is told by device and
+//! inode, as the tool saw them at the launch: another descriptor of the same file counts too.
+//!
+//! With line input a read of standard input ends behind the first line feed. The read is shortened beforehand, so the
+//! rest is still there for the next one, whoever makes it.
+
+use super::kernel::{self, Stat, event, fstat, tracked_file};
+use crate::context::ThreadContext;
+use crate::service::control;
+use crate::signal;
+use crate::sys::{self, nr, sc};
+use alloc::vec::Vec;
+use brownout_abi::{CREATED_MAX, rare};
+use core::sync::atomic::Ordering;
+
+/// Whether a call is to come here although nothing is tracked.
+pub fn concerns(number: u64) -> bool {
+    let mode = crate::mode();
+    mode.boundaries
+        && (reads_from(number).is_some() || writes_to(number).is_some() || opens(number))
+        || mode.line_input && matches!(number, nr::READ | nr::READV)
+}
+
+/// The argument that names the descriptor that a call reads from.
+fn reads_from(number: u64) -> Option<usize> {
+    match number {
+        nr::READ
+        | nr::READV
+        | nr::PREAD64
+        | nr::PREADV
+        | nr::PREADV2
+        | nr::RECVFROM
+        | nr::RECVMSG
+        | nr::SPLICE
+        | nr::TEE
+        | nr::COPY_FILE_RANGE => Some(0),
+        nr::SENDFILE => Some(1),
+        _ => None,
+    }
+}
+
+/// The argument that names the descriptor that a call writes to.
+fn writes_to(number: u64) -> Option<usize> {
+    match number {
+        nr::WRITE
+        | nr::WRITEV
+        | nr::PWRITE64
+        | nr::PWRITEV
+        | nr::PWRITEV2
+        | nr::SENDTO
+        | nr::SENDMSG
+        | nr::SENDMMSG
+        | nr::SENDFILE
+        | nr::VMSPLICE => Some(0),
+        nr::TEE => Some(1),
+        nr::SPLICE | nr::COPY_FILE_RANGE => Some(2),
+        _ => None,
+    }
+}
+
+fn opens(number: u64) -> bool {
+    matches!(number, nr::OPEN | nr::CREAT | nr::OPENAT | nr::OPENAT2)
+}
+
+fn is_input(s: &Stat) -> bool {
+    let c = control();
+    (s.dev, s.ino) == (c.input_device, c.input_inode)
+}
+
+/// A system call of the program.
+pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
+    if !concerns(number) {
+        return kernel::syscall(ctx, number, a);
+    }
+    let mode = crate::mode();
+    let is_creation = mode.boundaries && creates(number, a);
+    let input = reads_from(number)
+        .map(|arg| a[arg])
+        .filter(|&fd| fstat(fd).is_some_and(|s| is_input(&s)));
+    if let Some(fd) = input
+        && mode.boundaries
+        && ctx.input_announced != ctx.rip
+    {
+        event(ctx, rare::INPUT, [fd, 0, 0, 0, 0, 0], &[]);
+        // If a signal comes first, the program makes this call once more.
+        ctx.input_announced = ctx.rip;
+    }
+    let result = match input {
+        Some(_) if mode.line_input && control().input_is_file != 0 => read_line(ctx, number, a)?,
+        _ => kernel::syscall(ctx, number, a)?,
+    };
+    if input.is_some() {
+        ctx.input_announced = 0;
+    }
+    if mode.boundaries
+        && result > 0
+        && let Some(arg) = writes_to(number)
+        && tracked_file(a[arg]).is_none()
+    {
+        event(ctx, rare::OUTPUT, [a[arg], result as u64, 0, 0, 0, 0], &[]);
+    }
+    if is_creation && result >= 0 {
+        remember_creation(result as u64);
+    }
+    Some(result)
+}
+
+// ---------------------------------------------------------------- line by line
+
+/// Bytes up to and with the first line feed at the file position, at most `max`.
+fn line_length(fd: u64, max: u64) -> Option<u64> {
+    // SAFETY: lseek(fd, 0, SEEK_CUR).
+    let position = u64::try_from(unsafe { sc!(nr::LSEEK, fd as i32, 0, 1) }).ok()?;
+    let mut seen = 0;
+    while seen < max {
+        let mut piece = [0u8; 1024];
+        let want = (max - seen).min(piece.len() as u64);
+        // SAFETY: our own buffer.
+        let got = unsafe {
+            sc!(
+                nr::PREAD64,
+                fd as i32,
+                piece.as_mut_ptr(),
+                want,
+                position + seen
+            )
+        };
+        if got <= 0 {
+            break;
+        }
+        let piece = &piece[..got as usize];
+        if let Some(at) = piece.iter().position(|&byte| byte == b'\n') {
+            return Some(seen + at as u64 + 1);
+        }
+        seen += got as u64;
+    }
+    // The last line has no line feed; or the buffer ends before the line.
+    Some(max)
+}
+
+fn read_line(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
+    let mut b = *a;
+    match number {
+        nr::READ => {
+            if let Some(length) = line_length(a[0], a[2]) {
+                b[2] = length;
+            }
+            kernel::syscall(ctx, number, &b)
+        }
+        nr::READV => {
+            let Some(mut buffers) = read_vector(a[1], a[2]) else {
+                return kernel::syscall(ctx, number, a);
+            };
+            let room = buffers.iter().fold(0u64, |sum, v| sum.saturating_add(v[1]));
+            let mut left = line_length(a[0], room).unwrap_or(room);
+            for buffer in &mut buffers {
+                buffer[1] = buffer[1].min(left);
+                left -= buffer[1];
+            }
+            b[1] = buffers.as_ptr() as u64;
+            kernel::syscall(ctx, number, &b)
+        }
+        _ => kernel::syscall(ctx, number, a),
+    }
+}
+
+/// The program's `iovec` array: address and length of each buffer.
+fn read_vector(at: u64, count: u64) -> Option<Vec<[u64; 2]>> {
+    const IOV_MAX: u64 = 1024;
+    if count > IOV_MAX {
+        return None;
+    }
+    let mut buffers = alloc::vec![[0u64; 2]; count as usize];
+    for (i, buffer) in buffers.iter_mut().enumerate() {
+        if !signal::read_value(at + 16 * i as u64, buffer) {
+            return None;
+        }
+    }
+    Some(buffers)
+}
+
+// ---------------------------------------------------------------- creation
+
+const O_CREAT: u64 = 0o100;
+const O_EXCL: u64 = 0o200;
+const O_TMPFILE: u64 = 0o20_000_000;
+
+/// Whether the call, if it succeeds, makes a file.
+fn creates(number: u64, a: &[u64; 6]) -> bool {
+    const AT_FDCWD: u64 = -100i64 as u64;
+    let mut flags = 0u64;
+    let (folder, path) = match number {
+        nr::OPEN => {
+            flags = a[1];
+            (AT_FDCWD, a[0])
+        }
+        nr::CREAT => {
+            flags = O_CREAT;
+            (AT_FDCWD, a[0])
+        }
+        nr::OPENAT => {
+            flags = a[2];
+            (a[0], a[1])
+        }
+        nr::OPENAT2 => {
+            // If it cannot be read, the call fails.
+            signal::read_value(a[2], &mut flags);
+            (a[0], a[1])
+        }
+        _ => return false,
+    };
+    if flags & O_TMPFILE != 0 || flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
+        return true;
+    }
+    const F_OK: u64 = 0;
+    // SAFETY: only asks; the kernel checks the program's path.
+    flags & O_CREAT != 0
+        && unsafe {
+            sc!(
+                nr::FACCESSAT,
+                folder as i32,
+                super::readable_alias(path),
+                F_OK
+            )
+        } == -sys::ENOENT
+}
+
+fn remember_creation(fd: u64) {
+    let Some(s) = fstat(fd) else { return };
+    let c = control();
+    let n = c.created_count.fetch_add(1, Ordering::AcqRel) as usize % CREATED_MAX;
+    c.created[n][0].store(s.dev, Ordering::Relaxed);
+    c.created[n][1].store(s.ino, Ordering::Release);
+}
+
+/// Whether a process of this run has made the file.
+pub fn was_created(s: &Stat) -> bool {
+    let c = control();
+    let count = (c.created_count.load(Ordering::Acquire) as usize).min(CREATED_MAX);
+    c.created[..count].iter().any(|entry| {
+        entry[1].load(Ordering::Acquire) == s.ino && entry[0].load(Ordering::Relaxed) == s.dev
+    })
+}

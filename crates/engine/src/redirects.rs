@@ -1,0 +1,229 @@
+//! Files that the program finds elsewhere: it names one path, the kernel is told another.
+//!
+//! The table comes with the control block, so it holds for every program of a run. A path is compared in two steps. Its
+//! last component is compared with those in the table, which decides nearly always. Only if one matches is the folder
+//! resolved by the kernel, and the whole compared.
+//!
+//! A symbolic link to a redirected file leads where the file's own name would, if the call follows links. Deviations: the
+//! program may notice by `/proc/self/fd`, by listing the folder, and by device and inode numbers; renaming between a
+//! redirected path and another one that is not may cross file systems; `openat2` that forbids absolute paths fails.
+
+use crate::service::control;
+use crate::sys::{self, nr, sc};
+use alloc::vec::Vec;
+use brownout_abi::REDIRECTS_LEN;
+
+/// One row of the table. The bytes are in the control block, where they stay as they are.
+#[derive(Clone, Copy)]
+struct Redirect {
+    /// Folder of the path that the program gives, without a slash at its end.
+    folder: &'static [u8],
+    name: &'static [u8],
+    /// NUL-terminated.
+    target: &'static [u8],
+}
+
+static mut TABLE: &[Redirect] = &[];
+
+fn table() -> &'static [Redirect] {
+    // SAFETY: written once in `init`, before any other thread exists.
+    unsafe { TABLE }
+}
+
+/// Reads the table. Called once, by the first thread.
+pub fn init() {
+    let control = control();
+    let mut rest: &'static [u8] = &control.redirects[..REDIRECTS_LEN];
+    let mut next = || {
+        let end = rest.iter().position(|&byte| byte == 0)?;
+        let (path, behind) = rest.split_at(end + 1);
+        rest = behind;
+        Some(path)
+    };
+    let mut rows = Vec::new();
+    for _ in 0..control.redirect_count {
+        let (Some(path), Some(target)) = (next(), next()) else {
+            break;
+        };
+        let (folder, name) = split(&path[..path.len() - 1]);
+        let folder = folder.strip_suffix(b"/").unwrap_or(folder);
+        rows.push(Redirect {
+            folder,
+            name,
+            target,
+        });
+    }
+    // SAFETY: the only thread.
+    unsafe { TABLE = Vec::leak(rows) };
+}
+
+/// Folder with its slash, and last component.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let name = path.iter().rposition(|&b| b == b'/').map_or(0, |i| i + 1);
+    path.split_at(name)
+}
+
+/// Whether a call resolves its path's last component if that is a symbolic link.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Links {
+    Followed,
+    Kept,
+    /// As the bit in an argument says: index, bit, whether the bit means following.
+    Flag(u8, u64, bool),
+}
+
+/// A path argument: index of the folder's descriptor if there is one, index of the path.
+type PathArgument = (Option<u8>, u8, Links);
+
+/// What of a call's arguments are paths of files.
+fn path_arguments(number: u64) -> &'static [PathArgument] {
+    use Links::{Flag, Followed, Kept};
+    const NOFOLLOW: u64 = 0x100;
+    const O_NOFOLLOW: u64 = 0o400_000;
+    match number {
+        // open, creat
+        2 => &[(None, 0, Flag(1, O_NOFOLLOW, false))],
+        85 => &[(None, 0, Followed)],
+        // stat, access, truncate, chmod, chown, utime, statfs, utimes, setxattr, getxattr, listxattr, removexattr
+        4 | 21 | 76 | 90 | 92 | 132 | 137 | 235 | 188 | 191 | 194 | 197 => &[(None, 0, Followed)],
+        // lstat, unlink, readlink, lchown, lsetxattr, lgetxattr, llistxattr, lremovexattr
+        6 | 87 | 89 | 94 | 189 | 192 | 195 | 198 => &[(None, 0, Kept)],
+        // rename, link
+        82 | 86 => &[(None, 0, Kept), (None, 1, Kept)],
+        // symlink, symlinkat: the link itself
+        88 => &[(None, 1, Kept)],
+        266 => &[(Some(1), 2, Kept)],
+        // openat; openat2, whose flags are behind a pointer
+        257 => &[(Some(0), 1, Flag(2, O_NOFOLLOW, false))],
+        437 => &[(Some(0), 1, Followed)],
+        // fchownat, newfstatat, utimensat, faccessat2, fchmodat2
+        260 => &[(Some(0), 1, Flag(4, NOFOLLOW, false))],
+        262 | 280 | 439 | 452 => &[(Some(0), 1, Flag(3, NOFOLLOW, false))],
+        // statx, and the at-forms of the attribute calls
+        332 | 463 | 464 | 465 | 466 => &[(Some(0), 1, Flag(2, NOFOLLOW, false))],
+        // file_getattr, file_setattr
+        468 | 469 => &[(Some(0), 1, Flag(4, NOFOLLOW, false))],
+        // name_to_handle_at has AT_SYMLINK_FOLLOW
+        303 => &[(Some(0), 1, Flag(4, 0x400, true))],
+        // futimesat, fchmodat, faccessat
+        261 | 268 | 269 => &[(Some(0), 1, Followed)],
+        // unlinkat, readlinkat
+        263 | 267 => &[(Some(0), 1, Kept)],
+        // renameat, renameat2, linkat
+        264 | 316 => &[(Some(0), 1, Kept), (Some(2), 3, Kept)],
+        265 => &[(Some(0), 1, Flag(4, 0x400, true)), (Some(2), 3, Kept)],
+        // inotify_add_watch
+        254 => &[(None, 1, Followed)],
+        _ => &[],
+    }
+}
+
+/// Replaces paths among the arguments of a call.
+#[inline]
+pub fn apply(number: u64, args: &mut [u64; 6]) {
+    if table().is_empty() {
+        return;
+    }
+    for &(folder, path, links) in path_arguments(number) {
+        let follow = match links {
+            Links::Followed => true,
+            Links::Kept => false,
+            Links::Flag(arg, bit, means_follow) => (args[arg as usize] & bit != 0) == means_follow,
+        };
+        const AT_FDCWD: u64 = -100i64 as u64;
+        let folder = folder.map_or(AT_FDCWD, |arg| args[arg as usize]);
+        if args[path as usize] != 0
+            && let Some(given) = sys::read_path(args[path as usize])
+            && let Some(target) = target_of(folder, given, follow)
+        {
+            args[path as usize] = target.as_ptr() as u64;
+        }
+    }
+}
+
+/// What the kernel is told instead of a path, NUL-terminated.
+fn target_of(folder: u64, mut path: Vec<u8>, follow: bool) -> Option<&'static [u8]> {
+    /// As many links as the kernel follows.
+    const LINKS_MAX: u32 = 40;
+    for _ in 0..LINKS_MAX {
+        if let Some(row) = matching(folder, &path) {
+            return Some(row.target);
+        }
+        if !follow || path.is_empty() {
+            return None;
+        }
+        path.push(0);
+        let link = read_link_at(folder, &path)?;
+        path.pop();
+        if link.starts_with(b"/") {
+            path = link;
+        } else {
+            let keep = split(&path).0.len();
+            path.truncate(keep);
+            path.extend_from_slice(&link);
+        }
+    }
+    None
+}
+
+fn matching(folder: u64, path: &[u8]) -> Option<&'static Redirect> {
+    let (given_folder, name) = split(path);
+    if name.is_empty() || !table().iter().any(|row| row.name == name) {
+        return None;
+    }
+    let of = |folder: &[u8]| {
+        table()
+            .iter()
+            .find(|row| row.name == name && row.folder == folder)
+    };
+    let as_given = given_folder.strip_suffix(b"/").unwrap_or(given_folder);
+    if given_folder.starts_with(b"/")
+        && let Some(row) = of(as_given)
+    {
+        return Some(row);
+    }
+    let resolved = resolve_folder(folder, given_folder)?;
+    // The root folder is its own slash.
+    of(resolved.strip_suffix(b"/").unwrap_or(&resolved))
+}
+
+/// Absolute path of a folder without symbolic links, as the kernel sees it.
+fn resolve_folder(folder: u64, path: &[u8]) -> Option<Vec<u8>> {
+    const O_PATH_DIRECTORY_CLOEXEC: u64 = 0o10_000_000 | 0o200_000 | 0o2_000_000;
+    let mut name = Vec::with_capacity(path.len() + 2);
+    name.extend_from_slice(if path.is_empty() { b"." } else { path });
+    name.push(0);
+    // SAFETY: NUL-terminated; opens nothing for access.
+    let fd = unsafe {
+        sc!(
+            nr::OPENAT,
+            folder as i32,
+            name.as_ptr(),
+            O_PATH_DIRECTORY_CLOEXEC
+        )
+    };
+    if fd < 0 {
+        return None;
+    }
+    let link = crate::pm::read_link(alloc::format!("/proc/self/fd/{fd}\0").as_bytes());
+    // SAFETY: our own descriptor.
+    unsafe { sc!(nr::CLOSE, fd) };
+    link.starts_with(b"/").then_some(link)
+}
+
+/// Target of a symbolic link; none if there is no link of that name. `path` is NUL-terminated.
+fn read_link_at(folder: u64, path: &[u8]) -> Option<Vec<u8>> {
+    let mut buffer = alloc::vec![0u8; 4096];
+    // SAFETY: NUL-terminated path, our own buffer.
+    let n = unsafe {
+        sc!(
+            nr::READLINKAT,
+            folder as i32,
+            path.as_ptr(),
+            buffer.as_mut_ptr(),
+            buffer.len()
+        )
+    };
+    buffer.truncate(usize::try_from(n).ok()?);
+    Some(buffer)
+}

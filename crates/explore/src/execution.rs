@@ -1,0 +1,476 @@
+//! One run of a recovery on one image, and everything that it read.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::collections::HashSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use brownout_host::{EventSink, ExitStatus, LaunchConfig, LaunchError, Limits, Stopped};
+use brownout_model::{ByteRange, LineBytes, mask_within, masked};
+use brownout_trace::event::{Event, EventKind, FileId, TargetAddr};
+use brownout_trace::maps::AddressSpaces;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::outcome::{Hang, Outcome, Status};
+use crate::place::{self, LineKey};
+use crate::recording::{Recorder, Site};
+use crate::stacks::Definitions;
+use crate::trie::Read;
+use crate::view::Image;
+use crate::world::World;
+
+/// As much of a recovery's standard error is kept.
+const LAST_WORDS: usize = 4096;
+
+/// As much of its output: a recovery that prints for ever must not fill the memory.
+const OUTPUT_MAX: u64 = 16 << 20;
+
+/// A program to run.
+#[derive(Clone, Debug)]
+pub struct Command {
+    pub program: OsString,
+    pub args: Vec<OsString>,
+    /// Standard input; nothing if there is none.
+    pub stdin: Option<PathBuf>,
+}
+
+impl Command {
+    /// A command line as a shell takes it. A shell is started only if something in it needs one.
+    pub fn shell(line: &str, stdin: Option<PathBuf>) -> Command {
+        const SPECIAL: &str = "|&;<>()$`\\\"'*?[]#~=%{}!\n";
+        let mut words = line.split_whitespace();
+        if let Some(program) = words.next()
+            && !line.contains(|c| SPECIAL.contains(c))
+        {
+            return Command {
+                program: program.into(),
+                args: words.map(Into::into).collect(),
+                stdin,
+            };
+        }
+        Command {
+            program: "sh".into(),
+            args: vec!["-c".into(), line.into()],
+            stdin,
+        }
+    }
+
+    /// As a person would type it.
+    pub fn display(&self) -> String {
+        let words = std::iter::once(&self.program).chain(&self.args);
+        let quoted: Vec<String> = words.map(|w| quote(&w.to_string_lossy())).collect();
+        quoted.join(" ")
+    }
+}
+
+/// A word that a shell takes as it is.
+pub fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// What all runs of an exploration have in common.
+pub struct Setting {
+    pub pm_globs: Vec<String>,
+    pub recover: Command,
+    /// Run after a recovery that ended well, with the image and the number of operations.
+    pub checker: Option<String>,
+    pub limits: Limits,
+    pub stop: Arc<AtomicBool>,
+    /// What recovery prints after whole operations, once that is known.
+    pub expected: OnceLock<HashSet<Vec<u8>>>,
+    /// Lines whose content differs between failure points; what is read elsewhere is the same for all. `None`: any may.
+    pub varying: Option<FxHashSet<LineKey>>,
+}
+
+/// What was seen of one run.
+pub struct Execution {
+    pub outcome: Outcome,
+    /// What it read, in order, and what it saw.
+    pub path: Vec<(Read, LineBytes)>,
+    pub events: u64,
+    pub wall: Duration,
+    /// More than one thread accessed persistent memory.
+    pub threads: usize,
+    pub detail: Option<Detail>,
+}
+
+/// What only a person wants to know.
+pub struct Detail {
+    pub definitions: Definitions,
+    /// Where each read of the path was made.
+    pub reads: Vec<Site>,
+    /// The last access to persistent memory.
+    pub last: Option<Site>,
+}
+
+/// Operations at the time of the crash, for a checker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Acknowledged {
+    pub operations: u64,
+    /// Their text: the lines of input, or the output.
+    pub text: Vec<u8>,
+}
+
+/// Runs the recovery on an image.
+pub fn execute(
+    setting: &Setting,
+    world: &mut World,
+    image: &Image,
+    acknowledged: &Acknowledged,
+    detail: bool,
+) -> Result<Execution, LaunchError> {
+    let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
+    world.lay(image).map_err(lost("laying down the crash image"))?;
+    let mut watcher = Watcher::new(image, setting.varying.as_ref(), detail);
+    let recover = run(setting, &setting.recover, world, &mut watcher)?;
+    let mut again = None;
+    if let Some(expected) = setting.expected.get()
+        && matches!(recover.status, Status::Exit(_))
+        && !expected.contains(&recover.stdout)
+    {
+        // It may have told of the crash; then the second time shows what is there.
+        let second = run(setting, &setting.recover, world, &mut watcher)?;
+        again = matches!(second.status, Status::Exit(_)).then_some(second.stdout);
+    }
+    let mut checked = None;
+    if let Some(checker) = &setting.checker
+        && recover.status == Status::Exit(0)
+    {
+        let text = world.folder().join("acknowledged");
+        fs::write(&text, &acknowledged.text).map_err(lost("writing what was acknowledged"))?;
+        // The program's own name of the file: the engine leads to the copy.
+        let names: Vec<PathBuf> = world.redirects().into_iter().map(|(n, _)| n).collect();
+        let first = names.first().cloned().unwrap_or_default();
+        let command = Command {
+            program: "sh".into(),
+            args: vec![
+                "-c".into(),
+                format!("{checker} \"$@\"").into(),
+                "sh".into(),
+                first.into(),
+                acknowledged.operations.to_string().into(),
+                text.into(),
+            ],
+            stdin: None,
+        };
+        let judged = run(setting, &command, world, &mut watcher)?;
+        let mut said = judged.stdout;
+        said.extend(judged.stderr);
+        said.drain(..said.len().saturating_sub(LAST_WORDS));
+        checked = Some((judged.status, said));
+    }
+    let mut execution = watcher.into_execution(recover, world);
+    execution.outcome.checker = checked;
+    execution.outcome.again = again;
+    Ok(execution)
+}
+
+/// Runs a program on an image and records what it does.
+pub fn record(
+    setting: &Setting,
+    command: &Command,
+    world: &mut World,
+    image: &Image,
+    recorder: Recorder,
+) -> Result<(Recorder, Status), LaunchError> {
+    let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
+    world.lay(image).map_err(lost("laying down the crash image"))?;
+    let mut both = Both {
+        watcher: Watcher::new(image, None, false),
+        recorder,
+    };
+    let ran = run(setting, command, world, &mut both)?;
+    world.dirtied(both.watcher.dirty.iter().copied());
+    for file in &both.watcher.resized {
+        world.resized(*file);
+    }
+    Ok((both.recorder, ran.status))
+}
+
+/// Runs a command on an image, and the recovery on what it leaves.
+pub fn refer(
+    setting: &Setting,
+    first: &Command,
+    world: &mut World,
+    image: &Image,
+) -> Result<Execution, LaunchError> {
+    let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
+    world.lay(image).map_err(lost("laying down the crash image"))?;
+    let mut watcher = Watcher::new(image, None, false);
+    run(setting, first, world, &mut watcher)?;
+    // A file that the command has made is one that recovery finds.
+    let made = std::mem::take(&mut watcher.foreign);
+    let recovered = run(setting, &setting.recover, world, &mut watcher)?;
+    let mut execution = watcher.into_execution(recovered, world);
+    execution.path.clear();
+    for path in made {
+        let _ = fs::remove_file(path);
+    }
+    Ok(execution)
+}
+
+struct Both<'i> {
+    watcher: Watcher<'i>,
+    recorder: Recorder,
+}
+
+impl EventSink for Both<'_> {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.watcher.event(event)?;
+        self.recorder.event(event)
+    }
+}
+
+/// How a run looked from outside.
+pub struct Ran {
+    pub status: Status,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub wall: Duration,
+}
+
+fn run(
+    setting: &Setting,
+    command: &Command,
+    world: &World,
+    sink: &mut dyn EventSink,
+) -> Result<Ran, LaunchError> {
+    let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
+    let out = world.folder().join("stdout");
+    let err = world.folder().join("stderr");
+    let mut config = LaunchConfig::new(&command.program, &command.args);
+    config.pm_globs = setting.pm_globs.clone();
+    config.loads = true;
+    config.deterministic = true;
+    config.boundaries = true;
+    config.known_files = world.existing();
+    config.redirects = world.redirects();
+    config.limits = setting.limits;
+    config.stop = Some(setting.stop.clone());
+    config.stdin = Some(
+        File::open(command.stdin.as_deref().unwrap_or(Path::new("/dev/null")))
+            .map_err(lost("opening the standard input"))?,
+    );
+    config.stdout = Some(File::create(&out).map_err(lost("making a file for the output"))?);
+    config.stderr = Some(File::create(&err).map_err(lost("making a file for the output"))?);
+    let ended = brownout_host::record(&config, sink)?;
+    let status = match ended.stopped {
+        Some(Stopped::Events) => Status::Hang(Hang::Steps),
+        Some(Stopped::Idle) => Status::Hang(Hang::Blocked),
+        Some(Stopped::Wall | Stopped::Asked) => Status::Hang(Hang::Time),
+        None => match ended.status {
+            ExitStatus::Code(code) => Status::Exit(code),
+            ExitStatus::Signal(signal) => Status::Signal(signal),
+        },
+    };
+    let mut stderr = read_head(&err).map_err(lost("reading the output"))?;
+    stderr.drain(..stderr.len().saturating_sub(LAST_WORDS));
+    Ok(Ran {
+        status,
+        stdout: read_head(&out).map_err(lost("reading the output"))?,
+        stderr,
+        wall: ended.wall,
+    })
+}
+
+fn read_head(path: &Path) -> io::Result<Vec<u8>> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    File::open(path)?.take(OUTPUT_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Collects what a recovery reads before it has written it.
+struct Watcher<'i> {
+    image: &'i Image,
+    varying: Option<&'i FxHashSet<LineKey>>,
+    spaces: AddressSpaces,
+    /// Bytes that it has read or written.
+    known: FxHashMap<LineKey, u64>,
+    path: Vec<(Read, LineBytes)>,
+    dirty: FxHashSet<LineKey>,
+    resized: FxHashSet<FileId>,
+    /// Tracked files outside this world that the recovery has made.
+    foreign: Vec<PathBuf>,
+    broken: Vec<String>,
+    threads: FxHashSet<u32>,
+    events: u64,
+    detail: Option<Detail>,
+}
+
+impl<'i> Watcher<'i> {
+    fn new(image: &'i Image, varying: Option<&'i FxHashSet<LineKey>>, detail: bool) -> Self {
+        Watcher {
+            image,
+            varying,
+            spaces: AddressSpaces::new(),
+            known: FxHashMap::default(),
+            path: Vec::new(),
+            dirty: FxHashSet::default(),
+            resized: FxHashSet::default(),
+            foreign: Vec::new(),
+            broken: Vec::new(),
+            threads: FxHashSet::default(),
+            events: 0,
+            detail: detail.then(|| Detail {
+                definitions: Definitions::default(),
+                reads: Vec::new(),
+                last: None,
+            }),
+        }
+    }
+
+    /// Tells the world what has changed in it, and keeps the rest.
+    fn into_execution(self, ran: Ran, world: &mut World) -> Execution {
+        world.dirtied(self.dirty.iter().copied());
+        for file in &self.resized {
+            world.resized(*file);
+        }
+        for path in &self.foreign {
+            // A file that a recovery has made beside its pool would be there for the next.
+            let _ = fs::remove_file(path);
+        }
+        Execution {
+            outcome: Outcome {
+                status: ran.status,
+                stdout: ran.stdout,
+                stderr: ran.stderr,
+                checker: None,
+                again: None,
+                broken: self.broken,
+            },
+            path: self.path,
+            events: self.events,
+            wall: ran.wall,
+            threads: self.threads.len(),
+            detail: self.detail,
+        }
+    }
+
+    fn site(&self, event: &Event<'_>) -> Site {
+        Site {
+            thread: event.thread,
+            process: self.spaces.process_of(event.thread).unwrap_or_default(),
+            pc: event.pc,
+            context: event.context,
+            event: self.events,
+        }
+    }
+
+    fn lines(range: ByteRange) -> impl Iterator<Item = (LineKey, u64)> {
+        range.split(place::LINE as u64).map(|part| {
+            let line = LineKey::of(part.start().0);
+            (line, mask_within(part, line.start()))
+        })
+    }
+
+    fn read(&mut self, event: &Event<'_>, range: ByteRange) {
+        for (line, mask) in Self::lines(range) {
+            if self.image.files.get(&line.file()).is_none() {
+                continue;
+            }
+            let known = self.known.entry(line).or_default();
+            let new = mask & !*known;
+            *known |= mask;
+            if new == 0 || self.varying.is_some_and(|varying| !varying.contains(&line)) {
+                continue;
+            }
+            let read = Read {
+                line,
+                mask: new,
+                pc: event.pc.0,
+            };
+            let seen = masked(&self.image.line(line), new);
+            self.path.push((read, seen));
+            let site = self.site(event);
+            if let Some(detail) = &mut self.detail {
+                detail.reads.push(site);
+            }
+        }
+    }
+
+    fn write(&mut self, range: ByteRange) {
+        for (line, mask) in Self::lines(range) {
+            *self.known.entry(line).or_default() |= mask;
+            self.dirty.insert(line);
+        }
+    }
+
+    fn keys(&mut self, event: &Event<'_>, addr: TargetAddr, len: u64) -> Vec<ByteRange> {
+        let mut parts = Vec::new();
+        place::translate(&mut self.spaces, event.thread, addr, len, |keys, _| {
+            parts.push(keys);
+        });
+        parts
+    }
+}
+
+impl EventSink for Watcher<'_> {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.spaces
+            .observe(event)
+            .map_err(|fault| io::Error::other(fault.to_string()))?;
+        if let Some(access) = event.kind.access() {
+            self.threads.insert(event.thread.0);
+            let (reads, writes) = match event.kind {
+                EventKind::Load(_) => (true, false),
+                EventKind::Rmw(_) => (true, true),
+                _ => (false, true),
+            };
+            for keys in self.keys(event, access.addr, u64::from(access.size)) {
+                if reads {
+                    self.read(event, keys);
+                }
+                if writes {
+                    self.write(keys);
+                }
+            }
+        }
+        match &event.kind {
+            EventKind::FileRead { file, offset, size } => {
+                let start = TargetAddr(place::key(*file, *offset));
+                self.read(event, ByteRange::new(start, u64::from(*size)));
+            }
+            EventKind::FileWrite {
+                file, offset, size, ..
+            } => {
+                let start = TargetAddr(place::key(*file, *offset));
+                self.write(ByteRange::new(start, u64::from(*size)));
+            }
+            EventKind::Truncate { file, .. } => {
+                self.resized.insert(*file);
+            }
+            EventKind::File { path, created, .. } if *created => {
+                use std::os::unix::ffi::OsStrExt;
+                self.foreign
+                    .push(PathBuf::from(std::ffi::OsStr::from_bytes(path)));
+            }
+            EventKind::Annotation { code, args, text }
+                if *code == brownout_abi::annotation::MUST_HOLD && args[1] == 0 =>
+            {
+                self.broken.push(String::from_utf8_lossy(text).into_owned());
+            }
+            _ => {}
+        }
+        if let Some(detail) = &mut self.detail {
+            detail.definitions.observe(event);
+        }
+        let site = self.site(event);
+        if let Some(detail) = &mut self.detail
+            && event.kind.access().is_some()
+        {
+            detail.last = Some(site);
+        }
+        self.events += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,503 @@
+//! From a failing crash state to something that a person can act on.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use brownout_findings::{CrashFile, Event, Finding, Frame, Place, Reproduction, Severity};
+use brownout_host::LaunchError;
+use brownout_model::{ByteRange, mask_within, masked};
+use brownout_trace::event::FileId;
+use serde::{Deserialize, Serialize};
+
+use crate::execution::{Command, quote};
+use crate::minimise::Minimal;
+use crate::oracle::Symptom;
+use crate::place::{self, LineKey};
+use crate::recording::{Did, Reason, Recording, Site, Step};
+use crate::search::{Failure, Search};
+use crate::stacks::Resolver;
+use crate::view::Image;
+use crate::world::World;
+
+/// More lost stores are counted, not shown.
+const LOST_SHOWN: usize = 6;
+
+/// Which crash: enough to make its image again from a recording of the same run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrashSpec {
+    /// From the recorded run to the innermost recovery that was cut short.
+    pub crashes: Vec<OneCrash>,
+}
+
+/// A crash of one run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OneCrash {
+    /// Number of the failure point.
+    pub point: u32,
+    /// What survived of the units that lost something: unit, ordered stores, unordered stores.
+    pub survivors: Vec<(u64, usize, Vec<bool>)>,
+}
+
+/// A finding and what belongs to it.
+pub struct Found {
+    pub finding: Finding,
+    pub image: Image,
+    pub symptom: Symptom,
+    pub spec: CrashSpec,
+    pub layer: usize,
+    pub point: u32,
+    pub outcome: u32,
+    /// Lines of code that it blames.
+    pub cause: Cause,
+    /// The stores that were lost.
+    pub lost_sites: Vec<Vec<Frame>>,
+}
+
+/// What two findings of one cause share.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cause(pub String);
+
+/// Names of the stacks of all layers.
+#[derive(Default)]
+pub struct Resolvers {
+    layers: BTreeMap<usize, Resolver>,
+}
+
+impl Resolvers {
+    /// The stack of a place in a layer's run.
+    pub fn stack(&mut self, layer: usize, recording: &Recording, site: Site) -> Vec<Frame> {
+        let resolver = self
+            .layers
+            .entry(layer)
+            .or_insert_with(|| recording.definitions.resolve());
+        resolver.stack(site)
+    }
+}
+
+/// What a failure is probably about, before anything is known of what it needs.
+pub fn guess(search: &Search<'_>, resolvers: &mut Resolvers, failure: &Failure) -> Cause {
+    let recording = &search.layers[failure.layer].recording;
+    let view = search.view(failure.layer, failure.point);
+    let mut lost: Vec<u64> = failure
+        .narrowed
+        .iter()
+        .filter_map(|(unit, cuts)| {
+            let survivors = cuts.iter().max()?.newest();
+            let choices = view.choices(*unit)?;
+            Some(choices.lost(&survivors).first()?.moment.0)
+        })
+        .collect();
+    lost.sort_unstable();
+    let crash = recording.points[failure.point as usize].site;
+    let mut text = failure.symptom.rule().to_owned();
+    let first = lost
+        .first()
+        .and_then(|m| recording.steps.get(*m as usize - 1))
+        .map(|step| step.site);
+    for site in [first, crash].into_iter().flatten() {
+        let stack = resolvers.stack(failure.layer, recording, site);
+        text += &format!(" {}", own_line(&stack));
+    }
+    Cause(text)
+}
+
+/// Makes the finding.
+pub fn build(
+    search: &mut Search<'_>,
+    resolvers: &mut Resolvers,
+    failure: &Failure,
+    minimal: Minimal,
+) -> Result<Option<Found>, LaunchError> {
+    let layer = failure.layer;
+    let image = minimal.image;
+    let outcome = search.outcomes[minimal.outcome as usize].clone();
+    // Once more, with stacks.
+    let acknowledged = search.acknowledged_at(layer, failure.point);
+    let Some(execution) = search.recover(&image, acknowledged, true)? else {
+        return Ok(None);
+    };
+    let recording = &search.layers[layer].recording;
+    let point = &recording.points[failure.point as usize];
+    let mut lost: Vec<(Step, ByteRange)> = Vec::new();
+    for (unit, survivors) in &image.survivors {
+        let Some(choices) = image.view.choices(*unit) else {
+            continue;
+        };
+        for write in choices.lost(survivors) {
+            if let Some(step) = recording.steps.get(write.moment.0 as usize - 1) {
+                lost.push((*step, write.range));
+            }
+        }
+    }
+    lost.sort_by_key(|(step, range)| (step.site.event, range.start()));
+    let mut events = Vec::new();
+    let mut lost_sites = Vec::new();
+    let mut shown: Vec<Site> = Vec::new();
+    let total = lost.len();
+    let mut help = Vec::new();
+    for (step, range) in &lost {
+        if shown.contains(&step.site) {
+            continue;
+        }
+        shown.push(step.site);
+        let stack = resolvers.stack(layer, recording, step.site);
+        lost_sites.push(stack.clone());
+        if shown.len() > LOST_SHOWN {
+            continue;
+        }
+        let whole = match step.did {
+            Did::Store(keys, _) => keys,
+            _ => *range,
+        };
+        events.push(event(
+            "store",
+            format!("{} stored here, and lost", bytes_are(whole.len())),
+            step.site,
+            stack.clone(),
+            Some(place_of(search, recording, step, *range)),
+        ));
+        let saved = savers(recording, point.moment, step, *range);
+        let text = match &saved {
+            Saved::Unfenced(_) => "written back here, but no fence has completed that yet",
+            Saved::Later(_) => "written back only here, after the crash",
+            Saved::Never => "",
+        };
+        if let Saved::Unfenced(site) | Saved::Later(site) = saved {
+            let stack = resolvers.stack(layer, recording, site);
+            events.push(event("flush", text.to_owned(), site, stack, None));
+        }
+        if help.is_empty() {
+            help = advice(&saved, point.reason, &stack);
+        }
+    }
+    let crash_stack = match point.site {
+        Some(site) => resolvers.stack(layer, recording, site),
+        None => Vec::new(),
+    };
+    let crash = Event {
+        role: "crash".into(),
+        text: match (point.reason, layer) {
+            (Reason::Completes, 0) => "the power fails here, before this takes effect".into(),
+            (Reason::Completes, _) => {
+                "the power fails again here, in recovery, before this takes effect".into()
+            }
+            (Reason::Acknowledges, _) => {
+                "the power fails here, right after the outside was told".into()
+            }
+            (Reason::End, _) => "the power fails after the last event of the run".into(),
+        },
+        thread: point.site.map(|site| site.thread.0),
+        index: point.site.map(|site| site.event),
+        place: None,
+        stack: crash_stack.clone(),
+    };
+    events.push(crash.clone());
+    let mut symptom_stack = Vec::new();
+    if let Some(detail) = &execution.detail {
+        let mut resolver = detail.definitions.resolve();
+        let stale = execution.path.iter().zip(&detail.reads).find(|((read, seen), _)| {
+            let newest = newest_line(&image, read.line);
+            lost.iter().any(|(_, range)| mask_within(*range, read.line.start()) & read.mask != 0)
+                && masked(&newest, read.mask) != *seen
+        });
+        if let Some((_, site)) = stale {
+            let stack = resolver.stack(*site);
+            let text = "recovery reads the stale content here";
+            events.push(event("load", text.to_owned(), *site, stack, None));
+        }
+        if let Some(last) = detail.last {
+            symptom_stack = resolver.stack(last);
+        }
+    }
+    events.push(Event {
+        role: "symptom".into(),
+        text: match symptom_stack.is_empty() {
+            true => minimal.symptom.describe(&outcome),
+            false => format!(
+                "{} (its last access to persistent memory was here)",
+                minimal.symptom.describe(&outcome)
+            ),
+        },
+        thread: None,
+        index: None,
+        place: None,
+        stack: symptom_stack,
+    });
+    let mut notes = Vec::new();
+    if total > 0 {
+        let hidden = shown.len().saturating_sub(LOST_SHOWN);
+        if hidden > 0 {
+            notes.push(format!("{hidden} more stores are lost in this crash state"));
+        }
+    } else if layer == 0 {
+        notes.push("no store is lost: the crash point alone breaks recovery".into());
+        help.push(
+            "make what is done here atomic: complete it, or undo it, when the program starts again".into(),
+        );
+    } else {
+        notes.push(
+            "recovery was cut short by a second crash; run again, it must come to the same end".into(),
+        );
+    }
+    let cause = match lost_sites.first() {
+        Some(stack) => own_line(stack),
+        None => own_line(&crash_stack),
+    };
+    let message = match lost_sites.first() {
+        Some(stack) => format!(
+            "{} if the store at {} is lost",
+            minimal.symptom.describe(&outcome),
+            where_is(stack)
+        ),
+        None if crash_stack.is_empty() => format!(
+            "{} after a crash at the end of the run",
+            minimal.symptom.describe(&outcome)
+        ),
+        None => format!(
+            "{} after a crash at {}",
+            minimal.symptom.describe(&outcome),
+            where_is(&crash_stack)
+        ),
+    };
+    let finding = Finding {
+        rule: minimal.symptom.rule().into(),
+        severity: Severity::Correctness,
+        message,
+        fingerprint: String::new(),
+        root_cause: String::new(),
+        count: 1,
+        events,
+        help,
+        notes,
+        crash_point: Some(crash),
+        replay: None,
+        reproduction: None,
+    };
+    Ok(Some(Found {
+        finding,
+        spec: spec(search, layer, failure.point, &image),
+        image,
+        symptom: minimal.symptom,
+        layer,
+        point: failure.point,
+        outcome: minimal.outcome,
+        cause: Cause(cause),
+        lost_sites,
+    }))
+}
+
+fn event(role: &str, text: String, site: Site, stack: Vec<Frame>, place: Option<Place>) -> Event {
+    Event {
+        role: role.into(),
+        text,
+        thread: Some(site.thread.0),
+        index: Some(site.event),
+        place,
+        stack,
+    }
+}
+
+fn bytes_are(count: u64) -> String {
+    match count {
+        1 => "1 byte is".into(),
+        n => format!("{n} bytes are"),
+    }
+}
+
+fn newest_line(image: &Image, line: LineKey) -> brownout_model::LineBytes {
+    let mut newest = image.clone();
+    newest.survivors.clear();
+    newest.line(line)
+}
+
+fn place_of(search: &Search<'_>, recording: &Recording, step: &Step, range: ByteRange) -> Place {
+    let (file, offset) = place::file_offset(range.start().0);
+    let files = match recording.files.get(&file) {
+        Some(file) => Some(file),
+        None => search.layers[0].recording.files.get(&file),
+    };
+    let address = match step.did {
+        Did::Store(keys, addr) => addr.0 + (range.start().0 - keys.start().0),
+        _ => 0,
+    };
+    Place {
+        file: files.map_or(String::new(), |f| f.path.to_string_lossy().into_owned()),
+        offset,
+        size: range.len(),
+        address,
+    }
+}
+
+/// What would have kept a lost store.
+enum Saved {
+    /// Written back before the crash, but not fenced.
+    Unfenced(Site),
+    /// Written back after it.
+    Later(Site),
+    /// Never.
+    Never,
+}
+
+fn savers(recording: &Recording, crash: u64, lost: &Step, range: ByteRange) -> Saved {
+    let after = recording
+        .steps
+        .partition_point(|step| step.site.event <= lost.site.event);
+    let flush = recording.steps[after..].iter().zip(after as u64 + 1..).find(|(step, _)| {
+        matches!(step.did, Did::Flush(line) | Did::Sync(line) if line.overlaps(range))
+    });
+    match flush {
+        Some((step, moment)) if moment <= crash => Saved::Unfenced(step.site),
+        Some((step, _)) => Saved::Later(step.site),
+        None => Saved::Never,
+    }
+}
+
+fn advice(saved: &Saved, reason: Reason, stack: &[Frame]) -> Vec<String> {
+    let place = where_is(stack);
+    let before = match reason {
+        Reason::Acknowledges => "before this is acknowledged",
+        _ => "before anything that depends on it can become persistent",
+    };
+    vec![match saved {
+        Saved::Never => format!("write back and fence what is stored at {place}, {before}"),
+        Saved::Unfenced(_) => format!("fence after the write-back of what is stored at {place}, {before}"),
+        Saved::Later(_) => format!(
+            "write back and fence what is stored at {place} earlier: {before}, or log it"
+        ),
+    }]
+}
+
+/// The innermost frame of the program's own code: not of the C library, nor of libpmem and its kin.
+pub fn own_frame(stack: &[Frame]) -> Option<&Frame> {
+    let is_library = |frame: &&Frame| {
+        let module = frame.module.as_deref().unwrap_or_default();
+        let name = module.rsplit('/').next().unwrap_or(module);
+        name.starts_with("libc.so")
+            || name.starts_with("ld-linux")
+            || name.starts_with("libpmem")
+            || name.starts_with("libc-")
+            // Intrinsics are the compiler's, not the program's.
+            || frame.inlined
+                && frame.file.as_deref().is_some_and(|file| {
+                    file.starts_with("/usr/lib/gcc/") || file.starts_with("/usr/include/")
+                })
+    };
+    stack
+        .iter()
+        .find(|frame| !is_library(frame))
+        .or(stack.first())
+}
+
+/// Function and line of the program's own code, to tell causes apart.
+fn own_line(stack: &[Frame]) -> String {
+    let Some(frame) = own_frame(stack) else {
+        return "the end of the run".into();
+    };
+    let function = frame.function.as_deref().unwrap_or("?");
+    match (&frame.file, frame.line) {
+        (Some(file), Some(line)) => format!("{file}:{line} {function}"),
+        _ => format!(
+            "{} {function}+{:#x}",
+            frame.module.as_deref().unwrap_or("?"),
+            frame.offset
+        ),
+    }
+}
+
+/// `list.c:41`, or what there is.
+fn where_is(stack: &[Frame]) -> String {
+    let Some(frame) = own_frame(stack) else {
+        return "an unknown place".into();
+    };
+    match (&frame.file, frame.line, &frame.function) {
+        (Some(file), Some(line), _) => {
+            format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))
+        }
+        (_, _, Some(function)) => format!("{function}()"),
+        _ => format!("{:#x}", frame.offset),
+    }
+}
+
+/// The crash in numbers.
+pub fn spec(search: &Search<'_>, layer: usize, point: u32, image: &Image) -> CrashSpec {
+    let mut crashes = match &search.layers[layer].parent {
+        Some(parent) => spec(search, parent.layer, parent.point, &parent.image).crashes,
+        None => Vec::new(),
+    };
+    let survivors = image
+        .survivors
+        .iter()
+        .map(|(unit, s)| (unit.0, s.ordered, s.unordered.clone()));
+    crashes.push(OneCrash {
+        point,
+        survivors: survivors.collect(),
+    });
+    CrashSpec { crashes }
+}
+
+/// Writes the image's files into a folder. Files that the crash leaves absent have none.
+pub fn write_image(
+    image: &Image,
+    world: &mut World,
+    names: &BTreeMap<FileId, PathBuf>,
+    folder: &Path,
+) -> io::Result<BTreeMap<FileId, PathBuf>> {
+    fs::create_dir_all(folder)?;
+    world.lay(image)?;
+    let mut written = BTreeMap::new();
+    for (path, id) in world.existing() {
+        let name = names
+            .get(&id)
+            .and_then(|path| path.file_name())
+            .unwrap_or_default();
+        let mut to = folder.join(name);
+        if written.values().any(|other| *other == to) {
+            to = folder.join(format!("{}-{}", id.0, name.to_string_lossy()));
+        }
+        crate::files::copy_sparse(&fs::File::open(path)?, &to)?;
+        written.insert(id, to);
+    }
+    Ok(written)
+}
+
+/// The commands that show it natively.
+pub fn reproduction(
+    names: &BTreeMap<FileId, PathBuf>,
+    images: &BTreeMap<FileId, PathBuf>,
+    recover: &Command,
+) -> Reproduction {
+    let mut steps = Vec::new();
+    let mut files = Vec::new();
+    for (id, path) in names {
+        let to = quote(&path.to_string_lossy());
+        match images.get(id) {
+            Some(image) => steps.push(format!("cp {} {to}", quote(&image.to_string_lossy()))),
+            None => steps.push(format!("rm -f {to}")),
+        }
+        files.push(CrashFile {
+            path: path.to_string_lossy().into_owned(),
+            image: images.get(id).map(|p| p.to_string_lossy().into_owned()),
+        });
+    }
+    let stdin = match &recover.stdin {
+        Some(path) => format!(" < {}", quote(&path.to_string_lossy())),
+        None => " < /dev/null".into(),
+    };
+    let place = steps.join(" && ");
+    let command = format!("{place} && {}{stdin}", recover.display());
+    let gdb = format!(
+        "{place} && gdb -ex 'run{}' --args {}",
+        stdin.replace('\'', ""),
+        recover.display()
+    );
+    Reproduction {
+        files,
+        command,
+        gdb,
+        status: String::new(),
+        stdout: String::new(),
+        confirmed: false,
+    }
+}

@@ -1,0 +1,873 @@
+//! The search: every distinct recovery of every failure point, each run once.
+//!
+//! ```text
+//!  failure point ─▶ item (what is left of its crash states) ─▶ walk along the trie
+//!                      ▲                                        │ known outcome ─▶ judge
+//!                      │ one item for each content that         │ under way     ─▶ wait for it
+//!                      └──── an uncertain read may see ◀────────┤
+//!                                                               └ unknown ─▶ run one image of what is left ─▶ trie
+//! ```
+//! Guarantee: when the queue is empty, every crash state of every failure point has an outcome that an execution has shown,
+//! but for reads that were sampled (see [`Sampling`]), which are counted.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use brownout_host::LaunchError;
+use brownout_model::{Cut, LineBytes, Unit};
+use brownout_trace::event::FileId;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::execution::{Acknowledged, Execution, Setting};
+use crate::oracle::{Oracle, Symptom};
+use crate::outcome::Outcome;
+use crate::pool::{Done, Pool, Work};
+use crate::recording::{RecordOptions, Recording};
+use crate::trie::{NodeId, Reached, Read, Trie};
+use crate::view::{FileState, Image, Narrowed, Seen, View};
+
+/// An execution that does not fit those before it is tried again so often.
+const RETRIES: u32 = 2;
+
+/// Beyond so many contents for one read, some are left out.
+const OPTIONS_MAX: usize = 24;
+
+/// A run: the recorded one, or a recovery that is itself cut short.
+pub struct Layer {
+    pub recording: Recording,
+    /// The crash that this recovery followed.
+    pub parent: Option<Crash>,
+}
+
+/// A crash: where, and what it left.
+#[derive(Clone)]
+pub struct Crash {
+    pub layer: usize,
+    pub point: u32,
+    pub image: Image,
+}
+
+/// Part of the crash states of one failure point.
+#[derive(Clone)]
+struct Item {
+    layer: usize,
+    point: u32,
+    narrowed: Narrowed,
+    bulk: Option<Bulk>,
+    retries: u32,
+}
+
+/// What of a bulk of uncertain data a recovery has seen so far. A bulk is a stretch of adjacent units with more contents than
+/// can all be tried.
+#[derive(Clone, Copy, Debug)]
+struct Bulk {
+    class: BulkClass,
+    last: Unit,
+    choices: u32,
+    newest: u32,
+    oldest: u32,
+}
+
+/// Bulks that one piece of code has written and another one reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct BulkClass {
+    load: u64,
+    store: u64,
+}
+
+/// Bounds for recoveries that read much of what is uncertain, to reject it by a checksum: every word would double the states.
+///
+/// A stretch of adjacent uncertain units is explored exhaustively if its contents can be counted. Of a larger one, the first few reads
+/// are free; later ones stay all newest or all oldest, or differ from that in one place, as long as the budget lasts. The budget
+/// is for all bulks of a class, and shrinks from failure point to failure point.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling {
+    /// Follow everything.
+    pub exhaustive: bool,
+    /// Up to two to the power of this many contents are always tried.
+    pub small_log2: f64,
+    /// So many unordered stores in one stretch make it a bulk in any case: they come from a copy.
+    pub few_unordered: usize,
+    /// Reads of a bulk that are free, at the first failure points of its class.
+    pub free: u32,
+    /// Torn contents that are tried beside those, at the first, second, … failure point of a class.
+    pub budget: [u32; 3],
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Sampling {
+            exhaustive: false,
+            small_log2: 8.0,
+            few_unordered: 4,
+            free: 3,
+            budget: [16, 4, 2],
+        }
+    }
+}
+
+/// Something wrong, in one crash state.
+#[derive(Clone)]
+pub struct Failure {
+    pub layer: usize,
+    pub point: u32,
+    pub narrowed: Narrowed,
+    pub outcome: u32,
+    pub symptom: Symptom,
+}
+
+/// Numbers of a search.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    pub failure_points: u64,
+    pub points_done: u64,
+    pub uncertain_lines: u64,
+    pub executions: u64,
+    pub saved: u64,
+    pub nested_points: u64,
+    pub sampled: u64,
+    pub eager_log2: Vec<f64>,
+    pub recovery_events: u64,
+    pub recovery_time: Duration,
+    pub self_tested: u64,
+    pub nested_runs: u64,
+    pub nested_skipped: u64,
+}
+
+/// What is told while it runs.
+pub trait Progress: Send {
+    /// Called often.
+    fn progress(&mut self, statistics: &Statistics, failures: usize, left: Option<Duration>);
+}
+
+/// Nobody listens.
+impl Progress for () {
+    fn progress(&mut self, _: &Statistics, _: usize, _: Option<Duration>) {}
+}
+
+/// Why the search ended before all was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    Time,
+    Asked,
+}
+
+type TrieKey = (Arc<BTreeMap<FileId, FileState>>, Acknowledged);
+
+/// See the module's header.
+pub struct Search<'p> {
+    pub layers: Vec<Layer>,
+    pub oracle: Oracle,
+    pub setting: Arc<Setting>,
+    pub pool: Pool,
+    pub outcomes: Vec<Outcome>,
+    outcome_ids: FxHashMap<Outcome, u32>,
+    tries: Vec<Trie>,
+    trie_ids: BTreeMap<TrieKey, usize>,
+    queue: Vec<Item>,
+    running: FxHashMap<u64, (Item, usize, NodeId, Image)>,
+    waiting: FxHashMap<(usize, NodeId), Vec<Item>>,
+    /// Items of a failure point that are not settled yet.
+    left: FxHashMap<(usize, u32), usize>,
+    /// Failure points at which a class was met, the how-manieth that was, and what is left of its budget.
+    bulks: FxHashMap<BulkClass, BTreeMap<(usize, u32), (usize, u32)>>,
+    sampled: FxHashSet<BulkClass>,
+    pub sampling: Sampling,
+    pub failures: Vec<Failure>,
+    failure_keys: FxHashMap<FailureKey, u64>,
+    pub statistics: Statistics,
+    pub notes: BTreeSet<String>,
+    pub deadline: Option<Instant>,
+    pub stopped: Option<Halt>,
+    /// Distinct outcomes of each failure point, if somebody wants them.
+    pub outcome_log: Option<BTreeSet<(usize, u32, u32)>>,
+    /// Which input lines or outputs were acknowledged, for a checker.
+    pub acknowledgements: Box<dyn Fn(&Recording, u32) -> Acknowledged + Send>,
+    /// How many whole operations a failure point of the recorded run follows.
+    pub operations: Box<dyn Fn(&Recording, u32) -> u64 + Send>,
+    /// Images of executions, to be cut short in turn.
+    pub executed: Vec<Crash>,
+    pub keep_executed: bool,
+    progress: &'p mut dyn Progress,
+    told: Instant,
+    rng: u64,
+    pub self_test: u64,
+    self_test_queue: VecDeque<(Item, u32)>,
+}
+
+/// Failures that are surely of one kind: those beyond the first are only counted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct FailureKey {
+    layer: bool,
+    symptom: Symptom,
+    crash_pc: u64,
+    crash_context: u32,
+    lost: Vec<u64>,
+}
+
+impl<'p> Search<'p> {
+    pub fn new(
+        recording: Recording,
+        setting: Arc<Setting>,
+        pool: Pool,
+        progress: &'p mut dyn Progress,
+    ) -> Self {
+        Search {
+            layers: vec![Layer {
+                recording,
+                parent: None,
+            }],
+            oracle: Oracle {
+                good_exit: 0,
+                references: None,
+                only_durability: false,
+            },
+            setting,
+            pool,
+            outcomes: Vec::new(),
+            outcome_ids: FxHashMap::default(),
+            tries: Vec::new(),
+            trie_ids: BTreeMap::new(),
+            queue: Vec::new(),
+            running: FxHashMap::default(),
+            waiting: FxHashMap::default(),
+            left: FxHashMap::default(),
+            bulks: FxHashMap::default(),
+            sampled: FxHashSet::default(),
+            sampling: Sampling::default(),
+            failures: Vec::new(),
+            failure_keys: FxHashMap::default(),
+            statistics: Statistics::default(),
+            notes: BTreeSet::new(),
+            deadline: None,
+            stopped: None,
+            outcome_log: None,
+            acknowledgements: Box::new(|_, _| Acknowledged::default()),
+            operations: Box::new(|_, _| 0),
+            executed: Vec::new(),
+            keep_executed: false,
+            progress,
+            told: Instant::now(),
+            rng: 0x9e37_79b9_7f4a_7c15,
+            self_test: 0,
+            self_test_queue: VecDeque::new(),
+        }
+    }
+
+    /// The view of a failure point.
+    pub fn view(&self, layer: usize, point: u32) -> View {
+        View {
+            timeline: self.layers[layer].recording.timeline.clone(),
+            point,
+        }
+    }
+
+    fn files(&self, layer: usize, point: u32) -> Arc<BTreeMap<FileId, FileState>> {
+        self.layers[layer].recording.points[point as usize]
+            .files
+            .clone()
+    }
+
+    /// The failure point of the recorded run that a crash goes back to.
+    fn origin(&self, mut layer: usize, mut point: u32) -> u32 {
+        while let Some(parent) = &self.layers[layer].parent {
+            (layer, point) = (parent.layer, parent.point);
+        }
+        point
+    }
+
+    /// What a checker is told at a failure point.
+    pub fn acknowledged_at(&self, layer: usize, point: u32) -> Acknowledged {
+        if self.setting.checker.is_none() {
+            return Acknowledged::default();
+        }
+        let origin = self.origin(layer, point);
+        (self.acknowledgements)(&self.layers[0].recording, origin)
+    }
+
+    /// Whole operations before a crash.
+    pub fn done(&self, layer: usize, point: u32) -> u64 {
+        (self.operations)(&self.layers[0].recording, self.origin(layer, point))
+    }
+
+    fn trie(&mut self, layer: usize, point: u32) -> usize {
+        let key = (self.files(layer, point), self.acknowledged_at(layer, point));
+        let next = self.tries.len();
+        let id = *self.trie_ids.entry(key).or_insert(next);
+        if id == next {
+            self.tries.push(Trie::default());
+        }
+        id
+    }
+
+    fn intern(&mut self, outcome: &Outcome) -> u32 {
+        if let Some(id) = self.outcome_ids.get(outcome) {
+            return *id;
+        }
+        let id = self.outcomes.len() as u32;
+        self.outcomes.push(outcome.clone());
+        self.outcome_ids.insert(outcome.clone(), id);
+        id
+    }
+
+    /// Explores all failure points of a layer. Stops early if time is up.
+    pub fn explore(&mut self, layer: usize) -> Result<(), LaunchError> {
+        let points = self.layers[layer].recording.points.len() as u32;
+        if layer == 0 {
+            self.statistics.failure_points += u64::from(points);
+        } else {
+            self.statistics.nested_points += u64::from(points);
+        }
+        let mut next = 0;
+        loop {
+            self.tell();
+            if self.is_over() {
+                break;
+            }
+            if let Some(item) = self.queue.pop() {
+                // Enough is under way: what comes back may make this one unnecessary.
+                if self.pool.in_flight >= 2 * self.pool.size() {
+                    self.queue.push(item);
+                    self.receive()?;
+                    continue;
+                }
+                self.follow(item);
+                continue;
+            }
+            if next < points && self.pool.in_flight < 2 * self.pool.size() {
+                self.begin(layer, next);
+                next += 1;
+                continue;
+            }
+            if self.pool.in_flight == 0 && next == points {
+                break;
+            }
+            self.receive()?;
+        }
+        if self.stopped.is_some() {
+            self.queue.clear();
+            while self.pool.in_flight > 0 {
+                if self.pool.wait(Duration::from_millis(100)).is_none() && self.pool.is_broken() {
+                    break;
+                }
+            }
+            self.running.clear();
+            self.waiting.clear();
+        }
+        Ok(())
+    }
+
+    fn is_over(&mut self) -> bool {
+        if self.setting.stop.load(Ordering::Relaxed) {
+            self.stopped.get_or_insert(Halt::Asked);
+        } else if self.deadline.is_some_and(|at| Instant::now() >= at) {
+            self.stopped.get_or_insert(Halt::Time);
+            self.setting.stop.store(true, Ordering::Relaxed);
+        }
+        self.stopped.is_some()
+    }
+
+    fn tell(&mut self) {
+        if self.told.elapsed() >= Duration::from_millis(100) {
+            self.told = Instant::now();
+            let left = self
+                .deadline
+                .map(|at| at.saturating_duration_since(Instant::now()));
+            self.progress
+                .progress(&self.statistics, self.failures.len(), left);
+        }
+    }
+
+    fn begin(&mut self, layer: usize, point: u32) {
+        let view = self.view(layer, point);
+        let lines = view.open().len() as u64;
+        self.statistics.uncertain_lines += lines;
+        if layer == 0 {
+            self.statistics.eager_log2.push(view.states_log2());
+        }
+        self.left.insert((layer, point), 1);
+        self.queue.push(Item {
+            layer,
+            point,
+            narrowed: Narrowed::new(),
+            bulk: None,
+            retries: 0,
+        });
+    }
+
+    /// Walks along the trie with what is left of a failure point's states; other contents become items of their own.
+    fn follow(&mut self, mut item: Item) {
+        let trie_id = self.trie(item.layer, item.point);
+        let view = self.view(item.layer, item.point);
+        let trie = std::mem::take(&mut self.tries[trie_id]);
+        let mut others: Vec<Item> = Vec::new();
+        let reached = trie.walk(|read| match view.read(read.line, read.mask, &item.narrowed) {
+            Seen::Certain(bytes) => bytes,
+            Seen::Open(unit, options) => self.choose(&view, &mut item, read, unit, options, &mut others),
+        });
+        self.tries[trie_id] = trie;
+        *self.left.entry((item.layer, item.point)).or_default() += others.len();
+        self.queue.append(&mut others);
+        match reached {
+            Reached::Outcome(outcome) => {
+                self.statistics.saved += 1;
+                self.settled(item, outcome, true);
+            }
+            Reached::Pending(node) => self.waiting.entry((trie_id, node)).or_default().push(item),
+            Reached::Unknown => self.run(item, trie_id, &view),
+        }
+    }
+
+    /// Decides what an uncertain read sees; what else it may see becomes items.
+    fn choose(
+        &mut self,
+        view: &View,
+        item: &mut Item,
+        read: &Read,
+        unit: Unit,
+        options: Vec<(LineBytes, Vec<Cut>)>,
+        others: &mut Vec<Item>,
+    ) -> LineBytes {
+        let newest = position_of(&options, |cuts| cuts.iter().max().cloned(), true);
+        let oldest = position_of(&options, |cuts| cuts.iter().min().cloned(), false);
+        let bulk = self.bulk_of(view, item, read, unit);
+        let allowed = match &bulk {
+            None => (0..options.len()).collect(),
+            Some(bulk) => self.allowed(item, bulk, options.len(), newest, oldest),
+        };
+        if allowed.len() < options.len() {
+            self.statistics.sampled += 1;
+            self.sampled.extend(bulk.map(|bulk| bulk.class));
+        }
+        let mut chosen = None;
+        // The newest is followed first: it is what a run without a crash has seen.
+        for &i in allowed.iter().rev() {
+            let (bytes, cuts) = &options[i];
+            let bulk = bulk.map(|bulk| Bulk {
+                last: unit,
+                choices: bulk.choices + 1,
+                newest: bulk.newest + u32::from(i == newest),
+                oldest: bulk.oldest + u32::from(i == oldest),
+                ..bulk
+            });
+            if chosen.is_none() {
+                chosen = Some((*bytes, cuts.clone(), bulk));
+                continue;
+            }
+            let mut other = item.clone();
+            other.narrowed.insert(unit, cuts.clone());
+            other.bulk = bulk;
+            others.push(other);
+        }
+        let Some((bytes, cuts, bulk)) = chosen else {
+            return options[newest].0;
+        };
+        item.narrowed.insert(unit, cuts);
+        item.bulk = bulk;
+        bytes
+    }
+
+    /// The bulk that a read belongs to; `None` if all contents of its stretch can be tried.
+    fn bulk_of(&self, view: &View, item: &Item, read: &Read, unit: Unit) -> Option<Bulk> {
+        if self.sampling.exhaustive {
+            return None;
+        }
+        let open = view.open();
+        let at = open.binary_search(&unit).ok()?;
+        let is_bulky = |(log2, unordered): (f64, usize)| {
+            log2 > self.sampling.small_log2 || unordered > self.sampling.few_unordered
+        };
+        let weigh = |unit: &Unit, (log2, unordered): (f64, usize)| match view.choices(*unit) {
+            Some(choices) => {
+                let open = choices.open();
+                (log2 + open.choices_log2(), unordered + open.unordered_open())
+            }
+            None => (log2, unordered),
+        };
+        let mut sum = weigh(&unit, (0.0, 0));
+        let (mut before, mut after) = (at, at);
+        while before > 0 && open[before - 1].0 + 1 == open[before].0 && !is_bulky(sum) {
+            before -= 1;
+            sum = weigh(&open[before], sum);
+        }
+        while after + 1 < open.len() && open[after].0 + 1 == open[after + 1].0 && !is_bulky(sum) {
+            after += 1;
+            sum = weigh(&open[after], sum);
+        }
+        if !is_bulky(sum) {
+            return None;
+        }
+        if let Some(bulk) = item.bulk
+            && (bulk.last == unit || bulk.last.0 + 1 == unit.0)
+        {
+            return Some(bulk);
+        }
+        let steps = &self.layers[item.layer].recording.steps;
+        let store = view
+            .choices(unit)
+            .and_then(|choices| choices.writes().first())
+            .and_then(|write| steps.get(write.moment.0 as usize - 1));
+        Some(Bulk {
+            class: BulkClass {
+                load: read.pc,
+                store: store.map_or(0, |step| step.site.pc.0),
+            },
+            last: unit,
+            choices: 0,
+            newest: 0,
+            oldest: 0,
+        })
+    }
+
+    /// Which of the options to follow, in order of age.
+    fn allowed(
+        &mut self,
+        item: &Item,
+        bulk: &Bulk,
+        count: usize,
+        newest: usize,
+        oldest: usize,
+    ) -> Vec<usize> {
+        let place = (item.layer, item.point);
+        let met = self.bulks.entry(bulk.class).or_default();
+        let rank = met.len();
+        let fresh = (rank, self.sampling.budget.get(rank).copied().unwrap_or(0));
+        let (rank, budget) = met.entry(place).or_insert(fresh);
+        let (not_newest, not_oldest) = (bulk.choices - bulk.newest, bulk.choices - bulk.oldest);
+        let mut allowed = BTreeSet::new();
+        if not_newest == 0 {
+            allowed.insert(newest);
+        }
+        if not_oldest == 0 {
+            allowed.insert(oldest);
+        }
+        let mut tear = |option: usize, allowed: &mut BTreeSet<usize>| {
+            if *budget > 0 && allowed.insert(option) {
+                *budget -= 1;
+            }
+        };
+        if bulk.choices < self.sampling.free && *rank == 0 {
+            let step = count.div_ceil(OPTIONS_MAX).max(1);
+            for option in (0..count).step_by(step) {
+                tear(option, &mut allowed);
+            }
+        } else if not_newest == 0 || not_oldest == 0 {
+            tear(newest, &mut allowed);
+            tear(oldest, &mut allowed);
+        }
+        if allowed.is_empty() {
+            allowed.insert(newest);
+        }
+        allowed.into_iter().collect()
+    }
+
+    fn run(&mut self, item: Item, trie_id: usize, view: &View) {
+        let node = self.tries[trie_id].reserve(|read| {
+            match view.read(read.line, read.mask, &item.narrowed) {
+                Seen::Certain(bytes) => bytes,
+                // The walk has decided all reads up to the unknown one.
+                Seen::Open(_, options) => options[options.len() - 1].0,
+            }
+        });
+        self.start(item, trie_id, node, view);
+    }
+
+    fn start(&mut self, item: Item, trie_id: usize, node: NodeId, view: &View) {
+        let image = Image::newest(view, &item.narrowed, &self.files(item.layer, item.point));
+        if std::env::var_os("BO_DEBUG").is_some() {
+            let rec = &self.layers[item.layer].recording;
+            let mut res = rec.definitions.resolve();
+            eprintln!("RUN point {} {:?} bulk {:?}", item.point, rec.points[item.point as usize].reason, item.bulk.map(|b| (b.choices, b.newest, b.oldest)));
+            for (unit, cuts) in &item.narrowed {
+                let ch = view.choices(*unit).unwrap();
+                let n = cuts.iter().max().unwrap().newest();
+                let lost = ch.lost(&n);
+                let site = ch.writes().first().map(|w| rec.steps[w.moment.0 as usize - 1].site).unwrap();
+                let st = res.stack(site);
+                let names: Vec<_> = st.iter().map(|f| f.function.clone().unwrap_or_default()).filter(|n| !n.is_empty()).take(4).collect();
+                eprintln!("   unit {:x} writes {} lost {} nt {} by {:?}", unit.0 * 64 & 0xfffffffffff, ch.writes().len(), lost.len(), ch.writes().iter().filter(|w| w.unordered).count(), names);
+            }
+        }
+        let id = self.pool.start(Work::Recover {
+            image: image.clone(),
+            acknowledged: self.acknowledged_at(item.layer, item.point),
+            detail: false,
+        });
+        self.statistics.executions += 1;
+        self.running.insert(id, (item, trie_id, node, image));
+    }
+
+    fn receive(&mut self) -> Result<(), LaunchError> {
+        let Some((id, done)) = self.pool.wait(Duration::from_millis(50)) else {
+            if self.pool.is_broken() {
+                return Err(LaunchError::Bug("a thread that runs recoveries has ended".into()));
+            }
+            return Ok(());
+        };
+        let Done::Recovered(execution) = done else {
+            return Ok(());
+        };
+        let Some((mut item, trie_id, node, image)) = self.running.remove(&id) else {
+            return Ok(());
+        };
+        if self.setting.stop.load(Ordering::Relaxed) {
+            // It may have been cut short.
+            return Ok(());
+        }
+        let execution = execution?;
+        self.account(&execution);
+        let outcome = self.intern(&execution.outcome);
+        match self.tries[trie_id].insert(node, &execution.path, outcome) {
+            Ok(()) => {}
+            Err(_) if item.retries < RETRIES => {
+                item.retries += 1;
+                let view = self.view(item.layer, item.point);
+                self.start(item, trie_id, node, &view);
+                return Ok(());
+            }
+            Err(diverged) => {
+                self.notes.insert(format!(
+                    "recovery is not deterministic (two runs that had read the same {} times went on differently): \
+                     its crash states were not explored exhaustively",
+                    diverged.after
+                ));
+                self.tries[trie_id].settle(node, outcome);
+            }
+        }
+        let done = self.done(item.layer, item.point);
+        let is_fine = self.oracle.judge(&execution.outcome, done).is_none();
+        // One that fails by itself needs no second crash.
+        if self.keep_executed && is_fine {
+            self.executed.push(Crash {
+                layer: item.layer,
+                point: item.point,
+                image,
+            });
+        }
+        // Its own reads may have been open, too: those other contents are found by walking once more.
+        self.statistics.saved = self.statistics.saved.saturating_sub(1);
+        self.queue.push(item);
+        if let Some(waiting) = self.waiting.remove(&(trie_id, node)) {
+            self.queue.extend(waiting);
+        }
+        Ok(())
+    }
+
+    fn account(&mut self, execution: &Execution) {
+        self.statistics.recovery_events += execution.events;
+        self.statistics.recovery_time += execution.wall;
+        if execution.threads > 1 {
+            self.notes.insert(
+                "recovery accesses persistent memory in several threads, whose order is not controlled".into(),
+            );
+        }
+    }
+
+    fn settled(&mut self, item: Item, outcome: u32, from_trie: bool) {
+        let place = (item.layer, item.point);
+        if let Some(left) = self.left.get_mut(&place) {
+            *left -= 1;
+            if *left == 0 {
+                self.left.remove(&place);
+                self.statistics.points_done += 1;
+            }
+        }
+        if let Some(log) = &mut self.outcome_log {
+            log.insert((item.layer, item.point, outcome));
+        }
+        if from_trie && self.self_test > 0 && self.random(97) == 0 {
+            self.self_test_queue.push_back((item.clone(), outcome));
+        }
+        let done = self.done(item.layer, item.point);
+        let Some(symptom) = self.oracle.judge(&self.outcomes[outcome as usize], done) else {
+            return;
+        };
+        let failure = Failure {
+            layer: item.layer,
+            point: item.point,
+            narrowed: item.narrowed,
+            outcome,
+            symptom,
+        };
+        let key = self.failure_key(&failure);
+        let count = self.failure_keys.entry(key).or_default();
+        *count += 1;
+        // A second one of the same kind may be of another cause; a hundredth tells nothing new.
+        if *count <= 2 {
+            self.failures.push(failure);
+        }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        // xorshift: the same samples in every run.
+        self.rng ^= self.rng << 13;
+        self.rng ^= self.rng >> 7;
+        self.rng ^= self.rng << 17;
+        self.rng % below
+    }
+
+    fn failure_key(&self, failure: &Failure) -> FailureKey {
+        let recording = &self.layers[failure.layer].recording;
+        let site = recording.points[failure.point as usize].site;
+        let view = self.view(failure.layer, failure.point);
+        let mut lost: Vec<u64> = failure
+            .narrowed
+            .iter()
+            .filter_map(|(unit, cuts)| {
+                let choices = view.choices(*unit)?;
+                let survivors = cuts.iter().max()?.newest();
+                let lost = choices.lost(&survivors);
+                let first = lost.first()?;
+                Some(recording.steps.get(first.moment.0 as usize - 1)?.site.pc.0)
+            })
+            .collect();
+        lost.sort_unstable();
+        lost.dedup();
+        FailureKey {
+            layer: failure.layer > 0,
+            symptom: match &failure.symptom {
+                Symptom::NotAtomic { .. } => Symptom::NotAtomic { done: 0 },
+                other => other.clone(),
+            },
+            crash_pc: site.map_or(0, |s| s.pc.0),
+            crash_context: site.map_or(0, |s| s.context.0),
+            lost,
+        }
+    }
+
+    /// What recovery makes of one image: looked up, or run.
+    pub fn evaluate(&mut self, layer: usize, image: &Image) -> Result<Option<u32>, LaunchError> {
+        let point = image.view.point;
+        let trie_id = self.trie(layer, point);
+        let see = |read: &Read| brownout_model::masked(&image.line(read.line), read.mask);
+        if let Reached::Outcome(outcome) = self.tries[trie_id].walk(see) {
+            return Ok(Some(outcome));
+        }
+        let acknowledged = self.acknowledged_at(layer, point);
+        let Some(execution) = self.recover(image, acknowledged, false)? else {
+            return Ok(None);
+        };
+        let outcome = self.intern(&execution.outcome);
+        let node = self.tries[trie_id].reserve(see);
+        if self.tries[trie_id].insert(node, &execution.path, outcome).is_err() {
+            self.tries[trie_id].settle(node, outcome);
+        }
+        Ok(Some(outcome))
+    }
+
+    /// Runs one recovery now; `None` if the search was stopped meanwhile.
+    pub fn recover(
+        &mut self,
+        image: &Image,
+        acknowledged: Acknowledged,
+        detail: bool,
+    ) -> Result<Option<Execution>, LaunchError> {
+        self.statistics.executions += 1;
+        let work = Work::Recover {
+            image: image.clone(),
+            acknowledged,
+            detail,
+        };
+        match self.perform(work)? {
+            Some(Done::Recovered(execution)) => {
+                let execution = execution?;
+                self.account(&execution);
+                Ok(Some(execution))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Records a recovery, so that it can be cut short.
+    pub fn record(
+        &mut self,
+        image: &Image,
+        options: RecordOptions,
+    ) -> Result<Option<Box<Recording>>, LaunchError> {
+        let work = Work::Record {
+            image: image.clone(),
+            options,
+        };
+        match self.perform(work)? {
+            Some(Done::Recorded(recording)) => Ok(Some(recording?)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Does one thing and waits for it. Nothing else is under way.
+    pub fn perform(&mut self, work: Work) -> Result<Option<Done>, LaunchError> {
+        if self.is_over() {
+            return Ok(None);
+        }
+        let id = self.pool.start(work);
+        loop {
+            self.tell();
+            match self.pool.wait(Duration::from_millis(50)) {
+                Some((done, result)) if done == id => {
+                    return Ok((!self.is_over()).then_some(result));
+                }
+                Some(_) => {}
+                None if self.pool.is_broken() => {
+                    return Err(LaunchError::Bug("a thread that runs recoveries has ended".into()));
+                }
+                None => {
+                    self.is_over();
+                }
+            }
+        }
+    }
+
+    /// Runs a sample of what was looked up, and compares. Returns how many differ.
+    pub fn test_itself(&mut self) -> Result<u64, LaunchError> {
+        let mut wrong = 0;
+        let mut left = self.self_test;
+        while left > 0
+            && let Some((item, expected)) = self.self_test_queue.pop_front()
+        {
+            left -= 1;
+            let view = self.view(item.layer, item.point);
+            let files = self.files(item.layer, item.point);
+            let image = Image::newest(&view, &item.narrowed, &files);
+            let acknowledged = self.acknowledged_at(item.layer, item.point);
+            let Some(execution) = self.recover(&image, acknowledged, false)? else {
+                break;
+            };
+            self.statistics.self_tested += 1;
+            if self.outcomes[expected as usize] != execution.outcome {
+                wrong += 1;
+            }
+        }
+        Ok(wrong)
+    }
+
+    /// Distinct outcomes of recoveries that were run.
+    pub fn distinct(&self) -> u64 {
+        self.statistics.executions
+    }
+
+    /// Groups of reads of which not all combinations were tried.
+    pub fn sampled_groups(&self) -> usize {
+        self.sampled.len()
+    }
+
+    /// Items of failure points that were not settled.
+    pub fn unsettled(&self) -> usize {
+        self.left.len()
+    }
+}
+
+/// The option with the largest (or smallest) cut.
+fn position_of(
+    options: &[(LineBytes, Vec<Cut>)],
+    of: impl Fn(&[Cut]) -> Option<Cut>,
+    largest: bool,
+) -> usize {
+    let keyed = options.iter().enumerate().map(|(i, (_, cuts))| (of(cuts), i));
+    let found = match largest {
+        true => keyed.max(),
+        false => keyed.min(),
+    };
+    found.map_or(0, |(_, i)| i)
+}

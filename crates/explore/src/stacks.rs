@@ -1,0 +1,121 @@
+//! Call stacks of events, made when somebody asks.
+//!
+//! Most recoveries end well and nobody wants their stacks. So only what the stream defines is kept, as it came; symbols are looked
+//! up later, on another thread.
+
+use brownout_findings::Frame;
+use brownout_symbols::{Options, Stacks};
+use brownout_trace::event::{ContextId, Event, EventKind, ProcessId, TargetAddr, ThreadId};
+
+use crate::recording::Site;
+
+enum Definition {
+    Module(ProcessId, TargetAddr, u64, u64, Vec<u8>),
+    Process(ProcessId, ProcessId),
+    Thread(ThreadId, ProcessId),
+    Context(ContextId, ContextId, TargetAddr),
+}
+
+/// What a stream has defined.
+#[derive(Default)]
+pub struct Definitions {
+    list: Vec<Definition>,
+}
+
+impl Definitions {
+    /// Takes note of what an event defines.
+    pub fn observe(&mut self, event: &Event<'_>) {
+        self.list.push(match event.kind {
+            EventKind::Module {
+                process,
+                addr,
+                len,
+                offset,
+                path,
+            } => Definition::Module(process, addr, len, offset, path.to_vec()),
+            EventKind::ProcessStart {
+                process, parent, ..
+            } => Definition::Process(process, parent),
+            EventKind::ThreadStart {
+                thread, process, ..
+            } => Definition::Thread(thread, process),
+            EventKind::Context {
+                context,
+                parent,
+                return_addr,
+            } => Definition::Context(context, parent, return_addr),
+            _ => return,
+        });
+    }
+
+    /// Something that can be asked for stacks.
+    pub fn resolve(&self) -> Resolver {
+        // Findings are about the program's own lines.
+        let mut stacks = Stacks::new(Options {
+            names_only: vec!["libc.so".to_owned(), "ld-linux".to_owned()],
+            ..Options::default()
+        });
+        for definition in &self.list {
+            let kind = match definition {
+                Definition::Module(process, addr, len, offset, path) => EventKind::Module {
+                    process: *process,
+                    addr: *addr,
+                    len: *len,
+                    offset: *offset,
+                    path,
+                },
+                Definition::Process(process, parent) => EventKind::ProcessStart {
+                    process: *process,
+                    parent: *parent,
+                    pid: 0,
+                    exe: b"",
+                },
+                Definition::Thread(thread, process) => EventKind::ThreadStart {
+                    thread: *thread,
+                    process: *process,
+                    tid: 0,
+                },
+                Definition::Context(context, parent, return_addr) => EventKind::Context {
+                    context: *context,
+                    parent: *parent,
+                    return_addr: *return_addr,
+                },
+            };
+            stacks.observe(&Event {
+                thread: ThreadId(0),
+                pc: TargetAddr(0),
+                context: ContextId(0),
+                kind,
+            });
+        }
+        Resolver { stacks }
+    }
+}
+
+/// Gives call stacks.
+pub struct Resolver {
+    stacks: Stacks,
+}
+
+impl Resolver {
+    /// The stack of a place, innermost first.
+    pub fn stack(&mut self, site: Site) -> Vec<Frame> {
+        let stack = self.stacks.stack_of(site.process, site.pc, site.context);
+        stack.into_iter().map(frame).collect()
+    }
+}
+
+fn frame(symbol: brownout_symbols::Frame) -> Frame {
+    let location = symbol.location;
+    Frame {
+        function: symbol.function.as_deref().map(str::to_owned),
+        line: location.as_ref().and_then(|location| location.line),
+        column: location.as_ref().and_then(|location| location.column),
+        file: location.map(|location| location.file.as_ref().to_owned()),
+        module: symbol
+            .module
+            .map(|module| module.to_string_lossy().into_owned()),
+        offset: symbol.module_addr,
+        inlined: symbol.inlined,
+    }
+}

@@ -1,0 +1,205 @@
+//! Feeds the sink, watches the limits, and notices the end.
+
+use crate::control::{Shared, futex_wake};
+use crate::processes::Processes;
+use crate::service::State;
+use crate::{EventSink, ExitStatus, LaunchConfig, Stopped, decode};
+use brownout_abi as abi;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Fewer bytes than these are left for a moment: a reader on the writer's heels takes its cache lines away, record by
+/// record, and slows it down more than all that is done with the records.
+const BATCH: u64 = 128 << 10;
+/// That moment. The program fills a hundredth of the ring in it.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// How long the drain loop sleeps at most before it looks for records.
+const IDLE: Duration = Duration::from_micros(300);
+
+/// How long an announced process is waited for: if it was killed at birth, it never comes.
+const BIRTH: Duration = Duration::from_millis(100);
+
+/// What came of a run.
+pub struct Drained {
+    pub status: ExitStatus,
+    pub events: u64,
+    pub stopped: Option<Stopped>,
+    pub sink_error: Option<io::Error>,
+}
+
+/// Takes nothing in.
+pub struct Nothing;
+
+impl EventSink for Nothing {
+    fn event(&mut self, _: &brownout_trace::event::Event<'_>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// When a run is to be ended.
+struct Watch<'a> {
+    config: &'a LaunchConfig,
+    begun: Instant,
+    /// Processor time at the last look, and since when it is the same.
+    quiet: (Duration, Instant),
+    next_look: Instant,
+}
+
+impl Watch<'_> {
+    fn new(config: &LaunchConfig, begun: Instant) -> Watch<'_> {
+        Watch {
+            config,
+            begun,
+            quiet: (Duration::MAX, begun),
+            next_look: begun,
+        }
+    }
+
+    /// Why the run is to be ended now, for reasons of time.
+    fn reason(&mut self, processes: &Processes, waits_for_us: bool) -> Option<Stopped> {
+        let stop = self.config.stop.as_ref();
+        if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Some(Stopped::Asked);
+        }
+        let limits = &self.config.limits;
+        if limits.wall.is_none() && limits.idle.is_none() {
+            return None;
+        }
+        let now = Instant::now();
+        if limits.wall.is_some_and(|wall| now - self.begun >= wall) {
+            return Some(Stopped::Wall);
+        }
+        let idle = limits.idle?;
+        if now < self.next_look {
+            return None;
+        }
+        self.next_look = now + (idle / 8).max(Duration::from_millis(1));
+        let used = processes.cpu_time();
+        if used != self.quiet.0 || waits_for_us {
+            self.quiet = (used, now);
+        }
+        (now - self.quiet.1 >= idle).then_some(Stopped::Idle)
+    }
+}
+
+/// Feeds the sink until the program and everything it started has ended, or was stopped.
+pub fn drain(
+    shared: &Shared,
+    config: &LaunchConfig,
+    begun: Instant,
+    mut processes: Processes,
+    state: &State,
+    sink: &mut dyn EventSink,
+) -> io::Result<Drained> {
+    let control = shared.control();
+    let events_max = config.limits.events.unwrap_or(u64::MAX);
+    let mut watch = Watch::new(config, begun);
+    let mut decoder = decode::Decoder::new();
+    let mut stuck = None;
+    let mut sink_error = None;
+    let mut stopped = None;
+    let mut ended_since = None;
+    loop {
+        if stopped.is_none() && decoder.events() >= events_max {
+            stopped = Some(Stopped::Events);
+        }
+        let mut write = control.ring_write.load(Ordering::Acquire);
+        let mut read = control.ring_read.load(Ordering::Relaxed);
+        if stopped.is_none() {
+            stopped = watch.reason(&processes, read != write);
+        }
+        if stopped.is_some() {
+            processes.kill();
+        }
+        if read != write {
+            if write - read < BATCH && stopped.is_none() {
+                processes.wait(state.wake(), PAUSE);
+                write = control.ring_write.load(Ordering::Acquire);
+            }
+            // Release space in portions: often enough that the writer never waits for long.
+            let stop = write.min(read + (abi::RING_LEN / 16));
+            while read < stop {
+                // SAFETY: published by the writer, not yet released by us.
+                let head = unsafe { shared.ring(read, abi::HEAD_LEN) };
+                let words = head[0] as u64;
+                if words < 3 {
+                    return Err(io::Error::other("bug: malformed record in the event ring"));
+                }
+                // SAFETY: as above, the whole record.
+                let record = unsafe { shared.ring(read, words as usize * 8) };
+                if let Some(pid) = decode::announced(record) {
+                    processes.announced(pid);
+                }
+                let wanted = sink_error.is_none() && decoder.events() < events_max;
+                let answered = if wanted {
+                    decoder.record(record, sink)
+                } else {
+                    Ok(decode::asker(record).map(|thread| (thread, [0; 3])))
+                };
+                match answered {
+                    Ok(None) => {}
+                    Ok(Some((thread, answer))) => state.answered(thread, answer),
+                    Err(e) => {
+                        if let Some(thread) = decode::asker(record) {
+                            state.answered(thread, [0; 3]);
+                        }
+                        sink_error = Some(e);
+                    }
+                }
+                read += words * 8;
+            }
+            control.ring_read.store(read, Ordering::Release);
+            if control.ring_starved.load(Ordering::Relaxed) != 0 {
+                control.ring_space.fetch_add(1, Ordering::Release);
+                futex_wake(&control.ring_space);
+            }
+            continue;
+        }
+        if let Some((file, path)) = state.take_new_file() {
+            if sink_error.is_none()
+                && stopped != Some(Stopped::Events)
+                && let Err(e) = sink.new_file(file, &path)
+            {
+                sink_error = Some(e);
+            }
+            state.new_file_done();
+            continue;
+        }
+        if processes.reap()? {
+            continue;
+        }
+        if processes.all_ended() {
+            let since = *ended_since.get_or_insert_with(Instant::now);
+            let all_known = control.unannounced.load(Ordering::Acquire) == 0;
+            if control.ring_write.load(Ordering::Acquire) != read {
+                // What was written before the last end. It may announce one more.
+                continue;
+            }
+            if all_known || since.elapsed() >= BIRTH {
+                break;
+            }
+        } else {
+            ended_since = None;
+        }
+        if control.ring_lock.load(Ordering::Relaxed) != 0 {
+            state.free_ring_of_the_dead(shared, &mut stuck);
+        }
+        processes.wait(state.wake(), IDLE);
+    }
+    state.close();
+    let status = processes.status()?;
+    if sink_error.is_none()
+        && stopped.is_none()
+        && let Err(e) = decoder.end(status, sink)
+    {
+        sink_error = Some(e);
+    }
+    Ok(Drained {
+        status,
+        events: decoder.events(),
+        stopped,
+        sink_error,
+    })
+}

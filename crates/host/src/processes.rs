@@ -1,0 +1,283 @@
+//! The processes of one run: which there are, whether they have ended, how to end them.
+//!
+//! The program is a child of the thread that launched it. Others announce themselves in the stream and are watched by
+//! pidfd, because an orphan becomes a child of the tool's *first* thread, whichever thread launched its ancestor. So runs
+//! on several threads do not mix up each other's processes.
+//!
+//! Deviation: a process that a program makes which is not followed (see the engine's limitations) announces nothing. A run
+//! on the first thread waits for it, as its reaper; a run on another thread does not.
+
+use crate::ExitStatus;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// A flag that a thread can wait for together with the ends of processes.
+pub struct Wake(OwnedFd);
+
+impl Wake {
+    pub fn new() -> io::Result<Wake> {
+        // SAFETY: a fresh descriptor or an error.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just made.
+        Ok(Wake(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Ends the other thread's wait, or its next one.
+    pub fn wake(&self) {
+        // SAFETY: eight bytes of ours. It cannot fail but by a counter near 2^64.
+        unsafe { libc::write(self.0.as_raw_fd(), (&1u64 as *const u64).cast(), 8) };
+    }
+
+    fn clear(&self) {
+        let mut count = 0u64;
+        // SAFETY: eight bytes of ours; without a count it fails, which is as good.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+}
+
+struct Watched {
+    pid: libc::pid_t,
+    fd: OwnedFd,
+}
+
+impl Watched {
+    fn open(pid: libc::pid_t) -> Option<Watched> {
+        // SAFETY: a fresh descriptor or an error: it has been reaped already.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        if fd < 0 {
+            return None;
+        }
+        // SAFETY: just made.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        Some(Watched { pid, fd })
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut poll = [readable(&self.fd)];
+        wait_for(&mut poll, Duration::ZERO);
+        poll[0].revents != 0
+    }
+
+    /// Whether somebody has taken note of its end, after it has ended. We do, if it is a child of any thread of ours.
+    fn is_reaped(&self) -> bool {
+        let fd = self.fd.as_raw_fd();
+        // SAFETY: plain data, filled by the kernel; a descriptor of ours, and a signal that is none.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOHANG | libc::__WALL;
+            libc::waitid(libc::P_PIDFD, fd as libc::id_t, &mut info, flags) == 0
+                || libc::syscall(libc::SYS_pidfd_send_signal, fd, 0, 0, 0) != 0
+        }
+    }
+
+    /// Processor time of all its threads.
+    fn cpu_time(&self) -> Duration {
+        let mut clock: libc::clockid_t = 0;
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: both write to our own variables. A process that is gone leaves zeros.
+        unsafe {
+            if libc::clock_getcpuclockid(self.pid, &mut clock) == 0 {
+                libc::clock_gettime(clock, &mut time);
+            }
+        }
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+}
+
+fn readable(fd: &OwnedFd) -> libc::pollfd {
+    libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+fn wait_for(fds: &mut [libc::pollfd], timeout: Duration) {
+    let timeout = libc::timespec {
+        tv_sec: timeout.as_secs() as i64,
+        tv_nsec: timeout.subsec_nanos() as i64,
+    };
+    // SAFETY: our own array. An interruption is as good as a time-out.
+    unsafe {
+        libc::ppoll(
+            fds.as_mut_ptr(),
+            fds.len() as libc::nfds_t,
+            &timeout,
+            std::ptr::null(),
+        )
+    };
+}
+
+/// The processes of one run. To be used on the thread that launched it.
+pub struct Processes {
+    first: libc::pid_t,
+    /// The first process leads a group of its own.
+    own_group: bool,
+    status: Option<ExitStatus>,
+    /// Those that have not ended, as far as they are known.
+    watched: Vec<Watched>,
+    /// Those that have ended and that their parents have not asked for. They come to us when these end.
+    zombies: Vec<Watched>,
+    /// This thread has no children any more.
+    childless: bool,
+}
+
+impl Processes {
+    pub fn new(first: libc::pid_t, own_group: bool) -> Processes {
+        let mut processes = Processes {
+            first,
+            own_group,
+            status: None,
+            watched: Vec::new(),
+            zombies: Vec::new(),
+            childless: false,
+        };
+        processes.announced(first);
+        processes
+    }
+
+    /// A process of the run has said its number.
+    pub fn announced(&mut self, pid: libc::pid_t) {
+        if !self.watched.iter().any(|w| w.pid == pid) {
+            self.watched.extend(Watched::open(pid));
+        }
+    }
+
+    /// Takes what has ended. True if anything has.
+    pub fn reap(&mut self) -> io::Result<bool> {
+        let mut any = false;
+        while !self.childless {
+            match reap() {
+                Ok(Some((pid, status))) => {
+                    any = true;
+                    if pid == self.first {
+                        self.status = Some(exit_status(status));
+                    }
+                }
+                Ok(None) => break,
+                Err(e) if e.raw_os_error() == Some(libc::ECHILD) => self.childless = true,
+                Err(e) => return Err(e),
+            }
+        }
+        // The first is left to the loop above: it says how it ended.
+        let (first, first_is_taken) = (self.first, self.status.is_some() || self.childless);
+        let ended = self
+            .watched
+            .extract_if(.., |w| (w.pid != first || first_is_taken) && w.has_ended());
+        let before = self.zombies.len();
+        self.zombies.extend(ended);
+        any |= self.zombies.len() != before;
+        self.zombies.retain(|zombie| !zombie.is_reaped());
+        Ok(any)
+    }
+
+    pub fn all_ended(&self) -> bool {
+        self.childless && self.watched.is_empty()
+    }
+
+    /// How the first process ended.
+    pub fn status(&self) -> io::Result<ExitStatus> {
+        self.status
+            .ok_or_else(|| io::Error::other("the program was reaped by somebody else"))
+    }
+
+    /// Processor time of those that run.
+    pub fn cpu_time(&self) -> Duration {
+        self.watched.iter().map(Watched::cpu_time).sum()
+    }
+
+    /// Kills those that run. To be repeated until all have ended: one may just be making another.
+    pub fn kill(&self) {
+        // SAFETY: the group has its number as long as its leader was not taken or has companions, which we watch; a
+        // process is named by descriptor.
+        unsafe {
+            if self.own_group && (self.status.is_none() || !self.watched.is_empty()) {
+                libc::kill(-self.first, libc::SIGKILL);
+            }
+            for w in &self.watched {
+                let fd = w.fd.as_raw_fd();
+                libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, 0, 0);
+            }
+        }
+    }
+
+    /// Waits until all have ended, if nobody else is to be looked after.
+    pub fn wait_for_all(mut self) -> io::Result<ExitStatus> {
+        while !self.childless {
+            // SAFETY: plain data, filled by the kernel.
+            let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+            let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+            // SAFETY: waits for a child of this thread to end. An error shows again in `reap`.
+            unsafe { libc::waitid(libc::P_ALL, 0, &mut info, flags) };
+            if !self.reap()? && !self.childless {
+                // A ptrace stop, which is for a tracer thread.
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        self.status()
+    }
+
+    /// Sleeps until a process ends or `wake` is called, at most so long.
+    pub fn wait(&self, wake: &Wake, timeout: Duration) {
+        // More than these are looked after when the time is up.
+        const FDS_MAX: usize = 16;
+        let mut fds: Vec<libc::pollfd> = std::iter::once(&wake.0)
+            .chain(self.watched.iter().map(|w| &w.fd))
+            .take(FDS_MAX)
+            .map(readable)
+            .collect();
+        wait_for(&mut fds, timeout);
+        if fds[0].revents != 0 {
+            wake.clear();
+        }
+    }
+}
+
+fn exit_status(status: i32) -> ExitStatus {
+    if libc::WIFSIGNALED(status) {
+        ExitStatus::Signal(libc::WTERMSIG(status))
+    } else {
+        ExitStatus::Code(libc::WEXITSTATUS(status))
+    }
+}
+
+/// Takes one ended child of this thread. `None`: none has ended yet.
+///
+/// A child that one of our tracer threads has seized also shows its ptrace stops here. Those are the tracer's: so this only
+/// looks first, and takes what has really ended.
+fn reap() -> io::Result<Option<(libc::pid_t, i32)>> {
+    let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::WNOHANG | libc::__WNOTHREAD;
+    // SAFETY: plain data, filled by the kernel.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: asks only.
+    while unsafe { libc::waitid(libc::P_ALL, 0, &mut info, flags) } < 0 {
+        let e = io::Error::last_os_error();
+        if e.kind() != io::ErrorKind::Interrupted {
+            return Err(e);
+        }
+    }
+    // SAFETY: filled by waitid.
+    let pid = unsafe { info.si_pid() };
+    let ended = matches!(
+        info.si_code,
+        libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED
+    );
+    if pid == 0 || !ended {
+        return Ok(None);
+    }
+    let mut status = 0;
+    // SAFETY: it has ended; this takes it.
+    let r = unsafe { libc::waitpid(pid, &mut status, libc::__WALL) };
+    if r == pid {
+        Ok(Some((pid, status)))
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

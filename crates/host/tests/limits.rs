@@ -1,0 +1,287 @@
+//! Runs that are ended before their time, and many runs at once.
+
+mod support;
+
+use brownout_host::{ExitStatus, LaunchConfig, Limits, Outcome, Stopped, record};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use support::{Folder, Keep};
+
+const SHORT: Duration = Duration::from_millis(300);
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(600);
+
+fn stopped(config: &LaunchConfig) -> (Keep, Outcome) {
+    let mut keep = Keep::default();
+    let outcome = record(config, &mut keep).expect("it can be launched");
+    assert_eq!(outcome.status, ExitStatus::Signal(9));
+    assert_eq!(outcome.events, keep.events.len() as u64);
+    assert!(keep.of("end").is_empty(), "the stream was cut short");
+    (keep, outcome)
+}
+
+/// The program writes the numbers of its processes into the file.
+fn assert_gone(numbers: &Path, count: usize) {
+    let text = std::fs::read_to_string(numbers).expect("readable");
+    let pids: Vec<&str> = text.split_ascii_whitespace().collect();
+    assert_eq!(pids.len(), count, "{text}");
+    for pid in pids {
+        assert!(
+            !Path::new("/proc").join(pid).exists(),
+            "process {pid} is still there"
+        );
+    }
+}
+
+const STORES: &str = r#"
+int main(int argc, char **argv) {
+    volatile uint64_t *pm = map(argv[1]);
+    for (uint64_t i = 0;; i++) pm[i % 8] = i;
+}
+"#;
+
+#[test]
+fn so_many_events_and_not_one_more() {
+    let folder = Folder::new();
+    let program = folder.program(STORES);
+    let pool = folder.pool();
+    for events in [0, 1, 5_000] {
+        let config = LaunchConfig {
+            limits: Limits {
+                events: Some(events),
+                wall: Some(LONG),
+                ..Limits::default()
+            },
+            deterministic: true,
+            ..folder.launch(&program, [&pool])
+        };
+        let (first, outcome) = stopped(&config);
+        assert_eq!(outcome.stopped, Some(Stopped::Events));
+        assert_eq!(outcome.events, events);
+        let (second, _) = stopped(&config);
+        assert_eq!(first.events, second.events);
+    }
+}
+
+#[test]
+fn too_long() {
+    let folder = Folder::new();
+    let program = folder.program(STORES);
+    let config = LaunchConfig {
+        limits: Limits {
+            wall: Some(SHORT),
+            idle: Some(LONG),
+            ..Limits::default()
+        },
+        ..folder.launch(&program, [folder.pool()])
+    };
+    let (keep, outcome) = stopped(&config);
+    assert_eq!(outcome.stopped, Some(Stopped::Wall));
+    assert!(outcome.wall >= SHORT);
+    // All that was recorded has come, in order.
+    let values: Vec<u64> = keep.events.iter().filter_map(|seen| seen.value).collect();
+    assert!(values.iter().copied().eq(0..values.len() as u64));
+}
+
+#[test]
+fn waiting_for_ever_with_children_everywhere() {
+    let folder = Folder::new();
+    let program = folder.program(
+        r#"
+static void say(const char *where) {
+    char text[32];
+    int fd = need(open(where, O_WRONLY | O_APPEND | O_CREAT, 0600));
+    int n = sprintf(text, "%d ", getpid());
+    write(fd, text, n);
+    close(fd);
+}
+int main(int argc, char **argv) {
+    say(argv[1]);
+    int ready[2];
+    need(pipe(ready));
+    for (int kind = 0; kind < 3; kind++) {
+        if (fork() == 0) {
+            if (kind > 0) setsid();
+            if (kind > 1 && fork() != 0) _exit(0); // its child is an orphan, far from our group
+            say(argv[1]);
+            write(ready[1], "x", 1);
+            for (;;) pause();
+        }
+    }
+    char c;
+    for (int n = 0; n < 3; n++) read(ready[0], &c, 1);
+    for (;;) pause();
+}
+"#,
+    );
+    let numbers = folder.join("numbers");
+    let config = LaunchConfig {
+        limits: Limits {
+            idle: Some(SHORT),
+            wall: Some(LONG),
+            ..Limits::default()
+        },
+        ..folder.launch(&program, [&numbers])
+    };
+    let (_, outcome) = stopped(&config);
+    assert_eq!(outcome.stopped, Some(Stopped::Idle));
+    assert_gone(&numbers, 4);
+    // The same on a thread that is not the first: orphans do not come to it.
+    std::fs::remove_file(&numbers).expect("there");
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert_eq!(stopped(&config).1.stopped, Some(Stopped::Idle)));
+    });
+    assert_gone(&numbers, 4);
+}
+
+#[test]
+fn busy_is_not_idle() {
+    let folder = Folder::new();
+    let program = folder.program("int main(void) { for (volatile long i = 0;; i++) ; }");
+    let config = LaunchConfig {
+        limits: Limits {
+            idle: Some(SHORT / 3),
+            wall: Some(SHORT * 2),
+            ..Limits::default()
+        },
+        ..folder.launch(&program, [""; 0])
+    };
+    assert_eq!(stopped(&config).1.stopped, Some(Stopped::Wall));
+}
+
+#[test]
+fn asked_to_stop() {
+    let folder = Folder::new();
+    let program = folder.program(STORES);
+    let stop = Arc::new(AtomicBool::new(false));
+    let config = LaunchConfig {
+        stop: Some(stop.clone()),
+        ..folder.launch(&program, [folder.pool()])
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(SHORT / 3);
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(stopped(&config).1.stopped, Some(Stopped::Asked));
+    });
+}
+
+#[test]
+fn limits_hold_without_recording() {
+    let folder = Folder::new();
+    let config = LaunchConfig {
+        limits: Limits {
+            idle: Some(SHORT),
+            ..Limits::default()
+        },
+        ..folder.launch("sleep", ["600"])
+    };
+    let outcome = brownout_host::run(&config).expect("it can be launched");
+    assert_eq!(outcome.stopped, Some(Stopped::Idle));
+    assert_eq!(outcome.status, ExitStatus::Signal(9));
+}
+
+#[test]
+fn limits_that_are_not_hit_change_nothing() {
+    let folder = Folder::new();
+    let config = LaunchConfig {
+        limits: Limits {
+            events: Some(1_000_000),
+            idle: Some(LONG),
+            wall: Some(LONG),
+        },
+        stop: Some(Arc::default()),
+        stderr: Some(std::fs::File::create(folder.join("err")).expect("writable")),
+        ..folder.launch("sh", ["-c", "echo out; echo err >&2; true & wait"])
+    };
+    support::run(&config);
+    assert_eq!(folder.printed(), "out\n");
+    let err = std::fs::read_to_string(folder.join("err")).expect("readable");
+    assert_eq!(err, "err\n");
+}
+
+/// Lines of `/proc/self/maps` that are no heap of a thread or of the process: those may grow as any heap does.
+fn mappings() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("readable");
+    maps.lines().filter(|line| line.contains('/')).count()
+}
+
+fn entries(folder: &str) -> usize {
+    std::fs::read_dir(folder).expect("readable").count()
+}
+
+#[test]
+fn many_runs_on_several_threads_leave_nothing_behind() {
+    const THREADS: usize = 3;
+    const RUNS: usize = 100;
+    let folder = Folder::new();
+    let program = folder.program(
+        r#"
+int main(int argc, char **argv) {
+    char name[1000];
+    sprintf(name, "%s.%s", argv[1], argv[2]);
+    int fd = need(open(name, O_RDWR | O_CREAT | O_TRUNC, 0600));
+    need(ftruncate(fd, 4096));
+    uint64_t number = atoi(argv[2]);
+    map(name)[0] = number;
+    // An orphan that outlives its parent, and an exec.
+    if (number % 10 == 0 && fork() == 0) {
+        usleep(20000);
+        map(name)[0] = number + 1000;
+        execl("/bin/true", "true", (char *)0);
+    }
+    return number % 7;
+}
+"#,
+    );
+    let pool = folder.join("pool");
+    let launch = |number: usize| {
+        let mut config = folder.launch(
+            &program,
+            [pool.clone().into_os_string(), number.to_string().into()],
+        );
+        config.pm_globs = vec![format!("{}.*", pool.display())];
+        let mut keep = Keep::default();
+        let outcome = record(&config, &mut keep).expect("it can be launched");
+        assert_eq!(outcome.status, ExitStatus::Code(number as i32 % 7));
+        let mut values = vec![number as u64];
+        if number.is_multiple_of(10) {
+            values.push(number as u64 + 1000);
+        }
+        let seen: Vec<u64> = keep.events.iter().filter_map(|seen| seen.value).collect();
+        assert_eq!(seen, values, "run {number} has its own events");
+        assert_eq!(keep.events.last().map(|seen| seen.name), Some("end"));
+    };
+    launch(0);
+    let before = (
+        mappings(),
+        entries("/proc/self/fd"),
+        entries("/proc/self/task"),
+    );
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= THREADS * RUNS {
+                        break;
+                    }
+                    launch(number);
+                }
+            });
+        }
+    });
+    let after = (
+        mappings(),
+        entries("/proc/self/fd"),
+        entries("/proc/self/task"),
+    );
+    assert_eq!(before, after, "mappings, descriptors, threads");
+    // SAFETY: only asks.
+    let children = unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) };
+    assert_eq!(children, -1, "no child and no zombie is left");
+}

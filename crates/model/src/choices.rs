@@ -1,0 +1,283 @@
+//! What one unit may hold after a crash, looked at on its own.
+//!
+//! [`CrashState`](crate::CrashState) borrows a whole [`History`](crate::History) and answers for one moment. An exploration visits many moments, in any
+//! order, on several threads; [`Choices`] is one unit at one moment, self-contained, and [`Cut`]s say how
+//! far reads have narrowed it. Guarantee: the same contents as `CrashState`, for domains in which units are independent
+//! ([`Rules::orders_epochs`](crate::Rules) is false; a property test compares the two). Reads that see equal bytes are
+//! one outcome: a list of cuts stands for the union of what each allows.
+
+use crate::types::{ByteRange, LINE_BYTES, Moment, Unit};
+
+/// Bytes of a line as a bit set: bit i is byte i.
+pub type LineMask = u64;
+
+/// Content of a line; bytes outside the mask of a read are zero.
+pub type LineBytes = [u8; LINE_BYTES as usize];
+
+/// A store that may or may not have survived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UncertainWrite {
+    /// When it was made.
+    pub moment: Moment,
+    /// Which bytes.
+    pub range: ByteRange,
+    /// What it stored there.
+    pub bytes: Box<[u8]>,
+    /// A non-temporal store, unordered with all others until its fence.
+    pub unordered: bool,
+    /// It certainly survived, whatever happened to those before it.
+    pub certain: bool,
+}
+
+/// What one unit may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choices {
+    pub(crate) unit: Unit,
+    /// Content without the stores in `writes`.
+    pub(crate) base: Box<[u8]>,
+    /// Stores after that, in cache order.
+    pub(crate) writes: Vec<UncertainWrite>,
+}
+
+/// What is still possible: between `lo` and `hi` of the ordered stores survived; each unordered one did, did not, or may have.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Cut {
+    pub(crate) lo: usize,
+    pub(crate) hi: usize,
+    pub(crate) unordered: Vec<Option<bool>>,
+}
+
+/// One content: which stores survived.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Survivors {
+    /// How many of the ordered stores, the oldest first.
+    pub ordered: usize,
+    /// Which of the unordered ones.
+    pub unordered: Vec<bool>,
+}
+
+impl Choices {
+    /// The unit.
+    pub fn unit(&self) -> Unit {
+        self.unit
+    }
+
+    /// Its size in bytes.
+    pub fn size(&self) -> usize {
+        self.base.len()
+    }
+
+    /// The stores that may be missing, in cache order.
+    pub fn writes(&self) -> &[UncertainWrite] {
+        &self.writes
+    }
+
+    /// True if there is only one content.
+    pub fn is_certain(&self) -> bool {
+        self.open().choices() <= 1.0
+    }
+
+    /// Everything that is possible.
+    pub fn open(&self) -> Cut {
+        let ordered = self.writes.iter().filter(|write| !write.unordered);
+        let unordered = self.writes.iter().filter(|write| write.unordered);
+        Cut {
+            lo: ordered.clone().filter(|write| write.certain).count(),
+            hi: ordered.count(),
+            unordered: unordered.map(|w| w.certain.then_some(true)).collect(),
+        }
+    }
+
+    /// All that survives if the power stays.
+    pub fn newest(&self) -> Survivors {
+        let open = self.open();
+        Survivors {
+            ordered: open.hi,
+            unordered: vec![true; open.unordered.len()],
+        }
+    }
+
+    /// The content that these survivors make.
+    pub fn content(&self, survivors: &Survivors) -> Box<[u8]> {
+        let mut content = self.base.clone();
+        for (write, present) in self.with_presence(survivors) {
+            if present {
+                let at = self.offset_of(write);
+                content[at..at + write.bytes.len()].copy_from_slice(&write.bytes);
+            }
+        }
+        content
+    }
+
+    /// The stores that did not survive.
+    pub fn lost<'s>(&'s self, survivors: &Survivors) -> Vec<&'s UncertainWrite> {
+        self.with_presence(survivors)
+            .filter(|(_, present)| !present)
+            .map(|(write, _)| write)
+            .collect()
+    }
+
+    /// What a read of the bytes `mask` of the line at `offset` in the unit may see, given that one of `cuts` holds; and what
+    /// then still holds. No two have equal bytes. The order is by age: the oldest write-back first.
+    pub fn read(&self, cuts: &[Cut], offset: u64, mask: LineMask) -> Vec<(LineBytes, Vec<Cut>)> {
+        let line_start = self.unit.0 * self.size() as u64 + offset;
+        let overlaps: Vec<bool> = self
+            .writes
+            .iter()
+            .map(|write| mask_within(write.range, line_start) & mask != 0)
+            .collect();
+        let mut seen: Vec<(LineBytes, Vec<Cut>)> = Vec::new();
+        for cut in cuts {
+            for cut in self.split(cut, &overlaps) {
+                let bytes = self.line(&cut, &overlaps, line_start, mask);
+                match seen.iter_mut().find(|(other, _)| *other == bytes) {
+                    Some((_, cuts)) => cuts.push(cut),
+                    None => seen.push((bytes, vec![cut])),
+                }
+            }
+        }
+        seen
+    }
+
+    /// The cuts into which a read of the overlapped stores divides this one.
+    fn split(&self, cut: &Cut, overlaps: &[bool]) -> Vec<Cut> {
+        let mut segments = Vec::new();
+        let mut lo = cut.lo;
+        let mut ordered = 0;
+        for (write, overlaps) in self.writes.iter().zip(overlaps) {
+            if write.unordered {
+                continue;
+            }
+            if *overlaps && (cut.lo..cut.hi).contains(&ordered) {
+                segments.push((lo, ordered));
+                lo = ordered + 1;
+            }
+            ordered += 1;
+        }
+        segments.push((lo, cut.hi));
+        let mut choices = vec![cut.unordered.clone()];
+        let unordered = self.writes.iter().zip(overlaps).filter(|(w, _)| w.unordered);
+        for (i, (_, overlaps)) in unordered.enumerate() {
+            if *overlaps && cut.unordered[i].is_none() {
+                choices = choices
+                    .into_iter()
+                    .flat_map(|choice| {
+                        [false, true].map(|present| {
+                            let mut choice = choice.clone();
+                            choice[i] = Some(present);
+                            choice
+                        })
+                    })
+                    .collect();
+            }
+        }
+        let mut cuts = Vec::with_capacity(segments.len() * choices.len());
+        for (lo, hi) in segments {
+            for unordered in &choices {
+                let unordered = unordered.clone();
+                cuts.push(Cut { lo, hi, unordered });
+            }
+        }
+        cuts
+    }
+
+    /// The masked bytes of a line under a cut that leaves none of them open.
+    fn line(&self, cut: &Cut, overlaps: &[bool], line_start: u64, mask: LineMask) -> LineBytes {
+        let offset = (line_start - self.unit.0 * self.size() as u64) as usize;
+        let mut line: LineBytes = [0; LINE_BYTES as usize];
+        line.copy_from_slice(&self.base[offset..offset + LINE_BYTES as usize]);
+        let survivors = Survivors {
+            ordered: cut.lo,
+            unordered: cut.unordered.iter().map(|c| c.unwrap_or(false)).collect(),
+        };
+        for ((write, present), overlaps) in self.with_presence(&survivors).zip(overlaps) {
+            if present && *overlaps {
+                for (i, byte) in write.bytes.iter().enumerate() {
+                    let at = write.range.start().0 + i as u64;
+                    if (line_start..line_start + LINE_BYTES).contains(&at) {
+                        line[(at - line_start) as usize] = *byte;
+                    }
+                }
+            }
+        }
+        masked(&line, mask)
+    }
+
+    fn with_presence<'s, 'v>(
+        &'s self,
+        survivors: &'v Survivors,
+    ) -> impl Iterator<Item = (&'s UncertainWrite, bool)> + use<'s, 'v> {
+        let (mut ordered, mut unordered) = (0, 0);
+        self.writes.iter().map(move |write| {
+            let present = if write.unordered {
+                unordered += 1;
+                survivors.unordered.get(unordered - 1).copied().unwrap_or(true)
+            } else {
+                ordered += 1;
+                ordered <= survivors.ordered
+            };
+            (write, present)
+        })
+    }
+
+    fn offset_of(&self, write: &UncertainWrite) -> usize {
+        (write.range.start().0 % self.size() as u64) as usize
+    }
+}
+
+impl Cut {
+    /// How many contents eager enumeration would try. Two of them may be equal.
+    pub fn choices(&self) -> f64 {
+        self.choices_log2().exp2()
+    }
+
+    /// Its base-2 logarithm.
+    pub fn choices_log2(&self) -> f64 {
+        ((self.hi - self.lo + 1) as f64).log2() + self.unordered_open() as f64
+    }
+
+    /// How many unordered stores may or may not have survived.
+    pub fn unordered_open(&self) -> usize {
+        self.unordered.iter().filter(|c| c.is_none()).count()
+    }
+
+    /// The newest content of those.
+    pub fn newest(&self) -> Survivors {
+        Survivors {
+            ordered: self.hi,
+            unordered: self.unordered.iter().map(|c| c.unwrap_or(true)).collect(),
+        }
+    }
+
+    /// The oldest content of those.
+    pub fn oldest(&self) -> Survivors {
+        Survivors {
+            ordered: self.lo,
+            unordered: self.unordered.iter().map(|c| c.unwrap_or(false)).collect(),
+        }
+    }
+}
+
+/// The bytes of `range` that lie in the line at `line_start`.
+pub fn mask_within(range: ByteRange, line_start: u64) -> LineMask {
+    let from = range.start().0.max(line_start);
+    let to = range.end().0.min(line_start + LINE_BYTES);
+    if from >= to {
+        return 0;
+    }
+    let ones = u64::MAX >> (LINE_BYTES - (to - from));
+    ones << (from - line_start)
+}
+
+/// The line with all bytes outside the mask zero.
+pub fn masked(line: &LineBytes, mask: LineMask) -> LineBytes {
+    let mut bytes = *line;
+    if mask != u64::MAX {
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            if mask >> i & 1 == 0 {
+                *byte = 0;
+            }
+        }
+    }
+    bytes
+}
