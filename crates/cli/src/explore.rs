@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use brownout_explore::{
@@ -218,10 +218,4 @@ impl Progress for LiveLine {
         );
         let _ = io::stderr().flush();
     }
-}
-
-/// Whether somebody asked to stop.
-#[allow(dead_code)]
-fn asked(stop: &AtomicBool) -> bool {
-    stop.load(Ordering::Relaxed)
 }

@@ -15,6 +15,7 @@ use brownout_trace::event::FileId;
 use serde_json::{Map, Value, json};
 
 use crate::execution::{self, Acknowledged, Command, Setting};
+use crate::journal::Journal;
 use crate::finding::{self, CrashSpec, Found, Resolvers};
 use crate::minimise;
 use crate::native::{self, Originals};
@@ -23,7 +24,7 @@ use crate::outcome::{Outcome, Status};
 use crate::place::LineKey;
 use crate::pool::{Done, Pool, Work};
 use crate::recording::{Reason, RecordOptions, Recorder, Recording};
-use crate::search::{Crash, Failure, Halt, Layer, Progress, Sampling, Search};
+use crate::search::{Failure, Halt, Layer, Progress, Sampling, Search};
 use crate::view::{Base, FileState, Image, Narrowed, Timeline, View};
 use crate::world::World;
 
@@ -33,10 +34,13 @@ const FAILURES_MAX: usize = 60;
 const FAILURES_PER_CAUSE: usize = 3;
 /// With more operations, references come from the recorded run instead of runs of their own.
 const REFERENCE_RUNS_MAX: usize = 100;
-/// Recoveries that are themselves cut short, if nobody asks for more.
-const NESTED_AUTO: usize = 48;
-/// And if somebody does, at each depth.
+/// If nobody asks for a depth, recoveries are cut short in turn only if there are so few.
+const NESTED_AUTO: u64 = 64;
+/// Recoveries that are cut short, at each depth.
 const NESTED_MAX: usize = 2_000;
+
+/// Name of the journal in the folder.
+const JOURNAL: &str = "journal";
 
 /// A native recovery that takes longer hangs: under the engine it already did.
 const NATIVE_PATIENCE: Duration = Duration::from_secs(2);
@@ -144,15 +148,23 @@ fn set_up(options: &Options) -> Result<(), Error> {
     let Some(setup) = &options.setup else {
         return Ok(());
     };
-    let status = std::process::Command::new("sh")
-        .args(["-c", setup])
-        .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::null())
-        .status()
-        .map_err(io_error("cannot run the set-up"))?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(Error::Usage(format!("the set-up failed ({status}): {setup}"))),
+    // Under the engine, though nothing is recorded: what it makes must be the same next time, identifiers and seeds included.
+    let mut config = LaunchConfig::new("sh", ["-c", setup]);
+    config.deterministic = true;
+    config.stop = Some(options.stop.clone());
+    config.stdin = Some(File::open("/dev/null").map_err(io_error("cannot open /dev/null"))?);
+    let out = File::create("/dev/null").map_err(io_error("cannot open /dev/null"))?;
+    config.stdout = Some(out);
+    let outcome = brownout_host::run(&config)?;
+    match outcome.status {
+        brownout_host::ExitStatus::Code(0) => Ok(()),
+        brownout_host::ExitStatus::Code(code) => Err(Error::Usage(format!(
+            "the set-up failed with exit code {code}: {setup}"
+        ))),
+        brownout_host::ExitStatus::Signal(signal) => Err(Error::Usage(format!(
+            "the set-up was killed by {}: {setup}",
+            crate::oracle::signal_name(signal)
+        ))),
     }
 }
 
@@ -392,6 +404,18 @@ fn explore_recorded(
         references: None,
         only_durability: false,
     };
+    let identity = identity(options, &search.layers[0].recording);
+    fs::create_dir_all(&options.folder).map_err(io_error("cannot make the folder"))?;
+    let (journal, known) = Journal::open(&options.folder.join(JOURNAL), &identity)
+        .map_err(io_error("cannot open the journal"))?;
+    search.remember(&known);
+    search.journal = Some(journal);
+    if search.statistics.resumed > 0 {
+        notes.push(format!(
+            "resumed: {} recoveries were run before an interruption",
+            search.statistics.resumed
+        ));
+    }
     if options.operations {
         let references = match by_input {
             true => by_lines(&mut search, options, &lines, &initial, scratch)?,
@@ -414,7 +438,10 @@ fn explore_recorded(
     search.keep_executed = depth > 1;
     search.explore(0)?;
     let mut depth_reached = 1;
-    if search.stopped.is_none() && depth > 1 {
+    let is_cheap = search.statistics.executions + search.statistics.resumed <= NESTED_AUTO;
+    if depth > 1 && options.depth.is_none() && !is_cheap && search.stopped.is_none() {
+        notes.push("recoveries were not cut short in turn, because there are many; --depth 2 does that".into());
+    } else if search.stopped.is_none() && depth > 1 {
         depth_reached = nest(&mut search, depth, options)?;
     }
     let differing = search.test_itself()?;
@@ -506,8 +533,44 @@ fn explore_recorded(
     if let Some(path) = &options.outcomes {
         write_outcomes(&search, path).map_err(io_error("cannot write the outcomes"))?;
     }
+    match search.journal.take() {
+        Some(journal) if !exploration.interrupted => journal.remove(),
+        _ => notes.push(format!(
+            "the same command goes on where this one ended; its journal is in {}",
+            options.folder.display()
+        )),
+    }
+    // Nothing was found and nothing is to go on with.
+    let _ = fs::remove_dir(&options.folder);
     exploration.notes = notes;
     Ok(exploration)
+}
+
+/// What an exploration is known by: the recorded run, and how recovery is run and judged.
+fn identity(options: &Options, recording: &Recording) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new();
+    hash.update(&recording.digest);
+    hash.update(format!("{:?}", options.model).as_bytes());
+    hash.update(options.checker.as_deref().unwrap_or_default().as_bytes());
+    hash.update(format!("{} {}", options.operations, options.depth == Some(1)).as_bytes());
+    hash.update(options.recover.display().as_bytes());
+    for file in options.recover.stdin.iter().chain(&options.program.stdin) {
+        hash.update(&fs::read(file).unwrap_or_default());
+    }
+    // A program that was built anew may recover otherwise.
+    let words = std::iter::once(&options.recover.program).chain(&options.recover.args);
+    for word in words.flat_map(|w| w.to_string_lossy().split_whitespace().map(str::to_owned).collect::<Vec<_>>()) {
+        use std::os::unix::fs::MetadataExt;
+        if let Ok(meta) = fs::metadata(&word)
+            && meta.mode() & 0o111 != 0
+            && meta.is_file()
+        {
+            hash.update(&meta.mtime_nsec().to_le_bytes());
+            hash.update(&meta.mtime().to_le_bytes());
+            hash.update(&meta.len().to_le_bytes());
+        }
+    }
+    *hash.finalize().as_bytes()
 }
 
 fn count_of(count: usize, one: &str, many: &str) -> String {
@@ -550,28 +613,35 @@ fn by_lines(
     if lines.len() > REFERENCE_RUNS_MAX {
         return by_points(search, initial, lines.len(), |point| point.asked.checked_sub(1));
     }
-    let mut outputs: Vec<Vec<u8>> = Vec::new();
+    let mut works = Vec::new();
     for k in 0..=lines.len() {
-        let input = scratch.join("reference-stdin");
+        let input = scratch.join(format!("reference-stdin-{k}"));
         fs::write(&input, lines[..k].concat()).map_err(io_error("cannot write an input"))?;
         let first = Command {
             stdin: Some(input),
             ..options.program.clone()
         };
-        let work = Work::Refer {
+        works.push(Work::Refer {
             image: initial.clone(),
             first,
-        };
-        let Some(Done::Recovered(execution)) = search.perform(work)? else {
-            return Ok(None);
-        };
-        outputs.push(execution?.outcome.stdout);
+        });
+    }
+    let Some(done) = search.perform_all(works)? else {
+        return Ok(None);
+    };
+    let mut outputs: Vec<Vec<u8>> = Vec::new();
+    for done in done {
+        if let Done::Recovered(execution) = done {
+            outputs.push(execution?.outcome.stdout);
+        }
     }
     // If already the state before the first operation prints something else when the program did not end in order, the output tells
     // of the crash itself. Then the recorded run is the measure.
-    let in_run = by_points(search, initial, lines.len(), |point| point.asked.checked_sub(1))?;
-    if let Some(in_run) = in_run
-        && in_run.outputs.first() != outputs.first()
+    let done = |point: &crate::recording::FailurePoint| point.asked.checked_sub(1);
+    let before = by_points(search, initial, 0, done)?;
+    if let Some(before) = before
+        && before.outputs.first() != outputs.first()
+        && let Some(in_run) = by_points(search, initial, lines.len(), done)?
     {
         search.notes.insert(
             "recovery prints something else after an orderly end, so it is compared with states of the recorded run".into(),
@@ -639,10 +709,7 @@ fn newest_at(search: &Search<'_>, point: u32) -> Image {
 
 /// Cuts recoveries short in turn. Returns the depth that was reached.
 fn nest(search: &mut Search<'_>, depth: u32, options: &Options) -> Result<u32, Error> {
-    let bound = match options.depth {
-        Some(_) => NESTED_MAX,
-        None => NESTED_AUTO,
-    };
+    let bound = NESTED_MAX;
     let mut reached = 1;
     for level in 2..=depth {
         let mut crashes = std::mem::take(&mut search.executed);
@@ -759,6 +826,7 @@ fn statistics(
     put("nested_recoveries", json!(s.nested_runs));
     put("nested_recoveries_skipped", json!(s.nested_skipped));
     put("sampled_reads", json!(s.sampled));
+    put("resumed", json!(s.resumed));
     put("self_tested", json!(s.self_tested));
     put("recovery_events", json!(s.recovery_events));
     put("recovery_s", json!(seconds(s.recovery_time)));
@@ -901,6 +969,3 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
         reproduction,
     })
 }
-
-#[allow(dead_code)]
-fn unused(_: &Crash) {}

@@ -10,6 +10,7 @@ mod execution;
 mod explore;
 mod files;
 mod finding;
+mod journal;
 mod minimise;
 mod native;
 mod oracle;

@@ -111,11 +111,10 @@ pub struct Recording {
     pub steps: Vec<Step>,
     pub files: BTreeMap<FileId, TrackedFile>,
     pub definitions: Definitions,
-    pub events: u64,
+    /// Equal for equal runs.
+    pub digest: [u8; 32],
     /// More than one thread stored to persistent memory.
     pub storing_threads: usize,
-    /// What the run must tell the user.
-    pub notes: Vec<String>,
     /// Times that input was asked for, in all.
     pub asked: u64,
     /// Outputs written, in all.
@@ -157,8 +156,7 @@ pub struct Recorder {
     asked: u64,
     outputs: u64,
     output_bytes: u64,
-    notes: Vec<String>,
-    last_site: Option<Site>,
+    digest: blake3::Hasher,
 }
 
 impl Recorder {
@@ -199,8 +197,7 @@ impl Recorder {
             asked: 0,
             outputs: 0,
             output_bytes: 0,
-            notes: Vec::new(),
-            last_site: None,
+            digest: blake3::Hasher::new(),
         }
     }
 
@@ -234,9 +231,8 @@ impl Recorder {
             steps: self.steps,
             files: self.files,
             definitions: self.definitions,
-            events: self.index,
+            digest: *self.digest.finalize().as_bytes(),
             storing_threads: self.storing.len(),
-            notes: self.notes,
             asked: self.asked,
             outputs: self.outputs,
             touched: self.touched,
@@ -314,6 +310,8 @@ impl Recorder {
             .apply(event)
             .map_err(|e| io::Error::other(e.to_string()))?;
         self.steps.push(Step { site, did });
+        self.digest.update(&site.pc.0.to_le_bytes());
+        self.digest.update(&site.event.to_le_bytes());
         debug_assert_eq!(self.steps.len() as u64, self.history.now().0);
         Ok(())
     }
@@ -354,6 +352,8 @@ impl Recorder {
                 self.history.set_initial(start, &self.timeline.initial(unit));
             }
         }
+        self.digest.update(&keys.start().0.to_le_bytes());
+        self.digest.update(bytes);
         let write = Write::new(keys.start(), bytes);
         let op = match make {
             Make::Store => Op::Store(write),
@@ -423,9 +423,6 @@ impl EventSink for Recorder {
             .observe(event)
             .map_err(|fault| io::Error::other(fault.to_string()))?;
         let site = self.site(event);
-        if event.pc != TargetAddr(0) {
-            self.last_site = Some(site);
-        }
         match &event.kind {
             EventKind::Store(access) | EventKind::KernelStore { access, .. } => {
                 self.store(site, access, Make::Store)?;

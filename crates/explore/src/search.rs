@@ -21,6 +21,7 @@ use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::execution::{Acknowledged, Execution, Setting};
+use crate::journal::{Entry, Journal};
 use crate::oracle::{Oracle, Symptom};
 use crate::outcome::Outcome;
 use crate::pool::{Done, Pool, Work};
@@ -33,6 +34,9 @@ const RETRIES: u32 = 2;
 
 /// Beyond so many contents for one read, some are left out.
 const OPTIONS_MAX: usize = 24;
+
+/// A stretch of uncertain units is followed back so far.
+const STRETCH_MAX: usize = 256;
 
 /// A run: the recorded one, or a recovery that is itself cut short.
 pub struct Layer {
@@ -55,7 +59,8 @@ struct Item {
     layer: usize,
     point: u32,
     narrowed: Narrowed,
-    bulk: Option<Bulk>,
+    /// By the first unit of each.
+    bulks: BTreeMap<Unit, Bulk>,
     retries: u32,
 }
 
@@ -64,7 +69,7 @@ struct Item {
 #[derive(Clone, Copy, Debug)]
 struct Bulk {
     class: BulkClass,
-    last: Unit,
+    first: Unit,
     choices: u32,
     newest: u32,
     oldest: u32,
@@ -134,6 +139,8 @@ pub struct Statistics {
     pub self_tested: u64,
     pub nested_runs: u64,
     pub nested_skipped: u64,
+    /// Executions of an earlier exploration that was interrupted.
+    pub resumed: u64,
 }
 
 /// What is told while it runs.
@@ -190,6 +197,8 @@ pub struct Search<'p> {
     /// Images of executions, to be cut short in turn.
     pub executed: Vec<Crash>,
     pub keep_executed: bool,
+    /// Where executions are written down.
+    pub journal: Option<Journal>,
     progress: &'p mut dyn Progress,
     told: Instant,
     rng: u64,
@@ -248,6 +257,7 @@ impl<'p> Search<'p> {
             operations: Box::new(|_, _| 0),
             executed: Vec::new(),
             keep_executed: false,
+            journal: None,
             progress,
             told: Instant::now(),
             rng: 0x9e37_79b9_7f4a_7c15,
@@ -293,7 +303,10 @@ impl<'p> Search<'p> {
     }
 
     fn trie(&mut self, layer: usize, point: u32) -> usize {
-        let key = (self.files(layer, point), self.acknowledged_at(layer, point));
+        self.trie_of((self.files(layer, point), self.acknowledged_at(layer, point)))
+    }
+
+    fn trie_of(&mut self, key: TrieKey) -> usize {
         let next = self.tries.len();
         let id = *self.trie_ids.entry(key).or_insert(next);
         if id == next {
@@ -392,7 +405,7 @@ impl<'p> Search<'p> {
             layer,
             point,
             narrowed: Narrowed::new(),
-            bulk: None,
+            bulks: BTreeMap::new(),
             retries: 0,
         });
     }
@@ -446,7 +459,6 @@ impl<'p> Search<'p> {
         for &i in allowed.iter().rev() {
             let (bytes, cuts) = &options[i];
             let bulk = bulk.map(|bulk| Bulk {
-                last: unit,
                 choices: bulk.choices + 1,
                 newest: bulk.newest + u32::from(i == newest),
                 oldest: bulk.oldest + u32::from(i == oldest),
@@ -458,14 +470,14 @@ impl<'p> Search<'p> {
             }
             let mut other = item.clone();
             other.narrowed.insert(unit, cuts.clone());
-            other.bulk = bulk;
+            other.bulks.extend(bulk.map(|bulk| (bulk.first, bulk)));
             others.push(other);
         }
         let Some((bytes, cuts, bulk)) = chosen else {
             return options[newest].0;
         };
         item.narrowed.insert(unit, cuts);
-        item.bulk = bulk;
+        item.bulks.extend(bulk.map(|bulk| (bulk.first, bulk)));
         bytes
     }
 
@@ -488,7 +500,7 @@ impl<'p> Search<'p> {
         };
         let mut sum = weigh(&unit, (0.0, 0));
         let (mut before, mut after) = (at, at);
-        while before > 0 && open[before - 1].0 + 1 == open[before].0 && !is_bulky(sum) {
+        while before > 0 && open[before - 1].0 + 1 == open[before].0 && at - before < STRETCH_MAX {
             before -= 1;
             sum = weigh(&open[before], sum);
         }
@@ -499,10 +511,9 @@ impl<'p> Search<'p> {
         if !is_bulky(sum) {
             return None;
         }
-        if let Some(bulk) = item.bulk
-            && (bulk.last == unit || bulk.last.0 + 1 == unit.0)
-        {
-            return Some(bulk);
+        let first = open[before];
+        if let Some(bulk) = item.bulks.get(&first) {
+            return Some(*bulk);
         }
         let steps = &self.layers[item.layer].recording.steps;
         let store = view
@@ -514,7 +525,7 @@ impl<'p> Search<'p> {
                 load: read.pc,
                 store: store.map_or(0, |step| step.site.pc.0),
             },
-            last: unit,
+            first,
             choices: 0,
             newest: 0,
             oldest: 0,
@@ -576,20 +587,6 @@ impl<'p> Search<'p> {
 
     fn start(&mut self, item: Item, trie_id: usize, node: NodeId, view: &View) {
         let image = Image::newest(view, &item.narrowed, &self.files(item.layer, item.point));
-        if std::env::var_os("BO_DEBUG").is_some() {
-            let rec = &self.layers[item.layer].recording;
-            let mut res = rec.definitions.resolve();
-            eprintln!("RUN point {} {:?} bulk {:?}", item.point, rec.points[item.point as usize].reason, item.bulk.map(|b| (b.choices, b.newest, b.oldest)));
-            for (unit, cuts) in &item.narrowed {
-                let ch = view.choices(*unit).unwrap();
-                let n = cuts.iter().max().unwrap().newest();
-                let lost = ch.lost(&n);
-                let site = ch.writes().first().map(|w| rec.steps[w.moment.0 as usize - 1].site).unwrap();
-                let st = res.stack(site);
-                let names: Vec<_> = st.iter().map(|f| f.function.clone().unwrap_or_default()).filter(|n| !n.is_empty()).take(4).collect();
-                eprintln!("   unit {:x} writes {} lost {} nt {} by {:?}", unit.0 * 64 & 0xfffffffffff, ch.writes().len(), lost.len(), ch.writes().iter().filter(|w| w.unordered).count(), names);
-            }
-        }
         let id = self.pool.start(Work::Recover {
             image: image.clone(),
             acknowledged: self.acknowledged_at(item.layer, item.point),
@@ -620,7 +617,7 @@ impl<'p> Search<'p> {
         self.account(&execution);
         let outcome = self.intern(&execution.outcome);
         match self.tries[trie_id].insert(node, &execution.path, outcome) {
-            Ok(()) => {}
+            Ok(()) => self.write_down(item.layer, item.point, &execution),
             Err(_) if item.retries < RETRIES => {
                 item.retries += 1;
                 let view = self.view(item.layer, item.point);
@@ -653,6 +650,44 @@ impl<'p> Search<'p> {
             self.queue.extend(waiting);
         }
         Ok(())
+    }
+
+    fn write_down(&mut self, layer: usize, point: u32, execution: &Execution) {
+        let files = self.files(layer, point);
+        let files = files.iter().map(|(id, s)| (id.0, s.exists, s.size));
+        let acknowledged = self.acknowledged_at(layer, point);
+        let entry = Entry::new(
+            files.collect(),
+            &acknowledged,
+            &execution.path,
+            &execution.outcome,
+        );
+        if let Some(journal) = &mut self.journal {
+            journal.append(&entry);
+        }
+    }
+
+    /// Takes what an earlier exploration has found out.
+    pub fn remember(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            let files = entry.files.iter().map(|(id, exists, size)| {
+                let state = FileState {
+                    exists: *exists,
+                    size: *size,
+                };
+                (FileId(*id), state)
+            });
+            let acknowledged = Acknowledged {
+                operations: entry.operations,
+                text: entry.text.clone(),
+            };
+            let Some(path) = entry.path() else { continue };
+            let trie = self.trie_of((Arc::new(files.collect()), acknowledged));
+            let outcome = self.intern(&entry.outcome);
+            if self.tries[trie].add(&path, outcome).is_ok() {
+                self.statistics.resumed += 1;
+            }
+        }
     }
 
     fn account(&mut self, execution: &Execution) {
@@ -751,8 +786,9 @@ impl<'p> Search<'p> {
         };
         let outcome = self.intern(&execution.outcome);
         let node = self.tries[trie_id].reserve(see);
-        if self.tries[trie_id].insert(node, &execution.path, outcome).is_err() {
-            self.tries[trie_id].settle(node, outcome);
+        match self.tries[trie_id].insert(node, &execution.path, outcome) {
+            Ok(()) => self.write_down(layer, point, &execution),
+            Err(_) => self.tries[trie_id].settle(node, outcome),
         }
         Ok(Some(outcome))
     }
@@ -798,25 +834,35 @@ impl<'p> Search<'p> {
 
     /// Does one thing and waits for it. Nothing else is under way.
     pub fn perform(&mut self, work: Work) -> Result<Option<Done>, LaunchError> {
+        let mut done = self.perform_all(vec![work])?;
+        Ok(done.as_mut().and_then(Vec::pop))
+    }
+
+    /// Does several things at a time and waits for all; `None` if the search was stopped meanwhile.
+    pub fn perform_all(&mut self, works: Vec<Work>) -> Result<Option<Vec<Done>>, LaunchError> {
         if self.is_over() {
             return Ok(None);
         }
-        let id = self.pool.start(work);
-        loop {
+        let ids: Vec<u64> = works.into_iter().map(|work| self.pool.start(work)).collect();
+        let mut done = BTreeMap::new();
+        while done.len() < ids.len() {
             self.tell();
             match self.pool.wait(Duration::from_millis(50)) {
-                Some((done, result)) if done == id => {
-                    return Ok((!self.is_over()).then_some(result));
+                Some((id, result)) if ids.contains(&id) => {
+                    done.insert(id, result);
                 }
                 Some(_) => {}
                 None if self.pool.is_broken() => {
-                    return Err(LaunchError::Bug("a thread that runs recoveries has ended".into()));
+                    return Err(LaunchError::Bug(
+                        "a thread that runs recoveries has ended".into(),
+                    ));
                 }
                 None => {
                     self.is_over();
                 }
             }
         }
+        Ok((!self.is_over()).then(|| done.into_values().collect()))
     }
 
     /// Runs a sample of what was looked up, and compares. Returns how many differ.
@@ -840,11 +886,6 @@ impl<'p> Search<'p> {
             }
         }
         Ok(wrong)
-    }
-
-    /// Distinct outcomes of recoveries that were run.
-    pub fn distinct(&self) -> u64 {
-        self.statistics.executions
     }
 
     /// Groups of reads of which not all combinations were tried.

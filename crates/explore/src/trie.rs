@@ -77,15 +77,9 @@ pub struct Diverged {
 pub struct Trie {
     nodes: Vec<Node>,
     contents: FxHashMap<LineBytes, ContentId>,
-    reads: u64,
 }
 
 impl Trie {
-    /// Number of reads stored, all paths together.
-    pub fn size(&self) -> u64 {
-        self.reads
-    }
-
     fn intern(&mut self, bytes: &LineBytes) -> ContentId {
         let next = ContentId(self.contents.len() as u32);
         *self.contents.entry(*bytes).or_insert(next)
@@ -223,11 +217,30 @@ impl Trie {
             .iter()
             .map(|(read, bytes)| (*read, self.intern(bytes)))
             .collect();
-        self.reads += rest.len() as u64;
         let node = &mut self.nodes[id.0 as usize];
         node.run = rest;
         node.end = End::Outcome(outcome);
         Ok(())
+    }
+
+    /// Stores an execution of an earlier exploration.
+    pub fn add(&mut self, path: &[(Read, LineBytes)], outcome: u32) -> Result<(), Diverged> {
+        let next = std::cell::Cell::new(0);
+        let diverged = std::cell::Cell::new(false);
+        let see = |read: &Read| match path.get(next.replace(next.get() + 1)) {
+            Some((now, seen)) if now.is_same(read) => *seen,
+            _ => {
+                diverged.set(true);
+                [0; 64]
+            }
+        };
+        let reached = self.walk(see);
+        if diverged.get() || reached != Reached::Unknown {
+            return Err(Diverged { after: next.get() });
+        }
+        next.set(0);
+        let node = self.reserve(see);
+        self.insert(node, path, outcome)
     }
 
     /// Settles a reserved place with an outcome although its path does not fit: the recovery is not deterministic.

@@ -82,17 +82,6 @@ impl World {
         pairs.map(|f| (f.name.clone(), f.path.clone())).collect()
     }
 
-    /// The file of a path in this world.
-    pub fn file_at(&self, path: &Path) -> Option<FileId> {
-        let mut files = self.files.iter();
-        files.find(|(_, f)| f.path == path).map(|(id, _)| *id)
-    }
-
-    /// Where a file is.
-    pub fn path_of(&self, file: FileId) -> Option<&Path> {
-        self.files.get(&file).map(|f| f.path.as_path())
-    }
-
     /// The files that are there now.
     pub fn existing(&self) -> Vec<(PathBuf, FileId)> {
         let there = self.files.iter().filter(|(_, f)| f.path.exists());

@@ -50,6 +50,12 @@ catalogue! {
     "fresh-log" Performance true "a transaction logs what it has itself allocated"
     "transient-data" Performance true "lines that are stored to over and over and never made persistent: they belong in DRAM"
     "oversized-flush" Performance true "a write-back of a range of which most lines are clean"
+    "recovery-crash" Correctness true "explore: after a crash, recovery is killed by a signal"
+    "recovery-error" Correctness true "explore: after a crash, recovery fails"
+    "recovery-hang" Correctness true "explore: after a crash, recovery does not end"
+    "not-atomic" Correctness true "explore: after a crash, an operation is there in part, or an acknowledged one is lost"
+    "checker-failed" Correctness true "explore: after a crash and recovery, the checker command is not content"
+    "recovery-assertion" Correctness true "explore: after a crash and recovery, a condition that must hold does not"
 }
 
 /// The rule of that id.
