@@ -2,6 +2,7 @@
  *
  *     PROG run POOL [OPERATIONS]   performs the first OPERATIONS operations (all, if not given) and acknowledges each
  *     PROG check POOL              recovers, verifies, prints the content; exit 1 if it is inconsistent
+ *     PROG verify POOL DONE TEXT   the same, knowing that DONE operations were acknowledged; TEXT, a file, is not read
  *
  * A program defines `struct pool`, `open_pool` (create or recover), `operation`, `check`, and ends with `PM_MAIN(how
  * many operations)`. It is the same on every run: no time, no randomness, no address in its output. So `run POOL k`
@@ -153,16 +154,19 @@ __attribute__((format(printf, 2, 3))) static inline void pm_print_to(int fd, con
 /* ---- command line and pool ---- */
 
 static struct {
-    bool check;         /* `check`, not `run` */
+    bool check;         /* `check` or `verify`, not `run` */
     bool created;       /* the file did not exist, or was empty */
     int operations;     /* how many to perform */
+    int acknowledged;   /* how many must be there, as far as is known */
 } pm_job;
 
 static inline void *pm_map(int argc, char **argv, size_t size, int operations)
 {
-    pm_job.check = argc == 3 && strcmp(argv[1], "check") == 0;
+    bool verify = argc == 5 && strcmp(argv[1], "verify") == 0;
+    pm_job.check = verify || (argc == 3 && strcmp(argv[1], "check") == 0);
+    pm_job.acknowledged = verify ? atoi(argv[3]) : 0;
     if (!pm_job.check && (argc < 3 || argc > 4 || strcmp(argv[1], "run") != 0)) {
-        pm_print_to(2, "usage: %s run POOL [OPERATIONS] | check POOL\n", argv[0]);
+        pm_print_to(2, "usage: %s run POOL [OPERATIONS] | check POOL | verify POOL DONE TEXT\n", argv[0]);
         _exit(2);
     }
     pm_job.operations = argc == 4 ? atoi(argv[3]) : operations;

@@ -1,12 +1,152 @@
-//! libpmemobj's examples: which there are, and how to use them unattended.
+//! libpmemobj's examples: which there are, how they are compiled, and how to use them unattended.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::layout;
+
+/// How a program is made: its name, its own sources, and whether it takes the maps. Sources lie below the examples' folder.
+pub type Recipe = (&'static str, &'static [&'static str], bool);
+
+/// The maps, which several drivers share.
+pub const MAP_SOURCES: &[&str] = &[
+    "map/map.c",
+    "map/map_btree.c",
+    "map/map_ctree.c",
+    "map/map_hashmap_atomic.c",
+    "map/map_hashmap_rp.c",
+    "map/map_hashmap_tx.c",
+    "map/map_rbtree.c",
+    "map/map_rtree.c",
+    "map/map_skiplist.c",
+    "tree_map/btree_map.c",
+    "tree_map/ctree_map.c",
+    "tree_map/rbtree_map.c",
+    "tree_map/rtree_map.c",
+    "hashmap/hashmap_atomic.c",
+    "hashmap/hashmap_rp.c",
+    "hashmap/hashmap_tx.c",
+    "list_map/skiplist_map.c",
+];
+
+/// Every example that is built.
+pub const PROGRAMS: &[Recipe] = &[
+    ("mapcli", &["map/mapcli.c"], true),
+    ("data_store", &["map/data_store.c"], true),
+    ("queue", &["queue/queue.c"], false),
+    ("fifo", &["linkedlist/fifo.c"], false),
+    ("obj_pmemlog", &["pmemlog/obj_pmemlog.c"], false),
+    (
+        "obj_pmemlog_macros",
+        &["pmemlog/obj_pmemlog_macros.c"],
+        false,
+    ),
+    (
+        "obj_pmemlog_minimal",
+        &["pmemlog/obj_pmemlog_minimal.c"],
+        false,
+    ),
+    (
+        "obj_pmemlog_simple",
+        &["pmemlog/obj_pmemlog_simple.c"],
+        false,
+    ),
+    ("obj_pmemblk", &["pmemblk/obj_pmemblk.c"], false),
+    (
+        "slab_allocator",
+        &["slab_allocator/main.c", "slab_allocator/slab_allocator.c"],
+        false,
+    ),
+    ("string_store_writer", &["string_store/writer.c"], false),
+    ("string_store_reader", &["string_store/reader.c"], false),
+    (
+        "string_store_tx_writer",
+        &["string_store_tx/writer.c"],
+        false,
+    ),
+    (
+        "string_store_tx_reader",
+        &["string_store_tx/reader.c"],
+        false,
+    ),
+    (
+        "string_store_tx_type_writer",
+        &["string_store_tx_type/writer.c"],
+        false,
+    ),
+    (
+        "string_store_tx_type_reader",
+        &["string_store_tx_type/reader.c"],
+        false,
+    ),
+    ("btree", &["btree.c"], false),
+    ("pi", &["pi.c"], false),
+    ("lists", &["lists.c"], false),
+    (
+        "buffons_needle_problem",
+        &["buffons_needle_problem.c"],
+        false,
+    ),
+    ("arttree", &["libart/arttree.c", "libart/art.c"], false),
+    (
+        "examine_arttree",
+        &[
+            "libart/arttree_structures.c",
+            "libart/arttree_examine.c",
+            "libart/arttree_search.c",
+        ],
+        false,
+    ),
+];
+
+/// The sources of an example, below the examples' folder.
+pub fn sources_of(program: &str) -> Result<Vec<&'static str>> {
+    let recipe = PROGRAMS.iter().find(|(name, ..)| *name == program);
+    let Some((_, own, with_maps)) = recipe else {
+        bail!("there is no example {program:?}");
+    };
+    let maps = if *with_maps { MAP_SOURCES } else { &[] };
+    Ok(own.iter().chain(maps).copied().collect())
+}
+
+/// The examples' sources, as plain text.
+pub fn sources() -> PathBuf {
+    layout::examples().join("src")
+}
+
+/// Where the object of a source is kept.
+pub fn object(source: &str) -> PathBuf {
+    let name = source.trim_end_matches(".c").replace('/', "-");
+    layout::examples().join("objects").join(name + ".o")
+}
+
+/// A compiler that makes an object of one of the examples' sources, or of one that uses their headers.
+pub fn compiler(sources: &Path, source: &Path, object: &Path) -> Command {
+    let mut command = Command::new("gcc");
+    // -w: their warnings are not ours to fix.
+    command.args(["-g", "-O2", "-w", "-pthread", "-c"]);
+    for folder in [".", "map", "hashmap", "tree_map", "list_map"] {
+        command.arg("-I").arg(sources.join(folder));
+    }
+    command.arg(source).arg("-o").arg(object);
+    command
+}
+
+/// A linker that makes an example of its objects.
+pub fn linker(objects: &[PathBuf], binary: &Path) -> Command {
+    let mut command = Command::new("gcc");
+    // muldefs: libart's header defines a table.
+    command
+        .args(["-Wl,-z,muldefs", "-pthread"])
+        .args(objects)
+        .arg("-o")
+        .arg(binary)
+        .args(["-lpmemobj", "-lpmem", "-lm"]);
+    command
+}
 
 /// Map types that `mapcli` survives. `ctree` dereferences null there (a bug of the example); `data_store` drives it.
 pub const MAPS: &[&str] = &[
@@ -247,7 +387,7 @@ pub fn expect_version(package: &str, upstream: &str) -> Result<()> {
 
 /// Fails unless the line of an example's source is this statement.
 pub fn expect_statement(file: &str, line: u32, statement: &str) -> Result<()> {
-    let path = layout::examples().join("src").join(file);
+    let path = sources().join(file);
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let found = text.lines().nth(line as usize - 1).unwrap_or_default();

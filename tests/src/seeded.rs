@@ -11,6 +11,7 @@
 //! | `check: none` | one run of the wrong build shows nothing |
 //! | `explore: yes` or `no` | whether some crash state of the wrong build is wrong |
 //! | `symptom: exit`, `signal`, `hang`, `ops` | how that shows; `ops`: work is lost that was acknowledged, or is torn |
+//! | `explored: RULE @ PLACE` | what `brownout explore` reports of the wrong build: the lost store or, without one, the crash |
 //! | `normal: …` | it shows after an undisturbed run as well, so |
 //! | `crashes: 2` | only a second crash, inside recovery, shows it |
 //! | `clean` | there is no bug |
@@ -98,6 +99,19 @@ pub enum Symptom {
     Ops,
 }
 
+impl Symptom {
+    /// The rules of `brownout explore` that can report it. What is lost may also be noticed by a command that
+    /// judges (`PROG verify`, see `pm.h`), or by the program's own statement of what must hold.
+    pub fn rules(self) -> &'static [&'static str] {
+        match self {
+            Symptom::Exit => &["recovery-error"],
+            Symptom::Signal => &["recovery-crash"],
+            Symptom::Hang => &["recovery-hang"],
+            Symptom::Ops => &["not-atomic", "checker-failed", "recovery-assertion"],
+        }
+    }
+}
+
 /// A bug that is chosen at run time.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -128,6 +142,8 @@ pub struct Seeded {
     pub explore: bool,
     /// How.
     pub symptom: Option<Symptom>,
+    /// What an exploration reports, and where.
+    pub explored: Vec<Expectation>,
     /// How it shows without a crash, if it does.
     pub normal: Option<Symptom>,
     /// How many crashes it takes.
@@ -210,6 +226,7 @@ impl Seeded {
             check_none: false,
             explore: false,
             symptom: None,
+            explored: Vec::new(),
             normal: None,
             crashes: 1,
             clean: false,
@@ -237,6 +254,7 @@ impl Seeded {
                 "check" => program.check_none = value == "none",
                 "explore" => program.explore = value == "yes",
                 "symptom" => program.symptom = Some(symptom(value)?),
+                "explored" => program.explored.push(expectation(value)?),
                 "normal" => program.normal = Some(symptom(value)?),
                 "crashes" => program.crashes = value.parse().context("crashes")?,
                 "domain" => program.domain = Some(value.to_owned()),
@@ -272,7 +290,20 @@ impl Seeded {
             self.explore == self.symptom.is_some(),
             "`explore: yes` goes with a symptom"
         );
+        ensure!(
+            self.explore != self.explored.is_empty(),
+            "`explore: yes` goes with what is `explored:`"
+        );
+        if let Some(symptom) = self.symptom {
+            let fits = |expected: &Expectation| symptom.rules().contains(&expected.rule.as_str());
+            ensure!(
+                self.explored.iter().all(fits),
+                "{symptom:?} is reported by one of {:?}",
+                symptom.rules()
+            );
+        }
         let all = self.bugs.iter().chain(&self.asserts).chain(&self.allows);
+        let all = all.chain(&self.explored);
         for expected in all.chain(self.cases.iter().map(|case| &case.expected)) {
             ensure!(
                 brownout_findings::rules::find(&expected.rule).is_some(),
@@ -429,7 +460,7 @@ mod tests {
             .flat_map(|program| {
                 let cases = program.cases.iter().map(|case| &case.expected);
                 let builds = program.bugs.iter().chain(&program.asserts);
-                builds.chain(cases)
+                builds.chain(&program.explored).chain(cases)
             })
             .map(|expectation| expectation.rule.as_str())
             .collect();
@@ -448,13 +479,17 @@ mod tests {
 
     #[test]
     fn a_header_says_what_where_and_how() {
-        let program =
-            parse(" * bug: missing-flush @ here\n * explore: yes\n * symptom: ops\n * options: --enable x\n")
-                .unwrap();
+        let program = parse(
+            " * bug: missing-flush @ here\n * explore: yes\n * symptom: ops\n * explored: not-atomic @ here\n \
+             * options: --enable x\n",
+        )
+        .unwrap();
         assert_eq!(program.bugs[0].rule, "missing-flush");
         let line = program.lines(&program.bugs[0]).into_iter().next().unwrap();
-        assert_eq!(line, 7);
+        assert_eq!(line, 8);
         assert_eq!(program.symptom, Some(Symptom::Ops));
+        assert_eq!(program.explored[0].rule, "not-atomic");
+        assert_eq!(program.lines(&program.explored[0]), BTreeSet::from([line]));
         assert_eq!(program.options, ["--enable", "x"]);
         assert_eq!(program.builds(), [Build::Fixed, Build::Bug]);
     }
@@ -469,6 +504,10 @@ mod tests {
             " * bug: missing-flush\n",
             " * check: none\n * explore: yes\n",
             " * check: none\n * symptom: often\n",
+            " * check: none\n * explore: yes\n * symptom: exit\n",
+            " * check: none\n * explored: not-atomic @ here\n",
+            " * check: none\n * explore: yes\n * symptom: exit\n * explored: not-atomic @ here\n",
+            " * check: none\n * explore: yes\n * symptom: ops\n * explored: not-atomic @ nowhere\n",
         ] {
             assert!(parse(header).is_err(), "{header:?} was accepted");
         }

@@ -1,7 +1,7 @@
 //! libpmemobj's example programs, built from the package's documentation folder.
 //!
 //! Nothing of theirs is kept in this repository: the sources are copied into the target folder (some are
-//! compressed there) and compiled as they are. They include one header that the package lacks,
+//! compressed there) and compiled as they are. Objects stay: the maps are in several programs, and tests link edited ones with them. They include one header that the package lacks,
 //! `ex_common.h`; [`EX_COMMON`] is our own.
 //!
 //! Left out: `pminvaders` (needs a terminal), `pmemobjfs` (needs FUSE), `kv_server` (needs libuv),
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use brownout_tests::examples::{self, Recipe};
 use brownout_tests::layout;
 
 use crate::shell;
@@ -53,99 +54,8 @@ find_last_set_64(uint64_t v)
 #endif
 ";
 
-/// The maps, which two drivers share.
-const MAP_SOURCES: &[&str] = &[
-    "map/map.c",
-    "map/map_btree.c",
-    "map/map_ctree.c",
-    "map/map_hashmap_atomic.c",
-    "map/map_hashmap_rp.c",
-    "map/map_hashmap_tx.c",
-    "map/map_rbtree.c",
-    "map/map_rtree.c",
-    "map/map_skiplist.c",
-    "tree_map/btree_map.c",
-    "tree_map/ctree_map.c",
-    "tree_map/rbtree_map.c",
-    "tree_map/rtree_map.c",
-    "hashmap/hashmap_atomic.c",
-    "hashmap/hashmap_rp.c",
-    "hashmap/hashmap_tx.c",
-    "list_map/skiplist_map.c",
-];
-
-/// Binary, its own sources, and whether it takes the maps.
-const PROGRAMS: &[(&str, &[&str], bool)] = &[
-    ("mapcli", &["map/mapcli.c"], true),
-    ("data_store", &["map/data_store.c"], true),
-    ("queue", &["queue/queue.c"], false),
-    ("fifo", &["linkedlist/fifo.c"], false),
-    ("obj_pmemlog", &["pmemlog/obj_pmemlog.c"], false),
-    (
-        "obj_pmemlog_macros",
-        &["pmemlog/obj_pmemlog_macros.c"],
-        false,
-    ),
-    (
-        "obj_pmemlog_minimal",
-        &["pmemlog/obj_pmemlog_minimal.c"],
-        false,
-    ),
-    (
-        "obj_pmemlog_simple",
-        &["pmemlog/obj_pmemlog_simple.c"],
-        false,
-    ),
-    ("obj_pmemblk", &["pmemblk/obj_pmemblk.c"], false),
-    (
-        "slab_allocator",
-        &["slab_allocator/main.c", "slab_allocator/slab_allocator.c"],
-        false,
-    ),
-    ("string_store_writer", &["string_store/writer.c"], false),
-    ("string_store_reader", &["string_store/reader.c"], false),
-    (
-        "string_store_tx_writer",
-        &["string_store_tx/writer.c"],
-        false,
-    ),
-    (
-        "string_store_tx_reader",
-        &["string_store_tx/reader.c"],
-        false,
-    ),
-    (
-        "string_store_tx_type_writer",
-        &["string_store_tx_type/writer.c"],
-        false,
-    ),
-    (
-        "string_store_tx_type_reader",
-        &["string_store_tx_type/reader.c"],
-        false,
-    ),
-    ("btree", &["btree.c"], false),
-    ("pi", &["pi.c"], false),
-    ("lists", &["lists.c"], false),
-    (
-        "buffons_needle_problem",
-        &["buffons_needle_problem.c"],
-        false,
-    ),
-    ("arttree", &["libart/arttree.c", "libart/art.c"], false),
-    (
-        "examine_arttree",
-        &[
-            "libart/arttree_structures.c",
-            "libart/arttree_examine.c",
-            "libart/arttree_search.c",
-        ],
-        false,
-    ),
-];
-
-/// As [`PROGRAMS`], with sources of this repository.
-const OWN_PROGRAMS: &[(&str, &[&str], bool)] = &[("bench_map", &["pmdk/bench_map.c"], true)];
+/// As [`examples::PROGRAMS`], with sources of this repository.
+const OWN_PROGRAMS: &[Recipe] = &[("bench_map", &["pmdk/bench_map.c"], true)];
 
 /// Builds all that are missing or older than their sources.
 pub fn build() -> Result<()> {
@@ -156,45 +66,41 @@ pub fn build() -> Result<()> {
         );
     }
     let folder = layout::examples();
-    let sources = folder.join("src");
-    // Written only if it differs: the programs depend on its time.
+    let sources = examples::sources();
+    // Written only if it differs: the objects depend on its time.
     let common = sources.join("ex_common.h");
     copy_tree(origin, &sources)?;
     if fs::read(&common).ok().as_deref() != Some(EX_COMMON.as_bytes()) {
         fs::write(&common, EX_COMMON)?;
     }
+    fs::create_dir_all(folder.join("objects"))?;
     let own_sources = layout::program_sources();
     let harness = own_sources.join("harness.h");
-    let theirs = PROGRAMS.iter().map(|program| (program, &sources));
-    let ours = OWN_PROGRAMS.iter().map(|program| (program, &own_sources));
+    let theirs = examples::PROGRAMS.iter().map(|recipe| (recipe, &sources));
+    let ours = OWN_PROGRAMS.iter().map(|recipe| (recipe, &own_sources));
     for ((name, own, with_maps), from) in theirs.chain(ours) {
-        let mut inputs: Vec<PathBuf> = own.iter().map(|source| from.join(source)).collect();
-        if *with_maps {
-            inputs.extend(MAP_SOURCES.iter().map(|source| sources.join(source)));
+        let mut objects = Vec::new();
+        let maps = if *with_maps {
+            examples::MAP_SOURCES
+        } else {
+            &[]
+        };
+        let own = own.iter().map(|source| (source, from));
+        for (source, from) in own.chain(maps.iter().map(|source| (source, &sources))) {
+            let path = from.join(source);
+            let object = examples::object(source);
+            if !shell::is_fresh(&object, &[&path, &common, &harness]) {
+                shell::run_quiet(&mut examples::compiler(&sources, &path, &object))?;
+            }
+            objects.push(object);
         }
         let binary = folder.join(name);
-        let mut depends: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
-        depends.extend([common.as_path(), harness.as_path()]);
+        let depends: Vec<&Path> = objects.iter().map(PathBuf::as_path).collect();
         if !shell::is_fresh(&binary, &depends) {
-            compile(&sources, &inputs, &binary)?;
+            shell::run_quiet(&mut examples::linker(&objects, &binary))?;
         }
     }
     Ok(())
-}
-
-fn compile(sources: &Path, inputs: &[PathBuf], binary: &Path) -> Result<()> {
-    let mut command = Command::new("gcc");
-    // muldefs: libart's header defines a table. -w: their warnings are not ours to fix.
-    command.args(["-g", "-O2", "-w", "-Wl,-z,muldefs", "-pthread"]);
-    for folder in [".", "map", "hashmap", "tree_map", "list_map"] {
-        command.arg("-I").arg(sources.join(folder));
-    }
-    command
-        .args(inputs)
-        .arg("-o")
-        .arg(binary)
-        .args(["-lpmemobj", "-lpmem", "-lm"]);
-    shell::run_quiet(&mut command)
 }
 
 /// Copies what is newer, decompressing `*.gz`.

@@ -16,7 +16,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bumped with every change of this file.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// "BROWNOUT" in ASCII, little endian.
 pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
 
@@ -67,7 +67,8 @@ pub const MODE_EXECUTE_FLUSHES: u32 = 1 << 4;
 
 /// Requests that no built-in rule needs are left out: see `UNLOGGED` in the engine's `pm/requests.rs`.
 pub const MODE_LEAN: u32 = 1 << 5;
-/// Reads of standard input, writes to the world and creations of files are recorded.
+/// Reads of standard input, writes to the world, creations of files, look-ups of redirected paths and deaths by signals are
+/// recorded.
 pub const MODE_BOUNDARIES: u32 = 1 << 6;
 /// A read of standard input yields at most one line, if that is a regular file.
 pub const MODE_LINE_INPUT: u32 = 1 << 7;
@@ -323,6 +324,10 @@ pub mod rare {
     pub const INPUT: u64 = 19;
     /// fd, size
     pub const OUTPUT: u64 = 20;
+    /// syscall, result; path
+    pub const LOOKUP: u64 = 21;
+    /// signal, addr
+    pub const SIGNAL: u64 = 22;
 }
 
 /// Fixed part of every record.

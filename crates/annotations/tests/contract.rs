@@ -21,7 +21,7 @@ fn numbers() -> Vec<(&'static str, u64, u64)> {
     let mut numbers = both! {
         RUNNING START STOP EXCLUDE INCLUDE IS_PERSISTED IS_ORDERED_BEFORE TX_BEGIN TX_END TX_ADD TX_ONLY SECTION_BEGIN
         SECTION_END CHECKPOINT OFENCE DFENCE STORE FLUSH FENCE TX_ALLOC SET_CLEAN REGISTER_VARIABLE
-        UNREGISTER_VARIABLE FIND_VARIABLE MARKER
+        UNREGISTER_VARIABLE FIND_VARIABLE MARKER MUST_HOLD
     }
     .to_vec();
     numbers.push(("INTERFACE", annotation::INTERFACE, code::INTERFACE));
@@ -116,6 +116,8 @@ fn all_requests() -> Vec<Received> {
         named(FIND_VARIABLE, "a name", &[]),
         named(UNREGISTER_VARIABLE, "a name", &[]),
         named(MARKER, "a marker", &[]),
+        named(MUST_HOLD, "a condition", &[1]),
+        named(MUST_HOLD, "another", &[0]),
     ]
 }
 

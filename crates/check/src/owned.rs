@@ -140,6 +140,19 @@ fn rare<'a>(kind: &EventKind<'a>) -> (EventKind<'static>, &'a [u8]) {
         }
         EventKind::Input { fd } => (EventKind::Input { fd }, none),
         EventKind::Output { fd, size } => (EventKind::Output { fd, size }, none),
+        EventKind::Lookup {
+            syscall,
+            result,
+            path,
+        } => {
+            let kind = EventKind::Lookup {
+                syscall,
+                result,
+                path: none,
+            };
+            (kind, path)
+        }
+        EventKind::Signal { signal, addr } => (EventKind::Signal { signal, addr }, none),
         EventKind::Msync { addr, len, flags } => (EventKind::Msync { addr, len, flags }, none),
         EventKind::Fsync { file, data_only } => (EventKind::Fsync { file, data_only }, none),
         EventKind::ProcessStart {
@@ -241,7 +254,9 @@ fn rare<'a>(kind: &EventKind<'a>) -> (EventKind<'static>, &'a [u8]) {
 fn with_text<'a>(event: &Event<'static>, text: &'a [u8]) -> Event<'a> {
     let mut event: Event<'a> = event.clone();
     match &mut event.kind {
-        EventKind::File { path, .. } | EventKind::Module { path, .. } => *path = text,
+        EventKind::File { path, .. }
+        | EventKind::Module { path, .. }
+        | EventKind::Lookup { path, .. } => *path = text,
         EventKind::ProcessStart { exe, .. } => *exe = text,
         EventKind::Pmemcheck { text: place, .. }
         | EventKind::Annotation { text: place, .. }
@@ -273,6 +288,11 @@ mod tests {
                 size,
                 reason,
                 created: true,
+            },
+            EventKind::Lookup {
+                syscall: 21,
+                result: -2,
+                path,
             },
             EventKind::Note { text: b"note" },
             EventKind::Annotation {

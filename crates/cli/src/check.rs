@@ -10,13 +10,13 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use brownout_check::{Analysis, Options};
 use brownout_findings::{Analysed, Finding, Report, SCHEMA_VERSION, Tool, Verdict};
-use brownout_host::{EventSink, LaunchConfig};
+use brownout_host::{EventSink, ExitStatus, LaunchConfig};
 use brownout_model::{Config, Domain};
 use brownout_storelog::Importer;
 use brownout_symbols::Options as SymbolOptions;
@@ -25,11 +25,12 @@ use brownout_trace::{Reader, event};
 use serde_json::{Map, json};
 
 use crate::exit::{self, Failure};
+use crate::explore::{self, LiveLine};
 use crate::output::TraceOutput;
 use crate::record::{Keep, hint};
 use crate::replay::{self, Token};
 use crate::reporting::{self, Known};
-use crate::resolve::{Check, Source, plain};
+use crate::resolve::{Check, Explore, Source, plain};
 use crate::signals;
 use crate::terminal::quote;
 
@@ -105,6 +106,9 @@ fn examine(check: &mut Check) -> Result<Seen, Failure> {
         launch.loads |= analysis.needs_loads();
     }
     match &check.source {
+        Source::Run(launch) if check.confirm.is_some() => {
+            examine_confirmed(check, launch, analysis)
+        }
         Source::Run(launch) => examine_run(check, launch, analysis),
         Source::Trace(path) => examine_trace(path, analysis),
         Source::PmemcheckLog(path) => examine_log(path, analysis),
@@ -169,6 +173,83 @@ fn examine_run(check: &Check, launch: &LaunchConfig, analysis: Analysis) -> Resu
     Ok(Seen {
         report: report(checked, analysed, notes, statistics),
         status: exit::of_program(&outcome.status),
+    })
+}
+
+/// As [`examine_run`], and what is suspected is settled by exploration.
+fn examine_confirmed(
+    check: &Check,
+    launch: &LaunchConfig,
+    analysis: Analysis,
+) -> Result<Seen, Failure> {
+    let Some((recovery, stdin)) = &check.confirm else {
+        return Err(Failure::usage("--confirm was not given"));
+    };
+    let explore = Explore {
+        pm_globs: launch.pm_globs.clone(),
+        program: launch.program.clone(),
+        args: launch.args.clone(),
+        stdin: stdin.clone(),
+        recovery: recovery.clone(),
+        jobs: None,
+        depth: Some(1),
+        exhaustive: false,
+        self_test: 0,
+        outcomes: None,
+        folder: "brownout-explore".into(),
+        domain: check.domain.clone(),
+        whole_lines: false,
+        tso: false,
+        report: check.report.clone(),
+        command_line: Vec::new(),
+    };
+    let mut live = Live {
+        analysis,
+        keep: None,
+    };
+    let (mut options, run) = explore::confirm(&explore, &mut live)?;
+    let (output, errors) = run.output();
+    // The program has its output to itself, as without --confirm.
+    let _ = io::stdout().write_all(&output);
+    let _ = io::stderr().write_all(&errors);
+    let hints: Vec<String> = run.hints().iter().map(hint).collect();
+    let ended = run.status();
+    let mut checked = live.analysis.finish();
+    let mut notes = Vec::new();
+    if !checked.touched_pm {
+        notes.extend(
+            hints
+                .iter()
+                .map(|h| h.trim_start_matches("hint: ").to_owned()),
+        );
+    }
+    options.suspects = checked
+        .findings
+        .iter()
+        .filter_map(brownout_explore::suspect)
+        .collect();
+    let mut statistics = Map::new();
+    if !options.suspects.is_empty() {
+        let mut line = LiveLine::new();
+        let exploration = brownout_explore::explore_run(&options, run, &mut line)?;
+        line.clear();
+        brownout_explore::settle(&mut checked.findings, &exploration);
+        notes.extend(exploration.notes);
+        statistics.insert("exploration".into(), exploration.statistics.into());
+    }
+    let program = std::iter::once(&launch.program).chain(&launch.args);
+    let analysed = Analysed {
+        program: program.map(|w| w.to_string_lossy().into_owned()).collect(),
+        ..Analysed::default()
+    };
+    let status = match ended {
+        brownout_explore::Status::Exit(code) => exit::of_program(&ExitStatus::Code(code)),
+        brownout_explore::Status::Signal(signal) => exit::of_program(&ExitStatus::Signal(signal)),
+        brownout_explore::Status::Hang(_) => exit::CANNOT_RUN,
+    };
+    Ok(Seen {
+        report: report(checked, analysed, notes, statistics),
+        status,
     })
 }
 

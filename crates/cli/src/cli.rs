@@ -268,6 +268,19 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
 
+    /// Settle findings about unpersisted data by exploring crash states
+    ///
+    /// Each missing-flush, missing-fence and overwritten-unpersisted finding is then confirmed, with a crash
+    /// that shows it; or harmless, because recovery does the same without the store (a transient-data finding);
+    /// or unsettled, if --time was too short. The options under 'Crash and recovery' say how; without
+    /// --recover the program itself is run again. The program's files are put back as they were.
+    #[arg(long, conflicts_with_all = ["trace", "import_pmemcheck", "save_trace", "rule", "execute_flushes"])]
+    pub confirm: bool,
+
+    /// How to crash and recover, for --confirm.
+    #[command(flatten)]
+    pub recovery: RecoveryArgs,
+
     /// Which rules.
     #[command(flatten)]
     pub rules: RuleEdits,
@@ -344,9 +357,13 @@ pub struct ExploreArgs {
 
     /// Crash up to N times in a row: recovery is itself cut short
     ///
-    /// Default: 2, with a bounded number of recoveries cut short; the report says how many were not.
+    /// Default: 2 if there are few recoveries, else 1; the report says which.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=5))]
     pub depth: Option<u32>,
+
+    /// Run N recoveries at a time. Default: one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
 
     /// Try every combination, also where recovery reads much uncertain data by one instruction
     ///
@@ -384,6 +401,14 @@ pub struct ExploreArgs {
     /// parts do in practice.
     #[arg(long, value_enum, value_name = "UNIT", default_value_t = Unit::Word, help_heading = MODEL_HEADING)]
     pub atomicity: Unit,
+
+    /// Demand that store buffers are covered, too
+    ///
+    /// With one thread they add no crash state, so all is covered anyway. Stores of several threads are taken in the
+    /// order in which they were recorded; what delays in their store buffers add is not explored, and
+    /// with this option the report is then 'incomplete' instead of 'clean'.
+    #[arg(long, help_heading = MODEL_HEADING)]
+    pub tso: bool,
 
     /// The report.
     #[command(flatten)]
@@ -437,10 +462,6 @@ pub struct RecoveryArgs {
     /// Most hangs are seen much earlier, by counting steps. Default: 50 times what a recovery takes, at least 10s.
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = RECOVERY_HEADING)]
     pub hang_after: Option<Duration>,
-
-    /// Run N recoveries at a time. Default: one for each processor
-    #[arg(long = "jobs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = RECOVERY_HEADING)]
-    pub recovery_jobs: Option<u32>,
 }
 
 /// `90`, `90s`, `1.5m`, `2h`.
@@ -590,7 +611,8 @@ pub struct PmemcheckArgs {
 pub const RULE_GROUPS: [&str; 3] = ["correctness", "performance", "all"];
 
 fn rule_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(RULES.iter().map(|rule| rule.id).chain(RULE_GROUPS))
+    let rules = RULES.iter().filter(|rule| !rule.is_explored());
+    PossibleValuesParser::new(rules.map(|rule| rule.id).chain(RULE_GROUPS))
 }
 
 /// The options behind [`RuleEdits`].

@@ -622,8 +622,8 @@ mod tests {
         let crate::cli::Command::Check(args) = cli.command else {
             panic!("{cli:?}")
         };
-        assert_eq!(args.format, crate::cli::ReportFormat::Sarif);
-        assert!(args.all);
+        assert_eq!(args.report.format, crate::cli::ReportFormat::Sarif);
+        assert!(args.report.all);
         let only = crate::cli::RuleEdit::Enable("empty-fence".to_owned());
         assert_eq!(args.rules.0, [crate::cli::RuleEdit::Clear, only]);
     }

@@ -25,7 +25,7 @@ fn list() -> String {
         out.push_str(&format!("{id:width$}  {severity:11}  {on:3}  {summary}\n"));
     }
     out.push_str(
-        "\n'brownout explain RULE' shows a rule's page; 'brownout check --enable RULE' and --disable switch it.\n\
+        "\n'brownout explain RULE' shows a rule's page; 'brownout check --enable RULE' and --disable switch those of check.\n\
          'brownout check --rule FILE' adds a rule of your own, whose findings explain themselves.\n",
     );
     out

@@ -7,10 +7,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use brownout_explore::{
-    Command, CrashSpec, Error, Exploration, Options, Progress, Statistics, Status,
+    Command, CrashSpec, Error, Exploration, Options, Progress, Run, Statistics,
 };
 use brownout_findings::rules::RuleSet;
 use brownout_findings::{Analysed, Report, SCHEMA_VERSION, Tool, Verdict};
+use brownout_host::EventSink;
 use brownout_model::{Atomicity, Config, Domain};
 
 use crate::exit::{self, Failure};
@@ -56,12 +57,13 @@ pub fn explore(explore: Explore) -> Result<u8, Failure> {
                 .map(Token::replay);
         }
     }
-    reporting::write(&explore.report, RuleSet::default(), &report)?;
+    reporting::write(&explore.report, RuleSet::explore(), &report)?;
     Ok(reporting::exit_code(&explore.report, &report, exit::OK))
 }
 
 /// What to explore, as the library wants it.
 pub fn options(explore: &Explore) -> Result<Options, Failure> {
+    let default_jobs = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let stop = Arc::new(AtomicBool::new(false));
     signals::tell(&stop)
         .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))?;
@@ -96,9 +98,12 @@ pub fn options(explore: &Explore) -> Result<Options, Failure> {
             ..Config::default()
         },
         operations: recovery.operations,
+        acknowledged_survives: false,
+        suspects: Vec::new(),
+        store_buffers: explore.tso,
         checker: recovery.checker.clone(),
         depth: explore.depth,
-        jobs: recovery.jobs,
+        jobs: explore.jobs.unwrap_or(default_jobs),
         time: recovery.time,
         exhaustive: explore.exhaustive,
         self_test: explore.self_test,
@@ -165,23 +170,34 @@ pub fn replay(explore: Explore, fingerprint: &str, crash: &CrashSpec) -> Result<
     }
     message(&format!("natively: {}", replayed.reproduction.command));
     message(&format!("debugger: {}", replayed.reproduction.gdb));
-    let fails = replayed.outcome.status != Status::Exit(0);
-    let code = match fails || explore.recovery.operations || explore.recovery.checker.is_some() {
+    message(&match replayed.is_same {
+        true => format!("finding {fingerprint} shows again"),
+        false => format!("finding {fingerprint} did not show again"),
+    });
+    let code = match replayed.is_same {
         true => explore.report.error_exitcode.unwrap_or(exit::FINDINGS),
         false => exit::OK,
     };
     Ok(code)
 }
 
+/// Runs a program once, gives its events to `also`, and settles by exploration what is suspected then.
+pub fn confirm(explore: &Explore, also: &mut dyn EventSink) -> Result<(Options, Run), Failure> {
+    let mut options = options(explore)?;
+    options.acknowledged_survives = true;
+    let run = brownout_explore::record_run(&options, Some(also))?;
+    Ok((options, run))
+}
+
 /// One line that is written over and over, on a terminal only.
-struct LiveLine {
+pub struct LiveLine {
     shown: bool,
     on: bool,
     last: Instant,
 }
 
 impl LiveLine {
-    fn new() -> LiveLine {
+    pub fn new() -> LiveLine {
         LiveLine {
             shown: false,
             on: io::stderr().is_terminal(),
@@ -189,7 +205,7 @@ impl LiveLine {
         }
     }
 
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         if self.shown {
             // Nobody reads it any more if this fails.
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -204,9 +220,7 @@ impl Progress for LiveLine {
         }
         self.last = Instant::now();
         self.shown = true;
-        let left = left.map_or(String::new(), |left| {
-            format!(", {} s left", left.as_secs())
-        });
+        let left = left.map_or(String::new(), |left| format!(", {} s left", left.as_secs()));
         let _ = write!(
             io::stderr(),
             "\r\x1b[K{} of {} failure points, {} recoveries run, {} known without running, {} crash states fail{left}",

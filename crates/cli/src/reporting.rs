@@ -34,7 +34,10 @@ impl Known {
             None => None,
         };
         // Whatever can be wrong with the files of the report is said before the run.
-        for path in [&reporting.output, &reporting.gen_suppressions].into_iter().flatten() {
+        for path in [&reporting.output, &reporting.gen_suppressions]
+            .into_iter()
+            .flatten()
+        {
             try_output(path)?;
         }
         Ok(Known {

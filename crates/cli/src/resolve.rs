@@ -76,6 +76,8 @@ pub struct Check {
     pub save_trace: Option<PathBuf>,
     /// Number of checker threads, at least 1.
     pub jobs: Option<usize>,
+    /// How findings are settled by exploration, if they are; and the input of the program then.
+    pub confirm: Option<(Recovery, Option<PathBuf>)>,
     /// The words after `brownout` that give this check, wherever they come from: as typed, or with
     /// what brownout.toml adds and `--no-config`.
     pub command_line: Vec<OsString>,
@@ -93,6 +95,8 @@ pub struct Explore {
     pub stdin: Option<PathBuf>,
     /// What happens after a crash.
     pub recovery: Recovery,
+    /// Recoveries at a time; as many as there are processors if not given.
+    pub jobs: Option<usize>,
     /// Crashes in a row.
     pub depth: Option<u32>,
     /// No sampling.
@@ -107,6 +111,8 @@ pub struct Explore {
     pub domain: String,
     /// A crash does not tear a store inside a line.
     pub whole_lines: bool,
+    /// Store buffers must be covered.
+    pub tso: bool,
     /// What becomes of findings.
     pub report: Reporting,
     /// As in [`Check`].
@@ -114,6 +120,7 @@ pub struct Explore {
 }
 
 /// What happens after a crash, and how it is judged.
+#[derive(Clone)]
 pub struct Recovery {
     /// Shell command that runs first.
     pub setup: Option<String>,
@@ -129,11 +136,23 @@ pub struct Recovery {
     pub time: Option<Duration>,
     /// A recovery that takes longer hangs.
     pub hang_after: Option<Duration>,
-    /// Recoveries at a time.
-    pub jobs: usize,
+}
+
+impl Recovery {
+    /// Whether anything was asked for.
+    fn is_given(&self) -> bool {
+        self.setup.is_some()
+            || self.recover.is_some()
+            || self.recover_stdin.is_some()
+            || self.operations
+            || self.checker.is_some()
+            || self.time.is_some()
+            || self.hang_after.is_some()
+    }
 }
 
 /// What becomes of findings.
+#[derive(Clone)]
 pub struct Reporting {
     /// The report's form.
     pub format: ReportFormat,
@@ -215,6 +234,16 @@ pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
 }
 
 fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
+    let recovery = recovery(args.recovery)?;
+    let confirm = match args.confirm {
+        true => Some((recovery, args.stdin.clone())),
+        false if recovery.is_given() => {
+            return Err(Failure::usage(
+                "--setup, --recover, --oracle and the like belong to 'brownout explore', or to check with --confirm",
+            ));
+        }
+        false => None,
+    };
     let compat = compat::translate(args.pmemcheck);
     for note in &compat.notes {
         message(note);
@@ -253,6 +282,7 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
         },
         save_trace: args.save_trace,
         jobs: args.jobs.map(|jobs| jobs as usize),
+        confirm,
         command_line: words,
     })
 }
@@ -277,7 +307,10 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
         deterministic: true,
         program: args.program,
     })?;
-    for file in [&args.stdin, &args.recovery.recover_stdin].into_iter().flatten() {
+    for file in [&args.stdin, &args.recovery.recover_stdin]
+        .into_iter()
+        .flatten()
+    {
         standard_input(file)?;
     }
     Ok(Explore {
@@ -286,6 +319,7 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
         args: launch.args,
         stdin: args.stdin,
         recovery: recovery(args.recovery)?,
+        jobs: args.jobs.map(|jobs| jobs as usize),
         depth: args.depth,
         exhaustive: args.exhaustive,
         self_test: args.self_test,
@@ -293,6 +327,7 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
         folder: args.folder,
         domain: args.domain,
         whole_lines: args.atomicity == Unit::Line,
+        tso: args.tso,
         report: reporting(args.report),
         command_line: words,
     })
@@ -313,7 +348,6 @@ fn recovery(args: RecoveryArgs) -> Result<Recovery, Failure> {
             }
         }
     }
-    let default_jobs = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     Ok(Recovery {
         setup: args.setup,
         recover: args.recover,
@@ -322,7 +356,6 @@ fn recovery(args: RecoveryArgs) -> Result<Recovery, Failure> {
         checker,
         time: args.time,
         hang_after: args.hang_after,
-        jobs: args.recovery_jobs.map_or(default_jobs, |jobs| jobs as usize),
     })
 }
 
@@ -594,7 +627,8 @@ mod tests {
         let rules = |words: &str| check(&format!("{words} --trace t")).rules;
         let count = |set: RuleSet| rules::RULES.iter().filter(|rule| set.has(rule.id)).count();
         assert_eq!(rules(""), RuleSet::default());
-        assert_eq!(count(rules("--enable all")), rules::RULES.len());
+        let of_check = rules::RULES.iter().filter(|rule| !rule.is_explored());
+        assert_eq!(count(rules("--enable all")), of_check.count());
         assert_eq!(count(rules("--only empty-fence,fresh-log")), 2);
         let set = rules("--only performance --disable empty-fence --enable not-ordered");
         assert!(set.has("clean-flush") && set.has("not-ordered"));

@@ -115,8 +115,8 @@ pub struct ThreadContext {
     pub borrows_memory: bool,
     /// The number that the program knows this thread by, if made up.
     pub shown_tid: u32,
-    /// Address of the system call whose read of standard input is in the stream and not yet made; 0 if none.
-    pub input_announced: u64,
+    /// Address of the system call that is in the stream (a read of standard input, a deadly signal) and not yet made; 0 if none.
+    pub announced: u64,
     engine_write: core::sync::atomic::AtomicBool,
     /// Mask that a new thread starts with.
     pub start_mask: u64,

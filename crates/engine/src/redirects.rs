@@ -118,11 +118,12 @@ fn path_arguments(number: u64) -> &'static [PathArgument] {
     }
 }
 
-/// Replaces paths among the arguments of a call.
+/// Replaces paths among the arguments of a call. Returns those that it has replaced, as the program gave them.
 #[inline]
-pub fn apply(number: u64, args: &mut [u64; 6]) {
+pub fn apply(number: u64, args: &mut [u64; 6]) -> Vec<Vec<u8>> {
+    let mut replaced = Vec::new();
     if table().is_empty() {
-        return;
+        return replaced;
     }
     for &(folder, path, links) in path_arguments(number) {
         let follow = match links {
@@ -134,17 +135,20 @@ pub fn apply(number: u64, args: &mut [u64; 6]) {
         let folder = folder.map_or(AT_FDCWD, |arg| args[arg as usize]);
         if args[path as usize] != 0
             && let Some(given) = sys::read_path(args[path as usize])
-            && let Some(target) = target_of(folder, given, follow)
+            && let Some(target) = target_of(folder, &given, follow)
         {
             args[path as usize] = target.as_ptr() as u64;
+            replaced.push(given);
         }
     }
+    replaced
 }
 
 /// What the kernel is told instead of a path, NUL-terminated.
-fn target_of(folder: u64, mut path: Vec<u8>, follow: bool) -> Option<&'static [u8]> {
+fn target_of(folder: u64, given: &[u8], follow: bool) -> Option<&'static [u8]> {
     /// As many links as the kernel follows.
     const LINKS_MAX: u32 = 40;
+    let mut path = given.to_vec();
     for _ in 0..LINKS_MAX {
         if let Some(row) = matching(folder, &path) {
             return Some(row.target);

@@ -503,6 +503,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
     if !in_cache || ctx.in_engine_write() {
         if ctx.in_engine_write() {
             // The program's stack cannot take the signal frame: natively that is death by SIGSEGV.
+            crate::pm::dies(ctx, SIGSEGV, info.addr());
             die(SIGSEGV);
         }
         crate::engine_fault(sig, rip, info.addr(), uc);
@@ -529,7 +530,12 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
     }
     drop(e);
     if trap && uc.m.trapno == 3 {
-        uc.m.rip = pc + crate::emulate::decode(pc).len() as u64;
+        // Who looks at a dead program wants the instruction that killed it.
+        uc.m.rip = if kills(ctx, sig) {
+            pc
+        } else {
+            pc + crate::emulate::decode(pc).len() as u64
+        };
         let mask = uc.sigmask;
         deliver(ctx, sig, info, uc, mask, None);
         return enter(ctx, uc);
@@ -597,6 +603,43 @@ pub fn die(sig: i32) -> ! {
     }
 }
 
+/// Signals whose default action ends nothing: SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH.
+const HARMLESS: u64 =
+    bit(17) | bit(18) | bit(SIGSTOP) | bit(20) | bit(21) | bit(22) | bit(23) | bit(28);
+
+/// Whether a signal would end the program if it came now and were not blocked.
+pub fn kills(ctx: &ThreadContext, sig: i32) -> bool {
+    (1..=64).contains(&sig) && HARMLESS & bit(sig) == 0 && action(ctx, sig).handler == SIG_DFL
+}
+
+/// Whether the program blocks a signal. Only where none is pending, which has all blocked.
+pub fn is_blocked(ctx: &ThreadContext, sig: i32) -> bool {
+    let mut mask = 0u64;
+    // SAFETY: query only.
+    unsafe { sc!(nr::RT_SIGPROCMASK, 0, 0, &mut mask as *mut u64, 8) };
+    (mask & !SYNC_MASK | ctx.blocked_sync) & bit(sig) != 0
+}
+
+/// The mask is about to become `mask`: tells of the end, if a signal that waits for it brings that.
+fn announce_death_unless_blocked(ctx: &mut ThreadContext, mask: u64) {
+    if !crate::pm::records_deaths() {
+        return;
+    }
+    let released = waiting(ctx) & !mask;
+    let deadly = (1..=64).find(|&sig| released & bit(sig) != 0 && kills(ctx, sig));
+    if let Some(sig) = deadly {
+        crate::pm::dies(ctx, sig, 0);
+    }
+}
+
+/// Puts the program's state where engine code expects it.
+fn show_state(ctx: &mut ThreadContext, uc: &mut UContext) {
+    for n in 0..16 {
+        ctx.gpr[n as usize] = *uc.m.gpr(n);
+    }
+    ctx.rip = uc.m.rip;
+}
+
 /// `uc` holds the program's state (RIP a program address): changes it to the handler's first instruction,
 /// with a signal frame on the program's stack. `mask`: what the program's mask is before the handler, and goes back to
 /// behind it; `base`: what the handler's own mask starts from, if something else.
@@ -617,6 +660,10 @@ fn deliver(
         if action.handler == SIG_IGN && !is_fault {
             uc.sigmask = mask;
             return;
+        }
+        if is_fault {
+            show_state(ctx, uc);
+            crate::pm::dies(ctx, sig, info.addr());
         }
         die(sig);
     }
@@ -660,6 +707,8 @@ fn deliver(
         alt.flags & SS_AUTODISARM | if on_alt { SS_ONSTACK } else { 0 }
     };
     frame.uc.link = 0;
+    // If the stack cannot take the frame, this is where the program dies.
+    show_state(ctx, uc);
     // SAFETY: the program's stack, as the kernel would write it; a fault here is recognised by `in_engine_write`.
     unsafe {
         ctx.set_engine_write(true);
@@ -723,6 +772,7 @@ pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
         )
     };
     if !sys::read_memory(at, bytes) {
+        crate::pm::dies(ctx, SIGSEGV, 0);
         die(SIGSEGV);
     }
     // SAFETY: filled above; any bytes are a valid SigFrame.
@@ -733,6 +783,7 @@ pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
         flags: uc.stack_flags & !SS_ONSTACK,
         size: uc.stack_size,
     };
+    announce_death_unless_blocked(ctx, uc.sigmask);
     uc.stack_sp = ctx.signal_stack();
     uc.stack_flags = 0;
     uc.stack_size = SIGNAL_STACK_LEN;
@@ -755,34 +806,42 @@ pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
     unsafe { asm::bo_sigreturn(&frame as *const _ as u64 + 8) }
 }
 
+/// What the program has asked for at a signal.
+fn action(ctx: &ThreadContext, sig: i32) -> SigAction {
+    // SAFETY: see `deliver`.
+    let handlers = unsafe { &*ctx.handlers };
+    let mut action = handlers.actions[sig as usize];
+    if handlers.ours & 1 << sig == 0 {
+        // SAFETY: query only.
+        unsafe { sc!(nr::RT_SIGACTION, sig, 0, &mut action as *mut _, 8) };
+    }
+    action
+}
+
 /// `rt_sigaction`
 pub fn sigaction(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
     let (sig, new, old) = (a[0] as i32, a[1], a[2]);
     if !(1..=64).contains(&sig) || a[3] != 8 || (new != 0 && (sig == SIGKILL || sig == SIGSTOP)) {
         return -sys::EINVAL;
     }
-    let mut action = SigAction::default();
-    if new != 0 && !read_value(new, &mut action) {
+    let mut wanted = SigAction::default();
+    if new != 0 && !read_value(new, &mut wanted) {
         return -sys::EFAULT;
     }
-    // SAFETY: see `deliver`. Blocking keeps the table and the kernel's in step.
-    let handlers = unsafe { &mut *ctx.handlers };
+    // Keeps the table and the kernel's in step.
     let masked = block_all();
-    let known = handlers.ours & 1 << sig != 0;
-    let mut previous = handlers.actions[sig as usize];
-    if !known {
-        // SAFETY: query only.
-        unsafe { sc!(nr::RT_SIGACTION, sig, 0, &mut previous as *mut _, 8) };
-    }
+    let previous = action(ctx, sig);
+    // SAFETY: see `deliver`.
+    let handlers = unsafe { &mut *ctx.handlers };
     if new != 0 {
-        handlers.actions[sig as usize] = action;
-        if action.handler > SIG_IGN || SYNC.contains(&sig) {
+        handlers.actions[sig as usize] = wanted;
+        if wanted.handler > SIG_IGN || SYNC.contains(&sig) {
             handlers.ours |= 1 << sig;
         } else {
             handlers.ours &= !(1 << sig);
         }
-        install(sig, &action);
-        if action.handler == SIG_IGN
+        install(sig, &wanted);
+        if wanted.handler == SIG_IGN
             && let Some(i) = SYNC.iter().position(|s| *s == sig)
         {
             ctx.held.infos[i] = None;
@@ -825,6 +884,9 @@ pub fn sigprocmask(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
         };
     }
     new &= !(bit(SIGKILL) | bit(SIGSTOP));
+    if old & !new != 0 {
+        announce_death_unless_blocked(ctx, new);
+    }
     ctx.blocked_sync = new & SYNC_MASK;
     release_held(ctx);
     if pending {
@@ -859,15 +921,17 @@ fn release_held(ctx: &mut ThreadContext) {
     }
 }
 
+/// Signals that wait until the program unblocks them.
+fn waiting(ctx: &ThreadContext) -> u64 {
+    let mut set = 0u64;
+    // SAFETY: our own variable, of the size that is said.
+    unsafe { sc!(nr::RT_SIGPENDING, &mut set as *mut u64, 8) };
+    set | ctx.held.mask()
+}
+
 /// `rt_sigpending`
 pub fn sigpending(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
-    let mut set = 0u64;
-    // SAFETY: our own variable.
-    let r = unsafe { sc!(nr::RT_SIGPENDING, &mut set as *mut u64, 8) };
-    if r < 0 {
-        return r;
-    }
-    set |= ctx.held.mask();
+    let set = waiting(ctx);
     if a[1] != 8 || !write_value(a[0], &set) {
         -sys::EFAULT
     } else {

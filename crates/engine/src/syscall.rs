@@ -94,12 +94,16 @@ fn shown(result: i64) -> i64 {
 /// The call as it is, tracked pointers rewritten.
 pub fn pass(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
     let mut a = *a;
-    redirects::apply(number, &mut a);
-    let a = &a;
-    if pm::is_plain_syscall(number) {
-        return as_it_is(number, a);
+    let redirected = redirects::apply(number, &mut a);
+    let result = if pm::is_plain_syscall(number) {
+        as_it_is(number, &a)
+    } else {
+        pm::syscall(ctx, number, &a)
+    }?;
+    for path in redirected {
+        pm::looked_up(ctx, number, result, &path);
     }
-    pm::syscall(ctx, number, a)
+    Some(result)
 }
 
 /// Makes the call with these arguments.

@@ -1,10 +1,10 @@
 //! One run of a recovery on one image, and everything that it read.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -32,7 +32,9 @@ const OUTPUT_MAX: u64 = 16 << 20;
 /// A program to run.
 #[derive(Clone, Debug)]
 pub struct Command {
+    /// A path, or a name to look up in `PATH`.
     pub program: OsString,
+    /// Its arguments.
     pub args: Vec<OsString>,
     /// Standard input; nothing if there is none.
     pub stdin: Option<PathBuf>,
@@ -110,6 +112,10 @@ pub struct Detail {
     pub reads: Vec<Site>,
     /// The last access to persistent memory.
     pub last: Option<Site>,
+    /// Where a signal ended it.
+    pub died: Option<Site>,
+    /// Where it looked for a tracked file and found one.
+    pub found: Option<Site>,
 }
 
 /// Operations at the time of the crash, for a checker.
@@ -129,7 +135,9 @@ pub fn execute(
     detail: bool,
 ) -> Result<Execution, LaunchError> {
     let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
-    world.lay(image).map_err(lost("laying down the crash image"))?;
+    world
+        .lay(image)
+        .map_err(lost("laying down the crash image"))?;
     let mut watcher = Watcher::new(image, setting.varying.as_ref(), detail);
     let recover = run(setting, &setting.recover, world, &mut watcher)?;
     let mut again = None;
@@ -183,7 +191,9 @@ pub fn record(
     recorder: Recorder,
 ) -> Result<(Recorder, Status), LaunchError> {
     let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
-    world.lay(image).map_err(lost("laying down the crash image"))?;
+    world
+        .lay(image)
+        .map_err(lost("laying down the crash image"))?;
     let mut both = Both {
         watcher: Watcher::new(image, None, false),
         recorder,
@@ -204,7 +214,9 @@ pub fn refer(
     image: &Image,
 ) -> Result<Execution, LaunchError> {
     let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
-    world.lay(image).map_err(lost("laying down the crash image"))?;
+    world
+        .lay(image)
+        .map_err(lost("laying down the crash image"))?;
     let mut watcher = Watcher::new(image, None, false);
     run(setting, first, world, &mut watcher)?;
     // A file that the command has made is one that recovery finds.
@@ -325,6 +337,8 @@ impl<'i> Watcher<'i> {
                 definitions: Definitions::default(),
                 reads: Vec::new(),
                 last: None,
+                died: None,
+                found: None,
             }),
         }
     }
@@ -465,10 +479,15 @@ impl EventSink for Watcher<'_> {
             detail.definitions.observe(event);
         }
         let site = self.site(event);
-        if let Some(detail) = &mut self.detail
-            && event.kind.access().is_some()
-        {
-            detail.last = Some(site);
+        if let Some(detail) = &mut self.detail {
+            match &event.kind {
+                EventKind::Signal { .. } => detail.died = Some(site),
+                EventKind::Lookup { result, .. } if *result >= 0 => {
+                    detail.found.get_or_insert(site);
+                }
+                kind if kind.access().is_some() => detail.last = Some(site),
+                _ => {}
+            }
         }
         self.events += 1;
         Ok(())

@@ -32,10 +32,9 @@ pub fn copy_sparse(from: &File, to: &Path) -> io::Result<File> {
             )
         };
         if data < 0 {
-            match io::Error::last_os_error().raw_os_error() {
-                Some(libc::ENXIO) => break,
-                // A file system that cannot tell: everything is data.
-                _ => {}
+            // Else it is a file system that cannot tell, and everything is data.
+            if io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) {
+                break;
             }
         } else {
             at = at.max(data as u64 / BLOCK as u64 * BLOCK as u64);

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::execution::{Command, quote};
 use crate::minimise::Minimal;
 use crate::oracle::Symptom;
+use crate::outcome::{Outcome, Status};
 use crate::place::{self, LineKey};
 use crate::recording::{Did, Reason, Recording, Site, Step};
 use crate::search::{Failure, Search};
@@ -29,6 +30,42 @@ const LOST_SHOWN: usize = 6;
 pub struct CrashSpec {
     /// From the recorded run to the innermost recovery that was cut short.
     pub crashes: Vec<OneCrash>,
+    /// How recovery ended.
+    pub status: String,
+    /// Hash of what it printed.
+    pub output: String,
+    /// What a checker was told.
+    pub operations: u64,
+    /// Likewise.
+    pub text: Vec<u8>,
+}
+
+impl CrashSpec {
+    /// Notes down what recovery did.
+    pub fn expect(&mut self, outcome: &Outcome) {
+        (self.status, self.output) = Self::signature(outcome);
+    }
+
+    /// Whether this is what recovery did.
+    pub fn is_expected(&self, outcome: &Outcome) -> bool {
+        (self.status.clone(), self.output.clone()) == Self::signature(outcome)
+    }
+
+    fn signature(outcome: &Outcome) -> (String, String) {
+        let mut status = outcome.status.to_string();
+        if let Some((checker, _)) = &outcome.checker {
+            status += &format!(", checker {checker}");
+        }
+        for broken in &outcome.broken {
+            status += &format!(", {broken}");
+        }
+        // A recovery that hangs is ended at some moment, and has printed what it has printed.
+        let output = match outcome.status {
+            Status::Hang(_) => String::new(),
+            _ => blake3::hash(&outcome.stdout).to_hex()[..16].to_owned(),
+        };
+        (status, output)
+    }
 }
 
 /// A crash of one run.
@@ -195,31 +232,50 @@ pub fn build(
     };
     events.push(crash.clone());
     let mut symptom_stack = Vec::new();
+    let mut seen_at = "";
     if let Some(detail) = &execution.detail {
         let mut resolver = detail.definitions.resolve();
-        let stale = execution.path.iter().zip(&detail.reads).find(|((read, seen), _)| {
-            let newest = newest_line(&image, read.line);
-            lost.iter().any(|(_, range)| mask_within(*range, read.line.start()) & read.mask != 0)
-                && masked(&newest, read.mask) != *seen
-        });
+        let stale = execution
+            .path
+            .iter()
+            .zip(&detail.reads)
+            .find(|((read, seen), _)| {
+                let newest = newest_line(&image, read.line);
+                lost.iter()
+                    .any(|(_, range)| mask_within(*range, read.line.start()) & read.mask != 0)
+                    && masked(&newest, read.mask) != *seen
+            });
         if let Some((_, site)) = stale {
             let stack = resolver.stack(*site);
             let text = "recovery reads the stale content here";
             events.push(event("load", text.to_owned(), *site, stack, None));
         }
-        if let Some(last) = detail.last {
-            symptom_stack = resolver.stack(last);
+        // Nothing is lost: what matters is that recovery takes the file for complete.
+        let created = search.layers[0].recording.files.values().any(|f| f.created);
+        if let Some(site) = detail.found
+            && total == 0
+            && created
+        {
+            let text = "recovery finds the file there, and takes it for complete";
+            events.push(event(
+                "lookup",
+                text.to_owned(),
+                site,
+                resolver.stack(site),
+                None,
+            ));
+        }
+        if let Some(site) = detail.died.or(detail.last) {
+            symptom_stack = resolver.stack(site);
+            seen_at = match detail.died {
+                Some(_) => " here",
+                None => " (its last access to persistent memory was here)",
+            };
         }
     }
     events.push(Event {
         role: "symptom".into(),
-        text: match symptom_stack.is_empty() {
-            true => minimal.symptom.describe(&outcome),
-            false => format!(
-                "{} (its last access to persistent memory was here)",
-                minimal.symptom.describe(&outcome)
-            ),
-        },
+        text: format!("{}{seen_at}", minimal.symptom.describe(&outcome)),
         thread: None,
         index: None,
         place: None,
@@ -234,11 +290,13 @@ pub fn build(
     } else if layer == 0 {
         notes.push("no store is lost: the crash point alone breaks recovery".into());
         help.push(
-            "make what is done here atomic: complete it, or undo it, when the program starts again".into(),
+            "make what is done here atomic: complete it, or undo it, when the program starts again"
+                .into(),
         );
     } else {
         notes.push(
-            "recovery was cut short by a second crash; run again, it must come to the same end".into(),
+            "recovery was cut short by a second crash; run again, it must come to the same end"
+                .into(),
         );
     }
     let cause = match lost_sites.first() {
@@ -362,10 +420,12 @@ fn advice(saved: &Saved, reason: Reason, stack: &[Frame]) -> Vec<String> {
     };
     vec![match saved {
         Saved::Never => format!("write back and fence what is stored at {place}, {before}"),
-        Saved::Unfenced(_) => format!("fence after the write-back of what is stored at {place}, {before}"),
-        Saved::Later(_) => format!(
-            "write back and fence what is stored at {place} earlier: {before}, or log it"
-        ),
+        Saved::Unfenced(_) => {
+            format!("fence after the write-back of what is stored at {place}, {before}")
+        }
+        Saved::Later(_) => {
+            format!("write back and fence what is stored at {place} earlier: {before}, or log it")
+        }
     }]
 }
 
@@ -384,14 +444,20 @@ pub fn own_frame(stack: &[Frame]) -> Option<&Frame> {
                     file.starts_with("/usr/lib/gcc/") || file.starts_with("/usr/include/")
                 })
     };
-    stack
-        .iter()
-        .find(|frame| !is_library(frame))
+    // What a header defines serves whoever includes it.
+    let is_header = |frame: &&Frame| {
+        let file = frame.file.as_deref().unwrap_or_default();
+        [".h", ".hh", ".hpp"].iter().any(|end| file.ends_with(end))
+    };
+    let mut own = stack.iter().filter(|frame| !is_library(frame));
+    own.clone()
+        .find(|frame| !is_header(frame))
+        .or_else(|| own.next())
         .or(stack.first())
 }
 
 /// Function and line of the program's own code, to tell causes apart.
-fn own_line(stack: &[Frame]) -> String {
+pub fn own_line(stack: &[Frame]) -> String {
     let Some(frame) = own_frame(stack) else {
         return "the end of the run".into();
     };
@@ -434,7 +500,13 @@ pub fn spec(search: &Search<'_>, layer: usize, point: u32, image: &Image) -> Cra
         point,
         survivors: survivors.collect(),
     });
-    CrashSpec { crashes }
+    let acknowledged = search.acknowledged_at(layer, point);
+    CrashSpec {
+        crashes,
+        operations: acknowledged.operations,
+        text: acknowledged.text,
+        ..CrashSpec::default()
+    }
 }
 
 /// Writes the image's files into a folder. Files that the crash leaves absent have none.

@@ -145,7 +145,8 @@ fn frame(entry: &Entry) -> io::Result<Vec<u8>> {
 /// The whole entries, and how many bytes are good; 0 if this is another exploration's file, or none at all.
 fn parse(bytes: &[u8], identity: &[u8; 32]) -> (Vec<Entry>, usize) {
     let head = MAGIC.len() + identity.len();
-    if bytes.len() < head || &bytes[..MAGIC.len()] != MAGIC || bytes[MAGIC.len()..head] != *identity {
+    if bytes.len() < head || &bytes[..MAGIC.len()] != MAGIC || bytes[MAGIC.len()..head] != *identity
+    {
         return (Vec::new(), 0);
     }
     let mut entries = Vec::new();

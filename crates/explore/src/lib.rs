@@ -6,6 +6,7 @@
 //!             crash states                    ▼  │ what was read, and how it ended
 //!                                    trie ◀─ pool of worlds, each runs recoveries
 //! ```
+mod confirm;
 mod execution;
 mod explore;
 mod files;
@@ -13,19 +14,29 @@ mod finding;
 mod journal;
 mod minimise;
 mod native;
+mod nested;
+mod operations;
+mod options;
 mod oracle;
 mod outcome;
 mod place;
 mod pool;
 mod recording;
+mod replay;
+mod run;
 mod search;
 mod stacks;
+mod statistics;
 mod trie;
 mod view;
 mod world;
 
+pub use confirm::{CONFIRMABLE, settle, suspect};
 pub use execution::Command;
-pub use explore::{Error, Exploration, Options, Replayed, explore, replay};
+pub use explore::{explore, explore_run};
 pub use finding::{CrashSpec, OneCrash};
+pub use options::{Error, Exploration, Options};
 pub use outcome::{Hang, Outcome, Status};
+pub use replay::{Replayed, replay};
+pub use run::{Run, record_run};
 pub use search::{Progress, Statistics};

@@ -21,7 +21,10 @@ pub struct Minimal {
 }
 
 /// `None` if the search was stopped meanwhile, or the failure does not show again.
-pub fn minimise(search: &mut Search<'_>, failure: &Failure) -> Result<Option<Minimal>, LaunchError> {
+pub fn minimise(
+    search: &mut Search<'_>,
+    failure: &Failure,
+) -> Result<Option<Minimal>, LaunchError> {
     let layer = failure.layer;
     let view = search.view(layer, failure.point);
     let files = search.layers[layer].recording.points[failure.point as usize]
@@ -113,7 +116,9 @@ fn test(
         return Ok(None);
     };
     let done = search.done(failure.layer, failure.point);
-    let symptom = search.oracle.judge(&search.outcomes[outcome as usize], done);
+    let symptom = search
+        .oracle
+        .judge(&search.outcomes[outcome as usize], done);
     Ok(symptom
         .filter(|symptom| symptom.is_like(&failure.symptom))
         .map(|symptom| (outcome, symptom)))

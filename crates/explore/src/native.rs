@@ -17,6 +17,9 @@ use crate::files::copy_sparse;
 use crate::outcome::{Hang, Outcome, Status};
 use crate::recording::TrackedFile;
 
+/// A native recovery that takes longer hangs: under the engine it already did.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
 /// The tracked files as they were before the recorded run.
 pub struct Originals {
     files: BTreeMap<FileId, TrackedFile>,

@@ -110,10 +110,15 @@ impl References {
     /// What is left of an output without the lines that never appear after whole operations: recovery may remark on the crash.
     fn without_remarks(&self, output: &[u8]) -> Vec<u8> {
         let lines = |bytes: &'_ [u8]| -> Vec<Vec<u8>> {
-            bytes.split_inclusive(|b| *b == b'\n').map(<[u8]>::to_vec).collect()
+            bytes
+                .split_inclusive(|b| *b == b'\n')
+                .map(<[u8]>::to_vec)
+                .collect()
         };
         let known: HashSet<Vec<u8>> = self.outputs.iter().flat_map(|o| lines(o)).collect();
-        let kept = lines(output).into_iter().filter(|line| known.contains(line));
+        let kept = lines(output)
+            .into_iter()
+            .filter(|line| known.contains(line));
         kept.flatten().collect()
     }
 }

@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use brownout_host::EventSink;
 use brownout_model::{
-    ByteRange, Config, Domain, Event as ModelEvent, FenceRule, History, Line, Op, Thread,
-    Unit, Write,
+    ByteRange, Config, Domain, Event as ModelEvent, FenceRule, History, Line, Op, Thread, Unit,
+    Write,
 };
 use brownout_trace::event::{
     Access, ContextId, Event, EventKind, FenceKind, FileId, ProcessId, TargetAddr, ThreadId,
@@ -162,7 +162,11 @@ pub struct Recorder {
 impl Recorder {
     /// For a run on the files as they are. Copies of them go to `scratch`.
     pub fn new(options: RecordOptions, scratch: &Path) -> Recorder {
-        Recorder::with_base(options, Base::Files(BTreeMap::new()), Some(scratch.to_path_buf()))
+        Recorder::with_base(
+            options,
+            Base::Files(BTreeMap::new()),
+            Some(scratch.to_path_buf()),
+        )
     }
 
     /// For a run on an image.
@@ -212,7 +216,10 @@ impl Recorder {
             .iter()
             .map(|(id, file)| {
                 let state = match file.created {
-                    true => FileState { exists: false, size: 0 },
+                    true => FileState {
+                        exists: false,
+                        size: 0,
+                    },
                     false => file.before,
                 };
                 (*id, state)
@@ -349,7 +356,8 @@ impl Recorder {
             let unit = Unit(part.start().0 / self.unit_bytes);
             if self.initialised.insert(unit) {
                 let start = TargetAddr(unit.0 * self.unit_bytes);
-                self.history.set_initial(start, &self.timeline.initial(unit));
+                self.history
+                    .set_initial(start, &self.timeline.initial(unit));
             }
         }
         self.digest.update(&keys.start().0.to_le_bytes());
@@ -464,10 +472,8 @@ impl EventSink for Recorder {
             } => {
                 if let Some(state) = self.states.get_mut(file) {
                     state.size = state.size.max(offset + u64::from(*size));
-                    let keys = ByteRange::new(
-                        TargetAddr(place::key(*file, *offset)),
-                        u64::from(*size),
-                    );
+                    let keys =
+                        ByteRange::new(TargetAddr(place::key(*file, *offset)), u64::from(*size));
                     if bytes.len() == *size as usize {
                         self.store_keys(site, keys, TargetAddr(0), bytes, Make::Store)?;
                     }

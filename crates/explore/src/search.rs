@@ -119,25 +119,37 @@ pub struct Failure {
     pub layer: usize,
     pub point: u32,
     pub narrowed: Narrowed,
-    pub outcome: u32,
     pub symptom: Symptom,
 }
 
 /// Numbers of a search.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
+    /// Failure points of the recorded run.
     pub failure_points: u64,
+    /// Failure points whose states are all settled, of all runs.
     pub points_done: u64,
+    /// Uncertain lines, added up over all failure points.
     pub uncertain_lines: u64,
+    /// Recoveries that were run.
     pub executions: u64,
+    /// Crash states whose outcome was known without running it.
     pub saved: u64,
+    /// Failure points of recoveries.
     pub nested_points: u64,
+    /// Reads of which not all contents were followed.
     pub sampled: u64,
+    /// Crash states of each failure point, as logarithms to the base 2.
     pub eager_log2: Vec<f64>,
+    /// Events of all recoveries.
     pub recovery_events: u64,
+    /// Time that they took, one after the other.
     pub recovery_time: Duration,
+    /// Known outcomes that were verified by running them.
     pub self_tested: u64,
+    /// Recoveries that were cut short.
     pub nested_runs: u64,
+    /// Recoveries that could have been, and were not.
     pub nested_skipped: u64,
     /// Executions of an earlier exploration that was interrupted.
     pub resumed: u64,
@@ -161,6 +173,12 @@ pub enum Halt {
     Asked,
 }
 
+/// A failure point: of which run, and its number there.
+type Place = (usize, u32);
+
+/// Tells something about a failure point of the recorded run.
+type Tells<T> = Box<dyn Fn(&Recording, u32) -> T + Send>;
+
 type TrieKey = (Arc<BTreeMap<FileId, FileState>>, Acknowledged);
 
 /// See the module's header.
@@ -179,21 +197,23 @@ pub struct Search<'p> {
     /// Items of a failure point that are not settled yet.
     left: FxHashMap<(usize, u32), usize>,
     /// Failure points at which a class was met, the how-manieth that was, and what is left of its budget.
-    bulks: FxHashMap<BulkClass, BTreeMap<(usize, u32), (usize, u32)>>,
+    bulks: FxHashMap<BulkClass, BTreeMap<Place, (usize, u32)>>,
     sampled: FxHashSet<BulkClass>,
     pub sampling: Sampling,
     pub failures: Vec<Failure>,
     failure_keys: FxHashMap<FailureKey, u64>,
     pub statistics: Statistics,
     pub notes: BTreeSet<String>,
+    /// No execution contradicted another.
+    pub is_deterministic: bool,
     pub deadline: Option<Instant>,
     pub stopped: Option<Halt>,
     /// Distinct outcomes of each failure point, if somebody wants them.
     pub outcome_log: Option<BTreeSet<(usize, u32, u32)>>,
     /// Which input lines or outputs were acknowledged, for a checker.
-    pub acknowledgements: Box<dyn Fn(&Recording, u32) -> Acknowledged + Send>,
+    pub acknowledgements: Tells<Acknowledged>,
     /// How many whole operations a failure point of the recorded run follows.
-    pub operations: Box<dyn Fn(&Recording, u32) -> u64 + Send>,
+    pub operations: Tells<u64>,
     /// Images of executions, to be cut short in turn.
     pub executed: Vec<Crash>,
     pub keep_executed: bool,
@@ -250,6 +270,7 @@ impl<'p> Search<'p> {
             failure_keys: FxHashMap::default(),
             statistics: Statistics::default(),
             notes: BTreeSet::new(),
+            is_deterministic: true,
             deadline: None,
             stopped: None,
             outcome_log: None,
@@ -416,10 +437,14 @@ impl<'p> Search<'p> {
         let view = self.view(item.layer, item.point);
         let trie = std::mem::take(&mut self.tries[trie_id]);
         let mut others: Vec<Item> = Vec::new();
-        let reached = trie.walk(|read| match view.read(read.line, read.mask, &item.narrowed) {
-            Seen::Certain(bytes) => bytes,
-            Seen::Open(unit, options) => self.choose(&view, &mut item, read, unit, options, &mut others),
-        });
+        let reached = trie.walk(
+            |read| match view.read(read.line, read.mask, &item.narrowed) {
+                Seen::Certain(bytes) => bytes,
+                Seen::Open(unit, options) => {
+                    self.choose(&view, &mut item, read, unit, options, &mut others)
+                }
+            },
+        );
         self.tries[trie_id] = trie;
         *self.left.entry((item.layer, item.point)).or_default() += others.len();
         self.queue.append(&mut others);
@@ -494,7 +519,10 @@ impl<'p> Search<'p> {
         let weigh = |unit: &Unit, (log2, unordered): (f64, usize)| match view.choices(*unit) {
             Some(choices) => {
                 let open = choices.open();
-                (log2 + open.choices_log2(), unordered + open.unordered_open())
+                (
+                    log2 + open.choices_log2(),
+                    unordered + open.unordered_open(),
+                )
             }
             None => (log2, unordered),
         };
@@ -599,7 +627,9 @@ impl<'p> Search<'p> {
     fn receive(&mut self) -> Result<(), LaunchError> {
         let Some((id, done)) = self.pool.wait(Duration::from_millis(50)) else {
             if self.pool.is_broken() {
-                return Err(LaunchError::Bug("a thread that runs recoveries has ended".into()));
+                return Err(LaunchError::Bug(
+                    "a thread that runs recoveries has ended".into(),
+                ));
             }
             return Ok(());
         };
@@ -625,6 +655,7 @@ impl<'p> Search<'p> {
                 return Ok(());
             }
             Err(diverged) => {
+                self.is_deterministic = false;
                 self.notes.insert(format!(
                     "recovery is not deterministic (two runs that had read the same {} times went on differently): \
                      its crash states were not explored exhaustively",
@@ -723,7 +754,6 @@ impl<'p> Search<'p> {
             layer: item.layer,
             point: item.point,
             narrowed: item.narrowed,
-            outcome,
             symptom,
         };
         let key = self.failure_key(&failure);
@@ -843,7 +873,10 @@ impl<'p> Search<'p> {
         if self.is_over() {
             return Ok(None);
         }
-        let ids: Vec<u64> = works.into_iter().map(|work| self.pool.start(work)).collect();
+        let ids: Vec<u64> = works
+            .into_iter()
+            .map(|work| self.pool.start(work))
+            .collect();
         let mut done = BTreeMap::new();
         while done.len() < ids.len() {
             self.tell();
@@ -905,7 +938,10 @@ fn position_of(
     of: impl Fn(&[Cut]) -> Option<Cut>,
     largest: bool,
 ) -> usize {
-    let keyed = options.iter().enumerate().map(|(i, (_, cuts))| (of(cuts), i));
+    let keyed = options
+        .iter()
+        .enumerate()
+        .map(|(i, (_, cuts))| (of(cuts), i));
     let found = match largest {
         true => keyed.max(),
         false => keyed.min(),

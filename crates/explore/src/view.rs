@@ -85,7 +85,9 @@ impl Timeline {
     pub fn initial(&self, unit: Unit) -> Vec<u8> {
         let start = LineKey::of(unit.0 * self.unit_bytes).0;
         let lines = start..start + self.unit_bytes / LINE as u64;
-        lines.flat_map(|line| self.base.line(LineKey(line))).collect()
+        lines
+            .flat_map(|line| self.base.line(LineKey(line)))
+            .collect()
     }
 
     /// Ends the stretch before the next failure point, in which these units have changed.

@@ -45,7 +45,9 @@ pub struct World {
 impl World {
     /// A new one below `parent`.
     pub fn new(parent: &Path, tracked: &BTreeMap<FileId, TrackedFile>) -> io::Result<World> {
-        let folder = tempfile::Builder::new().prefix("world-").tempdir_in(parent)?;
+        let folder = tempfile::Builder::new()
+            .prefix("world-")
+            .tempdir_in(parent)?;
         let files = tracked
             .iter()
             .map(|(id, file)| {

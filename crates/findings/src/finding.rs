@@ -151,7 +151,10 @@ pub struct Finding {
 impl Finding {
     /// All events, each once: the crash point stands among them, or by itself.
     pub fn all_events(&self) -> impl Iterator<Item = &Event> {
-        let listed = self.crash_point.as_ref().is_some_and(|p| self.events.contains(p));
+        let listed = self
+            .crash_point
+            .as_ref()
+            .is_some_and(|p| self.events.contains(p));
         let alone = self.crash_point.iter().filter(move |_| !listed);
         self.events.iter().chain(alone)
     }

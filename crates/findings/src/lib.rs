@@ -16,6 +16,6 @@ mod finding;
 pub mod rules;
 
 pub use finding::{
-    Analysed, CrashFile, Event, Finding, Frame, Place, Replay, Report, Reproduction, SCHEMA_VERSION,
-    Severity, Tool, Verdict,
+    Analysed, CrashFile, Event, Finding, Frame, Place, Replay, Report, Reproduction,
+    SCHEMA_VERSION, Severity, Tool, Verdict,
 };

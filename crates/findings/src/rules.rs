@@ -68,17 +68,36 @@ pub fn find(id: &str) -> Option<&'static Rule> {
 pub struct RuleSet(u32);
 
 impl Default for RuleSet {
-    /// What is on unless the user says otherwise.
+    /// What `check` looks for unless the user says otherwise.
     fn default() -> Self {
         let mut set = RuleSet::NONE;
-        for rule in RULES.iter().filter(|rule| rule.default_on) {
+        for rule in RULES
+            .iter()
+            .filter(|rule| rule.default_on && !rule.is_explored())
+        {
             set.set(rule.id, true);
         }
         set
     }
 }
 
+impl Rule {
+    /// True if only `explore` finds it: it takes a crash to see.
+    pub fn is_explored(&self) -> bool {
+        self.summary.starts_with("explore: ")
+    }
+}
+
 impl RuleSet {
+    /// What `explore` looks for.
+    pub fn explore() -> RuleSet {
+        let mut set = RuleSet::NONE;
+        for rule in RULES.iter().filter(|rule| rule.is_explored()) {
+            set.set(rule.id, true);
+        }
+        set
+    }
+
     /// No rule at all.
     pub const NONE: RuleSet = RuleSet(0);
 
@@ -93,7 +112,8 @@ impl RuleSet {
 
     /// Switches all rules of a severity on or off.
     pub fn set_all(&mut self, severity: Severity, on: bool) {
-        for rule in RULES.iter().filter(|rule| rule.severity == severity) {
+        let of_check = |rule: &&Rule| rule.severity == severity && !rule.is_explored();
+        for rule in RULES.iter().filter(of_check) {
             self.set(rule.id, on);
         }
     }

@@ -378,6 +378,15 @@ fn rare_kind(which: u64, w: [u64; 6], text: &[u8]) -> Option<EventKind<'_>> {
             fd: w[0] as i32,
             size: w[1],
         },
+        rare::LOOKUP => EventKind::Lookup {
+            syscall: w[0] as u32,
+            result: w[1] as i64,
+            path: text,
+        },
+        rare::SIGNAL => EventKind::Signal {
+            signal: w[0] as i32,
+            addr: TargetAddr(w[1]),
+        },
         rare::MSYNC => EventKind::Msync {
             addr: TargetAddr(w[0]),
             len: w[1],

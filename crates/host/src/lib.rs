@@ -66,8 +66,8 @@ pub struct LaunchConfig {
     pub stdout: Option<std::fs::File>,
     /// Standard error. Default: inherited.
     pub stderr: Option<std::fs::File>,
-    /// Record when the program reads its standard input and writes to the world, and which tracked files it has created.
-    /// Default: no, few analyses need it.
+    /// Record when the program reads its standard input and writes to the world, which tracked files it has created, where it
+    /// looks for [redirected](Self::redirects) files, and where a signal ends it. Default: no, few analyses need it.
     pub boundaries: bool,
     /// Each read of standard input yields at most one line. Works where [`stdin`](Self::stdin) is a regular file; other
     /// input comes as it comes. Default: no.

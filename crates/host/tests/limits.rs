@@ -275,6 +275,13 @@ int main(int argc, char **argv) {
             });
         }
     });
+    // A thread that has been waited for is in the list for a moment yet.
+    for _ in 0..10_000 {
+        if entries("/proc/self/task") == before.2 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let after = (
         mappings(),
         entries("/proc/self/fd"),

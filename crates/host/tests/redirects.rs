@@ -168,6 +168,79 @@ fn several_at_once_and_without_recording() {
     assert_eq!(s.folder.printed(), "anotherthe image");
 }
 
+/// What of the program's look-ups is in the stream: function, path, call and answer.
+fn lookups(keep: &Keep, program: &Path) -> Vec<String> {
+    let lookups = keep.events.iter().filter(|seen| seen.name == "lookup");
+    lookups
+        .map(|seen| format!("{}: {}", keep.stack(seen, program)[0], seen.text))
+        .collect()
+}
+
+#[test]
+fn where_the_program_looks_is_recorded_with_boundaries() {
+    let looks = r#"
+__attribute__((noinline)) static int is_there(const char *path) {
+    return access(path, R_OK) == 0;
+}
+__attribute__((noinline)) static int recover(const char *path) {
+    int fd = open(path, O_RDONLY);
+    return fd;
+}
+__attribute__((noinline)) static int size(const char *path) {
+    struct stat s;
+    int failed = stat(path, &s);
+    return failed;
+}
+int main(int argc, char **argv) {
+    need(chdir(argv[1]));
+    is_there("link/data");
+    // The lowest descriptor that is free.
+    close(0);
+    recover("real/sub/../data");
+    size("real/alias");
+    recover("real/other");
+    rename("real/data", "real/data");
+    return 0;
+}
+"#;
+    let s = setting(true);
+    let program = s.folder.program(looks);
+    let at = s.folder.path.to_string_lossy().into_owned();
+    let mut config = s.config(&program, &[&at]);
+    config.boundaries = true;
+    let seen = |function: &str, syscall: i32, result: i32, path: &str| {
+        let path = path.as_bytes();
+        format!("{function}: Lookup {{ syscall: {syscall}, result: {result}, path: {path:?} }}")
+    };
+    const ACCESS: i32 = 21;
+    const OPENAT: i32 = 257;
+    const NEWFSTATAT: i32 = 262;
+    const RENAME: i32 = 82;
+    let present = [
+        seen("is_there", ACCESS, 0, "link/data"),
+        seen("recover", OPENAT, 0, "real/sub/../data"),
+        seen("size", NEWFSTATAT, 0, "real/alias"),
+        // It names two.
+        seen("main", RENAME, 0, "real/data"),
+        seen("main", RENAME, 0, "real/data"),
+    ];
+    assert_eq!(lookups(&run(&config).0, &program), present);
+    std::fs::remove_file(&s.image).expect("there");
+    let missing = [
+        seen("is_there", ACCESS, -2, "link/data"),
+        seen("recover", OPENAT, -2, "real/sub/../data"),
+        seen("size", NEWFSTATAT, -2, "real/alias"),
+        seen("main", RENAME, -2, "real/data"),
+        seen("main", RENAME, -2, "real/data"),
+    ];
+    assert_eq!(lookups(&run(&config).0, &program), missing);
+    config.boundaries = false;
+    assert_eq!(run(&config).0.of("lookup"), [""; 0]);
+    config.boundaries = true;
+    config.redirects.clear();
+    assert_eq!(run(&config).0.of("lookup"), [""; 0]);
+}
+
 #[test]
 fn tables_that_do_not_fit_are_refused() {
     let s = setting(true);

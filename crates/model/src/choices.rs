@@ -156,7 +156,11 @@ impl Choices {
         }
         segments.push((lo, cut.hi));
         let mut choices = vec![cut.unordered.clone()];
-        let unordered = self.writes.iter().zip(overlaps).filter(|(w, _)| w.unordered);
+        let unordered = self
+            .writes
+            .iter()
+            .zip(overlaps)
+            .filter(|(w, _)| w.unordered);
         for (i, (_, overlaps)) in unordered.enumerate() {
             if *overlaps && cut.unordered[i].is_none() {
                 choices = choices
@@ -211,7 +215,11 @@ impl Choices {
         self.writes.iter().map(move |write| {
             let present = if write.unordered {
                 unordered += 1;
-                survivors.unordered.get(unordered - 1).copied().unwrap_or(true)
+                survivors
+                    .unordered
+                    .get(unordered - 1)
+                    .copied()
+                    .unwrap_or(true)
             } else {
                 ordered += 1;
                 ordered <= survivors.ordered

@@ -90,7 +90,9 @@ mod tag {
     pub const FILE_READ: u8 = 31;
     pub const INPUT: u8 = 32;
     pub const OUTPUT: u8 = 33;
-    pub const COUNT: u8 = 34;
+    pub const LOOKUP: u8 = 34;
+    pub const SIGNAL: u8 = 35;
+    pub const COUNT: u8 = 36;
 }
 
 /// What follows the site in the columns, per tag.
@@ -157,6 +159,8 @@ const LAYOUTS: [Layout; tag::COUNT as usize] = [
     row(false, 3, Bytes::Never),   // FILE_READ      file, offset, size
     row(false, 0, Bytes::Never),   // INPUT          detail: fd
     row(false, 1, Bytes::Never),   // OUTPUT         detail: fd; size
+    row(false, 2, Bytes::Counted), // LOOKUP         detail: syscall; result, length of path
+    row(true,  0, Bytes::Never),   // SIGNAL         detail: signal
 ];
 
 /// `tag | values << 7 | detail << 8`, so that comparing a shape is one comparison.
@@ -701,6 +705,17 @@ impl Encoder {
                 }
                 EventKind::Input { fd } => (tag::INPUT, fd as u32, 0, row_of([]), &[]),
                 EventKind::Output { fd, size } => (tag::OUTPUT, fd as u32, 0, row_of([size]), &[]),
+                EventKind::Lookup {
+                    syscall,
+                    result,
+                    path,
+                } => {
+                    let fields = row_of([result as u64, path.len() as u64]);
+                    (tag::LOOKUP, syscall, 0, fields, path)
+                }
+                EventKind::Signal { signal, addr } => {
+                    (tag::SIGNAL, signal as u32, addr.0, row_of([]), &[])
+                }
                 EventKind::Msync { addr, len, flags } => {
                     (tag::MSYNC, 0, addr.0, row_of([len, u64::from(flags)]), &[])
                 }
@@ -1245,6 +1260,15 @@ impl Decoder {
             tag::OUTPUT => EventKind::Output {
                 fd: detail as i32,
                 size: row[0],
+            },
+            tag::LOOKUP => EventKind::Lookup {
+                syscall: detail,
+                result: row[0] as i64,
+                path: bytes,
+            },
+            tag::SIGNAL => EventKind::Signal {
+                signal: detail as i32,
+                addr,
             },
             tag::MSYNC => EventKind::Msync {
                 addr,

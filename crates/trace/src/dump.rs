@@ -23,13 +23,15 @@
 //! | `kind` | all | [`EventKind::name`] |
 //! | `addr`, `size` | accesses, flushes, mappings | target address; bytes (`len` of mappings) |
 //! | `bytes` | accesses, `file_write` | values as hexadecimal digits in address order; absent if not recorded |
-//! | `file`, `offset` | accesses, flushes | where `addr` lies; absent outside tracked mappings |
-//! | `syscall` | `kernel_store` | number |
+//! | `file`, `offset` | accesses, flushes, `signal` | where `addr` lies; absent outside tracked mappings |
+//! | `syscall` | `kernel_store`, `lookup` | number |
 //! | `file`, `path`, `size`, `reason`, `created` | `file` | definition; `created` is there only if true |
 //! | `file`, `offset`, `prot`, `flags` | `map` | `flags` also in `msync` |
 //! | `old_addr`, `old_size` | `remap` | besides `addr`, `size`: the new place |
 //! | `file`, `size`, `offset` | `truncate`, `file_write`, `file_read`, `fsync`, `fdatasync` | as far as they have them |
 //! | `fd`, `size` | `input`, `output` | `size` only of `output` |
+//! | `result`, `path` | `lookup` | besides `syscall`; a negative result is an error number |
+//! | `signal`, `addr` | `signal` | `addr` is what the fault reports; zero if the signal was sent |
 //! | `started`, `parent`, `pid`, `exe` | `process_start` | `started` is the process |
 //! | `exited`, `code` or `signal` or `exec` | `process_exit` | `end` has the latter three |
 //! | `started`, `of_process`, `tid` | `thread_start` | `started` is the thread |
@@ -411,6 +413,18 @@ impl Scene {
             EventKind::Output { fd, size } => {
                 let _ = write!(line, "fd {fd}, {size}");
             }
+            EventKind::Lookup {
+                syscall,
+                result,
+                path,
+            } => {
+                let path = one_line(path);
+                let _ = write!(line, "{path}, syscall {syscall}, result {result}");
+            }
+            EventKind::Signal { signal, addr } => {
+                let place = self.place(event.thread, *addr);
+                let _ = write!(line, "{signal}, {place}  [{addr}]");
+            }
             EventKind::Msync { addr, len, flags } => {
                 let place = self.place(event.thread, *addr);
                 let _ = write!(line, "{place} {len:#x}, flags {flags:#x}  [{addr}]");
@@ -513,6 +527,7 @@ impl Scene {
         let accessed = match &event.kind {
             EventKind::Flush { addr, .. } => Some(*addr),
             EventKind::Msync { addr, .. } => Some(*addr),
+            EventKind::Signal { addr, .. } => Some(*addr),
             kind => kind.access().map(|access| access.addr),
         };
         if let Some(addr) = accessed {
@@ -609,6 +624,16 @@ impl Scene {
                 put("fd", (*fd).into());
                 put("size", (*size).into());
             }
+            EventKind::Lookup {
+                syscall,
+                result,
+                path,
+            } => {
+                put("syscall", (*syscall).into());
+                put("result", (*result).into());
+                put("path", lossy(path));
+            }
+            EventKind::Signal { signal, .. } => put("signal", (*signal).into()),
             EventKind::Msync { len, flags, .. } => {
                 put("size", (*len).into());
                 put("flags", (*flags).into());

@@ -330,6 +330,23 @@ pub enum EventKind<'a> {
         /// How many bytes were taken (of `sendmmsg`: how many messages).
         size: u64,
     },
+    /// The program has made a system call that names a redirected path: where it looked for its file.
+    Lookup {
+        /// System call number.
+        syscall: u32,
+        /// What the call answered: a negative error number, or its result.
+        result: i64,
+        /// The path as the program gave it, relative or not.
+        path: &'a [u8],
+    },
+    /// The program is about to be ended by a signal: a fault of the instruction at the event's `pc`, or sent by the
+    /// program to itself.
+    Signal {
+        /// Its number.
+        signal: i32,
+        /// The address that a fault reports (`si_addr`); 0 if the signal was sent.
+        addr: TargetAddr,
+    },
 
     // ---- requests of the program
     /// A pmemcheck client request (see the code numbers of pmemcheck, base `0x5043_0000`).
@@ -428,6 +445,8 @@ impl<'a> EventKind<'a> {
             EventKind::Futex { .. } => "futex",
             EventKind::Input { .. } => "input",
             EventKind::Output { .. } => "output",
+            EventKind::Lookup { .. } => "lookup",
+            EventKind::Signal { .. } => "signal",
             EventKind::Pmemcheck { .. } => "pmemcheck",
             EventKind::Annotation { .. } => "annotation",
             EventKind::LibraryCall { .. } => "library_call",

@@ -9,6 +9,7 @@
  * assert: not-persisted @ put
  * explore: yes
  * symptom: ops
+ * explored: not-atomic @ put
  */
 #include "../pm.h"
 

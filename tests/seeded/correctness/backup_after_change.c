@@ -8,6 +8,7 @@
  * assert: tx-unlogged-store @ pay
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ backup|commit
  */
 #include "../bank.h"
 #include "../undo.h"
@@ -33,13 +34,13 @@ static void operation(struct pool *pool, int i)
     tx_log(&pool->log, to, sizeof *to);
 #ifdef BUG
     tx_set(from, *from - amount); /* @pay */
-    tx_log(&pool->log, from, sizeof *from);
+    tx_log(&pool->log, from, sizeof *from); /* @backup */
 #else
     tx_log(&pool->log, from, sizeof *from);
     tx_set(from, *from - amount);
 #endif
     tx_set(to, *to + amount);
-    tx_commit(&pool->log);
+    tx_commit(&pool->log); /* @commit */
     pm_ack(i);
 }
 

@@ -7,6 +7,7 @@
  * check: none
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ commit-store
  */
 #include "../pm.h"
 
@@ -39,7 +40,7 @@ static void operation(struct pool *pool, int i)
     uint64_t number = (uint64_t)i + 1, word = number << 32 | number;
     pool->versions[i].value = number * 11;
     pm_persist(&pool->versions[i].value, sizeof(uint64_t));
-    memcpy(commit_word(pool), &word, sizeof word);
+    memcpy(commit_word(pool), &word, sizeof word); /* @commit-store */
     pm_persist(commit_word(pool), sizeof word);
     pm_ack(i);
 }

@@ -7,6 +7,7 @@
  * check: none
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ create
  */
 #include "../pm.h"
 
@@ -28,8 +29,8 @@ static void open_pool(struct pool *pool)
     if (pool->magic != PM_MAGIC) {
         pool->capacity = CAPACITY;
         pool->step = 5;
-        pm_persist(&pool->capacity, 2 * sizeof(uint64_t));
-        pm_create(&pool->magic);
+        pm_persist(&pool->capacity, 2 * sizeof(uint64_t)); /* @create */
+        pm_create(&pool->magic); /* @create */
     }
 }
 

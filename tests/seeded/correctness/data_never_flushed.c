@@ -7,6 +7,7 @@
  * bug: missing-flush @ data-store
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ data-store
  */
 #include "../pm.h"
 

@@ -11,6 +11,7 @@
  * assert: not-persisted @ number-store
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ number-store
  * flags: -pthread
  */
 #include "../pm.h"

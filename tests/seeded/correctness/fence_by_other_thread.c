@@ -9,6 +9,7 @@
  * bug: missing-fence @ value-store
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ value-store
  * flags: -pthread
  */
 #include "../pm.h"

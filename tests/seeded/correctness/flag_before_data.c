@@ -8,6 +8,7 @@
  * assert: not-ordered @ order-store
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ order-store|place
  */
 #include "../pm.h"
 
@@ -46,7 +47,7 @@ static void operation(struct pool *pool, int i)
 {
     struct order *order = &pool->orders[i];
 #ifdef BUG
-    place(order);
+    place(order); /* @place */
     fill(order, i);
 #else
     fill(order, i);

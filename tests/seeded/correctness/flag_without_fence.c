@@ -9,6 +9,7 @@
  * assert: not-ordered @ entry-store
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ entry-store
  */
 #include "../pm.h"
 

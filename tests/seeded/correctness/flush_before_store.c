@@ -7,6 +7,7 @@
  * bug: missing-flush @ account-store
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ account-store
  */
 #include "../pm.h"
 

@@ -11,6 +11,7 @@
  * assert: not-ordered @ unlink
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ free|unlink
  */
 #include "../pm.h"
 
@@ -56,7 +57,7 @@ static void remove_first(struct pool *pool)
 {
     uint64_t at = pool->head;
 #ifdef BUG
-    set(&pool->used, pool->used & ~(1ULL << (at - 1)));
+    set(&pool->used, pool->used & ~(1ULL << (at - 1))); /* @free */
     set(&pool->head, pool->nodes[at - 1].next); /* @unlink */
 #else
     set(&pool->head, pool->nodes[at - 1].next);

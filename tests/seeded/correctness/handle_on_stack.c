@@ -7,6 +7,7 @@
  * bug: missing-flush @ node-store
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ node-store
  */
 #include "../pm.h"
 

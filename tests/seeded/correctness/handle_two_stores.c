@@ -7,6 +7,7 @@
  * check: none
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ handle-store
  */
 #include "../pm.h"
 
@@ -37,9 +38,9 @@ static void operation(struct pool *pool, int i)
     memcpy(pool->arena + offset, documents[i], length);
     pm_persist(pool->arena + offset, length);
 #ifdef BUG
-    pool->offset = offset;
+    pool->offset = offset; /* @handle-store */
     pm_compiler_barrier();
-    pool->length = length;
+    pool->length = length; /* @handle-store */
     pm_persist(&pool->offset, 2 * sizeof(uint64_t));
 #else
     pool->handle = offset << 32 | length;

@@ -10,6 +10,7 @@
  * allow: transient-data @ lock
  * explore: yes
  * symptom: hang
+ * explored: recovery-hang @ lock|held
  */
 #include "../pm.h"
 
@@ -45,7 +46,7 @@ static void operation(struct pool *pool, int i)
 {
     lock(pool);
     pool->counter += 3;
-    pm_persist(&pool->counter, sizeof pool->counter);
+    pm_persist(&pool->counter, sizeof pool->counter); /* @held */
     unlock(pool);
     pm_ack(i);
 }
@@ -55,7 +56,7 @@ static void check(struct pool *pool)
     lock(pool);
     if (pool->counter % 3 != 0)
         pm_fail("the counter is %lu", pool->counter);
-    pm_print("%lu\n", pool->counter);
+    pm_print("%lu\n", pool->counter); /* @held */
     unlock(pool);
 }
 

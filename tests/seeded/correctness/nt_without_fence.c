@@ -7,6 +7,7 @@
  * bug: missing-fence @ frame-store
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ frame-store
  */
 #include "../pm.h"
 

@@ -8,6 +8,7 @@
  * bug: missing-flush @ publish
  * explore: yes
  * symptom: ops
+ * explored: not-atomic @ publish
  */
 #include "../pm.h"
 

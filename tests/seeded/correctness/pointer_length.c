@@ -7,6 +7,7 @@
  * bug: missing-flush @ tail-store
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ tail-store
  */
 #include "../pm.h"
 

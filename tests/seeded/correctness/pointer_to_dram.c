@@ -10,6 +10,7 @@
  * check: none
  * explore: yes
  * symptom: signal
+ * explored: recovery-crash @ entry
  * normal: signal
  */
 #include "../pm.h"
@@ -61,9 +62,9 @@ static const char *name(struct pool *pool, uint64_t entry)
 static void operation(struct pool *pool, int i)
 {
     pool->entries[i] = keep(pool, i);
-    pm_persist(&pool->entries[i], sizeof(uint64_t));
+    pm_persist(&pool->entries[i], sizeof(uint64_t)); /* @entry */
     pool->count = (uint64_t)i + 1;
-    pm_persist(&pool->count, sizeof pool->count);
+    pm_persist(&pool->count, sizeof pool->count); /* @entry */
     pm_ack(i);
 }
 

@@ -7,6 +7,7 @@
  * check: none
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ change
  */
 #include "../bank.h"
 #include "../undo.h"
@@ -33,8 +34,8 @@ static void operation(struct pool *pool, int i)
     tx_begin(&pool->log);
     tx_log(&pool->log, from, sizeof *from);
     tx_log(&pool->log, to, sizeof *to);
-    tx_set(from, *from - amount);
-    tx_set(to, *to + amount);
+    tx_set(from, *from - amount); /* @change */
+    tx_set(to, *to + amount); /* @change */
     tx_commit(&pool->log);
     pm_ack(i);
 }

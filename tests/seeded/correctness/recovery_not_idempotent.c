@@ -9,6 +9,7 @@
  * check: none
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ redo
  * crashes: 2
  */
 #include "../pm.h"
@@ -71,9 +72,9 @@ static void open_pool(struct pool *pool)
         pm_create(&pool->magic);
     }
     if (intent->number) {
-        complete(&pool->accounts[intent->from], intent->number, -intent->amount);
-        complete(&pool->accounts[intent->to], intent->number, intent->amount);
-        clear(intent);
+        complete(&pool->accounts[intent->from], intent->number, -intent->amount); /* @redo */
+        complete(&pool->accounts[intent->to], intent->number, intent->amount); /* @redo */
+        clear(intent); /* @redo */
     }
 }
 

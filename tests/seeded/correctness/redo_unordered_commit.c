@@ -8,6 +8,7 @@
  * assert: not-ordered @ entry-store
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ entry-store
  */
 #include "../bank.h"
 

@@ -8,6 +8,7 @@
  * bug: missing-flush @ append
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ append
  */
 #include "../pm.h"
 

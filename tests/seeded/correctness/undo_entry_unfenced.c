@@ -9,6 +9,7 @@
  * assert: not-ordered @ record-store
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ record-store
  */
 #include "../bank.h"
 

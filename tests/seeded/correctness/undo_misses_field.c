@@ -8,6 +8,7 @@
  * assert: tx-unlogged-store @ receive
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ commit
  */
 #include "../bank.h"
 #include "../undo.h"
@@ -36,7 +37,7 @@ static void operation(struct pool *pool, int i)
 #endif
     tx_set(from, *from - amount);
     tx_set(to, *to + amount); /* @receive */
-    tx_commit(&pool->log);
+    tx_commit(&pool->log); /* @commit */
     pm_ack(i);
 }
 

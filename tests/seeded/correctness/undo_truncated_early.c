@@ -8,6 +8,7 @@
  * assert: not-ordered @ pay
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ pay|receive
  */
 #include "../bank.h"
 
@@ -63,7 +64,7 @@ static void operation(struct pool *pool, int i)
     undo->valid = 1;
     pm_persist(undo, sizeof *undo);
     pool->accounts[from].balance -= amount; /* @pay */
-    pool->accounts[to].balance += amount;
+    pool->accounts[to].balance += amount; /* @receive */
 #ifdef BUG
     invalidate(undo);
     persist_both(pool, from, to);

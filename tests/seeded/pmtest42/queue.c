@@ -1,4 +1,5 @@
-/* A linked queue: a node is durable, then its link from the last one, then the tail.
+/* A linked queue: a node is durable, then its link from the last one, then the tail. A crash may leave the tail one
+ * node behind; recovery lets it catch up.
  *
  * case 1: ordering, not-ordered @ link
  * case 2: writeback, not-persisted @ link
@@ -25,6 +26,11 @@ struct pool {
 static void open_pool(struct pool *pool)
 {
     pm_create(&pool->magic);
+    uint64_t next = pool->nodes[pool->tail].next;
+    if (next != 0) {
+        pool->tail = next;
+        pm_persist(&pool->tail, sizeof pool->tail);
+    }
 }
 
 static void operation(struct pool *pool, int i)

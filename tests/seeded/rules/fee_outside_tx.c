@@ -11,6 +11,7 @@
  * assert: store-outside-tx @ keep-fee
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ book-fee
  */
 #include "../bank.h"
 #include "../undo.h"
@@ -59,7 +60,7 @@ static void operation(struct pool *pool, int i)
 #ifdef BUG
     transfer(pool, from, to, amount);
     tx_commit(&pool->log);
-    book_fee(pool, from);
+    book_fee(pool, from); /* @book-fee */
 #else
     tx_log(&pool->log, &pool->fees, sizeof pool->fees.balance);
     transfer(pool, from, to, amount);

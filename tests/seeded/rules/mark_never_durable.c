@@ -8,6 +8,7 @@
  * bug: overwritten-unpersisted @ unmark
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ mark
  */
 #include "../pm.h"
 
@@ -47,7 +48,7 @@ static void open_pool(struct pool *pool)
 static void operation(struct pool *pool, int i)
 {
     uint64_t *sample = &pool->samples[pool->length];
-    pool->marked = 1;
+    pool->marked = 1; /* @mark */
 #ifndef BUG
     pm_persist(&pool->marked, sizeof pool->marked);
 #endif

@@ -11,6 +11,7 @@
  * assert: cross-tx-overlap @ log-total
  * explore: yes
  * symptom: exit
+ * explored: recovery-error @ overlap
  * flags: -pthread
  */
 #include "../pm.h"
@@ -58,8 +59,8 @@ static void *second_teller(void *unused)
 {
     for (int i = 0; i < pm_job.operations; i++) {
         wait_for(&first_ready, i + 1);
-        begin_deposit(shared, &shared->tellers[1]);
-        tx_commit(&shared->tellers[1].log);
+        begin_deposit(shared, &shared->tellers[1]); /* @overlap */
+        tx_commit(&shared->tellers[1].log); /* @overlap */
         pass_on(&second_done, i + 1);
     }
     return unused;
@@ -79,11 +80,11 @@ static void open_pool(struct pool *pool)
 static void operation(struct pool *pool, int i)
 {
     struct teller *first = &pool->tellers[0];
-    begin_deposit(pool, first);
+    begin_deposit(pool, first); /* @overlap */
 #ifdef BUG
     pass_on(&first_ready, i + 1);
     wait_for(&second_done, i + 1);
-    tx_commit(&first->log);
+    tx_commit(&first->log); /* @overlap */
 #else
     tx_commit(&first->log);
     pass_on(&first_ready, i + 1);

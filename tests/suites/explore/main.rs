@@ -2,17 +2,34 @@
 //!
 //! | trials | what |
 //! |---|---|
+//! | `seeded::` | planted bugs are found where they are, and nothing else is |
+//! | `maps::` | libpmemobj's maps survive every crash, but for two known bugs |
+//! | `replay::` | tokens and commands of findings show them again |
+//! | `cli::` | options, forms of the report, exit codes, endings; the user's files stay as they are |
 //! | `generated::` | on random small programs it finds exactly the outcomes that brute force finds |
+//! | `mutants::` | libpmemobj's examples, broken on purpose: what matters is found where it is, the rest stays silent |
 //!
 //! To add a group, add a module with `pub fn trials() -> Vec<Trial>`, its line above and its line in [`GROUPS`].
 
+mod cli;
 mod generated;
+mod maps;
+mod mutants;
+mod replay;
+mod seeded;
 
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// The trials of each module.
-const GROUPS: &[fn() -> Vec<Trial>] = &[generated::trials];
+const GROUPS: &[fn() -> Vec<Trial>] = &[
+    generated::trials,
+    mutants::trials,
+    seeded::trials,
+    maps::trials,
+    replay::trials,
+    cli::trials,
+];
 
 fn main() {
     let arguments = Arguments::from_args();

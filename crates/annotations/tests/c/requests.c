@@ -37,5 +37,8 @@ int main(void)
         return 3;
     brownout_unregister_variable("a name");
     brownout_marker("a marker");
+    /* Any number but 0 is true. */
+    brownout_must_hold("a condition", 7);
+    brownout_must_hold("another", 0);
     return 0;
 }

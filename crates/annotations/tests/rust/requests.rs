@@ -31,4 +31,6 @@ fn main() {
     assert_eq!((addr.addr(), len), (0x7000, 0x70));
     brownout::unregister_variable(c"a name");
     brownout::marker(c"a marker");
+    brownout::must_hold(c"a condition", true);
+    brownout::must_hold(c"another", false);
 }

@@ -4,10 +4,16 @@
 //! completes; `Output` after bytes have gone to anything that is not a tracked file. Standard input is told by device and
 //! inode, as the tool saw them at the launch: another descriptor of the same file counts too.
 //!
+//! `Lookup` is recorded after a call that names a redirected path, for each such path. `Signal` is recorded before the program
+//! is ended by a fault of its own, or by a signal that it sends itself (`kill`, `tkill`, `tgkill`): when it sends it, or when it
+//! unblocks it if it was blocked. Not recorded: death by a signal from outside, from a timer, or from the kernel during a call
+//! (`SIGPIPE`).
+//!
 //! With line input a read of standard input ends behind the first line feed. The read is shortened beforehand, so the
 //! rest is still there for the next one, whoever makes it.
 
 use super::kernel::{self, Stat, event, fstat, tracked_file};
+use super::ring;
 use crate::context::ThreadContext;
 use crate::service::control;
 use crate::signal;
@@ -20,7 +26,10 @@ use core::sync::atomic::Ordering;
 pub fn concerns(number: u64) -> bool {
     let mode = crate::mode();
     mode.boundaries
-        && (reads_from(number).is_some() || writes_to(number).is_some() || opens(number))
+        && (reads_from(number).is_some()
+            || writes_to(number).is_some()
+            || opens(number)
+            || matches!(number, nr::KILL | nr::TKILL | nr::TGKILL))
         || mode.line_input && matches!(number, nr::READ | nr::READV)
 }
 
@@ -82,18 +91,28 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
         .filter(|&fd| fstat(fd).is_some_and(|s| is_input(&s)));
     if let Some(fd) = input
         && mode.boundaries
-        && ctx.input_announced != ctx.rip
+        && ctx.announced != ctx.rip
     {
         event(ctx, rare::INPUT, [fd, 0, 0, 0, 0, 0], &[]);
         // If a signal comes first, the program makes this call once more.
-        ctx.input_announced = ctx.rip;
+        ctx.announced = ctx.rip;
+    }
+    let deadly = sent_to_self(ctx, number, a)
+        .filter(|&sig| mode.boundaries && signal::kills(ctx, sig) && !signal::is_blocked(ctx, sig));
+    if let Some(sig) = deadly
+        && ctx.announced != ctx.rip
+        // Else another signal comes first, for sure.
+        && !ctx.has_pending()
+    {
+        event(ctx, rare::SIGNAL, [sig as u64, 0, 0, 0, 0, 0], &[]);
+        ctx.announced = ctx.rip;
     }
     let result = match input {
         Some(_) if mode.line_input && control().input_is_file != 0 => read_line(ctx, number, a)?,
         _ => kernel::syscall(ctx, number, a)?,
     };
-    if input.is_some() {
-        ctx.input_announced = 0;
+    if input.is_some() || deadly.is_some() {
+        ctx.announced = 0;
     }
     if mode.boundaries
         && result > 0
@@ -106,6 +125,50 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
         remember_creation(result as u64);
     }
     Some(result)
+}
+
+// ---------------------------------------------------------------- redirected paths
+
+/// A call has been made with a redirected path; `path` is what the program gave.
+pub fn looked_up(ctx: &mut ThreadContext, number: u64, result: i64, path: &[u8]) {
+    let mode = crate::mode();
+    if mode.record && mode.boundaries {
+        event(ctx, rare::LOOKUP, [number, result as u64, 0, 0, 0, 0], path);
+    }
+}
+
+// ---------------------------------------------------------------- deadly signals
+
+/// The signal that a call sends to the thread itself or to its process, if it does that.
+fn sent_to_self(ctx: &ThreadContext, number: u64, a: &[u64; 6]) -> Option<i32> {
+    let is = |arg: usize, real: u32| a[arg] as u32 == crate::deterministic::shown_pid(real);
+    let process = if ctx.borrows_memory {
+        ctx.tid
+    } else {
+        crate::process::real_pid()
+    };
+    match number {
+        // 0 is the process group.
+        nr::KILL if a[0] as u32 == 0 || is(0, process) => Some(a[1] as i32),
+        nr::TKILL if is(0, ctx.tid) => Some(a[1] as i32),
+        nr::TGKILL if is(0, process) && is(1, ctx.tid) => Some(a[2] as i32),
+        _ => None,
+    }
+}
+
+/// Whether deaths by signals are recorded.
+pub fn records_deaths() -> bool {
+    let mode = crate::mode();
+    mode.record && mode.boundaries
+}
+
+/// The program is about to be ended by `sig`. Its state is in `ctx`; `addr` is what a fault reports, else 0.
+pub fn dies(ctx: &mut ThreadContext, sig: i32, addr: u64) {
+    if records_deaths() {
+        // A fault may come from the middle of a tracked access.
+        ring::release_if_held(ctx);
+        event(ctx, rare::SIGNAL, [sig as u64, addr, 0, 0, 0, 0], &[]);
+    }
 }
 
 // ---------------------------------------------------------------- line by line

@@ -99,7 +99,7 @@ struct Image([u8; XSAVE_LEN]);
 static LAYOUT: SpinLock<Option<XsaveLayout>> = SpinLock::new(None);
 
 fn layout() -> XsaveLayout {
-    LAYOUT.lock().get_or_insert_with(ask_layout).clone()
+    *LAYOUT.lock().get_or_insert_with(ask_layout)
 }
 
 fn ask_layout() -> XsaveLayout {

@@ -28,7 +28,7 @@ pub mod ring;
 pub mod site;
 mod stacks;
 
-pub use boundaries::syscall;
+pub use boundaries::{dies, looked_up, records_deaths, syscall};
 pub use kernel::{init_files, is_plain_syscall, kernel_wrote, memory, mmap, with_prepared};
 pub use process::*;
 pub use regions::{FaultAnswer, fault, init_thread, readable_alias};

@@ -13,7 +13,7 @@ use crate::dispatch::PcHash;
 use crate::sync::SpinLock;
 use alloc::vec::Vec;
 use brownout_abi::kind;
-use brownout_unwind::{Cursor, FrameRule, LookupPc, Memory, Module, PcKind, Stop};
+use brownout_unwind::{Cursor, FrameRule, LookupPc, Memory, Module, PcKind, RbpRule, Stop};
 use core::sync::atomic::Ordering;
 use hashbrown::HashMap;
 
@@ -81,6 +81,13 @@ impl Tables {
                 rule = brownout_unwind::rule_from_code(&code, kind);
             }
         }
+        if matches!(rule, FrameRule::Unknown) && kind == PcKind::Exact && !is_code(exact) {
+            // A call through a bad pointer: nothing has been pushed since.
+            rule = FrameRule::Rsp {
+                cfa_offset: 8,
+                rbp: RbpRule::Unchanged,
+            };
+        }
         self.rules.insert(pc.get(), rule);
         rule
     }
@@ -115,6 +122,12 @@ impl Tables {
         }
         path.last().map_or(0, |(_, id)| *id)
     }
+}
+
+fn is_code(addr: u64) -> bool {
+    crate::maps::read()
+        .iter()
+        .any(|m| m.exec && m.start <= addr && addr < m.end)
 }
 
 /// The program's stack; a bad address is no fault.

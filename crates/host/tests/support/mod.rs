@@ -3,6 +3,8 @@
 
 use brownout_host::{EventSink, LaunchConfig, Outcome, record};
 use brownout_trace::event::{Event, EventKind, FileId};
+use object::{Object, ObjectSegment, ObjectSymbol};
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -107,6 +109,7 @@ impl Folder {
 pub struct Seen {
     pub name: &'static str,
     pub pc: u64,
+    pub context: u32,
     /// The kind with its fields, as `Debug` prints it.
     pub text: String,
     /// The value of a store of eight bytes.
@@ -118,6 +121,10 @@ pub struct Seen {
 pub struct Keep {
     pub events: Vec<Seen>,
     pub new_files: Vec<(FileId, PathBuf)>,
+    /// Calling contexts: parent and return address.
+    contexts: HashMap<u32, (u32, u64)>,
+    /// Mapped code: address, length, offset, path.
+    modules: Vec<(u64, u64, u64, Vec<u8>)>,
 }
 
 impl EventSink for Keep {
@@ -126,9 +133,27 @@ impl EventSink for Keep {
             EventKind::Store(access) => access.bytes.try_into().ok().map(u64::from_le_bytes),
             _ => None,
         };
+        match event.kind {
+            EventKind::Context {
+                context,
+                parent,
+                return_addr,
+            } => {
+                self.contexts.insert(context.0, (parent.0, return_addr.0));
+            }
+            EventKind::Module {
+                addr,
+                len,
+                offset,
+                path,
+                ..
+            } => self.modules.push((addr.0, len, offset, path.to_vec())),
+            _ => {}
+        }
         self.events.push(Seen {
             name: event.kind.name(),
             pc: event.pc.0,
+            context: event.context.0,
             text: format!("{:?}", event.kind),
             value,
         });
@@ -147,6 +172,37 @@ impl Keep {
         let of_kind = |seen: &&Seen| seen.name == name;
         let events = self.events.iter().filter(of_kind);
         events.map(|seen| seen.text.as_str()).collect()
+    }
+
+    /// The functions of `program` that an event's stack goes through, innermost first. Those of libraries are left out.
+    pub fn stack(&self, seen: &Seen, program: &Path) -> Vec<String> {
+        let bytes = std::fs::read(program).expect("readable");
+        let elf = object::File::parse(&*bytes).expect("a program");
+        let of = |addr: u64| {
+            let path = program.as_os_str().as_encoded_bytes();
+            let (start, _, offset, _) = self
+                .modules
+                .iter()
+                .find(|(start, len, _, of)| of == path && (*start..start + len).contains(&addr))?;
+            let in_file = addr - start + offset;
+            let linked = elf.segments().find_map(|segment| {
+                let (at, len) = segment.file_range();
+                (at..at + len)
+                    .contains(&in_file)
+                    .then(|| segment.address() + in_file - at)
+            })?;
+            let symbol = elf
+                .symbols()
+                .find(|s| (s.address()..s.address() + s.size()).contains(&linked))?;
+            Some(symbol.name().expect("text").to_owned())
+        };
+        let mut functions = Vec::from_iter(of(seen.pc));
+        let mut context = seen.context;
+        while let Some(&(parent, return_addr)) = self.contexts.get(&context) {
+            functions.extend(of(return_addr - 1));
+            context = parent;
+        }
+        functions
     }
 
     /// The order of stores (by value), inputs and outputs (by size).

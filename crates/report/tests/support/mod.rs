@@ -256,6 +256,7 @@ fn any_finding() -> impl Strategy<Value = Finding> {
                 notes,
                 crash_point,
                 replay,
+                reproduction: None,
             },
         )
 }

@@ -326,6 +326,25 @@ pub fn every_kind() -> Vec<Event<'static>> {
         event(1, 0x40_1404, 1, EventKind::Output { fd: 1, size: 12 }),
         event(
             1,
+            0x40_1404,
+            1,
+            EventKind::Lookup {
+                syscall: 21,
+                result: -2,
+                path: b"./pool",
+            },
+        ),
+        event(
+            1,
+            0x40_1404,
+            1,
+            EventKind::Signal {
+                signal: 11,
+                addr: addr(base + 8),
+            },
+        ),
+        event(
+            1,
             0x40_1400,
             1,
             EventKind::Msync {
@@ -569,6 +588,11 @@ fn kinds() -> impl Strategy<Value = EventKind<'static>> {
         }),
         1 => any::<i32>().prop_map(|fd| EventKind::Input { fd }),
         1 => (any::<i32>(), number()).prop_map(|(fd, size)| EventKind::Output { fd, size }),
+        1 => (small(), any::<i64>(), leaked(0..40)).prop_map(|(syscall, result, path)| {
+            EventKind::Lookup { syscall, result, path }
+        }),
+        1 => (any::<i32>(), number())
+            .prop_map(|(signal, addr)| EventKind::Signal { signal, addr: TargetAddr(addr) }),
         1 => (number(), number(), small()).prop_map(|(addr, len, flags)| EventKind::Msync {
             addr: TargetAddr(addr), len, flags,
         }),

@@ -1,0 +1,204 @@
+//! Settles what one run can only suspect: does it matter that this store was never made persistent?
+//!
+//! A finding of `check` is *confirmed* if exploration has found a crash state in which recovery fails and in which a store of the
+//! same line of code is among those whose loss is needed for that; *harmless* if all crash states were explored and there is none,
+//! because recovery never reads what was stored, or does the same without it; else *unsettled*.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use brownout_findings::{Event, Finding, Frame, Severity};
+use brownout_host::LaunchError;
+use brownout_model::{Choices, Survivors};
+
+use crate::finding::{self, Found, Resolvers, own_line};
+use crate::minimise::Minimal;
+use crate::options::Exploration;
+use crate::recording::Did;
+use crate::search::{Failure, Search};
+use crate::view::{Image, Narrowed};
+
+/// So many crash states are tried for one line.
+const TRIES_MAX: usize = 400;
+
+/// Rules whose findings exploration can settle.
+pub const CONFIRMABLE: [&str; 3] = ["missing-flush", "missing-fence", "overwritten-unpersisted"];
+
+/// The line of code whose stores a finding of `check` suspects, if exploration can settle it.
+pub fn suspect(finding: &Finding) -> Option<String> {
+    match CONFIRMABLE.contains(&finding.rule.as_str()) {
+        true => stored_at(finding).map(own_line),
+        false => None,
+    }
+}
+
+/// Settles the findings of `check` that can be.
+pub fn settle(findings: &mut Vec<Finding>, exploration: &Exploration) {
+    let mut dismissed = BTreeSet::new();
+    findings.retain_mut(|finding| {
+        let Some(line) = suspect(finding) else {
+            return true;
+        };
+        let is_it = |(stack, _): &&(Vec<Frame>, usize)| own_line(stack) == line;
+        match exploration.blamed.iter().find(is_it) {
+            Some((_, at)) => confirm(finding, &exploration.findings[*at].0),
+            None if exploration.complete => {
+                dismiss(finding);
+                // Once is enough.
+                return dismissed.insert(line);
+            }
+            None => finding
+                .notes
+                .push("unsettled: not all crash states were explored (see --time)".into()),
+        }
+        true
+    });
+}
+
+/// For each suspected line that no finding blames yet: a crash state that fails if its store, and what was stored to the same unit
+/// afterwards, is lost, and does not if the unit survives. The smallest set of another finding may have left it out.
+pub fn witnesses(
+    search: &mut Search<'_>,
+    suspects: &[String],
+    found: &[Found],
+) -> Result<Vec<Found>, LaunchError> {
+    let mut resolvers = Resolvers::default();
+    let mut moments: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    let recording = &search.layers[0].recording;
+    for (step, moment) in recording.steps.iter().zip(1..) {
+        if suspects.is_empty() || !matches!(step.did, Did::Store(..)) {
+            continue;
+        }
+        let line = own_line(&resolvers.stack(0, recording, step.site));
+        moments.entry(line).or_default().insert(moment);
+    }
+    let mut more = Vec::new();
+    for line in suspects {
+        let is_blamed = |found: &Found| found.lost_sites.iter().any(|s| own_line(s) == *line);
+        let Some(moments) = moments.get(line) else {
+            continue;
+        };
+        if found.iter().chain(&more).any(is_blamed) {
+            continue;
+        }
+        more.extend(witness(search, &mut resolvers, moments)?);
+    }
+    Ok(more)
+}
+
+fn witness(
+    search: &mut Search<'_>,
+    resolvers: &mut Resolvers,
+    moments: &BTreeSet<u64>,
+) -> Result<Option<Found>, LaunchError> {
+    let mut tries = 0;
+    for point in 0..search.layers[0].recording.points.len() as u32 {
+        let view = search.view(0, point);
+        let files = search.layers[0].recording.points[point as usize]
+            .files
+            .clone();
+        for unit in view.open().to_vec() {
+            let Some(choices) = view.choices(unit) else {
+                continue;
+            };
+            for without in before(choices, moments) {
+                if tries == TRIES_MAX {
+                    return Ok(None);
+                }
+                tries += 1;
+                let mut image = Image::newest(&view, &Narrowed::new(), &files);
+                image.survivors.insert(unit, without);
+                let Some(failing) = judged(search, &image)? else {
+                    continue;
+                };
+                let saved = Image::newest(&view, &Narrowed::new(), &files);
+                if judged(search, &saved)?.is_some() {
+                    continue;
+                }
+                let (outcome, symptom) = failing;
+                let failure = Failure {
+                    layer: 0,
+                    point,
+                    narrowed: Narrowed::new(),
+                    symptom: symptom.clone(),
+                };
+                let minimal = Minimal {
+                    image,
+                    outcome,
+                    symptom,
+                };
+                return finding::build(search, resolvers, &failure, minimal);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// For each store of those moments in a unit: what survives if it is the first that is lost.
+fn before(choices: &Choices, moments: &BTreeSet<u64>) -> Vec<Survivors> {
+    let (mut ordered, mut unordered) = (0, 0);
+    let mut survivors = Vec::new();
+    for write in choices.writes() {
+        let mut without = choices.newest();
+        if write.unordered {
+            without.unordered[unordered] = false;
+            unordered += 1;
+        } else {
+            without.ordered = ordered;
+            ordered += 1;
+        }
+        if !write.certain && moments.contains(&write.moment.0) {
+            survivors.push(without);
+        }
+    }
+    survivors
+}
+
+fn judged(
+    search: &mut Search<'_>,
+    image: &Image,
+) -> Result<Option<(u32, crate::oracle::Symptom)>, LaunchError> {
+    let Some(outcome) = search.evaluate(0, image)? else {
+        return Ok(None);
+    };
+    let done = search.done(0, image.view.point);
+    let symptom = search
+        .oracle
+        .judge(&search.outcomes[outcome as usize], done);
+    Ok(symptom.map(|symptom| (outcome, symptom)))
+}
+
+/// The stack of the store that a finding is about.
+fn stored_at(finding: &Finding) -> Option<&[Frame]> {
+    let is_store = |event: &&Event| event.role == "store";
+    let store = finding.events.iter().find(is_store);
+    store.map(|event| event.stack.as_slice())
+}
+
+fn confirm(finding: &mut Finding, witness: &Finding) {
+    finding
+        .notes
+        .insert(0, format!("confirmed: {}", witness.message));
+    finding.crash_point.clone_from(&witness.crash_point);
+    finding.reproduction.clone_from(&witness.reproduction);
+    let shown = ["load", "symptom"];
+    let consequences = witness
+        .events
+        .iter()
+        .filter(|e| shown.contains(&e.role.as_str()));
+    finding.events.extend(consequences.cloned());
+}
+
+fn dismiss(finding: &mut Finding) {
+    finding.notes.insert(
+        0,
+        format!(
+            "harmless: {} was found by one run, but recovery does the same in every crash state without this store",
+            finding.rule
+        ),
+    );
+    finding.rule = "transient-data".into();
+    finding.severity = Severity::Performance;
+    finding.message = "what is stored here is never made persistent, and recovery does not need it: it could live in DRAM".into();
+    finding.help =
+        vec!["keep it in ordinary memory, or say brownout_exclude() if it must lie here".into()];
+}

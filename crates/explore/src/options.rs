@@ -1,0 +1,99 @@
+//! What to explore, what comes of it, and why nothing does.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use brownout_findings::{Finding, Frame};
+use brownout_host::LaunchError;
+use brownout_model::Config;
+use serde_json::{Map, Value};
+
+use crate::execution::Command;
+use crate::finding::CrashSpec;
+use crate::outcome::Status;
+
+/// What to explore, and how.
+pub struct Options {
+    /// Shell command that prepares what is not explored.
+    pub setup: Option<String>,
+    /// The program.
+    pub program: Command,
+    /// What runs after a crash; the program itself if not given.
+    pub recover: Command,
+    /// Files that are persistent memory.
+    pub pm_globs: Vec<String>,
+    /// The model.
+    pub model: Config,
+    /// Operations are atomic.
+    pub operations: bool,
+    /// What was acknowledged by output must survive, if there is any.
+    pub acknowledged_survives: bool,
+    /// Delays in the store buffers of several threads must be covered, or there is no verdict.
+    pub store_buffers: bool,
+    /// Lines of code (see [`suspect`](crate::suspect)) whose stores are suspected: whether each matters is found out.
+    pub suspects: Vec<String>,
+    /// A command that judges.
+    pub checker: Option<String>,
+    /// How many crashes in a row; `None`: two, if that is cheap.
+    pub depth: Option<u32>,
+    /// Recoveries at a time.
+    pub jobs: usize,
+    /// No longer than this.
+    pub time: Option<Duration>,
+    /// No sampling.
+    pub exhaustive: bool,
+    /// How many looked-up outcomes to verify by running them.
+    pub self_test: u64,
+    /// Where crash images go.
+    pub folder: PathBuf,
+    /// Write all outcomes here.
+    pub outcomes: Option<PathBuf>,
+    /// Ends the exploration when true.
+    pub stop: Arc<AtomicBool>,
+    /// A recovery that takes longer does not end.
+    pub patience: Option<Duration>,
+}
+
+/// What came of it.
+pub struct Exploration {
+    /// What is wrong, with the crash that shows each.
+    pub findings: Vec<(Finding, CrashSpec)>,
+    /// Stores whose loss breaks recovery: their stacks, and which finding says so.
+    pub blamed: Vec<(Vec<Frame>, usize)>,
+    /// Numbers, by name.
+    pub statistics: Map<String, Value>,
+    /// Every failure point was explored to the end.
+    pub complete: bool,
+    /// Ended by the user or by `time`.
+    pub interrupted: bool,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+    /// The run stored to persistent memory.
+    pub touched: bool,
+    /// Files that may be meant.
+    pub hints: Vec<PathBuf>,
+    /// How the recorded run ended.
+    pub ended: Status,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The user must change something.
+    #[error("{0}")]
+    Usage(String),
+    /// A program could not be run.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// A file could not be read or written.
+    #[error("{0}: {1}")]
+    Io(&'static str, io::Error),
+}
+
+/// For `map_err`.
+pub fn io_error(what: &'static str) -> impl Fn(io::Error) -> Error {
+    move |error| Error::Io(what, error)
+}

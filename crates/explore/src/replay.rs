@@ -1,0 +1,138 @@
+//! Makes the crash of a finding again.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use brownout_host::Limits;
+use brownout_trace::event::FileId;
+
+use crate::execution::{self, Acknowledged, Setting};
+use crate::finding::{self, CrashSpec};
+use crate::native;
+use crate::options::{Error, Options, io_error};
+use crate::outcome::Outcome;
+use crate::recording::{RecordOptions, Recorder};
+use crate::run::{Recorded, record_run};
+use crate::view::{Base, Image, View};
+use crate::world::World;
+
+/// What a replay has shown.
+pub struct Replayed {
+    /// What recovery did under the engine.
+    pub outcome: Outcome,
+    /// What it did natively.
+    pub native: Option<Outcome>,
+    /// It is what the finding says.
+    pub is_same: bool,
+    /// The commands to see it again.
+    pub reproduction: brownout_findings::Reproduction,
+}
+
+/// Makes the crash of a finding again, and runs recovery on it.
+pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
+    let mut run = record_run(options, None)?;
+    let Some(Recorded { recording, .. }) = run.recorded.take() else {
+        return Err(Error::Usage("nothing was recorded".into()));
+    };
+    let (scratch, originals) = (&run.scratch, &run.originals);
+    if !recording.touched {
+        return Err(Error::Usage(
+            "the program did not touch persistent memory this time".into(),
+        ));
+    }
+    originals
+        .restore()
+        .map_err(io_error("cannot put a file back as it was"))?;
+    let names: BTreeMap<FileId, PathBuf> = recording
+        .files
+        .iter()
+        .map(|(id, file)| (*id, file.path.clone()))
+        .collect();
+    let mut world = World::new(scratch.path(), &recording.files)
+        .map_err(io_error("cannot make a folder for crash images"))?;
+    let setting = Setting {
+        pm_globs: options.pm_globs.clone(),
+        recover: options.recover.clone(),
+        checker: options.checker.clone(),
+        limits: Limits {
+            events: Some(100_000_000),
+            idle: Some(Duration::from_secs(3)),
+            wall: Some(options.patience.unwrap_or(Duration::from_secs(10))),
+        },
+        stop: options.stop.clone(),
+        expected: OnceLock::new(),
+        varying: None,
+    };
+    let differs = || {
+        Error::Usage("the program's run is not the one that was explored: it, its input or its files have changed".into())
+    };
+    let mut recording = recording;
+    let mut image: Option<Image> = None;
+    for (i, crash) in spec.crashes.iter().enumerate() {
+        if i > 0 {
+            let before = image.take().ok_or_else(differs)?;
+            let states = before.files.as_ref().clone();
+            let record_options = RecordOptions {
+                model: options.model,
+                judge_acknowledgements: false,
+            };
+            let recorder = Recorder::on(record_options, Base::Crashed(before.clone()), states);
+            let (recorder, _) =
+                execution::record(&setting, &setting.recover, &mut world, &before, recorder)?;
+            recording = recorder.finish();
+        }
+        let point = recording
+            .points
+            .get(crash.point as usize)
+            .ok_or_else(differs)?;
+        let view = View {
+            timeline: recording.timeline.clone(),
+            point: crash.point,
+        };
+        let survivors = crash
+            .survivors
+            .iter()
+            .map(|(unit, ordered, unordered)| {
+                let survivors = brownout_model::Survivors {
+                    ordered: *ordered,
+                    unordered: unordered.clone(),
+                };
+                (brownout_model::Unit(*unit), survivors)
+            })
+            .collect();
+        image = Some(Image {
+            view,
+            survivors,
+            files: point.files.clone(),
+        });
+    }
+    let image = image.ok_or_else(differs)?;
+    let acknowledged = Acknowledged {
+        operations: spec.operations,
+        text: spec.text.clone(),
+    };
+    let execution = execution::execute(&setting, &mut world, &image, &acknowledged, false)?;
+    let images = finding::write_image(&image, &mut world, &names, &options.folder)
+        .map_err(io_error("cannot write a crash image"))?;
+    let mut reproduction = finding::reproduction(&names, &images, &setting.recover);
+    originals
+        .replace(&images)
+        .map_err(io_error("cannot put a crash image in place"))?;
+    let native = native::run(&setting.recover, native::PATIENCE.max(execution.wall * 5)).ok();
+    originals
+        .restore()
+        .map_err(io_error("cannot put a file back as it was"))?;
+    reproduction.status = execution.outcome.status.to_string();
+    reproduction.stdout = String::from_utf8_lossy(&execution.outcome.stdout).into_owned();
+    reproduction.confirmed = native
+        .as_ref()
+        .is_some_and(|native| native.status.to_string() == reproduction.status);
+    Ok(Replayed {
+        is_same: spec.is_expected(&execution.outcome),
+        outcome: execution.outcome,
+        native,
+        reproduction,
+    })
+}
