@@ -39,6 +39,8 @@ const FAILURES_PER_CAUSE: usize = 3;
 const NESTED_AUTO: u64 = 64;
 /// Name of the journal in the folder.
 const JOURNAL: &str = "journal";
+/// When time is up, what was found is looked into for so long.
+const AFTERWORK: Duration = Duration::from_secs(10);
 /// Bounds of the first recovery, on which the others' depend.
 const FIRST_LIMITS: Limits = Limits {
     events: Some(200_000_000),
@@ -223,8 +225,8 @@ fn explore_recorded(
 
     let halted = search.stopped.take();
     if halted.is_some() {
-        // What was found is worth being looked into, even if time is up.
-        search.deadline = None;
+        // What was found is worth being looked into, even if time is up; but not for long.
+        search.deadline = Some(Instant::now() + AFTERWORK);
         setting.stop.store(false, Ordering::Relaxed);
     }
     let mut found = look_into(&mut search, halted.is_some())?;

@@ -188,9 +188,19 @@ pub fn build(
             Did::Store(keys, _) => keys,
             _ => *range,
         };
+        let gone: u64 = lost
+            .iter()
+            .filter(|(other, _)| other.site == step.site)
+            .map(|(_, range)| range.len())
+            .sum();
+        let is_torn = gone < whole.len();
+        let text = match is_torn {
+            true => format!("of the {} bytes stored here {gone} are lost", whole.len()),
+            false => format!("{} stored here, and lost", bytes_are(whole.len())),
+        };
         events.push(event(
             "store",
-            format!("{} stored here, and lost", bytes_are(whole.len())),
+            text,
             step.site,
             stack.clone(),
             Some(place_of(search, recording, step, *range)),
@@ -205,7 +215,12 @@ pub fn build(
             let stack = resolvers.stack(layer, recording, site);
             events.push(event("flush", text.to_owned(), site, stack, None));
         }
-        if help.is_empty() {
+        if help.is_empty() && is_torn {
+            help.push(format!(
+                "a crash can tear the store at {}: only 8 aligned bytes survive as a whole; publish by one such store, or log",
+                where_is(&stack)
+            ));
+        } else if help.is_empty() {
             help = advice(&saved, point.reason, &stack);
         }
     }
