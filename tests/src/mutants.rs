@@ -145,7 +145,8 @@ fn body_of(text: &str, function: &str) -> Result<std::ops::Range<usize>> {
     let Some(length) = text[start..].find("\n}\n") else {
         bail!("{function}() has no end");
     };
-    Ok(start..start + length)
+    // With the end of its last line.
+    Ok(start..start + length + 1)
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {

@@ -4,6 +4,8 @@
 //!  bench.rs      rounds, medians, options    ◀── shared
 //!  ├─ engine.rs  `bench engine`: brownout run and record
 //!  ├─ check.rs   `bench check`: brownout check, its memory too
+//!  ├─ explore.rs `bench explore`: brownout explore, and one recovery under it
+//!  ├─ places.rs  folders for pools and reports
 //!  └─ redis.rs   a server and its client, for `bench check`
 //! ```
 //!
@@ -14,6 +16,8 @@
 
 mod check;
 mod engine;
+mod explore;
+mod places;
 mod redis;
 
 use std::fs;
@@ -27,6 +31,9 @@ use crate::{build, examples, setup};
 
 /// Enough for a median that one disturbed round does not move.
 const ROUNDS_DEFAULT: usize = 5;
+
+/// With `--quick`.
+const ROUNDS_QUICK: usize = 3;
 
 /// What the command line asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -48,6 +55,7 @@ pub fn bench(words: &[&str]) -> Result<()> {
     let (benchmark, words): (fn(&Options) -> Result<()>, _) = match words {
         ["engine", rest @ ..] => (engine::bench, rest),
         ["check", rest @ ..] => (check::bench, rest),
+        ["explore", rest @ ..] => (explore::bench, rest),
         rest => (engine::bench, rest),
     };
     let options = Options::parse(words)?;
@@ -99,13 +107,7 @@ impl Options {
 
     /// Writes the raw times, if a file is asked for.
     fn write_json<'a>(&self, cases: impl Iterator<Item = (&'a str, &'a Times)>) -> Result<()> {
-        let Some(path) = &self.json else {
-            return Ok(());
-        };
-        let seconds = |times: &[Duration]| -> Vec<f64> {
-            times.iter().map(|time| time.as_secs_f64()).collect()
-        };
-        let rows: Vec<_> = cases
+        let rows = cases
             .map(|(name, times)| {
                 serde_json::json!({
                     "name": name,
@@ -114,8 +116,24 @@ impl Options {
                 })
             })
             .collect();
+        self.write_rows(rows)
+    }
+
+    /// Writes these rows, if a file is asked for.
+    fn write_rows(&self, rows: Vec<serde_json::Value>) -> Result<()> {
+        let Some(path) = &self.json else {
+            return Ok(());
+        };
         let text = format!("{:#}\n", serde_json::Value::from(rows));
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// How often what is timed is run.
+    fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(match self.quick {
+            true => ROUNDS_QUICK,
+            false => ROUNDS_DEFAULT,
+        })
     }
 }
 
@@ -190,9 +208,12 @@ fn expect_success(name: &str, side: Side, output: &Output) -> Result<()> {
     Ok(())
 }
 
+fn seconds(times: &[Duration]) -> Vec<f64> {
+    times.iter().map(Duration::as_secs_f64).collect()
+}
+
 fn median(times: &[Duration]) -> f64 {
-    let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
-    median_of(&seconds)
+    median_of(&seconds(times))
 }
 
 /// Of nothing it is not a number.
@@ -211,6 +232,30 @@ fn median_of(numbers: &[f64]) -> f64 {
 fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
     (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
+}
+
+fn verdict(met: bool) -> &'static str {
+    match met {
+        true => "met",
+        false => "**missed**",
+    }
+}
+
+fn text_of(path: PathBuf) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// 1234567 as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -274,5 +319,13 @@ mod tests {
             Some(vec!["ab"])
         );
         assert!(options.select(vec!["a"], |name| name).is_err());
+    }
+
+    #[test]
+    fn digits_are_grouped() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1000), "1,000");
+        assert_eq!(grouped(1_234_567), "1,234,567");
     }
 }

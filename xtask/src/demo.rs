@@ -3,10 +3,12 @@
 //! Shows real findings in real programs, each found before the reader's eyes. Every step says what must be found, and the demo fails if
 //! it is not: what is shown here is what works.
 //!
-//! Of a report only the expected finding is shown, as `brownout` printed it; what is left out is counted.
+//! Of a report only the expected finding is shown, as `brownout` printed it. Those of `explore` are long: of them the story is shown (what
+//! happens, where, and the native command), and the lines that are left out are counted.
 
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -14,13 +16,19 @@ use anyhow::{Context, Result, bail, ensure};
 use brownout_tests::seeded::{self, Build};
 use brownout_tests::{layout, tool};
 
-use crate::{build, setup};
+use crate::{build, setup, shell};
 
 /// Rotates once, so that a node is logged by two functions.
 const RBTREE_COMMANDS: &str = "i 10\ni 5\ni 7\nq\n";
 const HASHMAP_COMMANDS: &str = "i 1\nq\n";
 
-/// Given to `check` when the demo itself is read on a terminal; not shown, because nobody needs to type it.
+/// Recovery of a map opens it and looks the key up.
+const LOOK: &str = "c 5\n";
+
+/// What a shell says of a program that was killed by SIGSEGV.
+const KILLED_BY_SIGSEGV: i32 = 128 + 11;
+
+/// Given to `brownout` when the demo itself is read on a terminal; not shown, because nobody needs to type it.
 const COLOUR: &str = "--color=always";
 
 /// Longer lines (replay tokens) are cut when they are shown.
@@ -90,12 +98,46 @@ pub fn demo() -> Result<()> {
     );
     stage.recording(&wrong)?;
 
+    step(
+        "7. Does the mailbox's missing write-back matter? With --confirm, Brownout lets the power fail where it may fail, runs the mailbox's \
+         own recovery on what is left, and keeps a crash image that shows it:",
+    );
+    println!("$ cd {}", short(&stage.folder.to_string_lossy()));
+    let report = stage.confirm_mailbox(&wrong)?;
+    report.show_story("missing-flush", "data_never_flushed.c")?;
+    report.first_line("note: confirmed")?;
+    report.ends_with(1)?;
+    stage.native_proof(&report, "inconsistent", 1)?;
+
+    step(
+        "8. brownout explore does so for a whole run: every point of failure, every combination of lost stores that recovery can tell \
+         apart, none twice. Here a B-tree creates its pool and inserts 5:",
+    );
+    let report = stage.explore_map("btree", "i 5\n", false)?;
+    report.show_story("recovery-error", "mapcli.c")?;
+    report.first_line("note: no store is lost")?;
+    report.closing_line()?;
+    report.ends_with(1)?;
+    step("Its native command runs the map as it is, without Brownout, on the image:");
+    stage.native_proof(&report, "failed to open pool", 1)?;
+
+    step(
+        "9. The hash map of step 2 inserts 5 and removes it. Removing shrinks the map; can a power failure then lose it for good?",
+    );
+    let report = stage.explore_map("hashmap_atomic", "i 5\nr 5\n", true)?;
+    report.show_story("recovery-crash", "hashmap_atomic.c:169")?;
+    report.closing_line()?;
+    report.ends_with(1)?;
+    step("Again without Brownout:");
+    stage.native_proof(&report, "", KILLED_BY_SIGSEGV)?;
+
     println!(
         "Your own program:\n\n  \
          {0} check -- PROGRAM ARGS                (it uses libpmem or libpmemobj)\n  \
          {0} check --pm 'GLOB' -- PROGRAM ARGS    (it maps the files that match GLOB by itself)\n  \
+         {0} explore -- PROGRAM ARGS              (it recovers when it is run again; else --recover CMD)\n  \
          {0} explain                              (all rules)\n\n\
-         docs/check.md goes on from here.",
+         docs/check.md and docs/explore.md go on from here.",
         short(&layout::brownout().to_string_lossy())
     );
     Ok(())
@@ -141,7 +183,7 @@ impl Stage {
     fn check_map(&self, map: &str, commands: &str, options: &[&str]) -> Result<Printed> {
         let input = self.folder.join("commands");
         fs::write(&input, commands)?;
-        let mut command = self.check();
+        let mut command = self.brownout("check");
         command
             .args(options)
             .arg("--stdin")
@@ -156,7 +198,7 @@ impl Stage {
     /// `brownout check --pm POOL -- MAILBOX run POOL`
     fn check_mailbox(&self, program: &Path) -> Result<Printed> {
         let pool = self.fresh("mail.pool")?;
-        let mut command = self.check();
+        let mut command = self.brownout("check");
         command.args(["--pm", "mail.pool", "--"]);
         command.arg(program).arg("run").arg(&pool);
         self.run(&mut command)
@@ -184,34 +226,85 @@ impl Stage {
         recorded.first_line("brownout: recorded")?;
         recorded.first_line("brownout: verified")?;
         println!();
-        let mut check = self.check();
+        let mut check = self.brownout("check");
         let checked = self.run(check.arg("--trace").arg(&trace))?;
         checked.first_line("error[missing-flush]")?;
         checked.closing_line()?;
         checked.ends_with(1)
     }
 
-    fn check(&self) -> Command {
+    /// `brownout check --confirm --recover 'MAILBOX check POOL' -- MAILBOX run POOL`
+    fn confirm_mailbox(&self, program: &Path) -> Result<Printed> {
+        self.fresh("mail.pool")?;
+        let program = program.to_string_lossy();
+        let mut command = self.brownout("check");
+        command
+            .current_dir(&self.folder)
+            .args(["--confirm", "--pm", "mail.pool", "--recover"])
+            .arg(format!("{} check mail.pool", shell::quoted(&program)))
+            .args(["--", &program, "run", "mail.pool"]);
+        self.run(&mut command)
+    }
+
+    /// `brownout explore … -- mapcli MAP POOL`
+    fn explore_map(&self, map: &str, commands: &str, set_up: bool) -> Result<Printed> {
+        self.fresh("map.pool")?;
+        fs::write(self.folder.join("commands"), commands)?;
+        fs::write(self.folder.join("look"), LOOK)?;
+        let mapcli = layout::examples().join("mapcli");
+        let mut command = self.brownout("explore");
+        command.current_dir(&self.folder);
+        if set_up {
+            let mapcli = mapcli.to_string_lossy();
+            let create = format!("{} {map} map.pool < /dev/null", shell::quoted(&mapcli));
+            command.args(["--setup", &create]);
+        }
+        command
+            .args(["--stdin", "commands", "--recover-stdin", "look"])
+            .args(["--oracle", "ops", "--depth", "1", "--"])
+            .arg(mapcli)
+            .args([map, "map.pool"]);
+        self.run(&mut command)
+    }
+
+    /// Runs the native command that the report gives, which must fail in that way.
+    fn native_proof(&self, report: &Printed, words: &str, status: i32) -> Result<()> {
+        let mut command = Command::new("sh");
+        command
+            .current_dir(&self.folder)
+            .args(["-c", &report.native_command()?]);
+        let printed = self.run(&mut command)?;
+        printed.first_line(words)?;
+        printed.ends_with(status)
+    }
+
+    fn brownout(&self, name: &str) -> Command {
         let mut command = Command::new(layout::brownout());
-        command.arg("check");
+        command.arg(name);
         if self.colour {
             command.arg(COLOUR);
         }
         command
     }
 
-    /// Shows the command, runs it in the workspace's folder and keeps what it has to say.
+    /// Shows the command, runs it (in the workspace's folder, unless it says where) and keeps what it has to say.
     fn run(&self, command: &mut Command) -> Result<Printed> {
+        if command.get_current_dir().is_none() {
+            command.current_dir(layout::workspace());
+        }
         let line = short_command(command);
         println!("$ {line}");
         let output = command
-            .current_dir(layout::workspace())
             .stdin(Stdio::null())
             .output()
             .with_context(|| format!("cannot run {line}"))?;
         let printed = Printed {
             line,
-            status: output.status.code(),
+            // A signal as a shell would say it.
+            status: output
+                .status
+                .code()
+                .or(output.status.signal().map(|signal| 128 + signal)),
             text: String::from_utf8_lossy(&output.stderr).into_owned(),
         };
         println!();
@@ -229,6 +322,25 @@ struct Printed {
 impl Printed {
     /// Shows the finding of that rule whose first source line is at `place`, or fails.
     fn show(&self, rule: &str, place: &str) -> Result<()> {
+        for line in self.finding(rule, place)?.lines() {
+            println!("{}", cut(line));
+        }
+        println!();
+        Ok(())
+    }
+
+    /// The same without frames and surroundings.
+    fn show_story(&self, rule: &str, place: &str) -> Result<()> {
+        let finding = self.finding(rule, place)?;
+        let (story, left_out) = story(finding);
+        for line in story {
+            println!("{}", cut(line));
+        }
+        println!("  … {left_out} more lines\n");
+        Ok(())
+    }
+
+    fn finding(&self, rule: &str, place: &str) -> Result<&str> {
         let wanted = |finding: &&str| {
             let text = plain(finding);
             let arrow = text
@@ -236,20 +348,12 @@ impl Printed {
                 .find(|line| line.trim_start().starts_with("-->"));
             text.contains(&format!("[{rule}]: ")) && arrow.is_some_and(|line| line.contains(place))
         };
-        match self.findings().find(wanted) {
-            Some(finding) => {
-                for line in finding.lines() {
-                    println!("{}", cut(line));
-                }
-                println!();
-                Ok(())
-            }
-            None => bail!(
+        self.findings().find(wanted).with_context(|| {
+            format!(
                 "`{}` should have found {rule} at {place}:\n{}",
-                self.line,
-                self.text
-            ),
-        }
+                self.line, self.text
+            )
+        })
     }
 
     /// Shows the closing line.
@@ -292,6 +396,16 @@ impl Printed {
             .and_then(|(_, rest)| rest.split_whitespace().next());
         let token = token.with_context(|| format!("`{}` gave no token", self.line))?;
         Ok(token.to_owned())
+    }
+
+    /// The first command of the report that shows a finding without Brownout.
+    fn native_command(&self) -> Result<String> {
+        let text = plain(&self.text);
+        let command = text
+            .lines()
+            .find_map(|line| line.trim_start().strip_prefix("= natively: "));
+        let command = command.with_context(|| format!("`{}` gave no command", self.line))?;
+        Ok(command.to_owned())
     }
 
     /// Findings stand between empty lines.
@@ -342,17 +456,107 @@ fn step(text: &str) {
 }
 
 fn short_command(command: &Command) -> String {
+    let workspace = layout::workspace();
+    let folder = command.get_current_dir().unwrap_or(&workspace);
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<String> = words
         .filter(|word| *word != COLOUR)
-        .map(|word| cut(&short(&word.to_string_lossy())))
+        .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    words.join(" ")
+    match words.as_slice() {
+        // What the shell is given is what one would type.
+        [sh, option, line] if sh == "sh" && option == "-c" => short_in(folder, line),
+        _ => {
+            let words = words.iter().map(|word| cut(&short_in(folder, word)));
+            let words: Vec<String> = words
+                .map(|word| shell::quoted(&word).into_owned())
+                .collect();
+            words.join(" ")
+        }
+    }
 }
 
-/// Relative to the workspace, where the commands run.
+/// Relative to the workspace.
 fn short(word: &str) -> String {
-    let workspace = layout::workspace();
-    let inside = Path::new(word).strip_prefix(&workspace);
-    inside.map_or(word.to_owned(), |path| path.to_string_lossy().into_owned())
+    short_in(&layout::workspace(), word)
+}
+
+/// Paths relative to the folder in which a command runs, if they are in it or in the one that holds it.
+fn short_in(folder: &Path, text: &str) -> String {
+    let inside = text.replace(&format!("{}/", folder.display()), "");
+    match folder.parent() {
+        Some(parent) if folder != layout::workspace() => {
+            inside.replace(&format!("{}/", parent.display()), "../")
+        }
+        _ => inside,
+    }
+}
+
+/// Of a finding: its title, what happens, the source lines pointed at, and the native command; and how many lines it has beside.
+fn story(finding: &str) -> (Vec<&str>, usize) {
+    let lines: Vec<&str> = finding.lines().collect();
+    let is_pointer = |line: &str| plain(line).trim_start_matches([' ', '|']).starts_with('^');
+    let mut kept = Vec::new();
+    for (index, &line) in lines.iter().enumerate() {
+        let text = plain(line);
+        let text = text.trim_start();
+        let tells = ["(", "-->", "= natively:"]
+            .iter()
+            .any(|begin| text.starts_with(begin));
+        let pointed_at = lines.get(index + 1).is_some_and(|next| is_pointer(next));
+        if index == 0 || tells || pointed_at {
+            kept.push(line);
+        }
+    }
+    let left_out = lines.len() - kept.len();
+    (kept, left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_story_has_what_happens_where_and_how_to_see_it() {
+        let finding = "\
+error[recovery-error]: it fails
+  (1) \x1b[1mthe power fails here\x1b[0m
+      in libpmem.so+0x1
+     --> map.c:2:9 in main
+      |
+    1 |     if (absent)
+    2 |         create();
+      |         ^
+    3 |     open();
+      by main (map.c:5)
+  help: do both
+  = natively: cp image pool && ./map";
+        let (story, left_out) = story(finding);
+        let expected = [
+            "error[recovery-error]: it fails",
+            "  (1) \x1b[1mthe power fails here\x1b[0m",
+            "     --> map.c:2:9 in main",
+            "    2 |         create();",
+            "  = natively: cp image pool && ./map",
+        ];
+        assert_eq!(story, expected);
+        assert_eq!(left_out, 7);
+    }
+
+    #[test]
+    fn commands_are_shown_as_one_would_type_them() {
+        let folder = layout::workspace().join("target/demo");
+        let mut command = Command::new(folder.join("../release/brownout"));
+        command.current_dir(&folder).arg("explore").arg(COLOUR);
+        command.args(["--setup", "./map pool < /dev/null"]);
+        assert!(
+            short_command(&command).ends_with("brownout explore --setup './map pool < /dev/null'")
+        );
+        let mut command = Command::new("sh");
+        let pool = folder.join("pool");
+        let map = layout::workspace().join("target/maps/map");
+        let line = format!("cp image {} && {} x", pool.display(), map.display());
+        command.current_dir(&folder).args(["-c", &line]);
+        assert_eq!(short_command(&command), "cp image pool && ../maps/map x");
+    }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  setup ─▶ build ─┬▶ demo
 //!                  ├▶ test (= ci)      fmt, clippy, every test of the workspace
-//!                  └▶ bench            engine or check, interleaved with native, as a table
+//!                  └▶ bench            engine, check or explore, beside native, as a table
 //! ```
 //!
 //! Every command says what it lacks and exits non-zero; nothing is skipped silently.
@@ -33,6 +33,7 @@ usage: cargo xtask COMMAND
   bless           accept the output of golden tests as it is now
   bench [engine]  speed against native: --rounds N (default 5), --only NAME, --json FILE
   bench check     the same for `brownout check`; --quick does less, --memory measures the checker's memory
+  bench explore   what `brownout explore` has to run and how long that takes; --quick does less
   setup           install the Debian packages that the tests need (or name those missing)
   build           build the tool, the test programs and the libpmemobj examples
 

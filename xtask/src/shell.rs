@@ -1,5 +1,6 @@
 //! Running other programs with a message that names them when they fail.
 
+use std::borrow::Cow;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -49,6 +50,12 @@ pub fn run_quiet(command: &mut Command) -> Result<()> {
 pub fn exists(name: &str) -> bool {
     env::var_os("PATH")
         .is_some_and(|path| env::split_paths(&path).any(|dir| dir.join(name).is_file()))
+}
+
+/// As one word of a shell command.
+pub fn quoted(word: &str) -> Cow<'_, str> {
+    // Only a NUL cannot be quoted; no argument of a program has one.
+    shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
 }
 
 /// Whether `output` is at least as new as all inputs.

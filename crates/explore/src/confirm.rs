@@ -125,6 +125,7 @@ fn witness(
                     image,
                     outcome,
                     symptom,
+                    survivors: Vec::new(),
                 };
                 return finding::build(search, resolvers, &failure, minimal);
             }
@@ -201,4 +202,75 @@ fn dismiss(finding: &mut Finding) {
     finding.message = "what is stored here is never made persistent, and recovery does not need it: it could live in DRAM".into();
     finding.help =
         vec!["keep it in ordinary memory, or say brownout_exclude() if it must lie here".into()];
+}
+
+#[cfg(test)]
+mod tests {
+    use brownout_model::{
+        Config, Event as ModelEvent, FlushKind, History, Line, Op, Thread, Unit, Write,
+    };
+    use brownout_trace::event::TargetAddr;
+
+    use super::*;
+
+    const AT: TargetAddr = TargetAddr(0x1000);
+
+    fn choices(ops: Vec<Op<'static>>) -> Choices {
+        let mut history = History::new(Config::default());
+        for op in ops {
+            history
+                .apply(&ModelEvent::new(Thread(1), op))
+                .expect("values are there");
+        }
+        history.choices(Unit(AT.0 / 64)).expect("it was stored to")
+    }
+
+    fn write(offset: u64, value: u8) -> Write<'static> {
+        Write::new(TargetAddr(AT.0 + offset), vec![value; 8])
+    }
+
+    /// Losing an ordinary store loses those after it in the same line; an unordered one goes alone.
+    #[test]
+    fn what_survives_if_a_store_is_the_first_to_be_lost() {
+        let choices = choices(vec![
+            Op::Store(write(0, 1)),
+            Op::NtStore(write(8, 2)),
+            Op::Store(write(16, 3)),
+            Op::NtStore(write(24, 4)),
+            Op::Store(write(32, 5)),
+        ]);
+        let kept = |moment: u64| -> Vec<u8> {
+            let all = before(&choices, &BTreeSet::from([moment]));
+            assert_eq!(all.len(), 1, "moment {moment}");
+            let content = choices.content(&all[0]);
+            (0..5).map(|word| content[word * 8]).collect()
+        };
+        assert_eq!(kept(1), [0, 2, 0, 4, 0]);
+        assert_eq!(kept(2), [1, 0, 3, 4, 5]);
+        assert_eq!(kept(3), [1, 2, 0, 4, 0]);
+        assert_eq!(kept(4), [1, 2, 3, 0, 5]);
+        assert_eq!(kept(5), [1, 2, 3, 4, 0]);
+        assert_eq!(before(&choices, &BTreeSet::from([2, 5])).len(), 2);
+        assert!(before(&choices, &BTreeSet::from([6])).is_empty());
+    }
+
+    /// What has certainly survived cannot be lost, even where an uncertain store comes before it.
+    #[test]
+    fn certain_stores_are_never_lost() {
+        let line = Line::of(AT);
+        let kind = FlushKind::Clflush;
+        let choices = choices(vec![
+            Op::NtStore(write(0, 1)),
+            Op::Store(write(8, 2)),
+            Op::Flush { kind, line },
+            Op::Store(write(16, 3)),
+        ]);
+        let all = before(&choices, &BTreeSet::from([1, 2, 4]));
+        let contents: Vec<[u8; 3]> = all
+            .iter()
+            .map(|survivors| choices.content(survivors))
+            .map(|content| [content[0], content[8], content[16]])
+            .collect();
+        assert_eq!(contents, [[0, 2, 3], [1, 2, 0]]);
+    }
 }

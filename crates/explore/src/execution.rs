@@ -146,6 +146,7 @@ pub fn execute(
         && !expected.contains(&recover.stdout)
     {
         // It may have told of the crash; then the second time shows what is there.
+        watcher.begin_another();
         let second = run(setting, &setting.recover, world, &mut watcher)?;
         again = matches!(second.status, Status::Exit(_)).then_some(second.stdout);
     }
@@ -170,6 +171,7 @@ pub fn execute(
             ],
             stdin: None,
         };
+        watcher.begin_another();
         let judged = run(setting, &command, world, &mut watcher)?;
         let mut said = judged.stdout;
         said.extend(judged.stderr);
@@ -221,6 +223,7 @@ pub fn refer(
     run(setting, first, world, &mut watcher)?;
     // A file that the command has made is one that recovery finds.
     let made = std::mem::take(&mut watcher.foreign);
+    watcher.begin_another();
     let recovered = run(setting, &setting.recover, world, &mut watcher)?;
     let mut execution = watcher.into_execution(recovered, world);
     execution.path.clear();
@@ -314,7 +317,10 @@ struct Watcher<'i> {
     /// Tracked files outside this world that the recovery has made.
     foreign: Vec<PathBuf>,
     broken: Vec<String>,
-    threads: FxHashSet<u32>,
+    /// Threads that accessed persistent memory, by run and process.
+    threads: FxHashMap<(u32, u32), FxHashSet<u32>>,
+    /// Which run of several this is.
+    nth: u32,
     events: u64,
     detail: Option<Detail>,
 }
@@ -331,7 +337,8 @@ impl<'i> Watcher<'i> {
             resized: FxHashSet::default(),
             foreign: Vec::new(),
             broken: Vec::new(),
-            threads: FxHashSet::default(),
+            threads: FxHashMap::default(),
+            nth: 0,
             events: 0,
             detail: detail.then(|| Detail {
                 definitions: Definitions::default(),
@@ -341,6 +348,12 @@ impl<'i> Watcher<'i> {
                 found: None,
             }),
         }
+    }
+
+    /// Another program follows on the same files. Its numbers begin anew.
+    fn begin_another(&mut self) {
+        self.nth += 1;
+        self.spaces = AddressSpaces::new();
     }
 
     /// Tells the world what has changed in it, and keeps the rest.
@@ -365,7 +378,7 @@ impl<'i> Watcher<'i> {
             path: self.path,
             events: self.events,
             wall: ran.wall,
-            threads: self.threads.len(),
+            threads: self.threads.values().map(|t| t.len()).max().unwrap_or(0),
             detail: self.detail,
         }
     }
@@ -434,7 +447,9 @@ impl EventSink for Watcher<'_> {
             .observe(event)
             .map_err(|fault| io::Error::other(fault.to_string()))?;
         if let Some(access) = event.kind.access() {
-            self.threads.insert(event.thread.0);
+            let process = self.spaces.process_of(event.thread).unwrap_or_default();
+            let threads = self.threads.entry((self.nth, process.0)).or_default();
+            threads.insert(event.thread.0);
             let (reads, writes) = match event.kind {
                 EventKind::Load(_) => (true, false),
                 EventKind::Rmw(_) => (true, true),
@@ -491,5 +506,104 @@ impl EventSink for Watcher<'_> {
         }
         self.events += 1;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn words(command: &Command) -> Vec<String> {
+        let words = std::iter::once(&command.program).chain(&command.args);
+        words.map(|w| w.to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn a_shell_is_started_only_if_one_is_needed() {
+        let plain = [
+            ("check pool", vec!["check", "pool"]),
+            ("  ./a.out\t-v  --x:1 ", vec!["./a.out", "-v", "--x:1"]),
+            ("prog", vec!["prog"]),
+            (
+                "/usr/bin/prog a,b @c +d",
+                vec!["/usr/bin/prog", "a,b", "@c", "+d"],
+            ),
+        ];
+        for (line, expected) in plain {
+            assert_eq!(words(&Command::shell(line, None)), expected);
+        }
+        let special = [
+            "a | b",
+            "a && b",
+            "a; b",
+            "a < in",
+            "a > out",
+            "(a)",
+            "a $HOME",
+            "a `b`",
+            "a \\ b",
+            "a \"b c\"",
+            "a 'b'",
+            "a *",
+            "a ?",
+            "a [b]",
+            "# a",
+            "~/a",
+            "X=1 a",
+            "a {b,c}",
+            "! a",
+            "a\nb",
+            "",
+        ];
+        for line in special {
+            assert_eq!(words(&Command::shell(line, None)), ["sh", "-c", line]);
+        }
+        let stdin = Some(PathBuf::from("in"));
+        for line in ["a", "a | b"] {
+            assert_eq!(Command::shell(line, stdin.clone()).stdin, stdin);
+        }
+    }
+
+    #[test]
+    fn commands_are_shown_as_one_would_type_them() {
+        let command = Command {
+            program: "./check".into(),
+            args: vec!["--pm=a.pool".into(), "it's".into(), "".into(), "a b".into()],
+            stdin: None,
+        };
+        assert_eq!(command.display(), r"./check --pm=a.pool 'it'\''s' '' 'a b'");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// A shell takes a quoted word as it is.
+        #[test]
+        fn a_shell_unquotes_what_is_quoted(given in prop::collection::vec("[ -~\n\u{e4}\u{2019}]{0,12}", 1..12)) {
+            let quoted: Vec<String> = given.iter().map(|word| quote(word)).collect();
+            let script = format!("printf '%s\\0' {}", quoted.join(" "));
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("there is a shell");
+            let got: Vec<&[u8]> = output.stdout.split(|byte| *byte == 0).collect();
+            // Behind the last zero is nothing.
+            let got = &got[..got.len() - 1];
+            prop_assert_eq!(got, given.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
+        }
+
+        /// The two ways to run a command line without special characters do the same.
+        #[test]
+        fn a_line_without_special_characters_means_the_same_to_a_shell(
+            given in prop::collection::vec("[a-zA-Z0-9_.,:@+/-]{1,8}", 1..6),
+            gap in "[ \t]{1,3}",
+        ) {
+            let line = given.join(&gap);
+            let script = format!("printf '%s\\0' {line}");
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("there is a shell");
+            let split: Vec<String> = words(&Command::shell(&line, None));
+            let ended: String = split.iter().map(|word| format!("{word}\0")).collect();
+            prop_assert_eq!(ended.as_bytes(), &output.stdout);
+            prop_assert_eq!(split, given);
+        }
     }
 }

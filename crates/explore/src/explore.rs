@@ -350,6 +350,11 @@ fn closing_notes(search: &Search<'_>, halted: Option<Halt>) -> Vec<String> {
             count_of(search.sampled_groups(), "group", "groups")
         ));
     }
+    if search.statistics.abandoned > 0 {
+        notes.push(
+            "where many crash states of a failure point fail, not all were tried; --exhaustive tries all".into(),
+        );
+    }
     if let Some(halted) = halted {
         let statistics = &search.statistics;
         let all = statistics.failure_points + statistics.nested_points;

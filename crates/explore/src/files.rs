@@ -51,3 +51,98 @@ pub fn copy_sparse(from: &File, to: &Path) -> io::Result<File> {
     }
     Ok(file)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn copied(from: &Path) -> (File, std::path::PathBuf) {
+        let to = from.with_extension("copy");
+        let copy =
+            copy_sparse(&File::open(from).expect("it is there"), &to).expect("it can be copied");
+        (copy, to)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn copies_have_the_same_bytes(
+            size in prop_oneof![0u64..200, 0u64..4 * BLOCK as u64 + 2, Just(3 * BLOCK as u64)],
+            data in prop::collection::vec((any::<prop::sample::Index>(), 1usize..5000, any::<u8>()), 0..6),
+            old in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
+            let folder = tempfile::tempdir().expect("a folder");
+            let from = folder.path().join("file");
+            let file = File::create(&from).expect("a file");
+            file.set_len(size).expect("a size");
+            for (at, len, byte) in data {
+                if size > 0 {
+                    let at = at.index(size as usize) as u64;
+                    let len = (len as u64).min(size - at) as usize;
+                    file.write_all_at(&vec![byte; len], at).expect("a write");
+                }
+            }
+            // What was there before is gone.
+            fs::write(from.with_extension("copy"), &old).expect("a write");
+            let (copy, to) = copied(&from);
+            prop_assert_eq!(fs::read(&from).expect("it is there"), fs::read(&to).expect("it is there"));
+            // It is a file to write to, and not the same one.
+            copy.write_all_at(b"other", size).expect("a write");
+            prop_assert_eq!(fs::metadata(&from).expect("it is there").len(), size);
+        }
+    }
+
+    #[test]
+    fn zeros_take_no_space() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let from = folder.path().join("file");
+        // Zeros that are really there, with a little data between and a hole behind.
+        let mut bytes = vec![0; 64 * BLOCK];
+        bytes[40 * BLOCK + 5] = 1;
+        fs::write(&from, &bytes).expect("a write");
+        let size = 1 << 34;
+        let file = OpenOptions::new()
+            .write(true)
+            .open(&from)
+            .expect("it is there");
+        file.set_len(size).expect("a size");
+        let (_, to) = copied(&from);
+        let meta = fs::metadata(&to).expect("it is there");
+        assert_eq!(meta.len(), size);
+        assert!(
+            meta.blocks() * 512 <= 4 * BLOCK as u64,
+            "{} blocks",
+            meta.blocks()
+        );
+        let mut byte = [0];
+        let copy = File::open(&to).expect("it is there");
+        copy.read_exact_at(&mut byte, 40 * BLOCK as u64 + 5)
+            .expect("a read");
+        assert_eq!(byte, [1]);
+    }
+
+    #[test]
+    fn permissions_are_kept_but_the_copy_is_ours() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // The owner's: those of others are subject to the mask of the process.
+        for (mode, expected) in [
+            (0o600, 0o600),
+            (0o400, 0o600),
+            (0o700, 0o700),
+            (0o500, 0o700),
+        ] {
+            let from = folder.path().join(format!("file-{mode:o}"));
+            fs::write(&from, b"x").expect("a write");
+            fs::set_permissions(&from, fs::Permissions::from_mode(mode)).expect("a mode");
+            let (copy, _) = copied(&from);
+            let got = copy.metadata().expect("metadata").permissions().mode() & 0o777;
+            assert_eq!(got, expected, "of {mode:o}");
+        }
+    }
+}

@@ -224,6 +224,30 @@ pub fn build(
             help = advice(&saved, point.reason, &stack);
         }
     }
+    let mut survivor_stack = None;
+    for moment in minimal.survivors.iter().take(LOST_SHOWN) {
+        let Some(step) = recording.steps.get(moment.0 as usize - 1) else {
+            continue;
+        };
+        let Did::Store(range, _) = step.did else {
+            continue;
+        };
+        let stack = resolvers.stack(layer, recording, step.site);
+        if survivor_stack.is_none() {
+            help.push(format!(
+                "log what is changed at {} before it is changed, or change it only when nothing can undo the operation any more",
+                where_is(&stack)
+            ));
+            survivor_stack = Some(stack.clone());
+        }
+        events.push(event(
+            "store",
+            format!("{} stored here, and survive", bytes_are(range.len())),
+            step.site,
+            stack,
+            Some(place_of(search, recording, step, range)),
+        ));
+    }
     let crash_stack = match point.site {
         Some(site) => resolvers.stack(layer, recording, site),
         None => Vec::new(),
@@ -269,6 +293,7 @@ pub fn build(
         let created = search.layers[0].recording.files.values().any(|f| f.created);
         if let Some(site) = detail.found
             && total == 0
+            && survivor_stack.is_none()
             && created
         {
             let text = "recovery finds the file there, and takes it for complete";
@@ -288,6 +313,7 @@ pub fn build(
             };
         }
     }
+    let symptom_line = own_line(&symptom_stack);
     events.push(Event {
         role: "symptom".into(),
         text: format!("{}{seen_at}", minimal.symptom.describe(&outcome)),
@@ -302,6 +328,11 @@ pub fn build(
         if hidden > 0 {
             notes.push(format!("{hidden} more stores are lost in this crash state"));
         }
+    } else if survivor_stack.is_some() {
+        notes.push(
+            "no store is lost: what was stored too early survives, while its operation is not over"
+                .into(),
+        );
     } else if layer == 0 {
         notes.push("no store is lost: the crash point alone breaks recovery".into());
         help.push(
@@ -314,11 +345,24 @@ pub fn build(
                 .into(),
         );
     }
-    let cause = match lost_sites.first() {
+    let cause = match lost_sites.first().or(survivor_stack.as_ref()) {
         Some(stack) => own_line(stack),
-        None => own_line(&crash_stack),
+        // No store is to blame: crashes in one function with one symptom are one.
+        None => {
+            let function = own_frame(&crash_stack).and_then(|frame| frame.function.clone());
+            format!("{} {symptom_line}", function.unwrap_or_default())
+        }
+    };
+    let survives = match &survivor_stack {
+        Some(stack) => Some(format!(
+            "{} if the store at {} survives",
+            minimal.symptom.describe(&outcome),
+            where_is(stack)
+        )),
+        None => None,
     };
     let message = match lost_sites.first() {
+        _ if survives.is_some() => survives.unwrap_or_default(),
         Some(stack) => format!(
             "{} if the store at {} is lost",
             minimal.symptom.describe(&outcome),

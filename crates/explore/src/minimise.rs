@@ -1,10 +1,11 @@
 //! The smallest set of lost stores that still breaks recovery.
 //!
 //! From a crash state that fails, everything that did not matter is made to survive: first unit by unit, then store by store.
-//! What is left is lost for a reason. Every step is a recovery, looked up or run; it must fail in the same way.
+//! What is left is lost for a reason. If that is nothing, the harm may be done by a store that survives although its operation is not
+//! over (an unlogged change): then those are found, in the same way. Every step is a recovery, looked up or run; it must fail in the same way.
 
 use brownout_host::LaunchError;
-use brownout_model::{Survivors, Unit};
+use brownout_model::{Moment, Survivors, Unit};
 
 use crate::oracle::Symptom;
 use crate::search::{Failure, Search};
@@ -18,6 +19,8 @@ pub struct Minimal {
     pub image: Image,
     pub outcome: u32,
     pub symptom: Symptom,
+    /// If nothing is lost: stores that were not yet certain, and do the harm because they survive.
+    pub survivors: Vec<Moment>,
 }
 
 /// `None` if the search was stopped meanwhile, or the failure does not show again.
@@ -82,12 +85,57 @@ pub fn minimise(
             }
         }
     }
+    let survivors = match image.survivors.is_empty() {
+        true => harmful_survivors(search, failure, &image)?,
+        false => Vec::new(),
+    };
     let (outcome, symptom) = best;
     Ok(Some(Minimal {
         image,
         outcome,
         symptom,
+        survivors,
     }))
+}
+
+/// Of an image that has lost nothing: the units that must survive for it to fail, and in each the first store that must.
+fn harmful_survivors(
+    search: &mut Search<'_>,
+    failure: &Failure,
+    image: &Image,
+) -> Result<Vec<Moment>, LaunchError> {
+    let mut harmful = Vec::new();
+    for unit in failure.narrowed.keys() {
+        let Some(choices) = image.view.choices(*unit) else {
+            continue;
+        };
+        let (oldest, newest) = (choices.open().oldest(), choices.newest());
+        let mut tried = image.clone();
+        tried.survivors.insert(*unit, oldest.clone());
+        if test(search, failure, &tried)?.is_some() {
+            continue;
+        }
+        let ordered = choices.writes().iter().filter(|write| !write.unordered);
+        let mut culprit = choices.writes().last().map(|write| write.moment);
+        for (count, write) in (1..).zip(ordered) {
+            let is_open = count > oldest.ordered && count < newest.ordered;
+            if !is_open || count - oldest.ordered > ONE_BY_ONE {
+                continue;
+            }
+            let survivors = Survivors {
+                ordered: count,
+                unordered: newest.unordered.clone(),
+            };
+            tried.survivors.insert(*unit, survivors);
+            if test(search, failure, &tried)?.is_some() {
+                culprit = Some(write.moment);
+                break;
+            }
+        }
+        harmful.extend(culprit);
+    }
+    harmful.sort();
+    Ok(harmful)
 }
 
 /// Survivors between the two, most first.
@@ -122,4 +170,46 @@ fn test(
     Ok(symptom
         .filter(|symptom| symptom.is_like(&failure.symptom))
         .map(|symptom| (outcome, symptom)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn survivors(ordered: usize, unordered: &[bool]) -> Survivors {
+        Survivors {
+            ordered,
+            unordered: unordered.to_vec(),
+        }
+    }
+
+    /// What is tried lies strictly between what fails and what does not, most survivors first, and never touches the unordered.
+    #[test]
+    fn candidates_lie_between_the_failing_and_the_whole() {
+        for now in 0..4 {
+            for more in 0..200 {
+                let newest = survivors(now + more, &[true, true]);
+                let tried = closer(&survivors(now, &[false, true]), &newest);
+                let ordered: Vec<usize> = tried.iter().map(|s| s.ordered).collect();
+                assert!(
+                    ordered.iter().all(|n| *n > now && *n < now + more),
+                    "{now} + {more}: {ordered:?}"
+                );
+                assert!(
+                    ordered.is_sorted_by(|a, b| a > b),
+                    "{now} + {more}: {ordered:?}"
+                );
+                assert!(tried.iter().all(|s| s.unordered == [false, true]));
+                // Few are tried one by one; of many, at least the two ends.
+                match more {
+                    0 | 1 => assert!(ordered.is_empty()),
+                    2..=ONE_BY_ONE => assert_eq!(ordered.len(), more - 1),
+                    _ => assert_eq!(
+                        (ordered.first(), ordered.last()),
+                        (Some(&(now + more - 1)), Some(&(now + 1)))
+                    ),
+                }
+            }
+        }
+    }
 }

@@ -41,7 +41,7 @@ impl Originals {
                     _ => {}
                 }
             } else {
-                place(&file.base, &file.path)?;
+                place(file.original.as_ref().unwrap_or(&file.base), &file.path)?;
             }
         }
         Ok(())

@@ -192,3 +192,206 @@ fn newest_at(search: &Search<'_>, point: u32) -> Image {
     let files = &search.layers[0].recording.points[point as usize].files;
     Image::newest(&search.view(0, point), &Narrowed::new(), files)
 }
+
+#[cfg(test)]
+mod tests {
+    use brownout_host::EventSink;
+    use brownout_model::Config;
+    use brownout_trace::event::{
+        Access, ContextId, Event, EventKind, FileId, PmReason, ProcessId, TargetAddr, ThreadId,
+    };
+
+    use crate::recording::{RecordOptions, Recorder};
+
+    use super::*;
+
+    const AT: TargetAddr = TargetAddr(0x10000);
+
+    /// Feeds what a program did to the world; it has one pool mapped from the beginning.
+    fn record(judge_acknowledgements: bool, kinds: &[EventKind<'_>]) -> Recording {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pool = folder.path().join("pool");
+        fs::write(&pool, vec![0; 4096]).expect("a write");
+        let model = Config::default();
+        let options = RecordOptions {
+            model,
+            judge_acknowledgements,
+        };
+        let mut recorder = Recorder::new(options, folder.path());
+        let (thread, process, file) = (ThreadId(1), ProcessId(1), FileId(1));
+        recorder.new_file(file, &pool).expect("it can be copied");
+        let opening = [
+            EventKind::ProcessStart {
+                process,
+                parent: ProcessId(0),
+                pid: 1,
+                exe: b"program",
+            },
+            EventKind::ThreadStart {
+                thread,
+                process,
+                tid: 1,
+            },
+            EventKind::File {
+                file,
+                path: b"/pm/pool",
+                size: 4096,
+                reason: PmReason::Glob,
+                created: false,
+            },
+            EventKind::Map {
+                addr: AT,
+                len: 4096,
+                file,
+                offset: 0,
+                prot: 3,
+                flags: 1,
+            },
+        ];
+        for kind in opening.iter().chain(kinds) {
+            let event = Event {
+                thread,
+                pc: TargetAddr(0x40_0000),
+                context: ContextId(0),
+                kind: kind.clone(),
+            };
+            recorder.event(&event).expect("it is in order");
+        }
+        recorder.finish()
+    }
+
+    fn store(value: &[u8; 8]) -> EventKind<'_> {
+        EventKind::Store(Access {
+            addr: AT,
+            size: 8,
+            bytes: value,
+        })
+    }
+
+    const ASKS: EventKind<'_> = EventKind::Input { fd: 0 };
+
+    fn prints(fd: i32, size: u64) -> EventKind<'static> {
+        EventKind::Output { fd, size }
+    }
+
+    fn told(operations: &Operations, recording: &Recording) -> Vec<(u64, String)> {
+        let points = 0..recording.points.len() as u32;
+        points
+            .map(|point| {
+                let told = operations.acknowledged(recording, point);
+                assert_eq!(told.operations, operations.done(recording, point));
+                (
+                    told.operations,
+                    String::from_utf8_lossy(&told.text).into_owned(),
+                )
+            })
+            .collect()
+    }
+
+    fn pairs(expected: &[(u64, &str)]) -> Vec<(u64, String)> {
+        expected
+            .iter()
+            .map(|(n, text)| (*n, (*text).to_owned()))
+            .collect()
+    }
+
+    /// When the next line is asked for, those before are over. The end of the input is asked for, too.
+    #[test]
+    fn lines_are_over_when_the_next_is_asked_for() {
+        let recording = record(
+            true,
+            &[
+                ASKS,
+                store(&[1; 8]),
+                ASKS,
+                store(&[2; 8]),
+                ASKS,
+                ASKS,
+                store(&[3; 8]),
+            ],
+        );
+        assert_eq!(recording.asked, 4);
+        let lines = ["i 1\n", "i 2\n"].map(|line| line.as_bytes().to_vec());
+        let operations = Operations {
+            lines: Some(lines.into()),
+            stdout: b"not looked at".to_vec(),
+        };
+        assert!(operations.are_lines());
+        let expected = [
+            (0, ""),
+            (1, "i 1\n"),
+            (2, "i 1\ni 2\n"),
+            (2, "i 1\ni 2\n"),
+            (2, "i 1\ni 2\n"),
+        ];
+        assert_eq!(told(&operations, &recording), pairs(&expected));
+    }
+
+    /// Only what went to standard output acknowledges; but a crash may fall at any output.
+    #[test]
+    fn outputs_are_over_when_they_are_written() {
+        let recording = record(
+            true,
+            &[
+                store(&[1; 8]),
+                prints(1, 3),
+                store(&[2; 8]),
+                prints(2, 100),
+                prints(1, 4),
+                store(&[3; 8]),
+            ],
+        );
+        assert_eq!((recording.outputs, recording.asked), (2, 0));
+        let operations = Operations {
+            lines: None,
+            stdout: b"ok\nok2\nmore".to_vec(),
+        };
+        assert!(!operations.are_lines());
+        let expected = [(1, "ok\n"), (1, "ok\n"), (2, "ok\nok2\n"), (2, "ok\nok2\n")];
+        assert_eq!(told(&operations, &recording), pairs(&expected));
+        // What was kept of the output may be less.
+        let operations = Operations {
+            lines: None,
+            stdout: b"ok".to_vec(),
+        };
+        let texts = told(&operations, &recording)
+            .into_iter()
+            .map(|(_, text)| text);
+        assert!(texts.eq(["ok"; 4].map(str::to_owned)));
+    }
+
+    /// If nobody judges them, acknowledgements are worth a crash only while a new store is uncertain.
+    #[test]
+    fn acknowledgements_that_nobody_judges_add_few_failure_points() {
+        let events = [
+            prints(1, 1),
+            store(&[1; 8]),
+            prints(1, 1),
+            prints(1, 1),
+            ASKS,
+            store(&[2; 8]),
+        ];
+        let reasons = |judged: bool| -> Vec<Reason> {
+            record(judged, &events)
+                .points
+                .iter()
+                .map(|p| p.reason)
+                .collect()
+        };
+        assert_eq!(reasons(false), [Reason::Acknowledges, Reason::End]);
+        let mut all = vec![Reason::Acknowledges; 4];
+        all.push(Reason::End);
+        assert_eq!(reasons(true), all);
+    }
+
+    /// Nothing was asked for and nothing written: there are no operations.
+    #[test]
+    fn a_silent_program_has_done_nothing() {
+        let recording = record(false, &[store(&[1; 8])]);
+        let operations = Operations {
+            lines: None,
+            stdout: Vec::new(),
+        };
+        assert_eq!(told(&operations, &recording), pairs(&[(0, "")]));
+    }
+}

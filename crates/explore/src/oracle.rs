@@ -168,3 +168,183 @@ impl Oracle {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(status: Status, stdout: &str) -> Outcome {
+        Outcome {
+            status,
+            stdout: stdout.into(),
+            stderr: Vec::new(),
+            checker: None,
+            again: None,
+            broken: Vec::new(),
+        }
+    }
+
+    fn printed(stdout: &str) -> Outcome {
+        outcome(Status::Exit(0), stdout)
+    }
+
+    /// First with a remark, then without.
+    fn remarked(stdout: &str, again: &str) -> Outcome {
+        Outcome {
+            again: Some(again.into()),
+            ..printed(stdout)
+        }
+    }
+
+    fn oracle(outputs: &[&str], only_durability: bool) -> Oracle {
+        let outputs = outputs.iter().map(|o| o.as_bytes().to_vec()).collect();
+        Oracle {
+            good_exit: 0,
+            references: Some(References { outputs }),
+            only_durability,
+        }
+    }
+
+    fn plain(good_exit: i32) -> Oracle {
+        Oracle {
+            good_exit,
+            references: None,
+            only_durability: false,
+        }
+    }
+
+    #[test]
+    fn how_it_ended_comes_first() {
+        let hangs = [Hang::Steps, Hang::Blocked, Hang::Time];
+        let mut table = vec![
+            (0, Status::Exit(0), None),
+            (0, Status::Exit(2), Some(Symptom::Exit(2))),
+            (2, Status::Exit(2), None),
+            (2, Status::Exit(0), None),
+            (2, Status::Exit(1), Some(Symptom::Exit(1))),
+            (2, Status::Signal(11), Some(Symptom::Signal(11))),
+        ];
+        table.extend(hangs.map(|hang| (0, Status::Hang(hang), Some(Symptom::Hang))));
+        for (good_exit, status, expected) in table {
+            let judged = plain(good_exit).judge(&outcome(status, ""), 0);
+            assert_eq!(judged, expected, "{status:?}, good is {good_exit}");
+        }
+        // Whatever else is wrong with it.
+        let everything = Outcome {
+            broken: vec!["sum == 10".into()],
+            checker: Some((Status::Exit(1), Vec::new())),
+            ..outcome(Status::Signal(6), "?")
+        };
+        let judged = oracle(&["a\n"], false).judge(&everything, 0);
+        assert_eq!(judged, Some(Symptom::Signal(6)));
+    }
+
+    #[test]
+    fn broken_conditions_and_checkers_come_before_outputs() {
+        let strict = oracle(&["a\n"], false);
+        let mut bad = printed("?");
+        assert_eq!(strict.judge(&bad, 0), Some(Symptom::NotAtomic { done: 0 }));
+        for status in [
+            Status::Exit(1),
+            Status::Signal(11),
+            Status::Hang(Hang::Time),
+        ] {
+            bad.checker = Some((status, b"said so".to_vec()));
+            assert_eq!(strict.judge(&bad, 0), Some(Symptom::Checker));
+        }
+        bad.broken = vec!["first".into(), "second".into()];
+        let broken = Symptom::Broken("first".into());
+        assert_eq!(strict.judge(&bad, 0), Some(broken));
+        let mut good = printed("a\n");
+        good.checker = Some((Status::Exit(0), Vec::new()));
+        assert_eq!(strict.judge(&good, 0), None);
+    }
+
+    /// What is printed after 0, 1, 2, … operations, against every number done.
+    #[test]
+    fn all_or_nothing_of_the_operation_under_way() {
+        let outputs = ["", "a\n", "ab\n", "abc\n"];
+        let strict = oracle(&outputs, false);
+        let lenient = oracle(&outputs, true);
+        for done in 0..6u64 {
+            for (k, output) in (0u64..).zip(outputs) {
+                let is_fine = k == done || k == done + 1;
+                let judged = strict.judge(&printed(output), done);
+                assert_eq!(judged.is_none(), is_fine, "{k} after {done}");
+                // One from before an acknowledgement is a loss, whoever judges.
+                let judged = lenient.judge(&printed(output), done);
+                assert_eq!(judged.is_none(), k >= done, "{k} after {done}");
+            }
+            // Half of an operation.
+            let torn = printed("a");
+            let symptom = Symptom::NotAtomic { done };
+            assert_eq!(strict.judge(&torn, done), Some(symptom));
+            assert_eq!(lenient.judge(&torn, done), None);
+        }
+    }
+
+    #[test]
+    fn an_operation_that_undoes_another_is_no_loss() {
+        // Insert, insert, delete: what is there after the third was there after the first.
+        let outputs = ["", "a\n", "ab\n", "a\n"];
+        for only_durability in [false, true] {
+            let oracle = oracle(&outputs, only_durability);
+            assert_eq!(oracle.judge(&printed("a\n"), 2), None);
+            assert_eq!(oracle.judge(&printed("a\n"), 3), None);
+            let lost = oracle.judge(&printed(""), 2);
+            assert_eq!(lost, Some(Symptom::NotAtomic { done: 2 }));
+        }
+    }
+
+    #[test]
+    fn remarks_on_the_crash_are_left_out() {
+        let oracle = oracle(&["", "a\n", "a\nb\n", "a\nb\nc\n"], false);
+        let table = [
+            // Only a remark more, before, between or after.
+            (remarked("recovered!\na\nb\n", "a\nb\n"), 1, true),
+            (remarked("a\nlog replayed\nb\n", "a\nb\n"), 2, true),
+            (remarked("a\nb\nbye\n", "a\nb\n"), 2, true),
+            // What is there the second time is of another number of operations.
+            (remarked("recovered!\na\n", "a\n"), 2, false),
+            // The first time it was something else than the second time.
+            (remarked("recovered!\na\n", "a\nb\n"), 1, false),
+            (remarked("b\n", "a\nb\n"), 1, false),
+            // The remark did not go away: nobody knows what it means.
+            (remarked("recovered!\na\n", "recovered!\na\n"), 1, false),
+            // There was no second time.
+            (printed("recovered!\na\n"), 1, false),
+        ];
+        for (outcome, done, is_fine) in table {
+            let judged = oracle.judge(&outcome, done);
+            let printed = String::from_utf8_lossy(&outcome.stdout);
+            assert_eq!(judged.is_none(), is_fine, "{printed:?} after {done}");
+        }
+    }
+
+    #[test]
+    fn without_references_outputs_are_not_judged() {
+        assert_eq!(plain(0).judge(&printed("anything"), 7), None);
+    }
+
+    #[test]
+    fn only_the_number_of_operations_makes_no_other_symptom() {
+        let (one, two) = (
+            Symptom::NotAtomic { done: 1 },
+            Symptom::NotAtomic { done: 2 },
+        );
+        assert!(one.is_like(&two) && one != two);
+        assert!(!Symptom::Exit(1).is_like(&Symptom::Exit(2)));
+        assert!(!Symptom::Broken("a".into()).is_like(&Symptom::Broken("b".into())));
+        assert!(!Symptom::Hang.is_like(&one));
+        let all = [
+            Symptom::Signal(11),
+            Symptom::Exit(1),
+            Symptom::Hang,
+            one,
+            Symptom::Checker,
+            Symptom::Broken(String::new()),
+        ];
+        let rules: HashSet<&str> = all.iter().map(Symptom::rule).collect();
+        assert_eq!(rules.len(), all.len(), "each has a rule of its own");
+    }
+}

@@ -33,7 +33,7 @@ pub enum Work {
 
 /// What came of it.
 pub enum Done {
-    Recovered(Result<Execution, LaunchError>),
+    Recovered(Result<Box<Execution>, LaunchError>),
     Recorded(Result<Box<Recording>, LaunchError>),
 }
 
@@ -128,13 +128,10 @@ fn perform(setting: &Setting, world: &mut World, work: Work) -> Done {
             image,
             acknowledged,
             detail,
-        } => Done::Recovered(execution::execute(
-            setting,
-            world,
-            &image,
-            &acknowledged,
-            detail,
-        )),
+        } => {
+            let execution = execution::execute(setting, world, &image, &acknowledged, detail);
+            Done::Recovered(execution.map(Box::new))
+        }
         Work::Record { image, options } => {
             let base = Base::Crashed(image.clone());
             let states = image.files.as_ref().clone();
@@ -143,7 +140,7 @@ fn perform(setting: &Setting, world: &mut World, work: Work) -> Done {
             Done::Recorded(recorded.map(|(recorder, _)| Box::new(recorder.finish())))
         }
         Work::Refer { image, first } => {
-            Done::Recovered(execution::refer(setting, &first, world, &image))
+            Done::Recovered(execution::refer(setting, &first, world, &image).map(Box::new))
         }
     }
 }

@@ -102,6 +102,8 @@ pub struct TrackedFile {
     pub before: FileState,
     /// Copy of its content then.
     pub base: PathBuf,
+    /// Copy of its content before the run, if that is known to be another.
+    pub original: Option<PathBuf>,
 }
 
 /// A whole run.
@@ -500,6 +502,7 @@ impl EventSink for Recorder {
                         created: *created,
                         before: state,
                         base: self.bases.get(file).cloned().unwrap_or_default(),
+                        original: None,
                     },
                 );
             }

@@ -1,7 +1,9 @@
 //! The run that is explored: set-up, program, and the user's files, which are put back.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -9,10 +11,12 @@ use brownout_host::{EventSink, LaunchConfig};
 use brownout_model::Domain;
 use brownout_trace::event::{Event, FileId};
 
+use crate::files::copy_sparse;
 use crate::native::Originals;
 use crate::options::{Error, Options, io_error};
 use crate::outcome::Status;
 use crate::recording::{RecordOptions, Recorder, Recording};
+use crate::view::FileState;
 
 /// What the recorded run prints goes here.
 const STDOUT: &str = "run-stdout";
@@ -116,6 +120,55 @@ fn record(
     })
 }
 
+/// Files that the command line names, as they are before the run. The recording shows a file from its first mapping on; what the
+/// program did to it until then (`ftruncate`, `O_TRUNC`) can only be undone if somebody has looked before.
+struct Before {
+    files: BTreeMap<PathBuf, (u64, PathBuf)>,
+}
+
+impl Before {
+    fn look(options: &Options, scratch: &Path) -> io::Result<Before> {
+        let words = options.program.args.iter().map(PathBuf::from);
+        // A pattern without special characters is a path; of others the last component may be one in this folder.
+        let globs = options.pm_globs.iter().flat_map(|glob| {
+            let name = glob.rsplit('/').next().unwrap_or(glob);
+            [PathBuf::from(glob), PathBuf::from(name)]
+        });
+        let mut files = BTreeMap::new();
+        for path in words.chain(globs) {
+            let Ok(path) = fs::canonicalize(&path) else {
+                continue;
+            };
+            let meta = fs::metadata(&path)?;
+            let is_program = meta.permissions().mode() & 0o111 != 0;
+            if !meta.is_file() || is_program || files.contains_key(&path) {
+                continue;
+            }
+            let copy = scratch.join(format!("original-{}", files.len()));
+            let Ok(file) = File::open(&path) else {
+                continue;
+            };
+            copy_sparse(&file, &copy)?;
+            files.insert(path, (meta.len(), copy));
+        }
+        Ok(Before { files })
+    }
+
+    /// Corrects what the recording took for the beginning.
+    fn complete(self, recording: &mut Recording) {
+        for file in recording.files.values_mut() {
+            if let Some((size, copy)) = self.files.get(&file.path) {
+                file.before = FileState {
+                    exists: true,
+                    size: *size,
+                };
+                file.created = false;
+                file.original = Some(copy.clone());
+            }
+        }
+    }
+}
+
 /// Gives events to two.
 struct Tee<'s> {
     recorder: Recorder,
@@ -188,7 +241,10 @@ pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result
     }
     let scratch = scratch().map_err(io_error("cannot make a folder for crash images"))?;
     set_up(options)?;
-    let recorded = record(options, scratch.path(), also)?;
+    let before = Before::look(options, scratch.path())
+        .map_err(io_error("cannot copy a file that the program may change"))?;
+    let mut recorded = record(options, scratch.path(), also)?;
+    before.complete(&mut recorded.recording);
     let originals = Originals::new(&recorded.recording.files);
     Ok(Run {
         scratch,

@@ -23,7 +23,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::execution::{Acknowledged, Execution, Setting};
 use crate::journal::{Entry, Journal};
 use crate::oracle::{Oracle, Symptom};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Status};
 use crate::pool::{Done, Pool, Work};
 use crate::recording::{RecordOptions, Recording};
 use crate::trie::{NodeId, Reached, Read, Trie};
@@ -34,6 +34,12 @@ const RETRIES: u32 = 2;
 
 /// Beyond so many contents for one read, some are left out.
 const OPTIONS_MAX: usize = 24;
+
+/// With so many failing crash states, a failure point is left.
+const FAILING_AT_POINT: u64 = 32;
+/// If so many fail in all, earlier.
+const FAILING_MANY: u64 = 300;
+const FAILING_LATER: u64 = 3;
 
 /// A stretch of uncertain units is followed back so far.
 const STRETCH_MAX: usize = 256;
@@ -97,7 +103,7 @@ pub struct Sampling {
     pub few_unordered: usize,
     /// Reads of a bulk that are free, at the first failure points of its class.
     pub free: u32,
-    /// Torn contents that are tried beside those, at the first, second, … failure point of a class.
+    /// Torn contents that are tried, free ones included, at the first, second, … failure point of a class.
     pub budget: [u32; 3],
 }
 
@@ -108,7 +114,7 @@ impl Default for Sampling {
             small_log2: 8.0,
             few_unordered: 4,
             free: 3,
-            budget: [16, 4, 2],
+            budget: [5, 1, 0],
         }
     }
 }
@@ -151,6 +157,10 @@ pub struct Statistics {
     pub nested_runs: u64,
     /// Recoveries that could have been, and were not.
     pub nested_skipped: u64,
+    /// Parts of failure points that were left because enough of their crash states fail.
+    pub abandoned: u64,
+    /// Distinct paths: recoveries that read or saw something different.
+    pub paths: u64,
     /// Executions of an earlier exploration that was interrupted.
     pub resumed: u64,
 }
@@ -202,6 +212,9 @@ pub struct Search<'p> {
     pub sampling: Sampling,
     pub failures: Vec<Failure>,
     failure_keys: FxHashMap<FailureKey, u64>,
+    /// Crash states that fail, in all and by failure point.
+    failing: u64,
+    failing_at: FxHashMap<Place, u64>,
     pub statistics: Statistics,
     pub notes: BTreeSet<String>,
     /// No execution contradicted another.
@@ -268,6 +281,8 @@ impl<'p> Search<'p> {
             sampling: Sampling::default(),
             failures: Vec::new(),
             failure_keys: FxHashMap::default(),
+            failing: 0,
+            failing_at: FxHashMap::default(),
             statistics: Statistics::default(),
             notes: BTreeSet::new(),
             is_deterministic: true,
@@ -433,6 +448,11 @@ impl<'p> Search<'p> {
 
     /// Walks along the trie with what is left of a failure point's states; other contents become items of their own.
     fn follow(&mut self, mut item: Item) {
+        if self.is_hopeless(&item) {
+            self.statistics.abandoned += 1;
+            self.leave((item.layer, item.point));
+            return;
+        }
         let trie_id = self.trie(item.layer, item.point);
         let view = self.view(item.layer, item.point);
         let trie = std::mem::take(&mut self.tries[trie_id]);
@@ -647,7 +667,16 @@ impl<'p> Search<'p> {
         self.account(&execution);
         let outcome = self.intern(&execution.outcome);
         match self.tries[trie_id].insert(node, &execution.path, outcome) {
-            Ok(()) => self.write_down(item.layer, item.point, &execution),
+            Ok(()) => {
+                self.statistics.paths += 1;
+                self.write_down(item.layer, item.point, &execution);
+            }
+            // The last read of an instruction that it kills (a division by what it read) is not reported.
+            Err(diverged)
+                if diverged.ended && matches!(execution.outcome.status, Status::Signal(_)) =>
+            {
+                self.tries[trie_id].settle(node, outcome);
+            }
             Err(_) if item.retries < RETRIES => {
                 item.retries += 1;
                 let view = self.view(item.layer, item.point);
@@ -717,6 +746,7 @@ impl<'p> Search<'p> {
             let outcome = self.intern(&entry.outcome);
             if self.tries[trie].add(&path, outcome).is_ok() {
                 self.statistics.resumed += 1;
+                self.statistics.paths += 1;
             }
         }
     }
@@ -733,13 +763,7 @@ impl<'p> Search<'p> {
 
     fn settled(&mut self, item: Item, outcome: u32, from_trie: bool) {
         let place = (item.layer, item.point);
-        if let Some(left) = self.left.get_mut(&place) {
-            *left -= 1;
-            if *left == 0 {
-                self.left.remove(&place);
-                self.statistics.points_done += 1;
-            }
-        }
+        self.leave(place);
         if let Some(log) = &mut self.outcome_log {
             log.insert((item.layer, item.point, outcome));
         }
@@ -750,6 +774,8 @@ impl<'p> Search<'p> {
         let Some(symptom) = self.oracle.judge(&self.outcomes[outcome as usize], done) else {
             return;
         };
+        self.failing += 1;
+        *self.failing_at.entry(place).or_default() += 1;
         let failure = Failure {
             layer: item.layer,
             point: item.point,
@@ -763,6 +789,27 @@ impl<'p> Search<'p> {
         if *count <= 2 {
             self.failures.push(failure);
         }
+    }
+
+    /// One item less at a failure point.
+    fn leave(&mut self, place: Place) {
+        if let Some(left) = self.left.get_mut(&place) {
+            *left -= 1;
+            if *left == 0 {
+                self.left.remove(&place);
+                self.statistics.points_done += 1;
+            }
+        }
+    }
+
+    /// Whether enough crash states of a failure point fail: losses combine, and their combinations tell nothing new.
+    fn is_hopeless(&self, item: &Item) -> bool {
+        let enough = match self.failing {
+            0..FAILING_MANY => FAILING_AT_POINT,
+            _ => FAILING_LATER,
+        };
+        let place = (item.layer, item.point);
+        !self.sampling.exhaustive && self.failing_at.get(&place).is_some_and(|n| *n >= enough)
     }
 
     fn random(&mut self, below: u64) -> u64 {
@@ -817,7 +864,10 @@ impl<'p> Search<'p> {
         let outcome = self.intern(&execution.outcome);
         let node = self.tries[trie_id].reserve(see);
         match self.tries[trie_id].insert(node, &execution.path, outcome) {
-            Ok(()) => self.write_down(layer, point, &execution),
+            Ok(()) => {
+                self.statistics.paths += 1;
+                self.write_down(layer, point, &execution);
+            }
             Err(_) => self.tries[trie_id].settle(node, outcome),
         }
         Ok(Some(outcome))
@@ -829,7 +879,7 @@ impl<'p> Search<'p> {
         image: &Image,
         acknowledged: Acknowledged,
         detail: bool,
-    ) -> Result<Option<Execution>, LaunchError> {
+    ) -> Result<Option<Box<Execution>>, LaunchError> {
         self.statistics.executions += 1;
         let work = Work::Recover {
             image: image.clone(),

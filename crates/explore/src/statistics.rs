@@ -29,7 +29,8 @@ pub fn statistics(
     let mut put = |name: &str, value: Value| drop(map.insert(name.into(), value));
     put("failure_points", json!(s.failure_points));
     put("uncertain_lines", json!(s.uncertain_lines));
-    put("distinct_recoveries", json!(search.outcomes.len()));
+    put("distinct_recoveries", json!(s.paths));
+    put("distinct_outcomes", json!(search.outcomes.len()));
     put("executions", json!(s.executions));
     put("executions_saved", json!(s.saved));
     put("eager_states", json!(eager.round()));

@@ -70,6 +70,8 @@ pub enum Reached {
 pub struct Diverged {
     /// Number of reads that agreed.
     pub after: usize,
+    /// It agreed as far as it went, but ended before it read what was expected next.
+    pub ended: bool,
 }
 
 /// See the module's header.
@@ -193,24 +195,42 @@ impl Trie {
                     {
                         at += 1;
                     }
-                    _ => return Err(Diverged { after: at }),
+                    seen => {
+                        return Err(Diverged {
+                            after: at,
+                            ended: seen.is_none(),
+                        });
+                    }
                 }
             }
             match &node.end {
                 End::Pending if id == pending => break,
                 End::Fork { read, ways } => {
                     let Some((now, seen)) = path.get(at) else {
-                        return Err(Diverged { after: at });
+                        return Err(Diverged {
+                            after: at,
+                            ended: true,
+                        });
                     };
                     let seen = self.contents.get(seen);
                     let way = ways.iter().find(|(content, _)| Some(content) == seen);
                     match way {
                         Some((_, next)) if now.is_same(read) => id = *next,
-                        _ => return Err(Diverged { after: at }),
+                        _ => {
+                            return Err(Diverged {
+                                after: at,
+                                ended: false,
+                            });
+                        }
                     }
                     at += 1;
                 }
-                End::Outcome(_) | End::Pending => return Err(Diverged { after: at }),
+                End::Outcome(_) | End::Pending => {
+                    return Err(Diverged {
+                        after: at,
+                        ended: false,
+                    });
+                }
             }
         }
         let rest: Vec<(Read, ContentId)> = path[at..]
@@ -236,7 +256,10 @@ impl Trie {
         };
         let reached = self.walk(see);
         if diverged.get() || reached != Reached::Unknown {
-            return Err(Diverged { after: next.get() });
+            return Err(Diverged {
+                after: next.get(),
+                ended: false,
+            });
         }
         next.set(0);
         let node = self.reserve(see);
@@ -247,5 +270,219 @@ impl Trie {
     pub fn settle(&mut self, pending: NodeId, outcome: u32) {
         let node = &mut self.nodes[pending.0 as usize];
         node.end = End::Outcome(outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use brownout_model::masked;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use super::*;
+
+    const LINES: u64 = 4;
+
+    /// A persistent memory of a few lines.
+    type Memory = [LineBytes; LINES as usize];
+
+    type Path = Vec<(Read, LineBytes)>;
+
+    fn mix(state: u64, with: u64) -> u64 {
+        let mut z = (state ^ with).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// A deterministic program: what it reads next, and how it ends, follows from what it has read so far.
+    fn recover(program: u64, memory: &Memory) -> (Path, u32) {
+        let mut known = [0u64; LINES as usize];
+        let mut state = mix(program, 0);
+        let mut path = Path::new();
+        for _ in 0..12 {
+            state = mix(state, 1);
+            if state % 6 == 0 {
+                break;
+            }
+            let line = (state >> 8) % LINES;
+            let mask = [0xff, 0xff00, 0xffff, u64::MAX][(state >> 16) as usize % 4];
+            let new = mask & !known[line as usize];
+            if new == 0 {
+                continue;
+            }
+            known[line as usize] |= new;
+            let seen = masked(&memory[line as usize], new);
+            for word in seen.chunks(8) {
+                let word = word.try_into().map_or(0, u64::from_le_bytes);
+                state = mix(state, word);
+            }
+            let line = LineKey(line);
+            // The instruction is not what identifies a read.
+            let pc = path.len() as u64;
+            let read = Read {
+                line,
+                mask: new,
+                pc,
+            };
+            path.push((read, seen));
+        }
+        (path, (state % 5) as u32)
+    }
+
+    fn seeing(memory: &Memory) -> impl Fn(&Read) -> LineBytes {
+        |read| masked(&memory[read.line.0 as usize], read.mask)
+    }
+
+    /// Each word of each line holds one of two values, so that memories share much.
+    fn memory() -> impl Strategy<Value = Memory> {
+        prop::array::uniform4(prop::array::uniform2(0u8..2)).prop_map(|lines| {
+            lines.map(|[first, second]| {
+                let mut line = [0; 64];
+                line[0] = first;
+                line[8] = second;
+                line
+            })
+        })
+    }
+
+    fn is_in_flight(running: &[(NodeId, Memory)], node: NodeId) -> bool {
+        running.iter().any(|(of, _)| *of == node)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Recoveries start and come back in any order, several at a time, as in the search.
+        #[test]
+        fn every_memory_gets_its_outcome_and_nothing_runs_twice(
+            program: u64,
+            memories in prop::collection::vec(memory(), 1..40),
+            order in prop::collection::vec((any::<bool>(), any::<Index>()), 0..80),
+        ) {
+            let mut trie = Trie::default();
+            let mut queue = memories.clone();
+            let mut running: Vec<(NodeId, Memory)> = Vec::new();
+            let mut waiting: Vec<(NodeId, Memory)> = Vec::new();
+            let mut executed: BTreeSet<Vec<(u64, u64, LineBytes)>> = BTreeSet::new();
+            let mut executions: Vec<(Path, u32)> = Vec::new();
+            let mut order = order.into_iter();
+            while !queue.is_empty() || !running.is_empty() {
+                let (is_arrival, which) = order.next().map_or((true, 0), |(is_arrival, which)| (is_arrival, which.index(1 << 20)));
+                if !running.is_empty() && (is_arrival || queue.is_empty()) {
+                    let (node, memory) = running.swap_remove(which % running.len());
+                    let (path, outcome) = recover(program, &memory);
+                    prop_assert!(trie.insert(node, &path, outcome).is_ok());
+                    executions.push((path, outcome));
+                    let (done, still): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(of, _)| *of == node);
+                    waiting = still;
+                    queue.extend(done.into_iter().map(|(_, memory)| memory));
+                    continue;
+                }
+                let memory = queue.swap_remove(which % queue.len());
+                let (path, expected) = recover(program, &memory);
+                match trie.walk(seeing(&memory)) {
+                    Reached::Outcome(outcome) => prop_assert_eq!(outcome, expected),
+                    Reached::Pending(node) => {
+                        prop_assert!(is_in_flight(&running, node), "nobody will tell");
+                        waiting.push((node, memory));
+                    }
+                    Reached::Unknown => {
+                        let key = path.iter().map(|(r, bytes)| (r.line.0, r.mask, *bytes)).collect();
+                        prop_assert!(executed.insert(key), "this recovery was run before");
+                        let node = trie.reserve(seeing(&memory));
+                        prop_assert_eq!(trie.walk(seeing(&memory)), Reached::Pending(node));
+                        running.push((node, memory));
+                    }
+                }
+            }
+            prop_assert!(waiting.is_empty());
+            for memory in &memories {
+                prop_assert_eq!(trie.walk(seeing(memory)), Reached::Outcome(recover(program, memory).1));
+            }
+            let distinct: BTreeSet<Vec<LineBytes>> =
+                memories.iter().map(|m| recover(program, m).0.into_iter().map(|(_, bytes)| bytes).collect()).collect();
+            prop_assert_eq!(executions.len(), distinct.len());
+
+            // A journal gives the same trie, whatever part of it there is.
+            let mut reloaded = Trie::default();
+            for (i, (path, outcome)) in executions.iter().rev().enumerate() {
+                prop_assert!(reloaded.add(path, *outcome).is_ok());
+                prop_assert!(reloaded.add(path, *outcome).is_err(), "the same twice");
+                if i % 4 != 0 {
+                    continue;
+                }
+                for memory in &memories {
+                    match reloaded.walk(seeing(memory)) {
+                        Reached::Unknown => {}
+                        reached => prop_assert_eq!(reached, Reached::Outcome(recover(program, memory).1)),
+                    }
+                }
+            }
+            for memory in &memories {
+                prop_assert_eq!(reloaded.walk(seeing(memory)), trie.walk(seeing(memory)));
+            }
+        }
+
+        /// A recovery that does something else after the same contents is refused, and what is known stays.
+        #[test]
+        fn another_path_after_the_same_contents_is_refused(
+            program: u64,
+            memories in prop::collection::vec(memory(), 2..20),
+            at: Index,
+            how in 0u8..3,
+        ) {
+            let mut trie = Trie::default();
+            let add = |trie: &mut Trie, memory: &Memory| {
+                if trie.walk(seeing(memory)) == Reached::Unknown {
+                    let node = trie.reserve(seeing(memory));
+                    let (path, outcome) = recover(program, memory);
+                    return trie.insert(node, &path, outcome).is_ok();
+                }
+                true
+            };
+            let Some((odd, rest)) = memories.split_first() else { return Ok(()) };
+            for memory in rest {
+                prop_assert!(add(&mut trie, memory));
+            }
+            if trie.walk(seeing(odd)) != Reached::Unknown {
+                return Ok(());
+            }
+            // It must agree with what is known up to the place that was reserved; beyond, it may do as it likes.
+            let asked = std::cell::Cell::new(0);
+            trie.walk(|read| {
+                asked.set(asked.get() + 1);
+                seeing(odd)(read)
+            });
+            let (mut path, _) = recover(program, odd);
+            let at = at.index(asked.get());
+            match how {
+                0 => path[at].0.mask ^= 1,
+                1 => path[at].0.line.0 += LINES,
+                _ => path.truncate(at),
+            }
+            let node = trie.reserve(seeing(odd));
+            let refused = trie.insert(node, &path, 77);
+            prop_assert_eq!(refused.map_err(|diverged| diverged.after), Err(at));
+            prop_assert_eq!(trie.walk(seeing(odd)), Reached::Pending(node), "it can be tried again");
+            trie.settle(node, 78);
+            prop_assert_eq!(trie.walk(seeing(odd)), Reached::Outcome(78));
+            for memory in rest {
+                prop_assert_eq!(trie.walk(seeing(memory)), Reached::Outcome(recover(program, memory).1));
+            }
+        }
+    }
+
+    #[test]
+    fn a_recovery_that_reads_nothing_is_known_for_every_memory() {
+        let mut trie = Trie::default();
+        let nothing = |_: &Read| -> LineBytes { unreachable!("there is nothing to read") };
+        assert_eq!(trie.walk(nothing), Reached::Unknown);
+        let node = trie.reserve(nothing);
+        assert!(trie.insert(node, &[], 3).is_ok());
+        assert_eq!(trie.walk(nothing), Reached::Outcome(3));
+        assert!(trie.add(&[], 3).is_err());
     }
 }

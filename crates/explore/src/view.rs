@@ -245,3 +245,244 @@ impl Image {
         lines
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::io::Write as _;
+
+    use brownout_model::{Config, Domain, Event, FlushKind, History, Line, Op, Thread, Write};
+    use brownout_trace::event::TargetAddr;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
+    use crate::place;
+
+    use super::*;
+
+    const LINES: u64 = 6;
+    const FILES: u32 = 2;
+    /// The files end in the middle of a line, before the last.
+    const SIZE: usize = 4 * LINE + 10;
+
+    fn line_at(file: u32, line: u64) -> LineKey {
+        LineKey::of(place::key(FileId(file + 1), line * LINE as u64))
+    }
+
+    /// What the files hold before the run.
+    fn before(line: LineKey) -> LineBytes {
+        let mut bytes = [0; LINE];
+        for (offset, byte) in (line.offset()..).zip(&mut bytes) {
+            if offset < SIZE as u64 {
+                *byte = 0x80 + (offset % 100) as u8 + line.file().0 as u8;
+            }
+        }
+        bytes
+    }
+
+    fn base() -> Base {
+        let files = (0..FILES).map(|file| {
+            let mut handle = tempfile::tempfile().expect("a file");
+            let bytes: Vec<u8> = (0..LINES)
+                .flat_map(|line| before(line_at(file, line)))
+                .collect();
+            handle.write_all(&bytes[..SIZE]).expect("a write");
+            (FileId(file + 1), handle)
+        });
+        Base::Files(files.collect())
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Store(u32, u64, u64, u8, bool),
+        Flush(u32, u64),
+        Fence,
+        Sync(u32, u64),
+        /// A failure point.
+        Point,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let line = || (0..FILES, 0..LINES);
+        prop_oneof![
+            6 => (line(), 0u64..8, 1u8..9, any::<bool>())
+                .prop_map(|((file, line), word, value, nt)| Step::Store(file, line, word * 8, value, nt)),
+            3 => line().prop_map(|(file, line)| Step::Flush(file, line)),
+            2 => Just(Step::Fence),
+            1 => line().prop_map(|(file, line)| Step::Sync(file, line)),
+            3 => Just(Step::Point),
+        ]
+    }
+
+    fn config() -> impl Strategy<Value = Config> {
+        prop_oneof![3 => Just(Domain::X86), 1 => Just(Domain::Page), 1 => Just(Domain::Eadr)]
+            .prop_map(|domain| Config {
+                domain,
+                ..Config::default()
+            })
+    }
+
+    /// The timeline of those steps, and the history as it was at each failure point.
+    fn timeline(config: Config, base: Base, steps: &[Step]) -> (Arc<Timeline>, Vec<History>) {
+        let unit_bytes = config.domain.rules().unit_bytes;
+        let mut timeline = Timeline::new(base, unit_bytes);
+        let mut history = History::new(config);
+        let mut initialised = BTreeSet::new();
+        let mut points = Vec::new();
+        let mut changed = BTreeSet::new();
+        for step in steps.iter().chain([&Step::Point]) {
+            let op = match step {
+                Step::Store(file, line, offset, value, nt) => {
+                    let at = line_at(*file, *line).start() + offset;
+                    let unit = Unit(at / unit_bytes);
+                    if initialised.insert(unit) {
+                        history
+                            .set_initial(TargetAddr(unit.0 * unit_bytes), &timeline.initial(unit));
+                    }
+                    let write = Write::new(TargetAddr(at), vec![*value; 8]);
+                    match nt {
+                        true => Op::NtStore(write),
+                        false => Op::Store(write),
+                    }
+                }
+                Step::Flush(file, line) => Op::Flush {
+                    kind: FlushKind::Clwb,
+                    line: Line(line_at(*file, *line).0),
+                },
+                Step::Fence => Op::Sfence,
+                Step::Sync(file, line) => Op::Msync(Line(line_at(*file, *line).0).range()),
+                Step::Point => {
+                    changed.extend(history.take_changed());
+                    let units = std::mem::take(&mut changed).into_iter();
+                    timeline.close(units.filter_map(|unit| history.choices(unit)).collect());
+                    points.push(history.clone());
+                    continue;
+                }
+            };
+            history
+                .apply(&Event::new(Thread(1), op))
+                .expect("values are there");
+            if points.len() % 2 == 0 {
+                changed.extend(history.take_changed());
+            }
+        }
+        (Arc::new(timeline), points)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Every version of every unit: what the history knew at that point, long after it has gone on.
+        #[test]
+        fn a_view_is_the_history_as_it_was(
+            config in config(),
+            steps in prop::collection::vec(step(), 0..40),
+            reads in prop::collection::vec((0..FILES, 0..LINES, any::<u64>(), any::<Index>()), 1..12),
+        ) {
+            let unit_bytes = config.domain.rules().unit_bytes;
+            let (timeline, points) = timeline(config, base(), &steps);
+            let files = Arc::new(BTreeMap::new());
+            for (point, history) in points.iter().enumerate() {
+                let view = View { timeline: timeline.clone(), point: point as u32 };
+                let open = timeline.touched().filter(|unit| history.choices(*unit).is_some_and(|c| !c.is_certain()));
+                prop_assert_eq!(view.open(), open.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+                let states = history.crash().states_log2();
+                prop_assert!((view.states_log2() - states).abs() < 1e-9);
+                let mut narrowed = Narrowed::new();
+                let mut seen = Vec::new();
+                for (file, line, mask, which) in &reads {
+                    let line = line_at(*file, *line);
+                    let unit = Unit(line.start() / unit_bytes);
+                    let bytes = match (view.read(line, *mask, &narrowed), history.choices(unit)) {
+                        (Seen::Certain(bytes), None) => {
+                            prop_assert_eq!(bytes, masked(&before(line), *mask));
+                            bytes
+                        }
+                        (Seen::Open(..), None) => return Err(TestCaseError::fail("nobody has stored there")),
+                        (now, Some(choices)) => {
+                            let cuts = narrowed.get(&unit).cloned().unwrap_or_else(|| vec![choices.open()]);
+                            let expected = choices.read(&cuts, line.start() % unit_bytes, *mask);
+                            match now {
+                                Seen::Certain(bytes) => {
+                                    prop_assert_eq!(vec![bytes], expected.into_iter().map(|(b, _)| b).collect::<Vec<_>>());
+                                    bytes
+                                }
+                                Seen::Open(of, options) => {
+                                    prop_assert_eq!(of, unit);
+                                    prop_assert!(options.len() > 1);
+                                    prop_assert_eq!(&options, &expected);
+                                    let (bytes, cuts) = which.get(&options).clone();
+                                    narrowed.insert(unit, cuts);
+                                    bytes
+                                }
+                            }
+                        }
+                    };
+                    seen.push((line, *mask, bytes));
+                }
+                // The image that is run agrees with everything that was read, and elsewhere nothing is lost.
+                let image = Image::newest(&view, &narrowed, &files);
+                for (line, mask, bytes) in seen {
+                    prop_assert_eq!(masked(&image.line(line), mask), bytes);
+                }
+                for (file, line) in (0..FILES).flat_map(|file| (0..LINES).map(move |line| (file, line))) {
+                    let line = line_at(file, line);
+                    let unit = Unit(line.start() / unit_bytes);
+                    if narrowed.contains_key(&unit) {
+                        continue;
+                    }
+                    let at = (line.start() % unit_bytes) as usize;
+                    let expected = match history.choices(unit) {
+                        Some(choices) => choices.content(&choices.newest())[at..at + LINE].to_vec(),
+                        None => before(line).to_vec(),
+                    };
+                    prop_assert_eq!(image.line(line).to_vec(), expected);
+                }
+            }
+        }
+
+        /// A crash in a recovery stands on the image that the first crash left: what the recovery has not stored to is as it was
+        /// there, and no line that differs from the files is left out.
+        #[test]
+        fn a_second_crash_stands_on_the_first(
+            config in config(),
+            first in prop::collection::vec(step(), 0..20),
+            second in prop::collection::vec(step(), 0..20),
+            point: Index,
+            lost in prop::collection::btree_set(0..LINES, 0..4),
+        ) {
+            let unit_bytes = config.domain.rules().unit_bytes;
+            let files = Arc::new(BTreeMap::new());
+            let (timeline_one, points) = timeline(config, base(), &first);
+            let view = View { timeline: timeline_one, point: point.index(points.len()) as u32 };
+            let mut crashed = Image::newest(&view, &Narrowed::new(), &files);
+            for unit in view.open() {
+                if let Some(choices) = view.choices(*unit)
+                    && lost.contains(&(unit.0 % LINES))
+                {
+                    crashed.survivors.insert(*unit, choices.open().oldest());
+                }
+            }
+            let (timeline_two, points) = timeline(config, Base::Crashed(crashed.clone()), &second);
+            for (point, history) in points.iter().enumerate() {
+                let view = View { timeline: timeline_two.clone(), point: point as u32 };
+                let image = Image::newest(&view, &Narrowed::new(), &files);
+                let lines = image.lines();
+                for (file, line) in (0..FILES).flat_map(|file| (0..LINES).map(move |line| (file, line))) {
+                    let line = line_at(file, line);
+                    let unit = Unit(line.start() / unit_bytes);
+                    let bytes = image.line(line);
+                    match history.choices(unit) {
+                        None => prop_assert_eq!(bytes, crashed.line(line)),
+                        Some(choices) if choices.is_certain() => {
+                            let at = (line.start() % unit_bytes) as usize;
+                            prop_assert_eq!(&bytes[..], &choices.content(&choices.newest())[at..at + LINE]);
+                        }
+                        Some(_) => {}
+                    }
+                    prop_assert!(bytes == before(line) || lines.contains(&line), "{line:?} is left out");
+                }
+            }
+        }
+    }
+}

@@ -260,7 +260,7 @@ fn setup() -> Result<()> {
     ensure!(scratch.join("made").exists());
     ensure!(!scratch.join("pool").exists(), "the program ran");
 
-    // What it does is not explored: all operations but the last are done already.
+    // What it does is not explored: creation, for one, is not.
     let bug = seeded(MAILBOX, "bug")?;
     let all = explored(&bug, &["--depth", "1"], scratch.path())?;
     let command = format!("rm -f pool; {} run pool > /dev/null", bug.display());
@@ -388,7 +388,7 @@ fn interrupt_when(invocation: &Invocation, file: &Path) -> Result<i32> {
 
 /// A pool of [`LONG`] that it has not counted in yet, with something of the user's beside the numbers.
 fn empty_pool() -> Vec<u8> {
-    let mut line = vec![0; 64];
+    let mut line = [0; 64];
     line[40..48].copy_from_slice(b"precious");
     line.repeat(5001)
 }

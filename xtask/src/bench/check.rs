@@ -17,18 +17,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use brownout_tests::{Scratch, layout};
+use brownout_tests::layout;
 use serde_json::Value;
 
+use super::places::{Places, remove_if_there};
 use super::redis::Redis;
-use super::{Options, ROUNDS_DEFAULT, Side, Times, geometric_mean, median, median_of};
-
-const ROUNDS_QUICK: usize = 3;
+use super::{Options, Side, Times, geometric_mean, grouped, median, median_of, text_of, verdict};
 
 const PEAK_INTERVAL: Duration = Duration::from_millis(20);
-
-/// The largest pool is a bit more than half of it.
-const ROOM_BYTES: u64 = 1 << 30;
 
 const MAPS: [&str; 5] = ["ctree", "btree", "rbtree", "hashmap_tx", "hashmap_atomic"];
 const VALUE_SIZES: [u64; 4] = [64, 256, 1024, 4096];
@@ -95,10 +91,7 @@ pub fn bench(options: &Options) -> Result<()> {
 
 fn speed(options: &Options, places: &Places) -> Result<()> {
     let cases = options.select(cases(options.quick), |case| &case.name)?;
-    let rounds = options.rounds.unwrap_or(match options.quick {
-        true => ROUNDS_QUICK,
-        false => ROUNDS_DEFAULT,
-    });
+    let rounds = options.rounds();
     let mut observed: Vec<Observed> = cases.iter().map(|_| Observed::default()).collect();
     let times = super::interleave(cases.len(), rounds, |index, side| {
         let (time, told) = run(&cases[index], side, places)?;
@@ -319,13 +312,6 @@ fn goals(rows: &[Row<'_>]) -> String {
     text
 }
 
-fn verdict(met: bool) -> &'static str {
-    match met {
-        true => "met",
-        false => "**missed**",
-    }
-}
-
 // ---------------------------------------------------------------------- memory
 
 /// The checker's memory, over a run of many events and one of a tenth of them.
@@ -379,7 +365,7 @@ fn run(case: &Case, side: Side, places: &Places) -> Result<(Duration, Option<Too
             let time = server.benchmark(*requests)?;
             let output = server.shut_down()?;
             super::expect_success(&case.name, side, &output)?;
-            let told = peak.map(|peak| places.told(peak.stop())).transpose()?;
+            let told = peak.map(|peak| told(places, peak.stop())).transpose()?;
             Ok((time, told))
         }
     }
@@ -391,7 +377,7 @@ fn run_program(
     side: Side,
     places: &Places,
 ) -> Result<(Duration, Option<ToolRun>)> {
-    let pool = places.pools.path.join("bench.pool");
+    let pool = places.pools.join("bench.pool");
     remove_if_there(&pool)?;
     let argv: Vec<String> = argv
         .iter()
@@ -409,7 +395,7 @@ fn run_program(
     let output: Output = child.wait_with_output()?;
     let time = start.elapsed();
     super::expect_success(name, side, &output)?;
-    let told = peak.map(|peak| places.told(peak.stop())).transpose()?;
+    let told = peak.map(|peak| told(places, peak.stop())).transpose()?;
     remove_if_there(&pool)?;
     Ok((time, told))
 }
@@ -434,29 +420,10 @@ fn command(program: &str, arguments: &[String], side: Side, places: &Places) -> 
     Ok(command)
 }
 
-/// Where runs work: pools in memory if there is room, everything else among temporary files.
-struct Places {
-    scratch: Scratch,
-    pools: PoolFolder,
-}
-
-impl Places {
-    fn new() -> Result<Places> {
-        Ok(Places {
-            scratch: Scratch::new()?,
-            pools: PoolFolder::new()?,
-        })
-    }
-
-    fn report(&self) -> PathBuf {
-        self.scratch.join("report.json")
-    }
-
-    /// What the report of the run that has just ended says.
-    fn told(&self, peak_kib: u64) -> Result<ToolRun> {
-        let report = fs::read(self.report()).context("the tool left no report")?;
-        ToolRun::parse(&report, peak_kib)
-    }
+/// What the report of the run that has just ended says.
+fn told(places: &Places, peak_kib: u64) -> Result<ToolRun> {
+    let report = fs::read(places.report()).context("the tool left no report")?;
+    ToolRun::parse(&report, peak_kib)
 }
 
 impl ToolRun {
@@ -473,60 +440,6 @@ impl ToolRun {
             waited_share: number("target_waited_s")? / number("wall_s")?,
             peak_kib,
         })
-    }
-}
-
-/// A folder for pools, removed afterwards.
-struct PoolFolder {
-    path: PathBuf,
-}
-
-impl PoolFolder {
-    fn new() -> Result<PoolFolder> {
-        let in_memory = Path::new("/dev/shm");
-        let parent = match room(in_memory) {
-            Some(bytes) if bytes >= ROOM_BYTES => in_memory.to_path_buf(),
-            _ => {
-                eprintln!(
-                    "{} has less than {} MiB of room: pools go to the target folder",
-                    in_memory.display(),
-                    ROOM_BYTES >> 20
-                );
-                layout::target()
-            }
-        };
-        let path = parent.join(format!("brownout-bench-{}", std::process::id()));
-        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(PoolFolder { path })
-    }
-}
-
-impl Drop for PoolFolder {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.path) {
-            // It holds memory, so it is worth a word.
-            eprintln!("xtask: cannot remove {}: {error}", self.path.display());
-        }
-    }
-}
-
-/// Free bytes of a file system.
-fn room(folder: &Path) -> Option<u64> {
-    let output = Command::new("df")
-        .args(["--output=avail", "-B1"])
-        .arg(folder)
-        .output()
-        .ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    text.lines().nth(1)?.trim().parse().ok()
-}
-
-fn remove_if_there(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", path.display()))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -573,25 +486,8 @@ fn high_water_kib(status: &Path) -> Option<u64> {
 
 // ---------------------------------------------------------------------- words and numbers
 
-fn text_of(path: PathBuf) -> String {
-    path.to_string_lossy().into_owned()
-}
-
 fn mib(kib: u64) -> f64 {
     kib as f64 / 1024.0
-}
-
-/// 1234567 as `1,234,567`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -669,13 +565,5 @@ mod tests {
         child.wait().expect("it is our child");
         let kib = peak.stop();
         assert!((100..100_000).contains(&kib), "{kib} KiB for sleep");
-    }
-
-    #[test]
-    fn digits_are_grouped() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1000), "1,000");
-        assert_eq!(grouped(1_234_567), "1,234,567");
     }
 }
