@@ -120,7 +120,8 @@ fn report(exploration: Exploration, program: Vec<String>) -> (Report, Vec<(Strin
         let hints = exploration.hints.iter().map(hint);
         notes.extend(hints.map(|hint| hint.trim_start_matches("hint: ").to_owned()));
     }
-    let verdict = match (exploration.touched, exploration.complete) {
+    let is_settled = exploration.complete && exploration.judged;
+    let verdict = match (exploration.touched, is_settled) {
         (false, _) => Verdict::NothingChecked,
         (true, false) => Verdict::Incomplete,
         (true, true) if exploration.findings.is_empty() => Verdict::Clean,

@@ -41,7 +41,7 @@ pub fn settle(findings: &mut Vec<Finding>, exploration: &Exploration) {
         let is_it = |(stack, _): &&(Vec<Frame>, usize)| own_line(stack) == line;
         match exploration.blamed.iter().find(is_it) {
             Some((_, at)) => confirm(finding, &exploration.findings[*at].0),
-            None if exploration.complete => {
+            None if exploration.complete && exploration.judged => {
                 dismiss(finding);
                 // Once is enough.
                 return dismissed.insert(line);

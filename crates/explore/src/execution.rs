@@ -44,8 +44,13 @@ impl Command {
     /// A command line as a shell takes it. A shell is started only if something in it needs one.
     pub fn shell(line: &str, stdin: Option<PathBuf>) -> Command {
         const SPECIAL: &str = "|&;<>()$`\\\"'*?[]#~=%{}!\n";
+        // Not all of them are programs, too.
+        const BUILT_IN: [&str; 12] = [
+            ".", ":", "[", "cd", "eval", "exec", "exit", "export", "set", "test", "trap", "ulimit",
+        ];
         let mut words = line.split_whitespace();
         if let Some(program) = words.next()
+            && !BUILT_IN.contains(&program)
             && !line.contains(|c| SPECIAL.contains(c))
         {
             return Command {
@@ -268,6 +273,7 @@ fn run(
     config.deterministic = true;
     config.boundaries = true;
     config.known_files = world.existing();
+    config.last_file = world.last_file();
     config.redirects = world.redirects();
     config.limits = setting.limits;
     config.stop = Some(setting.stop.clone());
@@ -361,6 +367,9 @@ impl<'i> Watcher<'i> {
         world.dirtied(self.dirty.iter().copied());
         for file in &self.resized {
             world.resized(*file);
+        }
+        if matches!(ran.status, Status::Hang(_)) {
+            world.distrust();
         }
         for path in &self.foreign {
             // A file that a recovery has made beside its pool would be there for the next.

@@ -14,6 +14,7 @@ use serde_json::Map;
 
 use crate::confirm;
 use crate::execution::{self, Setting};
+use crate::files::hash_sparse;
 use crate::finding::{self, Found, Resolvers};
 use crate::journal::Journal;
 use crate::minimise;
@@ -98,6 +99,7 @@ fn explore_recorded(
         blamed: Vec::new(),
         statistics: Map::new(),
         complete: false,
+        judged: false,
         interrupted: false,
         notes: Vec::new(),
         touched: recording.touched,
@@ -243,11 +245,8 @@ fn explore_recorded(
         exploration.findings.push((shown.finding, shown.spec));
     }
     exploration.interrupted = halted.is_some();
-    exploration.complete = halted.is_none()
-        && good_exit == 0
-        && !beyond_model
-        && search.unsettled() == 0
-        && search.is_deterministic;
+    exploration.judged = good_exit == 0 && !beyond_model;
+    exploration.complete = halted.is_none() && search.unsettled() == 0 && search.is_deterministic;
     exploration.statistics = statistics(
         &search,
         depth_reached,
@@ -434,6 +433,15 @@ fn newest_at(recording: &Recording, point: u32) -> Image {
 fn identity(options: &Options, recording: &Recording) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
     hash.update(&recording.digest);
+    hash.update(options.setup.as_deref().unwrap_or_default().as_bytes());
+    hash.update(options.program.display().as_bytes());
+    for file in recording.files.values() {
+        hash.update(file.path.as_os_str().as_encoded_bytes());
+        if let Ok(base) = File::open(&file.base) {
+            // What cannot be read is not explored either.
+            let _ = hash_sparse(&base, &mut hash);
+        }
+    }
     hash.update(format!("{:?}", options.model).as_bytes());
     hash.update(options.checker.as_deref().unwrap_or_default().as_bytes());
     hash.update(format!("{} {}", options.operations, options.depth == Some(1)).as_bytes());

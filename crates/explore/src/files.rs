@@ -19,10 +19,27 @@ pub fn copy_sparse(from: &File, to: &Path) -> io::Result<File> {
         .mode(meta.permissions().mode() & 0o777 | 0o600)
         .open(to)?;
     file.set_len(meta.len())?;
+    each_block(from, |at, block| file.write_all_at(block, at))?;
+    Ok(file)
+}
+
+/// Feeds the content to a hash; holes and blocks of zeros count the same.
+pub fn hash_sparse(from: &File, hash: &mut blake3::Hasher) -> io::Result<()> {
+    hash.update(&from.metadata()?.len().to_le_bytes());
+    each_block(from, |at, block| {
+        hash.update(&at.to_le_bytes());
+        hash.update(block);
+        Ok(())
+    })
+}
+
+/// Calls `each` with every block that is not all zero, and its offset.
+fn each_block(from: &File, mut each: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
+    let length = from.metadata()?.len();
     let mut buffer = vec![0; BLOCK];
     let zeros = vec![0; BLOCK];
     let mut at = 0;
-    while at < meta.len() {
+    while at < length {
         // SAFETY: a descriptor that is open for the whole call.
         let data = unsafe {
             libc::lseek(
@@ -39,17 +56,17 @@ pub fn copy_sparse(from: &File, to: &Path) -> io::Result<File> {
         } else {
             at = at.max(data as u64 / BLOCK as u64 * BLOCK as u64);
         }
-        let wanted = BLOCK.min((meta.len() - at) as usize);
+        let wanted = BLOCK.min((length - at) as usize);
         let got = from.read_at(&mut buffer[..wanted], at)?;
         if got == 0 {
             break;
         }
         if buffer[..got] != zeros[..got] {
-            file.write_all_at(&buffer[..got], at)?;
+            each(at, &buffer[..got])?;
         }
         at += got as u64;
     }
-    Ok(file)
+    Ok(())
 }
 
 #[cfg(test)]

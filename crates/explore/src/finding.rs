@@ -195,7 +195,10 @@ pub fn build(
             .sum();
         let is_torn = gone < whole.len();
         let text = match is_torn {
-            true => format!("of the {} bytes stored here {gone} are lost", whole.len()),
+            true => format!(
+                "{} stored here, and lost in part ({gone})",
+                bytes_are(whole.len())
+            ),
             false => format!("{} stored here, and lost", bytes_are(whole.len())),
         };
         events.push(event(
@@ -206,6 +209,7 @@ pub fn build(
             Some(place_of(search, recording, step, *range)),
         ));
         let saved = savers(recording, point.moment, step, *range);
+        let is_never = matches!(saved, Saved::Never);
         let text = match &saved {
             Saved::Unfenced(_) => "written back here, but no fence has completed that yet",
             Saved::Later(_) => "written back only here, after the crash",
@@ -215,7 +219,7 @@ pub fn build(
             let stack = resolvers.stack(layer, recording, site);
             events.push(event("flush", text.to_owned(), site, stack, None));
         }
-        if help.is_empty() && is_torn {
+        if help.is_empty() && is_torn && !is_never {
             help.push(format!(
                 "a crash can tear the store at {}: only 8 aligned bytes survive as a whole; publish by one such store, or log",
                 where_is(&stack)

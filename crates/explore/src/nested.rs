@@ -50,7 +50,7 @@ pub fn nest(search: &mut Search<'_>, depth: u32, options: &Options) -> Result<u3
             }
             let needed = search.failures.len() > failures || level < depth;
             if !needed {
-                search.layers.pop();
+                search.layers[layer].recording.retire();
             }
         }
     }

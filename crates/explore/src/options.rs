@@ -67,6 +67,8 @@ pub struct Exploration {
     pub statistics: Map<String, Value>,
     /// Every failure point was explored to the end.
     pub complete: bool,
+    /// There is a verdict: recovery ends well if nothing is lost, and nothing was asked for that is not explored.
+    pub judged: bool,
     /// Ended by the user or by `time`.
     pub interrupted: bool,
     /// What a reader must know.

@@ -125,6 +125,16 @@ pub struct Recording {
     pub touched: bool,
 }
 
+impl Recording {
+    /// Forgets what takes room. The run's number stays taken, since others refer to it.
+    pub fn retire(&mut self) {
+        self.points = Vec::new();
+        self.steps = Vec::new();
+        self.timeline = Arc::new(Timeline::new(Base::Files(BTreeMap::new()), 64));
+        self.definitions = Definitions::default();
+    }
+}
+
 /// How to record.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordOptions {
@@ -390,7 +400,22 @@ impl Recorder {
         Ok(())
     }
 
+    /// Something that is durable at once is about to happen: the moment before it is worth a crash.
+    fn before_durable(&mut self, site: Site) {
+        if self.stored_since {
+            self.point(Reason::Completes, Some(site));
+        }
+        self.stored_since = self.touched;
+    }
+
     fn resize(&mut self, site: Site, file: FileId, size: u64) -> io::Result<()> {
+        let Some(state) = self.states.get(&file).copied() else {
+            return Ok(());
+        };
+        if state.size == size {
+            return Ok(());
+        }
+        self.before_durable(site);
         let Some(state) = self.states.get_mut(&file) else {
             return Ok(());
         };
@@ -472,8 +497,12 @@ impl EventSink for Recorder {
                 size,
                 bytes,
             } => {
+                let end = offset + u64::from(*size);
+                if self.states.get(file).is_some_and(|state| state.size < end) {
+                    self.before_durable(site);
+                }
                 if let Some(state) = self.states.get_mut(file) {
-                    state.size = state.size.max(offset + u64::from(*size));
+                    state.size = state.size.max(end);
                     let keys =
                         ByteRange::new(TargetAddr(place::key(*file, *offset)), u64::from(*size));
                     if bytes.len() == *size as usize {
@@ -490,6 +519,9 @@ impl EventSink for Recorder {
                 ..
             } => {
                 use std::os::unix::ffi::OsStrExt;
+                if *created {
+                    self.before_durable(site);
+                }
                 let state = FileState {
                     exists: true,
                     size: *size,

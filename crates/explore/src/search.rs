@@ -955,6 +955,9 @@ impl<'p> Search<'p> {
         while left > 0
             && let Some((item, expected)) = self.self_test_queue.pop_front()
         {
+            if self.layers[item.layer].recording.points.is_empty() {
+                continue;
+            }
             left -= 1;
             let view = self.view(item.layer, item.point);
             let files = self.files(item.layer, item.point);

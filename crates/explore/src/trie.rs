@@ -304,7 +304,7 @@ mod tests {
         let mut path = Path::new();
         for _ in 0..12 {
             state = mix(state, 1);
-            if state % 6 == 0 {
+            if state.is_multiple_of(6) {
                 break;
             }
             let line = (state >> 8) % LINES;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use brownout_model::LineBytes;
@@ -30,6 +30,8 @@ struct WorldFile {
     base: PathBuf,
     /// `None`: to be made anew.
     handle: Option<File>,
+    /// Its permissions.
+    mode: Option<u32>,
 }
 
 /// See the module's header.
@@ -57,9 +59,10 @@ impl World {
                     name: file.path.clone(),
                     // The same last component: programs print it.
                     path: own.join(name),
-                    hidden: own.join("hidden"),
+                    hidden: own.join(".brownout-hidden"),
                     base: file.base.clone(),
                     handle: None,
+                    mode: None,
                 };
                 fs::create_dir(&own)?;
                 Ok((*id, world))
@@ -82,6 +85,12 @@ impl World {
     pub fn redirects(&self) -> Vec<(PathBuf, PathBuf)> {
         let pairs = self.files.values();
         pairs.map(|f| (f.name.clone(), f.path.clone())).collect()
+    }
+
+    /// The highest number of a file.
+    pub fn last_file(&self) -> FileId {
+        let last = self.files.keys().next_back();
+        last.copied().unwrap_or_default()
     }
 
     /// The files that are there now.
@@ -113,6 +122,7 @@ impl World {
             if self.now.get(&line) == Some(&bytes) {
                 continue;
             }
+            self.now.remove(&line);
             let state = image.files.get(&line.file());
             let size = state.map_or(0, |s| if s.exists { s.size } else { 0 });
             let fits = size.saturating_sub(line.offset()).min(LINE as u64) as usize;
@@ -121,8 +131,13 @@ impl World {
                 && fits > 0
             {
                 handle.write_all_at(&bytes[..fits], line.offset())?;
-                self.now.insert(line, bytes);
+                if fits == LINE {
+                    self.now.insert(line, bytes);
+                    continue;
+                }
             }
+            // Not, or not wholly, written: the file is not there, or shorter. It may come back.
+            self.dirty.insert(line);
         }
         Ok(())
     }
@@ -130,6 +145,13 @@ impl World {
     /// A run has stored to these lines.
     pub fn dirtied(&mut self, lines: impl IntoIterator<Item = LineKey>) {
         self.dirty.extend(lines);
+    }
+
+    /// A run was ended from outside: it may have stored more than was seen.
+    pub fn distrust(&mut self) {
+        for file in self.files.values_mut() {
+            file.handle = None;
+        }
     }
 
     /// A run has changed the size of the file: what is left of it cannot be known by its lines.
@@ -166,11 +188,16 @@ impl WorldFile {
                 }
             }
         }
-        // Permissions are as they were, whatever the last recovery did to them.
         if let Some(handle) = &self.handle
             && handle.metadata()?.len() > state.size
         {
             self.handle = None;
+        }
+        // Permissions are as they were, whatever the last recovery did to them.
+        if let (Some(handle), Some(mode)) = (&self.handle, self.mode)
+            && handle.metadata()?.mode() != mode
+        {
+            handle.set_permissions(fs::Permissions::from_mode(mode))?;
         }
         if self.handle.is_none() {
             for old in [&self.path, &self.hidden] {
@@ -179,7 +206,9 @@ impl WorldFile {
                     _ => {}
                 }
             }
-            self.handle = Some(copy_sparse(&File::open(&self.base)?, &self.path)?);
+            let made = copy_sparse(&File::open(&self.base)?, &self.path)?;
+            self.mode = Some(made.metadata()?.mode());
+            self.handle = Some(made);
             remade = true;
         }
         if let Some(handle) = &self.handle

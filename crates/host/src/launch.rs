@@ -56,7 +56,7 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
         Shared::create(&beginning).map_err(|e| LaunchError::Launch("shared memory", e))?;
     let image =
         Arc::new(Image::new(control_file).map_err(|e| LaunchError::Launch("engine image", e))?);
-    let state = State::new(globs, &beginning.known)
+    let state = State::new(globs, &beginning.known, config.last_file.0)
         .map(Arc::new)
         .map_err(|e| LaunchError::Launch("event descriptor", e))?;
     // SAFETY: orphans of the program come to us, so that they can be followed and waited for.

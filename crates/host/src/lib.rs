@@ -75,6 +75,8 @@ pub struct LaunchConfig {
     /// Files that are tracked from the beginning, not from their first mapping on, under numbers of the caller's choice. They must
     /// exist. They get no `File` event and no [`EventSink::new_file`]. Files that are found on the way get other numbers. Default: none.
     pub known_files: Vec<(PathBuf, FileId)>,
+    /// Files that are found on the way get numbers above this one, too. Default: 0.
+    pub last_file: FileId,
     /// Files that the program finds elsewhere: where it names the first path, the kernel gets the second. Absolute paths,
     /// the first one without symbolic links in its folder. Default: none.
     pub redirects: Vec<(PathBuf, PathBuf)>,
@@ -130,6 +132,7 @@ impl LaunchConfig {
             boundaries: false,
             line_input: false,
             known_files: Vec::new(),
+            last_file: FileId(0),
             redirects: Vec::new(),
             limits: Limits::default(),
             stop: None,

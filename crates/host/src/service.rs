@@ -27,6 +27,7 @@ pub struct State {
 #[derive(Default)]
 struct Inner {
     files: HashMap<(u64, u64), u32>,
+    last_file: u32,
     hints: Vec<PathBuf>,
     notes: Vec<String>,
     fatal: Option<(u64, String)>,
@@ -60,14 +61,15 @@ impl Reply {
 }
 
 impl State {
-    /// `known` are the files that are tracked from the beginning.
-    pub fn new(globs: GlobSet, known: &[KnownFile]) -> std::io::Result<Self> {
+    /// `known` are the files that are tracked from the beginning; numbers up to `last` are not given to others.
+    pub fn new(globs: GlobSet, known: &[KnownFile], last: u32) -> std::io::Result<Self> {
         let files = known.iter().map(|k| ((k.device, k.inode), k.file));
         Ok(State {
             globs,
             wake: Wake::new()?,
             inner: Mutex::new(Inner {
                 files: files.collect(),
+                last_file: last,
                 ..Inner::default()
             }),
             new_file: Condvar::new(),
@@ -359,7 +361,8 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
         }
         return (ClassifyAnswer::Ordinary as u32, 0);
     }
-    let id = s.files.values().max().map_or(1, |max| max + 1);
+    let taken = s.files.values().copied().max().unwrap_or(0);
+    let id = taken.max(s.last_file) + 1;
     s.files.insert((dev, ino), id);
     let readable = Readable::make(pid, fd);
     s.waiting = Some((FileId(id), PathBuf::from(format!("/proc/{pid}/fd/{fd}"))));

@@ -8,7 +8,7 @@
  * assert: tx-unlogged-store @ pay
  * explore: yes
  * symptom: exit
- * explored: recovery-error @ backup|commit
+ * explored: recovery-error @ pay|backup|commit
  */
 #include "../bank.h"
 #include "../undo.h"

@@ -8,7 +8,7 @@
  * assert: tx-unlogged-store @ receive
  * explore: yes
  * symptom: exit
- * explored: recovery-error @ commit
+ * explored: recovery-error @ receive|commit
  */
 #include "../bank.h"
 #include "../undo.h"

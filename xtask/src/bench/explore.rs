@@ -5,10 +5,11 @@
 //!        └─▶ (native recovery, the same under explore) × N   ─▶ slowdown
 //! ```
 //!
-//! The explorations are deterministic, so their counts are measured once. Times of one recovery are measured in rounds, native and tool in
-//! turn: both recover the pool as the commands leave it. Under the tool that is the first recovery of an exploration of nothing but
-//! opening and closing the pool (`one_recovery_s`), alone on the machine as the native one is. Laying down the crash image before, and
-//! looking up what was read afterwards, are not part of it; they are part of the seconds of the whole exploration.
+//! Each case is explored once, with one job a processor. The number of executions depends on the jobs, and with several differs by a few
+//! from run to run. Times of one recovery are measured in rounds, native and tool in turn: both recover the pool as the commands leave it.
+//! Under the tool that is the first recovery of an exploration of nothing but opening and closing the pool (`one_recovery_s`); no other
+//! recovery runs beside it. Laying down the crash image before, and looking up what was read afterwards, are not part of it; they are
+//! part of the seconds of the whole exploration.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -34,7 +35,7 @@ const MAPS: [&str; 7] = [
     "hashmap_rp",
 ];
 
-/// Inserts and removals, drawn once. They split and merge nodes of the trees, and rebuild the hash maps.
+/// Inserts and removals, drawn at random once, so that runs can be compared.
 const COMMANDS: [&str; 20] = [
     "i 21", "i 26", "i 5", "i 7", "i 4", "i 14", "r 7", "i 16", "r 4", "r 16", "r 26", "i 38",
     "i 37", "i 4", "i 3", "i 9", "r 14", "i 37", "r 9", "i 7",

@@ -167,6 +167,11 @@ pub fn dies(ctx: &mut ThreadContext, sig: i32, addr: u64) {
     if records_deaths() {
         // A fault may come from the middle of a tracked access.
         ring::release_if_held(ctx);
+        const SIGFPE: i32 = 8;
+        if sig == SIGFPE {
+            // An access is recorded when its instruction is over. A division by what it reads from tracked memory never is.
+            super::kernel::read_by_the_dying(ctx);
+        }
         event(ctx, rare::SIGNAL, [sig as u64, addr, 0, 0, 0, 0], &[]);
     }
 }

@@ -208,6 +208,25 @@ fn kernel_reads(ctx: &mut ThreadContext, prepared: &Prepared) {
     }
 }
 
+/// Records what the faulting instruction at `ctx.rip` has read of tracked memory.
+pub fn read_by_the_dying(ctx: &mut ThreadContext) {
+    if !crate::mode().loads {
+        return;
+    }
+    let insn = crate::emulate::decode(ctx.rip);
+    let has_memory = (0..insn.op_count()).any(|i| insn.op_kind(i) == iced_x86::OpKind::Memory);
+    let start = crate::insn::effective_address(ctx, &insn);
+    if !has_memory || REGIONS.lock().find(start).is_none() {
+        return;
+    }
+    let site = site::pseudo(ctx.rip);
+    let mut ring = Writer::lock(ctx);
+    let context = stacks::context(ctx, site, &mut ring);
+    let (load, size) = (brownout_abi::kind::LOAD, insn.memory_size().size() as u64);
+    let alias = super::readable_alias(start);
+    ring.access(ctx, load, site.id, context, start, alias, size);
+}
+
 /// What of a range can be read: a failed call is reported as if it had written all, which may reach beyond the end of the
 /// file.
 fn readable_parts(start: u64, end: u64) -> Vec<(u64, u64)> {
