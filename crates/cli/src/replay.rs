@@ -158,7 +158,8 @@ mod tests {
             let mut changed = text.clone();
             changed.replace_range(cut..cut + 1, &letter);
             if changed != text {
-                prop_assert!(Token::decode(&changed).is_err());
+                // Bits that the compression does not use may differ; then it is still the same token.
+                prop_assert!(Token::decode(&changed).is_ok_and(|read| read == token) || Token::decode(&changed).is_err());
             }
         }
     }

@@ -606,6 +606,8 @@ mod tests {
             given in prop::collection::vec("[a-zA-Z0-9_.,:@+/-]{1,8}", 1..6),
             gap in "[ \t]{1,3}",
         ) {
+            // Those are the shell's own.
+            prop_assume!(![".", ":"].contains(&given[0].as_str()) && given[0].len() > 1);
             let line = given.join(&gap);
             let script = format!("printf '%s\\0' {line}");
             let output = std::process::Command::new("sh").args(["-c", &script]).output().expect("there is a shell");

@@ -153,7 +153,8 @@ fn cases(report: &Report) -> Vec<(String, String)> {
 
 #[test]
 fn junit_has_a_case_for_each_rule_that_is_on() {
-    let on = rules::RULES.iter().filter(|rule| rule.default_on).count();
+    let is_on = |rule: &&rules::Rule| rule.default_on && !rule.is_explored();
+    let on = rules::RULES.iter().filter(is_on).count();
     let clean = cases(&report(Verdict::Clean, vec![]));
     assert_eq!(clean.len(), on);
     assert!(clean.iter().all(|(_, outcome)| outcome == "passed"));

@@ -63,7 +63,7 @@ static void operation(struct pool *pool, int i)
 {
     pool->entries[i] = keep(pool, i);
     pm_persist(&pool->entries[i], sizeof(uint64_t)); /* @entry */
-    pool->count = (uint64_t)i + 1;
+    pool->count = (uint64_t)i + 1; /* @entry */
     pm_persist(&pool->count, sizeof pool->count); /* @entry */
     pm_ack(i);
 }
