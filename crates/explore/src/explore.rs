@@ -275,6 +275,7 @@ fn explore_recorded(
 fn open_journal(search: &mut Search<'_>, options: &Options) -> Result<(), Error> {
     let identity = identity(options, &search.layers[0].recording);
     fs::create_dir_all(&options.folder).map_err(io_error("cannot make the folder"))?;
+    forget_images(&options.folder);
     let (journal, known) = Journal::open(&options.folder.join(JOURNAL), &identity)
         .map_err(io_error("cannot open the journal"))?;
     search.remember(&known);
@@ -286,6 +287,18 @@ fn open_journal(search: &mut Search<'_>, options: &Options) -> Result<(), Error>
         ));
     }
     Ok(())
+}
+
+/// Removes the images of an earlier exploration: they would pass for this one's.
+fn forget_images(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("finding-"));
+        if number.is_some_and(|number| number.parse::<u32>().is_ok()) {
+            // One that cannot be removed is written over, or stays.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// Writes the image of a finding, and sees natively whether it is true.
