@@ -6,12 +6,14 @@
 //! | `maps::` | libpmemobj's maps survive every crash, but for two known bugs |
 //! | `replay::` | tokens and commands of findings show them again |
 //! | `cli::` | options, forms of the report, exit codes, endings; the user's files stay as they are |
+//! | `confirm::` | `check --confirm` settles what one run suspects |
 //! | `generated::` | on random small programs it finds exactly the outcomes that brute force finds |
 //! | `mutants::` | libpmemobj's examples, broken on purpose: what matters is found where it is, the rest stays silent |
 //!
 //! To add a group, add a module with `pub fn trials() -> Vec<Trial>`, its line above and its line in [`GROUPS`].
 
 mod cli;
+mod confirm;
 mod generated;
 mod maps;
 mod mutants;
@@ -29,6 +31,7 @@ const GROUPS: &[fn() -> Vec<Trial>] = &[
     maps::trials,
     replay::trials,
     cli::trials,
+    confirm::trials,
 ];
 
 fn main() {
