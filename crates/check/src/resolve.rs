@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use brownout_findings::{Event, Finding, Frame, Place};
-use brownout_symbols::{Frame as Symbol, Stacks};
+use brownout_symbols::Stacks;
 use brownout_trace::event::{ContextId, ThreadId};
 
 use crate::checker::{Checker, grouped};
@@ -151,7 +151,7 @@ fn event(
         (_, false) => text.iter().map(|text| frame_of_text(text)).collect(),
         (_, true) => {
             let symbols = stacks.stack_of(site.process, site.pc, site.context);
-            symbols.into_iter().map(frame).collect()
+            symbols.into_iter().map(Frame::from).collect()
         }
     };
     // An annotation stands where it was written, not in the header that makes it.
@@ -214,21 +214,6 @@ fn frame_of_text(text: &str) -> Frame {
         module,
         offset,
         ..Frame::default()
-    }
-}
-
-fn frame(symbol: Symbol) -> Frame {
-    let location = symbol.location;
-    Frame {
-        function: symbol.function.as_deref().map(str::to_owned),
-        line: location.as_ref().and_then(|location| location.line),
-        column: location.as_ref().and_then(|location| location.column),
-        file: location.map(|location| location.file.as_ref().to_owned()),
-        module: symbol
-            .module
-            .map(|module| module.to_string_lossy().into_owned()),
-        offset: symbol.module_addr,
-        inlined: symbol.inlined,
     }
 }
 

@@ -21,7 +21,7 @@ use crate::view::{Image, Narrowed};
 const TRIES_MAX: usize = 400;
 
 /// Rules whose findings exploration can settle.
-pub const CONFIRMABLE: [&str; 3] = ["missing-flush", "missing-fence", "overwritten-unpersisted"];
+const CONFIRMABLE: [&str; 3] = ["missing-flush", "missing-fence", "overwritten-unpersisted"];
 
 /// The line of code whose stores a finding of `check` suspects, if exploration can settle it.
 pub fn suspect(finding: &Finding) -> Option<String> {

@@ -31,7 +31,7 @@ mod trie;
 mod view;
 mod world;
 
-pub use confirm::{CONFIRMABLE, settle, suspect};
+pub use confirm::{settle, suspect};
 pub use execution::Command;
 pub use explore::{explore, explore_run};
 pub use finding::{CrashSpec, OneCrash};

@@ -101,21 +101,6 @@ impl Resolver {
     /// The stack of a place, innermost first.
     pub fn stack(&mut self, site: Site) -> Vec<Frame> {
         let stack = self.stacks.stack_of(site.process, site.pc, site.context);
-        stack.into_iter().map(frame).collect()
-    }
-}
-
-fn frame(symbol: brownout_symbols::Frame) -> Frame {
-    let location = symbol.location;
-    Frame {
-        function: symbol.function.as_deref().map(str::to_owned),
-        line: location.as_ref().and_then(|location| location.line),
-        column: location.as_ref().and_then(|location| location.column),
-        file: location.map(|location| location.file.as_ref().to_owned()),
-        module: symbol
-            .module
-            .map(|module| module.to_string_lossy().into_owned()),
-        offset: symbol.module_addr,
-        inlined: symbol.inlined,
+        stack.into_iter().map(Frame::from).collect()
     }
 }

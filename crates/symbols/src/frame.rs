@@ -102,6 +102,24 @@ impl fmt::Display for Frame {
     }
 }
 
+/// As reports have it.
+impl From<Frame> for brownout_findings::Frame {
+    fn from(symbol: Frame) -> Self {
+        let location = symbol.location;
+        brownout_findings::Frame {
+            function: symbol.function.as_deref().map(str::to_owned),
+            line: location.as_ref().and_then(|location| location.line),
+            column: location.as_ref().and_then(|location| location.column),
+            file: location.map(|location| location.file.as_ref().to_owned()),
+            module: symbol
+                .module
+                .map(|module| module.to_string_lossy().into_owned()),
+            offset: symbol.module_addr,
+            inlined: symbol.inlined,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
