@@ -30,6 +30,7 @@
 
 mod checker;
 mod collect;
+mod excluded;
 mod owned;
 mod plugins;
 mod pool;
@@ -157,15 +158,7 @@ impl Analysis {
     /// The next event of the run.
     #[inline]
     pub fn event(&mut self, event: &Event<'_>) {
-        if matches!(
-            event.kind,
-            EventKind::Module { .. }
-                | EventKind::ProcessStart { .. }
-                | EventKind::ThreadStart { .. }
-                | EventKind::Context { .. }
-        ) {
-            self.stacks.observe(event);
-        }
+        self.stacks.observe(event);
         match &mut self.checkers {
             Checkers::Here(checker) => {
                 if !self.plugins.is_empty() {
@@ -174,6 +167,23 @@ impl Analysis {
                 checker.event(event);
             }
             Checkers::Pool(pool) => pool.event(event),
+        }
+    }
+
+    /// The next events of the run, as long as `next` gives some. Where one checker does it all, what it takes to do otherwise is
+    /// asked once, not for each event.
+    #[inline(always)]
+    pub fn events<'e>(&mut self, mut next: impl FnMut() -> Option<Event<'e>>) {
+        if let Checkers::Here(checker) = &mut self.checkers
+            && self.plugins.is_empty()
+        {
+            while let Some(event) = next() {
+                self.stacks.observe(&event);
+                checker.next_event(&event);
+            }
+        }
+        while let Some(event) = next() {
+            self.event(&event);
         }
     }
 

@@ -11,6 +11,8 @@ pub struct RangeMap<V> {
     spans: Sorted<V>,
     /// Everything lies, or once lay, between these: most questions are about elsewhere.
     hull: (u64, u64),
+    /// Part of what has a value, where something was asked for or put in last: the next question is most often about the same.
+    recent: (u64, u64),
 }
 
 impl<V: Copy> Default for RangeMap<V> {
@@ -18,6 +20,7 @@ impl<V: Copy> Default for RangeMap<V> {
         RangeMap {
             spans: Sorted::new(),
             hull: (u64::MAX, 0),
+            recent: (0, 0),
         }
     }
 }
@@ -46,12 +49,20 @@ impl<V: Copy + PartialEq> RangeMap<V> {
         self.spans.insert(Span { start, end, value });
     }
 
+    /// Takes everything out.
+    pub fn clear(&mut self) {
+        self.spans.clear();
+        self.hull = (u64::MAX, 0);
+        self.recent = (0, 0);
+    }
+
     /// Takes `range` out.
     pub fn remove(&mut self, range: ByteRange) {
         let (start, end) = (range.start().0, range.end().0);
         if start >= end {
             return;
         }
+        self.recent = (0, 0);
         let at = self.spans.seek(start);
         // Most often what goes is what once came.
         if let Some(span) = self.spans.get(at)
@@ -130,6 +141,7 @@ impl<V: Copy + PartialEq> RangeMap<V> {
         } else {
             self.hull = (self.hull.0.min(start), self.hull.1.max(end));
             self.spans.insert_at(at, Span { start, end, value });
+            self.recent = (start, end);
         }
     }
 
@@ -172,6 +184,25 @@ impl<V: Copy + PartialEq> RangeMap<V> {
             gaps.push(piece(at, range.end().0));
         }
         gaps
+    }
+
+    /// As [`covers`](Self::covers), and remembers where it was.
+    #[inline]
+    pub fn has(&mut self, range: ByteRange) -> bool {
+        if range.start().0 >= self.recent.0 && range.end().0 <= self.recent.1 {
+            return true;
+        }
+        let covered = self.covers(range);
+        if covered {
+            self.recent = (range.start().0, range.end().0);
+            let after = self.spans.seek(range.start().0.saturating_add(1));
+            if let Some(span) = self.spans.before(after).and_then(|p| self.spans.get(p))
+                && span.end >= range.end().0
+            {
+                self.recent = (span.start, span.end);
+            }
+        }
+        covered
     }
 
     /// True if all of `range` has a value.
@@ -229,6 +260,10 @@ mod tests {
                         assert_eq!(seen, bytes);
                         let window = &bytes[c as usize..d as usize];
                         assert_eq!(map.covers(r(c, d)), window.iter().all(|v| *v != 0));
+                        for _ in 0..2 {
+                            assert_eq!(map.has(r(c, d)), map.covers(r(c, d)));
+                            assert_eq!(map.has(r(a, b)), map.covers(r(a, b)));
+                        }
                         assert_eq!(
                             map.overlaps(r(a, b)),
                             bytes[a as usize..b as usize].iter().any(|v| *v != 0)

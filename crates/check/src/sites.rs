@@ -33,7 +33,7 @@ const RECENT: usize = 1024;
 pub struct Sites {
     known: Vec<Known>,
     numbers: FxHashMap<Site, Tag>,
-    recent: Vec<(Site, Tag)>,
+    recent: Box<[(Site, Tag); RECENT]>,
 }
 
 impl Sites {
@@ -50,19 +50,25 @@ impl Sites {
         Sites {
             known: vec![nowhere],
             numbers: FxHashMap::from_iter([(none, Tag(0))]),
-            recent: vec![(none, Tag(0)); RECENT],
+            recent: Box::new([(none, Tag(0)); RECENT]),
         }
     }
 
     /// The number of a site.
-    #[inline]
+    #[inline(always)]
     pub fn number(&mut self, site: Site) -> Tag {
         let hash =
             (site.pc.0 ^ u64::from(site.context.0) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let slot = (hash >> 54) as usize % RECENT;
-        if self.recent[slot].0 == site {
-            return self.recent[slot].1;
+        let (recent, tag) = self.recent[slot];
+        match recent == site {
+            true => tag,
+            false => self.look_up(site, slot),
         }
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, site: Site, slot: usize) -> Tag {
         let next = Tag(self.known.len() as u32);
         let tag = *self.numbers.entry(site).or_insert(next);
         if tag == next {

@@ -36,6 +36,11 @@ impl<V: Copy> Sorted<V> {
         self.chunks[0].is_empty()
     }
 
+    pub fn clear(&mut self) {
+        self.chunks.truncate(1);
+        self.chunks[0].clear();
+    }
+
     #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = &Span<V>> {
         self.chunks.iter().flatten()

@@ -4,21 +4,30 @@ use brownout_model::{ByteRange, Moment, Tag};
 use brownout_trace::event::{ProcessId, TargetAddr, ThreadId};
 
 /// Write-backs of neighbouring lines by one instruction: a loop over a range.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct FlushRun {
     pub tag: Tag,
+    /// The write-back that a repeated one repeats.
+    pub earlier: Tag,
     /// First byte of the next line, if the run goes on.
     pub next: u64,
-    pub first: ByteRange,
+    pub first: TargetAddr,
     pub first_addr: TargetAddr,
     pub begun: Moment,
+    /// 0: there is no run.
     pub lines: u64,
     pub clean: u64,
     pub again: u64,
     /// Store and write-back that last persisted a clean line, if the run met such.
     pub persisted: Option<(Tag, Tag)>,
-    /// The write-back that a repeated one repeats.
-    pub earlier: Tag,
+}
+
+impl FlushRun {
+    /// True if a write-back of `line` at `tag` belongs to the run.
+    #[inline]
+    pub fn goes_on(&self, tag: Tag, line: ByteRange) -> bool {
+        self.lines != 0 && self.tag == tag && self.next == line.start().0
+    }
 }
 
 /// Lines that were stored to since some moment, without repetition in the long run.
@@ -32,12 +41,20 @@ pub struct Touched {
 const TIDY_MIN: usize = 1024;
 
 impl Touched {
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, range: ByteRange) {
         const LINE: u64 = brownout_model::LINE_BYTES;
         let (first, last) = (range.start().0 / LINE, (range.end().0 - 1) / LINE);
+        // A structure is stored to field by field.
+        if first != last || self.lines.last() != Some(&first) {
+            self.add_lines(first, last);
+        }
+    }
+
+    #[inline(never)]
+    fn add_lines(&mut self, first: u64, last: u64) {
         for line in first..=last {
-            // A structure is stored to field by field; two at a time when something is copied.
+            // Two at a time when something is copied.
             let known = match *self.lines {
                 [.., before, last] => last == line || before == line,
                 [last] => last == line,
@@ -61,6 +78,13 @@ impl Touched {
     pub fn clear(&mut self) {
         self.lines.clear();
         self.tidy_at = 0;
+    }
+
+    /// The lines, in no order, some perhaps more than once.
+    pub fn lines(&self) -> impl Iterator<Item = ByteRange> {
+        self.lines
+            .iter()
+            .map(|line| brownout_model::Line(*line).range())
     }
 
     /// The lines, in order.
@@ -87,7 +111,7 @@ pub struct Thread {
     pub process: ProcessId,
     /// Its accesses are not judged at present.
     pub stopped: bool,
-    pub run: Option<FlushRun>,
+    pub run: FlushRun,
     /// Write-backs and non-temporal stores since its last `sfence` or `mfence`.
     pub to_fence: u64,
     /// It has stored to persistent memory.
@@ -101,4 +125,17 @@ pub struct Thread {
     pub pool: TargetAddr,
     /// Inside a library function that allocates: what is added to the transaction now is new.
     pub allocates: bool,
+}
+
+/// Sites remembered between two fences for the sake of suggestions.
+const BEFORE_FENCE_MAX: usize = 64;
+
+impl Thread {
+    /// The next fence is the first after a store at `tag`.
+    #[inline(never)]
+    pub fn wants_fence(&mut self, tag: Tag) {
+        if self.before_fence.len() < BEFORE_FENCE_MAX && !self.before_fence.contains(&tag) {
+            self.before_fence.push(tag);
+        }
+    }
 }

@@ -32,6 +32,8 @@ pub struct Transaction {
 pub struct Transactions {
     /// In no order: there are as many as threads in a transaction, most often one.
     open: Vec<(u64, Transaction)>,
+    /// Ended ones, whose memory serves the next.
+    spare: Vec<Transaction>,
 }
 
 /// Thread's own transactions lie above all numbers that a program can name.
@@ -46,11 +48,9 @@ impl Transactions {
             transaction.depth += 1;
             return false;
         }
-        let transaction = Transaction {
-            depth: 1,
-            begun: now,
-            ..Transaction::default()
-        };
+        let mut transaction = self.spare.pop().unwrap_or_default();
+        transaction.depth = 1;
+        transaction.begun = now;
         self.open.push((number, transaction));
         true
     }
@@ -66,11 +66,19 @@ impl Transactions {
         }
     }
 
+    /// Gives back what [`end`](Self::end) gave.
+    pub fn recycle(&mut self, mut ended: Transaction) {
+        ended.logged.clear();
+        ended.touched.clear();
+        self.spare.push(ended);
+    }
+
     pub fn get(&self, number: u64) -> Option<&Transaction> {
         let found = self.open.iter().find(|(open, _)| *open == number);
         found.map(|(_, transaction)| transaction)
     }
 
+    #[inline]
     pub fn get_mut(&mut self, number: u64) -> Option<&mut Transaction> {
         let found = self.open.iter_mut().find(|(open, _)| *open == number);
         found.map(|(_, transaction)| transaction)

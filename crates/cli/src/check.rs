@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use brownout_check::{Analysis, Options};
 use brownout_findings::{Analysed, Finding, Report, SCHEMA_VERSION, Tool, Verdict};
-use brownout_host::{EventSink, ExitStatus, LaunchConfig};
+use brownout_host::{Batch, EventSink, ExitStatus, LaunchConfig};
 use brownout_model::{Config, Domain};
 use brownout_storelog::Importer;
 use brownout_symbols::Options as SymbolOptions;
@@ -126,6 +126,16 @@ impl EventSink for Live {
         self.analysis.event(event);
         if let Some(keep) = &mut self.keep {
             keep.push(event);
+        }
+        Ok(())
+    }
+
+    fn events(&mut self, batch: &mut Batch<'_>) -> io::Result<()> {
+        if self.keep.is_none() {
+            self.analysis.events(|| batch.next());
+        }
+        while let Some(event) = batch.next() {
+            self.event(&event)?;
         }
         Ok(())
     }

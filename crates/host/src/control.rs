@@ -1,7 +1,7 @@
 //! The shared control file and ring, as the tool sees them.
 
 use brownout_abi::{
-    CONTROL_LEN, Control, KNOWN_MAX, KnownFile, MAGIC, REDIRECTS_LEN, RING_LEN, VERSION,
+    CONTROL_LEN, Control, KNOWN_MAX, KnownFile, MAGIC, REDIRECTS_LEN, RING_LEN, RecordHead, VERSION,
 };
 use std::fs::File;
 use std::io;
@@ -163,6 +163,18 @@ impl Shared {
     pub unsafe fn ring(&self, at: u64, len: usize) -> &[u8] {
         // SAFETY: the ring is mapped twice in a row, so any start has RING_LEN bytes behind it.
         unsafe { std::slice::from_raw_parts(self.0.ring.add((at & (RING_LEN - 1)) as usize), len) }
+    }
+}
+
+impl Shared {
+    /// The fixed part of the record at stream position `at`.
+    ///
+    /// # Safety
+    /// As for [`ring`](Self::ring).
+    #[inline]
+    pub unsafe fn head(&self, at: u64) -> RecordHead {
+        // SAFETY: as above. Records begin at multiples of 8, and any bytes are a head.
+        unsafe { *self.0.ring.add((at & (RING_LEN - 1)) as usize).cast() }
     }
 }
 

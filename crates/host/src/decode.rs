@@ -1,5 +1,6 @@
 //! Ring records to events.
 
+use crate::control::Shared;
 use crate::{EventSink, ExitStatus, LaunchError};
 use brownout_abi::{HEAD_LEN, annotation, kind, rare};
 use brownout_trace::event::{self, *};
@@ -88,6 +89,19 @@ impl Decoder {
         )
     }
 
+    fn define_site(&mut self, site: u32, pc: u64) {
+        if self.sites.len() <= site as usize {
+            self.sites.resize(site as usize + 1, 0);
+        }
+        self.sites[site as usize] = pc;
+    }
+
+    /// Where a site is.
+    #[inline]
+    fn pc(&self, site: u32) -> TargetAddr {
+        TargetAddr(self.sites.get(site as usize).copied().unwrap_or(0))
+    }
+
     fn emit(
         &mut self,
         sink: &mut dyn EventSink,
@@ -105,7 +119,7 @@ impl Decoder {
         })
     }
 
-    /// One whole record. If it asks for an answer, that is returned with the thread that waits for it.
+    /// One whole record, of those that a [`Batch`] leaves. If it asks for an answer, that is returned with the thread that waits for it.
     pub fn record(
         &mut self,
         r: &[u8],
@@ -131,7 +145,7 @@ impl Decoder {
         let size = u32_at(r, 12);
         let addr = u64_at(r, 16);
         let payload = &r[HEAD_LEN..];
-        let pc = TargetAddr(self.sites.get(site as usize).copied().unwrap_or(0));
+        let pc = self.pc(site);
         match record_kind {
             kind::STORE | kind::NT_STORE | kind::LOAD | kind::RMW | kind::KERNEL_STORE => {
                 let (syscall, payload) = if record_kind == kind::KERNEL_STORE {
@@ -203,38 +217,6 @@ impl Decoder {
                 );
                 self.emit(sink, t, p, c, k)
             }
-            kind::FLUSH => {
-                let kind = match size {
-                    0 => FlushKind::Clflush,
-                    1 => FlushKind::Clflushopt,
-                    _ => FlushKind::Clwb,
-                };
-                self.emit(
-                    sink,
-                    thread,
-                    pc,
-                    context,
-                    EventKind::Flush {
-                        kind,
-                        addr: TargetAddr(addr),
-                    },
-                )
-            }
-            kind::FENCE => {
-                let kind = match size {
-                    0 => FenceKind::Sfence,
-                    1 => FenceKind::Mfence,
-                    _ => FenceKind::Locked,
-                };
-                self.emit(sink, thread, pc, context, EventKind::Fence(kind))
-            }
-            kind::SITE => {
-                if self.sites.len() <= site as usize {
-                    self.sites.resize(site as usize + 1, 0);
-                }
-                self.sites[site as usize] = addr;
-                Ok(())
-            }
             kind::CONTEXT => self.emit(
                 sink,
                 thread,
@@ -246,22 +228,6 @@ impl Decoder {
                     return_addr: TargetAddr(addr),
                 },
             ),
-            kind::REQUEST => {
-                let w: [u64; 5] = std::array::from_fn(|i| u64_at(payload, 8 * i));
-                let code = (w[0] & 0xffff) as u32;
-                let kind = EventKind::Pmemcheck {
-                    code,
-                    args: [w[1], w[2], w[3], w[4]],
-                    text: &[],
-                };
-                self.emit(sink, thread, pc, context, kind)
-            }
-            kind::CALL => {
-                let args: [u64; 5] = std::array::from_fn(|i| u64_at(payload, 8 * i));
-                let function = addr as u32;
-                let kind = EventKind::LibraryCall { function, args };
-                self.emit(sink, thread, pc, context, kind)
-            }
             kind::RARE => {
                 let used = &payload[..(size as usize).min(payload.len())];
                 if used.len() < 48 {
@@ -275,6 +241,126 @@ impl Decoder {
             }
             _ => Err(io::Error::other("bug: an unknown record in the event ring")),
         }
+    }
+}
+
+/// A stretch of the stream, as events. Given to [`EventSink::events`].
+///
+/// It ends before a record that is more than an event: one that asks, or that announces a process, or that is put together from several.
+pub struct Batch<'a> {
+    shared: &'a Shared,
+    decoder: &'a mut Decoder,
+    /// Where the next record begins.
+    read: u64,
+    end: u64,
+    events_max: u64,
+}
+
+impl<'a> Batch<'a> {
+    /// The records from `read` on, up to `end`, as far as there are no more than `events_max` events.
+    ///
+    /// # Safety
+    /// The writer has published this stretch, and it is not released while the batch, or an event from it, lives.
+    pub unsafe fn new(
+        shared: &'a Shared,
+        decoder: &'a mut Decoder,
+        (read, end): (u64, u64),
+        events_max: u64,
+    ) -> Batch<'a> {
+        Batch {
+            shared,
+            decoder,
+            read,
+            end,
+            events_max,
+        }
+    }
+
+    /// Where the first record begins that was not an event of this batch.
+    pub fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// The next event.
+    #[inline(always)]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator would be tempted to outlive its stretch"
+    )]
+    pub fn next(&mut self) -> Option<Event<'a>> {
+        loop {
+            if self.read >= self.end || self.decoder.events >= self.events_max {
+                return None;
+            }
+            // SAFETY: `new`'s caller has promised that records begin here.
+            let head = unsafe { self.shared.head(self.read) };
+            let len = usize::from(head.words) * 8;
+            let payload_len = len.checked_sub(HEAD_LEN)?;
+            // SAFETY: likewise, the whole record. The ring is not written to before it is released.
+            let payload = unsafe { self.shared.ring(self.read + HEAD_LEN as u64, payload_len) };
+            let access = |payload: &'a [u8]| {
+                let bytes = match payload.is_empty() {
+                    true => &[][..],
+                    // `None` is the first piece of a long access.
+                    false => payload.get(..head.size as usize)?,
+                };
+                Some(Access {
+                    addr: TargetAddr(head.addr),
+                    size: head.size,
+                    bytes,
+                })
+            };
+            let kind = match head.kind {
+                kind::STORE => EventKind::Store(access(payload)?),
+                kind::NT_STORE => EventKind::NtStore(access(payload)?),
+                kind::LOAD => EventKind::Load(access(payload)?),
+                kind::RMW => EventKind::Rmw(access(payload)?),
+                kind::FLUSH => EventKind::Flush {
+                    kind: flush_kind(head.size),
+                    addr: TargetAddr(head.addr),
+                },
+                kind::FENCE => EventKind::Fence(fence_kind(head.size)),
+                kind::REQUEST if payload_len >= 40 => EventKind::Pmemcheck {
+                    code: (u64_at(payload, 0) & 0xffff) as u32,
+                    args: std::array::from_fn(|i| u64_at(payload, 8 * i + 8)),
+                    text: &[],
+                },
+                kind::CALL if payload_len >= 40 => EventKind::LibraryCall {
+                    function: head.addr as u32,
+                    args: std::array::from_fn(|i| u64_at(payload, 8 * i)),
+                },
+                kind::SITE => {
+                    self.decoder.define_site(head.site, head.addr);
+                    self.read += len as u64;
+                    continue;
+                }
+                _ => return None,
+            };
+            self.read += len as u64;
+            self.decoder.events += 1;
+            return Some(Event {
+                thread: ThreadId(head.thread.into()),
+                pc: self.decoder.pc(head.site),
+                context: ContextId(head.ctx),
+                kind,
+            });
+        }
+    }
+}
+
+fn flush_kind(size: u32) -> FlushKind {
+    match size {
+        0 => FlushKind::Clflush,
+        1 => FlushKind::Clflushopt,
+        _ => FlushKind::Clwb,
+    }
+}
+
+fn fence_kind(size: u32) -> FenceKind {
+    match size {
+        0 => FenceKind::Sfence,
+        1 => FenceKind::Mfence,
+        _ => FenceKind::Locked,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Feeds the sink, watches the limits, and notices the end.
 
 use crate::control::{Shared, futex_wake};
+use crate::decode::Batch;
 use crate::processes::Processes;
 use crate::service::State;
 use crate::{EventSink, ExitStatus, LaunchConfig, Stopped, decode};
@@ -121,9 +122,22 @@ pub fn drain(
             // Release space in portions: often enough that the writer never waits for long.
             let stop = write.min(read + (abi::RING_LEN / 16));
             while read < stop {
+                if sink_error.is_none() && decoder.events() < events_max {
+                    // SAFETY: published by the writer, and released below.
+                    let mut batch =
+                        unsafe { Batch::new(shared, &mut decoder, (read, stop), events_max) };
+                    let taken = sink.events(&mut batch);
+                    read = batch.read();
+                    if let Err(e) = taken {
+                        sink_error = Some(e);
+                    }
+                    if read >= stop {
+                        break;
+                    }
+                }
                 // SAFETY: published by the writer, not yet released by us.
-                let head = unsafe { shared.ring(read, abi::HEAD_LEN) };
-                let words = head[0] as u64;
+                let head = unsafe { shared.head(read) };
+                let words = u64::from(head.words);
                 if words < 3 {
                     return Err(io::Error::other("bug: malformed record in the event ring"));
                 }

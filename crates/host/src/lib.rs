@@ -30,6 +30,7 @@ mod preflight;
 mod processes;
 mod service;
 
+pub use decode::Batch;
 pub use error::LaunchError;
 pub use launch::{record, run};
 
@@ -172,6 +173,15 @@ pub struct Outcome {
 pub trait EventSink {
     /// One event. After an error it is not called again.
     fn event(&mut self, event: &Event<'_>) -> std::io::Result<()>;
+
+    /// Several events; by default one after the other. For sinks to which every nanosecond of an event matters: this loop is compiled
+    /// together with the sink's own [`event`](Self::event).
+    fn events(&mut self, batch: &mut Batch<'_>) -> std::io::Result<()> {
+        while let Some(event) = batch.next() {
+            self.event(&event)?;
+        }
+        Ok(())
+    }
 
     /// What to answer to an annotation that asks for an answer; called right after [`event`](Self::event) had it. The
     /// program waits. What the words mean is the annotation's business; no answer is all zeros.

@@ -9,10 +9,8 @@ use std::collections::HashMap;
 
 use brownout_trace::event::TargetAddr;
 
-use smallvec::SmallVec;
-
 use crate::domain::{Config, FenceRule, FlushOrder, FlushRule, Rules, StoreRule};
-use crate::shadow::{Entry, Shadow, Slot, mask};
+use crate::shadow::{Entry, Shadow, Slot, Stored, mask};
 use crate::state::{Input, Persistency};
 use crate::types::{ByteRange, Epoch, Event, FlushKind, LINE_BYTES, Line, Moment, Op, Thread};
 
@@ -39,15 +37,13 @@ pub struct Status {
     pub state: Persistency,
     /// When it persists.
     pub persist: Interval,
-    /// When its write-back happens, if one was issued.
-    pub flush: Option<Interval>,
     /// Who stored.
     pub thread: Thread,
     /// When it was stored, in events given to this view.
     pub stored: Moment,
     /// What the store was called by.
     pub tag: Tag,
-    /// What the last write-back was called by, if `flush` is there.
+    /// What the last write-back was called by, if one was issued.
     pub flush_tag: Tag,
     /// Ordering fences of the thread before the store (HOPS).
     order: u32,
@@ -99,11 +95,12 @@ enum Waits {
     Store,
 }
 
-/// What a fence completes: stores to `range` up to `covers`.
+/// What a fence completes: stores to these bytes of a line, up to `covers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Waiting {
-    range: ByteRange,
+    slot: Slot,
     waits: Waits,
+    mask: u64,
     covers: Moment,
 }
 
@@ -119,45 +116,56 @@ struct ThreadView {
     order: u32,
 }
 
-/// So many lines are looked up one by one.
-const FEW_LINES: usize = 8;
-
 /// Below this length nothing is gained by looking for repetitions.
 const WAITING_TIDY_MIN: usize = 4096;
 
 impl ThreadView {
-    fn wait(&mut self, waits: Waits, range: ByteRange, covers: Moment) {
+    #[inline(always)]
+    fn wait(&mut self, waits: Waits, slot: Slot, mask: u64, covers: Moment) {
         if let Some(last) = self.waiting.last_mut()
-            && (last.range, last.waits) == (range, waits)
+            && last.slot == slot
+            && (last.mask, last.waits) == (mask, waits)
         {
             last.covers = last.covers.max(covers);
             return;
         }
         self.waiting.push(Waiting {
-            range,
+            slot,
             waits,
+            mask,
             covers,
         });
         if self.waiting.len() >= self.waiting_tidy_at.max(WAITING_TIDY_MIN) {
-            // A thread that flushes for ever and never fences must not fill memory.
-            self.waiting.sort_unstable();
-            self.waiting.reverse();
-            self.waiting.dedup_by_key(|w| (w.range, w.waits));
-            self.waiting_tidy_at = self.waiting.len() * 2;
+            self.tidy();
         }
+    }
+
+    /// A thread that flushes for ever and never fences must not fill memory.
+    #[cold]
+    fn tidy(&mut self) {
+        self.waiting.sort_unstable();
+        self.waiting.reverse();
+        self.waiting.dedup_by_key(|w| (w.slot, w.waits, w.mask));
+        self.waiting_tidy_at = self.waiting.len() * 2;
     }
 }
 
-/// Persist and flush intervals of everything stored to.
+/// So many lines are looked up one by one.
+const FEW_LINES: u64 = 64;
+
+/// Persist intervals of everything stored to.
 #[derive(Clone, Debug)]
 pub struct Intervals {
-    config: Config,
     rules: &'static Rules,
     shadow: Shadow,
     threads: Vec<ThreadView>,
     thread_index: HashMap<Thread, usize>,
-    /// The last thread looked up.
-    recent_thread: Option<(Thread, usize)>,
+    /// The last thread looked up, if any was.
+    recent_thread: (Thread, usize),
+    /// Fences order what is not persisted yet, so it matters how many a store has seen.
+    fences_order: bool,
+    /// A write-back covers every store before it.
+    covers_all: bool,
     epoch: Epoch,
     now: Moment,
 }
@@ -170,7 +178,6 @@ fn status_of(entry: &Entry) -> Status {
             from: entry.persist_from,
             to,
         },
-        flush: entry.flush_from().map(|from| Interval { from, to }),
         thread: entry.thread,
         stored: entry.stored,
         tag: entry.tag,
@@ -183,12 +190,13 @@ impl Intervals {
     /// Nothing stored yet.
     pub fn new(config: Config) -> Self {
         Intervals {
-            config,
             rules: config.domain.rules(),
             shadow: Shadow::new(),
             threads: Vec::new(),
             thread_index: HashMap::new(),
-            recent_thread: None,
+            recent_thread: (Thread(0), usize::MAX),
+            fences_order: config.domain.rules().orders_epochs(),
+            covers_all: config.flush_order == FlushOrder::Recorded,
             epoch: Epoch(0),
             now: Moment(0),
         }
@@ -226,13 +234,15 @@ impl Intervals {
             .map(|rule| self.fence(thread, rule));
         match &event.op {
             Op::Store(write) | Op::Rmw(write) => {
-                self.store(thread, write.range(), self.rules.store, tag)
+                self.store_outcome(thread, write.range(), self.rules.store, tag)
             }
-            Op::NtStore(write) => self.store(thread, write.range(), self.rules.nt_store, tag),
+            Op::NtStore(write) => {
+                self.store_outcome(thread, write.range(), self.rules.nt_store, tag)
+            }
             Op::Flush { kind, line } => {
-                self.flush(thread, line.range(), self.rules.flush(*kind), tag)
+                Outcome::Flushed(self.flush(thread, line.range(), self.rules.flush(*kind), tag))
             }
-            Op::Msync(range) => self.flush(thread, *range, self.rules.msync, tag),
+            Op::Msync(range) => Outcome::Flushed(self.flush(thread, *range, self.rules.msync, tag)),
             Op::Load(_) => {
                 let now = self.now;
                 self.thread(thread).order_point = now;
@@ -244,26 +254,57 @@ impl Intervals {
         }
     }
 
-    /// As [`apply_at`](Self::apply_at) of a store: [`Op::Store`], or [`Op::NtStore`] if it bypasses the cache.
-    #[inline]
+    fn store_outcome(
+        &mut self,
+        thread: Thread,
+        range: ByteRange,
+        rule: StoreRule,
+        tag: Tag,
+    ) -> Outcome {
+        match range.is_empty() {
+            true => Outcome::Nothing,
+            false => Outcome::Stored {
+                overwrote_unpersisted: self.store(thread, range, rule, tag),
+            },
+        }
+    }
+
+    /// As [`apply_at`](Self::apply_at) of [`Op::Store`]. Tells whose unpersisted bytes it overwrote.
+    #[inline(always)]
     pub fn store_at(
         &mut self,
         moment: Moment,
         thread: Thread,
         range: ByteRange,
-        past_the_cache: bool,
         tag: Tag,
-    ) -> Outcome {
+    ) -> Option<Tag> {
         self.now = moment;
-        let rule = match past_the_cache {
-            true => self.rules.nt_store,
-            false => self.rules.store,
-        };
-        self.store(thread, range, rule, tag)
+        self.store(thread, range, self.rules.store, tag)
+    }
+
+    /// As [`apply_at`](Self::apply_at) of [`Op::NtStore`]. Tells whose unpersisted bytes it overwrote.
+    #[inline]
+    pub fn nt_store_at(
+        &mut self,
+        moment: Moment,
+        thread: Thread,
+        range: ByteRange,
+        tag: Tag,
+    ) -> Option<Tag> {
+        self.now = moment;
+        self.store_any(thread, range, self.rules.nt_store, tag)
+    }
+
+    /// As [`apply_at`](Self::apply_at) of a fence: `sfence`, `mfence`, or a locked instruction on memory that is not tracked. Tells whether it
+    /// completed something.
+    #[inline]
+    pub fn fence_at(&mut self, moment: Moment, thread: Thread) -> bool {
+        self.now = moment;
+        self.fence(thread, self.rules.fence)
     }
 
     /// As [`apply_at`](Self::apply_at) of [`Op::Flush`].
-    #[inline]
+    #[inline(always)]
     pub fn flush_at(
         &mut self,
         moment: Moment,
@@ -271,9 +312,23 @@ impl Intervals {
         line: Line,
         kind: FlushKind,
         tag: Tag,
-    ) -> Outcome {
+    ) -> FlushOutcome {
         self.now = moment;
-        self.flush(thread, line.range(), self.rules.flush(kind), tag)
+        let rule = self.rules.flush(kind);
+        if rule == FlushRule::AtFence
+            && self.covers_all
+            && let Some(slot) = self.shadow.find(line.0 * LINE_BYTES)
+            && let Some(entry) = self.shadow.only_open(slot)
+            && entry.state == Persistency::Dirty
+        {
+            entry.state = Persistency::Flushing;
+            entry.flush_tag = tag;
+            entry.note_write_back();
+            self.thread(thread)
+                .wait(Waits::Flush, slot, u64::MAX, moment);
+            return FlushOutcome::Useful;
+        }
+        self.flush(thread, line.range(), rule, tag)
     }
 
     /// A write-back of every line in `range`, of `kind`, by other means than one instruction a line.
@@ -284,7 +339,7 @@ impl Intervals {
         range: ByteRange,
         kind: FlushKind,
         tag: Tag,
-    ) -> Outcome {
+    ) -> FlushOutcome {
         self.now = moment;
         self.flush(thread, range, self.rules.flush(kind), tag)
     }
@@ -303,6 +358,7 @@ impl Intervals {
             }
             return;
         }
+        self.shadow.clear_pages(range);
         let lines: Vec<(u64, Slot)> = self.shadow.lines(range).collect();
         for (addr, slot) in lines {
             if let Some(part) = in_line(range, addr) {
@@ -313,8 +369,19 @@ impl Intervals {
 
     /// The parts of `range` that were stored to, with their intervals, in address order.
     pub fn status(&self, range: ByteRange) -> impl Iterator<Item = (ByteRange, Status)> {
+        self.status_where(range, |_| true)
+    }
+
+    /// As [`status`](Self::status), of some lines.
+    fn status_where(
+        &self,
+        range: ByteRange,
+        wanted: impl Fn(Slot) -> bool,
+    ) -> impl Iterator<Item = (ByteRange, Status)> {
         let lines = (!range.is_empty()).then(|| self.shadow.lines(range));
-        lines.into_iter().flatten().flat_map(move |(addr, slot)| {
+        let lines = lines.into_iter().flatten();
+        let lines = lines.filter(move |(_, slot)| wanted(*slot));
+        lines.flat_map(move |(addr, slot)| {
             let wanted = in_line(range, addr).map_or(0, bits);
             let mut parts = Vec::new();
             for entry in self.shadow.entries(slot) {
@@ -343,7 +410,7 @@ impl Intervals {
 
     /// What of `range` is not persisted, in address order.
     pub fn unpersisted_in(&self, range: ByteRange) -> impl Iterator<Item = (ByteRange, Status)> {
-        self.status(range)
+        self.status_where(range, |slot| !self.shadow.is_persisted(slot))
             .filter(|(_, status)| !status.state.is_persisted())
     }
 
@@ -353,8 +420,11 @@ impl Intervals {
         let Some(slot) = self.shadow.find(addr.0) else {
             return true;
         };
-        let mut entries = self.shadow.entries(slot);
-        entries.all(|entry| entry.stored <= moment || entry.state.is_persisted())
+        self.shadow.is_persisted(slot)
+            || self
+                .shadow
+                .entries(slot)
+                .all(|entry| entry.stored <= moment || entry.state.is_persisted())
     }
 
     /// Stores to the line of `addr` so far, if it was never written back; saturates.
@@ -395,133 +465,150 @@ impl Intervals {
         self.epoch
     }
 
-    #[inline]
+    #[inline(always)]
     fn thread(&mut self, thread: Thread) -> &mut ThreadView {
-        let at = match self.recent_thread {
-            Some((recent, at)) if recent == thread => at,
-            _ => {
-                let next = self.threads.len();
-                let at = *self.thread_index.entry(thread).or_insert(next);
-                if at == next {
-                    self.threads.push(ThreadView::default());
-                }
-                self.recent_thread = Some((thread, at));
-                at
-            }
+        let (recent, at) = self.recent_thread;
+        let at = match recent == thread && at < self.threads.len() {
+            true => at,
+            false => self.find_thread(thread),
         };
         &mut self.threads[at]
     }
 
-    fn store(&mut self, thread: Thread, range: ByteRange, rule: StoreRule, tag: Tag) -> Outcome {
-        if range.is_empty() {
-            return Outcome::Nothing;
+    #[inline(never)]
+    fn find_thread(&mut self, thread: Thread) -> usize {
+        let next = self.threads.len();
+        let at = *self.thread_index.entry(thread).or_insert(next);
+        if at == next {
+            self.threads.push(ThreadView::default());
         }
-        let from = self.epoch;
-        let to = (rule == StoreRule::Durable).then(|| self.next_epoch());
-        let now = self.now;
-        let fence_completes = to.is_none()
-            && (rule == StoreRule::Unordered || self.rules.dfence == FenceRule::Drains);
-        let view = self.thread(thread);
-        let order = view.order;
-        if fence_completes {
-            view.wait(Waits::Store, range, now);
-        }
-        let state = Persistency::Clean.next(Input::Store(rule));
-        let mut overwrote_unpersisted = None;
-        for part in range.split(LINE_BYTES) {
-            let slot = self.shadow.make(part.start);
-            let mask = bits(part);
-            self.shadow.remove(slot, mask, |entry| {
-                if !entry.state.is_persisted() {
-                    overwrote_unpersisted = Some(entry.tag);
-                }
-            });
-            let entry = Entry::new(mask, now, from, to, order, thread, tag, state);
-            self.shadow.add(slot, entry);
-            match rule {
-                StoreRule::Cached => self.shadow.count_store(slot),
-                // Nothing else is needed for it to persist.
-                StoreRule::Unordered | StoreRule::Durable => self.shadow.note_write_back(slot),
-            }
-        }
-        Outcome::Stored {
-            overwrote_unpersisted,
-        }
+        self.recent_thread = (thread, at);
+        at
     }
 
-    fn flush(&mut self, thread: Thread, range: ByteRange, rule: FlushRule, tag: Tag) -> Outcome {
+    /// Tells whose unpersisted bytes it overwrote.
+    #[inline(always)]
+    fn store(
+        &mut self,
+        thread: Thread,
+        range: ByteRange,
+        rule: StoreRule,
+        tag: Tag,
+    ) -> Option<Tag> {
+        let is_simple = rule == StoreRule::Cached && !self.fences_order;
+        if is_simple && let Some(mask) = bits_of_one_line(range) {
+            let slot = self.shadow.make(range.start);
+            let stored = Stored {
+                mask,
+                stored: self.now,
+                persist_from: self.epoch,
+                persist_to: None,
+                order: 0,
+                thread,
+                tag,
+                state: Persistency::Dirty,
+            };
+            return self.shadow.overwrite(slot, &stored);
+        }
+        self.store_any(thread, range, rule, tag)
+    }
+
+    #[inline(never)]
+    fn store_any(
+        &mut self,
+        thread: Thread,
+        range: ByteRange,
+        rule: StoreRule,
+        tag: Tag,
+    ) -> Option<Tag> {
+        let mut stored = Stored {
+            mask: 0,
+            stored: self.now,
+            persist_from: self.epoch,
+            persist_to: (rule == StoreRule::Durable).then(|| self.next_epoch()),
+            order: match self.fences_order {
+                true => self.thread(thread).order,
+                false => 0,
+            },
+            thread,
+            tag,
+            state: Persistency::Clean.next(Input::Store(rule)),
+        };
+        let fence_completes = rule == StoreRule::Unordered
+            || rule == StoreRule::Cached && self.rules.dfence == FenceRule::Drains;
+        let mut overwritten = None;
+        for part in range.split(LINE_BYTES) {
+            let slot = self.shadow.make(part.start);
+            stored.mask = bits(part);
+            overwritten = self.shadow.overwrite(slot, &stored).or(overwritten);
+            if fence_completes {
+                let now = self.now;
+                self.thread(thread)
+                    .wait(Waits::Store, slot, stored.mask, now);
+            }
+        }
+        overwritten
+    }
+
+    #[inline(never)]
+    fn flush(
+        &mut self,
+        thread: Thread,
+        range: ByteRange,
+        rule: FlushRule,
+        tag: Tag,
+    ) -> FlushOutcome {
         if rule == FlushRule::Ignored {
-            return Outcome::Flushed(FlushOutcome::Ignored);
+            return FlushOutcome::Ignored;
         }
         let mut met = Met::default();
         let unit_bytes = self.rules.unit_bytes;
-        if unit_bytes == LINE_BYTES
-            && range.len() == LINE_BYTES
-            && range.start.is_multiple_of(LINE_BYTES)
-        {
-            // One line: what every write-back instruction asks for.
-            if let Some(slot) = self.shadow.find(range.start) {
-                let covers = self.covers(thread, range, rule);
-                self.flush_line(slot, rule, tag, covers, &mut met);
-                if rule == FlushRule::AtFence && met.flushing {
-                    self.thread(thread).wait(Waits::Flush, range, covers);
+        let start = range.start - range.start % unit_bytes;
+        let end = range.end.checked_next_multiple_of(unit_bytes);
+        let whole = ByteRange {
+            start,
+            end: end.unwrap_or(u64::MAX),
+        };
+        if range.is_empty() {
+            // Of no line.
+        } else if whole.len() <= FEW_LINES * LINE_BYTES {
+            let mut addr = whole.start;
+            while addr < whole.end {
+                if let Some(slot) = self.shadow.find(addr) {
+                    self.flush_line(thread, addr, slot, rule, tag, &mut met);
                 }
+                addr += LINE_BYTES;
             }
         } else {
-            let start = range.start - range.start % unit_bytes;
-            let end = range.end.checked_next_multiple_of(unit_bytes);
-            let whole = ByteRange {
-                start,
-                end: end.unwrap_or(u64::MAX),
-            };
-            for (addr, slot) in self.lines(whole, range.is_empty()) {
-                let start = addr - addr % unit_bytes;
-                let unit = ByteRange {
-                    start,
-                    end: start.saturating_add(unit_bytes),
-                };
-                let covers = self.covers(thread, unit, rule);
-                let mut line_met = Met::default();
-                self.flush_line(slot, rule, tag, covers, &mut line_met);
-                if rule == FlushRule::AtFence && line_met.flushing {
-                    let line = ByteRange {
-                        start: addr,
-                        end: addr.saturating_add(LINE_BYTES),
-                    };
-                    self.thread(thread).wait(Waits::Flush, line, covers);
-                }
-                met.add(line_met);
+            let lines: Vec<(u64, Slot)> = self.shadow.lines(whole).collect();
+            for (addr, slot) in lines {
+                self.flush_line(thread, addr, slot, rule, tag, &mut met);
             }
         }
         if rule == FlushRule::AtOnce {
             self.next_epoch();
         }
-        Outcome::Flushed(met.outcome())
-    }
-
-    /// The lines of `whole` that may have been stored to.
-    fn lines(&mut self, whole: ByteRange, none: bool) -> SmallVec<[(u64, Slot); FEW_LINES]> {
-        if none {
-            return SmallVec::new();
-        }
-        if whole.len() > FEW_LINES as u64 * LINE_BYTES {
-            return self.shadow.lines(whole).collect();
-        }
-        let starts = whole.split(LINE_BYTES).map(|part| part.start);
-        starts
-            .filter_map(|addr| self.shadow.find(addr).map(|slot| (addr, slot)))
-            .collect()
+        met.outcome()
     }
 
     #[inline]
-    fn flush_line(&mut self, slot: Slot, rule: FlushRule, tag: Tag, covers: Moment, met: &mut Met) {
-        let epoch = self.epoch;
+    fn flush_line(
+        &mut self,
+        thread: Thread,
+        addr: u64,
+        slot: Slot,
+        rule: FlushRule,
+        tag: Tag,
+        met: &mut Met,
+    ) {
+        let covers = self.covers(thread, addr, rule);
         // `to` lies one epoch ahead, lest something stored earlier in this one pass for later.
-        let closes = Epoch(epoch.0 + 1);
-        self.shadow.update(slot, |entry| {
+        let closes = Epoch(self.epoch.0 + 1);
+        let (mut dirty, mut again, mut flushing) = (false, None, false);
+        let several = self.shadow.update(slot, |entry| {
             match entry.state {
-                Persistency::Dirty => met.dirty = true,
-                Persistency::Flushing => met.again = Some(entry.flush_tag),
+                Persistency::Dirty => dirty = true,
+                Persistency::Flushing => again = Some(entry.flush_tag),
                 Persistency::Persisted | Persistency::Clean | Persistency::Draining => {}
             }
             if entry.stored > covers {
@@ -529,37 +616,54 @@ impl Intervals {
             }
             let next = entry.state.next(Input::Flush(rule));
             if next != entry.state {
-                entry.set_flushed(epoch);
                 entry.flush_tag = tag;
                 entry.state = next;
                 if next == Persistency::Persisted {
                     entry.set_persisted(closes);
                 }
             }
-            met.flushing |= next == Persistency::Flushing;
+            flushing |= next == Persistency::Flushing;
         });
-        if met.dirty {
+        if dirty {
             self.shadow.note_write_back(slot);
         }
+        met.dirty |= dirty;
+        met.again = met.again.or(again);
         if !met.dirty && met.again.is_none() {
             // Only who flushes in vain wants to know what was there.
-            for entry in self.shadow.entries(slot) {
-                let newest = met.persisted.is_none_or(|(at, _)| at < entry.stored);
-                if entry.state == Persistency::Persisted && newest {
-                    met.persisted = Some((entry.stored, (entry.tag, entry.flush_tag)));
-                }
-            }
+            self.met_persisted(slot, met);
         }
-        if rule == FlushRule::AtOnce {
+        if rule == FlushRule::AtFence && flushing {
+            self.thread(thread)
+                .wait(Waits::Flush, slot, u64::MAX, covers);
+        }
+        if rule == FlushRule::AtOnce && several {
             self.shadow.join_persisted(slot, closes);
         }
     }
 
-    /// The last moment whose stores to `unit` a write-back issued now is sure to cover.
-    fn covers(&mut self, thread: Thread, unit: ByteRange, rule: FlushRule) -> Moment {
-        if rule != FlushRule::AtFence || self.config.flush_order == FlushOrder::Recorded {
+    /// The newest store of a line that was persisted before.
+    fn met_persisted(&self, slot: Slot, met: &mut Met) {
+        for entry in self.shadow.entries(slot) {
+            let newest = met.persisted.is_none_or(|(at, _)| at < entry.stored);
+            if entry.state == Persistency::Persisted && newest {
+                met.persisted = Some((entry.stored, (entry.tag, entry.flush_tag)));
+            }
+        }
+    }
+
+    /// The last moment whose stores to the unit of `addr` a write-back issued now is sure to cover.
+    #[inline]
+    fn covers(&mut self, thread: Thread, addr: u64, rule: FlushRule) -> Moment {
+        if rule != FlushRule::AtFence || self.covers_all {
             return self.now;
         }
+        let unit_bytes = self.rules.unit_bytes;
+        let start = addr - addr % unit_bytes;
+        let unit = ByteRange {
+            start,
+            end: start.saturating_add(unit_bytes),
+        };
         let fenced = self.thread(thread).order_point;
         self.status(unit)
             .filter(|(_, s)| s.thread == thread && s.state != Persistency::Draining)
@@ -582,40 +686,44 @@ impl Intervals {
         view.waiting_tidy_at = 0;
         let mut waiting = std::mem::take(&mut view.waiting);
         let mut completed = false;
-        for Waiting {
-            range,
-            waits,
-            covers,
-        } in waiting.drain(..)
-        {
-            for part in range.split(LINE_BYTES) {
-                // Forgotten pages stay known, so a wait always finds its line.
-                let Some(slot) = self.shadow.find(part.start) else {
-                    continue;
-                };
-                let wanted = bits(part);
-                let mut changed = false;
-                self.shadow.update(slot, |entry| {
-                    let own = entry.mask & wanted != 0
-                        && entry.stored <= covers
-                        && match waits {
-                            Waits::Flush => entry.state == Persistency::Flushing,
-                            Waits::Store => entry.thread == thread,
-                        };
-                    let next = entry.state.next(Input::Fence { rule, own });
-                    if next != entry.state {
-                        entry.state = next;
-                        entry.set_persisted(epoch);
-                        changed = true;
+        for wait in &waiting {
+            let waits = |entry: &Entry| {
+                entry.mask & wait.mask != 0
+                    && entry.stored <= wait.covers
+                    && match wait.waits {
+                        Waits::Flush => entry.state == Persistency::Flushing,
+                        Waits::Store => entry.thread == thread,
                     }
-                });
-                if changed {
+            };
+            if let Some(entry) = self.shadow.only_open(wait.slot)
+                && rule == FenceRule::Completes
+            {
+                let open = matches!(entry.state, Persistency::Flushing | Persistency::Draining);
+                if open && waits(entry) {
+                    entry.state = Persistency::Persisted;
+                    entry.set_persisted(epoch);
                     completed = true;
-                    self.shadow.join_persisted(slot, epoch);
                 }
+                continue;
+            }
+            let mut changed = false;
+            // A line that was forgotten meanwhile has nothing that is as old as the wait.
+            let several = self.shadow.update(wait.slot, |entry| {
+                let own = waits(entry);
+                let next = entry.state.next(Input::Fence { rule, own });
+                if next != entry.state {
+                    entry.state = next;
+                    entry.set_persisted(epoch);
+                    changed = true;
+                }
+            });
+            completed |= changed;
+            if changed && several {
+                self.shadow.join_persisted(wait.slot, epoch);
             }
         }
         // Its memory serves the next fence.
+        waiting.clear();
         self.thread(thread).waiting = waiting;
         completed
     }
@@ -628,7 +736,16 @@ fn in_line(range: ByteRange, addr: u64) -> Option<ByteRange> {
     (start < end).then_some(ByteRange { start, end })
 }
 
+/// The bits of a range, if it lies in one line and has some.
+#[inline]
+fn bits_of_one_line(range: ByteRange) -> Option<u64> {
+    let first = range.start % LINE_BYTES;
+    let len = range.len();
+    (len.wrapping_sub(1) < LINE_BYTES - first).then(|| mask(first, len))
+}
+
 /// The bits of a range that lies in one line.
+#[inline]
 fn bits(part: ByteRange) -> u64 {
     mask(part.start % LINE_BYTES, part.len())
 }
@@ -639,18 +756,9 @@ struct Met {
     dirty: bool,
     again: Option<Tag>,
     persisted: Option<(Moment, (Tag, Tag))>,
-    /// Something now waits for a fence.
-    flushing: bool,
 }
 
 impl Met {
-    fn add(&mut self, other: Met) {
-        self.dirty |= other.dirty;
-        self.again = self.again.or(other.again);
-        self.persisted = self.persisted.max(other.persisted);
-        self.flushing |= other.flushing;
-    }
-
     fn outcome(self) -> FlushOutcome {
         match (self.dirty, self.again) {
             (true, _) => FlushOutcome::Useful,

@@ -97,17 +97,19 @@ impl ByteRange {
         self.start < other.end && other.start < self.end
     }
 
+    /// Cuts off what lies before the next multiple of `size`, and gives that.
+    #[inline]
+    pub(crate) fn take_first(&mut self, size: u64) -> ByteRange {
+        let start = self.start;
+        let end = (start - start % size).saturating_add(size).min(self.end);
+        self.start = end;
+        ByteRange { start, end }
+    }
+
     /// The pieces between multiples of `size`, in address order.
     pub fn split(self, size: u64) -> impl Iterator<Item = ByteRange> {
-        let mut at = self.start;
-        std::iter::from_fn(move || {
-            if at >= self.end {
-                return None;
-            }
-            let start = at;
-            at = (start - start % size).saturating_add(size).min(self.end);
-            Some(ByteRange { start, end: at })
-        })
+        let mut rest = self;
+        std::iter::from_fn(move || (rest.start < rest.end).then(|| rest.take_first(size)))
     }
 }
 

@@ -35,7 +35,22 @@ impl Stacks {
     }
 
     /// Takes note of what `event` defines; other events change nothing.
+    #[inline(always)]
     pub fn observe(&mut self, event: &Event<'_>) {
+        if matches!(
+            event.kind,
+            EventKind::Module { .. }
+                | EventKind::ProcessStart { .. }
+                | EventKind::ThreadStart { .. }
+                | EventKind::Context { .. }
+        ) {
+            // A copy, lest the caller have to keep every event in memory for the sake of these.
+            self.define(&event.clone());
+        }
+    }
+
+    #[inline(never)]
+    fn define(&mut self, event: &Event<'_>) {
         match event.kind {
             EventKind::Module {
                 process,

@@ -39,6 +39,8 @@ pub struct Translation {
     pub offset: u64,
     /// Bytes from there to the end of the mapping.
     pub contiguous: u64,
+    /// Bytes from the beginning of the mapping to there.
+    pub preceding: u64,
 }
 
 /// A stretch of a tracked file.
@@ -261,6 +263,7 @@ fn within(mapping: &Mapping, addr: u64) -> Translation {
         file: mapping.file,
         offset: mapping.offset.wrapping_add(into),
         contiguous: mapping.len - into,
+        preceding: into,
     }
 }
 

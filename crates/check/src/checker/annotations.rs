@@ -21,7 +21,7 @@ impl Checker {
             annotation::STOP => self.threads[at].stopped = true,
             annotation::EXCLUDE => {
                 for (range, _) in self.parts(thread, addr, len) {
-                    self.excluded.insert(range, ());
+                    self.excluded.insert(range);
                     self.model.forget(range);
                 }
             }
@@ -36,11 +36,17 @@ impl Checker {
                 self.assert_ordered(event, at, (addr, len), b);
             }
             annotation::TX_BEGIN => self.tx_begin(at, own_number(thread)),
-            annotation::TX_END => self.tx_end(event, at, own_number(thread)),
-            annotation::TX_ADD => self.tx_add(event, at, own_number(thread), addr, len, true),
+            annotation::TX_END => {
+                self.tx_end(at, event.pc, event.context, own_number(thread));
+            }
+            annotation::TX_ADD => {
+                let tag = self.tag(at, event.pc, event.context);
+                self.tx_add(at, tag, own_number(thread), addr, len, true);
+            }
             annotation::TX_ALLOC => {
                 self.threads[at].allocates = true;
-                self.tx_add(event, at, own_number(thread), addr, len, false);
+                let tag = self.tag(at, event.pc, event.context);
+                self.tx_add(at, tag, own_number(thread), addr, len, false);
                 self.threads[at].allocates = false;
             }
             annotation::TX_ONLY => {
@@ -61,22 +67,22 @@ impl Checker {
                     annotation::DFENCE => Op::Dfence,
                     _ => Op::Sfence,
                 };
-                let tag = self.tag(at, event);
+                let tag = self.tag(at, event.pc, event.context);
                 let outcome = self.apply(thread, op, tag);
                 self.counts.fences += 1;
                 let completed = outcome == Outcome::Fenced { completed: true };
                 // Often it stands beside the real instruction: not judged for being superfluous.
-                self.fenced(event, at, tag, completed, false);
+                self.fenced(at, tag, completed, false);
             }
             annotation::STORE => {
-                let tag = self.tag(at, event);
+                let tag = self.tag(at, event.pc, event.context);
                 self.counts.stores += 1;
                 for part in self.parts(thread, addr, len) {
                     self.store_part(thread, at, tag, part, StoreKind::Plain);
                 }
             }
             annotation::FLUSH => {
-                let tag = self.tag(at, event);
+                let tag = self.tag(at, event.pc, event.context);
                 self.threads[at].to_fence += 1;
                 for (range, _) in self.parts(thread, addr, len) {
                     self.write_back(thread, range, tag);
@@ -100,7 +106,7 @@ impl Checker {
         addr: TargetAddr,
         len: u64,
     ) {
-        let assertion = self.tag(at, event);
+        let assertion = self.tag(at, event.pc, event.context);
         let thread = event.thread;
         for (range, _) in self.parts(thread, addr, len) {
             let left: Vec<(ByteRange, Status)> = self.model.unpersisted_in(range).collect();
@@ -133,7 +139,7 @@ impl Checker {
         a: (TargetAddr, u64),
         b: (TargetAddr, u64),
     ) {
-        let assertion = self.tag(at, event);
+        let assertion = self.tag(at, event.pc, event.context);
         let thread = event.thread;
         let first = self.parts(thread, a.0, a.1);
         let second = self.parts(thread, b.0, b.1);
@@ -185,7 +191,7 @@ impl Checker {
     }
 
     pub(super) fn section_end(&mut self, event: &Event<'_>, at: usize) {
-        let tag = self.tag(at, event);
+        let tag = self.tag(at, event.pc, event.context);
         let ending = Ending {
             role: "section-end",
             text: "the section ends here".to_owned(),

@@ -7,24 +7,26 @@ use super::*;
 
 impl Checker {
     #[inline]
-    pub(super) fn flush(&mut self, event: &Event<'_>, kind: FlushKind, addr: TargetAddr) {
-        let at = self.thread(event.thread);
+    pub(super) fn flush(
+        &mut self,
+        thread: ThreadId,
+        pc: TargetAddr,
+        context: ContextId,
+        kind: FlushKind,
+        addr: TargetAddr,
+    ) {
+        let at = self.thread(thread);
         self.counts.flushes += 1;
-        let Some(found) = self.spaces.translate(event.thread, addr) else {
+        let Some(byte) = self.whole(thread, addr, 1) else {
             return;
         };
-        let tag = self.tag(at, event);
-        let offset = found.offset & !(LINE_BYTES - 1);
-        let line = space::key_range(FileRange {
-            file: found.file,
-            offset,
-            len: LINE_BYTES,
-        });
+        let tag = self.tag(at, pc, context);
+        let line = Line::of(byte.start()).range();
         let addr = TargetAddr(addr.0 & !(LINE_BYTES - 1));
-        self.flush_line(event.thread, at, tag, kind, (line, addr));
+        self.flush_line(thread, at, tag, kind, (line, addr));
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn flush_line(
         &mut self,
         thread: ThreadId,
@@ -37,39 +39,23 @@ impl Checker {
         let now = self.moment();
         let number = Line::of(line.start());
         let outcome = self.model.flush_at(now, thread.into(), number, kind, tag);
-        let Outcome::Flushed(outcome) = outcome else {
-            return;
-        };
         let state = &mut self.threads[at];
         state.to_fence += 1;
         if state.stopped || self.excluded.overlaps(line) {
             // What was stored there is not known, so neither is whether the write-back was needed.
             return;
         }
-        let goes_on = state
-            .run
-            .as_ref()
-            .is_some_and(|run| run.tag == tag && run.next == line.start().0);
-        if !goes_on {
-            if state.run.is_some() {
-                self.finish_run(at);
-            }
-            self.threads[at].run = Some(FlushRun {
+        if !state.run.goes_on(tag, line) {
+            self.finish_run(at);
+            self.threads[at].run = FlushRun {
                 tag,
-                next: line.start().0,
-                first: line,
+                first: line.start(),
                 first_addr: addr,
-                begun: self.moment(),
-                lines: 0,
-                clean: 0,
-                again: 0,
-                persisted: None,
-                earlier: Tag(0),
-            });
+                begun: now,
+                ..FlushRun::default()
+            };
         }
-        let Some(run) = &mut self.threads[at].run else {
-            return;
-        };
+        let run = &mut self.threads[at].run;
         run.lines += 1;
         run.next = line.end().0;
         match outcome {
@@ -87,15 +73,24 @@ impl Checker {
     }
 
     /// Judges the write-backs of a range as a whole.
+    #[inline(always)]
     pub(super) fn finish_run(&mut self, at: usize) {
-        let Some(run) = self.threads[at].run.take() else {
-            return;
-        };
-        if run.clean == 0 && run.again == 0 {
+        let run = &mut self.threads[at].run;
+        if run.lines == 0 {
             return;
         }
+        if run.clean == 0 && run.again == 0 {
+            run.lines = 0;
+        } else {
+            self.judge_run(at);
+        }
+    }
+
+    #[inline(never)]
+    fn judge_run(&mut self, at: usize) {
+        let run = std::mem::take(&mut self.threads[at].run);
         let thread = self.threads[at].id;
-        let whole = ByteRange::new(run.first.start(), run.next - run.first.start().0);
+        let whole = ByteRange::new(run.first, run.next - run.first.0);
         let place = (whole, run.first_addr);
         let flush_event = |text: String| {
             RawEvent::new("flush", text, run.tag)
@@ -155,36 +150,30 @@ impl Checker {
         }
     }
 
-    pub(super) fn fence(&mut self, event: &Event<'_>, kind: FenceKind) {
-        let at = self.thread(event.thread);
-        if self.threads[at].run.is_some() {
-            self.finish_run(at);
-        }
-        let tag = self.tag(at, event);
-        let op = match kind {
-            FenceKind::Sfence => Op::Sfence,
-            FenceKind::Mfence => Op::Mfence,
-            FenceKind::Locked => Op::Locked,
-        };
-        let outcome = self.apply(event.thread, op, tag);
+    #[inline]
+    pub(super) fn fence(
+        &mut self,
+        thread: ThreadId,
+        pc: TargetAddr,
+        context: ContextId,
+        kind: FenceKind,
+    ) {
+        let at = self.thread(thread);
+        self.finish_run(at);
+        let tag = self.tag(at, pc, context);
+        let completed = self.model.fence_at(self.moment(), thread.into());
         if kind == FenceKind::Locked {
             // It is there for other reasons; that it also completes write-backs is welcome.
             return;
         }
         self.counts.fences += 1;
-        let completed = outcome == Outcome::Fenced { completed: true };
-        self.fenced(event, at, tag, completed, kind == FenceKind::Sfence);
+        self.fenced(at, tag, completed, kind == FenceKind::Sfence);
     }
 
-    pub(super) fn fenced(
-        &mut self,
-        event: &Event<'_>,
-        at: usize,
-        tag: Tag,
-        completed: bool,
-        judged: bool,
-    ) {
+    #[inline]
+    pub(super) fn fenced(&mut self, at: usize, tag: Tag, completed: bool, judged: bool) {
         let state = &mut self.threads[at];
+        let thread = state.id;
         let nothing_to_do = !completed && state.to_fence == 0;
         state.to_fence = 0;
         for store in state.before_fence.drain(..) {
@@ -192,7 +181,6 @@ impl Checker {
         }
         if nothing_to_do && judged && state.has_stored && !state.stopped {
             let now = self.moment();
-            let thread = event.thread;
             self.collector.report(Rule::EmptyFence, tag, Tag(0), 0, || {
                 let message = "a fence with nothing to complete: no write-back and no non-temporal \
                                store of this thread since its previous fence";

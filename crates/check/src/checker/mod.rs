@@ -19,11 +19,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use brownout_abi::annotation;
 use brownout_model::{
     ByteRange, Event as ModelEvent, FlushOutcome, Intervals, LINE_BYTES, Line, Moment, Op, Outcome,
-    Persistency, Status, Tag, Write,
+    Persistency, Status, Tag,
 };
 use brownout_trace::event::{
-    Access, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind, LIBRARY_FUNCTIONS,
-    ProcessId, TargetAddr, ThreadId,
+    Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind,
+    LIBRARY_FUNCTIONS, ProcessId, TargetAddr, ThreadId,
 };
 use brownout_trace::maps::{AddressSpaces, FileRange};
 use rustc_hash::FxHashMap;
@@ -31,17 +31,16 @@ use smallvec::SmallVec;
 
 use crate::Options;
 use crate::collect::{Collector, RawEvent, Rule};
+use crate::excluded::Excluded;
 use crate::ranges::RangeSet;
 use crate::sites::{Site, Sites};
 use crate::space;
 use crate::thread::{FlushRun, Section, Thread};
-use crate::tx::{Logged, Transactions, own_number};
+use crate::tx::{Logged, Transaction, Transactions, own_number};
 
 /// Stores to a line that was never written back, from which on it is called transient: often enough that writing it
 /// back each time cannot have been meant.
 const TRANSIENT_STORES_MIN: u16 = 64;
-/// Sites remembered between two fences for the sake of suggestions.
-const BEFORE_FENCE_MAX: usize = 64;
 
 /// pmemcheck's requests, as offsets from its base.
 pub(crate) mod pmemcheck {
@@ -165,8 +164,9 @@ pub struct Checker {
     threads: Vec<Thread>,
     thread_index: FxHashMap<ThreadId, usize>,
     recent_thread: (ThreadId, usize),
+    window: Window,
     /// Never judged.
-    excluded: RangeSet,
+    excluded: Excluded,
     /// Never required in a transaction.
     tx_ignored: RangeSet,
     /// Only to be stored to in a transaction.
@@ -203,7 +203,8 @@ impl Checker {
             threads: vec![Thread::default()],
             thread_index: FxHashMap::from_iter([(ThreadId(0), 0)]),
             recent_thread: (ThreadId(0), 0),
-            excluded: RangeSet::default(),
+            window: Window::default(),
+            excluded: Excluded::default(),
             tx_ignored: RangeSet::default(),
             tx_only: RangeSet::default(),
             variables: BTreeMap::new(),
@@ -217,33 +218,49 @@ impl Checker {
     }
 
     /// The next event of the run.
-    #[inline]
     pub fn event(&mut self, event: &Event<'_>) {
+        self.next_event(event);
+    }
+
+    /// As [`event`](Self::event), to be compiled into a loop over events.
+    #[inline(always)]
+    pub(crate) fn next_event(&mut self, event: &Event<'_>) {
         self.counts.events += 1;
-        match &event.kind {
+        let (thread, pc, context) = (event.thread, event.pc, event.context);
+        match event.kind {
             EventKind::Store(access) | EventKind::KernelStore { access, .. } => {
-                self.store(event, access, StoreKind::Plain);
+                self.store(thread, pc, context, &access, StoreKind::Plain);
             }
-            EventKind::NtStore(access) => self.store(event, access, StoreKind::NonTemporal),
-            EventKind::Rmw(access) => self.store(event, access, StoreKind::Locked),
+            EventKind::NtStore(access) => {
+                self.store(thread, pc, context, &access, StoreKind::NonTemporal);
+            }
+            EventKind::Rmw(access) => {
+                self.store(thread, pc, context, &access, StoreKind::Locked);
+            }
             EventKind::Flush { kind, addr } => {
                 if self.duties.persistency {
-                    self.flush(event, *kind, *addr);
+                    self.flush(thread, pc, context, kind, addr);
                 }
             }
             EventKind::Fence(kind) => {
                 if self.duties.persistency {
-                    self.fence(event, *kind);
+                    self.fence(thread, pc, context, kind);
                 }
             }
-            EventKind::Pmemcheck { code, args, .. } => self.pmemcheck(event, *code, args),
+            EventKind::Pmemcheck { code, args, .. } => {
+                self.pmemcheck(thread, pc, context, code, args);
+            }
             EventKind::LibraryCall { function, args } => {
                 if self.duties.logging {
-                    self.library_call(event, *function, args);
+                    self.library_call(thread, pc, context, function, args);
                 }
             }
             EventKind::Load(_) | EventKind::Context { .. } | EventKind::Futex { .. } => {}
-            _ => self.rare(event),
+            _ => {
+                // A copy, lest the event have to be in memory for the sake of the rare.
+                let event = event.clone();
+                self.rare(&event);
+            }
         }
     }
 
@@ -334,11 +351,16 @@ impl Checker {
         Moment(self.counts.events)
     }
 
-    #[inline]
+    #[inline(always)]
     fn thread(&mut self, thread: ThreadId) -> usize {
-        if self.recent_thread.0 == thread {
-            return self.recent_thread.1;
+        match self.recent_thread {
+            (recent, at) if recent == thread => at,
+            _ => self.find_thread(thread),
         }
+    }
+
+    #[inline(never)]
+    fn find_thread(&mut self, thread: ThreadId) -> usize {
         let next = self.threads.len();
         let at = *self.thread_index.entry(thread).or_insert(next);
         if at == next {
@@ -353,12 +375,12 @@ impl Checker {
         at
     }
 
-    #[inline]
-    fn tag(&mut self, at: usize, event: &Event<'_>) -> Tag {
+    #[inline(always)]
+    fn tag(&mut self, at: usize, pc: TargetAddr, context: ContextId) -> Tag {
         self.sites.number(Site {
             process: self.threads[at].process,
-            pc: event.pc,
-            context: event.context,
+            pc,
+            context,
         })
     }
 
@@ -378,16 +400,49 @@ impl Checker {
     }
 
     /// The range as one key range, if one mapping has all of it.
-    #[inline]
+    #[inline(always)]
     fn whole(&mut self, thread: ThreadId, addr: TargetAddr, len: u64) -> Option<ByteRange> {
+        match self.window.key(thread, addr, len) {
+            Some(key) => Some(ByteRange::new(key, len)),
+            None => self.move_window(thread, addr, len),
+        }
+    }
+
+    #[inline(never)]
+    fn move_window(&mut self, thread: ThreadId, addr: TargetAddr, len: u64) -> Option<ByteRange> {
         let found = self.spaces.translate(thread, addr)?;
-        (found.contiguous >= len).then(|| {
-            space::key_range(FileRange {
-                file: found.file,
-                offset: found.offset,
-                len,
-            })
-        })
+        let mapping = space::key_range(FileRange {
+            file: found.file,
+            offset: found.offset.wrapping_sub(found.preceding),
+            len: found.preceding.saturating_add(found.contiguous),
+        });
+        self.window = Window {
+            thread,
+            addr: TargetAddr(addr.0 - found.preceding),
+            len: mapping.len(),
+            key: mapping.start(),
+        };
+        let key = self.window.key(thread, addr, len)?;
+        Some(ByteRange::new(key, len))
+    }
+}
+
+/// The mapping that the last access went to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    thread: ThreadId,
+    addr: TargetAddr,
+    len: u64,
+    key: TargetAddr,
+}
+
+impl Window {
+    /// The key of `addr`, if `len` bytes from there lie in the window.
+    #[inline(always)]
+    fn key(&self, thread: ThreadId, addr: TargetAddr, len: u64) -> Option<TargetAddr> {
+        let into = addr.0.wrapping_sub(self.addr.0);
+        let inside = self.thread == thread && into < self.len && len <= self.len - into;
+        inside.then(|| TargetAddr(self.key.0 + into))
     }
 }
 

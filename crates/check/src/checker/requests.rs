@@ -3,12 +3,17 @@
 use super::*;
 
 impl Checker {
-    pub(super) fn pmemcheck(&mut self, event: &Event<'_>, code: u32, args: &[u64; 4]) {
-        let at = self.thread(event.thread);
-        if self.threads[at].run.is_some() {
-            self.finish_run(at);
-        }
-        let thread = event.thread;
+    #[inline]
+    pub(super) fn pmemcheck(
+        &mut self,
+        thread: ThreadId,
+        pc: TargetAddr,
+        context: ContextId,
+        code: u32,
+        args: [u64; 4],
+    ) {
+        let at = self.thread(thread);
+        self.finish_run(at);
         let (addr, len) = (TargetAddr(args[0]), args[1]);
         let (addr_n, len_n) = (TargetAddr(args[1]), args[2]);
         match code {
@@ -19,7 +24,7 @@ impl Checker {
             }
             pmemcheck::SET_CLEAN => self.forget(thread, addr, len),
             pmemcheck::DO_FLUSH => {
-                let tag = self.tag(at, event);
+                let tag = self.tag(at, pc, context);
                 self.threads[at].to_fence += 1;
                 match self.whole(thread, addr, len) {
                     Some(range) => self.write_back(thread, range, tag),
@@ -31,16 +36,22 @@ impl Checker {
                 }
             }
             pmemcheck::DO_FENCE => {
-                let tag = self.tag(at, event);
-                self.apply(thread, Op::Sfence, tag);
-                self.fenced(event, at, tag, true, false);
+                let tag = self.tag(at, pc, context);
+                self.model.fence_at(self.moment(), thread.into());
+                self.fenced(at, tag, true, false);
             }
             pmemcheck::START_TX => self.tx_begin(at, own_number(thread)),
             pmemcheck::START_TX_N => self.tx_begin(at, args[0]),
-            pmemcheck::END_TX => self.tx_end(event, at, own_number(thread)),
-            pmemcheck::END_TX_N => self.tx_end(event, at, args[0]),
-            pmemcheck::ADD_TO_TX => self.tx_add(event, at, own_number(thread), addr, len, false),
-            pmemcheck::ADD_TO_TX_N => self.tx_add(event, at, args[0], addr_n, len_n, false),
+            pmemcheck::END_TX => self.tx_end(at, pc, context, own_number(thread)),
+            pmemcheck::END_TX_N => self.tx_end(at, pc, context, args[0]),
+            pmemcheck::ADD_TO_TX => {
+                let tag = self.tag(at, pc, context);
+                self.tx_add(at, tag, own_number(thread), addr, len, false);
+            }
+            pmemcheck::ADD_TO_TX_N => {
+                let tag = self.tag(at, pc, context);
+                self.tx_add(at, tag, args[0], addr_n, len_n, false);
+            }
             pmemcheck::REMOVE_FROM_TX => self.tx_remove(thread, own_number(thread), addr, len),
             pmemcheck::REMOVE_FROM_TX_N => self.tx_remove(thread, args[0], addr_n, len_n),
             pmemcheck::ADD_THREAD_TX_N if self.transactions.get(args[0]).is_some() => {
@@ -55,7 +66,7 @@ impl Checker {
                 }
             }
             pmemcheck::REMOVE_PMEM_MAPPING => {
-                let tag = self.tag(at, event);
+                let tag = self.tag(at, pc, context);
                 let ending = Ending {
                     role: "unmap",
                     text: "the region is given up here".to_owned(),
@@ -67,7 +78,7 @@ impl Checker {
                     if self.spaces.is_whole_mapping(thread, start, range.len()) {
                         self.region_ends(range, &ending);
                     } else {
-                        self.excluded.insert(range, ());
+                        self.excluded.insert(range);
                         self.model.forget(range);
                     }
                 }

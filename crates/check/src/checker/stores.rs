@@ -6,24 +6,30 @@ use super::*;
 
 impl Checker {
     #[inline]
-    pub(super) fn store(&mut self, event: &Event<'_>, access: &Access<'_>, kind: StoreKind) {
-        let at = self.thread(event.thread);
-        if self.threads[at].run.is_some() {
-            self.finish_run(at);
-        }
+    pub(super) fn store(
+        &mut self,
+        thread: ThreadId,
+        pc: TargetAddr,
+        context: ContextId,
+        access: &Access<'_>,
+        kind: StoreKind,
+    ) {
+        let at = self.thread(thread);
+        self.finish_run(at);
         self.counts.stores += 1;
-        let tag = self.tag(at, event);
+        let tag = self.tag(at, pc, context);
         let len = u64::from(access.size);
-        match self.whole(event.thread, access.addr, len) {
-            Some(range) => self.store_part(event.thread, at, tag, (range, access.addr), kind),
+        match self.whole(thread, access.addr, len) {
+            Some(range) => self.store_part(thread, at, tag, (range, access.addr), kind),
             None => {
-                for part in self.parts(event.thread, access.addr, len) {
-                    self.store_part(event.thread, at, tag, part, kind);
+                for part in self.parts(thread, access.addr, len) {
+                    self.store_part(thread, at, tag, part, kind);
                 }
             }
         }
     }
 
+    #[inline(always)]
     pub(super) fn store_part(
         &mut self,
         thread: ThreadId,
@@ -32,19 +38,30 @@ impl Checker {
         part: Part,
         kind: StoreKind,
     ) {
-        if !self.excluded.is_empty() && self.excluded.overlaps(part.0) {
-            let gaps = self.excluded.gaps(part.0);
-            for gap in gaps {
-                let into = gap.start().0 - part.0.start().0;
-                let addr = TargetAddr(part.1.0 + into);
-                self.judged_store(thread, at, tag, (gap, addr), kind);
-            }
-            return;
+        if self.excluded.overlaps(part.0) {
+            self.partly_excluded_store(thread, at, tag, part, kind);
+        } else {
+            self.judged_store(thread, at, tag, part, kind);
         }
-        self.judged_store(thread, at, tag, part, kind);
     }
 
-    #[inline]
+    #[inline(never)]
+    fn partly_excluded_store(
+        &mut self,
+        thread: ThreadId,
+        at: usize,
+        tag: Tag,
+        part: Part,
+        kind: StoreKind,
+    ) {
+        for gap in self.excluded.gaps(part.0) {
+            let into = gap.start().0 - part.0.start().0;
+            let addr = TargetAddr(part.1.0 + into);
+            self.judged_store(thread, at, tag, (gap, addr), kind);
+        }
+    }
+
+    #[inline(always)]
     pub(super) fn judged_store(
         &mut self,
         thread: ThreadId,
@@ -68,7 +85,7 @@ impl Checker {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn persisting_store(
         &mut self,
         thread: ThreadId,
@@ -78,14 +95,14 @@ impl Checker {
         kind: StoreKind,
     ) {
         let range = part.0;
-        let past_the_cache = kind == StoreKind::NonTemporal;
-        let outcome = match kind {
-            StoreKind::Locked => self.apply(thread, Op::Rmw(Write::without_values(range)), tag),
-            _ => {
-                let now = self.moment();
-                self.model
-                    .store_at(now, thread.into(), range, past_the_cache, tag)
-            }
+        let now = self.moment();
+        let by = thread.into();
+        if kind == StoreKind::Locked {
+            self.model.fence_at(now, by);
+        }
+        let overwritten = match kind {
+            StoreKind::NonTemporal => self.model.nt_store_at(now, by, range, tag),
+            StoreKind::Plain | StoreKind::Locked => self.model.store_at(now, by, range, tag),
         };
         let state = &mut self.threads[at];
         if state.stopped {
@@ -93,7 +110,7 @@ impl Checker {
             return;
         }
         state.has_stored = true;
-        state.to_fence += u64::from(past_the_cache);
+        state.to_fence += u64::from(kind == StoreKind::NonTemporal);
         for number in &state.transactions {
             if let Some(transaction) = self.transactions.get_mut(*number) {
                 transaction.touched.add(range);
@@ -102,15 +119,10 @@ impl Checker {
         if let Some(section) = &mut state.section {
             section.touched.add(range);
         }
-        if self.sites.next_fence(tag).is_none()
-            && state.before_fence.len() < BEFORE_FENCE_MAX
-            && !state.before_fence.contains(&tag)
-        {
-            state.before_fence.push(tag);
+        if self.sites.next_fence(tag).is_none() {
+            state.wants_fence(tag);
         }
-        if let Outcome::Stored {
-            overwrote_unpersisted: Some(earlier),
-        } = outcome
+        if let Some(earlier) = overwritten
             && self.collector.is_on(Rule::OverwrittenUnpersisted)
         {
             self.overwritten(thread, tag, earlier, part);
@@ -142,6 +154,7 @@ impl Checker {
             });
     }
 
+    #[inline(always)]
     pub(super) fn store_in_transaction(
         &mut self,
         thread: ThreadId,
@@ -149,17 +162,23 @@ impl Checker {
         tag: Tag,
         part: Part,
     ) {
-        let (range, addr) = part;
-        let numbers = &self.threads[at].transactions;
-        let mut covered = false;
-        for number in numbers {
-            if let Some(transaction) = self.transactions.get(*number) {
-                covered |= transaction.logged.covers(range);
+        for number in &self.threads[at].transactions {
+            if let Some(transaction) = self.transactions.get_mut(*number)
+                && transaction.logged.has(part.0)
+            {
+                return;
             }
         }
-        if covered || self.tx_ignored.covers(range) {
+        self.perhaps_unlogged_store(thread, at, tag, part);
+    }
+
+    #[inline(never)]
+    fn perhaps_unlogged_store(&mut self, thread: ThreadId, at: usize, tag: Tag, part: Part) {
+        let (range, addr) = part;
+        if self.tx_ignored.covers(range) || self.is_by_library(tag) {
             return;
         }
+        let numbers = &self.threads[at].transactions;
         // Word by word in the worst case: part may be logged here, part there, part ignored.
         let mut left = self.tx_ignored.gaps(range);
         for number in numbers {
@@ -173,9 +192,6 @@ impl Checker {
         let Some(first) = left.first().copied() else {
             return;
         };
-        if self.is_by_library(tag) {
-            return;
-        }
         let now = self.moment();
         let into = first.start().0 - range.start().0;
         let size = left.iter().map(|gap| gap.len()).sum();

@@ -15,29 +15,20 @@ impl Checker {
         }
     }
 
-    pub(super) fn tx_end(&mut self, event: &Event<'_>, at: usize, number: u64) {
+    pub(super) fn tx_end(&mut self, at: usize, pc: TargetAddr, context: ContextId, number: u64) {
         let Some(mut ended) = self.transactions.end(number) else {
             return;
         };
-        let thread = event.thread;
+        let thread = self.threads[at].id;
         for state in &mut self.threads {
             state.transactions.retain(|open| *open != number);
         }
-        let mut left: Vec<(ByteRange, Status)> = Vec::new();
-        for line in ended.touched.take() {
-            let persisted = self
-                .model
-                .is_line_persisted_since(line.start(), ended.begun);
-            if persisted || self.tx_ignored.covers(line) {
-                continue;
-            }
-            let unfinished = self.model.unpersisted_in(line);
-            left.extend(unfinished.filter(|(_, s)| s.stored > ended.begun));
-        }
+        let left = self.unpersisted_of(&mut ended);
+        self.transactions.recycle(ended);
         if left.is_empty() {
             return;
         }
-        let end = self.tag(at, event);
+        let end = self.tag(at, pc, context);
         for (range, status) in left {
             // What the library keeps out of transactions is not the transaction's to persist.
             if self.tx_ignored.covers(range) {
@@ -64,11 +55,30 @@ impl Checker {
         }
     }
 
+    /// What a transaction has stored and not made persistent, in address order.
+    fn unpersisted_of(&mut self, ended: &mut Transaction) -> Vec<(ByteRange, Status)> {
+        let begun = ended.begun;
+        let is_persisted =
+            |line: ByteRange| self.model.is_line_persisted_since(line.start(), begun);
+        if ended.touched.lines().all(is_persisted) {
+            return Vec::new();
+        }
+        let mut left: Vec<(ByteRange, Status)> = Vec::new();
+        for line in ended.touched.take() {
+            if !self.tx_ignored.covers(line) {
+                let unfinished = self.model.unpersisted_in(line);
+                left.extend(unfinished.filter(|(_, s)| s.stored > begun));
+            }
+        }
+        left
+    }
+
     /// `asked`: by a call or annotation, which is judged for repetition.
+    #[inline]
     pub(super) fn tx_add(
         &mut self,
-        event: &Event<'_>,
         at: usize,
+        tag: Tag,
         number: u64,
         addr: TargetAddr,
         len: u64,
@@ -77,26 +87,36 @@ impl Checker {
         if !self.duties.logging {
             return;
         }
-        let tag = self.tag(at, event);
-        let thread = event.thread;
-        let allocated = self.threads[at].allocates;
-        for part in self.parts(thread, addr, len) {
-            if !allocated
-                && let Some((range, logged)) = self.transactions.logged_elsewhere(number, part.0)
-            {
-                self.overlap(thread, tag, logged, (range, part.1));
+        let thread = self.threads[at].id;
+        match self.whole(thread, addr, len) {
+            Some(range) => self.tx_add_part(at, tag, number, (range, addr), asked),
+            None => {
+                for part in self.parts(thread, addr, len) {
+                    self.tx_add_part(at, tag, number, part, asked);
+                }
             }
-            if (asked || !self.sees_library_calls && !allocated) && !self.threads[at].stopped {
-                self.judge_log(thread, number, tag, part);
-            }
-            if let Some(transaction) = self.transactions.get_mut(number) {
-                let value = Logged {
-                    allocated,
-                    tag,
-                    thread,
-                };
-                transaction.logged.insert_new(part.0, value);
-            }
+        }
+    }
+
+    #[inline]
+    fn tx_add_part(&mut self, at: usize, tag: Tag, number: u64, part: Part, asked: bool) {
+        let state = &self.threads[at];
+        let (thread, allocated, stopped) = (state.id, state.allocates, state.stopped);
+        if !allocated
+            && let Some((range, logged)) = self.transactions.logged_elsewhere(number, part.0)
+        {
+            self.overlap(thread, tag, logged, (range, part.1));
+        }
+        if (asked || !self.sees_library_calls && !allocated) && !stopped {
+            self.judge_log(thread, number, tag, part);
+        }
+        if let Some(transaction) = self.transactions.get_mut(number) {
+            let value = Logged {
+                allocated,
+                tag,
+                thread,
+            };
+            transaction.logged.insert_new(part.0, value);
         }
     }
 
@@ -198,9 +218,17 @@ impl Checker {
         }
     }
 
-    pub(super) fn library_call(&mut self, event: &Event<'_>, function: u32, args: &[u64; 5]) {
+    #[inline(never)]
+    pub(super) fn library_call(
+        &mut self,
+        thread: ThreadId,
+        pc: TargetAddr,
+        context: ContextId,
+        function: u32,
+        args: [u64; 5],
+    ) {
         self.sees_library_calls = true;
-        let at = self.thread(event.thread);
+        let at = self.thread(thread);
         let Some(name) = LIBRARY_FUNCTIONS.get(function as usize) else {
             return;
         };
@@ -226,9 +254,9 @@ impl Checker {
             return;
         }
         // Only judged here: the request that follows says what the library really logs.
-        let tag = self.tag(at, event);
-        for part in self.parts(event.thread, TargetAddr(addr), len) {
-            self.judge_log(event.thread, own_number(event.thread), tag, part);
+        let tag = self.tag(at, pc, context);
+        for part in self.parts(thread, TargetAddr(addr), len) {
+            self.judge_log(thread, own_number(thread), tag, part);
         }
     }
 }
