@@ -16,7 +16,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bumped with every change of this file.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// "BROWNOUT" in ASCII, little endian.
 pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
 
@@ -187,11 +187,14 @@ pub struct Control {
     pub ring_lock: AtomicU32,
     /// Thread number of the lock's holder, to release it if that process is killed.
     pub ring_owner: AtomicU32,
-    /// Bytes ever written; the record at `write & (RING_LEN-1)` is the next to be filled.
+    /// Bytes ever published: the reader takes what lies before.
     pub ring_write: AtomicU64,
+    /// Bytes ever written; the next record goes to `end & (RING_LEN-1)`. Between `ring_write` and here is nothing, or one record that its
+    /// writer may still add to; whoever appends the next one publishes it.
+    pub ring_end: AtomicU64,
     /// Not 0 once several threads or processes may append.
     pub ring_shared: AtomicU32,
-    _pad0: [u8; 52],
+    _pad0: [u8; 44],
     // -- ring; reader side
     /// Bytes ever consumed.
     pub ring_read: AtomicU64,
@@ -262,8 +265,12 @@ pub mod kind {
     pub const LOAD: u8 = 3;
     /// As `STORE`.
     pub const RMW: u8 = 4;
-    /// `size` = flush kind (0 clflush, 1 clflushopt, 2 clwb), `addr` = operand.
-    pub const FLUSH: u8 = 5;
+    /// `addr` = operand, `size` = 64 for each line, from that one on.
+    pub const CLFLUSH: u8 = 5;
+    /// As `CLFLUSH`.
+    pub const CLFLUSHOPT: u8 = 8;
+    /// As `CLFLUSH`.
+    pub const CLWB: u8 = 9;
     /// `size` = fence kind (0 sfence, 1 mfence, 2 locked).
     pub const FENCE: u8 = 6;
     /// `addr`, `size`; payload: syscall number (8 bytes), then the value.

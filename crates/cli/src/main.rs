@@ -18,6 +18,7 @@ mod exit;
 mod explain;
 mod explore;
 mod inspect;
+mod memory;
 mod output;
 mod record;
 mod replay;
@@ -38,6 +39,9 @@ use crate::config::CommandLine;
 use crate::exit::Failure;
 use crate::resolve::Task;
 use crate::terminal::message;
+
+#[global_allocator]
+static MEMORY: memory::LargePages = memory::LargePages;
 
 fn main() -> ExitCode {
     ExitCode::from(bug::guard(command))

@@ -182,9 +182,27 @@ core::arch::global_asm!(
     "mov gs:[{last_context}], rsi",
     ".global bo_log_known", "bo_log_known:",
     "30:",
-    // -- room in the ring?
     "movabs rbx, {control}",
+    // -- does it go on where this thread's last record ends?
     "mov rax, [rbx + {ring_write}]",
+    "cmp rax, gs:[{join_at}]", "jne 31f",
+    "mov rdx, [rcx + {site_join}]",
+    "cmp rdx, gs:[{join_key}]", "jne 31f",
+    "and eax, {ring_mask}",
+    "movabs rdi, {ring}",
+    "add rax, rdi",
+    "cmp [rax + 8], esi", "jne 31f",
+    "mov edi, [rax + 12]",
+    "mov edx, edi",
+    "add rdi, [rax + 16]",
+    "cmp rdi, gs:[{site_addr}]", "jne 31f",
+    "add edx, [rcx + {site_size}]",
+    "cmp edx, {join_max}", "ja 31f",
+    "mov [rax + 12], edx",
+    "jmp 23f",
+    // -- room in the ring?
+    "31:",
+    "mov rax, [rbx + {ring_end}]",
     "movzx edx, byte ptr [rcx + {site_head}]",
     "lea rdi, [rax + rdx*8]",
     "mov rdx, rdi",
@@ -233,7 +251,12 @@ core::arch::global_asm!(
     "19:",
     "movabs rbx, {control}",
     "20:",
+    "mov rdx, [rcx + {site_join}]",
+    "test rdx, rdx", "jne 22f",
+    // The end first: whoever is killed in between leaves a whole record for the next to publish.
+    "mov [rbx + {ring_end}], rdi",
     "mov [rbx + {ring_write}], rdi",
+    "23:",
     "mov dword ptr [rbx + {ring_lock}], 0",
     "movzx edx, byte ptr [rcx + {site_unfenced}]",
     "cmp edx, 2", "je 21f",
@@ -246,6 +269,17 @@ core::arch::global_asm!(
     "mov rax, gs:[{asm}+0]",
     "mov rcx, gs:[{site_rcx}]",
     "jmp qword ptr gs:[{resume}]",
+    // -- it may be added to: only what is before it is published
+    "22:",
+    "movzx eax, byte ptr [rcx + {site_head}]",
+    "shl eax, 3",
+    "neg rax",
+    "add rax, rdi",
+    "mov [rbx + {ring_end}], rdi",
+    "mov [rbx + {ring_write}], rax",
+    "mov gs:[{join_at}], rax",
+    "mov gs:[{join_key}], rdx",
+    "jmp 23b",
     // -- slow: everything back as the program has it, then let engine code append
     ".global bo_log_slow", "bo_log_slow:",
     "90:",
@@ -274,13 +308,42 @@ core::arch::global_asm!(
     "bt eax, edx", "jnc 91f",
     "mov qword ptr gs:[{asm}+16], 0", // the answer, in rdx
     "mov qword ptr gs:[{site_addr}], 0",
-    // -- about a range that no rule wants in a transaction: nothing to record
-    "mov eax, {tx_requests}",
+    // -- how deep in transactions?
+    "cmp edx, {start_tx}", "jne 95f",
+    "inc qword ptr gs:[{tx_depth}]",
+    "jmp 94f",
+    "95:",
+    "cmp edx, {end_tx}", "jne 96f",
+    "sub qword ptr gs:[{tx_depth}], 1",
+    "adc qword ptr gs:[{tx_depth}], 0",
+    "jmp 94f",
+    // -- does it change anything?
+    "96:",
+    "mov eax, gs:[{optional}]",
     "bt eax, edx", "jnc 94f",
     "mov rbx, gs:[{asm}+0]",
-    "mov rbx, [rbx + 8]",
-    "sub rbx, [rip + {unlogged}]",
-    "cmp rbx, [rip + {unlogged} + 8]", "jb 21b",
+    "mov rdi, [rbx + 8]",
+    "cmp edx, {do_flush}", "je 97f",
+    "rorx rax, rdi, {granule_shift}", "movzx eax, ax",
+    "cmp qword ptr gs:[rax*8 + {granules}], 0", "je 21b",
+    "cmp edx, {set_clean}", "je 94f",
+    "cmp qword ptr gs:[{tx_depth}], 0", "je 21b",
+    "sub rdi, [rip + {unlogged}]",
+    "cmp rdi, [rip + {unlogged} + 8]", "jb 21b",
+    "jmp 94f",
+    "97:", // rdi, [rbx + 16]: exactly what this thread's last record stores past the cache?
+    "movabs rax, {control}",
+    "cmp dword ptr [rax + {ring_shared}], 0", "jne 94f",
+    "mov rax, [rax + {ring_write}]",
+    "cmp rax, gs:[{join_at}]", "jne 94f",
+    "and eax, {ring_mask}",
+    "mov rsi, rdi",
+    "movabs rdi, {ring}",
+    "add rax, rdi",
+    "cmp byte ptr [rax + 1], {nt_store}", "jne 94f",
+    "cmp rsi, [rax + 16]", "jne 94f",
+    "mov edi, [rax + 12]",
+    "cmp rdi, [rbx + 16]", "je 21b",
     "94:",
     // -- alone, or under the lock, which bo_log gives back
     "movabs rbx, {control}",
@@ -432,12 +495,19 @@ core::arch::global_asm!(
     control = const CONTROL_BASE, ring = const RING_BASE, ring_len = const RING_LEN, ring_mask = const RING_LEN - 1,
     ring_write = const offset_of!(Control, ring_write), ring_read = const offset_of!(Control, ring_read),
     ring_lock = const offset_of!(Control, ring_lock), ring_owner = const offset_of!(Control, ring_owner),
-    ring_shared = const offset_of!(Control, ring_shared),
+    ring_shared = const offset_of!(Control, ring_shared), ring_end = const offset_of!(Control, ring_end),
+    join_at = const off::JOIN_AT, join_key = const off::JOIN_KEY, join_max = const JOIN_MAX,
+    site_join = const offset_of!(crate::pm::site::Site, join),
+    tx_depth = const off::TX_DEPTH, optional = const off::OPTIONAL_REQUESTS,
+    start_tx = const crate::requests::START_TX, end_tx = const crate::requests::END_TX,
+    do_flush = const crate::requests::DO_FLUSH, set_clean = const crate::requests::SET_CLEAN,
+    granules = const GRANULES_OFFSET, granule_shift = const crate::context::GRANULE_SHIFT,
+    nt_store = const brownout_abi::kind::NT_STORE,
     tid = const offset_of!(ThreadContext, tid), context_free = const offset_of!(ThreadContext, context_free_requests),
     exit_log = const crate::dispatch::exit::LOG,
     exit_request = const crate::dispatch::exit::REQUEST,
     pmemcheck = const brownout_abi::PMEMCHECK_BASE, plain_requests = const crate::requests::PLAIN,
-    tx_requests = const crate::requests::IN_TRANSACTION, unlogged = sym crate::pm::UNLOGGED,
+    unlogged = sym crate::pm::UNLOGGED,
     lookup = sym crate::dispatch::LOOKUP,
     dispatch = sym crate::dispatch::engine_dispatch,
     thread_start = sym crate::process::thread_start,
@@ -540,6 +610,9 @@ pub unsafe fn program_syscall(call: &[u64; 7]) -> Outcome {
     }
 }
 
+/// Bytes that one record of joined stores covers at most: the reader should not wait for ever.
+const JOIN_MAX: u32 = 1 << 20;
+
 pub fn set_entry_points(ctx: &mut ThreadContext) {
     ctx.entry_exit = bo_exit as *const () as usize as u64;
     ctx.entry_miss = bo_miss as *const () as usize as u64;
@@ -549,6 +622,10 @@ pub fn set_entry_points(ctx: &mut ThreadContext) {
     ctx.context_free_requests = match crate::mode().values {
         true => 0,
         false => crate::requests::BOOKKEEPING as u64,
+    };
+    ctx.optional_requests = match crate::mode().lean {
+        true => crate::requests::OPTIONAL as u64,
+        false => 0,
     };
 }
 

@@ -2,7 +2,7 @@
 
 use crate::control::Shared;
 use crate::{EventSink, ExitStatus, LaunchError};
-use brownout_abi::{HEAD_LEN, annotation, kind, rare};
+use brownout_abi::{HEAD_LEN, RecordHead, annotation, kind, rare};
 use brownout_trace::event::{self, *};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::io;
@@ -244,6 +244,9 @@ impl Decoder {
     }
 }
 
+/// Bytes of a write-back.
+const LINE: u32 = 64;
+
 /// A stretch of the stream, as events. Given to [`EventSink::events`].
 ///
 /// It ends before a record that is more than an event: one that asks, or that announces a process, or that is put together from several.
@@ -254,6 +257,8 @@ pub struct Batch<'a> {
     read: u64,
     end: u64,
     events_max: u64,
+    /// Lines of the record at `read` that were events already.
+    lines: u32,
 }
 
 impl<'a> Batch<'a> {
@@ -273,6 +278,19 @@ impl<'a> Batch<'a> {
             read,
             end,
             events_max,
+            lines: 0,
+        }
+    }
+
+    /// The next line of a write-back; `self.lines` is 0 if it is the last.
+    #[inline(always)]
+    fn flush(&mut self, head: &RecordHead, kind: FlushKind) -> EventKind<'a> {
+        let into = self.lines * LINE;
+        let is_last = head.size <= into + LINE;
+        self.lines = if is_last { 0 } else { self.lines + 1 };
+        EventKind::Flush {
+            kind,
+            addr: TargetAddr(head.addr.wrapping_add(into.into())),
         }
     }
 
@@ -315,10 +333,9 @@ impl<'a> Batch<'a> {
                 kind::NT_STORE => EventKind::NtStore(access(payload)?),
                 kind::LOAD => EventKind::Load(access(payload)?),
                 kind::RMW => EventKind::Rmw(access(payload)?),
-                kind::FLUSH => EventKind::Flush {
-                    kind: flush_kind(head.size),
-                    addr: TargetAddr(head.addr),
-                },
+                kind::CLFLUSH => self.flush(&head, FlushKind::Clflush),
+                kind::CLFLUSHOPT => self.flush(&head, FlushKind::Clflushopt),
+                kind::CLWB => self.flush(&head, FlushKind::Clwb),
                 kind::FENCE => EventKind::Fence(fence_kind(head.size)),
                 kind::REQUEST if payload_len >= 40 => EventKind::Pmemcheck {
                     code: (u64_at(payload, 0) & 0xffff) as u32,
@@ -336,7 +353,9 @@ impl<'a> Batch<'a> {
                 }
                 _ => return None,
             };
-            self.read += len as u64;
+            if self.lines == 0 {
+                self.read += len as u64;
+            }
             self.decoder.events += 1;
             return Some(Event {
                 thread: ThreadId(head.thread.into()),
@@ -345,14 +364,6 @@ impl<'a> Batch<'a> {
                 kind,
             });
         }
-    }
-}
-
-fn flush_kind(size: u32) -> FlushKind {
-    match size {
-        0 => FlushKind::Clflush,
-        1 => FlushKind::Clflushopt,
-        _ => FlushKind::Clwb,
     }
 }
 

@@ -187,7 +187,10 @@ pub fn drain(
         if processes.all_ended() {
             let since = *ended_since.get_or_insert_with(Instant::now);
             let all_known = control.unannounced.load(Ordering::Acquire) == 0;
-            if control.ring_write.load(Ordering::Acquire) != read {
+            // The last record may be one that its writer could have added to.
+            let end = control.ring_end.load(Ordering::Acquire);
+            control.ring_write.fetch_max(end, Ordering::AcqRel);
+            if end != read {
                 // What was written before the last end. It may announce one more.
                 continue;
             }

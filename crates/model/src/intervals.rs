@@ -707,7 +707,7 @@ impl Intervals {
                 continue;
             }
             let mut changed = false;
-            // A line that was forgotten meanwhile has nothing that is as old as the wait.
+            // A line that was forgotten meanwhile, and whose place is another's now, has nothing that is as old as the wait.
             let several = self.shadow.update(wait.slot, |entry| {
                 let own = waits(entry);
                 let next = entry.state.next(Input::Fence { rule, own });

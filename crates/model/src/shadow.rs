@@ -1,23 +1,24 @@
-//! Where interval entries live: a page table over arenas.
+//! Where interval entries live: a page table over slabs.
 //!
 //! ```text
 //!  address ─▶ chunk (2 MiB) ─▶ page (16 KiB) ─▶ line: entry ─▶ entry ─▶ …    one entry a set of bytes with one history
 //! ```
 //! Guarantee: entries of a line have disjoint, non-empty masks. Memory follows the pages ever stored to. A line's first entry
 //! stands in its page, together with what is known of the others, so that the usual event touches one cache line here; further
-//! entries come from an arena with a free list. No allocation per event.
+//! entries are taken from a free list. Memory comes in slabs, not per event, and a slab never moves.
 
 use std::collections::BTreeMap;
+use std::ops::{Index, IndexMut};
 
 use crate::intervals::Tag;
 use crate::state::Persistency;
 use crate::types::{ByteRange, Epoch, LINE_BYTES, Moment, Thread};
 
 const PAGE_LINES: usize = 256;
+const PAGE_BYTES: u64 = PAGE_LINES as u64 * LINE_BYTES;
 const CHUNK_PAGES: usize = 128;
-const CHUNK_LINES: usize = CHUNK_PAGES * PAGE_LINES;
-const CHUNK_BYTES: u64 = CHUNK_LINES as u64 * LINE_BYTES;
-/// No entry: the arena's first place is never given away, so that a page begins as zeros.
+const CHUNK_BYTES: u64 = CHUNK_PAGES as u64 * PAGE_BYTES;
+/// No entry, no page.
 const NONE: u32 = 0;
 
 /// Bytes of one line that were stored together (or became persistent together), and how far they have come.
@@ -65,46 +66,53 @@ pub(crate) struct Stored {
 /// A line that was written back once is not counted any more.
 const WRITTEN_BACK: u16 = u16::MAX;
 
-type Page = [Entry; PAGE_LINES];
+/// Entries of a slab.
+const SLAB_LEN: usize = 1 << 15;
+
+/// All entries, by number.
+#[derive(Clone, Debug, Default)]
+struct Slabs(Vec<Vec<Entry>>);
+
+impl Slabs {
+    /// The number of the first of so many new entries as a page has.
+    fn add_page(&mut self) -> u32 {
+        if self.0.last().is_none_or(|slab| slab.len() == SLAB_LEN) {
+            self.0.push(Vec::with_capacity(SLAB_LEN));
+        }
+        let before = (self.0.len() - 1) * SLAB_LEN;
+        let slab = self.0.last_mut().expect("added just now");
+        let first = before + slab.len();
+        slab.resize(slab.len() + PAGE_LINES, Entry::EMPTY);
+        first as u32
+    }
+}
+
+impl Index<u32> for Slabs {
+    type Output = Entry;
+    #[inline(always)]
+    fn index(&self, number: u32) -> &Entry {
+        &self.0[number as usize / SLAB_LEN][number as usize % SLAB_LEN]
+    }
+}
+
+impl IndexMut<u32> for Slabs {
+    #[inline(always)]
+    fn index_mut(&mut self, number: u32) -> &mut Entry {
+        &mut self.0[number as usize / SLAB_LEN][number as usize % SLAB_LEN]
+    }
+}
 
 #[derive(Clone, Debug)]
 struct Chunk {
     /// Its address divided by its size.
     number: u64,
-    pages: [Option<Box<Page>>; CHUNK_PAGES],
+    /// The number of the first entry of each; [`NONE`] if it was never stored to.
+    pages: [u32; CHUNK_PAGES],
 }
 
-/// An entry's place: in its page, or in the arena.
-#[derive(Clone, Copy)]
-enum At {
-    First(Slot),
-    Arena(u32),
-}
-
-/// A line's place in the tables: chunk, and line in it.
+/// A line's place: the number of its first entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Slot(u32);
-
-impl Slot {
-    fn new(chunk: u32, addr: u64) -> Slot {
-        Slot(chunk * CHUNK_LINES as u32 + (addr % CHUNK_BYTES / LINE_BYTES) as u32)
-    }
-
-    #[inline]
-    fn chunk(self) -> usize {
-        self.0 as usize / CHUNK_LINES
-    }
-
-    #[inline]
-    fn page(self) -> usize {
-        self.0 as usize / PAGE_LINES % CHUNK_PAGES
-    }
-
-    #[inline]
-    fn line(self) -> usize {
-        self.0 as usize % PAGE_LINES
-    }
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Shadow {
@@ -113,13 +121,29 @@ pub(crate) struct Shadow {
     index: BTreeMap<u64, u32>,
     /// Chunks found lately, by their number: most accesses go where others went before.
     recent: [(u64, u32); RECENT],
-    arena: Vec<Entry>,
+    entries: Slabs,
     /// Head of the chain of unused entries.
     free: u32,
+    /// Entries that were never used: from, to.
+    fresh: (u32, u32),
+    /// Pages whose lines were all forgotten. What stands behind these lines' first entries becomes free when they are used again.
+    free_pages: Vec<u32>,
 }
 
 /// Number of remembered chunks.
 const RECENT: usize = 256;
+
+/// Place of the page of `addr` in its chunk.
+#[inline(always)]
+fn page_of(addr: u64) -> usize {
+    (addr / PAGE_BYTES) as usize % CHUNK_PAGES
+}
+
+/// Place of the line of `addr` in its page.
+#[inline(always)]
+fn line_of(addr: u64) -> u32 {
+    (addr / LINE_BYTES) as u32 % PAGE_LINES as u32
+}
 
 /// The bits of `len` bytes from `first` in a line.
 #[inline]
@@ -130,12 +154,17 @@ pub(crate) fn mask(first: u64, len: u64) -> u64 {
 
 impl Shadow {
     pub fn new() -> Self {
+        let mut entries = Slabs::default();
+        let first = entries.add_page();
         Shadow {
             chunks: Vec::new(),
             index: BTreeMap::new(),
             recent: [(u64::MAX, 0); RECENT],
-            arena: vec![Entry::EMPTY],
+            entries,
             free: NONE,
+            // Not `NONE` itself.
+            fresh: (first + 1, first + PAGE_LINES as u32),
+            free_pages: Vec::new(),
         }
     }
 
@@ -146,90 +175,95 @@ impl Shadow {
     pub fn find(&mut self, addr: u64) -> Option<Slot> {
         let number = addr / CHUNK_BYTES;
         let (found, chunk) = self.recent[number as usize % RECENT];
-        if found == number {
-            return Some(Slot::new(chunk, addr));
-        }
-        self.look_up(addr)
+        let chunk = match found == number {
+            true => chunk,
+            false => self.look_up(number)?,
+        };
+        let page = self.chunks[chunk as usize].pages[page_of(addr)];
+        (page != NONE).then(|| Slot(page + line_of(addr)))
     }
 
     #[inline(never)]
-    fn look_up(&mut self, addr: u64) -> Option<Slot> {
-        let number = addr / CHUNK_BYTES;
+    fn look_up(&mut self, number: u64) -> Option<u32> {
         let chunk = *self.index.get(&number)?;
         self.recent[number as usize % RECENT] = (number, chunk);
-        Some(Slot::new(chunk, addr))
+        Some(chunk)
     }
 
     /// As `find`, without remembering.
     pub fn peek(&self, addr: u64) -> Option<Slot> {
-        let chunk = self.index.get(&(addr / CHUNK_BYTES))?;
-        Some(Slot::new(*chunk, addr))
+        let chunk = *self.index.get(&(addr / CHUNK_BYTES))?;
+        let page = self.chunks[chunk as usize].pages[page_of(addr)];
+        (page != NONE).then(|| Slot(page + line_of(addr)))
     }
 
     /// The line that holds `addr`.
     #[inline(always)]
     pub fn make(&mut self, addr: u64) -> Slot {
-        let slot = match self.find(addr) {
+        match self.find(addr) {
             Some(slot) => slot,
-            None => self.make_chunk(addr),
-        };
-        if self.chunks[slot.chunk()].pages[slot.page()].is_none() {
-            self.make_page(slot);
+            None => self.make_page(addr),
         }
-        slot
     }
 
     #[cold]
     #[inline(never)]
-    fn make_chunk(&mut self, addr: u64) -> Slot {
+    fn make_page(&mut self, addr: u64) -> Slot {
         let number = addr / CHUNK_BYTES;
-        let chunk = self.chunks.len() as u32;
-        self.chunks.push(Chunk {
-            number,
-            pages: [const { None }; CHUNK_PAGES],
-        });
-        self.index.insert(number, chunk);
-        self.recent[number as usize % RECENT] = (number, chunk);
-        Slot::new(chunk, addr)
+        let chunk = match self.index.get(&number) {
+            Some(chunk) => *chunk,
+            None => {
+                let chunk = self.chunks.len() as u32;
+                self.chunks.push(Chunk {
+                    number,
+                    pages: [NONE; CHUNK_PAGES],
+                });
+                self.index.insert(number, chunk);
+                chunk
+            }
+        };
+        let page = match self.free_pages.pop() {
+            Some(page) => {
+                self.empty_page(page);
+                page
+            }
+            None => self.entries.add_page(),
+        };
+        self.chunks[chunk as usize].pages[page_of(addr)] = page;
+        Slot(page + line_of(addr))
     }
 
-    #[cold]
-    #[inline(never)]
-    fn make_page(&mut self, slot: Slot) {
-        let page = vec![Entry::EMPTY; PAGE_LINES].into_boxed_slice();
-        let page = page.try_into().expect("as long as a page");
-        self.chunks[slot.chunk()].pages[slot.page()] = Some(page);
-    }
-
-    /// A line's first entry, if something near it was ever stored to.
-    #[inline]
-    fn first(&self, slot: Slot) -> Option<&Entry> {
-        let page = self.chunks[slot.chunk()].pages[slot.page()].as_ref()?;
-        Some(&page[slot.line()])
-    }
-
-    #[inline(always)]
-    fn first_mut(&mut self, slot: Slot) -> Option<&mut Entry> {
-        let page = self.chunks[slot.chunk()].pages[slot.page()].as_mut()?;
-        Some(&mut page[slot.line()])
-    }
-
-    /// The first entry of a line that is known to have one.
-    #[inline(always)]
-    fn head(&mut self, slot: Slot) -> &mut Entry {
-        self.first_mut(slot).expect("a line with entries")
-    }
-
-    fn at(&mut self, at: At) -> &mut Entry {
-        match at {
-            At::First(slot) => self.head(slot),
-            At::Arena(index) => &mut self.arena[index as usize],
+    fn empty_page(&mut self, page: u32) {
+        for first in page..page + PAGE_LINES as u32 {
+            let mut next = self.entries[first].next;
+            while next != NONE {
+                let after = self.entries[next].next;
+                self.set_free(next);
+                next = after;
+            }
+            self.entries[first] = Entry::EMPTY;
         }
     }
 
-    fn set_free(&mut self, index: u32) {
-        self.arena[index as usize].next = self.free;
-        self.free = index;
+    fn set_free(&mut self, entry: u32) {
+        self.entries[entry].next = self.free;
+        self.free = entry;
+    }
+
+    /// An entry for use behind a line's first.
+    #[inline]
+    fn take_free(&mut self) -> u32 {
+        if self.free != NONE {
+            let entry = self.free;
+            self.free = self.entries[entry].next;
+            return entry;
+        }
+        if self.fresh.0 == self.fresh.1 {
+            let first = self.entries.add_page();
+            self.fresh = (first, first + PAGE_LINES as u32);
+        }
+        self.fresh.0 += 1;
+        self.fresh.0 - 1
     }
 
     // ------------------------------------------------------------------ what stands in a line
@@ -237,13 +271,13 @@ impl Shadow {
     /// The entries of a line, in no order.
     #[inline]
     pub fn entries(&self, slot: Slot) -> impl Iterator<Item = &Entry> {
-        let first = self.first(slot).filter(|first| first.mask != 0);
+        let first = Some(&self.entries[slot.0]).filter(|first| first.mask != 0);
         let mut next = first.map_or(NONE, |first| first.next);
         let rest = std::iter::from_fn(move || {
             if next == NONE {
                 return None;
             }
-            let entry = &self.arena[next as usize];
+            let entry = &self.entries[next];
             next = entry.next;
             Some(entry)
         });
@@ -253,32 +287,33 @@ impl Shadow {
     /// True if all entries of the line are persisted.
     #[inline]
     pub fn is_persisted(&self, slot: Slot) -> bool {
-        self.first(slot)
-            .is_none_or(|first| first.rest_open == 0 && first.state.is_persisted())
+        let first = &self.entries[slot.0];
+        first.rest_open == 0 && first.state.is_persisted()
     }
 
     /// Calls `change` with each entry of a line that is not persisted, and with the first in any case. Tells whether these were several.
     #[inline]
     pub fn update(&mut self, slot: Slot, mut change: impl FnMut(&mut Entry)) -> bool {
-        let Some(first) = self.chunks[slot.chunk()].pages[slot.page()].as_mut() else {
-            return false;
-        };
-        let first = &mut first[slot.line()];
+        let first = &mut self.entries[slot.0];
         if first.mask == 0 {
             return false;
         }
         change(first);
-        let several = first.rest_open > 0;
         let mut left = first.rest_open;
+        let several = left > 0;
         let mut next = first.next;
+        let mut closed = 0;
         while left > 0 {
-            let entry = &mut self.arena[next as usize];
+            let entry = &mut self.entries[next];
             if !entry.state.is_persisted() {
                 left -= 1;
                 change(entry);
-                first.rest_open -= u8::from(entry.state.is_persisted());
+                closed += u8::from(entry.state.is_persisted());
             }
             next = entry.next;
+        }
+        if several {
+            self.entries[slot.0].rest_open -= closed;
         }
         several
     }
@@ -286,14 +321,13 @@ impl Shadow {
     /// A line's first entry, if all others are persisted.
     #[inline(always)]
     pub fn only_open(&mut self, slot: Slot) -> Option<&mut Entry> {
-        self.first_mut(slot).filter(|first| first.rest_open == 0)
+        Some(&mut self.entries[slot.0]).filter(|first| first.rest_open == 0)
     }
 
-    /// `store` takes the place of whatever is known of its bytes, in a line that [`make`](Self::make) gave. Tells whose store it has
-    /// overwritten, if that was not persisted.
+    /// `store` takes the place of whatever is known of its bytes. Tells whose store it has overwritten, if that was not persisted.
     #[inline(always)]
     pub fn overwrite(&mut self, slot: Slot, store: &Stored) -> Option<Tag> {
-        let first = self.head(slot);
+        let first = &mut self.entries[slot.0];
         if store.state == Persistency::Dirty {
             // Neither beyond the largest count nor away from the mark.
             first.stores += u16::from(first.stores < WRITTEN_BACK - 1);
@@ -313,7 +347,7 @@ impl Shadow {
     #[inline(never)]
     fn overwrite_several(&mut self, slot: Slot, store: &Stored) -> Option<Tag> {
         let mut overwritten = None;
-        let first = self.head(slot);
+        let first = &self.entries[slot.0];
         if (first.mask | first.rest_mask) & store.mask != 0 {
             self.remove(slot, store.mask, |old| {
                 if !old.state.is_persisted() {
@@ -328,13 +362,10 @@ impl Shadow {
     /// Takes `mask` out of all entries of the line; `seen` is shown each entry that loses bytes, as it was.
     #[inline]
     pub fn remove(&mut self, slot: Slot, mask: u64, mut seen: impl FnMut(&Entry)) {
-        let Some(first) = self.first_mut(slot) else {
-            return;
-        };
-        if first.rest_mask & mask != 0 {
+        if self.entries[slot.0].rest_mask & mask != 0 {
             self.remove_from_rest(slot, mask, &mut seen);
         }
-        let first = self.head(slot);
+        let first = &mut self.entries[slot.0];
         if first.mask & mask != 0 {
             seen(first);
             first.mask &= !mask;
@@ -345,9 +376,9 @@ impl Shadow {
             if next == NONE {
                 first.state = Persistency::Clean;
             } else {
-                let second = self.arena[next as usize];
+                let second = self.entries[next];
                 self.set_free(next);
-                let first = self.head(slot);
+                let first = &mut self.entries[slot.0];
                 *first = Entry {
                     rest_mask: first.rest_mask & !second.mask,
                     rest_open: first.rest_open - u8::from(!second.state.is_persisted()),
@@ -359,40 +390,40 @@ impl Shadow {
     }
 
     fn remove_from_rest(&mut self, slot: Slot, mask: u64, seen: &mut impl FnMut(&Entry)) {
-        let mut previous = At::First(slot);
-        let mut index = self.head(slot).next;
+        let mut previous = slot.0;
+        let mut number = self.entries[previous].next;
         let mut closed = 0;
-        while index != NONE {
-            let entry = &mut self.arena[index as usize];
+        while number != NONE {
+            let entry = &mut self.entries[number];
             let next = entry.next;
             if entry.mask & mask != 0 {
                 seen(entry);
                 entry.mask &= !mask;
                 if entry.mask == 0 {
                     closed += u8::from(!entry.state.is_persisted());
-                    self.set_free(index);
-                    self.at(previous).next = next;
-                    index = next;
+                    self.set_free(number);
+                    self.entries[previous].next = next;
+                    number = next;
                     continue;
                 }
             }
-            previous = At::Arena(index);
-            index = next;
+            previous = number;
+            number = next;
         }
-        let first = self.head(slot);
+        let first = &mut self.entries[slot.0];
         first.rest_mask &= !mask;
         first.rest_open -= closed;
     }
 
     /// Adds an entry. Its bytes must be in no other. What is still to persist comes first: the next events are about that.
     fn add(&mut self, slot: Slot, store: &Stored) {
-        let free = self.free;
-        let first = self.chunks[slot.chunk()].pages[slot.page()].as_mut();
-        let first = &mut first.expect("a line that was made")[slot.line()];
+        let first = &mut self.entries[slot.0];
         if first.mask == 0 {
             first.set(store);
             return;
         }
+        let place = self.take_free();
+        let first = &mut self.entries[slot.0];
         let mut second = *first;
         if first.state.is_persisted() {
             first.set(store);
@@ -401,14 +432,8 @@ impl Shadow {
         }
         first.rest_mask |= second.mask;
         first.rest_open += u8::from(!second.state.is_persisted());
-        if free == NONE {
-            first.next = self.arena.len() as u32;
-            self.arena.push(second);
-        } else {
-            first.next = free;
-            self.free = self.arena[free as usize].next;
-            self.arena[free as usize] = second;
-        }
+        first.next = place;
+        self.entries[place] = second;
     }
 
     /// Joins entries of a line that became persistent at `to` and that no question can tell apart. They are the newest, so
@@ -416,15 +441,15 @@ impl Shadow {
     pub fn join_persisted(&mut self, slot: Slot, to: Epoch) {
         let older =
             |entry: &Entry| entry.state == Persistency::Persisted && entry.persist_to != to.0;
-        let mut at = At::First(slot);
+        let mut at = slot.0;
         loop {
-            let mut joined = *self.at(at);
+            let mut joined = self.entries[at];
             if joined.state == Persistency::Persisted && joined.persist_to == to.0 {
                 let mut previous = at;
-                let mut index = joined.next;
+                let mut number = joined.next;
                 let mut gone = 0;
-                while index != NONE {
-                    let entry = self.arena[index as usize];
+                while number != NONE {
+                    let entry = self.entries[number];
                     if older(&entry) {
                         break;
                     }
@@ -440,24 +465,23 @@ impl Shadow {
                             joined.tag = entry.tag;
                             joined.flush_tag = entry.flush_tag;
                         }
-                        self.at(previous).next = entry.next;
-                        self.set_free(index);
+                        self.entries[previous].next = entry.next;
+                        self.set_free(number);
                     } else {
-                        previous = At::Arena(index);
+                        previous = number;
                     }
-                    index = entry.next;
+                    number = entry.next;
                 }
-                let next = self.at(at).next;
-                if let At::First(_) = at {
+                if at == slot.0 {
                     joined.rest_mask &= !gone;
                 }
-                *self.at(at) = Entry { next, ..joined };
+                let next = self.entries[at].next;
+                self.entries[at] = Entry { next, ..joined };
             }
-            let next = self.at(at).next;
-            match next {
+            match self.entries[at].next {
                 NONE => return,
-                _ if older(&self.arena[next as usize]) => return,
-                _ => at = At::Arena(next),
+                next if older(&self.entries[next]) => return,
+                next => at = next,
             }
         }
     }
@@ -465,14 +489,12 @@ impl Shadow {
     /// The line was written back.
     #[inline]
     pub fn note_write_back(&mut self, slot: Slot) {
-        if let Some(first) = self.first_mut(slot) {
-            first.note_write_back();
-        }
+        self.entries[slot.0].note_write_back();
     }
 
     /// Stores to the line, if it was never written back. Saturates.
     pub fn stores_without_write_back(&self, slot: Slot) -> Option<u16> {
-        let stores = self.first(slot).map_or(0, |first| first.stores);
+        let stores = self.entries[slot.0].stores;
         (stores != WRITTEN_BACK).then_some(stores)
     }
 
@@ -483,60 +505,42 @@ impl Shadow {
         let last = range.end.saturating_sub(1).max(range.start);
         let first_line = range.start / LINE_BYTES;
         let last_line = last / LINE_BYTES;
-        let page_bytes = PAGE_LINES as u64 * LINE_BYTES;
         self.index
             .range(range.start / CHUNK_BYTES..=last / CHUNK_BYTES)
             .flat_map(move |(number, chunk)| {
                 let pages = self.chunks[*chunk as usize].pages.iter().enumerate();
-                pages.filter_map(move |(at, page)| {
-                    let addr = number * CHUNK_BYTES + at as u64 * page_bytes;
-                    page.as_ref().map(|page| (addr, *chunk, page))
+                let pages = pages.filter(|(_, page)| **page != NONE);
+                pages.map(move |(at, page)| {
+                    let addr = number * CHUNK_BYTES + at as u64 * PAGE_BYTES;
+                    (addr / LINE_BYTES, *page)
                 })
             })
-            .flat_map(move |(page_addr, chunk, page)| {
-                let page_line = page_addr / LINE_BYTES;
+            .flat_map(move |(page_line, page)| {
                 let from = first_line.saturating_sub(page_line).min(PAGE_LINES as u64);
-                let to = (last_line + 1)
-                    .saturating_sub(page_line)
-                    .min(PAGE_LINES as u64);
-                let lines = from as usize..(to as usize).max(from as usize);
-                let first = lines.start;
-                page[lines]
-                    .iter()
-                    .enumerate()
-                    .filter_map(move |(at, entry)| {
-                        let addr = page_addr + (first + at) as u64 * LINE_BYTES;
-                        (entry.mask != 0).then(|| (addr, Slot::new(chunk, addr)))
-                    })
+                let to = (last_line + 1).saturating_sub(page_line);
+                let lines = from..to.min(PAGE_LINES as u64);
+                lines.filter_map(move |at| {
+                    let slot = Slot(page + at as u32);
+                    let has_some = self.entries[slot.0].mask != 0;
+                    has_some.then(|| ((page_line + at) * LINE_BYTES, slot))
+                })
             })
     }
 
     /// Forgets all entries of whole pages in `range`.
     pub fn clear_pages(&mut self, range: ByteRange) {
-        let page_bytes = PAGE_LINES as u64 * LINE_BYTES;
-        let first_page = range.start.div_ceil(page_bytes);
-        let end_page = range.end / page_bytes;
+        let first_page = range.start.div_ceil(PAGE_BYTES);
+        let end_page = range.end / PAGE_BYTES;
         if first_page >= end_page {
             return;
         }
         let chunks = first_page / CHUNK_PAGES as u64..=(end_page - 1) / CHUNK_PAGES as u64;
-        let chunks: Vec<u32> = self.index.range(chunks).map(|(_, chunk)| *chunk).collect();
-        for chunk in chunks {
-            let base = self.chunks[chunk as usize].number * CHUNK_PAGES as u64;
-            for at in 0..CHUNK_PAGES {
-                if !(first_page..end_page).contains(&(base + at as u64)) {
-                    continue;
-                }
-                let Some(page) = self.chunks[chunk as usize].pages[at].take() else {
-                    continue;
-                };
-                for first in page.iter() {
-                    let mut next = first.next;
-                    while next != NONE {
-                        let after = self.arena[next as usize].next;
-                        self.set_free(next);
-                        next = after;
-                    }
+        for (_, chunk) in self.index.range(chunks) {
+            let chunk = &mut self.chunks[*chunk as usize];
+            let base = chunk.number * CHUNK_PAGES as u64;
+            for (at, page) in chunk.pages.iter_mut().enumerate() {
+                if *page != NONE && (first_page..end_page).contains(&(base + at as u64)) {
+                    self.free_pages.push(std::mem::replace(page, NONE));
                 }
             }
         }

@@ -90,6 +90,11 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
         return Some(0);
     }
     if code & !0xffff == ANNOTATION_BASE {
+        match (code & 0xffff) as u32 {
+            annotation::TX_BEGIN => ctx.tx_depth += 1,
+            annotation::TX_END => ctx.tx_depth = ctx.tx_depth.saturating_sub(1),
+            _ => {}
+        }
         let text = if code & ANNOTATION_WITH_TEXT != 0 {
             read_text(args[0])
         } else {

@@ -4,6 +4,9 @@
 //! locked. From the first `clone` on, an access and its record are made under one lock in shared memory, so the order of
 //! records agrees with the order of the accesses to each address. When the ring is full the writer waits:
 //! nothing is dropped.
+//!
+//! In lean recordings a store or write-back that goes on where the previous one of its thread ended, by the same instruction or in the same
+//! copy loop, becomes part of that one's record (see [`Site::join`]). So the last record may stay unpublished until the next.
 
 use super::site::Site;
 use crate::context::ThreadContext;
@@ -55,7 +58,7 @@ impl Writer {
 
     fn reserve(&mut self, len: u64) -> u64 {
         let c = control();
-        let at = c.ring_write.load(Ordering::Relaxed);
+        let at = c.ring_end.load(Ordering::Relaxed);
         let mut spins = 0u32;
         let full = || at + len - c.ring_read.load(Ordering::Acquire) > RING_LEN;
         if !full() {
@@ -118,9 +121,10 @@ impl Writer {
                 p += part.len() as u64;
             }
         }
-        control()
-            .ring_write
-            .store(at + words * 8, Ordering::Release);
+        let c = control();
+        // In this order: whoever is killed in between leaves a whole record for the next to publish.
+        c.ring_end.store(at + words * 8, Ordering::Release);
+        c.ring_write.store(at + words * 8, Ordering::Release);
     }
 
     /// A record that `bo_log` would have written.

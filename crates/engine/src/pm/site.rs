@@ -35,6 +35,9 @@ pub struct Site {
     pub hint: u64,
     /// Names the block: all its sites have the same calling context in one execution.
     pub token: u64,
+    /// Sites with the same one, not 0, may have one record for neighbouring stores or write-backs: a single instruction, or the wide stores of
+    /// a block.
+    pub join: u64,
     pub pc: u64,
     pub next_pc: u64,
     /// Code of the next instruction.
@@ -162,6 +165,7 @@ pub fn new(
         hint: &raw const NO_ENTRY as u64,
         // Never equal to a thread's last token: that needs a block.
         token: u64::MAX,
+        join: 0,
         pc,
         next_pc,
         next_code: 0,

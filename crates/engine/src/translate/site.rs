@@ -306,6 +306,7 @@ impl Builder<'_> {
         let payload = s as *const _ as u64;
         self.begin(pc, InsnClass::Site { scratch: r2.0 });
         self.share_context(s);
+        s.join = join(s, record);
         let cold = self.cold.at;
         self.check(&address, r2);
         self.copy(insn, raw);
@@ -406,10 +407,10 @@ impl Builder<'_> {
 
     fn flush(&mut self, insn: &Instruction, raw: &[u8], k: FlushKind) -> bool {
         let pc = insn.ip();
-        let which = match k {
-            FlushKind::Clflush => 0,
-            FlushKind::Clflushopt => 1,
-            FlushKind::Clwb => 2,
+        let record = match k {
+            FlushKind::Clflush => kind::CLFLUSH,
+            FlushKind::Clflushopt => kind::CLFLUSHOPT,
+            FlushKind::Clwb => kind::CLWB,
         };
         let used = crate::insn::gprs_used(insn);
         let mut free = SCRATCH
@@ -426,13 +427,13 @@ impl Builder<'_> {
             crate::fatal_bug("cannot redirect a flush")
         };
         // clflush needs no fence.
-        let unfenced = if which == 0 { 2 } else { 1 };
+        let unfenced = if record == kind::CLFLUSH { 2 } else { 1 };
         let s = site::new(
             site::id(pc),
             pc,
             insn.next_ip(),
-            kind::FLUSH,
-            which,
+            record,
+            LINE,
             unfenced,
             r2.0,
             *insn,
@@ -450,6 +451,7 @@ impl Builder<'_> {
             return true;
         };
         self.share_context(s);
+        s.join = join(s, record);
         self.check(&address, r2);
         self.copy(insn, raw);
         let next = self.hot.at;
@@ -550,6 +552,28 @@ impl Builder<'_> {
         core::mem::swap(self.hot, self.cold);
         self.cold.jmp(s.next_code);
         s.cold = (cold, self.cold.at);
+    }
+}
+
+/// Bytes that a write-back writes back.
+const LINE: u32 = 64;
+
+/// Which stores and write-backs may share a record: see [`site::Site::join`]. Stores of these sizes are copy loops, whose instructions a report
+/// need not tell apart; smaller ones are fields of structures.
+fn join(s: &site::Site, record: u8) -> u64 {
+    const WIDE: u32 = 32;
+    const WIDE_NON_TEMPORAL: u32 = 16;
+    if !crate::mode().lean || crate::mode().values {
+        return 0;
+    }
+    match record {
+        // Neither is a site's address.
+        kind::STORE if s.size >= WIDE => s.token + 1,
+        kind::NT_STORE if s.size >= WIDE_NON_TEMPORAL => s.token + 2,
+        kind::STORE | kind::NT_STORE | kind::CLFLUSH | kind::CLFLUSHOPT | kind::CLWB => {
+            s as *const _ as u64
+        }
+        _ => 0,
     }
 }
 
