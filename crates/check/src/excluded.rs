@@ -1,113 +1,100 @@
 //! Ranges that are never judged.
 //!
-//! libpmemobj excludes every lock that it keeps in the pool, so there may be as many ranges as objects, and every store asks. A
-//! filter over cache lines answers most of these questions without a search.
+//! libpmemobj excludes every lock that it keeps in the pool, so there may be as many ranges as objects, and every store asks. Small ranges are kept
+//! as bytes of cache lines, and a filter over lines answers most questions at once.
 //!
-//! Guarantee: the filter says "perhaps" for every line of a range that was put in; what it says beyond that is settled by the ranges.
+//! Guarantee: the filter says "perhaps" for every line of a small range that was put in; what it says beyond that is settled by the lines.
 
 use brownout_model::{ByteRange, LINE_BYTES};
 use brownout_trace::event::TargetAddr;
+use rustc_hash::FxHashMap;
 
 use crate::ranges::RangeSet;
 
 /// Words of the smallest filter.
 const WORDS_MIN: usize = 16;
-/// Ranges of more lines than these do not go into the filter.
-const NARROW_LINES_MAX: u64 = 1024;
+/// Ranges of so many lines are kept as ranges.
+const WIDE_LINES_MIN: u64 = 1024;
 /// Bits of the filter for each line in it, at least: one question in as many is answered wrongly.
 const BITS_PER_LINE: usize = 16;
 
-/// A set of ranges, quick to say no.
+/// A set of bytes, quick to say no.
 #[derive(Debug)]
 pub struct Excluded {
     is_empty: bool,
-    ranges: RangeSet,
-    /// A bit for each line, by a hash of it; the length is a power of two.
+    /// A bit for each of `lines`, by a hash of it; the length is a power of two.
     filter: Vec<u64>,
-    /// Lines in the filter.
-    lines: usize,
-    /// All ranges that are not in the filter lie between these.
-    wide: (u64, u64),
+    /// Bytes of lines: one bit each.
+    lines: FxHashMap<u64, u64>,
+    wide: RangeSet,
 }
 
 impl Default for Excluded {
     fn default() -> Self {
         Excluded {
             is_empty: true,
-            ranges: RangeSet::default(),
             filter: vec![0; WORDS_MIN],
-            lines: 0,
-            wide: NOTHING,
+            lines: FxHashMap::default(),
+            wide: RangeSet::default(),
         }
     }
 }
 
-const NOTHING: (u64, u64) = (u64::MAX, 0);
-
 impl Excluded {
-    /// Word and bit of a line.
-    #[inline]
-    fn place(&self, line: u64) -> (usize, u64) {
-        let hash = line.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let word = (hash >> 32) as usize & (self.filter.len() - 1);
-        (word, 1 << (hash >> 26 & 63))
-    }
-
     /// Puts a range in.
     pub fn insert(&mut self, range: ByteRange) {
         if range.is_empty() {
             return;
         }
-        self.ranges.insert(range, ());
         self.is_empty = false;
-        if !is_narrow(range) {
-            return self.widen(range);
-        }
         let (first, last) = lines(range);
-        self.lines += (last - first + 1) as usize;
-        if self.lines * BITS_PER_LINE > self.filter.len() * 64 {
-            self.grow();
+        if last - first >= WIDE_LINES_MIN {
+            self.wide.insert(range, ());
+            return;
         }
-        self.set(first, last);
-    }
-
-    fn set(&mut self, first: u64, last: u64) {
         for line in first..=last {
+            *self.lines.entry(line).or_default() |= bytes(range, line);
             let (word, bit) = self.place(line);
             self.filter[word] |= bit;
         }
-    }
-
-    fn widen(&mut self, range: ByteRange) {
-        let (start, end) = (range.start().0, range.end().0);
-        self.wide = (self.wide.0.min(start), self.wide.1.max(end));
+        if self.lines.len() * BITS_PER_LINE > self.filter.len() * 64 {
+            self.grow();
+        }
     }
 
     fn grow(&mut self) {
-        let everything = ByteRange::new(TargetAddr(0), u64::MAX);
-        let all = self.ranges.overlapping(everything).map(|(range, ())| range);
-        // Neighbours have become one, which may be wide.
-        let (narrow, wide): (Vec<_>, Vec<_>) = all.partition(|range| is_narrow(*range));
-        for range in wide {
-            self.widen(range);
-        }
-        let narrow: Vec<(u64, u64)> = narrow.into_iter().map(lines).collect();
-        let count = narrow.iter().map(|(first, last)| last - first + 1);
-        self.lines = count.sum::<u64>() as usize;
-        let bits = (self.lines * BITS_PER_LINE * 2).next_power_of_two();
-        self.filter = vec![0; (bits / 64).max(WORDS_MIN)];
-        for (first, last) in narrow {
-            self.set(first, last);
+        self.filter = vec![0; self.filter.len() * 4];
+        for line in self.lines.keys() {
+            let (word, bit) = self.place(*line);
+            self.filter[word] |= bit;
         }
     }
 
     /// Takes a range out.
     pub fn remove(&mut self, range: ByteRange) {
-        if self.is_empty {
+        if self.is_empty || range.is_empty() {
             return;
         }
-        self.ranges.remove(range);
-        if self.ranges.is_empty() {
+        self.wide.remove(range);
+        let (first, last) = lines(range);
+        if last - first < self.lines.len() as u64 {
+            for line in first..=last {
+                if let Some(kept) = self.lines.get_mut(&line) {
+                    *kept &= !bytes(range, line);
+                    if *kept == 0 {
+                        self.lines.remove(&line);
+                    }
+                }
+            }
+        } else {
+            self.lines.retain(|line, kept| {
+                if (first..=last).contains(line) {
+                    *kept &= !bytes(range, *line);
+                }
+                *kept != 0
+            });
+        }
+        if self.lines.is_empty() && self.wide.is_empty() {
             *self = Excluded::default();
         }
     }
@@ -115,39 +102,94 @@ impl Excluded {
     /// True if part of `range` is in it.
     #[inline(always)]
     pub fn overlaps(&self, range: ByteRange) -> bool {
-        !self.is_empty && self.perhaps(range) && self.ranges.overlaps(range)
+        !self.is_empty && self.perhaps(range) && self.has_part_of(range)
     }
 
-    #[inline]
+    /// Word and bit of a line in the filter.
+    #[inline(always)]
+    fn place(&self, line: u64) -> (usize, u64) {
+        let hash = line.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let word = (hash >> 32) as usize & (self.filter.len() - 1);
+        (word, 1 << (hash >> 26 & 63))
+    }
+
+    #[inline(always)]
     fn perhaps(&self, range: ByteRange) -> bool {
         let (first, last) = lines(range);
-        if range.start().0 < self.wide.1 && range.end().0 > self.wide.0 {
-            return true;
+        let (word, bit) = self.place(first);
+        // Ranges of several lines are rare, and looking closer is no dearer than they are.
+        self.filter[word] & bit != 0 || last > first || !self.wide.is_empty()
+    }
+
+    #[inline(never)]
+    fn has_part_of(&self, range: ByteRange) -> bool {
+        let (first, last) = lines(range);
+        !range.is_empty()
+            && (self.wide.overlaps(range) || (first..=last).any(|line| self.kept(range, line) != 0))
+    }
+
+    /// The bytes of `range` in `line` that are in it as such.
+    fn kept(&self, range: ByteRange, line: u64) -> u64 {
+        let (word, bit) = self.place(line);
+        match self.filter[word] & bit != 0 {
+            true => self
+                .lines
+                .get(&line)
+                .map_or(0, |kept| kept & bytes(range, line)),
+            false => 0,
         }
-        let is_in = |line| {
-            let (word, bit) = self.place(line);
-            self.filter[word] & bit != 0
-        };
-        // Longer ranges are rare, and a search is no dearer than they are.
-        is_in(first) || last > first && (last - first >= 8 || (first + 1..=last).any(is_in))
     }
 
     /// The parts of `range` that are not in it, in address order.
     pub fn gaps(&self, range: ByteRange) -> Vec<ByteRange> {
-        self.ranges.gaps(range)
+        let mut gaps: Vec<ByteRange> = Vec::new();
+        let (first, last) = lines(range);
+        for line in first..=last {
+            let mut left = bytes(range, line) & !self.kept(range, line);
+            while left != 0 {
+                let from = left.trailing_zeros();
+                let len = (left >> from).trailing_ones();
+                left &= !bits(from.into(), len.into());
+                let start = TargetAddr(line * LINE_BYTES + u64::from(from));
+                let gap = ByteRange::new(start, len.into());
+                match gaps.last_mut() {
+                    Some(before) if before.end() == start => {
+                        *before = ByteRange::new(before.start(), before.len() + gap.len());
+                    }
+                    _ => gaps.push(gap),
+                }
+            }
+        }
+        match self.wide.is_empty() {
+            true => gaps,
+            false => gaps
+                .into_iter()
+                .flat_map(|gap| self.wide.gaps(gap))
+                .collect(),
+        }
     }
 }
 
-fn is_narrow(range: ByteRange) -> bool {
-    let (first, last) = lines(range);
-    last - first < NARROW_LINES_MAX
-}
-
 /// First and last line of a range with bytes.
-#[inline]
+#[inline(always)]
 fn lines(range: ByteRange) -> (u64, u64) {
     let last = range.end().0.saturating_sub(1).max(range.start().0);
     (range.start().0 / LINE_BYTES, last / LINE_BYTES)
+}
+
+/// The bytes of `range` in `line`.
+fn bytes(range: ByteRange, line: u64) -> u64 {
+    let base = line * LINE_BYTES;
+    let from = range.start().0.max(base);
+    let to = range.end().0.min(base.saturating_add(LINE_BYTES));
+    match from < to {
+        true => bits(from - base, to - from),
+        false => 0,
+    }
+}
+
+fn bits(first: u64, len: u64) -> u64 {
+    (u64::MAX >> (LINE_BYTES - len)) << first
 }
 
 #[cfg(test)]
@@ -174,7 +216,7 @@ mod tests {
         for round in 0..20_000u64 {
             let start = random(1 << 22);
             let len = match random(500) {
-                0 => 64 * NARROW_LINES_MAX + random(1 << 17),
+                0 => 64 * WIDE_LINES_MIN + random(1 << 17),
                 n => n % 130,
             };
             match random(4) {

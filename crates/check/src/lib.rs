@@ -87,6 +87,21 @@ enum Checkers {
     Pool(Pool),
 }
 
+/// An [`Analysis`] by one checker, without custom rules.
+pub struct Plain<'a> {
+    checker: &'a mut Checker,
+    stacks: &'a mut Stacks,
+}
+
+impl Plain<'_> {
+    /// As [`Analysis::event`], compiled into the caller's loop.
+    #[inline(always)]
+    pub fn event(&mut self, event: &Event<'_>) {
+        self.stacks.observe(event);
+        self.checker.next_event(event);
+    }
+}
+
 /// What an analysis came to.
 #[derive(Debug)]
 pub struct Outcome {
@@ -170,20 +185,14 @@ impl Analysis {
         }
     }
 
-    /// The next events of the run, as long as `next` gives some. Where one checker does it all, what it takes to do otherwise is
-    /// asked once, not for each event.
-    #[inline(always)]
-    pub fn events<'e>(&mut self, mut next: impl FnMut() -> Option<Event<'e>>) {
-        if let Checkers::Here(checker) = &mut self.checkers
-            && self.plugins.is_empty()
-        {
-            while let Some(event) = next() {
-                self.stacks.observe(&event);
-                checker.next_event(&event);
-            }
-        }
-        while let Some(event) = next() {
-            self.event(&event);
+    /// This analysis without what it takes to do otherwise, if one checker does it all: for loops over many events.
+    pub fn plain(&mut self) -> Option<Plain<'_>> {
+        match &mut self.checkers {
+            Checkers::Here(checker) if self.plugins.is_empty() => Some(Plain {
+                checker,
+                stacks: &mut self.stacks,
+            }),
+            _ => None,
         }
     }
 

@@ -131,8 +131,13 @@ impl EventSink for Live {
     }
 
     fn events(&mut self, batch: &mut Batch<'_>) -> io::Result<()> {
-        if self.keep.is_none() {
-            self.analysis.events(|| batch.next());
+        if self.keep.is_none()
+            && let Some(mut analysis) = self.analysis.plain()
+        {
+            while let Some(event) = batch.next() {
+                analysis.event(&event);
+            }
+            return Ok(());
         }
         while let Some(event) = batch.next() {
             self.event(&event)?;

@@ -150,6 +150,9 @@ impl ThreadView {
     }
 }
 
+/// So many threads can take turns without being looked up each time: a power of two.
+const RECENT_THREADS: usize = 8;
+
 /// So many lines are looked up one by one.
 const FEW_LINES: u64 = 64;
 
@@ -160,8 +163,8 @@ pub struct Intervals {
     shadow: Shadow,
     threads: Vec<ThreadView>,
     thread_index: HashMap<Thread, usize>,
-    /// The last thread looked up, if any was.
-    recent_thread: (Thread, usize),
+    /// Threads looked up last, by their number: they take turns.
+    recent_threads: [(Thread, usize); RECENT_THREADS],
     /// Fences order what is not persisted yet, so it matters how many a store has seen.
     fences_order: bool,
     /// A write-back covers every store before it.
@@ -194,7 +197,7 @@ impl Intervals {
             shadow: Shadow::new(),
             threads: Vec::new(),
             thread_index: HashMap::new(),
-            recent_thread: (Thread(0), usize::MAX),
+            recent_threads: [(Thread(0), usize::MAX); RECENT_THREADS],
             fences_order: config.domain.rules().orders_epochs(),
             covers_all: config.flush_order == FlushOrder::Recorded,
             epoch: Epoch(0),
@@ -358,7 +361,10 @@ impl Intervals {
             }
             return;
         }
-        self.shadow.clear_pages(range);
+        let is_cleared = self.shadow.clear_pages(range);
+        for view in &mut self.threads {
+            view.waiting.retain(|wait| !is_cleared(wait.slot));
+        }
         let lines: Vec<(u64, Slot)> = self.shadow.lines(range).collect();
         for (addr, slot) in lines {
             if let Some(part) = in_line(range, addr) {
@@ -467,7 +473,7 @@ impl Intervals {
 
     #[inline(always)]
     fn thread(&mut self, thread: Thread) -> &mut ThreadView {
-        let (recent, at) = self.recent_thread;
+        let (recent, at) = self.recent_threads[thread.0 as usize % RECENT_THREADS];
         let at = match recent == thread && at < self.threads.len() {
             true => at,
             false => self.find_thread(thread),
@@ -482,7 +488,7 @@ impl Intervals {
         if at == next {
             self.threads.push(ThreadView::default());
         }
-        self.recent_thread = (thread, at);
+        self.recent_threads[thread.0 as usize % RECENT_THREADS] = (thread, at);
         at
     }
 
@@ -707,7 +713,6 @@ impl Intervals {
                 continue;
             }
             let mut changed = false;
-            // A line that was forgotten meanwhile, and whose place is another's now, has nothing that is as old as the wait.
             let several = self.shadow.update(wait.slot, |entry| {
                 let own = waits(entry);
                 let next = entry.state.next(Input::Fence { rule, own });

@@ -7,7 +7,7 @@
 //! stands in its page, together with what is known of the others, so that the usual event touches one cache line here; further
 //! entries are taken from a free list. Memory comes in slabs, not per event, and a slab never moves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Index, IndexMut};
 
 use crate::intervals::Tag;
@@ -527,8 +527,14 @@ impl Shadow {
             })
     }
 
-    /// Forgets all entries of whole pages in `range`.
-    pub fn clear_pages(&mut self, range: ByteRange) {
+    /// Forgets all entries of whole pages in `range`. Their lines' slots must not be used any more; tells which these are.
+    pub fn clear_pages(&mut self, range: ByteRange) -> impl Fn(Slot) -> bool + use<> {
+        let mut cleared = BTreeSet::new();
+        self.clear_into(range, &mut cleared);
+        move |slot| cleared.contains(&(slot.0 / PAGE_LINES as u32 * PAGE_LINES as u32))
+    }
+
+    fn clear_into(&mut self, range: ByteRange, cleared: &mut BTreeSet<u32>) {
         let first_page = range.start.div_ceil(PAGE_BYTES);
         let end_page = range.end / PAGE_BYTES;
         if first_page >= end_page {
@@ -540,7 +546,9 @@ impl Shadow {
             let base = chunk.number * CHUNK_PAGES as u64;
             for (at, page) in chunk.pages.iter_mut().enumerate() {
                 if *page != NONE && (first_page..end_page).contains(&(base + at as u64)) {
-                    self.free_pages.push(std::mem::replace(page, NONE));
+                    let page = std::mem::replace(page, NONE);
+                    self.free_pages.push(page);
+                    cleared.insert(page);
                 }
             }
         }

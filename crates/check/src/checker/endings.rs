@@ -115,8 +115,8 @@ impl Checker {
     /// A stream that does not fit together is the reader's to reject; here it only loses translations.
     pub(super) fn observe(&mut self, event: &Event<'_>) {
         let _ = self.spaces.observe(event);
-        self.recent_thread = (ThreadId(0), 0);
-        self.window = Window::default();
+        self.recent_threads = Default::default();
+        self.windows = Default::default();
     }
 
     pub(super) fn synchronised(&mut self, thread: ThreadId, range: ByteRange, tag: Tag) {

@@ -163,8 +163,10 @@ pub struct Checker {
     counts: Counts,
     threads: Vec<Thread>,
     thread_index: FxHashMap<ThreadId, usize>,
-    recent_thread: (ThreadId, usize),
-    window: Window,
+    /// Threads looked up last, by their number.
+    recent_threads: [(ThreadId, usize); RECENT_THREADS],
+    /// Where each of these went last.
+    windows: [Window; RECENT_THREADS],
     /// Never judged.
     excluded: Excluded,
     /// Never required in a transaction.
@@ -202,8 +204,8 @@ impl Checker {
             counts: Counts::default(),
             threads: vec![Thread::default()],
             thread_index: FxHashMap::from_iter([(ThreadId(0), 0)]),
-            recent_thread: (ThreadId(0), 0),
-            window: Window::default(),
+            recent_threads: Default::default(),
+            windows: Default::default(),
             excluded: Excluded::default(),
             tx_ignored: RangeSet::default(),
             tx_only: RangeSet::default(),
@@ -353,7 +355,7 @@ impl Checker {
 
     #[inline(always)]
     fn thread(&mut self, thread: ThreadId) -> usize {
-        match self.recent_thread {
+        match self.recent_threads[recent_at(thread)] {
             (recent, at) if recent == thread => at,
             _ => self.find_thread(thread),
         }
@@ -371,7 +373,7 @@ impl Checker {
                 ..Thread::default()
             });
         }
-        self.recent_thread = (thread, at);
+        self.recent_threads[recent_at(thread)] = (thread, at);
         at
     }
 
@@ -402,7 +404,7 @@ impl Checker {
     /// The range as one key range, if one mapping has all of it.
     #[inline(always)]
     fn whole(&mut self, thread: ThreadId, addr: TargetAddr, len: u64) -> Option<ByteRange> {
-        match self.window.key(thread, addr, len) {
+        match self.windows[recent_at(thread)].key(thread, addr, len) {
             Some(key) => Some(ByteRange::new(key, len)),
             None => self.move_window(thread, addr, len),
         }
@@ -416,18 +418,28 @@ impl Checker {
             offset: found.offset.wrapping_sub(found.preceding),
             len: found.preceding.saturating_add(found.contiguous),
         });
-        self.window = Window {
+        let window = Window {
             thread,
             addr: TargetAddr(addr.0 - found.preceding),
             len: mapping.len(),
             key: mapping.start(),
         };
-        let key = self.window.key(thread, addr, len)?;
+        self.windows[recent_at(thread)] = window;
+        let key = window.key(thread, addr, len)?;
         Some(ByteRange::new(key, len))
     }
 }
 
-/// The mapping that the last access went to.
+/// So many threads can take turns without being looked up each time: a power of two.
+const RECENT_THREADS: usize = 8;
+
+/// Where a thread is remembered.
+#[inline(always)]
+fn recent_at(thread: ThreadId) -> usize {
+    thread.0 as usize % RECENT_THREADS
+}
+
+/// The mapping that a thread's last access went to.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     thread: ThreadId,
