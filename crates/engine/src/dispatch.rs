@@ -55,7 +55,9 @@ pub enum InsnClass {
     Plain,
     /// Branch sequence: rcx and rdx are in their branch slots.
     Branch,
-    /// Tracked access: rcx and `scratch` are in their site slots.
+    /// Check whether an access is tracked: rcx is in its site slot.
+    Check,
+    /// Operand out of reach, or request: rcx and `scratch` are in their site slots.
     Site { scratch: u8 },
 }
 

@@ -77,7 +77,7 @@ pub fn prefix(e: &mut Emitter, pc: u64) -> u64 {
     }
     let start = e.at;
     e.mov_imm64(RDX, pc.wrapping_neg());
-    e.lea_sum(RCX, RCX, RDX);
+    e.lea_sum(RCX, RCX, Some(RDX), 0);
     e.jrcxz(8);
     e.jmp_gs(off::ENTRY_MISS_TAG);
     e.reload(RCX, off::spill(slot::BRANCH_RCX));
