@@ -89,6 +89,15 @@ pub struct Block {
     pub dead: bool,
 }
 
+/// How a thread comes to a block from outside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    Branch,
+    Indirect,
+    /// Back from the engine, in the middle of straight code perhaps: after a fault, a signal, a request.
+    Resume,
+}
+
 pub struct Exit {
     pub target: u64,
     /// Not 0: what the top of the stack holds for certain at the target, because a call has just pushed it and nothing was
@@ -118,6 +127,8 @@ pub struct Engine {
     pub exits: Vec<Exit>,
     /// Program address to block, live ones only.
     pub by_pc: hashbrown::HashMap<u64, BlockId, PcHash>,
+    /// Where threads have only ever resumed: no branch leads there, and other blocks go on through it.
+    resumed: hashbrown::HashSet<u64, PcHash>,
     /// Program address and return address to the block for that return address, live ones only.
     by_return: hashbrown::HashMap<(u64, u64), BlockId, PcHash>,
     /// Whether the function at an address is worth such blocks.
@@ -161,6 +172,7 @@ pub static ENGINE: SpinLock<Engine> = SpinLock::new(Engine {
     blocks: Vec::new(),
     exits: Vec::new(),
     by_pc: hashbrown::HashMap::with_hasher(PcHash),
+    resumed: hashbrown::HashSet::with_hasher(PcHash),
     by_return: hashbrown::HashMap::with_hasher(PcHash),
     simple: hashbrown::HashMap::with_hasher(PcHash),
     by_page: BTreeMap::new(),
@@ -175,11 +187,20 @@ const PAGE_WRITES_MAX: u32 = 12;
 
 impl Engine {
     /// The block for `pc`, translated now if need be. `None`: the program may not execute there.
-    pub fn block(&mut self, pc: u64, indirect: bool) -> Option<BlockId> {
+    pub fn block(&mut self, pc: u64, arrival: Arrival) -> Option<BlockId> {
+        let indirect = arrival == Arrival::Indirect;
         let id = match self.by_pc.get(&pc) {
             Some(&id) => id,
-            None => self.translate(pc, indirect, 0)?,
+            None => {
+                if arrival == Arrival::Resume {
+                    self.resumed.insert(pc);
+                }
+                self.translate(pc, indirect, 0)?
+            }
         };
+        if arrival != Arrival::Resume {
+            self.resumed.remove(&pc);
+        }
         if indirect && self.blocks[id as usize].prefix == 0 {
             self.add_prefix(id);
         }
@@ -199,7 +220,7 @@ impl Engine {
             }
             self.exits[n as usize].returns_to = 0;
         }
-        self.block(pc, false)
+        self.block(pc, Arrival::Branch)
     }
 
     /// Whether calls of the function at `pc` get blocks for their return addresses.
@@ -266,6 +287,7 @@ impl Engine {
                 returns_to,
                 first_exit,
                 known: &self.by_pc,
+                resumed: &self.resumed,
             },
         );
         let last_page = (t.pc_end - 1) >> 12;
@@ -476,6 +498,7 @@ impl Engine {
     }
 
     fn link(&mut self, e: u32, to: BlockId) {
+        self.resumed.remove(&self.blocks[to as usize].pc);
         let body = self.blocks[to as usize].body;
         let x = &self.exits[e as usize];
         let mut target = body;
@@ -671,7 +694,7 @@ pub extern "C" fn engine_dispatch(ctx: &mut ThreadContext) {
 
 fn go_indirect(ctx: &mut ThreadContext) {
     let mut e = ENGINE.lock();
-    match e.block(ctx.rip, true) {
+    match e.block(ctx.rip, Arrival::Indirect) {
         Some(to) => {
             let b = &e.blocks[to as usize];
             ctx.resume = b.body;
@@ -691,7 +714,7 @@ fn go_indirect(ctx: &mut ThreadContext) {
 /// Sets the thread to go on at program address `ctx.rip`.
 pub fn resume_at_rip(ctx: &mut ThreadContext) {
     let mut e = ENGINE.lock();
-    match e.block(ctx.rip, false) {
+    match e.block(ctx.rip, Arrival::Resume) {
         Some(to) => {
             ctx.resume = e.blocks[to as usize].body;
             ctx.resume_is_boundary = true;
@@ -706,6 +729,6 @@ pub fn resume_at_rip(ctx: &mut ThreadContext) {
 /// Cache address for program address `pc`, if the program may execute there.
 pub fn code_for(pc: u64) -> Option<u64> {
     let mut e = ENGINE.lock();
-    let id = e.block(pc, false)?;
+    let id = e.block(pc, Arrival::Resume)?;
     Some(e.blocks[id as usize].body)
 }

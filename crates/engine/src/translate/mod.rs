@@ -45,6 +45,9 @@ pub struct Request<'a> {
     pub first_exit: u32,
     /// Blocks that exist: running into one ends this one, rather than having its code twice.
     pub known: &'a hashbrown::HashMap<u64, crate::dispatch::BlockId, crate::dispatch::PcHash>,
+    /// But for these. A row of stores to tracked memory, each of which has faulted once, would else be as many blocks, and
+    /// each would have to find out its calling context.
+    pub resumed: &'a hashbrown::HashSet<u64, crate::dispatch::PcHash>,
 }
 
 pub struct Translated {
@@ -126,7 +129,10 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
         let at = decoder.ip();
         if at >= request.limit
             || b.insns.len() >= INSNS_MAX
-            || at != pc && request.returns_to == 0 && request.known.contains_key(&at)
+            || at != pc
+                && request.returns_to == 0
+                && request.known.contains_key(&at)
+                && !request.resumed.contains(&at)
         {
             b.jump(at, request.returns_to);
             break;
