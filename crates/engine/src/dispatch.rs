@@ -331,7 +331,7 @@ impl Engine {
                 let x = &self.exits[e as usize];
                 (x.target, x.returns_to)
             };
-            // Who is known already, and not by a return address, may be ordinary.
+            // Not every call: a target that has not run yet is judged when it is first called.
             if expected != 0 && self.by_pc.contains_key(&target) && !self.is_simple(target) {
                 expected = 0;
                 self.exits[e as usize].returns_to = 0;

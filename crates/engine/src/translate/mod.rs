@@ -137,9 +137,6 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
             b.jump(at, request.returns_to);
             break;
         }
-        if let Some(function) = crate::pm::hooks::at(at) {
-            b.library_call(at, function);
-        }
         decoder.decode_out(&mut insn);
         if insn.is_ip_rel_memory_operand() {
             b.displacement_at = decoder.get_constant_offsets(&insn).displacement_offset();
@@ -150,6 +147,9 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
             b.exit_jump(at);
             pc_end = at + 1;
             break;
+        }
+        if let Some(function) = crate::pm::hooks::at(at) {
+            b.library_call(at, function);
         }
         if insn.is_invalid() {
             b.begin(at, InsnClass::Plain);
