@@ -147,6 +147,7 @@ const EXAMPLES: &[(&str, &[&str], &str)] = &[
 const PROGRAMS: &[&str] = &[
     "pm_all_insns",
     "pm_fault",
+    "pm_fault_state",
     "pm_flush",
     "pm_hash",
     "pm_loads",

@@ -73,7 +73,7 @@ pub struct ThreadContext {
     pub entry_miss_tag: u64,
     pub entry_log: u64,
     pub entry_request: u64,
-    /// Tracked access under way: program address and alias address.
+    /// Tracked access under way: program address, and alias address if the record has the value.
     pub site_addr: u64,
     pub site_alias: u64,
     /// `thread << 16`, as it stands in a record's first word.

@@ -55,7 +55,9 @@ pub enum InsnClass {
     Plain,
     /// Branch sequence: rcx and rdx are in their branch slots.
     Branch,
-    /// Tracked access: rcx and `scratch` are in their site slots.
+    /// Check whether an access is tracked: rcx is in its site slot.
+    Check,
+    /// Operand out of reach, or request: rcx and `scratch` are in their site slots.
     Site { scratch: u8 },
 }
 
@@ -72,6 +74,8 @@ pub struct InsnMap {
 pub struct Block {
     pub pc: u64,
     pub pc_end: u64,
+    /// As [`Exit::returns_to`] of the exits that lead here.
+    pub returns_to: u64,
     /// Where the tag check is, 0 if there is none yet.
     pub prefix: u64,
     pub body: u64,
@@ -85,8 +89,20 @@ pub struct Block {
     pub dead: bool,
 }
 
+/// How a thread comes to a block from outside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    Branch,
+    Indirect,
+    /// Back from the engine, in the middle of straight code perhaps: after a fault, a signal, a request.
+    Resume,
+}
+
 pub struct Exit {
     pub target: u64,
+    /// Not 0: what the top of the stack holds for certain at the target, because a call has just pushed it and nothing was
+    /// written since. There the target has a block of its own, which returns by a direct jump.
+    pub returns_to: u64,
     /// Address of the branch's rel32.
     pub patch: u64,
     pub stub: u64,
@@ -111,6 +127,12 @@ pub struct Engine {
     pub exits: Vec<Exit>,
     /// Program address to block, live ones only.
     pub by_pc: hashbrown::HashMap<u64, BlockId, PcHash>,
+    /// Where threads have only ever resumed: no branch leads there, and other blocks go on through it.
+    resumed: hashbrown::HashSet<u64, PcHash>,
+    /// Program address and return address to the block for that return address, live ones only.
+    by_return: hashbrown::HashMap<(u64, u64), BlockId, PcHash>,
+    /// Whether the function at an address is worth such blocks.
+    simple: hashbrown::HashMap<u64, bool, PcHash>,
     /// Page number to the blocks with code on it.
     pub by_page: BTreeMap<u64, Vec<BlockId>>,
     pub code: CodeRanges,
@@ -150,6 +172,9 @@ pub static ENGINE: SpinLock<Engine> = SpinLock::new(Engine {
     blocks: Vec::new(),
     exits: Vec::new(),
     by_pc: hashbrown::HashMap::with_hasher(PcHash),
+    resumed: hashbrown::HashSet::with_hasher(PcHash),
+    by_return: hashbrown::HashMap::with_hasher(PcHash),
+    simple: hashbrown::HashMap::with_hasher(PcHash),
     by_page: BTreeMap::new(),
     code: CodeRanges::new(),
     protected: alloc::collections::BTreeSet::new(),
@@ -162,18 +187,57 @@ const PAGE_WRITES_MAX: u32 = 12;
 
 impl Engine {
     /// The block for `pc`, translated now if need be. `None`: the program may not execute there.
-    pub fn block(&mut self, pc: u64, indirect: bool) -> Option<BlockId> {
+    pub fn block(&mut self, pc: u64, arrival: Arrival) -> Option<BlockId> {
+        let indirect = arrival == Arrival::Indirect;
         let id = match self.by_pc.get(&pc) {
             Some(&id) => id,
-            None => self.translate(pc, indirect)?,
+            None => {
+                if arrival == Arrival::Resume {
+                    self.resumed.insert(pc);
+                }
+                self.translate(pc, indirect, 0)?
+            }
         };
+        if arrival != Arrival::Resume {
+            self.resumed.remove(&pc);
+        }
         if indirect && self.blocks[id as usize].prefix == 0 {
             self.add_prefix(id);
         }
         Some(id)
     }
 
-    fn translate(&mut self, pc: u64, indirect: bool) -> Option<BlockId> {
+    /// The block that exit `n` leads to. `None`: the program may not execute there.
+    fn block_for_exit(&mut self, n: u32) -> Option<BlockId> {
+        let x = &self.exits[n as usize];
+        let (pc, returns_to) = (x.target, x.returns_to);
+        if returns_to != 0 {
+            if let Some(&id) = self.by_return.get(&(pc, returns_to)) {
+                return Some(id);
+            }
+            if self.is_simple(pc) {
+                return self.translate(pc, false, returns_to);
+            }
+            self.exits[n as usize].returns_to = 0;
+        }
+        self.block(pc, Arrival::Branch)
+    }
+
+    /// Whether calls of the function at `pc` get blocks for their return addresses.
+    fn is_simple(&mut self, pc: u64) -> bool {
+        // Blocks of writable code have their own worries.
+        if self.code.find(pc).is_none_or(|range| range.writable) {
+            return false;
+        }
+        if let Some(&simple) = self.simple.get(&pc) {
+            return simple;
+        }
+        let simple = translate::is_simple_function(pc, self.code.contiguous_end(pc));
+        self.simple.insert(pc, simple);
+        simple
+    }
+
+    fn translate(&mut self, pc: u64, indirect: bool, returns_to: u64) -> Option<BlockId> {
         if self.code.find(pc).is_none() {
             self.refresh_code();
         }
@@ -220,8 +284,10 @@ impl Engine {
                 readable: reach,
                 prefix: indirect,
                 self_check,
+                returns_to,
                 first_exit,
                 known: &self.by_pc,
+                resumed: &self.resumed,
             },
         );
         let last_page = (t.pc_end - 1) >> 12;
@@ -238,10 +304,15 @@ impl Engine {
         for p in page..=last_page {
             self.by_page.entry(p).or_default().push(id);
         }
-        self.by_pc.insert(pc, id);
+        if returns_to == 0 {
+            self.by_pc.insert(pc, id);
+        } else {
+            self.by_return.insert((pc, returns_to), id);
+        }
         self.blocks.push(Block {
             pc,
             pc_end: t.pc_end,
+            returns_to,
             prefix: t.prefix,
             body: t.body,
             code_end: hot.at,
@@ -256,7 +327,20 @@ impl Engine {
         }
         // Link at once what is already translated.
         for e in first_exit..self.exits.len() as u32 {
-            if let Some(&to) = self.by_pc.get(&self.exits[e as usize].target) {
+            let (target, mut expected) = {
+                let x = &self.exits[e as usize];
+                (x.target, x.returns_to)
+            };
+            // Not every call: a target that has not run yet is judged when it is first called.
+            if expected != 0 && self.by_pc.contains_key(&target) && !self.is_simple(target) {
+                expected = 0;
+                self.exits[e as usize].returns_to = 0;
+            }
+            let to = match expected {
+                0 => self.by_pc.get(&target),
+                _ => self.by_return.get(&(target, expected)),
+            };
+            if let Some(&to) = to {
                 self.link(e, to);
             }
         }
@@ -385,7 +469,7 @@ impl Engine {
             return;
         }
         b.dead = true;
-        let (pc, prefix) = (b.pc, b.prefix);
+        let (pc, prefix, returns_to) = (b.pc, b.prefix, b.returns_to);
         for e in core::mem::take(&mut b.incoming) {
             let x = &mut self.exits[e as usize];
             if x.linked == id {
@@ -402,7 +486,11 @@ impl Engine {
                 self.blocks[to as usize].incoming.retain(|&i| i != e);
             }
         }
-        self.by_pc.remove(&pc);
+        if returns_to == 0 {
+            self.by_pc.remove(&pc);
+        } else {
+            self.by_return.remove(&(pc, returns_to));
+        }
         if prefix != 0 {
             self.publish(pc, 0);
             translate::spoil_prefix(prefix);
@@ -410,6 +498,7 @@ impl Engine {
     }
 
     fn link(&mut self, e: u32, to: BlockId) {
+        self.resumed.remove(&self.blocks[to as usize].pc);
         let body = self.blocks[to as usize].body;
         let x = &self.exits[e as usize];
         let mut target = body;
@@ -555,7 +644,7 @@ pub extern "C" fn engine_dispatch(ctx: &mut ThreadContext) {
             let mut e = ENGINE.lock();
             let n = payload as u32;
             let target = e.exits[n as usize].target;
-            match e.block(target, false) {
+            match e.block_for_exit(n) {
                 Some(to) => {
                     if e.exits[n as usize].linked == NO_BLOCK {
                         e.link(n, to);
@@ -605,7 +694,7 @@ pub extern "C" fn engine_dispatch(ctx: &mut ThreadContext) {
 
 fn go_indirect(ctx: &mut ThreadContext) {
     let mut e = ENGINE.lock();
-    match e.block(ctx.rip, true) {
+    match e.block(ctx.rip, Arrival::Indirect) {
         Some(to) => {
             let b = &e.blocks[to as usize];
             ctx.resume = b.body;
@@ -625,7 +714,7 @@ fn go_indirect(ctx: &mut ThreadContext) {
 /// Sets the thread to go on at program address `ctx.rip`.
 pub fn resume_at_rip(ctx: &mut ThreadContext) {
     let mut e = ENGINE.lock();
-    match e.block(ctx.rip, false) {
+    match e.block(ctx.rip, Arrival::Resume) {
         Some(to) => {
             ctx.resume = e.blocks[to as usize].body;
             ctx.resume_is_boundary = true;
@@ -640,6 +729,6 @@ pub fn resume_at_rip(ctx: &mut ThreadContext) {
 /// Cache address for program address `pc`, if the program may execute there.
 pub fn code_for(pc: u64) -> Option<u64> {
     let mut e = ENGINE.lock();
-    let id = e.block(pc, false)?;
+    let id = e.block(pc, Arrival::Resume)?;
     Some(e.blocks[id as usize].body)
 }

@@ -134,15 +134,16 @@ impl Emitter {
         ]);
     }
 
-    /// `lea d, [a + b]`
-    pub fn lea_sum(&mut self, d: Gpr, a: Gpr, b: Gpr) {
-        // [base + index*1 + disp8 0]: the disp8 form is valid for every base.
+    /// `lea d, [a + b + disp]`, or without `b`
+    pub fn lea_sum(&mut self, d: Gpr, a: Gpr, b: Option<Gpr>, disp: i8) {
+        // [base + index*1 + disp8]: the disp8 form is valid for every base. rsp as index means none.
+        let b = b.unwrap_or(Gpr(4)).0;
         self.bytes(&[
-            0x48 | (d.0 >> 3) << 2 | (b.0 >> 3) << 1 | a.0 >> 3,
+            0x48 | (d.0 >> 3) << 2 | (b >> 3) << 1 | a.0 >> 3,
             0x8D,
             0x44 | (d.0 & 7) << 3,
-            (b.0 & 7) << 3 | (a.0 & 7),
-            0,
+            (b & 7) << 3 | (a.0 & 7),
+            disp as u8,
         ]);
     }
 

@@ -1,7 +1,7 @@
 //! Small facts about instructions that translation needs. (Memory forms: the `brownout-insn` crate.)
 
 use crate::context::ThreadContext;
-use iced_x86::{Instruction, OpKind, Register};
+use iced_x86::{FlowControl, Instruction, OpAccess, OpKind, Register};
 
 /// The 64-bit register with hardware number `n`.
 pub fn register(n: u8) -> Register {
@@ -64,11 +64,29 @@ pub fn fs_base() -> u64 {
 
 /// Whether the instruction may write memory.
 pub fn writes_memory(insn: &Instruction) -> bool {
-    use iced_x86::OpAccess::*;
     let mut factory = iced_x86::InstructionInfoFactory::new();
-    factory
-        .info(insn)
-        .used_memory()
-        .iter()
-        .any(|m| matches!(m.access(), Write | CondWrite | ReadWrite | ReadCondWrite))
+    let info = factory.info(insn);
+    info.used_memory().iter().any(|m| writes(m.access()))
+}
+
+/// Whether the instruction writes no memory and leaves the stack pointer alone, whichever way it goes; or is a return.
+pub fn keeps_stack(insn: &Instruction) -> bool {
+    match insn.flow_control() {
+        FlowControl::Return => true,
+        FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
+            let mut factory = iced_x86::InstructionInfoFactory::new();
+            let info = factory.info(insn);
+            !info.used_memory().iter().any(|m| writes(m.access()))
+                && !info
+                    .used_registers()
+                    .iter()
+                    .any(|u| u.register().full_register() == Register::RSP && writes(u.access()))
+        }
+        _ => false,
+    }
+}
+
+fn writes(access: OpAccess) -> bool {
+    use OpAccess::*;
+    matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
 }

@@ -549,7 +549,8 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
             uc.m.rcx = ctx.spill[slot::BRANCH_RCX];
             uc.m.rdx = ctx.spill[slot::BRANCH_RDX];
         }
-        InsnClass::Site { .. } if is_boundary => {}
+        InsnClass::Check | InsnClass::Site { .. } if is_boundary => {}
+        InsnClass::Check => uc.m.rcx = ctx.spill[slot::SITE_RCX],
         InsnClass::Site { scratch } => {
             uc.m.rcx = ctx.spill[slot::SITE_RCX];
             *uc.m.gpr(scratch) = ctx.spill[slot::SITE_R2];

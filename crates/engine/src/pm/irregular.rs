@@ -343,7 +343,7 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
     if crate::mode().loads && loads_first(site) {
         let mut ring = Writer::adopt(ctx);
         let context = stacks::context(ctx, site, &mut ring);
-        for a in work.accesses.iter().filter(|a| !a.write) {
+        for a in work.accesses.iter().filter(|a| !a.write && is_there(a)) {
             append_one(ctx, site, context, kind::LOAD, a, &mut ring);
         }
         ring.keep();
@@ -476,6 +476,15 @@ fn loads_first(site: &Site) -> bool {
             site.form,
             MemoryForm::RegisterAddress { .. } | MemoryForm::Scatter(_) | MemoryForm::Gather(_)
         )
+}
+
+/// Whether all of it can be read. If not (behind the end of the file), the instruction will fault and has loaded nothing.
+fn is_there(a: &Access) -> bool {
+    let last = a.address + a.bytes.max(1) - 1;
+    let pages = (a.address >> 12) + 1..=last >> 12;
+    core::iter::once(a.address)
+        .chain(pages.map(|page| page << 12))
+        .all(|at| crate::sys::read_memory(super::readable_alias(at), &mut [0]))
 }
 
 fn append(ctx: &mut ThreadContext, site: &Site, accesses: &[Access], ring: &mut Writer) {

@@ -10,7 +10,10 @@
 //!
 //! Original return addresses go on the stack, so unwinding, longjmp and exceptions see what they expect.
 
+mod simple;
 mod site;
+
+pub use simple::is_simple_function;
 
 use crate::context::{GRANULES_OFFSET, IBTC_OFFSET, IBTC_SHIFT, off, slot};
 use crate::dispatch::{Exit, InsnClass, InsnMap, NO_BLOCK, exit};
@@ -37,9 +40,14 @@ pub struct Request<'a> {
     pub prefix: bool,
     /// The code may change unseen: compare it with what was translated at every entry.
     pub self_check: bool,
+    /// Not 0: translate for [`Exit::returns_to`].
+    pub returns_to: u64,
     pub first_exit: u32,
     /// Blocks that exist: running into one ends this one, rather than having its code twice.
     pub known: &'a hashbrown::HashMap<u64, crate::dispatch::BlockId, crate::dispatch::PcHash>,
+    /// But for these. A row of stores to tracked memory, each of which has faulted once, would else be as many blocks, and
+    /// each would have to find out its calling context.
+    pub resumed: &'a hashbrown::HashSet<u64, crate::dispatch::PcHash>,
 }
 
 pub struct Translated {
@@ -72,7 +80,7 @@ pub fn prefix(e: &mut Emitter, pc: u64) -> u64 {
     }
     let start = e.at;
     e.mov_imm64(RDX, pc.wrapping_neg());
-    e.lea_sum(RCX, RCX, RDX);
+    e.lea_sum(RCX, RCX, Some(RDX), 0);
     e.jrcxz(8);
     e.jmp_gs(off::ENTRY_MISS_TAG);
     e.reload(RCX, off::spill(slot::BRANCH_RCX));
@@ -121,17 +129,27 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
         let at = decoder.ip();
         if at >= request.limit
             || b.insns.len() >= INSNS_MAX
-            || at != pc && request.known.contains_key(&at)
+            || at != pc
+                && request.returns_to == 0
+                && request.known.contains_key(&at)
+                && !request.resumed.contains(&at)
         {
-            b.exit_jump(at);
+            b.jump(at, request.returns_to);
             break;
-        }
-        if let Some(function) = crate::pm::hooks::at(at) {
-            b.library_call(at, function);
         }
         decoder.decode_out(&mut insn);
         if insn.is_ip_rel_memory_operand() {
             b.displacement_at = decoder.get_constant_offsets(&insn).displacement_offset();
+        }
+        if request.returns_to != 0 && !crate::insn::keeps_stack(&insn) {
+            // From here on the return address may change.
+            b.begin(at, InsnClass::Plain);
+            b.exit_jump(at);
+            pc_end = at + 1;
+            break;
+        }
+        if let Some(function) = crate::pm::hooks::at(at) {
+            b.library_call(at, function);
         }
         if insn.is_invalid() {
             b.begin(at, InsnClass::Plain);
@@ -281,7 +299,8 @@ impl Builder<'_> {
                     return true;
                 }
                 self.begin(pc, InsnClass::Plain);
-                self.exit_jump(insn.near_branch_target());
+                let target = insn.near_branch_target();
+                self.jump(target, self.returns_to_at(pc, target));
                 true
             }
             FlowControl::ConditionalBranch => {
@@ -295,7 +314,7 @@ impl Builder<'_> {
                     self.push_constant(insn.next_ip());
                     // An own boundary would be wrong: the push is already done. Fault and step both see the pushed state only
                     // at the target's boundary.
-                    self.exit_jump(insn.near_branch_target());
+                    self.jump(insn.near_branch_target(), insn.next_ip());
                 } else {
                     self.begin(pc, InsnClass::Plain);
                     self.special(exit::UNSUPPORTED, pc, 0);
@@ -334,6 +353,12 @@ impl Builder<'_> {
                         return true;
                     }
                 };
+                if self.request.returns_to != 0 {
+                    self.insns.last_mut().expect("begun").class = InsnClass::Plain;
+                    self.hot.add_rsp(pop);
+                    self.exit_jump(self.request.returns_to);
+                    return true;
+                }
                 self.hot.spill(off::spill(slot::BRANCH_RCX), RCX);
                 self.hot.spill(off::spill(slot::BRANCH_RDX), RDX);
                 if pop == 8 {
@@ -441,11 +466,27 @@ impl Builder<'_> {
 
     /// Jumps to another block: to its stub until linked.
     fn exit_jump(&mut self, target: u64) {
+        self.jump(target, 0);
+    }
+
+    /// What is known at `target` of the return address, coming from `pc`. Nothing behind a jump backwards: a loop may wait for
+    /// another thread, and that may have changed it.
+    fn returns_to_at(&self, pc: u64, target: u64) -> u64 {
+        if target > pc {
+            self.request.returns_to
+        } else {
+            0
+        }
+    }
+
+    /// The same, where the return address may be known: see [`Exit::returns_to`].
+    fn jump(&mut self, target: u64, returns_to: u64) {
         self.hot.align_patch(1);
         let stub = self.stub();
         let patch = self.hot.jmp(stub);
         self.exits.push(Exit {
             target,
+            returns_to,
             patch,
             stub,
             linked: NO_BLOCK,
@@ -461,6 +502,7 @@ impl Builder<'_> {
 
     fn conditional(&mut self, insn: &Instruction, raw: &[u8]) {
         let target = insn.near_branch_target();
+        let returns_to = self.returns_to_at(insn.ip(), target);
         if insn.is_jcc_short_or_near() {
             let cc = if raw.len() >= 2 && insn.is_jcc_near() {
                 raw[raw.len() - 5] & 0xf
@@ -474,6 +516,7 @@ impl Builder<'_> {
             self.hot.u32(crate::emit::rel32(patch + 4, stub));
             self.exits.push(Exit {
                 target,
+                returns_to,
                 patch,
                 stub,
                 linked: NO_BLOCK,
@@ -497,6 +540,7 @@ impl Builder<'_> {
             let patch = self.hot.jmp(stub);
             self.exits.push(Exit {
                 target,
+                returns_to,
                 patch,
                 stub,
                 linked: NO_BLOCK,

@@ -2,15 +2,15 @@
 //!
 //! A store that was seen to touch tracked memory becomes
 //! ```text
-//!   hot:  spill rcx, r2; r2 = address; rcx = granules[r2 >> 31]; rcx ≠ 0 → cold
-//!         reload both; the store as it is
-//!   cold: r2 += rcx (the alias); [ring lock]; reload rcx; the store on [r2]; rcx = site → bo_log ─▶ next instruction
+//!   hot:  spill rcx; rcx = address; rcx = granules[rcx >> 31]; rcx ≠ 0 → cold
+//!         reload rcx; the store as it is
+//!   cold: spill r2; r2 = address + rcx (the alias); [ring lock]; the store on [r2]; rcx = site → bo_log ─▶ next instruction
 //! ```
 //! Nothing before the store itself writes anything but spill slots, and no flag changes, so a fault restarts
 //! cleanly. What does not fit this scheme goes through `pm/irregular.rs`.
 
 use super::Builder;
-use crate::context::{GRANULE_SHIFT, GRANULES_OFFSET, ThreadContext, off, slot};
+use crate::context::{GRANULE_MIXED, GRANULE_SHIFT, GRANULES_OFFSET, ThreadContext, off, slot};
 use crate::dispatch::{InsnClass, exit};
 use crate::emit::{Emitter, Gpr, RCX, RDX};
 use crate::pm::{ring, site};
@@ -207,40 +207,24 @@ impl Builder<'_> {
         self.sites.push(s);
     }
 
-    /// The check whether the operand is tracked. Leaves the hot part in the "no" case with registers reloaded,
-    /// and jumps in the "yes" case to the cold part, to be emitted next: rcx = distance, `r2` = address.
-    fn check(&mut self, address: &[u8], r2: Gpr) {
-        self.hot.spill(off::spill(slot::SITE_RCX), RCX);
-        self.hot.spill(off::spill(slot::SITE_R2), r2);
-        self.hot.bytes(address);
-        self.hot.rorx_rcx(r2, GRANULE_SHIFT as u8);
-        self.hot.movzx_ecx_cx();
-        self.hot.mov_rcx_gs_rcx8(GRANULES_OFFSET);
-        self.hot.jrcxz(5);
-        let cold = self.cold.at;
-        self.hot.jmp(cold);
-        self.hot.reload(RCX, off::spill(slot::SITE_RCX));
-        self.hot.reload(r2, off::spill(slot::SITE_R2));
-    }
-
-    /// Cold: a granule shared with other memory is the engine's business; else address and alias are noted, r2 = alias.
-    fn resolve(&mut self, s: u64, r2: Gpr) {
-        let e = &mut *self.cold;
-        e.bytes(&[0x48, 0x8D, 0x49, 0xFF]); // lea rcx, [rcx-1]
-        e.jrcxz(2);
-        let over = e.at;
-        e.bytes(&[0xEB, 0]);
+    /// The check whether the operand is tracked. Leaves the hot part in the "no" case with registers reloaded, and goes to
+    /// [`Builder::finish_cold`] in the "yes" case, with rcx = distance.
+    fn check(&mut self, operand: &Operand) -> PendingJump {
+        let e = &mut *self.hot;
+        e.spill(off::spill(slot::SITE_RCX), RCX);
+        match operand.base {
+            Some(base) => e.rorx_rcx(base, GRANULE_SHIFT as u8),
+            None => {
+                e.bytes(&operand.into_rcx);
+                e.rorx_rcx(RCX, GRANULE_SHIFT as u8);
+            }
+        }
+        e.movzx_ecx_cx();
+        e.mov_rcx_gs_rcx8(GRANULES_OFFSET);
+        e.jrcxz(5);
+        let jump = PendingJump(e.jmp(e.at));
         e.reload(RCX, off::spill(slot::SITE_RCX));
-        e.reload(r2, off::spill(slot::SITE_R2));
-        e.leave(exit::SITE_BEGIN | s << 8);
-        let here = e.at;
-        // SAFETY: our own byte, not yet reachable.
-        unsafe { *((over + 1) as *mut u8) = (here - over - 2) as u8 };
-        e.spill(off::SITE_ADDR, r2);
-        // lea rcx, [rcx+1]; the distance again
-        e.bytes(&[0x48, 0x8D, 0x49, 0x01]);
-        e.lea_sum(r2, r2, RCX);
-        e.spill(off::SITE_ALIAS, r2);
+        jump
     }
 
     fn regular(&mut self, insn: &Instruction, raw: &[u8], effect: brownout_insn::Effect) -> bool {
@@ -279,7 +263,7 @@ impl Builder<'_> {
         else {
             return false;
         };
-        let Some(address) = address_code(insn, r2) else {
+        let Some(operand) = Operand::of(insn, r2) else {
             return false;
         };
         if effect.non_temporal
@@ -304,73 +288,92 @@ impl Builder<'_> {
             value,
         );
         let payload = s as *const _ as u64;
-        self.begin(pc, InsnClass::Site { scratch: r2.0 });
+        self.begin(pc, InsnClass::Check);
         self.share_context(s);
         s.join = join(s, record);
         let cold = self.cold.at;
-        self.check(&address, r2);
+        let jump = self.check(&operand);
         self.copy(insn, raw);
         if effect.locked {
             self.locked_tail(insn);
         }
-        let next = self.hot.at;
-        // `locked_tail` may have used the cold part, but only behind the jump's target: see `check`.
-        let fast = self.finish_cold(cold, payload, r2, r3, Some(&redirected[..n]));
-        s.fast = (cold, fast);
-        s.next_code = next;
+        s.next_code = self.hot.at;
+        let access = Access {
+            bytes: &redirected[..n],
+            uses_rcx: used & 1 << RCX.0 != 0,
+            value,
+        };
+        s.fast = self.finish_cold(jump, payload, &operand, (r2, r3), Some(access));
         self.two_step(s, insn, raw, &redirected[..n], cold);
         self.sites.push(s);
         true
     }
 
-    /// The cold part behind [`Builder::check`]: access on the alias and record. Must be called before anything else goes
-    /// into the cold part, hence `at`.
+    /// The cold part behind [`Builder::check`]: access on the alias and record. Yields the stretch of code in which the program's
+    /// rcx and `r2` are in their slots if the access faults.
     fn finish_cold(
         &mut self,
-        at: u64,
+        jump: PendingJump,
         payload: u64,
-        r2: Gpr,
-        r3: Gpr,
-        access: Option<&[u8]>,
-    ) -> u64 {
-        if self.cold.at != at {
-            // The tail of a locked instruction took the place that the check jumps to: jump over to here.
-            let target = self.cold.at;
-            self.relocate_check(at, target);
+        operand: &Operand,
+        (r2, r3): (Gpr, Gpr),
+        access: Option<Access>,
+    ) -> (u64, u64) {
+        let e = &mut *self.cold;
+        // A granule shared with other memory is the engine's business.
+        let mixed = e.at;
+        e.reload(RCX, off::spill(slot::SITE_RCX));
+        e.leave(exit::SITE_BEGIN | payload << 8);
+        let start = e.at;
+        jump.goes_to(start);
+        // rcx = distance - 1: 0 means mixed.
+        e.lea_sum(RCX, RCX, None, -(GRANULE_MIXED as i8));
+        e.jrcxz(mixed.wrapping_sub(e.at + 2) as u8);
+        let Some(access) = access else {
+            if operand.has_rcx {
+                e.reload(RCX, off::spill(slot::SITE_RCX));
+            }
+            e.bytes(&operand.into_rcx);
+            e.spill(off::SITE_ADDR, RCX);
+            if ring::shared() {
+                e.spill(off::spill(slot::SITE_R2), r2);
+                self.lock(payload, r2, r3);
+            }
+            self.cold.mov_imm64(RCX, payload);
+            self.cold.jmp_gs(off::ENTRY_LOG);
+            return (start, start);
+        };
+        e.spill(off::spill(slot::SITE_R2), r2);
+        if operand.has_rcx {
+            e.lea_sum(r2, RCX, None, GRANULE_MIXED as i8);
+            e.reload(RCX, off::spill(slot::SITE_RCX));
+            e.bytes(&operand.into_rcx);
+            e.spill(off::SITE_ADDR, RCX);
+            e.lea_sum(r2, r2, Some(RCX), 0);
+        } else {
+            e.bytes(&operand.into_r2);
+            e.spill(off::SITE_ADDR, r2);
+            e.lea_sum(r2, r2, Some(RCX), GRANULE_MIXED as i8);
         }
-        self.resolve(payload, r2);
+        if access.value {
+            e.spill(off::SITE_ALIAS, r2);
+        }
         if ring::shared() {
             self.lock(payload, r2, r3);
         }
         let e = &mut *self.cold;
-        e.reload(RCX, off::spill(slot::SITE_RCX));
-        if let Some(bytes) = access {
-            e.bytes(bytes);
+        if access.uses_rcx {
+            e.reload(RCX, off::spill(slot::SITE_RCX));
         }
-        // The access may have changed rcx (a load, an exchange).
-        e.spill(off::spill(slot::SITE_RCX), RCX);
+        e.bytes(access.bytes);
+        if access.uses_rcx {
+            // It may be other now (a load, an exchange).
+            e.spill(off::spill(slot::SITE_RCX), RCX);
+        }
         e.reload(r2, off::spill(slot::SITE_R2));
         e.mov_imm64(RCX, payload);
         e.jmp_gs(off::ENTRY_LOG);
-        e.at
-    }
-
-    /// Redirects the jump that `check` has just emitted from `at` to `target`.
-    fn relocate_check(&mut self, at: u64, target: u64) {
-        let m = *self.insns.last().expect("begun");
-        let mut p = self.body + m.code as u64;
-        while p + 5 <= self.hot.at {
-            // SAFETY: reads back our own code.
-            let (op, rel) =
-                unsafe { (*(p as *const u8), ((p + 1) as *const i32).read_unaligned()) };
-            if op == 0xE9 && (p + 5).wrapping_add(rel as i64 as u64) == at {
-                // SAFETY: not yet reachable.
-                unsafe { ((p + 1) as *mut u32).write_unaligned(crate::emit::rel32(p + 5, target)) };
-                return;
-            }
-            p += 1;
-        }
-        crate::fatal_bug("lost a check");
+        (start, e.at)
     }
 
     /// Takes the ring lock, or leaves to wait and start the instruction over.
@@ -441,35 +444,30 @@ impl Builder<'_> {
             false,
         );
         let payload = s as *const _ as u64;
-        self.begin(pc, InsnClass::Site { scratch: r2.0 });
-        let cold = self.cold.at;
-        let Some(address) =
-            address_code(insn, r2).filter(|_| insn.segment_prefix() == Register::None)
+        let Some(operand) =
+            Operand::of(insn, r2).filter(|_| insn.segment_prefix() == Register::None)
         else {
             // fs:-relative or 32-bit addresses: never tracked memory.
+            self.begin(pc, InsnClass::Plain);
             self.copy(insn, raw);
             return true;
         };
+        self.begin(pc, InsnClass::Check);
+        let cold = self.cold.at;
         self.share_context(s);
         s.join = join(s, record);
-        self.check(&address, r2);
+        let jump = self.check(&operand);
         self.copy(insn, raw);
-        let next = self.hot.at;
-        let access = crate::mode().execute_flushes.then_some(&redirected[..n]);
-        let fast = self.finish_cold(cold, payload, r2, r3, access);
-        s.fast = (cold, fast);
-        s.next_code = next;
-        self.two_step(
-            s,
-            insn,
-            raw,
-            if access.is_some() {
-                &redirected[..n]
-            } else {
-                &[]
-            },
-            cold,
-        );
+        s.next_code = self.hot.at;
+        let executed = crate::mode().execute_flushes;
+        let access = executed.then_some(Access {
+            bytes: &redirected[..n],
+            uses_rcx: used & 1 << RCX.0 != 0,
+            value: false,
+        });
+        s.fast = self.finish_cold(jump, payload, &operand, (r2, r3), access);
+        let redirected = if executed { &redirected[..n] } else { &[] };
+        self.two_step(s, insn, raw, redirected, cold);
         self.sites.push(s);
         true
     }
@@ -574,6 +572,50 @@ fn join(s: &site::Site, record: u8) -> u64 {
             s as *const _ as u64
         }
         _ => 0,
+    }
+}
+
+/// A jump whose target is not known yet: the address of its rel32.
+struct PendingJump(u64);
+
+impl PendingJump {
+    fn goes_to(self, target: u64) {
+        // SAFETY: our own bytes, not yet reachable.
+        unsafe { (self.0 as *mut u32).write_unaligned(crate::emit::rel32(self.0 + 4, target)) };
+    }
+}
+
+/// The access itself, as the cold part makes it.
+struct Access<'a> {
+    /// On `[r2]`.
+    bytes: &'a [u8],
+    /// Names or implies rcx.
+    uses_rcx: bool,
+    /// The record has the value.
+    value: bool,
+}
+
+/// How the address of a memory operand comes into a register.
+struct Operand {
+    /// The register that holds it as it is.
+    base: Option<Gpr>,
+    /// rcx is part of it.
+    has_rcx: bool,
+    into_rcx: Vec<u8>,
+    into_r2: Vec<u8>,
+}
+
+impl Operand {
+    /// `None` for operands that `lea` cannot express.
+    fn of(insn: &Instruction, r2: Gpr) -> Option<Operand> {
+        let (base, index) = (insn.memory_base(), insn.memory_index());
+        let alone = base.is_gpr64() && index == Register::None && insn.memory_displacement64() == 0;
+        Some(Operand {
+            base: alone.then(|| Gpr(base.number() as u8)),
+            has_rcx: base == Register::RCX || index == Register::RCX,
+            into_rcx: address_code(insn, RCX)?,
+            into_r2: address_code(insn, r2)?,
+        })
     }
 }
 
