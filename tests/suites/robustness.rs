@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use brownout_tests::{Invocation, Outcome, Scratch, dump, exec, layout, tool};
@@ -98,6 +98,10 @@ fn main() {
         ),
         trial("target_killed::none", || target_dies("exit", 0)),
         trial("tool_killed", tool_killed),
+        trial(
+            "tool_killed_and_not_collected",
+            tool_killed_and_not_collected,
+        ),
         trial("disk_full::at_once", disk_full_at_once),
         trial("disk_full::midway", disk_full_midway),
         trial("damaged::truncated", truncated_trace),
@@ -247,6 +251,35 @@ fn tool_killed() -> Result<()> {
         "nothing of the trace is readable\n{}",
         outcome.stderr_text()
     );
+    Ok(())
+}
+
+/// While nobody has asked for the tool's status, its process number is taken: the program must notice all the same, once it has to wait
+/// for the tool.
+fn tool_killed_and_not_collected() -> Result<()> {
+    let scratch = Scratch::new()?;
+    tool::expect_built()?;
+    let binary = layout::programs().join("bench_persist").into_os_string();
+    let argv = [binary, "pool".into(), "1000000000000".into()];
+    let busy = Invocation::new(argv, scratch.path());
+    let mut tool = tool::record(&busy, &scratch.join("t.bwt"), &["--pm", "pool"])
+        .command()?
+        .stderr(Stdio::null())
+        .spawn()?;
+    thread::sleep(Duration::from_millis(500));
+    let threads = format!("/proc/{0}/task/{0}/children", tool.id());
+    let program = fs::read_to_string(threads)?.trim().to_owned();
+    ensure!(!program.is_empty(), "the program is not there");
+    tool.kill()?;
+    let alive = || fs::read_link(format!("/proc/{program}/exe")).is_ok();
+    let deadline = Instant::now() + TIMEOUT;
+    while alive() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let ended = !alive();
+    exec::kill_group(tool.id());
+    tool.wait()?;
+    ensure!(ended, "the program goes on without the tool");
     Ok(())
 }
 

@@ -62,11 +62,24 @@ fn call_for_text(
 
 /// The tool was killed: without it nothing is recorded and no program replaced. The target must not hang.
 pub fn exit_if_orphaned() {
+    let host = control().host_pid;
     // SAFETY: signal 0 only asks.
-    if unsafe { sys::sc!(sys::nr::KILL, control().host_pid, 0) } == -3 {
+    let is_gone = unsafe { sys::sc!(sys::nr::KILL, host, 0) } == -3;
+    if is_gone || has_ended(host) {
         // SAFETY: ends the process.
         unsafe { sys::sc!(sys::nr::EXIT_GROUP, 137) };
     }
+}
+
+/// Whether a process is there only because its parent has not asked for its status yet. The parent may be waiting for our end.
+fn has_ended(pid: u32) -> bool {
+    let Ok(path) = alloc::ffi::CString::new(alloc::format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    let stat = sys::read_file(&path);
+    // The name before may contain anything.
+    let name_end = stat.iter().rposition(|byte| *byte == b')');
+    name_end.is_some_and(|at| matches!(stat.get(at + 2), Some(b'Z' | b'X')))
 }
 
 /// True if the thread is seized and its next program will have the engine.
