@@ -27,6 +27,8 @@ pub struct Site {
     /// Distance from rsp (or rbp) to the frame's canonical address.
     pub cfa_offset: i32,
     pub flags: u8,
+    /// A store of a copy loop.
+    pub is_wide: bool,
     /// What becomes of `unfenced`: 0, 1, or 2 for unchanged.
     pub unfenced: u8,
     /// Scratch register of its code.
@@ -35,9 +37,9 @@ pub struct Site {
     pub hint: u64,
     /// Names the block: all its sites have the same calling context in one execution.
     pub token: u64,
-    /// Sites with the same one, not 0, may have one record for neighbouring stores or write-backs: a single instruction, or the wide stores of
-    /// a block.
-    pub join: u64,
+    /// Not 0: the site of the records that this one's stores or write-backs may become part of, if they go on where these end. A site's own
+    /// number; for the wide stores of a block, that of the first.
+    pub join: u32,
     pub pc: u64,
     pub next_pc: u64,
     /// Code of the next instruction.
@@ -160,6 +162,7 @@ pub fn new(
         flags: if from_rbp { FLAG_CFA_FROM_RBP } else { 0 }
             | if value { FLAG_VALUE } else { 0 }
             | if super::ring::shared() { 0 } else { FLAG_HINT },
+        is_wide: false,
         unfenced,
         scratch,
         hint: &raw const NO_ENTRY as u64,

@@ -115,6 +115,32 @@ impl Builder<'_> {
         s.token = token;
     }
 
+    /// Lets a store or write-back share a record with its neighbours: see [`site::Site::join`]. Wide stores are copy loops, whose instructions a
+    /// report need not tell apart; smaller ones are fields of structures.
+    fn join(&self, s: &mut site::Site, record: u8) {
+        const WIDE: u32 = 32;
+        const WIDE_NON_TEMPORAL: u32 = 16;
+        if !crate::mode().lean || crate::mode().values {
+            return;
+        }
+        let is_wide = match record {
+            kind::STORE => s.size >= WIDE,
+            kind::NT_STORE => s.size >= WIDE_NON_TEMPORAL,
+            kind::CLFLUSH | kind::CLFLUSHOPT | kind::CLWB => false,
+            _ => return,
+        };
+        s.join = s.id;
+        if is_wide {
+            let is_alike =
+                |other: &&&site::Site| other.is_wide && (other.head >> 8) as u8 == record;
+            s.is_wide = true;
+            if let Some(first) = self.sites.iter().find(is_alike) {
+                s.join = first.join;
+                s.head = s.head as u32 as u64 | (s.join as u64) << 32;
+            }
+        }
+    }
+
     /// A client request at `pc`. Plain ones are appended without leaving; the program goes on at `next`.
     pub(super) fn request(&mut self, pc: u64, next: u64) {
         self.begin(pc, InsnClass::Site { scratch: RDX.0 });
@@ -290,7 +316,7 @@ impl Builder<'_> {
         let payload = s as *const _ as u64;
         self.begin(pc, InsnClass::Check);
         self.share_context(s);
-        s.join = join(s, record);
+        self.join(s, record);
         let cold = self.cold.at;
         let jump = self.check(&operand);
         self.copy(insn, raw);
@@ -378,34 +404,42 @@ impl Builder<'_> {
 
     /// Takes the ring lock, or leaves to wait and start the instruction over.
     fn lock(&mut self, payload: u64, r2: Gpr, r3: Gpr) {
-        let e = &mut *self.cold;
-        e.spill(off::spill(slot::SITE_R3), r3);
-        e.mov_imm64(r3, CONTROL_BASE + offset_of!(Control, ring_lock) as u64);
-        e.bytes(&[0xB9, 1, 0, 0, 0]); // mov ecx, 1
-        e.bytes(&[0x40 | r3.0 >> 3, 0x87, 0x08 | (r3.0 & 7)]); // xchg [r3], ecx
+        /// Another thread has the lock for the length of a record: waiting here is cheaper than leaving.
+        const ATTEMPTS: usize = 4;
         if matches!(r3.0 & 7, 4 | 5) {
             crate::fatal_bug("unencodable lock register");
         }
-        e.jrcxz(2);
-        let over = e.at;
-        e.bytes(&[0xEB, 0]); // to the failure part
-        let got = e.at;
+        let e = &mut *self.cold;
+        e.spill(off::spill(slot::SITE_R3), r3);
+        e.mov_imm64(r3, CONTROL_BASE + offset_of!(Control, ring_lock) as u64);
+        let mut got = [0; ATTEMPTS];
+        for (i, jump) in got.iter_mut().enumerate() {
+            if i > 0 {
+                e.bytes(&[0xF3, 0x90]); // pause
+            }
+            e.bytes(&[0xB9, 1, 0, 0, 0]); // mov ecx, 1
+            e.bytes(&[0x40 | r3.0 >> 3, 0x87, 0x08 | (r3.0 & 7)]); // xchg [r3], ecx
+            e.jrcxz(0);
+            *jump = e.at;
+        }
+        e.reload(r3, off::spill(slot::SITE_R3));
+        e.reload(RCX, off::spill(slot::SITE_RCX));
+        e.reload(r2, off::spill(slot::SITE_R2));
+        e.leave(exit::LOCKED | payload << 8);
+        let here = e.at;
+        for jump in got {
+            let distance = here - jump;
+            if distance > 127 {
+                crate::fatal_bug("a lock out of reach");
+            }
+            // SAFETY: our own byte, not yet reachable.
+            unsafe { *((jump - 1) as *mut u8) = distance as u8 };
+        }
         // ecx = tid; mov [r3+4], ecx
         e.bytes(&[0x65, 0x8B, 0x0C, 0x25]);
         e.u32(offset_of!(ThreadContext, tid) as u32);
         e.bytes(&[0x40 | r3.0 >> 3, 0x89, 0x48 | (r3.0 & 7), 4]);
         e.reload(r3, off::spill(slot::SITE_R3));
-        e.bytes(&[0xEB, 0]); // past the failure part
-        let past = e.at;
-        // SAFETY: our own bytes, not yet reachable.
-        unsafe { *((over + 1) as *mut u8) = (past - got) as u8 };
-        e.reload(r3, off::spill(slot::SITE_R3));
-        e.reload(RCX, off::spill(slot::SITE_RCX));
-        e.reload(r2, off::spill(slot::SITE_R2));
-        e.leave(exit::LOCKED | payload << 8);
-        let end = e.at;
-        // SAFETY: as above.
-        unsafe { *((past - 1) as *mut u8) = (end - past) as u8 };
     }
 
     fn flush(&mut self, insn: &Instruction, raw: &[u8], k: FlushKind) -> bool {
@@ -455,7 +489,7 @@ impl Builder<'_> {
         self.begin(pc, InsnClass::Check);
         let cold = self.cold.at;
         self.share_context(s);
-        s.join = join(s, record);
+        self.join(s, record);
         let jump = self.check(&operand);
         self.copy(insn, raw);
         s.next_code = self.hot.at;
@@ -555,25 +589,6 @@ impl Builder<'_> {
 
 /// Bytes that a write-back writes back.
 const LINE: u32 = 64;
-
-/// Which stores and write-backs may share a record: see [`site::Site::join`]. Stores of these sizes are copy loops, whose instructions a report
-/// need not tell apart; smaller ones are fields of structures.
-fn join(s: &site::Site, record: u8) -> u64 {
-    const WIDE: u32 = 32;
-    const WIDE_NON_TEMPORAL: u32 = 16;
-    if !crate::mode().lean || crate::mode().values {
-        return 0;
-    }
-    match record {
-        // Neither is a site's address.
-        kind::STORE if s.size >= WIDE => s.token + 1,
-        kind::NT_STORE if s.size >= WIDE_NON_TEMPORAL => s.token + 2,
-        kind::STORE | kind::NT_STORE | kind::CLFLUSH | kind::CLFLUSHOPT | kind::CLWB => {
-            s as *const _ as u64
-        }
-        _ => 0,
-    }
-}
 
 /// A jump whose target is not known yet: the address of its rel32.
 struct PendingJump(u64);
