@@ -89,8 +89,6 @@ pub struct ThreadContext {
     pub last_context: u64,
     /// pmemcheck requests that are recorded without calling context, as bits.
     pub context_free_requests: u64,
-    /// Where in the stream this thread's last record is, if that may still be added to (see [`crate::pm::ring`]).
-    pub join_at: u64,
     /// Transactions that the thread has begun and not ended, by its own requests.
     pub tx_depth: u64,
     /// pmemcheck requests that may be left out, as bits.
@@ -151,7 +149,7 @@ pub mod off {
         SITE_ALIAS = site_alias; THREAD_BITS = thread_bits; UNFENCED = unfenced;
         PENDING_FLAG = pending_flag; CONTEXT_CACHE = context_cache; XMM = xmm;
         LAST_TOKEN = last_token; LAST_CONTEXT = last_context; CALL_ARGS = call_args;
-        JOIN_AT = join_at; TX_DEPTH = tx_depth; OPTIONAL_REQUESTS = optional_requests;
+        TX_DEPTH = tx_depth; OPTIONAL_REQUESTS = optional_requests;
     }
     pub const fn spill(slot: usize) -> u32 {
         SPILL + 8 * slot as u32

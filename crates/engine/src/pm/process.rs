@@ -23,8 +23,6 @@ fn next_thread() -> u32 {
 fn name_thread(ctx: &mut ThreadContext) {
     ctx.thread = next_thread();
     ctx.thread_bits = (ctx.thread as u64) << 16;
-    // What it may have from its parent is the parent's.
-    ctx.join_at = u64::MAX;
 }
 
 fn event(ctx: &ThreadContext, which: u64, words: [u64; 6], text: &[u8]) {
