@@ -105,20 +105,20 @@ core::arch::global_asm!(
     "mov rax, gs:[{asm}+0]",
     "jmp qword ptr gs:[{resume}]",
 
-    // ------------------------------------------------------------------ a tracked access happened
-    // rcx = site; the program's rcx is in SITE_RCX; site_addr is set, and site_alias if the record has the value; everything else is
-    // the program's. Appends the record and goes on at the site's continuation.
+    // ------------------------------------------------------------------ a further event of a block
+    // As bo_log, where an earlier site of the same block has logged and the record has no value; falls through at its end, with the
+    // program's rcx still in its slot. Never run here: sites have copies of it, so that nothing but direct jumps are between a program's
+    // instructions. It must not depend on where it is.
     //
-    // Stores are dear here: they wait behind the program's, which may miss all caches, and the processor holds only so many.
-    ".global bo_log", ".p2align 6",
-    "bo_log:",
+    // Stores are dear: they wait behind the program's, which may miss all caches, and the processor holds only so many.
+    ".global bo_log_inline_begin", ".global bo_log_inline_end", ".p2align 4",
+    "bo_log_inline_begin:",
     "mov gs:[{asm}+0], rax",
     "lahf", "seto al", "mov gs:[{asm}+8], rax",
     "mov gs:[{asm}+16], rdx", "mov gs:[{asm}+24], rbx",
     // -- an earlier site of the same block logged since the block was entered: same activation, same context
     "mov rdx, [rcx + {site_token}]",
-    "cmp rdx, gs:[{last_token}]", "jne 50f",
-    "test byte ptr [rcx + {site_flags}], {flag_value}", "jne 50f",
+    "cmp rdx, gs:[{last_token}]", "jne 54f",
     "movabs rbx, {control}",
     // -- does it go on where this thread's last record ends?
     "mov rax, [rbx + {ring_write}]",
@@ -178,25 +178,31 @@ core::arch::global_asm!(
     "cmp edx, 2", "je 56f",
     "mov gs:[{unfenced}], rdx",
     "56:",
-    "mov rcx, [rcx + {site_next}]",
-    "mov gs:[{resume}], rcx",
     "mov rdx, gs:[{asm}+16]", "mov rbx, gs:[{asm}+24]",
     "mov rax, gs:[{asm}+8]", "add al, 0x7f", "sahf",
     "mov rax, gs:[{asm}+0]",
-    "mov rcx, gs:[{site_rcx}]",
-    "jmp qword ptr gs:[{resume}]",
+    "jmp 57f",
+    // -- everything back, and the long way
     "54:",
-    "mov rdx, rcx", "shl rdx, 8", "or rdx, {exit_log}", "mov gs:[{exit_arg}], rdx",
     "mov rdx, gs:[{asm}+16]", "mov rbx, gs:[{asm}+24]",
     "mov rax, gs:[{asm}+8]", "add al, 0x7f", "sahf",
     "mov rax, gs:[{asm}+0]",
-    "mov rcx, gs:[{site_rcx}]",
-    "jmp bo_exit",
-    // -- context to be found out, or a value to be copied
-    "50:",
+    "jmp qword ptr gs:[{entry_log}]",
+    "57:",
+    "bo_log_inline_end:",
+
+    // ------------------------------------------------------------------ a tracked access happened
+    // rcx = site; the program's rcx is in SITE_RCX; site_addr is set, and site_alias if the record has the value; everything else is
+    // the program's. Appends the record and goes on at the site's continuation.
+    ".global bo_log", ".p2align 6",
+    "bo_log:",
+    "mov gs:[{asm}+0], rax",
+    "lahf", "seto al", "mov gs:[{asm}+8], rax",
+    "mov gs:[{asm}+16], rdx", "mov gs:[{asm}+24], rbx",
     "mov gs:[{asm}+32], rsi", "mov gs:[{asm}+40], rdi",
     // Between here and bo_log_known only the program's stack is read that could fault: see `fixup`.
     ".global bo_log_context", "bo_log_context:",
+    // -- an earlier site of the same block logged since the block was entered: same activation, same context
     "mov rdx, [rcx + {site_token}]",
     "cmp rdx, gs:[{last_token}]", "jne 4f",
     "mov esi, gs:[{last_context}]",
@@ -580,7 +586,7 @@ core::arch::global_asm!(
     ring_shared = const offset_of!(Control, ring_shared), ring_end = const offset_of!(Control, ring_end),
     join_max = const JOIN_MAX,
     site_join = const offset_of!(crate::pm::site::Site, join),
-    tx_depth = const off::TX_DEPTH, optional = const off::OPTIONAL_REQUESTS,
+    entry_log = const off::ENTRY_LOG, tx_depth = const off::TX_DEPTH, optional = const off::OPTIONAL_REQUESTS,
     start_tx = const crate::requests::START_TX, end_tx = const crate::requests::END_TX,
     do_flush = const crate::requests::DO_FLUSH, set_clean = const crate::requests::SET_CLEAN,
     granules = const GRANULES_OFFSET, granule_shift = const crate::context::GRANULE_SHIFT,
@@ -607,6 +613,8 @@ unsafe extern "C" {
     pub fn bo_request();
     pub fn bo_request_read();
     pub fn bo_request_slow();
+    fn bo_log_inline_begin();
+    fn bo_log_inline_end();
     fn bo_log_context();
     fn bo_log_known();
     pub fn bo_log_slow();
@@ -625,6 +633,14 @@ unsafe extern "C" {
     fn bo_copy_load();
     fn bo_copy_store();
     fn bo_copy_fail();
+}
+
+/// What sites copy: see `bo_log_inline_begin`.
+pub fn log_inline() -> &'static [u8] {
+    let begin = bo_log_inline_begin as *const () as usize;
+    let end = bo_log_inline_end as *const () as usize;
+    // SAFETY: code of this image, between two labels.
+    unsafe { core::slice::from_raw_parts(begin as *const u8, end - begin) }
 }
 
 /// Copies to or from program memory; false if it faulted on the way.

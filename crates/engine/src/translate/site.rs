@@ -93,8 +93,7 @@ impl Builder<'_> {
                     // The fence is done; only its record waits: spin in place, there is nothing to restart.
                     lock_or_spin(self.hot);
                 }
-                self.hot.mov_imm64(RCX, s as *const _ as u64);
-                self.hot.jmp_gs(off::ENTRY_LOG);
+                Self::log(self.hot, s as *const _ as u64, false, 0);
                 s.next_code = self.hot.at;
                 self.sites.push(s);
                 true
@@ -113,6 +112,20 @@ impl Builder<'_> {
             }
         };
         s.token = token;
+    }
+
+    /// Logs site `s` and goes on at `next`; 0: behind. The program's rcx is in its slot.
+    fn log(e: &mut Emitter, s: u64, has_value: bool, next: u64) {
+        e.mov_imm64(RCX, s);
+        if has_value {
+            e.jmp_gs(off::ENTRY_LOG);
+            return;
+        }
+        e.bytes(crate::asm::log_inline());
+        e.reload(RCX, off::spill(slot::SITE_RCX));
+        if next != 0 {
+            e.jmp(next);
+        }
     }
 
     /// Lets a store or write-back share a record with its neighbours: see [`site::Site::join`]. Wide stores are copy loops, whose instructions a
@@ -329,7 +342,7 @@ impl Builder<'_> {
             uses_rcx: used & 1 << RCX.0 != 0,
             value,
         };
-        s.fast = self.finish_cold(jump, payload, &operand, (r2, r3), Some(access));
+        s.fast = self.finish_cold(jump, payload, &operand, (r2, r3), Some(access), s.next_code);
         self.two_step(s, insn, raw, &redirected[..n], cold);
         self.sites.push(s);
         true
@@ -344,6 +357,7 @@ impl Builder<'_> {
         operand: &Operand,
         (r2, r3): (Gpr, Gpr),
         access: Option<Access>,
+        next: u64,
     ) -> (u64, u64) {
         let e = &mut *self.cold;
         // A granule shared with other memory is the engine's business.
@@ -365,8 +379,7 @@ impl Builder<'_> {
                 e.spill(off::spill(slot::SITE_R2), r2);
                 self.lock(payload, r2, r3);
             }
-            self.cold.mov_imm64(RCX, payload);
-            self.cold.jmp_gs(off::ENTRY_LOG);
+            Self::log(self.cold, payload, false, next);
             return (start, start);
         };
         e.spill(off::spill(slot::SITE_R2), r2);
@@ -397,9 +410,9 @@ impl Builder<'_> {
             e.spill(off::spill(slot::SITE_RCX), RCX);
         }
         e.reload(r2, off::spill(slot::SITE_R2));
-        e.mov_imm64(RCX, payload);
-        e.jmp_gs(off::ENTRY_LOG);
-        (start, e.at)
+        let end = e.at;
+        Self::log(e, payload, access.value, next);
+        (start, end)
     }
 
     /// Takes the ring lock, or leaves to wait and start the instruction over.
@@ -499,7 +512,7 @@ impl Builder<'_> {
             uses_rcx: used & 1 << RCX.0 != 0,
             value: false,
         });
-        s.fast = self.finish_cold(jump, payload, &operand, (r2, r3), access);
+        s.fast = self.finish_cold(jump, payload, &operand, (r2, r3), access, s.next_code);
         let redirected = if executed { &redirected[..n] } else { &[] };
         self.two_step(s, insn, raw, redirected, cold);
         self.sites.push(s);
