@@ -93,7 +93,7 @@ impl Builder<'_> {
                     // The fence is done; only its record waits: spin in place, there is nothing to restart.
                     lock_or_spin(self.hot);
                 }
-                Self::log(self.hot, s as *const _ as u64, false, 0);
+                Self::log(self.hot, s as *const _ as u64, 0);
                 s.next_code = self.hot.at;
                 self.sites.push(s);
                 true
@@ -115,9 +115,11 @@ impl Builder<'_> {
     }
 
     /// Logs site `s` and goes on at `next`; 0: behind. The program's rcx is in its slot.
-    fn log(e: &mut Emitter, s: u64, has_value: bool, next: u64) {
+    fn log(e: &mut Emitter, s: u64, next: u64) {
         e.mov_imm64(RCX, s);
-        if has_value {
+        let site = site::from_payload(s);
+        // The first site of a block has to find out the context.
+        if site.flags & site::FLAG_VALUE != 0 || site.token == s {
             e.jmp_gs(off::ENTRY_LOG);
             return;
         }
@@ -379,7 +381,7 @@ impl Builder<'_> {
                 e.spill(off::spill(slot::SITE_R2), r2);
                 self.lock(payload, r2, r3);
             }
-            Self::log(self.cold, payload, false, next);
+            Self::log(self.cold, payload, next);
             return (start, start);
         };
         e.spill(off::spill(slot::SITE_R2), r2);
@@ -411,7 +413,7 @@ impl Builder<'_> {
         }
         e.reload(r2, off::spill(slot::SITE_R2));
         let end = e.at;
-        Self::log(e, payload, access.value, next);
+        Self::log(e, payload, next);
         (start, end)
     }
 
