@@ -47,10 +47,9 @@ pub const ENGINE_LIMIT: u64 = 0x6800_0000_0000;
 
 /// Bytes that [`Control`] occupies at the start of the control file.
 pub const CONTROL_LEN: u64 = 0x1_0000;
-/// Ring capacity in bytes; a power of two. 8 MiB is about 250,000 events: a few
-/// milliseconds of a store-heavy program, so the drain thread may be descheduled for a
-/// time slice without stalling the target, while it still fits the last-level cache's neighbourhood.
-pub const RING_LEN: u64 = 8 << 20;
+/// Ring capacity in bytes; a power of two. 2 MiB are 87,000 events without values: a millisecond of a store-heavy program. A larger one
+/// would let the reader be away for longer, and take more of the cache away from a program that needs it.
+pub const RING_LEN: u64 = 2 << 20;
 
 // ---------------------------------------------------------------- configuration
 
