@@ -263,7 +263,7 @@ fn suggestion(
     let store = of("store")?;
     let own = own_frame(store)?;
     let what = match (&own.file, own.line) {
-        (Some(file), Some(line)) => sources.destination(file, line),
+        (Some(file), Some(line)) => sources.destination(file, line, own.column),
         _ => None,
     };
     let size = store.place.as_ref().map_or(0, |place| place.size);

@@ -15,8 +15,8 @@ pub struct Sources {
 const FILE_LEN_MAX: u64 = 16 << 20;
 
 impl Sources {
-    /// The expression that names the destination of the store on that line: `&node->next`.
-    pub fn destination(&mut self, file: &str, line: u32) -> Option<String> {
+    /// The expression that names the destination of the store on that line, in that column if known: `&node->next`.
+    pub fn destination(&mut self, file: &str, line: u32, column: Option<u32>) -> Option<String> {
         let text = self.files.entry(file.to_owned()).or_insert_with(|| {
             let len = fs::metadata(file).ok()?.len();
             (len <= FILE_LEN_MAX).then(|| fs::read_to_string(file).ok())?
@@ -25,8 +25,33 @@ impl Sources {
             .as_deref()?
             .lines()
             .nth(line.checked_sub(1)? as usize)?;
-        destination(line)
+        match column {
+            Some(column) => destination(statement(line, column)),
+            None => destination(line),
+        }
     }
+}
+
+/// The statement at that column, from 1, of a line that may have several.
+fn statement(line: &str, column: u32) -> &str {
+    let column = column as usize;
+    let (mut start, mut depth, mut quoted) = (0, 0, false);
+    for (i, c) in line.char_indices() {
+        match c {
+            '"' => quoted = !quoted,
+            _ if quoted => {}
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ';' | '{' | '}' if depth <= 0 => {
+                if i + 1 >= column {
+                    return &line[start..=i];
+                }
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    &line[start..]
 }
 
 /// Functions that store through their first argument.
@@ -109,6 +134,20 @@ fn plain(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_of_several_statements() {
+        let line =
+            "for (i = 0; i < n; i++) { strcpy(r[i].name, \"a;b\"); r[i].len = 4; r[i].used++; }";
+        let at = |text: &str| line.find(text).expect("there") as u32 + 1;
+        let of = |column| destination(statement(line, column));
+        assert_eq!(of(at("strcpy")).as_deref(), Some("r[i].name"));
+        assert_eq!(of(at("= 4")).as_deref(), Some("&r[i].len"));
+        assert_eq!(of(at("++; }")).as_deref(), Some("&r[i].used"));
+        assert_eq!(of(at("i = 0")), None);
+        assert_eq!(statement("a = 1; b = 2", 999), " b = 2");
+        assert_eq!(statement("a = 1;", 0), "a = 1;");
+    }
 
     #[test]
     fn destinations() {

@@ -58,8 +58,10 @@ int main(int argc, char **argv) {
     words(pool + 800, 5, 2);        // goes on, by another call
     stream(pool + PAGE, 64);
     stream(pool + PAGE + 1024, 3);
-    wide(pool + 2 * PAGE, 20);
-    wide(pool + 2 * PAGE + 640, 2);
+    if (__builtin_cpu_supports("avx")) {
+        wide(pool + 2 * PAGE, 20);
+        wide(pool + 2 * PAGE + 640, 2);
+    }
     fields(pool + 3 * PAGE);
     memset(pool + 4 * PAGE, 5, 3000);
     memcpy(pool + 5 * PAGE + 3, pool, 2001);
