@@ -40,12 +40,12 @@ impl Checker {
                 self.tx_end(at, event.pc, event.context, own_number(thread));
             }
             annotation::TX_ADD => {
-                let tag = self.tag(at, event.pc, event.context);
+                let tag = self.tag_of(at, event);
                 self.tx_add(at, tag, own_number(thread), addr, len, true);
             }
             annotation::TX_ALLOC => {
                 self.threads[at].allocates = true;
-                let tag = self.tag(at, event.pc, event.context);
+                let tag = self.tag_of(at, event);
                 self.tx_add(at, tag, own_number(thread), addr, len, false);
                 self.threads[at].allocates = false;
             }
@@ -67,7 +67,7 @@ impl Checker {
                     annotation::DFENCE => Op::Dfence,
                     _ => Op::Sfence,
                 };
-                let tag = self.tag(at, event.pc, event.context);
+                let tag = self.tag_of(at, event);
                 let outcome = self.apply(thread, op, tag);
                 self.counts.fences += 1;
                 let completed = outcome == Outcome::Fenced { completed: true };
@@ -75,14 +75,14 @@ impl Checker {
                 self.fenced(at, tag, completed, false);
             }
             annotation::STORE => {
-                let tag = self.tag(at, event.pc, event.context);
+                let tag = self.tag_of(at, event);
                 self.counts.stores += 1;
                 for part in self.parts(thread, addr, len) {
                     self.store_part(thread, at, tag, part, StoreKind::Plain);
                 }
             }
             annotation::FLUSH => {
-                let tag = self.tag(at, event.pc, event.context);
+                let tag = self.tag_of(at, event);
                 self.threads[at].to_fence += 1;
                 for (range, _) in self.parts(thread, addr, len) {
                     self.write_back(thread, range, tag);
@@ -106,7 +106,7 @@ impl Checker {
         addr: TargetAddr,
         len: u64,
     ) {
-        let assertion = self.tag(at, event.pc, event.context);
+        let assertion = self.tag_of(at, event);
         let thread = event.thread;
         for (range, _) in self.parts(thread, addr, len) {
             let left: Vec<(ByteRange, Status)> = self.model.unpersisted_in(range).collect();
@@ -139,7 +139,7 @@ impl Checker {
         a: (TargetAddr, u64),
         b: (TargetAddr, u64),
     ) {
-        let assertion = self.tag(at, event.pc, event.context);
+        let assertion = self.tag_of(at, event);
         let thread = event.thread;
         let first = self.parts(thread, a.0, a.1);
         let second = self.parts(thread, b.0, b.1);
@@ -191,7 +191,7 @@ impl Checker {
     }
 
     pub(super) fn section_end(&mut self, event: &Event<'_>, at: usize) {
-        let tag = self.tag(at, event.pc, event.context);
+        let tag = self.tag_of(at, event);
         let ending = Ending {
             role: "section-end",
             text: "the section ends here".to_owned(),

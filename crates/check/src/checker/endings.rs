@@ -46,7 +46,7 @@ impl Checker {
                     let ending = Ending {
                         role: "unmap",
                         text: "the region is unmapped here".to_owned(),
-                        tag: self.tag(at, event.pc, event.context),
+                        tag: self.tag_of(at, event),
                         thread: Some(event.thread),
                     };
                     self.mappings_end(&ranges, &ending);
@@ -75,7 +75,7 @@ impl Checker {
                 const MS_SYNC: u32 = 4;
                 if flags & MS_SYNC != 0 {
                     let at = self.thread(event.thread);
-                    let tag = self.tag(at, event.pc, event.context);
+                    let tag = self.tag_of(at, event);
                     for (range, _) in self.parts(event.thread, *addr, *len) {
                         self.synchronised(event.thread, range, tag);
                     }
@@ -83,7 +83,7 @@ impl Checker {
             }
             EventKind::Fsync { file, .. } => {
                 let at = self.thread(event.thread);
-                let tag = self.tag(at, event.pc, event.context);
+                let tag = self.tag_of(at, event);
                 self.synchronised(event.thread, space::whole_file(*file), tag);
             }
             EventKind::FileWrite {

@@ -386,6 +386,11 @@ impl Checker {
         })
     }
 
+    /// As [`tag`](Self::tag), of an event at hand.
+    fn tag_of(&mut self, at: usize, event: &Event<'_>) -> Tag {
+        self.tag(at, event.pc, event.context)
+    }
+
     /// The tracked parts of a range; most often one.
     fn parts(&mut self, thread: ThreadId, addr: TargetAddr, len: u64) -> Parts {
         let mut parts = Parts::new();
