@@ -16,7 +16,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bumped with every change of this file.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// "BROWNOUT" in ASCII, little endian.
 pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
 
@@ -34,12 +34,14 @@ pub const PM_LEN: u64 = 0x0400_0000_0000;
 pub const PM_ALIAS_DELTA: u64 = 0x0400_0000_0000;
 /// Load address of the engine image.
 pub const ENGINE_BASE: u64 = 0x6000_0000_0000;
-/// Where [`Control`] is mapped in the target.
-pub const CONTROL_BASE: u64 = 0x6100_0000_0000;
-/// Where the ring is mapped in the target, twice in a row, so that a record never wraps.
-pub const RING_BASE: u64 = 0x6200_0000_0000;
+/// The image, its data and the stack that it starts on end before.
+pub const ENGINE_IMAGE_LIMIT: u64 = 0x6100_0000_0000;
 /// The engine's own heap.
 pub const HEAP_BASE: u64 = 0x6300_0000_0000;
+/// Where [`Control`] is mapped in the target: so near to the thread contexts that one displacement bridges the distance.
+pub const CONTROL_BASE: u64 = 0x63ff_f000_0000;
+/// Where the ring is mapped in the target, twice in a row, so that a record never wraps. A multiple of its length.
+pub const RING_BASE: u64 = 0x63ff_f800_0000;
 /// The engine's per-thread contexts.
 pub const THREADS_BASE: u64 = 0x6400_0000_0000;
 /// Everything the engine owns outside the code caches lies in `ENGINE_BASE..ENGINE_LIMIT`.
@@ -50,6 +52,9 @@ pub const CONTROL_LEN: u64 = 0x1_0000;
 /// Ring capacity in bytes; a power of two. 2 MiB are 87,000 events without values: a millisecond of a store-heavy program. A larger one
 /// would let the reader be away for longer, and take more of the cache away from a program that needs it.
 pub const RING_LEN: u64 = 2 << 20;
+/// Bytes that whoever appends leaves free behind its record: the further accesses of a block append without looking.
+pub const RING_RESERVE: u64 = 8 << 10;
+const _: () = assert!(RING_BASE.is_multiple_of(RING_LEN) && 4 * RING_RESERVE < RING_LEN);
 
 // ---------------------------------------------------------------- configuration
 
@@ -186,11 +191,12 @@ pub struct Control {
     pub ring_lock: AtomicU32,
     /// Thread number of the lock's holder, to release it if that process is killed.
     pub ring_owner: AtomicU32,
-    /// Bytes ever published: the reader takes what lies before.
+    /// Where the published records end, as an address in the target: the reader takes what lies before. Like `ring_tail`, between
+    /// [`RING_BASE`] and the end of the second mapping.
     pub ring_write: AtomicU64,
-    /// Bytes ever written; the next record goes to `end & (RING_LEN-1)`. Between `ring_write` and here is nothing, or one record that its
-    /// writer may still add to; whoever appends the next one publishes it.
-    pub ring_end: AtomicU64,
+    /// Where the next record goes. Between `ring_write` and here is nothing; or one record that its writer may still add to; or some that a
+    /// lone thread has appended in one block. Whoever appends the next one publishes them.
+    pub ring_tail: AtomicU64,
     /// Not 0 once several threads or processes may append.
     pub ring_shared: AtomicU32,
     _pad0: [u8; 44],
@@ -359,7 +365,9 @@ pub struct RecordHead {
 pub const HEAD_LEN: usize = 24;
 const _: () = assert!(core::mem::size_of::<RecordHead>() == HEAD_LEN);
 /// Most payload bytes in one record.
-pub const PAYLOAD_MAX: usize = 255 * 8 - HEAD_LEN;
+pub const PAYLOAD_MAX: usize = RECORD_MAX as usize - HEAD_LEN;
+/// Longest record: its length in words is a byte.
+pub const RECORD_MAX: u64 = 255 * 8;
 
 // ---------------------------------------------------------------- launch
 

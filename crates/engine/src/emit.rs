@@ -147,6 +147,28 @@ impl Emitter {
         ]);
     }
 
+    /// `lea rcx, [rcx + disp]`
+    pub fn add_rcx(&mut self, disp: i32) {
+        self.bytes(&[0x48, 0x8D, 0x89]);
+        self.u32(disp as u32);
+    }
+
+    /// `mov [rcx + disp], r`
+    pub fn store_at_rcx(&mut self, disp: i8, r: Gpr) {
+        self.bytes(&[
+            0x48 | (r.0 >> 3) << 2,
+            0x89,
+            0x41 | (r.0 & 7) << 3,
+            disp as u8,
+        ]);
+    }
+
+    /// `mov dword [rcx + disp], imm`
+    pub fn store_imm32_at_rcx(&mut self, disp: i8, imm: u32) {
+        self.bytes(&[0xC7, 0x41, disp as u8]);
+        self.u32(imm);
+    }
+
     /// `lea rsp, [rsp + imm]`
     pub fn add_rsp(&mut self, imm: i32) {
         self.bytes(&[0x48, 0x8D, 0xA4, 0x24]);
@@ -163,6 +185,16 @@ impl Emitter {
     /// `jrcxz +rel8`
     pub fn jrcxz(&mut self, rel: u8) {
         self.bytes(&[0xE3, rel]);
+    }
+
+    /// Lets the `jrcxz` that ends at `end` go here.
+    pub fn jrcxz_goes_here(&mut self, end: u64) {
+        let distance = self.at - end;
+        if distance > 127 {
+            crate::fatal_bug("a short jump out of reach");
+        }
+        // SAFETY: our own byte, not yet reachable.
+        unsafe { *((end - 1) as *mut u8) = distance as u8 };
     }
 
     /// `jmp rel32` to a known place. Returns the address of the displacement.

@@ -148,7 +148,7 @@ fn engine_fault(sig: i32, rip: u64, addr: u64, uc: &signal::UContext) -> ! {
         if !sys::read_memory(sp, unsafe_bytes(&mut v)) {
             break;
         }
-        if (abi::ENGINE_BASE..abi::CONTROL_BASE).contains(&v) {
+        if (abi::ENGINE_BASE..abi::ENGINE_IMAGE_LIMIT).contains(&v) {
             let _ = write!(text, " {:#x}", v - abi::ENGINE_BASE);
         }
         sp += 8;

@@ -25,6 +25,8 @@ fn call_for_text(
     read: impl FnOnce(&[u8]),
 ) -> (u32, [u64; 8]) {
     let c = control();
+    // What the thread did before it asks comes before the answer.
+    crate::pm::ring::publish();
     // The lock names its holder, so that the tool can free it if that is killed.
     // SAFETY: no arguments.
     let own = unsafe { sys::sc!(sys::nr::GETTID) } as u32;

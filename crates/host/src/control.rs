@@ -1,13 +1,14 @@
 //! The shared control file and ring, as the tool sees them.
 
 use brownout_abi::{
-    CONTROL_LEN, Control, KNOWN_MAX, KnownFile, MAGIC, REDIRECTS_LEN, RING_LEN, RecordHead, VERSION,
+    CONTROL_LEN, Control, KNOWN_MAX, KnownFile, MAGIC, REDIRECTS_LEN, RING_BASE, RING_LEN,
+    RecordHead, VERSION,
 };
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// An anonymous file, shared with the target by `/proc/PID/fd/N`.
 pub fn memory_file(name: &std::ffi::CStr) -> io::Result<File> {
@@ -128,6 +129,8 @@ impl Shared {
         control.host_pid = std::process::id();
         control.control_fd = file.as_raw_fd() as u32;
         control.seed = 0x0b57_0c4a_5eed_0001;
+        control.ring_write.store(RING_BASE, Relaxed);
+        control.ring_tail.store(RING_BASE, Relaxed);
         control.next_thread.store(1, Relaxed);
         control.next_process.store(1, Relaxed);
         control.next_context.store(1, Relaxed);
@@ -154,6 +157,12 @@ impl Shared {
     /// The control block, for fields guarded by the service protocol.
     pub fn control_ptr(&self) -> *mut Control {
         self.0.control
+    }
+
+    /// The stream position up to which records are published, for a reader that has taken all before `read`.
+    pub fn published(&self, read: u64) -> u64 {
+        let write = self.control().ring_write.load(Acquire);
+        read + (write.wrapping_sub(read) & (RING_LEN - 1))
     }
 
     /// `len` bytes of the ring from stream position `at`.

@@ -106,8 +106,8 @@ pub fn drain(
         if stopped.is_none() && decoder.events() >= events_max {
             stopped = Some(Stopped::Events);
         }
-        let mut write = control.ring_write.load(Ordering::Acquire);
         let mut read = control.ring_read.load(Ordering::Relaxed);
+        let mut write = shared.published(read);
         if stopped.is_none() {
             stopped = watch.reason(&processes, read != write);
         }
@@ -117,7 +117,7 @@ pub fn drain(
         if read != write {
             if write - read < BATCH && stopped.is_none() {
                 processes.wait(state.wake(), PAUSE);
-                write = control.ring_write.load(Ordering::Acquire);
+                write = shared.published(read);
             }
             // Release space in portions: often enough that the writer never waits for long.
             let stop = write.min(read + (abi::RING_LEN / 16));
@@ -187,10 +187,10 @@ pub fn drain(
         if processes.all_ended() {
             let since = *ended_since.get_or_insert_with(Instant::now);
             let all_known = control.unannounced.load(Ordering::Acquire) == 0;
-            // The last record may be one that its writer could have added to.
-            let end = control.ring_end.load(Ordering::Acquire);
-            control.ring_write.fetch_max(end, Ordering::AcqRel);
-            if end != read {
+            // The last records may be such as their writer had not published yet.
+            let tail = control.ring_tail.load(Ordering::Acquire);
+            control.ring_write.store(tail, Ordering::Release);
+            if shared.published(read) != read {
                 // What was written before the last end. It may announce one more.
                 continue;
             }

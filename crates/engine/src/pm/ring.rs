@@ -6,13 +6,14 @@
 //! nothing is dropped.
 //!
 //! In lean recordings a store or write-back that goes on where the previous one of its thread ended, by the same instruction or in the same
-//! copy loop, becomes part of that one's record (see [`Site::join`]). So the last record may stay unpublished until the next.
+//! copy loop, becomes part of that one's record (see [`Site::join`]). So the last record may stay unpublished until the next; and so may all that
+//! a lone thread appends within one block.
 
 use super::site::Site;
 use crate::context::ThreadContext;
 use crate::service::control;
 use crate::sys;
-use brownout_abi::{HEAD_LEN, PAYLOAD_MAX, RING_BASE, RING_LEN, RecordHead, kind};
+use brownout_abi::{HEAD_LEN, PAYLOAD_MAX, RING_BASE, RING_LEN, RING_RESERVE, RecordHead, kind};
 use core::sync::atomic::Ordering;
 
 /// Whether several threads or processes append.
@@ -56,14 +57,21 @@ impl Writer {
         self.locked = false;
     }
 
+    /// Where a record of `len` bytes goes, once there is room for it and for what emitted code appends behind it.
     fn reserve(&mut self, len: u64) -> u64 {
         let c = control();
-        let at = c.ring_end.load(Ordering::Relaxed);
+        let tail = c.ring_tail.load(Ordering::Relaxed);
+        let at = RING_BASE + (tail & (RING_LEN - 1));
         let mut spins = 0u32;
-        let full = || at + len - c.ring_read.load(Ordering::Acquire) > RING_LEN;
+        let full = || {
+            let read = c.ring_read.load(Ordering::Acquire);
+            (read.wrapping_sub(at + 1) & (RING_LEN - 1)) < len + RING_RESERVE
+        };
         if !full() {
             return at;
         }
+        // The reader frees only what it may read.
+        c.ring_write.store(tail, Ordering::Release);
         let begun_ns = sys::monotonic_ns();
         while full() {
             spins += 1;
@@ -102,7 +110,7 @@ impl Writer {
         debug_assert!(bytes <= PAYLOAD_MAX);
         let words = (HEAD_LEN + bytes).div_ceil(8) as u64;
         let at = self.reserve(words * 8);
-        let mut p = RING_BASE + (at & (RING_LEN - 1));
+        let mut p = at;
         // SAFETY: `reserve` gave us this stretch; the second mapping of the ring continues it.
         unsafe {
             *((p + words * 8 - 8) as *mut u64) = 0;
@@ -123,7 +131,7 @@ impl Writer {
         }
         let c = control();
         // In this order: whoever is killed in between leaves a whole record for the next to publish.
-        c.ring_end.store(at + words * 8, Ordering::Release);
+        c.ring_tail.store(at + words * 8, Ordering::Release);
         c.ring_write.store(at + words * 8, Ordering::Release);
     }
 
@@ -279,6 +287,15 @@ impl Drop for Writer {
             c.ring_owner.store(0, Ordering::Relaxed);
             c.ring_lock.store(0, Ordering::Release);
         }
+    }
+}
+
+/// Lets the reader have everything that a lone thread has appended. (Among several, each is quick to publish the others' records.)
+pub fn publish() {
+    if !shared() {
+        let c = control();
+        let tail = c.ring_tail.load(Ordering::Relaxed);
+        c.ring_write.store(tail, Ordering::Release);
     }
 }
 

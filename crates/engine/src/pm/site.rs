@@ -12,6 +12,9 @@ pub const FLAG_VALUE: u8 = 2;
 /// `bo_log` may remember the cache entry that was used last. Only while the run has one thread: entries are a thread's own.
 pub const FLAG_HINT: u8 = 4;
 
+/// Of sites that find out their context each time: they make the thread forget its last token first.
+pub const NO_TOKEN: u64 = u64::MAX;
+
 /// What a site remembers before it has used an entry.
 static NO_ENTRY: super::context_cache::Entry = super::context_cache::Entry { key: 0, chain: 0 };
 
@@ -35,7 +38,8 @@ pub struct Site {
     pub scratch: u8,
     /// The context-cache entry that was used last.
     pub hint: u64,
-    /// Names the block: all its sites have the same calling context in one execution.
+    /// Names the block: all its sites have the same calling context in one execution. The number of the block's first site, or
+    /// [`NO_TOKEN`].
     pub token: u64,
     /// Not 0: the site of the records that this one's stores or write-backs may become part of, if they go on where these end. A site's own
     /// number; for the wide stores of a block, that of the first.
@@ -54,6 +58,18 @@ pub struct Site {
     pub original: u64,
     pub insn: Instruction,
     pub form: MemoryForm,
+}
+
+impl Site {
+    /// Its records have the value.
+    pub fn has_value(&self) -> bool {
+        self.flags & FLAG_VALUE != 0
+    }
+
+    /// The first of its block to find out the context, or one that always does.
+    pub fn finds_context(&self) -> bool {
+        self.token == self.id.into() || self.token == NO_TOKEN
+    }
 }
 
 struct Table {
@@ -166,8 +182,7 @@ pub fn new(
         unfenced,
         scratch,
         hint: &raw const NO_ENTRY as u64,
-        // Never equal to a thread's last token: that needs a block.
-        token: u64::MAX,
+        token: NO_TOKEN,
         join: 0,
         pc,
         next_pc,

@@ -69,6 +69,8 @@ struct Builder<'a> {
     insns: Vec<InsnMap>,
     exits: Vec<Exit>,
     sites: Vec<&'static crate::pm::site::Site>,
+    /// Of the sites that share their calling context, once there is one: see [`crate::pm::site::Site::token`].
+    token: Option<u64>,
 }
 
 /// The tag check in front of a block that indirect branches reach. rcx holds the target; rcx
@@ -112,6 +114,7 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
         insns: Vec::with_capacity(16),
         exits: Vec::new(),
         sites: Vec::new(),
+        token: None,
         displacement_at: 0,
     };
     if request.self_check {

@@ -15,7 +15,7 @@ use crate::dispatch::{InsnClass, exit};
 use crate::emit::{Emitter, Gpr, RCX, RDX};
 use crate::pm::{ring, site};
 use alloc::vec::Vec;
-use brownout_abi::{CONTROL_BASE, Control, kind};
+use brownout_abi::{CONTROL_BASE, Control, HEAD_LEN, RecordHead, kind};
 use brownout_insn::{FlushKind, MemoryForm};
 use core::mem::offset_of;
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Mnemonic, Register};
@@ -88,12 +88,17 @@ impl Builder<'_> {
                 );
                 self.share_context(s);
                 self.hot.spill(off::spill(slot::SITE_RCX), RCX);
-                self.hot.store_imm64(off::SITE_ADDR, 0);
-                if ring::shared() {
-                    // The fence is done; only its record waits: spin in place, there is nothing to restart.
-                    lock_or_spin(self.hot);
+                if let Some(tail) = quick(s) {
+                    self.hot.spill(off::spill(slot::SITE_R2), RDX);
+                    Self::log_quickly(self.hot, s, tail, Address::None, RDX, 0);
+                } else {
+                    self.hot.store_imm64(off::SITE_ADDR, 0);
+                    if ring::shared() {
+                        // The fence is done; only its record waits: spin in place, there is nothing to restart.
+                        lock_or_spin(self.hot);
+                    }
+                    Self::log(self.hot, s, 0);
                 }
-                Self::log(self.hot, s as *const _ as u64, 0);
                 s.next_code = self.hot.at;
                 self.sites.push(s);
                 true
@@ -104,26 +109,56 @@ impl Builder<'_> {
 
     /// Gives a site its block's token; the first one of a block forgets what an earlier execution left.
     fn share_context(&mut self, s: &mut site::Site) {
-        let token = match self.sites.first() {
-            Some(first) => first.token,
-            None => {
-                self.hot.store_imm64(off::LAST_TOKEN, 0);
-                s as *const _ as u64
-            }
-        };
-        s.token = token;
+        s.token = *self.token.get_or_insert_with(|| {
+            self.hot.store_imm64(off::LAST_TOKEN, 0);
+            s.id.into()
+        });
     }
 
-    /// Logs site `s` and goes on at `next`; 0: behind. The program's rcx is in its slot.
-    fn log(e: &mut Emitter, s: u64, next: u64) {
-        e.mov_imm64(RCX, s);
-        let site = site::from_payload(s);
-        // The first site of a block has to find out the context.
-        if site.flags & site::FLAG_VALUE != 0 || site.token == s {
+    /// Logs site `s` and goes on at `next`; 0: behind. The program's rcx is in its slot, the address in `site_addr`.
+    fn log(e: &mut Emitter, s: &site::Site, next: u64) {
+        e.mov_imm64(RCX, s as *const _ as u64);
+        if s.has_value() || s.finds_context() {
             e.jmp_gs(off::ENTRY_LOG);
             return;
         }
         e.bytes(crate::asm::log_inline());
+        e.reload(RCX, off::spill(slot::SITE_RCX));
+        if next != 0 {
+            e.jmp(next);
+        }
+    }
+
+    /// As [`Self::log`], where [`quick`] says so, with the program's `r2` in its slot, too. Between a program's cache misses every instruction
+    /// counts: they fill the window in which the processor finds the next miss.
+    fn log_quickly(e: &mut Emitter, s: &site::Site, tail: u32, addr: Address, r2: Gpr, next: u64) {
+        // -- did an earlier site of this block log since the block was entered? Then there is room, and the context is known.
+        e.reload(RCX, off::LAST_TOKEN);
+        e.add_rcx(-(s.token as i32));
+        e.jrcxz(0);
+        let known = e.at;
+        addr.into_register(e, r2);
+        e.spill(off::SITE_ADDR, r2);
+        e.reload(r2, off::spill(slot::SITE_R2));
+        e.mov_imm64(RCX, s as *const _ as u64);
+        e.jmp_gs(off::ENTRY_LOG);
+        e.jrcxz_goes_here(known);
+        // -- the record
+        e.reload(RCX, tail);
+        e.mov_imm64(r2, s.head | ThreadContext::current().thread_bits);
+        e.store_at_rcx(0, r2);
+        e.reload(r2, off::LAST_CONTEXT);
+        e.store_at_rcx(offset_of!(RecordHead, ctx) as i8, r2);
+        e.store_imm32_at_rcx(offset_of!(RecordHead, size) as i8, s.size);
+        addr.into_register(e, r2);
+        e.store_at_rcx(offset_of!(RecordHead, addr) as i8, r2);
+        e.add_rcx(HEAD_LEN as i32);
+        // Whoever is killed before leaves nothing, and a whole record after.
+        e.spill(tail, RCX);
+        if s.unfenced != 2 {
+            e.store_imm64(off::UNFENCED, s.unfenced.into());
+        }
+        e.reload(r2, off::spill(slot::SITE_R2));
         e.reload(RCX, off::spill(slot::SITE_RCX));
         if next != 0 {
             e.jmp(next);
@@ -239,6 +274,7 @@ impl Builder<'_> {
         self.hot.jmp(cold);
         self.hot.reload(RCX, off::spill(slot::SITE_RCX));
         self.cold.store_imm64(off::SITE_ADDR, 0);
+        self.cold.store_imm64(off::LAST_TOKEN, 0);
         if ring::shared() {
             lock_or_spin(self.cold);
         }
@@ -328,7 +364,6 @@ impl Builder<'_> {
             form,
             value,
         );
-        let payload = s as *const _ as u64;
         self.begin(pc, InsnClass::Check);
         self.share_context(s);
         self.join(s, record);
@@ -343,8 +378,9 @@ impl Builder<'_> {
             bytes: &redirected[..n],
             uses_rcx: used & 1 << RCX.0 != 0,
             value,
+            is_store: !effect.read,
         };
-        s.fast = self.finish_cold(jump, payload, &operand, (r2, r3), Some(access), s.next_code);
+        s.fast = self.finish_cold(jump, s, &operand, (r2, r3), Some(access), s.next_code);
         self.two_step(s, insn, raw, &redirected[..n], cold);
         self.sites.push(s);
         true
@@ -355,12 +391,14 @@ impl Builder<'_> {
     fn finish_cold(
         &mut self,
         jump: PendingJump,
-        payload: u64,
+        s: &site::Site,
         operand: &Operand,
         (r2, r3): (Gpr, Gpr),
         access: Option<Access>,
         next: u64,
     ) -> (u64, u64) {
+        let payload = s as *const _ as u64;
+        let quick = quick(s);
         let e = &mut *self.cold;
         // A granule shared with other memory is the engine's business.
         let mixed = e.at;
@@ -371,17 +409,30 @@ impl Builder<'_> {
         // rcx = distance - 1: 0 means mixed.
         e.lea_sum(RCX, RCX, None, -(GRANULE_MIXED as i8));
         e.jrcxz(mixed.wrapping_sub(e.at + 2) as u8);
+        // The address again behind the access, or from its slot.
+        let is_kept = !operand.has_rcx && access.as_ref().is_none_or(|access| access.is_store);
+        let addr = match quick {
+            Some(_) if is_kept => Address::Code(&operand.into_r2),
+            _ => Address::Slot,
+        };
         let Some(access) = access else {
             if operand.has_rcx {
                 e.reload(RCX, off::spill(slot::SITE_RCX));
             }
-            e.bytes(&operand.into_rcx);
-            e.spill(off::SITE_ADDR, RCX);
+            if let Address::Slot = addr {
+                e.bytes(&operand.into_rcx);
+                e.spill(off::SITE_ADDR, RCX);
+            }
+            if let Some(tail) = quick {
+                e.spill(off::spill(slot::SITE_R2), r2);
+                Self::log_quickly(e, s, tail, addr, r2, next);
+                return (start, start);
+            }
             if ring::shared() {
                 e.spill(off::spill(slot::SITE_R2), r2);
                 self.lock(payload, r2, r3);
             }
-            Self::log(self.cold, payload, next);
+            Self::log(self.cold, s, next);
             return (start, start);
         };
         e.spill(off::spill(slot::SITE_R2), r2);
@@ -393,7 +444,9 @@ impl Builder<'_> {
             e.lea_sum(r2, r2, Some(RCX), 0);
         } else {
             e.bytes(&operand.into_r2);
-            e.spill(off::SITE_ADDR, r2);
+            if let Address::Slot = addr {
+                e.spill(off::SITE_ADDR, r2);
+            }
             e.lea_sum(r2, r2, Some(RCX), GRANULE_MIXED as i8);
         }
         if access.value {
@@ -411,9 +464,14 @@ impl Builder<'_> {
             // It may be other now (a load, an exchange).
             e.spill(off::spill(slot::SITE_RCX), RCX);
         }
-        e.reload(r2, off::spill(slot::SITE_R2));
         let end = e.at;
-        Self::log(e, payload, next);
+        match quick {
+            Some(tail) => Self::log_quickly(e, s, tail, addr, r2, next),
+            None => {
+                e.reload(r2, off::spill(slot::SITE_R2));
+                Self::log(e, s, next);
+            }
+        }
         (start, end)
     }
 
@@ -492,7 +550,6 @@ impl Builder<'_> {
             MemoryForm::Flush(k),
             false,
         );
-        let payload = s as *const _ as u64;
         let Some(operand) =
             Operand::of(insn, r2).filter(|_| insn.segment_prefix() == Register::None)
         else {
@@ -513,8 +570,9 @@ impl Builder<'_> {
             bytes: &redirected[..n],
             uses_rcx: used & 1 << RCX.0 != 0,
             value: false,
+            is_store: true,
         });
-        s.fast = self.finish_cold(jump, payload, &operand, (r2, r3), access, s.next_code);
+        s.fast = self.finish_cold(jump, s, &operand, (r2, r3), access, s.next_code);
         let redirected = if executed { &redirected[..n] } else { &[] };
         self.two_step(s, insn, raw, redirected, cold);
         self.sites.push(s);
@@ -623,6 +681,39 @@ struct Access<'a> {
     uses_rcx: bool,
     /// The record has the value.
     value: bool,
+    /// Changes no register.
+    is_store: bool,
+}
+
+/// Where the address of a record comes from.
+enum Address<'a> {
+    /// There is none.
+    None,
+    /// Already in `site_addr`.
+    Slot,
+    /// This code puts it into the site's scratch register.
+    Code(&'a [u8]),
+}
+
+impl Address<'_> {
+    fn into_register(&self, e: &mut Emitter, r2: Gpr) {
+        match self {
+            Address::None => e.mov_imm64(r2, 0),
+            Address::Slot => e.reload(r2, off::SITE_ADDR),
+            Address::Code(code) => e.bytes(code),
+        }
+    }
+}
+
+/// Whether [`Builder::log_quickly`] is for this site: displacement from GS to the ring's tail. A lone thread needs no lock; behind
+/// another record of the same block (but in copy loops) there is nothing to find out and nothing to join.
+fn quick(s: &site::Site) -> Option<u32> {
+    if ring::shared() || s.has_value() || s.is_wide || s.finds_context() {
+        return None;
+    }
+    let tail = CONTROL_BASE + offset_of!(Control, ring_tail) as u64;
+    let distance = tail.wrapping_sub(ThreadContext::current().self_ptr) as i64;
+    i32::try_from(distance).ok().map(|d| d as u32)
 }
 
 /// How the address of a memory operand comes into a register.
