@@ -255,7 +255,6 @@ impl Engine {
         }
         let id = self.blocks.len() as BlockId;
         let arena_index = self.arenas.for_code(pc);
-        let arena = &mut self.arenas.list[arena_index];
         let first_exit = self.exits.len() as u32;
         // A block stays within its first page if the page is writable: one protection then covers it.
         let limit = if range.writable {
@@ -268,32 +267,38 @@ impl Engine {
         } else {
             limit
         };
-        // SAFETY: the arena hands out its unused part to this one emitter each; the lock is held.
-        let (mut hot, mut cold) = unsafe {
-            (
-                Emitter::new(arena.hot, arena.hot_end()),
-                Emitter::new(arena.cold, arena.end()),
-            )
+        let (t, hot, cold, last_page) = loop {
+            let arena = &self.arenas.list[arena_index];
+            // SAFETY: the arena hands out its unused part to this one emitter each; the lock is held.
+            let (mut hot, mut cold) = unsafe {
+                (
+                    Emitter::new(arena.hot, arena.hot_end()),
+                    Emitter::new(arena.cold, arena.end()),
+                )
+            };
+            let t: Translated = translate::block(
+                &mut hot,
+                &mut cold,
+                &translate::Request {
+                    pc,
+                    limit,
+                    readable: reach,
+                    prefix: indirect,
+                    writable: range.writable,
+                    self_check,
+                    returns_to,
+                    first_exit,
+                    known: &self.by_pc,
+                    resumed: &self.resumed,
+                },
+            );
+            let last_page = (t.pc_end - 1) >> 12;
+            // The last instruction may go on in the next page: once more, now that it is protected.
+            if range.writable && !self_check && last_page != page && self.protect(last_page) {
+                continue;
+            }
+            break (t, hot, cold, last_page);
         };
-        let t: Translated = translate::block(
-            &mut hot,
-            &mut cold,
-            &translate::Request {
-                pc,
-                limit,
-                readable: reach,
-                prefix: indirect,
-                self_check,
-                returns_to,
-                first_exit,
-                known: &self.by_pc,
-                resumed: &self.resumed,
-            },
-        );
-        let last_page = (t.pc_end - 1) >> 12;
-        if range.writable && !self_check && last_page != page {
-            self.protect(last_page);
-        }
         let arena = &mut self.arenas.list[arena_index];
         arena.hot_index.push((arena.hot, id));
         arena.cold_index.push((arena.cold, id));
@@ -386,8 +391,10 @@ impl Engine {
         }
     }
 
-    fn protect(&mut self, page: u64) {
-        if self.protected.insert(page) {
+    /// Lets writes to a page fault. False if they do already.
+    fn protect(&mut self, page: u64) -> bool {
+        let is_new = self.protected.insert(page);
+        if is_new {
             // SAFETY: the page is the program's code; it stays readable and executable.
             unsafe {
                 crate::sys::sc!(
@@ -398,6 +405,7 @@ impl Engine {
                 )
             };
         }
+        is_new
     }
 
     /// A write to a protected code page: true if that was the reason of the fault.

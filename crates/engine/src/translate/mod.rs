@@ -38,6 +38,8 @@ pub struct Request<'a> {
     pub readable: u64,
     /// Reached by an indirect branch: put the tag check in front.
     pub prefix: bool,
+    /// Other threads may write the code while it is translated.
+    pub writable: bool,
     /// The code may change unseen: compare it with what was translated at every entry.
     pub self_check: bool,
     /// Not 0: translate for [`Exit::returns_to`].
@@ -124,7 +126,16 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
     let source = crate::pm::readable_alias(pc);
     // SAFETY: the caller found `pc..readable` to be mapped code; the program may unmap it under our
     // feet, which natively would be a fault at a random place just as well.
-    let bytes = unsafe { core::slice::from_raw_parts(source as *const u8, len) };
+    let there = unsafe { core::slice::from_raw_parts(source as *const u8, len) };
+    // What is decoded, what is copied and what is compared later must be the same bytes, whatever another thread does meanwhile.
+    let mut copy = [0; INSNS_MAX * INSN_LEN_MAX as usize];
+    let bytes = match request.writable {
+        true => {
+            copy[..len].copy_from_slice(there);
+            &copy[..len]
+        }
+        false => there,
+    };
     let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
     let mut insn = Instruction::default();
     let mut pc_end = pc;
@@ -208,7 +219,7 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
         }
     }
     if request.self_check {
-        b.self_check(pc_end);
+        b.self_check(&bytes[..(pc_end - pc) as usize]);
     }
     let Builder {
         insns,
@@ -625,7 +636,8 @@ impl Builder<'_> {
         self.hot.nops(Self::SELF_CHECK_JUMP);
     }
 
-    fn self_check(&mut self, pc_end: u64) {
+    /// `code` is what was translated.
+    fn self_check(&mut self, code: &[u8]) {
         let pc = self.request.pc;
         let check = self.cold.at;
         let back = self.body + Self::SELF_CHECK_JUMP;
@@ -637,29 +649,23 @@ impl Builder<'_> {
         self.cold.bytes(&[0x9F, 0x0F, 0x90, 0xC0]); // lahf; seto al
         self.cold.mov_imm64(RDX, pc);
         let mut fail = Vec::new();
-        let mut at = pc;
-        let source = crate::pm::readable_alias(pc).wrapping_sub(pc);
-        while at < pc_end {
-            let left = pc_end - at;
-            let d = (at - pc) as u32;
-            // SAFETY: just decoded from there.
-            unsafe {
-                if left >= 8 {
-                    self.cold
-                        .mov_imm64(RCX, ((at + source) as *const u64).read_unaligned());
-                    self.cold.bytes(&[0x48, 0x39, 0x8A]); // cmp [rdx+d], rcx
-                    self.cold.u32(d);
-                    at += 8;
-                } else {
-                    self.cold.bytes(&[0x80, 0xBA]); // cmp byte [rdx+d], imm8
-                    self.cold.u32(d);
-                    self.cold.bytes(&[*((at + source) as *const u8)]);
-                    at += 1;
-                }
-            }
-            self.cold.bytes(&[0x0F, 0x85]); // jne fail
-            fail.push(self.cold.at);
-            self.cold.u32(0);
+        let mut differs = |e: &mut Emitter| {
+            e.bytes(&[0x0F, 0x85]); // jne fail
+            fail.push(e.at);
+            e.u32(0);
+        };
+        let (words, rest) = code.as_chunks::<8>();
+        for (i, word) in words.iter().enumerate() {
+            self.cold.mov_imm64(RCX, u64::from_le_bytes(*word));
+            self.cold.bytes(&[0x48, 0x39, 0x8A]); // cmp [rdx+d], rcx
+            self.cold.u32(8 * i as u32);
+            differs(self.cold);
+        }
+        for (i, byte) in rest.iter().enumerate() {
+            self.cold.bytes(&[0x80, 0xBA]); // cmp byte [rdx+d], imm8
+            self.cold.u32((8 * words.len() + i) as u32);
+            self.cold.bytes(&[*byte]);
+            differs(self.cold);
         }
         let restore = |e: &mut Emitter| {
             e.bytes(&[0x04, 0x7F, 0x9E]); // add al, 0x7f; sahf
