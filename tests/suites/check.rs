@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `known::` | what is known to be wrong with libpmemobj's examples and with libpmemobj is found where it is |
 //! | `clean::` | the examples lose no data, and nothing says that they do |
+//! | `paths::` | findings name the calling path of the store |
 //! | `pmtest::` | programs annotated for PMTest |
 //! | `surface::` | options, forms of the report, exit codes |
 //! | `recorded::` | recordings, whole and damaged, say what the run said |
@@ -20,6 +21,8 @@ mod clean;
 mod known;
 #[path = "check/large.rs"]
 mod large;
+#[path = "check/paths.rs"]
+mod paths;
 #[path = "check/pmtest.rs"]
 mod pmtest;
 #[path = "check/replay.rs"]
@@ -40,6 +43,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut trials = known::trials();
     trials.extend(clean::trials());
+    trials.extend(paths::trials());
     trials.extend(pmtest::trials());
     trials.extend(surface::trials());
     trials.extend(replay::trials());
