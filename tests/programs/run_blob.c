@@ -9,6 +9,9 @@
 //   run_blob FILE dump N     the same, but the whole state for blob N
 //   run_blob FILE only N     the whole state for blob N, without running the others
 //
+// With RUN_BLOB_POOL=POOL in the environment the arena that registers point into is a shared mapping of that file; with RUN_BLOB_THREAD,
+// there was another thread before.
+//
 // FILE: "BLOBS01\n", then u64 count, then for each blob a `struct blob` and its bytes, padded to 8.
 //
 // All memory that a blob may touch lies at fixed addresses, so that results that depend on addresses
@@ -30,6 +33,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <ucontext.h>
 
 enum {
@@ -45,9 +49,11 @@ enum {
     STACK = 0x60000000,
     STACK_SIZE = 0x8000,
     STACK_MIDDLE = STACK + STACK_SIZE / 2,
-    // Small numbers, for use as vector indices: 32-bit ones, then 64-bit ones.
-    SMALL_32 = ARENA_MIDDLE + 0x800,
-    SMALL_64 = ARENA_MIDDLE + 0x900,
+    // Where the tool puts the first mapping that it tracks.
+    POOL_ARENA = 0x200000000000,
+    // Small numbers, for use as vector indices: 32-bit ones, then 64-bit ones. From the middle of the arena.
+    SMALL_32 = 0x800,
+    SMALL_64 = 0x900,
     SMALL_BYTES = 0x100,
     // Words that calls may have used and returns given up. Blobs read and write them by calls, returns,
     // pushes and pops only.
@@ -55,6 +61,9 @@ enum {
     DEAD_ARENA = ARENA_MIDDLE + 0x3600,
     DEAD_ARENA_END = ARENA_MIDDLE + 0x3C00,
 };
+
+// The arena that registers point into: ARENA, where absolute addresses always lead to, or POOL_ARENA.
+static uint64_t arena = ARENA;
 
 // How the code gets there. The numbers are part of the file format.
 enum mode { RWX = 0, W_XOR_X = 1, TWO_MAPPINGS = 2, MODES };
@@ -321,13 +330,22 @@ static void fill(uint64_t at, size_t size, uint64_t *random)
         words[i] = next_random(random);
 }
 
+static void random_arena(uint64_t at, uint64_t *random)
+{
+    uint64_t middle = at + ARENA_SIZE / 2;
+    fill(at, ARENA_SIZE, random);
+    for (int i = 0; i < SMALL_BYTES / 4; i++)
+        ((int32_t *)(middle + SMALL_32))[i] = (int32_t)(next_random(random) % 512) - 256;
+    for (int i = 0; i < SMALL_BYTES / 8; i++)
+        ((int64_t *)(middle + SMALL_64))[i] = (int64_t)(next_random(random) % 512) - 256;
+}
+
 static void random_state(const struct blob *blob, uint64_t *random)
 {
-    fill(ARENA, ARENA_SIZE, random);
-    for (int i = 0; i < SMALL_BYTES / 4; i++)
-        ((int32_t *)SMALL_32)[i] = (int32_t)(next_random(random) % 512) - 256;
-    for (int i = 0; i < SMALL_BYTES / 8; i++)
-        ((int64_t *)SMALL_64)[i] = (int64_t)(next_random(random) % 512) - 256;
+    uint64_t middle = arena + ARENA_SIZE / 2;
+    random_arena(ARENA, random);
+    if (arena != ARENA)
+        random_arena(arena, random);
     fill(CONSTANTS, CONSTANTS_SIZE, random);
     fill(STACK, STACK_SIZE, random);
     *(uint64_t *)STACK_MIDDLE = EXIT;
@@ -343,11 +361,11 @@ static void random_state(const struct blob *blob, uint64_t *random)
         default: break;
         }
         if (blob->pointers >> i & 1)
-            value = ARENA_MIDDLE + (int64_t)(value & 0xFFF) - 0x800;
+            value = middle + (value & 0xFFF) - 0x800;
         blob_in.gpr[i] = value;
     }
     blob_in.gpr[4] = STACK_MIDDLE;
-    blob_in.gpr[blob->base & 15] = ARENA_MIDDLE;
+    blob_in.gpr[blob->base & 15] = middle;
     blob_in.flags = 0x202 | (next_random(random) & STATUS_FLAGS);
 
     unsigned char *area = blob_vectors_in;
@@ -433,7 +451,8 @@ static void report(uint64_t number, unsigned run, bool whole)
     clear_dead();
     printf(" gpr %016lx flags %05lx vectors %016lx arena %016lx stack %016lx code %016lx\n",
            hash_words(blob_out.gpr, sizeof blob_out.gpr), blob_out.flags,
-           hash_words(&vectors, sizeof vectors), hash_words((void *)ARENA, ARENA_SIZE),
+           hash_words(&vectors, sizeof vectors),
+           hash_words((void *)ARENA, ARENA_SIZE) ^ (arena == ARENA ? 0 : hash_words((void *)arena, ARENA_SIZE)),
            hash_words((void *)STACK, STACK_SIZE), hash_words((void *)CODE, CODE_SIZE));
     if (!whole)
         return;
@@ -452,6 +471,8 @@ static void report(uint64_t number, unsigned run, bool whole)
         dump_words(name, vectors.component[i], components[i].size & ~31U);
     }
     dump_words("arena", (void *)ARENA, ARENA_SIZE);
+    if (arena != ARENA)
+        dump_words("pool", (void *)arena, ARENA_SIZE);
     dump_words("stack", (void *)STACK, STACK_SIZE);
     dump_words("code", (void *)(CODE + old_offset), (old_length + 31) & ~31U);
 }
@@ -494,6 +515,28 @@ static void set_up(void)
     memcpy(exit_code + 6, &target, 8);
     CHECK(mprotect(exit_code, 4096, PROT_READ | PROT_EXEC) == 0);
     map_code(RWX);
+}
+
+static void map_pool(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), rw = PROT_READ | PROT_WRITE;
+    CHECK(fd >= 0 && ftruncate(fd, ARENA_SIZE + ARENA_READ_ONLY) == 0);
+    void *p = mmap(NULL, ARENA_SIZE + ARENA_READ_ONLY, rw, MAP_SHARED, fd, 0);
+    CHECK(p != MAP_FAILED);
+    if (p != (void *)POOL_ARENA) {
+        CHECK(munmap(p, ARENA_SIZE + ARENA_READ_ONLY) == 0);
+        map_at(POOL_ARENA, ARENA_SIZE + ARENA_READ_ONLY, rw, MAP_SHARED | MAP_FIXED_NOREPLACE, fd);
+    }
+    *(volatile unsigned char *)(POOL_ARENA + ARENA_SIZE) = 1;
+    CHECK(mprotect((void *)(POOL_ARENA + ARENA_SIZE), ARENA_READ_ONLY, PROT_READ) == 0);
+    CHECK(*(volatile unsigned char *)(POOL_ARENA + ARENA_SIZE) == 1);
+    CHECK(close(fd) == 0);
+    arena = POOL_ARENA;
+}
+
+static void *nothing(void *unused)
+{
+    return unused;
 }
 
 static void check_self(void)
@@ -544,6 +587,11 @@ static void check_self(void)
 int main(int argc, char **argv)
 {
     set_up();
+    if (getenv("RUN_BLOB_POOL"))
+        map_pool(getenv("RUN_BLOB_POOL"));
+    pthread_t other;
+    if (getenv("RUN_BLOB_THREAD"))
+        CHECK(pthread_create(&other, NULL, nothing, NULL) == 0 && pthread_join(other, NULL) == 0);
     if (argc < 2) {
         check_self();
         return 0;

@@ -135,6 +135,8 @@ pub struct Mix {
     pub mappings: &'static [Mapping],
     /// Executions of each blob; all but the first meet code that was translated before.
     pub runs: u32,
+    /// The arena is persistent memory: no stack lies there.
+    pub in_pool: bool,
 }
 
 /// One piece of code, and how to run it.
@@ -1402,7 +1404,7 @@ impl ProgramBuilder<'_> {
     /// A while on another stack, as coroutines do. There is one, so nothing called from there may
     /// switch again.
     fn stack_switch(&mut self, depth: u32) {
-        if self.callable > 0 || self.switched {
+        if self.callable > 0 || self.switched || self.mix.in_pool {
             return self.skip(depth);
         }
         self.switched = true;
@@ -1646,6 +1648,7 @@ mod tests {
         invalid_permille: 2,
         mappings: &[Mapping::WritableExecutable, Mapping::TwoMappings],
         runs: 1,
+        in_pool: false,
     };
 
     #[test]

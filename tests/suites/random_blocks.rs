@@ -10,6 +10,9 @@
 //! | `BROWNOUT_RANDOM_SEED=N` | this seed instead of the test's own |
 //! | `BROWNOUT_RANDOM_ROUNDS=N` | so many seeds in a row, one if absent |
 //!
+//! In `pool_` tests the memory that registers point into is persistent, so nearly every access becomes an event, by every way of
+//! recording; recordings with values are verified, too.
+//!
 //! Does not check: what `random_code::Exclusion` lists, code in several threads, asynchronous
 //! signals (but for blobs without end, which one interrupts).
 
@@ -20,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_tests::random_code::{self, Blob, Family, Mapping, Material, Mix};
-use brownout_tests::{Invocation, Outcome, Scratch, layout, tool};
+use brownout_tests::{Invocation, Outcome, Scratch, check, layout, tool};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -56,8 +59,86 @@ const fn straight(families: &'static [(Family, u64)]) -> Mix {
         invalid_permille: 1,
         mappings: W_XOR_X,
         runs: 2,
+        in_pool: false,
     }
 }
+
+/// On persistent memory. Three runs: in the first, instructions are found to touch it; in the last, none is new.
+const fn pool(families: &'static [(Family, u64)], control_percent: u64) -> Mix {
+    Mix {
+        blobs: 120,
+        control_percent,
+        mappings: ALL,
+        runs: 3,
+        in_pool: true,
+        ..straight(families)
+    }
+}
+
+/// What the program runs under.
+#[derive(Clone, Copy)]
+enum Under {
+    Nothing,
+    Run,
+    /// Nothing but addresses is recorded, and as little as will do.
+    Check,
+    Record {
+        loads: bool,
+    },
+}
+
+/// How a test runs its blobs.
+#[derive(Clone, Copy)]
+struct Setting {
+    under: Under,
+    in_pool: bool,
+    /// There was a second thread: records are made under a lock.
+    is_parallel: bool,
+}
+
+const PLAIN: Setting = Setting {
+    under: Under::Run,
+    in_pool: false,
+    is_parallel: false,
+};
+const CHECK: Setting = Setting {
+    under: Under::Check,
+    in_pool: true,
+    ..PLAIN
+};
+const RECORD: Setting = Setting {
+    under: Under::Record { loads: false },
+    ..CHECK
+};
+const LOADS: Setting = Setting {
+    under: Under::Record { loads: true },
+    ..CHECK
+};
+
+const POOL_TESTS: &[(&str, u64, Mix, Setting)] = &[
+    ("pool_check_integer", 601, pool(INTEGER, 4), CHECK),
+    ("pool_check_everything", 602, pool(EVERYTHING, 20), CHECK),
+    (
+        "pool_check_faults",
+        603,
+        Mix {
+            invalid_permille: 60,
+            ..pool(EVERYTHING, 10)
+        },
+        CHECK,
+    ),
+    (
+        "pool_check_parallel",
+        604,
+        pool(EVERYTHING, 10),
+        Setting {
+            is_parallel: true,
+            ..CHECK
+        },
+    ),
+    ("pool_record_everything", 605, pool(EVERYTHING, 10), RECORD),
+    ("pool_loads_everything", 606, pool(EVERYTHING, 10), LOADS),
+];
 
 /// Mostly branches, calls and returns.
 const fn control(mappings: &'static [Mapping]) -> Mix {
@@ -194,8 +275,11 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut trials: Vec<Trial> = TESTS
         .iter()
-        .map(|(name, seed, mix)| trial(name, move || compare_rounds(*seed, mix)))
+        .map(|(name, seed, mix)| trial(name, move || compare_rounds(*seed, mix, PLAIN)))
         .collect();
+    trials.extend(POOL_TESTS.iter().map(|(name, seed, mix, setting)| {
+        trial(name, move || compare_rounds(*seed, mix, *setting))
+    }));
     trials.push(trial("canary", canary));
     trials.push(trial("blobs_mostly_run_to_their_end", mostly_whole));
     libtest_mimic::run(&arguments, trials).exit();
@@ -217,20 +301,20 @@ fn number(variable: &str) -> Result<Option<u64>> {
     }
 }
 
-fn compare_rounds(seed: u64, mix: &Mix) -> Result<()> {
+fn compare_rounds(seed: u64, mix: &Mix, setting: Setting) -> Result<()> {
     tool::expect_built()?;
     let first = number("BROWNOUT_RANDOM_SEED")?.unwrap_or(seed);
     // Far apart, so that tests whose own seeds are neighbours do not repeat each other.
     for round in 0..number("BROWNOUT_RANDOM_ROUNDS")?.unwrap_or(1) {
         let seed = first + 1000 * round;
-        compare(&random_code::generate(seed, mix))
+        compare(&random_code::generate(seed, mix), setting)
             .with_context(|| format!("BROWNOUT_RANDOM_SEED={seed} repeats this"))?;
     }
     Ok(())
 }
 
-/// Runs `run_blob` natively or under the tool.
-fn execute(blobs: &[Blob], words: &[&str], with_tool: bool) -> Result<Outcome> {
+/// Runs `run_blob`.
+fn execute(blobs: &[Blob], words: &[&str], setting: Setting) -> Result<Outcome> {
     let program = layout::programs().join("run_blob");
     ensure!(
         program.is_file(),
@@ -243,21 +327,51 @@ fn execute(blobs: &[Blob], words: &[&str], with_tool: bool) -> Result<Outcome> {
     let mut argv = vec![program.into_os_string(), file.into_os_string()];
     argv.extend(words.iter().map(Into::into));
     let mut native = Invocation::new(argv, scratch.path()).timeout(TIMEOUT);
-    if with_tool {
-        return tool::run(&native).run();
+    if setting.in_pool {
+        native = native.env("RUN_BLOB_POOL", "pool");
     }
-    native.argv.splice(0..0, ["setarch".into(), "-R".into()]);
-    native.run()
+    if setting.is_parallel {
+        native = native.env("RUN_BLOB_THREAD", "yes");
+    }
+    match setting.under {
+        Under::Nothing => {
+            native.argv.splice(0..0, ["setarch".into(), "-R".into()]);
+            native.run()
+        }
+        Under::Run => tool::run(&native).run(),
+        Under::Check => {
+            let report = ["--format", "json", "-o", "report.json"];
+            let options = [&["--pm", "pool", "--fail-on", "never"], &report[..]].concat();
+            check::command(&native, &options).run()
+        }
+        Under::Record { loads } => {
+            let mut options = vec!["--pm", "pool", "--verify"];
+            if loads {
+                options.push("--loads");
+            }
+            let recorded = tool::record(&native, &scratch.join("trace.bwt"), &options).run()?;
+            tool::expect_verified(&recorded)?;
+            Ok(recorded)
+        }
+    }
 }
 
-fn compare(blobs: &[Blob]) -> Result<()> {
-    let native = execute(blobs, &[], false)?.expect_success("natively, where it must succeed")?;
-    let translated = execute(blobs, &[], true)?;
-    judge(blobs, &native, &translated)
+fn natively(setting: Setting) -> Setting {
+    Setting {
+        under: Under::Nothing,
+        ..setting
+    }
+}
+
+fn compare(blobs: &[Blob], setting: Setting) -> Result<()> {
+    let native = execute(blobs, &[], natively(setting))?
+        .expect_success("natively, where it must succeed")?;
+    let translated = execute(blobs, &[], setting)?;
+    judge(blobs, setting, &native, &translated)
 }
 
 /// Fails, with the blobs and states that differ, unless both outputs are the same.
-fn judge(blobs: &[Blob], native: &Outcome, translated: &Outcome) -> Result<()> {
+fn judge(blobs: &[Blob], setting: Setting, native: &Outcome, translated: &Outcome) -> Result<()> {
     if native.stdout == translated.stdout && translated.status == 0 {
         return Ok(());
     }
@@ -296,8 +410,8 @@ fn judge(blobs: &[Blob], native: &Outcome, translated: &Outcome) -> Result<()> {
         let _ = writeln!(message, "{}", blobs[*number].disassemble());
         let words = ["dump", &number.to_string()];
         let whole = (
-            execute(blobs, &words, false)?,
-            execute(blobs, &words, true)?,
+            execute(blobs, &words, natively(setting))?,
+            execute(blobs, &words, setting)?,
         );
         message += &differing_lines(&whole.0.stdout_text(), &whole.1.stdout_text());
     }
@@ -348,12 +462,12 @@ fn canary() -> Result<()> {
         ..control(ALL)
     };
     let blobs = random_code::generate(1, &mix);
-    let native = |blobs: &[Blob]| execute(blobs, &[], false)?.expect_success("canary");
+    let native = |blobs: &[Blob]| execute(blobs, &[], natively(PLAIN))?.expect_success("canary");
     let (one, again) = (native(&blobs)?, native(&blobs)?);
     let other = native(&random_code::generate(2, &mix))?;
-    judge(&blobs, &one, &again).context("the same blobs gave different output natively")?;
+    judge(&blobs, PLAIN, &one, &again).context("the same blobs gave different output natively")?;
     ensure!(
-        judge(&blobs, &one, &other).is_err(),
+        judge(&blobs, PLAIN, &one, &other).is_err(),
         "the output of other blobs was accepted"
     );
     let (one, other) = (one.stdout_text(), other.stdout_text());
@@ -368,7 +482,7 @@ fn canary() -> Result<()> {
         ..again.clone()
     };
     ensure!(
-        judge(&blobs, &again, &failed).is_err(),
+        judge(&blobs, PLAIN, &again, &failed).is_err(),
         "a run that failed was accepted"
     );
     Ok(())
@@ -376,13 +490,19 @@ fn canary() -> Result<()> {
 
 /// A test of faults only would pass as well: most blobs must get to their end.
 fn mostly_whole() -> Result<()> {
-    for (name, seed, mix) in TESTS {
+    let plain = TESTS
+        .iter()
+        .map(|(name, seed, mix)| (name, seed, mix, &PLAIN));
+    let in_pool = POOL_TESTS
+        .iter()
+        .map(|(name, seed, mix, setting)| (name, seed, mix, setting));
+    for (name, seed, mix, setting) in plain.chain(in_pool) {
         let whole = mix.material == Material::Program && mix.invalid_permille <= 1;
         if !whole {
             continue;
         }
         let blobs = random_code::generate(*seed, mix);
-        let output = execute(&blobs, &[], false)?
+        let output = execute(&blobs, &[], natively(*setting))?
             .expect_success(name)?
             .stdout_text();
         let returned = output

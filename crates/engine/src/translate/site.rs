@@ -137,7 +137,7 @@ impl Builder<'_> {
         e.add_rcx(-(s.token as i32));
         e.jrcxz(0);
         let known = e.at;
-        addr.into_register(e, r2);
+        addr.put_into(e, r2);
         e.spill(off::SITE_ADDR, r2);
         e.reload(r2, off::spill(slot::SITE_R2));
         e.mov_imm64(RCX, s as *const _ as u64);
@@ -150,7 +150,7 @@ impl Builder<'_> {
         e.reload(r2, off::LAST_CONTEXT);
         e.store_at_rcx(offset_of!(RecordHead, ctx) as i8, r2);
         e.store_imm32_at_rcx(offset_of!(RecordHead, size) as i8, s.size);
-        addr.into_register(e, r2);
+        addr.put_into(e, r2);
         e.store_at_rcx(offset_of!(RecordHead, addr) as i8, r2);
         e.add_rcx(HEAD_LEN as i32);
         // Whoever is killed before leaves nothing, and a whole record after.
@@ -696,7 +696,7 @@ enum Address<'a> {
 }
 
 impl Address<'_> {
-    fn into_register(&self, e: &mut Emitter, r2: Gpr) {
+    fn put_into(&self, e: &mut Emitter, r2: Gpr) {
         match self {
             Address::None => e.mov_imm64(r2, 0),
             Address::Slot => e.reload(r2, off::SITE_ADDR),
