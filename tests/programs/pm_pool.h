@@ -1,4 +1,4 @@
-// Creating and mapping a pool file, for the pm_* programs.
+// Creating and mapping a pool file, for the pm_* programs. PM_POOL_AT=ADDRESS in the environment insists on an address.
 #ifndef PM_POOL_H
 #define PM_POOL_H
 
@@ -21,7 +21,9 @@ static inline struct pool pool_create(int argc, char **argv, size_t size)
     p.fd = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
     CHECK(p.fd >= 0);
     CHECK(ftruncate(p.fd, (off_t)size) == 0);
-    p.base = (unsigned char *)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
+    const char *at = getenv("PM_POOL_AT");
+    p.base = (unsigned char *)mmap(at ? (void *)strtoul(at, NULL, 0) : NULL, size, PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | (at ? MAP_FIXED_NOREPLACE : 0), p.fd, 0);
     CHECK(p.base != (unsigned char *)MAP_FAILED);
     return p;
 }

@@ -9,8 +9,8 @@
 //   run_blob FILE dump N     the same, but the whole state for blob N
 //   run_blob FILE only N     the whole state for blob N, without running the others
 //
-// With RUN_BLOB_POOL=POOL in the environment the arena that registers point into is a shared mapping of that file; with RUN_BLOB_THREAD,
-// there was another thread before.
+// With RUN_BLOB_POOL=POOL in the environment the arena that registers point into is a shared mapping of that file, where the tool puts it, or
+// with RUN_BLOB_FIXED where ARENA is; with RUN_BLOB_THREAD, there was another thread before.
 //
 // FILE: "BLOBS01\n", then u64 count, then for each blob a `struct blob` and its bytes, padded to 8.
 //
@@ -438,6 +438,8 @@ static void report(uint64_t number, unsigned run, bool whole)
     printf("blob %lu run %u: ", number, run);
     if (ending.endless) {
         puts("endless");
+        if (whole)
+            printf("  at code+%#lx\n", ending.rip - CODE);
         return;
     }
     if (ending.signal == 0)
@@ -519,19 +521,24 @@ static void set_up(void)
 
 static void map_pool(const char *path)
 {
+    enum { SIZE = ARENA_SIZE + ARENA_READ_ONLY };
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), rw = PROT_READ | PROT_WRITE;
-    CHECK(fd >= 0 && ftruncate(fd, ARENA_SIZE + ARENA_READ_ONLY) == 0);
-    void *p = mmap(NULL, ARENA_SIZE + ARENA_READ_ONLY, rw, MAP_SHARED, fd, 0);
-    CHECK(p != MAP_FAILED);
-    if (p != (void *)POOL_ARENA) {
-        CHECK(munmap(p, ARENA_SIZE + ARENA_READ_ONLY) == 0);
-        map_at(POOL_ARENA, ARENA_SIZE + ARENA_READ_ONLY, rw, MAP_SHARED | MAP_FIXED_NOREPLACE, fd);
+    CHECK(fd >= 0 && ftruncate(fd, SIZE) == 0);
+    if (getenv("RUN_BLOB_FIXED")) {
+        map_at(ARENA, SIZE, rw, MAP_SHARED | MAP_FIXED, fd);
+    } else {
+        void *p = mmap(NULL, SIZE, rw, MAP_SHARED, fd, 0);
+        CHECK(p != MAP_FAILED);
+        if (p != (void *)POOL_ARENA) {
+            CHECK(munmap(p, SIZE) == 0);
+            map_at(POOL_ARENA, SIZE, rw, MAP_SHARED | MAP_FIXED_NOREPLACE, fd);
+        }
+        arena = POOL_ARENA;
     }
-    *(volatile unsigned char *)(POOL_ARENA + ARENA_SIZE) = 1;
-    CHECK(mprotect((void *)(POOL_ARENA + ARENA_SIZE), ARENA_READ_ONLY, PROT_READ) == 0);
-    CHECK(*(volatile unsigned char *)(POOL_ARENA + ARENA_SIZE) == 1);
+    *(volatile unsigned char *)(arena + ARENA_SIZE) = 1;
+    CHECK(mprotect((void *)(arena + ARENA_SIZE), ARENA_READ_ONLY, PROT_READ) == 0);
+    CHECK(*(volatile unsigned char *)(arena + ARENA_SIZE) == 1);
     CHECK(close(fd) == 0);
-    arena = POOL_ARENA;
 }
 
 static void *nothing(void *unused)

@@ -3,7 +3,8 @@
 //! The proof is `record --verify`: a PM file's first content plus the recorded stores must give its
 //! last content, byte for byte. It runs over libpmemobj's own examples (`maps::`, `examples::`) and
 //! over our programs that touch the pool in every way we know (`programs::`). Loads, flushes and fences
-//! leave no bytes behind, so `exact::` compares them with lists that the programs print themselves.
+//! leave no bytes behind, so `exact::` compares them with lists that the programs print themselves. Both also with pools at an address that
+//! the program insists on, beside other memory, where the engine works differently (`_at_a_fixed_address`).
 //! `deterministic::` compares two recordings event for event; `unsupported::` is refused with a clear message.
 //!
 //! Does not check: that events are in an order that the processor could have produced where the
@@ -156,6 +157,22 @@ const PROGRAMS: &[&str] = &[
     "pm_threads8",
 ];
 
+/// Where a program maps its pool.
+#[derive(Clone, Copy)]
+enum Place {
+    Any,
+    Fixed,
+}
+
+impl Place {
+    fn suffix(self) -> &'static str {
+        match self {
+            Place::Any => "",
+            Place::Fixed => "_at_a_fixed_address",
+        }
+    }
+}
+
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
@@ -174,16 +191,27 @@ fn main() {
         }));
     }
     for name in PROGRAMS {
-        for loads in [false, true] {
-            let suffix = if loads { "_with_loads" } else { "" };
-            trials.push(trial(format!("programs::{name}{suffix}"), move || {
-                verify_program(name, loads)
-            }));
+        for place in [Place::Any, Place::Fixed] {
+            for loads in [false, true] {
+                let with = if loads { "_with_loads" } else { "" };
+                let name_of_trial = format!("programs::{name}{with}{}", place.suffix());
+                trials.push(trial(name_of_trial, move || {
+                    verify_program(name, loads, place)
+                }));
+            }
         }
     }
     trials.push(trial("unsupported::stack_in_pm".to_owned(), stack_in_pm));
-    trials.push(trial("exact::loads".to_owned(), exact_loads));
-    trials.push(trial("exact::flushes_and_fences".to_owned(), exact_flushes));
+    for place in [Place::Any, Place::Fixed] {
+        let suffix = place.suffix();
+        trials.push(trial(format!("exact::loads{suffix}"), move || {
+            exact_loads(place)
+        }));
+        trials.push(trial(
+            format!("exact::flushes_and_fences{suffix}"),
+            move || exact_flushes(place),
+        ));
+    }
     trials.push(trial(
         "deterministic::mapcli_btree".to_owned(),
         deterministic,
@@ -293,13 +321,13 @@ fn verify_steps(steps: &[&str], stdin: &str) -> Result<()> {
     Ok(())
 }
 
-fn verify_program(name: &str, loads: bool) -> Result<()> {
+fn verify_program(name: &str, loads: bool, place: Place) -> Result<()> {
     let scratch = Scratch::new()?;
     let mut options = vec!["--verify", "--pm", "pool*"];
     if loads {
         options.push("--loads");
     }
-    let recorded = record_program(name, &options, &scratch)?;
+    let recorded = record_program(name, place, &options, &scratch)?;
     recorded.clone().expect_success(name)?;
     tool::expect_verified(&recorded)?;
     expect_stores(&scratch.join("trace.bwt"), &scratch)
@@ -309,7 +337,12 @@ fn verify_program(name: &str, loads: bool) -> Result<()> {
 fn stack_in_pm() -> Result<()> {
     const UNSUPPORTED: i32 = 3;
     let scratch = Scratch::new()?;
-    let recorded = record_program("pm_stack", &["--verify", "--pm", "pool"], &scratch)?;
+    let recorded = record_program(
+        "pm_stack",
+        Place::Any,
+        &["--verify", "--pm", "pool"],
+        &scratch,
+    )?;
     let message = recorded.stderr_text();
     ensure!(
         recorded.status == UNSUPPORTED && message.contains("stack in persistent memory"),
@@ -320,7 +353,12 @@ fn stack_in_pm() -> Result<()> {
     Ok(())
 }
 
-fn record_program(name: &str, options: &[&str], scratch: &Scratch) -> Result<Outcome> {
+fn record_program(
+    name: &str,
+    place: Place,
+    options: &[&str],
+    scratch: &Scratch,
+) -> Result<Outcome> {
     tool::expect_built()?;
     let program = programs::discover()?
         .into_iter()
@@ -338,7 +376,10 @@ fn record_program(name: &str, options: &[&str], scratch: &Scratch) -> Result<Out
             arg.into()
         }
     }));
-    let native = Invocation::new(argv, scratch.path()).timeout(TIMEOUT);
+    let mut native = Invocation::new(argv, scratch.path()).timeout(TIMEOUT);
+    if let Place::Fixed = place {
+        native = native.env("PM_POOL_AT", "0x10000000");
+    }
     tool::record(&native, &scratch.join("trace.bwt"), options).run()
 }
 
@@ -355,9 +396,9 @@ fn expect_stores(trace: &Path, scratch: &Scratch) -> Result<()> {
     Ok(())
 }
 
-fn exact_loads() -> Result<()> {
+fn exact_loads(place: Place) -> Result<()> {
     let scratch = Scratch::new()?;
-    let recorded = record_program("pm_loads", &["--loads", "--pm", "pool"], &scratch)?
+    let recorded = record_program("pm_loads", place, &["--loads", "--pm", "pool"], &scratch)?
         .expect_success("pm_loads")?;
     let expected: Vec<(u64, u64)> = recorded
         .stdout_text()
@@ -394,10 +435,10 @@ fn exact_loads() -> Result<()> {
     Ok(())
 }
 
-fn exact_flushes() -> Result<()> {
+fn exact_flushes(place: Place) -> Result<()> {
     let scratch = Scratch::new()?;
-    let recorded =
-        record_program("pm_flush", &["--pm", "pool"], &scratch)?.expect_success("pm_flush")?;
+    let recorded = record_program("pm_flush", place, &["--pm", "pool"], &scratch)?
+        .expect_success("pm_flush")?;
     let text = recorded.stdout_text();
     let expected: BTreeMap<&str, u64> = text
         .lines()

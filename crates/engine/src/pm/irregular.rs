@@ -1,4 +1,4 @@
-//! Accesses whose extent only run time shows: strings, masks, gathers, bit strings, state areas; and accesses in
+//! Accesses whose extent only run time shows: strings, masks, gathers, bit strings, state areas; and accesses and write-backs in
 //! granules that tracked memory shares with other memory.
 //!
 //! ```text
@@ -209,6 +209,14 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
             "the instruction at {:#x} touches persistent memory in a way that is not supported: {why}",
             site.pc
         ));
+    }
+    if let MemoryForm::Flush(_) = site.form {
+        // It accesses nothing, but it is about this byte's line.
+        accesses.push(Access {
+            address: brownout_insn::effective_address(&site.insn, &gpr, bases),
+            bytes: 1,
+            write: false,
+        });
     }
     // The stack part of push and pop is ordinary memory (a stack in tracked memory is refused elsewhere).
     // An empty mask accesses nothing, but the processor may still want the page to be writable.
@@ -490,6 +498,15 @@ fn is_there(a: &Access) -> bool {
 fn append(ctx: &mut ThreadContext, site: &Site, accesses: &[Access], ring: &mut Writer) {
     let e = effect(site);
     let context = stacks::context(ctx, site, ring);
+    if let MemoryForm::Flush(_) = site.form {
+        for a in accesses {
+            ring.site(ctx, site, context, a.address, 0);
+        }
+        if site.unfenced != 2 {
+            ctx.unfenced = site.unfenced.into();
+        }
+        return;
+    }
     let store = match e {
         Some(e) if e.locked => kind::RMW,
         Some(e) if e.non_temporal => kind::NT_STORE,

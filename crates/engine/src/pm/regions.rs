@@ -228,6 +228,13 @@ pub fn fault(rsp: u64, pc: u64, addr: u64, sig: i32, in_site: bool, write: bool)
         };
     }
     let Some(r) = regions.find(addr).copied() else {
+        // Next to a tracked mapping, in its granule: what is there was looked for at the same distance.
+        let original = addr.wrapping_sub(PM_ALIAS_DELTA);
+        let addr = if in_site && is_steered(original) {
+            original
+        } else {
+            addr
+        };
         return FaultAnswer::Program { addr };
     };
     drop(regions);

@@ -550,12 +550,12 @@ impl Builder<'_> {
             MemoryForm::Flush(k),
             false,
         );
-        let Some(operand) =
-            Operand::of(insn, r2).filter(|_| insn.segment_prefix() == Register::None)
-        else {
-            // fs:-relative or 32-bit addresses: never tracked memory.
-            self.begin(pc, InsnClass::Plain);
-            self.copy(insn, raw);
+        let executed = crate::mode().execute_flushes;
+        let redirected = if executed { &redirected[..n] } else { &[] };
+        // The other segments begin at 0.
+        let has_base = matches!(insn.segment_prefix(), Register::FS | Register::GS);
+        let Some(operand) = Operand::of(insn, r2).filter(|_| !has_base) else {
+            self.through_engine(s, insn, raw, redirected);
             return true;
         };
         self.begin(pc, InsnClass::Check);
@@ -565,21 +565,19 @@ impl Builder<'_> {
         let jump = self.check(&operand);
         self.copy(insn, raw);
         s.next_code = self.hot.at;
-        let executed = crate::mode().execute_flushes;
         let access = executed.then_some(Access {
-            bytes: &redirected[..n],
+            bytes: redirected,
             uses_rcx: used & 1 << RCX.0 != 0,
             value: false,
             is_store: true,
         });
         s.fast = self.finish_cold(jump, s, &operand, (r2, r3), access, s.next_code);
-        let redirected = if executed { &redirected[..n] } else { &[] };
         self.two_step(s, insn, raw, redirected, cold);
         self.sites.push(s);
         true
     }
 
-    /// Always through the engine.
+    /// An access or write-back whose bytes are not known before.
     fn irregular(&mut self, insn: &Instruction, raw: &[u8], form: MemoryForm) {
         let pc = insn.ip();
         let used = crate::insn::gprs_used(insn);
@@ -626,12 +624,23 @@ impl Builder<'_> {
             form,
             false,
         );
-        let payload = s as *const _ as u64;
-        self.begin(pc, InsnClass::Plain);
+        self.through_engine(s, insn, raw, &redirected[..n]);
+    }
+
+    /// Asks the engine before and after each execution.
+    fn through_engine(
+        &mut self,
+        s: &'static mut site::Site,
+        insn: &Instruction,
+        raw: &[u8],
+        redirected: &[u8],
+    ) {
+        self.begin(insn.ip(), InsnClass::Plain);
         let cold = self.cold.at;
+        let payload = &raw const *s as u64;
         self.hot.leave(exit::SITE_BEGIN | payload << 8);
         s.next_code = self.hot.at;
-        self.two_step(s, insn, raw, &redirected[..n], cold);
+        self.two_step(s, insn, raw, redirected, cold);
         self.sites.push(s);
     }
 
