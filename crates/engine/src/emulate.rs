@@ -51,7 +51,8 @@ fn branch_through_memory(ctx: &mut ThreadContext, insn: &Instruction) {
     let mut target = 0u64;
     if !crate::signal::read_value(addr, &mut target) {
         let pc = ctx.rip;
-        crate::signal::raise_fault(ctx, crate::signal::SIGSEGV, 1, addr);
+        let on_stack = crate::insn::is_stack_operand(insn);
+        crate::signal::raise_access_fault(ctx, addr, false, on_stack);
         ctx.rip = pc;
         return;
     }
@@ -59,7 +60,7 @@ fn branch_through_memory(ctx: &mut ThreadContext, insn: &Instruction) {
     if insn.flow_control() == FlowControl::IndirectCall {
         let sp = ctx.gpr[4] - 8;
         if !crate::signal::write_value(sp, &insn.next_ip()) {
-            crate::signal::raise_fault(ctx, crate::signal::SIGSEGV, 1, sp);
+            crate::signal::raise_access_fault(ctx, sp, true, true);
             return;
         }
         ctx.gpr[4] = sp;

@@ -90,3 +90,8 @@ fn writes(access: OpAccess) -> bool {
     use OpAccess::*;
     matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
 }
+
+/// Whether the memory operand is in the stack segment, by its base register: a bad address is another fault there.
+pub fn is_stack_operand(insn: &Instruction) -> bool {
+    insn.memory_segment() == Register::SS
+}

@@ -111,13 +111,21 @@ pub struct Pending {
 #[derive(Clone, Copy)]
 pub struct Fault {
     info: SigInfo,
+    trap: u64,
     error: u64,
 }
+
+/// Code of signals for what the processor does not say the address of.
+const SI_KERNEL: i32 = 128;
+const STACK_FAULT: u64 = 12;
+const GENERAL_PROTECTION: u64 = 13;
 
 /// Page-fault error code: by a user's instruction fetch.
 const FETCH: u64 = 0x14;
 /// Page-fault error code: by a user's access.
 const ACCESS: u64 = 0x04;
+/// Page-fault error code: by a store.
+const WRITE: u64 = 0x02;
 /// Page-fault error code: the page is there, but not for this.
 const PRESENT: u64 = 0x01;
 const PAGE_FAULT: u64 = 14;
@@ -419,9 +427,11 @@ fn deliver_pending(ctx: &mut ThreadContext, uc: &mut UContext) {
     }
     if let Some(fault) = fault {
         let mask = uc.sigmask;
-        uc.m.trapno = PAGE_FAULT;
+        uc.m.trapno = fault.trap;
         uc.m.err = fault.error;
-        uc.m.cr2 = fault.info.addr();
+        if fault.trap == PAGE_FAULT {
+            uc.m.cr2 = fault.info.addr();
+        }
         deliver(ctx, fault.info.signo(), &fault.info, uc, mask, None);
     }
     if sig != 0 {
@@ -457,6 +467,7 @@ fn fetch_fault(addr: u64) -> Fault {
         .iter()
         .any(|m| m.start <= addr && addr < m.end);
     Fault {
+        trap: PAGE_FAULT,
         info: SigInfo::fault(SIGSEGV, if mapped { 2 } else { 1 }, addr),
         // The kernel does not tell what is in its own half.
         error: FETCH
@@ -473,16 +484,38 @@ pub fn raise_fetch_fault(ctx: &mut ThreadContext, addr: u64) {
     raise(ctx, fetch_fault(addr));
 }
 
-/// Engine code found a fault of the program at `ctx.rip`.
-pub fn raise_fault(ctx: &mut ThreadContext, sig: i32, code: i32, addr: u64) {
-    let error = ACCESS | if code == 2 { PRESENT } else { 0 };
-    raise(
-        ctx,
-        Fault {
-            info: SigInfo::fault(sig, code, addr),
-            error,
-        },
-    );
+/// Engine code that made an access for the instruction at `ctx.rip` found that the program cannot: raises what the processor would have.
+/// `on_stack`: the operand is relative to the stack or frame pointer.
+pub fn raise_access_fault(ctx: &mut ThreadContext, addr: u64, is_write: bool, on_stack: bool) {
+    let is_canonical = (addr as i64) << 16 >> 16 == addr as i64;
+    if !is_canonical {
+        let (sig, trap) = match on_stack {
+            true => (SIGBUS, STACK_FAULT),
+            false => (SIGSEGV, GENERAL_PROTECTION),
+        };
+        let info = SigInfo::fault(sig, SI_KERNEL, 0);
+        return raise(
+            ctx,
+            Fault {
+                info,
+                trap,
+                error: 0,
+            },
+        );
+    }
+    // SEGV_MAPERR, SEGV_ACCERR; or behind the end of a file: BUS_ADRERR.
+    let (sig, code) = match crate::pm::is_allowed(addr, is_write) {
+        None => (SIGSEGV, 1),
+        Some(false) => (SIGSEGV, 2),
+        Some(true) => (SIGBUS, 2),
+    };
+    let present = (sig, code) == (SIGSEGV, 2) || addr >= KERNEL_HALF;
+    let fault = Fault {
+        info: SigInfo::fault(sig, code, addr),
+        trap: PAGE_FAULT,
+        error: ACCESS | if is_write { WRITE } else { 0 } | if present { PRESENT } else { 0 },
+    };
+    raise(ctx, fault);
 }
 
 fn raise(ctx: &mut ThreadContext, fault: Fault) {

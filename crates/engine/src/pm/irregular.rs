@@ -248,7 +248,9 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
             Err(brownout_insn::EmulateError::Fault(addr)) => {
                 drop(ring);
                 restore(ctx, &image);
-                crate::signal::raise_fault(ctx, crate::signal::SIGSEGV, 2, addr);
+                let on_stack = crate::insn::is_stack_operand(&site.insn);
+                let is_write = matches!(site.form, MemoryForm::Scatter(_));
+                crate::signal::raise_access_fault(ctx, addr, is_write, on_stack);
             }
             Err(_) => crate::fatal_unsupported(&alloc::format!(
                 "the instruction at {:#x} cannot be emulated",
@@ -337,7 +339,9 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
                     let at = super::readable_alias(addr + i as u64);
                     if !crate::sys::read_memory(at, &mut copy.bytes[i..i + 1]) {
                         ctx.gpr[scratch] = gpr[scratch];
-                        crate::signal::raise_fault(ctx, crate::signal::SIGSEGV, 1, addr + i as u64);
+                        let on_stack = crate::insn::is_stack_operand(&site.insn);
+                        let at = addr + i as u64;
+                        crate::signal::raise_access_fault(ctx, at, effect.write, on_stack);
                         return;
                     }
                 }

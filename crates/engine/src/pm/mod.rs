@@ -31,7 +31,7 @@ mod stacks;
 pub use boundaries::{dies, looked_up, records_deaths, syscall};
 pub use kernel::{init_files, is_plain_syscall, kernel_wrote, memory, mmap, with_prepared};
 pub use process::*;
-pub use regions::{FaultAnswer, fault, init_thread, readable_alias};
+pub use regions::{FaultAnswer, fault, init_thread, is_allowed, readable_alias};
 pub use requests::{UNLOGGED, client_request};
 pub use stacks::{bo_verify_no, bo_verify_read, code_unmapped};
 

@@ -266,6 +266,21 @@ pub fn fault(rsp: u64, pc: u64, addr: u64, sig: i32, in_site: bool, write: bool)
     FaultAnswer::Retry
 }
 
+/// Whether the program's own protection lets it read or write at `addr`; `None` if nothing is mapped there.
+pub fn is_allowed(addr: u64, write: bool) -> Option<bool> {
+    if let Some(r) = REGIONS.lock().find(addr) {
+        let wanted = if write {
+            sys::PROT_WRITE
+        } else {
+            sys::PROT_READ
+        };
+        return Some(r.prot & wanted != 0);
+    }
+    let maps = crate::maps::read();
+    let there = maps.iter().find(|m| m.start <= addr && addr < m.end)?;
+    Some(if write { there.write } else { there.read })
+}
+
 /// Whether the instruction pushes, pops, calls or returns.
 fn uses_stack(pc: u64) -> bool {
     use iced_x86::FlowControl;

@@ -380,7 +380,7 @@ impl Builder<'_> {
             value,
             is_store: !effect.read,
         };
-        s.fast = self.finish_cold(jump, s, &operand, (r2, r3), Some(access), s.next_code);
+        s.fast = self.finish_cold(jump, s, &operand, (r2, r3), access, s.next_code);
         self.two_step(s, insn, raw, &redirected[..n], cold);
         self.sites.push(s);
         true
@@ -394,7 +394,7 @@ impl Builder<'_> {
         s: &site::Site,
         operand: &Operand,
         (r2, r3): (Gpr, Gpr),
-        access: Option<Access>,
+        access: Access,
         next: u64,
     ) -> (u64, u64) {
         let payload = s as *const _ as u64;
@@ -410,30 +410,9 @@ impl Builder<'_> {
         e.lea_sum(RCX, RCX, None, -(GRANULE_MIXED as i8));
         e.jrcxz(mixed.wrapping_sub(e.at + 2) as u8);
         // The address again behind the access, or from its slot.
-        let is_kept = !operand.has_rcx && access.as_ref().is_none_or(|access| access.is_store);
         let addr = match quick {
-            Some(_) if is_kept => Address::Code(&operand.into_r2),
+            Some(_) if !operand.has_rcx && access.is_store => Address::Code(&operand.into_r2),
             _ => Address::Slot,
-        };
-        let Some(access) = access else {
-            if operand.has_rcx {
-                e.reload(RCX, off::spill(slot::SITE_RCX));
-            }
-            if let Address::Slot = addr {
-                e.bytes(&operand.into_rcx);
-                e.spill(off::SITE_ADDR, RCX);
-            }
-            if let Some(tail) = quick {
-                e.spill(off::spill(slot::SITE_R2), r2);
-                Self::log_quickly(e, s, tail, addr, r2, next);
-                return (start, start);
-            }
-            if ring::shared() {
-                e.spill(off::spill(slot::SITE_R2), r2);
-                self.lock(payload, r2, r3);
-            }
-            Self::log(self.cold, s, next);
-            return (start, start);
         };
         e.spill(off::spill(slot::SITE_R2), r2);
         if operand.has_rcx {
@@ -550,8 +529,12 @@ impl Builder<'_> {
             MemoryForm::Flush(k),
             false,
         );
-        let executed = crate::mode().execute_flushes;
-        let redirected = if executed { &redirected[..n] } else { &[] };
+        // Like the write-back it stands for, a load faults where nothing is mapped.
+        let touch = touch(r2);
+        let redirected = match crate::mode().execute_flushes {
+            true => &redirected[..n],
+            false => &touch[..],
+        };
         // The other segments begin at 0.
         let has_base = matches!(insn.segment_prefix(), Register::FS | Register::GS);
         let Some(operand) = Operand::of(insn, r2).filter(|_| !has_base) else {
@@ -565,12 +548,12 @@ impl Builder<'_> {
         let jump = self.check(&operand);
         self.copy(insn, raw);
         s.next_code = self.hot.at;
-        let access = executed.then_some(Access {
+        let access = Access {
             bytes: redirected,
-            uses_rcx: used & 1 << RCX.0 != 0,
+            uses_rcx: false,
             value: false,
             is_store: true,
-        });
+        };
         s.fast = self.finish_cold(jump, s, &operand, (r2, r3), access, s.next_code);
         self.two_step(s, insn, raw, redirected, cold);
         self.sites.push(s);
@@ -690,7 +673,7 @@ struct Access<'a> {
     uses_rcx: bool,
     /// The record has the value.
     value: bool,
-    /// Changes no register.
+    /// Changes no register but the scratch register.
     is_store: bool,
 }
 
@@ -782,6 +765,14 @@ fn temporal(insn: &Instruction, r2: Gpr) -> Option<([u8; 15], usize)> {
     let mut out = [0u8; 15];
     let n = brownout_insn::encode(&i, 0, &mut out).ok()?;
     Some((out, n))
+}
+
+/// `movzx r2d, byte [r2]`. A write-back names two registers at most, so its scratch register is one of the first.
+fn touch(r2: Gpr) -> [u8; 3] {
+    if !matches!(r2.0, 0 | 2 | 3 | 6 | 7) {
+        crate::fatal_bug("unencodable scratch register of a write-back");
+    }
+    [0x0F, 0xB6, r2.0 << 3 | r2.0]
 }
 
 /// Code that puts the address of the memory operand into `r`; `None` for operands that `lea` cannot express.
