@@ -11,10 +11,14 @@ use serde::de::IgnoredAny;
 use crate::tool;
 
 /// What the suites look at of one event. Traces have hundreds of thousands of them, so no more is kept.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Event {
     /// The kind's name.
     pub kind: Box<str>,
+    /// Address of the instruction.
+    pub pc: Option<Box<str>>,
+    /// Number of its calling context.
+    pub context: Option<u64>,
     /// Number of the tracked file that was accessed.
     pub file: Option<u64>,
     /// Offset in that file.

@@ -11,7 +11,7 @@
 //! | `BROWNOUT_RANDOM_ROUNDS=N` | so many seeds in a row, one if absent |
 //!
 //! In `pool_` tests the memory that registers point into is persistent, so nearly every access becomes an event, by every way of
-//! recording; recordings with values are verified, too.
+//! recording; recordings with values are verified, too, and those without must tell of the same accesses.
 //!
 //! Does not check: what `random_code::Exclusion` lists, code in several threads, asynchronous
 //! signals (but for blobs without end, which one interrupts).
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_tests::random_code::{self, Blob, Family, Mapping, Material, Mix};
-use brownout_tests::{Invocation, Outcome, Scratch, check, layout, tool};
+use brownout_tests::{Invocation, Outcome, Scratch, check, dump, layout, tool};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -292,6 +292,27 @@ const TESTS: &[(&str, u64, Mix)] = &[
     ),
 ];
 
+/// Recorded with and without values. Loops are few, so that none is endless: the timer that ends it is not the same each time.
+const SAME_EVENTS: &[(&str, u64, Mix, Setting)] = &[
+    ("pool_same_events", 701, pool(EVERYTHING, 2), RECORD),
+    ("pool_same_events_integer", 702, pool(INTEGER, 2), RECORD),
+    (
+        "pool_same_events_with_loads",
+        703,
+        pool(EVERYTHING, 2),
+        LOADS,
+    ),
+    (
+        "pool_same_events_fixed",
+        704,
+        pool(EVERYTHING, 2),
+        Setting {
+            is_fixed: true,
+            ..RECORD
+        },
+    ),
+];
+
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials: Vec<Trial> = TESTS
@@ -300,6 +321,9 @@ fn main() {
         .collect();
     trials.extend(POOL_TESTS.iter().map(|(name, seed, mix, setting)| {
         trial(name, move || compare_rounds(*seed, mix, *setting))
+    }));
+    trials.extend(SAME_EVENTS.iter().map(|(name, seed, mix, setting)| {
+        trial(name, move || same_events_rounds(*seed, mix, *setting))
     }));
     trials.push(trial("canary", canary));
     trials.push(trial("blobs_mostly_run_to_their_end", mostly_whole));
@@ -323,26 +347,38 @@ fn number(variable: &str) -> Result<Option<u64>> {
 }
 
 fn compare_rounds(seed: u64, mix: &Mix, setting: Setting) -> Result<()> {
+    in_rounds(seed, mix, |blobs| compare(blobs, setting))
+}
+
+fn same_events_rounds(seed: u64, mix: &Mix, setting: Setting) -> Result<()> {
+    in_rounds(seed, mix, |blobs| same_events(blobs, setting))
+}
+
+fn in_rounds(seed: u64, mix: &Mix, test: impl Fn(&[Blob]) -> Result<()>) -> Result<()> {
     tool::expect_built()?;
     let first = number("BROWNOUT_RANDOM_SEED")?.unwrap_or(seed);
     // Far apart, so that tests whose own seeds are neighbours do not repeat each other.
     for round in 0..number("BROWNOUT_RANDOM_ROUNDS")?.unwrap_or(1) {
         let seed = first + 1000 * round;
-        compare(&random_code::generate(seed, mix), setting)
+        test(&random_code::generate(seed, mix))
             .with_context(|| format!("BROWNOUT_RANDOM_SEED={seed} repeats this"))?;
     }
     Ok(())
 }
 
-/// Runs `run_blob`.
-fn execute(blobs: &[Blob], words: &[&str], setting: Setting) -> Result<Outcome> {
+/// `run_blob` on these blobs, natively.
+fn invocation(
+    blobs: &[Blob],
+    words: &[&str],
+    setting: Setting,
+    scratch: &Scratch,
+) -> Result<Invocation> {
     let program = layout::programs().join("run_blob");
     ensure!(
         program.is_file(),
         "{} is missing: run `cargo xtask build`",
         program.display()
     );
-    let scratch = Scratch::new()?;
     let file = scratch.join("blobs");
     fs::write(&file, random_code::file(blobs))?;
     let mut argv = vec![program.into_os_string(), file.into_os_string()];
@@ -357,6 +393,21 @@ fn execute(blobs: &[Blob], words: &[&str], setting: Setting) -> Result<Outcome> 
     if setting.is_parallel {
         native = native.env("RUN_BLOB_THREAD", "yes");
     }
+    Ok(native)
+}
+
+/// Options of `record`.
+fn record_options(loads: bool) -> Vec<&'static str> {
+    let mut options = vec!["--pm", "pool"];
+    if loads {
+        options.push("--loads");
+    }
+    options
+}
+
+fn execute(blobs: &[Blob], words: &[&str], setting: Setting) -> Result<Outcome> {
+    let scratch = Scratch::new()?;
+    let mut native = invocation(blobs, words, setting, &scratch)?;
     match setting.under {
         Under::Nothing => {
             native.argv.splice(0..0, ["setarch".into(), "-R".into()]);
@@ -369,15 +420,47 @@ fn execute(blobs: &[Blob], words: &[&str], setting: Setting) -> Result<Outcome> 
             check::command(&native, &options).run()
         }
         Under::Record { loads } => {
-            let mut options = vec!["--pm", "pool", "--verify"];
-            if loads {
-                options.push("--loads");
-            }
+            let options = [&record_options(loads)[..], &["--verify"]].concat();
             let recorded = tool::record(&native, &scratch.join("trace.bwt"), &options).run()?;
             tool::expect_verified(&recorded)?;
             Ok(recorded)
         }
     }
+}
+
+/// What a recording tells of each access, but for its value.
+fn accesses(blobs: &[Blob], setting: Setting, more: &[&str]) -> Result<Vec<dump::Event>> {
+    let scratch = Scratch::new()?;
+    let native = invocation(blobs, &[], setting, &scratch)?;
+    let loads = matches!(setting.under, Under::Record { loads: true });
+    let options = [&record_options(loads)[..], more].concat();
+    let trace = scratch.join("trace.bwt");
+    let recorded = tool::record(&native, &trace, &options)
+        .run()?
+        .expect_success("recording")?;
+    ensure!(
+        !recorded.stdout_text().contains("endless"),
+        "a blob has no end: this seed cannot be compared"
+    );
+    let mut events = dump::events(&trace, scratch.path())?;
+    events.retain(|event| event.pc.is_some());
+    Ok(events)
+}
+
+fn same_events(blobs: &[Blob], setting: Setting) -> Result<()> {
+    let full = accesses(blobs, setting, &[])?;
+    let brief = accesses(blobs, setting, &["--no-values"])?;
+    ensure!(full.len() > 1000, "only {} accesses", full.len());
+    let same = full.iter().zip(&brief).take_while(|(a, b)| a == b).count();
+    ensure!(
+        same == full.len() && same == brief.len(),
+        "they differ from number {same}: {:?} with values, {:?} without ({} and {} in all)",
+        full.get(same),
+        brief.get(same),
+        full.len(),
+        brief.len()
+    );
+    Ok(())
 }
 
 fn natively(setting: Setting) -> Setting {
