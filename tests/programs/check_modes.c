@@ -65,7 +65,8 @@ int main(int argc, char **argv)
     const char *mode = argv[2];
     struct pool p = pool_create(argc, argv, POOL_SIZE);
 
-    keep(p.base);
+    if (!asks(mode, "all"))
+        keep(p.base);
     if (asks(mode, "forget"))
         forget(p.base + LINE);
     if (asks(mode, "too"))

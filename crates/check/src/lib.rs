@@ -117,6 +117,8 @@ pub struct Outcome {
     pub ended: Option<ExitStatus>,
     /// A signal ended a process: what it had not made persistent was not judged.
     pub killed: bool,
+    /// Stores were lost for want of write-backs, of which there was not a single one.
+    pub never_writes_back: bool,
     /// What a reader must know.
     pub notes: Vec<String>,
 }
@@ -242,6 +244,7 @@ impl Analysis {
         let first = &checkers[0];
         let counts = first.counts();
         let files = first.files.values();
+        let lacks_flush = findings.iter().any(|f| f.rule == "missing-flush");
         Outcome {
             findings,
             counts,
@@ -249,6 +252,7 @@ impl Analysis {
             touched_pm: counts.stores + counts.flushes > 0 && !first.files.is_empty(),
             ended: first.ended(),
             killed: first.was_killed(),
+            never_writes_back: first.loses_caches() && counts.flushes == 0 && lacks_flush,
             notes: self.notes,
         }
     }

@@ -373,6 +373,13 @@ fn report(
             "a signal ended the program: what it had not yet made persistent was not judged".into(),
         );
     }
+    if checked.never_writes_back {
+        notes.push(
+            "the program never writes back a cache line; if its files are on an ordinary disk, where msync makes them persistent, \
+             add --domain page"
+                .into(),
+        );
+    }
     if !checked.touched_pm && !checked.files.is_empty() {
         notes.push("persistent memory was mapped and never stored to".into());
     }

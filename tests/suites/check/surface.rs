@@ -27,6 +27,7 @@ pub fn trials() -> Vec<Trial> {
     vec![
         trial("surface::no_pm", no_pm),
         trial("surface::mapped_and_not_told", mapped_and_not_told),
+        trial("surface::never_writes_back", never_writes_back),
         trial("surface::json_and_sarif_are_valid", valid_forms),
         trial("surface::junit", junit),
         trial("surface::fail_on", fail_on),
@@ -108,6 +109,28 @@ fn mapped_and_not_told() -> Result<()> {
     checked.expect_status(0)?;
     verdict(&checked, Verdict::NothingChecked)?;
     checked.expect_note(&format!("--pm {}", scratch.join("pool").display()))
+}
+
+/// A program that was not written for persistent memory is told of the other way to keep a file; one that only forgot a write-back is not.
+fn never_writes_back() -> Result<()> {
+    const HINT: &str = "add --domain page";
+    let scratch = Scratch::new()?;
+    let stranger = check::run(&modes("forget_all", &scratch)?, &["--pm", "pool"])?;
+    stranger.expect_status(1)?;
+    stranger.expect_note(HINT)?;
+    for (mode, options) in [
+        ("forget", &["--pm", "pool"][..]),
+        ("forget_all", &["--pm", "pool", "--domain", "page"]),
+    ] {
+        let checked = check::run(&modes(mode, &scratch)?, options)?;
+        checked.expect_status(1)?;
+        let notes = &checked.report.notes;
+        ensure!(
+            !notes.iter().any(|note| note.contains(HINT)),
+            "{mode}: {notes:?}"
+        );
+    }
+    Ok(())
 }
 
 // ---------------------------------------------------------------------- forms

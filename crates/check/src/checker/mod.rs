@@ -286,6 +286,11 @@ impl Checker {
         self.options.model.domain == brownout_model::Domain::Page
     }
 
+    /// True if only write-backs bring data out of the caches.
+    pub(crate) fn loses_caches(&self) -> bool {
+        self.options.model.domain == brownout_model::Domain::X86
+    }
+
     /// Occurrences of correctness findings so far.
     pub fn failures(&self) -> u64 {
         self.collector.failures
