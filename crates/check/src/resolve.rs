@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use brownout_findings::numbers::{counted, grouped};
 use brownout_findings::{Event, Finding, Frame, Place};
 use brownout_symbols::Stacks;
 use brownout_trace::event::{ContextId, ThreadId};
 
-use crate::checker::{Checker, grouped};
+use crate::checker::Checker;
 use crate::collect::{Raw, RawEvent};
 use crate::source::Sources;
 use crate::space;
@@ -267,10 +268,7 @@ fn suggestion(
         _ => None,
     };
     let size = store.place.as_ref().map_or(0, |place| place.size);
-    let bytes = match size {
-        1 => "1 byte".to_owned(),
-        n => format!("{} bytes", grouped(n)),
-    };
+    let bytes = counted(size, "byte");
     let (object, object_here) = match &what {
         Some(expression) => {
             let object = format!("{bytes} at {expression}");

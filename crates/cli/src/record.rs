@@ -15,6 +15,7 @@ use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use brownout_findings::numbers::{counted, grouped};
 use brownout_host::{EventSink, LaunchConfig, Outcome};
 use brownout_storelog::{Exported, Exporter};
 use brownout_trace::event::{Event, EventKind, FileId};
@@ -24,7 +25,7 @@ use crate::exit::{self, Failure};
 use crate::output::TraceOutput;
 use crate::resolve::{Recording, escape, plain};
 use crate::signals;
-use crate::terminal::{bytes, counted, grouped, message, quote};
+use crate::terminal::{bytes, message, quote};
 use crate::verification::Verification;
 
 /// Runs the program and records it. The exit code is the program's, unless something failed.

@@ -27,27 +27,6 @@ fn visible(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-/// `12345678` as `12,345,678`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// `1 event`, `2,000 events`.
-pub fn counted(number: u64, noun: &str) -> String {
-    match number {
-        1 => format!("1 {noun}"),
-        _ => format!("{} {noun}s", grouped(number)),
-    }
-}
-
 /// A number of bytes in the unit that gives one to three digits before the point.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
@@ -79,13 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1000), "1,000");
-        assert_eq!(grouped(1234567), "1,234,567");
-        assert_eq!(counted(1, "event"), "1 event");
-        assert_eq!(counted(2000, "event"), "2,000 events");
+    fn sizes() {
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(1000), "1.0 kB");
         assert_eq!(bytes(999_949), "999.9 kB");

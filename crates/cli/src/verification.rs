@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
+use brownout_findings::numbers::grouped;
 use brownout_symbols::{Options, Stacks};
 use brownout_trace::event::{Event, FileId};
 use brownout_trace::verify::{Mismatch, Verifier, VerifierOptions, VerifyReport};
@@ -19,7 +20,7 @@ use tempfile::TempDir;
 use crate::exit::Failure;
 use crate::resolve::plain;
 use crate::snapshot;
-use crate::terminal::{grouped, message, quote};
+use crate::terminal::{message, quote};
 
 /// Follows a recording and compares at its end.
 pub struct Verification {

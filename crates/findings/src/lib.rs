@@ -1,9 +1,9 @@
-//! What an analysis has to say: plain data, and the catalogue of rules.
+//! What an analysis has to say: plain data, the catalogue of rules, and how all write numbers.
 //!
 //! **Purpose.** Every analysis produces [`Finding`]s and one [`Report`]; only `brownout-report` renders them. The
 //! types here *are* the documented JSON form (`docs/report.md`, `schema/report.schema.json`).
 //!
-//! **Guarantee.** Nothing here decides anything: no rule, no rendering, no I/O.
+//! **Guarantee.** Nothing here decides anything: no rule, no rendering of findings, no I/O.
 //!
 //! ```
 //! use brownout_findings::{Severity, rules};
@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod finding;
+pub mod numbers;
 pub mod rules;
 
 pub use finding::{

@@ -11,6 +11,7 @@ use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
+use brownout_findings::numbers::counted;
 use brownout_findings::{Finding, SCHEMA_VERSION};
 use serde::Deserialize;
 
@@ -92,7 +93,7 @@ impl Baseline {
         (self.known > 0).then(|| {
             format!(
                 "the baseline leaves out {} that an older baseline knew; make it without a baseline to include them",
-                crate::text::counted(self.known, "finding")
+                counted(self.known, "finding")
             )
         })
     }

@@ -11,6 +11,7 @@
 
 use std::io::{self, Write};
 
+use brownout_findings::numbers::counted;
 use brownout_findings::{Finding, Report, Verdict, rules};
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event as Xml};
@@ -18,7 +19,7 @@ use quick_xml::events::{BytesDecl, BytesText, Event as Xml};
 use crate::options::Options;
 use crate::order;
 use crate::terminal::{last_line, one_line, plain_finding};
-use crate::text::{counted, visible};
+use crate::text::visible;
 
 enum Outcome {
     Passed,

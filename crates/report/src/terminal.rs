@@ -14,11 +14,12 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
+use brownout_findings::numbers::{counted, grouped};
 use brownout_findings::{Event, Finding, Frame, Report, Severity, Verdict};
 
 use crate::options::Options;
 use crate::source::Sources;
-use crate::text::{base_name, counted, grouped, visible};
+use crate::text::{base_name, visible};
 use crate::{order, site};
 
 /// Writes the report.

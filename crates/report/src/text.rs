@@ -1,4 +1,4 @@
-//! Words and numbers for people, and text from programs made harmless.
+//! Text from programs made harmless, and names out of paths.
 
 use std::borrow::Cow;
 
@@ -32,27 +32,6 @@ pub fn push_visible(out: &mut String, c: char) {
     }
 }
 
-/// `12345678` as `12,345,678`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// `1 finding`, `2,000 findings`.
-pub fn counted(number: u64, noun: &str) -> String {
-    match number {
-        1 => format!("1 {noun}"),
-        _ => format!("{} {noun}s", grouped(number)),
-    }
-}
-
 /// Last part of a path.
 pub fn base_name(path: &str) -> &str {
     match path.trim_end_matches('/').rsplit('/').next() {
@@ -79,10 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_names() {
-        assert_eq!(counted(1, "finding"), "1 finding");
-        assert_eq!(counted(0, "finding"), "0 findings");
-        assert_eq!(counted(1_234_567, "time"), "1,234,567 times");
+    fn names_are_last_parts_of_paths() {
         assert_eq!(base_name("/usr/lib/libc.so.6"), "libc.so.6");
         assert_eq!(base_name("prog"), "prog");
         assert_eq!(base_name("/"), "/");

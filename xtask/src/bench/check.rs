@@ -17,12 +17,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use brownout_findings::numbers::grouped;
 use brownout_tests::layout;
 use serde_json::Value;
 
 use super::places::{Places, remove_if_there};
 use super::redis::Redis;
-use super::{Options, Side, Times, geometric_mean, grouped, median, median_of, text_of, verdict};
+use super::{Options, Side, Times, geometric_mean, median, median_of, text_of, verdict};
 
 const PEAK_INTERVAL: Duration = Duration::from_millis(20);
 

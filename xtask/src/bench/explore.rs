@@ -18,11 +18,12 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use brownout_findings::numbers::grouped;
 use brownout_tests::layout;
 use serde_json::{Value, json};
 
 use super::places::{Places, remove_if_there};
-use super::{Options, Side, Times, expect_success, grouped, median, seconds, text_of, verdict};
+use super::{Options, Side, Times, expect_success, median, seconds, text_of, verdict};
 use crate::shell;
 
 const MAPS: [&str; 7] = [

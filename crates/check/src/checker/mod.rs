@@ -17,6 +17,7 @@ mod transactions;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use brownout_abi::annotation;
+use brownout_findings::numbers::{counted, grouped};
 use brownout_model::{
     ByteRange, Event as ModelEvent, FlushOutcome, Intervals, LINE_BYTES, Line, Moment, Op, Outcome,
     Persistency, Status, Tag,
@@ -508,25 +509,10 @@ fn not_persistent(range: ByteRange, status: &Status, next_fence: Option<Tag>) ->
 }
 
 fn bytes_are(size: u64) -> String {
-    match size {
-        1 => "1 byte is".to_owned(),
-        n => format!("{} bytes are", grouped(n)),
-    }
+    let verb = if size == 1 { "is" } else { "are" };
+    format!("{} {verb}", counted(size, "byte"))
 }
 
 fn stored(size: u64) -> String {
     format!("{} stored here", bytes_are(size))
-}
-
-/// 1,234,567.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
