@@ -79,13 +79,7 @@ impl Choices {
 
     /// Everything that is possible.
     pub fn open(&self) -> Cut {
-        let ordered = self.writes.iter().filter(|write| !write.unordered);
-        let unordered = self.writes.iter().filter(|write| write.unordered);
-        Cut {
-            lo: ordered.clone().filter(|write| write.certain).count(),
-            hi: ordered.count(),
-            unordered: unordered.map(|w| w.certain.then_some(true)).collect(),
-        }
+        Cut::open(self.writes.iter().map(|w| (w.unordered, w.certain)))
     }
 
     /// All that survives if the power stays.
@@ -128,7 +122,8 @@ impl Choices {
             .collect();
         let mut seen: Vec<(LineBytes, Vec<Cut>)> = Vec::new();
         for cut in cuts {
-            for cut in self.split(cut, &overlaps) {
+            let unordered = self.writes.iter().map(|write| write.unordered);
+            for cut in cut.split(unordered.zip(overlaps.iter().copied())) {
                 let bytes = self.line(&cut, &overlaps, line_start, mask);
                 match seen.iter_mut().find(|(other, _)| *other == bytes) {
                     Some((_, cuts)) => cuts.push(cut),
@@ -139,62 +134,12 @@ impl Choices {
         seen
     }
 
-    /// The cuts into which a read of the overlapped stores divides this one.
-    fn split(&self, cut: &Cut, overlaps: &[bool]) -> Vec<Cut> {
-        let mut segments = Vec::new();
-        let mut lo = cut.lo;
-        let mut ordered = 0;
-        for (write, overlaps) in self.writes.iter().zip(overlaps) {
-            if write.unordered {
-                continue;
-            }
-            if *overlaps && (cut.lo..cut.hi).contains(&ordered) {
-                segments.push((lo, ordered));
-                lo = ordered + 1;
-            }
-            ordered += 1;
-        }
-        segments.push((lo, cut.hi));
-        let mut choices = vec![cut.unordered.clone()];
-        let unordered = self
-            .writes
-            .iter()
-            .zip(overlaps)
-            .filter(|(w, _)| w.unordered);
-        for (i, (_, overlaps)) in unordered.enumerate() {
-            if *overlaps && cut.unordered[i].is_none() {
-                choices = choices
-                    .into_iter()
-                    .flat_map(|choice| {
-                        [false, true].map(|present| {
-                            let mut choice = choice.clone();
-                            choice[i] = Some(present);
-                            choice
-                        })
-                    })
-                    .collect();
-            }
-        }
-        let mut cuts = Vec::with_capacity(segments.len() * choices.len());
-        for (lo, hi) in segments {
-            for unordered in &choices {
-                let unordered = unordered.clone();
-                cuts.push(Cut { lo, hi, unordered });
-            }
-        }
-        cuts
-    }
-
     /// The masked bytes of a line under a cut that leaves none of them open.
     fn line(&self, cut: &Cut, overlaps: &[bool], line_start: u64, mask: LineMask) -> LineBytes {
         let offset = (line_start - self.unit.0 * self.size() as u64) as usize;
         let mut line: LineBytes = [0; LINE_BYTES as usize];
         line.copy_from_slice(&self.base[offset..offset + LINE_BYTES as usize]);
-        let survivors = Survivors {
-            ordered: cut.lo,
-            unordered: cut.unordered.iter().map(|c| c.unwrap_or(false)).collect(),
-        };
-        for ((write, present), overlaps) in self.with_presence(&survivors).zip(overlaps) {
+        for ((write, present), overlaps) in self.with_presence(&cut.oldest()).zip(overlaps) {
             if present && *overlaps {
                 for (i, byte) in write.bytes.iter().enumerate() {
                     let at = write.range.start().0 + i as u64;
@@ -211,21 +156,8 @@ impl Choices {
         &'s self,
         survivors: &'v Survivors,
     ) -> impl Iterator<Item = (&'s UncertainWrite, bool)> + use<'s, 'v> {
-        let (mut ordered, mut unordered) = (0, 0);
-        self.writes.iter().map(move |write| {
-            let present = if write.unordered {
-                unordered += 1;
-                survivors
-                    .unordered
-                    .get(unordered - 1)
-                    .copied()
-                    .unwrap_or(true)
-            } else {
-                ordered += 1;
-                ordered <= survivors.ordered
-            };
-            (write, present)
-        })
+        let unordered = self.writes.iter().map(|write| write.unordered);
+        self.writes.iter().zip(survivors.presence(unordered))
     }
 
     fn offset_of(&self, write: &UncertainWrite) -> usize {
@@ -234,6 +166,65 @@ impl Choices {
 }
 
 impl Cut {
+    /// Nothing is decided yet. Each store, in cache order, says whether it is unordered and whether it certainly survived.
+    pub(crate) fn open(stores: impl Iterator<Item = (bool, bool)>) -> Cut {
+        let (mut lo, mut hi, mut choices) = (0, 0, Vec::new());
+        for (unordered, certain) in stores {
+            if unordered {
+                choices.push(certain.then_some(true));
+            } else {
+                lo += usize::from(certain);
+                hi += 1;
+            }
+        }
+        Cut {
+            lo,
+            hi,
+            unordered: choices,
+        }
+    }
+
+    /// The cuts into which a read divides this one, the oldest write-back first. Each store, in cache order, says whether it is
+    /// unordered and whether the read overlaps it. What a cut of the result leaves open does not touch the read.
+    pub(crate) fn split(&self, stores: impl Iterator<Item = (bool, bool)>) -> Vec<Cut> {
+        let mut segments = Vec::new();
+        let mut choices = vec![self.unordered.clone()];
+        let mut lo = self.lo;
+        let (mut nth_ordered, mut nth_unordered) = (0, 0);
+        for (unordered, overlaps) in stores {
+            if unordered {
+                if overlaps && self.unordered[nth_unordered].is_none() {
+                    choices = choices
+                        .into_iter()
+                        .flat_map(|choice| {
+                            [false, true].map(|present| {
+                                let mut choice = choice.clone();
+                                choice[nth_unordered] = Some(present);
+                                choice
+                            })
+                        })
+                        .collect();
+                }
+                nth_unordered += 1;
+            } else {
+                if overlaps && (self.lo..self.hi).contains(&nth_ordered) {
+                    segments.push((lo, nth_ordered));
+                    lo = nth_ordered + 1;
+                }
+                nth_ordered += 1;
+            }
+        }
+        segments.push((lo, self.hi));
+        let mut cuts = Vec::with_capacity(segments.len() * choices.len());
+        for (lo, hi) in segments {
+            for unordered in &choices {
+                let unordered = unordered.clone();
+                cuts.push(Cut { lo, hi, unordered });
+            }
+        }
+        cuts
+    }
+
     /// How many contents eager enumeration would try. Two of them may be equal.
     pub fn choices(&self) -> f64 {
         self.choices_log2().exp2()
@@ -263,6 +254,26 @@ impl Cut {
             ordered: self.lo,
             unordered: self.unordered.iter().map(|c| c.unwrap_or(false)).collect(),
         }
+    }
+}
+
+impl Survivors {
+    /// Which stores survived. Each, in cache order, says whether it is unordered.
+    pub(crate) fn presence(
+        &self,
+        unordered: impl Iterator<Item = bool>,
+    ) -> impl Iterator<Item = bool> {
+        let (mut nth_ordered, mut nth_unordered) = (0, 0);
+        unordered.map(move |unordered| {
+            if unordered {
+                nth_unordered += 1;
+                let survived = self.unordered.get(nth_unordered - 1);
+                survived.copied().unwrap_or(true)
+            } else {
+                nth_ordered += 1;
+                nth_ordered <= self.ordered
+            }
+        })
     }
 }
 

@@ -7,7 +7,7 @@
 //! persisted keeps them all, since each is a legal outcome.
 //!
 //! A crash state is, per unit, a *cut* of its cached stores (those before it persisted) and a choice
-//! for each unordered store. Under HOPS, cuts of different units constrain each other: a persisted
+//! for each unordered store; [`Cut`] says how a read divides it. Under HOPS, cuts of different units constrain each other: a persisted
 //! store implies all stores of its thread before the last `ofence`. Every such implication points to an earlier
 //! store, so the legal cuts of a unit stay an interval, and propagating bounds is exact.
 
@@ -16,7 +16,7 @@ use std::fmt;
 
 use brownout_trace::event::TargetAddr;
 
-use crate::choices::{Choices, UncertainWrite};
+use crate::choices::{Choices, Cut, Survivors, UncertainWrite};
 use crate::domain::{Config, FenceRule, FlushOrder, FlushRule, Rules, StoreRule};
 use crate::types::{ByteRange, Event, Moment, Op, Thread, Unit, Write};
 
@@ -47,6 +47,20 @@ struct Uncertain {
 enum Kind {
     Cached,
     Unordered { done: bool },
+}
+
+impl Uncertain {
+    fn is_unordered(&self) -> bool {
+        self.kind != Kind::Cached
+    }
+
+    /// Whether it survived, whatever happened to those before it; `floor` is its unit's.
+    fn is_certain(&self, floor: Moment) -> bool {
+        match self.kind {
+            Kind::Cached => self.moment <= floor,
+            Kind::Unordered { done } => done,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -116,11 +130,8 @@ impl History {
             moment: write.moment,
             range: write.range,
             bytes: write.bytes.clone(),
-            unordered: write.kind != Kind::Cached,
-            certain: match write.kind {
-                Kind::Cached => write.moment <= unit.floor,
-                Kind::Unordered { done } => done,
-            },
+            unordered: write.is_unordered(),
+            certain: write.is_certain(unit.floor),
         });
         Some(Choices {
             unit: id,
@@ -206,20 +217,9 @@ impl History {
             if unit.writes.is_empty() {
                 continue;
             }
-            let cached = unit.cached();
-            let lo = cached.iter().filter(|w| w.moment <= unit.floor).count();
-            let unordered = unit
-                .unordered()
-                .map(|(_, done)| done.then_some(true))
-                .collect();
-            cuts.insert(
-                *id,
-                Cut {
-                    lo,
-                    hi: cached.len(),
-                    unordered,
-                },
-            );
+            let stores = unit.writes.iter();
+            let cut = Cut::open(stores.map(|w| (w.is_unordered(), w.is_certain(unit.floor))));
+            cuts.insert(*id, cut);
         }
         let mut state = CrashState {
             history: self,
@@ -372,15 +372,10 @@ impl History {
         let Some(unit) = self.units.get_mut(&id) else {
             return;
         };
-        let floor = unit.floor;
-        let is_certain = |write: &Uncertain| match write.kind {
-            Kind::Cached => write.moment <= floor,
-            Kind::Unordered { done } => done,
-        };
         let count = unit
             .writes
             .iter()
-            .take_while(|write| is_certain(write))
+            .take_while(|write| write.is_certain(unit.floor))
             .count();
         for write in unit.writes.drain(..count) {
             overlay(
@@ -415,44 +410,16 @@ impl UnitHistory {
             .collect()
     }
 
-    /// The unordered stores and whether each is certain.
-    fn unordered(&self) -> impl Iterator<Item = (&Uncertain, bool)> {
-        self.writes.iter().filter_map(|write| match write.kind {
-            Kind::Cached => None,
-            Kind::Unordered { done } => Some((write, done)),
-        })
-    }
-
-    fn content(&self, unit_bytes: u64, cut: usize, unordered: &[bool]) -> Vec<u8> {
+    fn content(&self, unit_bytes: u64, survivors: &Survivors) -> Vec<u8> {
         let mut content = self.base.to_vec();
-        let (mut cached, mut other) = (0, 0);
-        for write in &self.writes {
-            let present = match write.kind {
-                Kind::Cached => {
-                    cached += 1;
-                    cached <= cut
-                }
-                Kind::Unordered { .. } => {
-                    other += 1;
-                    unordered[other - 1]
-                }
-            };
+        let presence = survivors.presence(self.writes.iter().map(Uncertain::is_unordered));
+        for (write, present) in self.writes.iter().zip(presence) {
             if present {
                 overlay(&mut content, unit_bytes, write.range, &write.bytes);
             }
         }
         content
     }
-}
-
-/// What is still possible for one unit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Cut {
-    /// Between `lo` and `hi` cached stores persisted.
-    lo: usize,
-    hi: usize,
-    /// For each unordered store: persisted, not persisted, or open.
-    unordered: Vec<Option<bool>>,
 }
 
 /// One thing that a post-crash read may see: which stores it reads from, and the bytes.
@@ -493,8 +460,8 @@ impl CrashState<'_> {
     /// The same as a number, if it fits.
     pub fn states(&self) -> Option<u128> {
         self.cuts.values().try_fold(1u128, |product, cut| {
-            let open = cut.unordered.iter().filter(|c| c.is_none()).count();
-            let subsets = 1u128.checked_shl(u32::try_from(open).ok()?)?;
+            let open = u32::try_from(cut.unordered_open()).ok()?;
+            let subsets = 1u128.checked_shl(open)?;
             product
                 .checked_mul((cut.hi - cut.lo + 1) as u128)?
                 .checked_mul(subsets)
@@ -529,51 +496,15 @@ impl CrashState<'_> {
                 cut: None,
             }];
         };
-        let cached = unit.cached();
-        let mut segments = Vec::new();
-        let mut lo = cut.lo;
-        for (i, write) in cached.iter().enumerate().take(cut.hi).skip(cut.lo) {
-            if write.range.overlaps(range) {
-                segments.push((lo, i));
-                lo = i + 1;
-            }
-        }
-        segments.push((lo, cut.hi));
-        let mut choices = vec![cut.unordered.clone()];
-        for (i, (write, _)) in unit.unordered().enumerate() {
-            if cut.unordered[i].is_none() && write.range.overlaps(range) {
-                choices = choices
-                    .into_iter()
-                    .flat_map(|choice| {
-                        [false, true].map(|present| {
-                            let mut choice = choice.clone();
-                            choice[i] = Some(present);
-                            choice
-                        })
-                    })
-                    .collect();
-            }
-        }
-        let mut options = Vec::with_capacity(segments.len() * choices.len());
-        for (lo, hi) in segments {
-            for unordered in &choices {
-                // What is still open does not touch the range.
-                let present: Vec<bool> = unordered.iter().map(|c| c.unwrap_or(false)).collect();
-                let bytes = slice(&unit.content(unit_bytes, lo, &present));
-                let cut = Some(Cut {
-                    lo,
-                    hi,
-                    unordered: unordered.clone(),
-                });
-                options.push(ReadOption {
-                    range,
-                    bytes,
-                    unit: id,
-                    cut,
-                });
-            }
-        }
-        options
+        let stores = unit.writes.iter();
+        let cuts = cut.split(stores.map(|w| (w.is_unordered(), w.range.overlaps(range))));
+        let options = cuts.into_iter().map(|cut| ReadOption {
+            range,
+            bytes: slice(&unit.content(unit_bytes, &cut.oldest())),
+            unit: id,
+            cut: Some(cut),
+        });
+        options.collect()
     }
 
     /// Narrows the set to the states in which that option was read. The option must come from
@@ -641,16 +572,5 @@ impl CrashState<'_> {
                 return;
             }
         }
-    }
-}
-
-impl Cut {
-    fn choices_log2(&self) -> f64 {
-        let open = self
-            .unordered
-            .iter()
-            .filter(|choice| choice.is_none())
-            .count();
-        ((self.hi - self.lo + 1) as f64).log2() + open as f64
     }
 }
