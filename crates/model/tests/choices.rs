@@ -1,69 +1,35 @@
 //! What exploration relies on: one unit looked at on its own may hold exactly what the whole crash state allows, and between two
 //! events that complete something no crash state is lost.
 
+mod random;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use brownout_model::{
-    Atomicity, ByteRange, Choices, Config, CrashState, Cut, Domain, Event, FlushKind, FlushOrder,
-    History, Line, LineBytes, LineMask, Moment, Op, Thread, Unit, Write, mask_within, masked,
-    reference,
+    ByteRange, Choices, Config, CrashState, Cut, Domain, Event, FlushKind, History, Line,
+    LineBytes, LineMask, Moment, Op, Thread, Unit, Write, mask_within, masked, reference,
 };
 use brownout_trace::event::TargetAddr;
 use proptest::prelude::*;
 use proptest::sample::Index;
+use random::{LINES, history_of, last_values};
 
-/// Two neighbouring lines, and one on another page.
-const LINES: [u64; 3] = [0x1000, 0x1040, 0x3000];
-
-/// Random stores and write-backs in random threads. Some store the same values again: then contents are equal although the
-/// survivors are not.
+/// Random events, with the fences of these domains.
 fn event() -> impl Strategy<Value = Event<'static>> {
-    let line = || (0..LINES.len()).prop_map(|i| LINES[i]);
-    let offset = prop_oneof![4 => Just(0u64), 3 => Just(8), 1 => Just(4), 1 => Just(60)];
-    let len = prop_oneof![5 => Just(8usize), 1 => Just(4), 1 => Just(12)];
-    let write = (line(), offset, len, 1u8..5).prop_map(|(line, offset, len, value)| {
-        Write::new(TargetAddr(line + offset), vec![value; len])
-    });
-    let store = (write, 0u8..6).prop_map(|(write, how)| match how {
-        0 => Op::Rmw(write),
-        1 | 2 => Op::NtStore(write),
-        _ => Op::Store(write),
-    });
-    let flush = (line(), 0u8..5).prop_map(|(line, kind)| Op::Flush {
-        kind: match kind {
-            0 => FlushKind::Clflush,
-            1 => FlushKind::Clflushopt,
-            _ => FlushKind::Clwb,
-        },
-        line: Line::of(TargetAddr(line)),
-    });
-    let op = prop_oneof![
-        9 => store,
-        5 => flush,
-        1 => line().prop_map(|line| Op::Load(ByteRange::new(TargetAddr(line), 8))),
-        2 => (line(), prop_oneof![Just(1u64), Just(128)])
-            .prop_map(|(line, len)| Op::Msync(ByteRange::new(TargetAddr(line), len))),
+    random::event(prop_oneof![
         3 => Just(Op::Sfence),
         1 => Just(Op::Mfence),
         1 => Just(Op::Locked),
-    ];
-    (1u32..3, op).prop_map(|(thread, op)| Event::new(Thread(thread), op))
+    ])
 }
 
 /// Those in which units are independent.
 fn config() -> impl Strategy<Value = Config> {
-    let domain = prop_oneof![
+    random::config(prop_oneof![
         3 => Just(Domain::X86),
         1 => Just(Domain::Eadr),
         1 => Just(Domain::Page),
-    ];
-    let atomicity = prop_oneof![Just(Atomicity::Word), Just(Atomicity::Line)];
-    let flush_order = prop_oneof![Just(FlushOrder::Recorded), Just(FlushOrder::Program)];
-    (domain, atomicity, flush_order).prop_map(|(domain, atomicity, flush_order)| Config {
-        domain,
-        atomicity,
-        flush_order,
-    })
+    ])
 }
 
 /// The events between which a crash can fall: stores that are durable at once come in pieces.
@@ -103,14 +69,6 @@ fn moments(config: Config, events: &[Event<'static>]) -> Vec<Event<'static>> {
             .collect(),
         _ => events.to_vec(),
     }
-}
-
-fn history_of(config: Config, events: &[Event<'_>]) -> History {
-    let mut history = History::new(config);
-    for event in events {
-        history.apply(event).expect("values are there");
-    }
-    history
 }
 
 fn units(config: Config) -> BTreeSet<Unit> {
@@ -273,6 +231,7 @@ proptest! {
             return Ok(());
         };
         let history = history_of(config, &events);
+        let last = last_values(&events);
         let unit_bytes = config.domain.rules().unit_bytes;
         for choices in units(config).into_iter().filter_map(|unit| history.choices(unit)) {
             let start = choices.unit().0 * unit_bytes;
@@ -292,8 +251,8 @@ proptest! {
             // All that survives is the newest, and nothing of it is lost.
             let newest = choices.newest();
             prop_assert!(choices.lost(&newest).is_empty());
-            let last = (start..start + unit_bytes).map(|addr| last_stored(&events, addr));
-            prop_assert_eq!(choices.content(&newest).to_vec(), last.collect::<Vec<_>>());
+            let stored = (start..start + unit_bytes).map(|addr| last.get(&addr).copied().unwrap_or(0));
+            prop_assert_eq!(choices.content(&newest).to_vec(), stored.collect::<Vec<_>>());
         }
     }
 
@@ -341,20 +300,6 @@ proptest! {
             before = after;
         }
     }
-}
-
-/// The byte that the last store left.
-fn last_stored(events: &[Event<'_>], addr: u64) -> u8 {
-    let mut last = 0;
-    for event in events {
-        if let Op::Store(write) | Op::NtStore(write) | Op::Rmw(write) = &event.op
-            && (write.range().start().0..write.range().end().0).contains(&addr)
-        {
-            last =
-                write.bytes().expect("values are there")[(addr - write.range().start().0) as usize];
-        }
-    }
-    last
 }
 
 proptest! {

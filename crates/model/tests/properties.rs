@@ -1,138 +1,48 @@
 //! Random event sequences: the two views against the reference, in every domain and configuration.
 
 mod common;
+mod random;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use brownout_model::{
-    Atomicity, ByteRange, Config, Domain, Event, FlushKind, FlushOrder, History, Intervals, Line,
-    Op, Thread, Write, reference,
+    ByteRange, Config, Domain, Event, FlushKind, Intervals, Line, Op, Thread, Write, reference,
 };
 use brownout_trace::event::TargetAddr;
 use common::{image_outcomes, lazy_outcomes};
 use proptest::prelude::*;
+use random::{history_of, last_values};
 
-/// Two neighbouring lines, and one on another page.
-const BASES: [u64; 3] = [0x1000, 0x1040, 0x3000];
-
-#[derive(Clone, Debug)]
-enum Step {
-    Store {
-        base: usize,
-        offset: u64,
-        len: usize,
-        how: u8,
-    },
-    Flush {
-        base: usize,
-        kind: u8,
-    },
-    Load {
-        base: usize,
-    },
-    Msync {
-        base: usize,
-    },
-    Fence(u8),
-}
-
-fn step() -> impl Strategy<Value = (u8, Step)> {
-    let base = || 0usize..BASES.len();
-    let store = (
-        base(),
-        prop_oneof![4 => Just(0u64), 3 => Just(8), 1 => Just(4), 1 => Just(60)],
-    )
-        .prop_flat_map(|(base, offset)| {
-            let len = prop_oneof![5 => Just(8usize), 1 => Just(4), 1 => Just(12)];
-            (Just(base), Just(offset), len, 0u8..6)
-        })
-        .prop_map(|(base, offset, len, how)| Step::Store {
-            base,
-            offset,
-            len,
-            how,
-        });
-    let step = prop_oneof![
-        8 => store,
-        5 => (base(), 0u8..5).prop_map(|(base, kind)| Step::Flush { base, kind }),
-        1 => base().prop_map(|base| Step::Load { base }),
-        1 => base().prop_map(|base| Step::Msync { base }),
-        5 => (0u8..8).prop_map(Step::Fence),
-    ];
-    (1u8..3, step)
-}
-
-/// Every store gets its own byte value, so that an outcome tells which stores it holds.
-fn events(steps: &[(u8, Step)]) -> Vec<Event<'static>> {
-    let mut value = 0u8;
-    let mut events = Vec::new();
-    for (thread, step) in steps {
-        let op = match step {
-            Step::Store {
-                base,
-                offset,
-                len,
-                how,
-            } => {
+/// Random events, with the fences of every domain. Every store has its own byte value, so that an outcome tells which stores it
+/// holds.
+fn events() -> impl Strategy<Value = Vec<Event<'static>>> {
+    let event = random::event(prop_oneof![
+        2 => Just(Op::Sfence),
+        1 => Just(Op::Mfence),
+        1 => Just(Op::Locked),
+        3 => Just(Op::Ofence),
+        1 => Just(Op::Dfence),
+    ]);
+    prop::collection::vec(event, 1..15).prop_map(|mut events| {
+        let mut value = 0u8;
+        for event in &mut events {
+            if let Op::Store(write) | Op::NtStore(write) | Op::Rmw(write) = &mut event.op {
                 value += 1;
-                let write = Write::new(TargetAddr(BASES[*base] + offset), vec![value; *len]);
-                match how {
-                    0 => Op::Rmw(write),
-                    1 | 2 => Op::NtStore(write),
-                    _ => Op::Store(write),
-                }
+                let range = write.range();
+                *write = Write::new(range.start(), vec![value; range.len() as usize]);
             }
-            Step::Flush { base, kind } => {
-                let kind = match kind {
-                    0 => FlushKind::Clflush,
-                    1 => FlushKind::Clflushopt,
-                    _ => FlushKind::Clwb,
-                };
-                Op::Flush {
-                    kind,
-                    line: Line::of(TargetAddr(BASES[*base])),
-                }
-            }
-            Step::Load { base } => Op::Load(ByteRange::new(TargetAddr(BASES[*base]), 8)),
-            Step::Msync { base } => Op::Msync(ByteRange::new(TargetAddr(BASES[*base]), 1)),
-            Step::Fence(kind) => match kind {
-                0 | 1 => Op::Sfence,
-                2 => Op::Mfence,
-                3 => Op::Locked,
-                4..=6 => Op::Ofence,
-                _ => Op::Dfence,
-            },
-        };
-        events.push(Event::new(Thread(u32::from(*thread)), op));
-    }
-    events
+        }
+        events
+    })
 }
 
 fn config() -> impl Strategy<Value = Config> {
-    let domain = prop_oneof![
+    random::config(prop_oneof![
         3 => Just(Domain::X86),
         1 => Just(Domain::Eadr),
         2 => Just(Domain::Hops),
         1 => Just(Domain::Page),
-    ];
-    let atomicity = prop_oneof![Just(Atomicity::Word), Just(Atomicity::Line)];
-    let flush_order = prop_oneof![Just(FlushOrder::Recorded), Just(FlushOrder::Program)];
-    (domain, atomicity, flush_order).prop_map(|(domain, atomicity, flush_order)| Config {
-        domain,
-        atomicity,
-        flush_order,
-    })
-}
-
-/// The last byte stored at each address.
-fn last_values(events: &[Event<'_>]) -> BTreeMap<u64, u8> {
-    let mut values = BTreeMap::new();
-    for event in events {
-        if let Op::Store(w) | Op::NtStore(w) | Op::Rmw(w) = &event.op {
-            values.extend((w.range().start().0..).zip(w.bytes().unwrap_or(&[]).iter().copied()));
-        }
-    }
-    values
+    ])
 }
 
 fn words(values: &BTreeMap<u64, u8>) -> Vec<ByteRange> {
@@ -147,15 +57,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn lazy_reads_equal_the_reference(config in config(), steps in prop::collection::vec(step(), 1..15)) {
-        let events = events(&steps);
+    fn lazy_reads_equal_the_reference(config in config(), events in events()) {
         let Some(images) = reference::enumerate(config, &BTreeMap::new(), &events) else {
             return Ok(());
         };
-        let mut history = History::new(config);
-        for event in &events {
-            history.apply(event).expect("values are there");
-        }
+        let history = history_of(config, &events);
         let crash = history.crash();
         let mut ranges = words(&last_values(&events));
         prop_assert_eq!(lazy_outcomes(&crash, &ranges), image_outcomes(&images, &ranges));
@@ -174,11 +80,12 @@ proptest! {
     }
 
     #[test]
-    fn persisted_is_exact_for_one_thread(domain in 0usize..4, steps in prop::collection::vec(step(), 1..15)) {
+    fn persisted_is_exact_for_one_thread(domain in 0usize..4, mut events in events()) {
         // With one thread and one value a word, intervals miss nothing that the reference knows.
-        let steps: Vec<_> = steps.into_iter().map(|(_, step)| (1, step)).collect();
+        for event in &mut events {
+            event.thread = Thread(1);
+        }
         let config = Config { domain: Domain::ALL[domain], ..Config::default() };
-        let events = events(&steps);
         let Some(images) = reference::enumerate(config, &BTreeMap::new(), &events) else {
             return Ok(());
         };
@@ -198,8 +105,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn intervals_never_contradict_the_reference(config in config(), steps in prop::collection::vec(step(), 1..15)) {
-        let events = events(&steps);
+    fn intervals_never_contradict_the_reference(config in config(), events in events()) {
         let images_at: Option<Vec<_>> = (1..=events.len())
             .map(|n| reference::enumerate(config, &BTreeMap::new(), &events[..n]))
             .collect();
@@ -252,10 +158,7 @@ fn canary_a_model_without_the_fence_is_caught() {
         by(Op::Sfence),
     ];
     let images = reference::enumerate(Config::default(), &BTreeMap::new(), &full).expect("small");
-    let mut history = History::new(Config::default());
-    for event in &full[..2] {
-        history.apply(event).expect("values are there");
-    }
+    let history = history_of(Config::default(), &full[..2]);
     let range = [ByteRange::new(at, 8)];
     assert_ne!(
         lazy_outcomes(&history.crash(), &range),
