@@ -170,8 +170,7 @@ pub struct Control {
     pub mode: u32,
     /// Kernel pid of the tool.
     pub host_pid: u32,
-    /// File descriptor number of the control file in the tool (for `/proc/PID/fd/N`).
-    pub control_fd: u32,
+    _pad5: u32,
     /// Seed of the deterministic random stream.
     pub seed: u64,
     /// Next thread number to hand out.

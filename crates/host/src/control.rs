@@ -127,7 +127,6 @@ impl Shared {
         control.version = VERSION;
         control.mode = beginning.mode;
         control.host_pid = std::process::id();
-        control.control_fd = file.as_raw_fd() as u32;
         control.seed = 0x0b57_0c4a_5eed_0001;
         control.ring_write.store(RING_BASE, Relaxed);
         control.ring_tail.store(RING_BASE, Relaxed);
