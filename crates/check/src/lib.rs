@@ -39,7 +39,6 @@ mod resolve;
 mod sites;
 mod sorted;
 mod source;
-mod space;
 mod thread;
 mod tx;
 

@@ -23,7 +23,7 @@ use std::path::Path;
 
 use brownout_abi::annotation;
 use brownout_findings::{Severity, rules};
-use brownout_model::{ByteRange, LINE_BYTES, Moment, Persistency, Tag};
+use brownout_model::{ByteRange, LINE_BYTES, Moment, Persistency, Tag, keys};
 use brownout_rule::host::{Finding, FindingEvent, HostServices, LoadError, Plugin, RuleFailed};
 use brownout_rule::{
     self as rule, Access, Address, EventIndex, Info, Kind, KindCode, Place, Status,
@@ -39,7 +39,6 @@ use smallvec::{SmallVec, smallvec};
 use crate::checker::{Checker, pmemcheck};
 use crate::collect::{Raw, RawEvent};
 use crate::sites::Site;
-use crate::space;
 use crate::tx::own_number;
 
 /// pmemcheck's request for a marker, as offset from its base.
@@ -564,7 +563,7 @@ fn next_tracked(spaces: &AddressSpaces, viewer: ThreadId, at: u64, end: u64) -> 
 }
 
 fn keys(place: Place) -> ByteRange {
-    space::key_range(FileRange {
+    keys::range(FileRange {
         file: FileId(place.file.0),
         offset: place.offset,
         len: place.len,
@@ -662,7 +661,7 @@ impl HostServices for Services<'_> {
                     Persistency::Draining => rule::State::Draining,
                     Persistency::Persisted => rule::State::Persisted,
                 };
-                let (file, offset) = space::place(range.start());
+                let (file, offset) = keys::place(range.start());
                 let guess = part.address.0.wrapping_add(offset - part.offset);
                 let address = address(checker, self.viewer, (file, offset), guess);
                 let place = Place::new(address, range.len(), rule::FileId(file.0), offset);

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use brownout_findings::numbers::{counted, grouped};
 use brownout_findings::{Event, Finding, Frame, Place};
+use brownout_model::keys;
 use brownout_symbols::Stacks;
 use brownout_trace::event::{ContextId, ThreadId};
 
 use crate::checker::Checker;
 use crate::collect::{Raw, RawEvent};
 use crate::source::Sources;
-use crate::space;
 
 /// Turns what was collected into findings, correctness first. Fingerprints are the report's to assign.
 pub fn findings(
@@ -165,7 +165,7 @@ fn event(
         // Traces number events from 0.
         index: raw.moment.map(|moment| moment.0.saturating_sub(1)),
         place: raw.place.map(|(range, addr)| {
-            let (file, offset) = space::place(range.start());
+            let (file, offset) = keys::place(range.start());
             let known = checker.files.get(&file);
             let address = match addr.0 {
                 0 => known.map_or(0, |file| file.address(offset)),

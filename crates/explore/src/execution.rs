@@ -10,13 +10,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use brownout_host::{EventSink, ExitStatus, LaunchConfig, LaunchError, Limits, Stopped};
-use brownout_model::{ByteRange, LineBytes, mask_within, masked};
+use brownout_model::{ByteRange, LINE_BYTES, LineBytes, keys, mask_within, masked};
 use brownout_trace::event::{Event, EventKind, FileId, TargetAddr};
 use brownout_trace::maps::AddressSpaces;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::line::LineKey;
 use crate::outcome::{Hang, Outcome, Status};
-use crate::place::{self, LineKey};
 use crate::recording::{Recorder, Site};
 use crate::stacks::Definitions;
 use crate::trie::Read;
@@ -403,7 +403,7 @@ impl<'i> Watcher<'i> {
     }
 
     fn lines(range: ByteRange) -> impl Iterator<Item = (LineKey, u64)> {
-        range.split(place::LINE as u64).map(|part| {
+        range.split(LINE_BYTES).map(|part| {
             let line = LineKey::of(part.start().0);
             (line, mask_within(part, line.start()))
         })
@@ -443,7 +443,7 @@ impl<'i> Watcher<'i> {
 
     fn keys(&mut self, event: &Event<'_>, addr: TargetAddr, len: u64) -> Vec<ByteRange> {
         let mut parts = Vec::new();
-        place::translate(&mut self.spaces, event.thread, addr, len, |keys, _| {
+        keys::translate(&mut self.spaces, event.thread, addr, len, |keys, _| {
             parts.push(keys);
         });
         parts
@@ -475,13 +475,13 @@ impl EventSink for Watcher<'_> {
         }
         match &event.kind {
             EventKind::FileRead { file, offset, size } => {
-                let start = TargetAddr(place::key(*file, *offset));
+                let start = keys::key(*file, *offset);
                 self.read(event, ByteRange::new(start, u64::from(*size)));
             }
             EventKind::FileWrite {
                 file, offset, size, ..
             } => {
-                let start = TargetAddr(place::key(*file, *offset));
+                let start = keys::key(*file, *offset);
                 self.write(ByteRange::new(start, u64::from(*size)));
             }
             EventKind::Truncate { file, .. } => {

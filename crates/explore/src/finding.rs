@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use brownout_findings::{CrashFile, Event, Finding, Frame, Place, Reproduction, Severity};
 use brownout_host::LaunchError;
-use brownout_model::{ByteRange, mask_within, masked};
+use brownout_model::{ByteRange, keys, mask_within, masked};
 use brownout_trace::event::FileId;
 use serde::{Deserialize, Serialize};
 
 use crate::execution::{Command, quote};
+use crate::line::LineKey;
 use crate::minimise::Minimal;
 use crate::oracle::Symptom;
 use crate::outcome::{Outcome, Status};
-use crate::place::{self, LineKey};
 use crate::recording::{Did, Reason, Recording, Site, Step};
 use crate::search::{Failure, Search};
 use crate::stacks::Resolver;
@@ -434,7 +434,7 @@ fn newest_line(image: &Image, line: LineKey) -> brownout_model::LineBytes {
 }
 
 fn place_of(search: &Search<'_>, recording: &Recording, step: &Step, range: ByteRange) -> Place {
-    let (file, offset) = place::file_offset(range.start().0);
+    let (file, offset) = keys::place(range.start());
     let files = match recording.files.get(&file) {
         Some(file) => Some(file),
         None => search.layers[0].recording.files.get(&file),

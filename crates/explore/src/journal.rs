@@ -12,8 +12,8 @@ use brownout_model::LineBytes;
 use serde::{Deserialize, Serialize};
 
 use crate::execution::Acknowledged;
+use crate::line::LineKey;
 use crate::outcome::Outcome;
-use crate::place::LineKey;
 use crate::trie::Read;
 
 /// First bytes of the file: name and version.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use brownout_host::EventSink;
 use brownout_model::{
     ByteRange, Config, Domain, Event as ModelEvent, FenceRule, History, Line, Op, Thread, Unit,
-    Write,
+    Write, keys,
 };
 use brownout_trace::event::{
     Access, ContextId, Event, EventKind, FenceKind, FileId, ProcessId, TargetAddr, ThreadId,
@@ -29,7 +29,6 @@ use brownout_trace::maps::AddressSpaces;
 use rustc_hash::FxHashSet;
 
 use crate::files;
-use crate::place;
 use crate::stacks::Definitions;
 use crate::view::{Base, FileState, Timeline};
 
@@ -341,12 +340,12 @@ impl Recorder {
             return Err(io::Error::other("a store was recorded without values"));
         }
         let mut parts = Vec::new();
-        place::translate(
+        keys::translate(
             &mut self.spaces,
             site.thread,
             access.addr,
             u64::from(access.size),
-            |keys, at| parts.push((keys, at)),
+            |keys, at| parts.push((keys, at as usize)),
         );
         for (keys, at) in parts {
             let bytes = &access.bytes[at..at + keys.len() as usize];
@@ -423,8 +422,8 @@ impl Recorder {
         *state = FileState { exists: true, size };
         if shrinks {
             // What is cut off reads as zeros should the file grow again.
-            let from = place::key(file, size);
-            let end = place::key(file, u64::MAX);
+            let from = keys::key(file, size).0;
+            let end = keys::key(file, u64::MAX).0;
             let cut: Vec<Unit> = self
                 .initialised
                 .iter()
@@ -466,7 +465,7 @@ impl EventSink for Recorder {
             EventKind::Rmw(access) => self.store(site, access, Make::Rmw)?,
             EventKind::Flush { kind, addr } => {
                 if let Some(found) = self.spaces.translate(event.thread, *addr) {
-                    let line = Line::of(TargetAddr(place::key(found.file, found.offset)));
+                    let line = Line::of(keys::key(found.file, found.offset));
                     let op = Op::Flush { kind: *kind, line };
                     self.apply(site, op, Did::Flush(line.range()))?;
                 }
@@ -483,13 +482,11 @@ impl EventSink for Recorder {
             }
             EventKind::Msync { addr, len, flags } if flags & MS_SYNC != 0 => {
                 for range in self.spaces.ranges(event.thread, *addr, *len) {
-                    self.sync(site, place::key_range(range))?;
+                    self.sync(site, keys::range(range))?;
                 }
             }
             EventKind::Fsync { file, .. } => {
-                let start = place::key(*file, 0);
-                let len = place::key(*file, u64::MAX) - start;
-                self.sync(site, ByteRange::new(TargetAddr(start), len))?;
+                self.sync(site, keys::whole_file(*file))?;
             }
             EventKind::FileWrite {
                 file,
@@ -503,8 +500,7 @@ impl EventSink for Recorder {
                 }
                 if let Some(state) = self.states.get_mut(file) {
                     state.size = state.size.max(end);
-                    let keys =
-                        ByteRange::new(TargetAddr(place::key(*file, *offset)), u64::from(*size));
+                    let keys = ByteRange::new(keys::key(*file, *offset), u64::from(*size));
                     if bytes.len() == *size as usize {
                         self.store_keys(site, keys, TargetAddr(0), bytes, Make::Store)?;
                     }

@@ -12,7 +12,7 @@
 use brownout_model::{LineBytes, LineMask};
 use rustc_hash::FxHashMap;
 
-use crate::place::LineKey;
+use crate::line::LineKey;
 
 /// Bytes of a line that a recovery read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

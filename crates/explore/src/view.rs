@@ -14,7 +14,7 @@ use brownout_model::{Choices, Cut, LineBytes, LineMask, Survivors, Unit, masked}
 use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::place::{LINE, LineKey};
+use crate::line::{LINE, LineKey};
 
 /// What a file is apart from its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -251,12 +251,12 @@ mod tests {
     use std::collections::BTreeSet;
     use std::io::Write as _;
 
-    use brownout_model::{Config, Domain, Event, FlushKind, History, Line, Op, Thread, Write};
+    use brownout_model::{
+        Config, Domain, Event, FlushKind, History, Line, Op, Thread, Write, keys,
+    };
     use brownout_trace::event::TargetAddr;
     use proptest::prelude::*;
     use proptest::sample::Index;
-
-    use crate::place;
 
     use super::*;
 
@@ -266,7 +266,7 @@ mod tests {
     const SIZE: usize = 4 * LINE + 10;
 
     fn line_at(file: u32, line: u64) -> LineKey {
-        LineKey::of(place::key(FileId(file + 1), line * LINE as u64))
+        LineKey::of(keys::key(FileId(file + 1), line * LINE as u64).0)
     }
 
     /// What the files hold before the run.

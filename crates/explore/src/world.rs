@@ -15,7 +15,7 @@ use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::files::copy_sparse;
-use crate::place::{LINE, LineKey};
+use crate::line::{LINE, LineKey};
 use crate::recording::TrackedFile;
 use crate::view::{FileState, Image};
 
@@ -229,12 +229,10 @@ fn identity(file: &File) -> io::Result<(u64, u64)> {
 mod tests {
     use std::sync::Arc;
 
-    use brownout_model::{Config, Event, History, Op, Thread, Write};
-    use brownout_trace::event::TargetAddr;
+    use brownout_model::{Config, Event, History, Op, Thread, Write, keys};
     use proptest::prelude::*;
     use proptest::sample::Index;
 
-    use crate::place;
     use crate::view::{Base, Narrowed, Timeline, View};
 
     use super::*;
@@ -285,7 +283,7 @@ mod tests {
             timeline.close(Vec::new());
             let mut seen = std::collections::BTreeSet::new();
             for (file, line, value) in stores {
-                let at = TargetAddr(place::key(id(*file), line * LINE as u64));
+                let at = keys::key(id(*file), line * LINE as u64);
                 let unit = brownout_model::Unit(at.0 / LINE as u64);
                 if seen.insert(unit) {
                     history.set_initial(at, &timeline.initial(unit));
@@ -375,7 +373,7 @@ mod tests {
     /// Does it, and tells the world what it would learn from the events.
     fn recover(world: &mut World, file: u32, did: &Did) {
         let path = world.files[&id(file)].path.clone();
-        let line = |offset: u64| LineKey::of(place::key(id(file), offset));
+        let line = |offset: u64| LineKey::of(keys::key(id(file), offset).0);
         let Ok(handle) = File::options().write(true).open(&path) else {
             if matches!(did, Did::Replace) {
                 fs::write(&path, b"made by recovery").expect("a write");
@@ -424,7 +422,7 @@ mod tests {
             let found = found.expect("it is there");
             prop_assert_eq!(found.len() as u64, state.size);
             for (at, bytes) in (0u64..).step_by(LINE).zip(found.chunks(LINE)) {
-                let expected = image.line(LineKey::of(place::key(*file, at)));
+                let expected = image.line(LineKey::of(keys::key(*file, at).0));
                 prop_assert_eq!(bytes, &expected[..bytes.len()], "{} at {}", file, at);
             }
         }

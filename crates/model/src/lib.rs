@@ -2,7 +2,8 @@
 //!
 //! **Purpose.** Two views of one semantics, fed with the same events: [`Intervals`] answers "is this
 //! persisted, is this ordered before that" in logarithmic time; [`History`] and [`CrashState`] give the legal
-//! crash states, read lazily. [`reference`](mod@reference) gives them by brute force, for tests. Which instruction does what is one
+//! crash states, read lazily. [`reference`](mod@reference) gives them by brute force, for tests. [`keys`] stand
+//! for addresses, so that all mappings of a file share state. Which instruction does what is one
 //! table, [`Domain::rules`]. No I/O, no `unsafe`.
 //!
 //! **Guarantee.** Crash states are exactly the legal ones of the recorded interleaving. Intervals never call persisted
@@ -64,6 +65,7 @@ mod convert;
 mod crash;
 mod domain;
 mod intervals;
+pub mod keys;
 pub mod reference;
 mod shadow;
 mod state;

@@ -84,7 +84,7 @@ impl Checker {
             EventKind::Fsync { file, .. } => {
                 let at = self.thread(event.thread);
                 let tag = self.tag_of(at, event);
-                self.synchronised(event.thread, space::whole_file(*file), tag);
+                self.synchronised(event.thread, keys::whole_file(*file), tag);
             }
             EventKind::FileWrite {
                 file, offset, size, ..
@@ -93,13 +93,13 @@ impl Checker {
                 let (file, offset) = (*file, *offset);
                 let len = u64::from(*size);
                 self.model
-                    .forget(space::key_range(FileRange { file, offset, len }));
+                    .forget(keys::range(FileRange { file, offset, len }));
             }
             EventKind::Truncate { file, size } => {
                 let (file, offset) = (*file, *size);
                 let len = u64::MAX;
                 self.model
-                    .forget(space::key_range(FileRange { file, offset, len }));
+                    .forget(keys::range(FileRange { file, offset, len }));
             }
             EventKind::Annotation { code, args, text } => self.annotation(event, *code, args, text),
             EventKind::End { status } => {
@@ -127,10 +127,10 @@ impl Checker {
     pub(super) fn mappings_end(&mut self, ranges: &[FileRange], ending: &Ending) {
         let mut gone = RangeSet::default();
         for range in ranges {
-            gone.insert(space::key_range(*range), ());
+            gone.insert(keys::range(*range), ());
         }
         for range in self.spaces.all_ranges() {
-            gone.remove(space::key_range(range));
+            gone.remove(keys::range(range));
         }
         let everything = ByteRange::new(TargetAddr(0), u64::MAX);
         let gone: Vec<ByteRange> = gone

@@ -20,7 +20,7 @@ use brownout_abi::annotation;
 use brownout_findings::numbers::{counted, grouped};
 use brownout_model::{
     ByteRange, Event as ModelEvent, FlushOutcome, Intervals, LINE_BYTES, Line, Moment, Op, Outcome,
-    Persistency, Status, Tag,
+    Persistency, Status, Tag, keys,
 };
 use brownout_trace::event::{
     Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind,
@@ -35,7 +35,6 @@ use crate::collect::{Collector, RawEvent, Rule};
 use crate::excluded::Excluded;
 use crate::ranges::RangeSet;
 use crate::sites::{Site, Sites};
-use crate::space;
 use crate::thread::{FlushRun, Section, Thread};
 use crate::tx::{Logged, Transaction, Transactions, own_number};
 
@@ -404,10 +403,8 @@ impl Checker {
             parts.push((range, addr));
             return parts;
         }
-        let mut at = addr.0;
-        space::translate(&mut self.spaces, thread, addr, len, |range| {
-            parts.push((range, TargetAddr(at)));
-            at += range.len();
+        keys::translate(&mut self.spaces, thread, addr, len, |range, into| {
+            parts.push((range, TargetAddr(addr.0 + into)));
         });
         parts
     }
@@ -424,7 +421,7 @@ impl Checker {
     #[inline(never)]
     fn move_window(&mut self, thread: ThreadId, addr: TargetAddr, len: u64) -> Option<ByteRange> {
         let found = self.spaces.translate(thread, addr)?;
-        let mapping = space::key_range(FileRange {
+        let mapping = keys::range(FileRange {
             file: found.file,
             offset: found.offset.wrapping_sub(found.preceding),
             len: found.preceding.saturating_add(found.contiguous),
