@@ -23,7 +23,8 @@ use brownout_model::{
     Write, keys,
 };
 use brownout_trace::event::{
-    Access, ContextId, Event, EventKind, FenceKind, FileId, ProcessId, TargetAddr, ThreadId,
+    Access, ContextId, Event, EventKind, FenceKind, FileId, MS_SYNC, ProcessId, TargetAddr,
+    ThreadId,
 };
 use brownout_trace::maps::AddressSpaces;
 use rustc_hash::FxHashSet;
@@ -31,9 +32,6 @@ use rustc_hash::FxHashSet;
 use crate::files;
 use crate::stacks::Definitions;
 use crate::view::{Base, FileState, Timeline};
-
-/// `MS_SYNC` of Linux' `<sys/mman.h>`.
-const MS_SYNC: u32 = 4;
 
 /// Where in the code something happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,9 @@
 //! whoever keeps the table of mappings passes them on as stores and [`Op::Msync`] of the mapped ranges;
 //! program requests (`Pmemcheck`, `Annotation`) are the caller's to interpret, since some are about its rules.
 
-use brownout_trace::event::{Access, Event as Recorded, EventKind, FenceKind};
+use brownout_trace::event::{Access, Event as Recorded, EventKind, FenceKind, MS_SYNC};
 
 use crate::types::{ByteRange, Event, Line, Op, Write};
-
-/// `MS_SYNC` of Linux' `<sys/mman.h>`. `MS_ASYNC` promises nothing.
-const MS_SYNC: u32 = 4;
 
 fn write<'a>(access: &Access<'a>) -> Write<'a> {
     if access.bytes.len() == access.size as usize {

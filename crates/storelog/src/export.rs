@@ -34,7 +34,9 @@ use std::fmt;
 use std::io::{self, Write};
 
 use brownout_abi::annotation;
-use brownout_trace::event::{Access, Event, EventKind, FileId, FlushKind, TargetAddr, ThreadId};
+use brownout_trace::event::{
+    Access, Event, EventKind, FileId, FlushKind, MS_SYNC, TargetAddr, ThreadId,
+};
 use brownout_trace::maps::AddressSpaces;
 
 use crate::LINE;
@@ -45,8 +47,6 @@ use crate::markers::{Sections, plain};
 const DO_FLUSH: u32 = 5;
 const DO_FENCE: u32 = 6;
 const EMIT_LOG: u32 = 30;
-/// Of `<sys/mman.h>`; `MS_ASYNC` promises nothing.
-const MS_SYNC: u32 = 4;
 const WORD: u64 = 8;
 const PAGE: u64 = 4096;
 /// What is written at once.

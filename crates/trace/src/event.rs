@@ -106,6 +106,9 @@ pub enum FenceKind {
     Locked = 2,
 }
 
+/// `MS_SYNC` of Linux' `<sys/mman.h>`: an `msync` that has written back what it names. `MS_ASYNC` promises nothing.
+pub const MS_SYNC: u32 = 4;
+
 /// Library functions whose calls are recorded: what their pmemcheck requests do not tell. libpmemobj, for one, is silent when it
 /// is asked to log what the transaction has logged already.
 ///
@@ -264,7 +267,7 @@ pub enum EventKind<'a> {
         addr: TargetAddr,
         /// Bytes.
         len: u64,
-        /// `MS_*`.
+        /// `MS_*`; see [`MS_SYNC`].
         flags: u32,
     },
     /// `fsync` or `fdatasync` on a tracked file.

@@ -72,7 +72,6 @@ impl Checker {
                 self.mappings_end(&ranges, &ending);
             }
             EventKind::Msync { addr, len, flags } => {
-                const MS_SYNC: u32 = 4;
                 if flags & MS_SYNC != 0 {
                     let at = self.thread(event.thread);
                     let tag = self.tag_of(at, event);

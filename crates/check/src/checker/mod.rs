@@ -24,7 +24,7 @@ use brownout_model::{
 };
 use brownout_trace::event::{
     Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind,
-    LIBRARY_FUNCTIONS, ProcessId, TargetAddr, ThreadId,
+    LIBRARY_FUNCTIONS, MS_SYNC, ProcessId, TargetAddr, ThreadId,
 };
 use brownout_trace::maps::{AddressSpaces, FileRange};
 use rustc_hash::FxHashMap;
