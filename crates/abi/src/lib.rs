@@ -396,6 +396,45 @@ pub const ANNOTATION_BASE: u64 = 0x424f_0000;
 /// pmemcheck's code space ('P','C').
 pub const PMEMCHECK_BASE: u64 = 0x5043_0000;
 
+/// pmemcheck's requests that mean something here: offsets from [`PMEMCHECK_BASE`], arguments in order. `_N` ones take the number of a
+/// transaction first, the others mean the calling thread's own.
+pub mod pmemcheck {
+    /// addr, len: track this range.
+    pub const REGISTER_PMEM_MAPPING: u32 = 0;
+    /// addr, len: do not track it any more.
+    pub const REMOVE_PMEM_MAPPING: u32 = 2;
+    /// addr, len: take it for written back.
+    pub const DO_FLUSH: u32 = 5;
+    /// Take this for a fence.
+    pub const DO_FENCE: u32 = 6;
+    /// addr, len: forget stores that are not persistent.
+    pub const SET_CLEAN: u32 = 17;
+    /// A transaction begins; they nest.
+    pub const START_TX: u32 = 18;
+    /// As `START_TX`.
+    pub const START_TX_N: u32 = 19;
+    /// It ends.
+    pub const END_TX: u32 = 20;
+    /// As `END_TX`.
+    pub const END_TX_N: u32 = 21;
+    /// addr, len: the transaction may change this range.
+    pub const ADD_TO_TX: u32 = 22;
+    /// As `ADD_TO_TX`.
+    pub const ADD_TO_TX_N: u32 = 23;
+    /// addr, len: it may not any more.
+    pub const REMOVE_FROM_TX: u32 = 24;
+    /// As `REMOVE_FROM_TX`.
+    pub const REMOVE_FROM_TX_N: u32 = 25;
+    /// The calling thread takes part in a transaction.
+    pub const ADD_THREAD_TX_N: u32 = 26;
+    /// It does not any more.
+    pub const REMOVE_THREAD_FROM_TX_N: u32 = 27;
+    /// addr, len: no transaction needs to know of changes to this range.
+    pub const ADD_TO_GLOBAL_TX_IGNORE: u32 = 28;
+    /// A string: a marker in the store log.
+    pub const EMIT_LOG: u32 = 30;
+}
+
 /// This project's annotations: offsets from [`ANNOTATION_BASE`], arguments in order.
 ///
 /// `include/brownout.h` and `crates/annotations` spell the same numbers; a test compares them. Numbers never change.

@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::path::Path;
 
-use brownout_abi::annotation;
+use brownout_abi::{annotation, pmemcheck};
 use brownout_findings::{Severity, rules};
 use brownout_model::{ByteRange, LINE_BYTES, Moment, Persistency, Tag, keys};
 use brownout_rule::host::{Finding, FindingEvent, HostServices, LoadError, Plugin, RuleFailed};
@@ -36,13 +36,10 @@ use brownout_trace::maps::{AddressSpaces, FileRange};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use crate::checker::{Checker, pmemcheck};
+use crate::checker::Checker;
 use crate::collect::{Raw, RawEvent};
 use crate::sites::Site;
 use crate::tx::own_number;
-
-/// pmemcheck's request for a marker, as offset from its base.
-const EMIT_LOG: u32 = 30;
 
 /// Why a custom rule cannot be used.
 #[derive(Debug, PartialEq, Eq)]
@@ -372,7 +369,7 @@ impl Plugins {
             }
             pmemcheck::REMOVE_FROM_TX => self.about(route, a, b, Kind::TxRemove),
             pmemcheck::REMOVE_FROM_TX_N => self.about(route, b, c, Kind::TxRemove),
-            EMIT_LOG => self.send(route, Kind::Marker { text }),
+            pmemcheck::EMIT_LOG => self.send(route, Kind::Marker { text }),
             _ => {
                 let args = padded(args);
                 self.send(route, Kind::Pmemcheck { code, args, text });

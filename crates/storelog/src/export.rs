@@ -33,7 +33,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::io::{self, Write};
 
-use brownout_abi::annotation;
+use brownout_abi::{annotation, pmemcheck};
 use brownout_trace::event::{
     Access, Event, EventKind, FileId, FlushKind, MS_SYNC, TargetAddr, ThreadId,
 };
@@ -43,10 +43,6 @@ use crate::LINE;
 use crate::layout::{Layout, invalid};
 use crate::markers::{Sections, plain};
 
-/// pmemcheck's requests, as offsets from its base.
-const DO_FLUSH: u32 = 5;
-const DO_FENCE: u32 = 6;
-const EMIT_LOG: u32 = 30;
 const WORD: u64 = 8;
 const PAGE: u64 = 4096;
 /// What is written at once.
@@ -201,9 +197,9 @@ impl<'a, W: Write> Exporter<'a, W> {
                 self.fence(event.thread);
             }
             EventKind::Pmemcheck { code, args, text } => match code {
-                DO_FLUSH => self.flush(event.thread, TargetAddr(args[0]), args[1]),
-                DO_FENCE => self.fence(event.thread),
-                EMIT_LOG => self.marker(text),
+                pmemcheck::DO_FLUSH => self.flush(event.thread, TargetAddr(args[0]), args[1]),
+                pmemcheck::DO_FENCE => self.fence(event.thread),
+                pmemcheck::EMIT_LOG => self.marker(text),
                 _ => {}
             },
             EventKind::Annotation { code, args, text } => match code {

@@ -16,7 +16,7 @@ mod transactions;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use brownout_abi::annotation;
+use brownout_abi::{annotation, pmemcheck};
 use brownout_findings::numbers::{counted, grouped};
 use brownout_model::{
     ByteRange, Event as ModelEvent, FlushOutcome, Intervals, LINE_BYTES, Line, Moment, Op, Outcome,
@@ -41,26 +41,6 @@ use crate::tx::{Logged, Transaction, Transactions, own_number};
 /// Stores to a line that was never written back, from which on it is called transient: often enough that writing it
 /// back each time cannot have been meant.
 const TRANSIENT_STORES_MIN: u16 = 64;
-
-/// pmemcheck's requests, as offsets from its base.
-pub(crate) mod pmemcheck {
-    pub const REGISTER_PMEM_MAPPING: u32 = 0;
-    pub const REMOVE_PMEM_MAPPING: u32 = 2;
-    pub const DO_FLUSH: u32 = 5;
-    pub const DO_FENCE: u32 = 6;
-    pub const SET_CLEAN: u32 = 17;
-    pub const START_TX: u32 = 18;
-    pub const START_TX_N: u32 = 19;
-    pub const END_TX: u32 = 20;
-    pub const END_TX_N: u32 = 21;
-    pub const ADD_TO_TX: u32 = 22;
-    pub const ADD_TO_TX_N: u32 = 23;
-    pub const REMOVE_FROM_TX: u32 = 24;
-    pub const REMOVE_FROM_TX_N: u32 = 25;
-    pub const ADD_THREAD_TX_N: u32 = 26;
-    pub const REMOVE_THREAD_FROM_TX_N: u32 = 27;
-    pub const ADD_TO_GLOBAL_TX_IGNORE: u32 = 28;
-}
 
 /// What the run consisted of.
 #[derive(Clone, Copy, Debug, Default)]
