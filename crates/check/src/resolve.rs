@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use brownout_findings::numbers::{counted, grouped};
 use brownout_findings::{Event, Finding, Frame, Place};
 use brownout_model::keys;
-use brownout_symbols::Stacks;
+use brownout_symbols::{C_LIBRARY, Stacks};
 use brownout_trace::event::{ContextId, ThreadId};
 
 use crate::checker::Checker;
@@ -100,7 +100,7 @@ fn weight_note(
 fn is_libc(frame: &Frame) -> bool {
     frame.module.as_deref().is_some_and(|path| {
         let name = path.rsplit('/').next().unwrap_or(path);
-        name.starts_with("libc.so") || name.starts_with("ld-linux")
+        C_LIBRARY.iter().any(|start| name.starts_with(start))
     })
 }
 

@@ -75,14 +75,6 @@ fn options(check: &Check) -> Options {
     }
 }
 
-/// Findings are about the program's own lines.
-fn symbols() -> SymbolOptions {
-    SymbolOptions {
-        names_only: vec!["libc.so".to_owned(), "ld-linux".to_owned()],
-        ..SymbolOptions::default()
-    }
-}
-
 /// Whether the rules get threads of their own. Custom rules look at the state of all of them, so they keep all in one place.
 fn in_parallel(check: &Check) -> bool {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
@@ -93,8 +85,8 @@ fn in_parallel(check: &Check) -> bool {
 
 fn examine(check: &mut Check) -> Result<Seen, Failure> {
     let mut analysis = match in_parallel(check) {
-        true => Analysis::in_parallel(options(check), symbols()),
-        false => Analysis::new(options(check), symbols()),
+        true => Analysis::in_parallel(options(check), SymbolOptions::for_findings()),
+        false => Analysis::new(options(check), SymbolOptions::for_findings()),
     };
     for (path, options) in &check.plugins {
         analysis

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use brownout_findings::{CrashFile, Event, Finding, Frame, Place, Reproduction, Severity};
 use brownout_host::LaunchError;
 use brownout_model::{ByteRange, keys, mask_within, masked};
+use brownout_symbols::C_LIBRARY;
 use brownout_trace::event::FileId;
 use serde::{Deserialize, Serialize};
 
@@ -497,8 +498,7 @@ pub fn own_frame(stack: &[Frame]) -> Option<&Frame> {
     let is_library = |frame: &&Frame| {
         let module = frame.module.as_deref().unwrap_or_default();
         let name = module.rsplit('/').next().unwrap_or(module);
-        name.starts_with("libc.so")
-            || name.starts_with("ld-linux")
+        C_LIBRARY.iter().any(|start| name.starts_with(start))
             || name.starts_with("libpmem")
             || name.starts_with("libc-")
             // Intrinsics are the compiler's, not the program's.

@@ -50,11 +50,7 @@ impl Definitions {
 
     /// Something that can be asked for stacks.
     pub fn resolve(&self) -> Resolver {
-        // Findings are about the program's own lines.
-        let mut stacks = Stacks::new(Options {
-            names_only: vec!["libc.so".to_owned(), "ld-linux".to_owned()],
-            ..Options::default()
-        });
+        let mut stacks = Stacks::new(Options::for_findings());
         for definition in &self.list {
             let kind = match definition {
                 Definition::Module(process, addr, len, offset, path) => EventKind::Module {

@@ -45,6 +45,6 @@ mod symtab;
 
 pub use demangle::demangle;
 pub use frame::{Frame, Location};
-pub use locate::Options;
+pub use locate::{C_LIBRARY, Options};
 pub use stacks::Stacks;
 pub use symbolizer::{CodeAddr, Symbolizer};

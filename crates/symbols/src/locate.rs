@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 use crate::image::ElfFile;
 
+/// How the file names of the C library and of its loader begin.
+pub const C_LIBRARY: [&str; 2] = ["libc.so", "ld-linux"];
+
 /// Where to look for separate debug files.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -23,6 +26,16 @@ pub struct Options {
     /// Modules whose functions are wanted and whose lines are not, by the beginning of their file name. Reading the debug
     /// information of the C library takes longer than most runs. Default: none.
     pub names_only: Vec<String>,
+}
+
+impl Options {
+    /// For findings, which are about the program's own lines: of the [C library](C_LIBRARY) only names.
+    pub fn for_findings() -> Options {
+        Options {
+            names_only: C_LIBRARY.map(str::to_owned).to_vec(),
+            ..Options::default()
+        }
+    }
 }
 
 impl Default for Options {
