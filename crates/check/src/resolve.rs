@@ -233,11 +233,12 @@ fn where_is(frame: &Frame) -> String {
     }
 }
 
-/// The frame to talk about: the innermost with a source line, past the C library's copying and the compiler's headers.
+/// The frame to talk about: the innermost with a source line, past the copying of the C library and of standard libraries.
 fn own_frame(event: &Event) -> Option<&Frame> {
     let is_own = |frame: &&Frame| {
         let file = frame.file.as_deref().unwrap_or("/usr/");
-        frame.line.is_some() && file.starts_with('/') && !file.starts_with("/usr/")
+        let is_elsewhere = !file.starts_with('/') || file.starts_with("/usr/");
+        frame.line.is_some() && !is_elsewhere && !frame.is_standard_library()
     };
     let has_line = |frame: &&Frame| frame.line.is_some();
     let mut frames = event.stack.iter();

@@ -493,7 +493,7 @@ fn advice(saved: &Saved, reason: Reason, stack: &[Frame]) -> Vec<String> {
     }]
 }
 
-/// The innermost frame of the program's own code: not of the C library, nor of libpmem and its kin.
+/// The innermost frame of the program's own code: not of the C library or a standard library, nor of libpmem and its kin.
 pub fn own_frame(stack: &[Frame]) -> Option<&Frame> {
     let is_library = |frame: &&Frame| {
         let module = frame.module.as_deref().unwrap_or_default();
@@ -501,11 +501,7 @@ pub fn own_frame(stack: &[Frame]) -> Option<&Frame> {
         C_LIBRARY.iter().any(|start| name.starts_with(start))
             || name.starts_with("libpmem")
             || name.starts_with("libc-")
-            // Intrinsics are the compiler's, not the program's.
-            || frame.inlined
-                && frame.file.as_deref().is_some_and(|file| {
-                    file.starts_with("/usr/lib/gcc/") || file.starts_with("/usr/include/")
-                })
+            || frame.is_standard_library()
     };
     // What a header defines serves whoever includes it.
     let is_header = |frame: &&Frame| {

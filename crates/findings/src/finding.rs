@@ -46,6 +46,23 @@ pub struct Frame {
     pub inlined: bool,
 }
 
+impl Frame {
+    /// Code of the compiler or of a language's standard library that was compiled into the program: intrinsics, `std::copy`,
+    /// `copy_from_slice`. It does what its caller asks for.
+    pub fn is_standard_library(&self) -> bool {
+        /// Headers of compilers and systems.
+        const BEGINNINGS: [&str; 3] = ["/usr/lib/gcc/", "/usr/lib/llvm", "/usr/include/"];
+        /// C++'s library, and Rust's if its sources are installed.
+        const PARTS: [&str; 2] = ["/include/c++/", "/rustlib/src/rust/library/"];
+        self.file.as_deref().is_some_and(|file| {
+            BEGINNINGS.iter().any(|start| file.starts_with(start))
+                || PARTS.iter().any(|part| file.contains(part))
+                // As Rust's library calls itself: /rustc/COMMIT/library/core/….
+                || file.starts_with("/rustc/") && file.contains("/library/")
+        })
+    }
+}
+
 /// Bytes of persistent memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {

@@ -14,9 +14,6 @@ use crate::text::{base_name, visible};
 /// Libraries whose functions store, write back and fence on behalf of a caller.
 const PRIMITIVES: [&str; 5] = ["libc", "libpmem", "libpmem2", "ld-linux-x86-64", "[vdso]"];
 
-/// Where compilers and systems keep headers: the intrinsics that wrap `clwb`, `memcpy` with its checks.
-const SYSTEM_HEADERS: [&str; 3] = ["/usr/lib/gcc/", "/usr/lib/llvm", "/usr/include/"];
-
 /// Libraries that PM programs are built on. Without debug information their inside tells their user nothing.
 const FOUNDATIONS: [&str; 4] = ["libpmemobj", "libpmemlog", "libpmemblk", "libpmempool"];
 
@@ -42,11 +39,7 @@ fn stem(frame: &Frame) -> &str {
 }
 
 fn is_tool(frame: &Frame) -> bool {
-    let in_header = |file: &String| SYSTEM_HEADERS.iter().any(|folder| file.starts_with(folder));
-    if frame.inlined && frame.file.as_ref().is_some_and(in_header) {
-        return true;
-    }
-    PRIMITIVES.contains(&stem(frame))
+    frame.is_standard_library() || PRIMITIVES.contains(&stem(frame))
 }
 
 /// The frames up to `main`.
@@ -56,7 +49,8 @@ pub fn inside_main(stack: &[Frame]) -> &[Frame] {
             Some("main") => return &stack[..=at],
             // How Rust's standard library marks the end of the program's own frames.
             Some(name) if at > 0 && name.contains("__rust_begin_short_backtrace") => {
-                return &stack[..at];
+                let own = stack[..at].iter().rposition(|f| !f.is_standard_library());
+                return &stack[..own.map_or(at, |last| last + 1)];
             }
             _ => {}
         }
@@ -193,6 +187,42 @@ mod tests {
             frame("f", "libc-helper.so", None),
         ];
         assert_eq!(cause(&old), Some(1));
+    }
+
+    #[test]
+    fn standard_libraries_are_not_the_cause() {
+        let from = |function: &str, file: &str| Frame {
+            file: Some(file.into()),
+            ..frame(function, "/bin/prog", Some(3))
+        };
+        let copy = "/rustc/59807616e1fa/library/core/src/slice/mod.rs";
+        for library in [
+            copy,
+            "/home/u/toolchain/lib/rustlib/src/rust/library/core/src/ptr/mod.rs",
+            "/opt/gcc-14/include/c++/14/bits/stl_algobase.h",
+            "/usr/lib/gcc/x86_64-linux-gnu/12/include/clwbintrin.h",
+        ] {
+            let stack = [
+                frame("memcpy", "/usr/lib/libc.so.6", None),
+                from("copy", library),
+                from("append", "/home/u/p/src/main.rs"),
+                from("main", "/home/u/p/src/main.rs"),
+            ];
+            assert_eq!(site(&stack), Some(2), "{library}");
+        }
+        // How a Rust program's `main` is called.
+        let stack = [
+            from("prog::main", "/home/u/p/src/main.rs"),
+            from("core::ops::function::FnOnce::call_once", copy),
+            from("std::sys::backtrace::__rust_begin_short_backtrace", copy),
+            frame("main", "/bin/prog", None),
+        ];
+        assert_eq!(inside_main(&stack), &stack[..1]);
+        assert_eq!(inside_main(&stack[1..]), &stack[1..2]);
+        // A project may have folders of such names.
+        assert_eq!(site(&[from("f", "/home/u/rustc/library/a.rs")]), Some(0));
+        let own = [from("f", "/home/u/library/a.rs"), from("main", copy)];
+        assert_eq!(site(&own), Some(0));
     }
 
     #[test]

@@ -4,10 +4,18 @@
 //! ```text
 //!   hot:  spill rcx; rcx = address; rcx = granules[rcx >> 31]; rcx ≠ 0 → cold
 //!         reload rcx; the store as it is
-//!   cold: spill r2; r2 = address + rcx (the alias); [ring lock]; the store on [r2]; rcx = site → bo_log ─▶ next instruction
+//!   cold: spill r2; r2 = address + rcx (the alias); [ring lock]; the store on [r2]; append the record → next instruction
 //! ```
 //! Nothing before the store itself writes anything but spill slots, and no flag changes, so a fault restarts
 //! cleanly. What does not fit this scheme goes through `pm/irregular.rs`.
+//!
+//! Who appends the record:
+//!
+//! | site | by |
+//! |---|---|
+//! | the first of its block, or with values | `bo_log`, which finds out the calling context and sees to it that there is room for the rest of the block |
+//! | further ones, while there is one thread | [`Builder::log_quickly`], which looks nothing up |
+//! | further ones of copy loops, or among several threads | a copy of `bo_log_inline` |
 
 use super::Builder;
 use crate::context::{GRANULE_MIXED, GRANULE_SHIFT, GRANULES_OFFSET, ThreadContext, off, slot};
@@ -478,14 +486,8 @@ impl Builder<'_> {
         e.reload(RCX, off::spill(slot::SITE_RCX));
         e.reload(r2, off::spill(slot::SITE_R2));
         e.leave(exit::LOCKED | payload << 8);
-        let here = e.at;
         for jump in got {
-            let distance = here - jump;
-            if distance > 127 {
-                crate::fatal_bug("a lock out of reach");
-            }
-            // SAFETY: our own byte, not yet reachable.
-            unsafe { *((jump - 1) as *mut u8) = distance as u8 };
+            e.jrcxz_goes_here(jump);
         }
         // ecx = tid; mov [r3+4], ecx
         e.bytes(&[0x65, 0x8B, 0x0C, 0x25]);
