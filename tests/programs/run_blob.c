@@ -10,7 +10,8 @@
 //   run_blob FILE only N     the whole state for blob N, without running the others
 //
 // With RUN_BLOB_POOL=POOL in the environment the arena that registers point into is a shared mapping of that file, where the tool puts it, or
-// with RUN_BLOB_FIXED where ARENA is; with RUN_BLOB_THREAD, there was another thread before.
+// with RUN_BLOB_FIXED where ARENA is; with RUN_BLOB_THREAD, there was another thread before; with RUN_BLOB_STORM, a
+// signal arrives soon after a blob has begun.
 //
 // FILE: "BLOBS01\n", then u64 count, then for each blob a `struct blob` and its bytes, padded to 8.
 //
@@ -483,6 +484,30 @@ static void report(uint64_t number, unsigned run, bool whole)
     dump_words("code", (void *)(CODE + old_offset), (old_length + 31) & ~31U);
 }
 
+static bool is_stormy;
+static volatile sig_atomic_t interruptions;
+
+static void on_storm(int signal)
+{
+    (void)signal;
+    interruptions++;
+}
+
+static void catch_storm(void)
+{
+    struct sigaction sa = {.sa_handler = on_storm, .sa_flags = SA_ONSTACK | SA_RESTART};
+    CHECK(sigaction(SIGALRM, &sa, NULL) == 0);
+    is_stormy = true;
+}
+
+// One signal, within the time that a blob takes.
+static void begin_storm(void)
+{
+    static uint64_t random = 1;
+    struct itimerval soon = {.it_value = {0, (long)(1 + next_random(&random) % 40)}};
+    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+}
+
 static void run(const struct blob *blob, const unsigned char *bytes, unsigned number)
 {
     uint64_t random = blob->seed + 0x9E3779B97F4A7C15ULL * (number + 1);
@@ -497,6 +522,8 @@ static void run(const struct blob *blob, const unsigned char *bytes, unsigned nu
     // second tick is for a first one that came outside the blob.
     struct itimerval limit = {.it_value = {0, 50000}, .it_interval = {0, 50000}}, off = {0};
     CHECK(setitimer(ITIMER_VIRTUAL, &limit, NULL) == 0);
+    if (is_stormy)
+        begin_storm();
     inside = 1;
     enter_blob();
     inside = 0;
@@ -603,6 +630,8 @@ int main(int argc, char **argv)
     pthread_t other;
     if (getenv("RUN_BLOB_THREAD"))
         CHECK(pthread_create(&other, NULL, nothing, NULL) == 0 && pthread_join(other, NULL) == 0);
+    if (getenv("RUN_BLOB_STORM"))
+        catch_storm();
     if (argc < 2) {
         check_self();
         return 0;
