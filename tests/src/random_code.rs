@@ -184,27 +184,6 @@ pub fn file(blobs: &[Blob]) -> Vec<u8> {
 }
 
 impl Blob {
-    /// Whether the instruction at this offset of the code area loads vector elements from all over. How far one that faults has got is the
-    /// processor's affair, and not the same each time.
-    pub fn gathers_at(&self, offset: u64) -> bool {
-        let rest = offset
-            .checked_sub(self.offset.into())
-            .and_then(|at| self.bytes.get(usize::try_from(at).ok()?..));
-        let Some(rest) = rest else { return false };
-        let insn = Decoder::new(64, rest, DecoderOptions::NONE).decode();
-        matches!(
-            insn.mnemonic(),
-            Mnemonic::Vgatherdpd
-                | Mnemonic::Vgatherdps
-                | Mnemonic::Vgatherqpd
-                | Mnemonic::Vgatherqps
-                | Mnemonic::Vpgatherdd
-                | Mnemonic::Vpgatherdq
-                | Mnemonic::Vpgatherqd
-                | Mnemonic::Vpgatherqq
-        )
-    }
-
     /// One line an instruction: offset in the code area, bytes, text.
     pub fn disassemble(&self) -> String {
         let mut text = format!(

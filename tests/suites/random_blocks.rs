@@ -548,10 +548,7 @@ fn judge(blobs: &[Blob], setting: Setting, native: &Outcome, translated: &Outcom
         let other = others.next().unwrap_or("nothing");
         let number = blob_number(line)?;
         let known = differing.last().is_some_and(|(last, ..)| *last == number);
-        let is_excused = is_wild_jump(line, other)
-            || hits_engine(line)
-            || is_cut_gather(&blobs[number], line, other);
-        if line != other && !known && !is_excused {
+        if line != other && !known && !is_wild_jump(line, other) && !hits_engine(line) {
             differing.push((number, line, other));
         }
         if other == "nothing" || blob_number(other)? != number {
@@ -594,21 +591,6 @@ fn is_wild_jump(native: &str, translated: &str) -> bool {
         && native.contains(" trap 13 ")
         && translated.contains("SIGSEGV code 1 ")
         && rip.is_some_and(|rip| rip >> 47 != 0)
-}
-
-/// A gather that faulted has loaded other elements before. Nothing else may differ.
-fn is_cut_gather(blob: &Blob, native: &str, translated: &str) -> bool {
-    let rip = native
-        .split(" rip code+0x")
-        .nth(1)
-        .and_then(|rest| rest.split(' ').next())
-        .and_then(|hex| u64::from_str_radix(hex, 16).ok());
-    let without_vectors = |line: &str| -> Option<(String, String)> {
-        let (before, rest) = line.split_once(" vectors ")?;
-        Some((before.to_owned(), rest.split_once(' ')?.1.to_owned()))
-    };
-    rip.is_some_and(|rip| blob.gathers_at(rip))
-        && without_vectors(native) == without_vectors(translated)
 }
 
 /// A wild pointer into the address space that the engine keeps for itself (docs/engine.md, limitations). Sums of pointers into the pool get

@@ -140,6 +140,8 @@ fn gather<M: Memory>(
     let mut value = state.vector(destination);
     for element in 0..usize::from(vector.elements) {
         if active >> element & 1 == 0 {
+            // A vector register as mask may have other bits set there than the one that counts.
+            retire_element(vector, element, state);
             continue;
         }
         let mut loaded = [0; 8];
