@@ -401,12 +401,20 @@ pub const PMEMCHECK_BASE: u64 = 0x5043_0000;
 pub mod pmemcheck {
     /// addr, len: track this range.
     pub const REGISTER_PMEM_MAPPING: u32 = 0;
+    /// descriptor, addr, len: track this range of a file.
+    pub const REGISTER_PMEM_FILE: u32 = 1;
     /// addr, len: do not track it any more.
     pub const REMOVE_PMEM_MAPPING: u32 = 2;
+    /// addr, len: is it tracked?
+    pub const CHECK_IS_PMEM_MAPPING: u32 = 3;
+    /// Prints the ranges that are tracked.
+    pub const PRINT_PMEM_MAPPINGS: u32 = 4;
     /// addr, len: take it for written back.
     pub const DO_FLUSH: u32 = 5;
     /// Take this for a fence.
     pub const DO_FENCE: u32 = 6;
+    /// Prints statistics.
+    pub const WRITE_STATS: u32 = 8;
     /// addr, len: forget stores that are not persistent.
     pub const SET_CLEAN: u32 = 17;
     /// A transaction begins; they nest.

@@ -11,18 +11,16 @@ use crate::sync::SpinLock;
 use crate::sys;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use brownout_abi::{ANNOTATION_BASE, PMEMCHECK_BASE, annotation, rare};
+use brownout_abi::{ANNOTATION_BASE, PMEMCHECK_BASE, annotation, pmemcheck, rare};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 const RUNNING_ON_VALGRIND: u64 = 0x1001;
-const REGISTER_PMEM_MAPPING: u64 = 0;
-const REGISTER_PMEM_FILE: u64 = 1;
-const REMOVE_PMEM_MAPPING: u64 = 2;
-const CHECK_IS_PMEM_MAPPING: u64 = 3;
-const ADD_TO_GLOBAL_TX_IGNORE: u64 = 28;
-const EMIT_LOG: u64 = 30;
 /// Codes that only ask, or only print.
-const SILENT: [u64; 3] = [CHECK_IS_PMEM_MAPPING, 4, 8];
+const SILENT: [u32; 3] = [
+    pmemcheck::CHECK_IS_PMEM_MAPPING,
+    pmemcheck::PRINT_PMEM_MAPPINGS,
+    pmemcheck::WRITE_STATS,
+];
 /// Annotations whose first argument is a string: the upper half of the code space.
 const ANNOTATION_WITH_TEXT: u64 = 0x8000;
 
@@ -111,9 +109,9 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
     if code & !0xffff != PMEMCHECK_BASE {
         return None;
     }
-    let code = code & 0xffff;
+    let code = (code & 0xffff) as u32;
     if !SILENT.contains(&code) {
-        let text = if code == EMIT_LOG {
+        let text = if code == pmemcheck::EMIT_LOG {
             read_text(args[0])
         } else {
             Vec::new()
@@ -121,28 +119,28 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
         emit(
             ctx,
             rare::PMEMCHECK,
-            [code, args[0], args[1], args[2], args[3], 0],
+            [code.into(), args[0], args[1], args[2], args[3], 0],
             &text,
         );
     }
     match code {
-        REGISTER_PMEM_MAPPING => {
+        pmemcheck::REGISTER_PMEM_MAPPING => {
             let (start, len) = (args[0], args[1]);
             register(&mut REGISTERED.lock(), start, start.wrapping_add(len));
             adopt(ctx, start, len);
             Some(0)
         }
-        REGISTER_PMEM_FILE => {
+        pmemcheck::REGISTER_PMEM_FILE => {
             let (start, len) = (args[1], args[2]);
             adopt(ctx, start, len);
             Some(0)
         }
-        REMOVE_PMEM_MAPPING => {
+        pmemcheck::REMOVE_PMEM_MAPPING => {
             let (start, end) = (args[0], args[0].wrapping_add(args[1]));
             remove(&mut REGISTERED.lock(), start, end);
             Some(0)
         }
-        ADD_TO_GLOBAL_TX_IGNORE => {
+        pmemcheck::ADD_TO_GLOBAL_TX_IGNORE => {
             if crate::mode().lean && args[1] > UNLOGGED.len.load(Ordering::Relaxed) {
                 // A thread that sees half of the change records a request too many or too few; neither matters.
                 UNLOGGED.len.store(0, Ordering::Relaxed);
@@ -151,7 +149,7 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
             }
             Some(0)
         }
-        CHECK_IS_PMEM_MAPPING => Some(check(args[0], args[1])),
+        pmemcheck::CHECK_IS_PMEM_MAPPING => Some(check(args[0], args[1])),
         _ => Some(0),
     }
 }
