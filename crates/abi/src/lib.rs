@@ -16,7 +16,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bumped with every change of this file.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// "BROWNOUT" in ASCII, little endian.
 pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
 
@@ -77,7 +77,10 @@ pub const MODE_BOUNDARIES: u32 = 1 << 6;
 /// A read of standard input yields at most one line, if that is a regular file.
 pub const MODE_LINE_INPUT: u32 = 1 << 7;
 
-/// What a service request asks for.
+/// What the kernel adds to [`Control::tool`] (`FUTEX_OWNER_DIED` of a robust futex).
+pub const TOOL_IS_GONE: u32 = 0x4000_0000;
+
+/// What a service request asks for. Numbers of processes and threads are those of the requester's PID namespace.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
@@ -88,7 +91,7 @@ pub enum Request {
     /// shown process number.
     AttachForExec = 1,
     /// Is this file persistent memory? `args` = device, inode, `1` if mapped with MAP_SYNC,
-    /// `1` if registered by the program, `1` if the file is on a DAX mount, fd, pid; `text` = path.
+    /// `1` if registered by the program, `1` if the file is on a DAX mount, fd, tid; `text` = path.
     /// Answers [`ClassifyAnswer`] in `result`; the file's number in `args[0]`.
     ClassifyFile = 2,
     /// The engine cannot go on. `args[0]` = a [`FatalKind`]; `text` = one sentence.
@@ -168,9 +171,11 @@ pub struct Control {
     pub version: u32,
     /// `MODE_*` bits.
     pub mode: u32,
-    /// Kernel pid of the tool.
-    pub host_pid: u32,
-    _pad5: u32,
+    /// Not 0 once a process of the run may be in another PID namespace than the one that made it.
+    pub pid_namespaces: AtomicU32,
+    /// The number of the tool's service thread in its own namespace; the kernel adds [`TOOL_IS_GONE`] when that thread has ended, by
+    /// itself or with the tool.
+    pub tool: AtomicU32,
     /// Seed of the deterministic random stream.
     pub seed: u64,
     /// Next thread number to hand out.
@@ -214,7 +219,7 @@ pub struct Control {
     _pad1: [u8; 32],
 
     // -- service requests
-    /// 0 free, else the kernel's thread number of the requester (a futex).
+    /// 0 free, else the number by which the requester knows itself (a futex).
     pub service_lock: AtomicU32,
     /// 0 idle, 1 asked, 2 answered (a futex).
     pub service_state: AtomicU32,
@@ -224,6 +229,10 @@ pub struct Control {
     pub service_result: u32,
     /// Its arguments.
     pub service_args: [u64; 8],
+    /// Where the requester's process has put `service_mark`, in memory that no other process shares: by that it is known.
+    pub service_mark_at: AtomicU64,
+    /// Different for each request.
+    pub service_mark: AtomicU64,
     /// Length of `service_text`.
     pub service_text_len: u64,
     /// Text argument.

@@ -16,6 +16,7 @@ const CLONE_SETTLS: u64 = 0x8_0000;
 const CLONE_PARENT_SETTID: u64 = 0x10_0000;
 const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
 const CLONE_CHILD_SETTID: u64 = 0x100_0000;
+const CLONE_NEWPID: u64 = 0x2000_0000;
 const SIGCHLD: u64 = 17;
 
 static PID: AtomicU32 = AtomicU32::new(0);
@@ -50,6 +51,7 @@ pub fn clone(
     ctid: u64,
     tls: u64,
 ) -> i64 {
+    may_enter_namespace(flags);
     if flags & CLONE_VM == 0 {
         return fork(ctx, flags, stack, ptid, ctid, tls);
     }
@@ -165,6 +167,14 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         signal::set_mask(old);
     }
     ret
+}
+
+/// The program makes or enters namespaces, as flags of `clone` say: if numbers of processes begin anew there, the tool must know.
+pub fn may_enter_namespace(flags: u64) {
+    if flags & CLONE_NEWPID != 0 {
+        let c = service::control();
+        c.pid_namespaces.store(1, Ordering::Release);
+    }
 }
 
 /// `vfork`

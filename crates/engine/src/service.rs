@@ -1,8 +1,10 @@
 //! Requests to the tool outside, one at a time, through the shared control block.
 
 use crate::sys;
-use brownout_abi::{CONTROL_BASE, ClassifyAnswer, Control, FatalKind, Request, TEXT_LEN};
-use core::sync::atomic::Ordering;
+use brownout_abi::{
+    CONTROL_BASE, ClassifyAnswer, Control, FatalKind, Request, TEXT_LEN, TOOL_IS_GONE,
+};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// The shared control block.
 pub fn control() -> &'static Control {
@@ -12,6 +14,9 @@ pub fn control() -> &'static Control {
 
 /// Longest wait before looking again whether the tool is alive.
 const WAIT_NS: u64 = 200_000_000;
+
+/// The mark of the last request of this process.
+static MARK: AtomicU64 = AtomicU64::new(0);
 
 fn call(request: Request, args: &[u64], text: &[u8]) -> (u32, [u64; 8]) {
     call_for_text(request, args, text, |_| {})
@@ -27,7 +32,8 @@ fn call_for_text(
     let c = control();
     // What the thread did before it asks comes before the answer.
     crate::pm::ring::publish();
-    // The lock names its holder, so that the tool can free it if that is killed.
+    // The lock names its holder, so that the tool can free it if that is killed. Among processes of several PID namespaces the name may be
+    // that of two: then the tool frees it when both are gone.
     // SAFETY: no arguments.
     let own = unsafe { sys::sc!(sys::nr::GETTID) } as u32;
     while let Err(holder) =
@@ -37,6 +43,12 @@ fn call_for_text(
         sys::futex_wait(&c.service_lock, holder, WAIT_NS);
         exit_if_orphaned();
     }
+    // Numbers do not tell the tool who asks, if this is a PID namespace of its own. This does. (The lock is ours.)
+    let mark = c.service_mark.load(Ordering::Relaxed).wrapping_add(1);
+    MARK.store(mark, Ordering::Relaxed);
+    c.service_mark.store(mark, Ordering::Relaxed);
+    c.service_mark_at
+        .store(MARK.as_ptr() as u64, Ordering::Relaxed);
     let p = CONTROL_BASE as *mut Control;
     let n = text.len().min(TEXT_LEN);
     // SAFETY: the lock is ours; the service thread reads only after `service_state` says so.
@@ -62,26 +74,12 @@ fn call_for_text(
     answer
 }
 
-/// The tool was killed: without it nothing is recorded and no program replaced. The target must not hang.
+/// The tool was killed, or has ended this run: without it nothing is recorded and no program replaced. The target must not hang.
 pub fn exit_if_orphaned() {
-    let host = control().host_pid;
-    // SAFETY: signal 0 only asks.
-    let is_gone = unsafe { sys::sc!(sys::nr::KILL, host, 0) } == -3;
-    if is_gone || has_ended(host) {
+    if control().tool.load(Ordering::Acquire) & TOOL_IS_GONE != 0 {
         // SAFETY: ends the process.
         unsafe { sys::sc!(sys::nr::EXIT_GROUP, 137) };
     }
-}
-
-/// Whether a process is there only because its parent has not asked for its status yet. The parent may be waiting for our end.
-fn has_ended(pid: u32) -> bool {
-    let Ok(path) = alloc::ffi::CString::new(alloc::format!("/proc/{pid}/stat")) else {
-        return false;
-    };
-    let stat = sys::read_file(&path);
-    // The name before may contain anything.
-    let name_end = stat.iter().rposition(|byte| *byte == b')');
-    name_end.is_some_and(|at| matches!(stat.get(at + 2), Some(b'Z' | b'X')))
 }
 
 /// True if the thread is seized and its next program will have the engine.

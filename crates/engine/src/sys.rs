@@ -107,6 +107,8 @@ pub mod nr {
     pub const GETCPU: u64 = 309;
     pub const GETRANDOM: u64 = 318;
     pub const MEMFD_CREATE: u64 = 319;
+    pub const UNSHARE: u64 = 272;
+    pub const SETNS: u64 = 308;
     pub const EXECVEAT: u64 = 322;
     pub const COPY_FILE_RANGE: u64 = 326;
     pub const PREADV2: u64 = 327;

@@ -54,6 +54,15 @@ fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
             pm::process_exits(ctx, a[0] as i32);
             return pass(ctx, number, &a);
         }
+        nr::UNSHARE => {
+            process::may_enter_namespace(a[0]);
+            return pass(ctx, number, &a);
+        }
+        nr::SETNS => {
+            // Which kind of namespace it is only the descriptor says.
+            process::may_enter_namespace(u64::MAX);
+            return pass(ctx, number, &a);
+        }
         nr::ARCH_PRCTL if a[0] == 0x1001 => crate::fatal_unsupported(
             "the program sets the GS register, which this tool uses itself",
         ),

@@ -126,7 +126,13 @@ impl Shared {
         control.magic = MAGIC;
         control.version = VERSION;
         control.mode = beginning.mode;
-        control.host_pid = std::process::id();
+        // So that no request of another run has the same.
+        let mut mark = [0u8; 8];
+        // SAFETY: our own buffer. Should there be no random numbers, the marks of this run begin at 0.
+        unsafe { libc::getrandom(mark.as_mut_ptr().cast(), mark.len(), 0) };
+        control
+            .service_mark
+            .store(u64::from_le_bytes(mark), Relaxed);
         control.seed = 0x0b57_0c4a_5eed_0001;
         control.ring_write.store(RING_BASE, Relaxed);
         control.ring_tail.store(RING_BASE, Relaxed);

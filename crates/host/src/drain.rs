@@ -181,7 +181,10 @@ pub fn drain(
             state.new_file_done();
             continue;
         }
-        if processes.reap()? {
+        for member in state.take_replaced() {
+            processes.watch(member);
+        }
+        if processes.reap()? || processes.search(false) {
             continue;
         }
         if processes.all_ended() {
@@ -195,6 +198,11 @@ pub fn drain(
                 continue;
             }
             if all_known || since.elapsed() >= BIRTH {
+                // Whoever is not where it was said to be, or has not been able to say anything, is looked for.
+                let may_be_more = !all_known || processes.may_miss_some();
+                if may_be_more && processes.search(true) {
+                    continue;
+                }
                 break;
             }
         } else {

@@ -234,7 +234,9 @@ impl Target {
     ) -> io::Result<()> {
         self.poke(start.rip, saved & !0xffff | 0x050f)?; // syscall
         let sc = |nr: i64, a: [u64; 6]| self.syscall(start, nr, a);
-        let me = std::process::id();
+        let me = crate::members::own_number()
+            .ok_or_else(|| io::Error::other("/proc does not tell our number"))?
+            .0;
         let scratch = (start.rsp - 512) & !15;
         let mut saved_stack = [0u8; 64];
         self.read(scratch, &mut saved_stack)?;

@@ -3,6 +3,7 @@
 use crate::control::{Beginning, Shared};
 use crate::drain::{Drained, Nothing, drain};
 use crate::inject::{Image, Previous, Target};
+use crate::members::Members;
 use crate::processes::Processes;
 use crate::service::{Service, State};
 use crate::{EventSink, LaunchConfig, LaunchError, Limits, Outcome, decode, preflight};
@@ -54,9 +55,11 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
     let beginning = beginning(config, mode)?;
     let (shared, control_file) =
         Shared::create(&beginning).map_err(|e| LaunchError::Launch("shared memory", e))?;
+    let members = Members::new(&shared, &control_file)
+        .map_err(|e| LaunchError::Launch("looking at ourselves", e))?;
     let image =
         Arc::new(Image::new(control_file).map_err(|e| LaunchError::Launch("engine image", e))?);
-    let state = State::new(globs, &beginning.known, config.last_file.0)
+    let state = State::new(globs, members.clone(), &beginning.known, config.last_file.0)
         .map(Arc::new)
         .map_err(|e| LaunchError::Launch("event descriptor", e))?;
     // SAFETY: orphans of the program come to us, so that they can be followed and waited for.
@@ -127,7 +130,7 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
             e,
         ));
     }
-    let processes = Processes::new(pid, own_group);
+    let processes = Processes::new(members, pid, own_group);
     let result = match sink {
         None if !own_group => processes.wait_for_all().map(|status| Drained {
             status,

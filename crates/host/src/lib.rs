@@ -26,6 +26,7 @@ mod error;
 mod functions;
 mod inject;
 mod launch;
+mod members;
 mod preflight;
 mod processes;
 mod service;

@@ -125,7 +125,7 @@ pub fn check_machine() -> Result<(), LaunchError> {
 /// Whether a process that just began a new program is a 64-bit x86 one.
 pub fn is_native(pid: libc::pid_t) -> bool {
     let mut head = [0u8; 20];
-    File::open(format!("/proc/{pid}/exe"))
+    File::open(crate::members::folder(pid).join("exe"))
         .and_then(|mut f| f.read_exact(&mut head))
         .is_ok()
         && head[4] == 2

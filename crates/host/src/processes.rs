@@ -1,16 +1,24 @@
 //! The processes of one run: which there are, whether they have ended, how to end them.
 //!
-//! The program is a child of the thread that launched it. Others announce themselves in the stream and are watched by
+//! The program is a child of the thread that launched it. Others are announced in the stream and are watched by
 //! pidfd, because an orphan becomes a child of the tool's *first* thread, whichever thread launched its ancestor. So runs
 //! on several threads do not mix up each other's processes.
+//!
+//! Guarantee: nobody else is ever sent a signal. What the stream says is a program's word, and means another process, or none, if the
+//! program is in a PID namespace of its own. Whoever is watched has shown that it belongs to the run ([`Members`]), and signals go to
+//! descriptors, not to numbers. Where there are such namespaces, the run's processes are looked for in `/proc`.
 //!
 //! Deviation: a process that a program makes which is not followed (see the engine's limitations) announces nothing. A run
 //! on the first thread waits for it, as its reaper; a run on another thread does not.
 
 use crate::ExitStatus;
+use crate::members::{Member, Members};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How often `/proc` is searched at most for processes that could not be found otherwise.
+const SEARCH: Duration = Duration::from_millis(20);
 
 /// A flag that a thread can wait for together with the ends of processes.
 pub struct Wake(OwnedFd);
@@ -39,32 +47,18 @@ impl Wake {
     }
 }
 
-struct Watched {
-    pid: libc::pid_t,
-    fd: OwnedFd,
-}
+struct Watched(Member);
 
 impl Watched {
-    fn open(pid: libc::pid_t) -> Option<Watched> {
-        // SAFETY: a fresh descriptor or an error: it has been reaped already.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        if fd < 0 {
-            return None;
-        }
-        // SAFETY: just made.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-        Some(Watched { pid, fd })
-    }
-
     fn has_ended(&self) -> bool {
-        let mut poll = [readable(&self.fd)];
+        let mut poll = [readable(&self.0.fd)];
         wait_for(&mut poll, Duration::ZERO);
         poll[0].revents != 0
     }
 
     /// Whether somebody has taken note of its end, after it has ended. We do, if it is a child of any thread of ours.
     fn is_reaped(&self) -> bool {
-        let fd = self.fd.as_raw_fd();
+        let fd = self.0.fd.as_raw_fd();
         // SAFETY: plain data, filled by the kernel; a descriptor of ours, and a signal that is none.
         unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
@@ -83,7 +77,7 @@ impl Watched {
         };
         // SAFETY: both write to our own variables. A process that is gone leaves zeros.
         unsafe {
-            if libc::clock_getcpuclockid(self.pid, &mut clock) == 0 {
+            if libc::clock_getcpuclockid(self.0.pid, &mut clock) == 0 {
                 libc::clock_gettime(clock, &mut time);
             }
         }
@@ -117,6 +111,7 @@ fn wait_for(fds: &mut [libc::pollfd], timeout: Duration) {
 
 /// The processes of one run. To be used on the thread that launched it.
 pub struct Processes {
+    members: Members,
     first: libc::pid_t,
     /// The first process leads a group of its own.
     own_group: bool,
@@ -127,27 +122,78 @@ pub struct Processes {
     zombies: Vec<Watched>,
     /// This thread has no children any more.
     childless: bool,
+    /// The program was begun in another PID namespace than ours.
+    begun_elsewhere: bool,
+    /// One was announced that is not where it was said to be.
+    missing: bool,
+    searched: Option<Instant>,
 }
 
 impl Processes {
-    pub fn new(first: libc::pid_t, own_group: bool) -> Processes {
-        let mut processes = Processes {
+    pub fn new(members: Members, first: libc::pid_t, own_group: bool) -> Processes {
+        let child = members.open_child(first);
+        let begun_elsewhere = child
+            .as_ref()
+            .is_some_and(|child| members.is_elsewhere(child.number));
+        Processes {
+            members,
             first,
             own_group,
             status: None,
-            watched: Vec::new(),
+            watched: child.map(Watched).into_iter().collect(),
             zombies: Vec::new(),
             childless: false,
-        };
-        processes.announced(first);
-        processes
+            begun_elsewhere,
+            missing: false,
+            searched: None,
+        }
     }
 
-    /// A process of the run has said its number.
-    pub fn announced(&mut self, pid: libc::pid_t) {
-        if !self.watched.iter().any(|w| w.pid == pid) {
-            self.watched.extend(Watched::open(pid));
+    /// Whether numbers that processes tell need not be theirs here.
+    fn numbers_differ(&self) -> bool {
+        self.begun_elsewhere || self.members.have_namespaces()
+    }
+
+    /// A process of the run has said a number: its own, or that of its child.
+    pub fn announced(&mut self, told: libc::pid_t) {
+        let differ = self.numbers_differ();
+        if !differ && self.watched.iter().any(|w| w.0.pid == told) {
+            return;
         }
+        match self.members.open(told) {
+            Some(member) => self.watch(member),
+            None if differ => self.missing = true,
+            None => self
+                .zombies
+                .extend(self.members.open_ended(told).map(Watched)),
+        }
+    }
+
+    /// Looks after a process of the run from now on.
+    pub fn watch(&mut self, member: Member) {
+        if !self.watched.iter().any(|w| w.0.number == member.number) {
+            self.watched.push(Watched(member));
+        }
+    }
+
+    /// Searches for processes of the run that are not known, if there may be any. True if one was found.
+    pub fn search(&mut self, is_urgent: bool) -> bool {
+        let is_due = self.missing && self.searched.is_none_or(|at| at.elapsed() >= SEARCH);
+        if !is_due && !is_urgent {
+            return false;
+        }
+        let known = |number| self.watched.iter().any(|w| w.0.number == number);
+        let found = self.members.open_others(known);
+        let any = !found.is_empty();
+        self.watched.extend(found.into_iter().map(Watched));
+        self.missing = false;
+        self.searched = Some(Instant::now());
+        any
+    }
+
+    /// Whether `search` could find one that nobody has announced at its place.
+    pub fn may_miss_some(&self) -> bool {
+        self.numbers_differ()
     }
 
     /// Takes what has ended. True if anything has.
@@ -168,9 +214,9 @@ impl Processes {
         }
         // The first is left to the loop above: it says how it ended.
         let (first, first_is_taken) = (self.first, self.status.is_some() || self.childless);
-        let ended = self
-            .watched
-            .extract_if(.., |w| (w.pid != first || first_is_taken) && w.has_ended());
+        let ended = self.watched.extract_if(.., |w| {
+            (w.0.pid != first || first_is_taken) && w.has_ended()
+        });
         let before = self.zombies.len();
         self.zombies.extend(ended);
         any |= self.zombies.len() != before;
@@ -194,15 +240,15 @@ impl Processes {
     }
 
     /// Kills those that run. To be repeated until all have ended: one may just be making another.
-    pub fn kill(&self) {
-        // SAFETY: the group has its number as long as its leader was not taken or has companions, which we watch; a
-        // process is named by descriptor.
+    pub fn kill(&mut self) {
+        self.search(false);
+        // SAFETY: the group has its number as long as its leader has not been taken note of; a process is named by descriptor.
         unsafe {
-            if self.own_group && (self.status.is_none() || !self.watched.is_empty()) {
+            if self.own_group && self.status.is_none() && !self.childless {
                 libc::kill(-self.first, libc::SIGKILL);
             }
             for w in &self.watched {
-                let fd = w.fd.as_raw_fd();
+                let fd = w.0.fd.as_raw_fd();
                 libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, 0, 0);
             }
         }
@@ -229,7 +275,7 @@ impl Processes {
         // More than these are looked after when the time is up.
         const FDS_MAX: usize = 16;
         let mut fds: Vec<libc::pollfd> = std::iter::once(&wake.0)
-            .chain(self.watched.iter().map(|w| &w.fd))
+            .chain(self.watched.iter().map(|w| &w.0.fd))
             .take(FDS_MAX)
             .map(readable)
             .collect();

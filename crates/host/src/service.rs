@@ -3,6 +3,7 @@
 use crate::control::{Shared, futex_wait, futex_wake};
 use crate::functions::{self, Mapped};
 use crate::inject::{Image, Previous, Target};
+use crate::members::{Member, Members};
 use crate::processes::Wake;
 use brownout_abi::{ClassifyAnswer, KnownFile, Request};
 use brownout_trace::event::FileId;
@@ -10,13 +11,14 @@ use globset::GlobSet;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// What the service thread and the drain loop share.
 pub struct State {
     globs: GlobSet,
+    members: Members,
     /// Ends a sleep of the drain loop.
     wake: Wake,
     inner: Mutex<Inner>,
@@ -40,6 +42,8 @@ struct Inner {
     answers: HashMap<u32, [u64; 3]>,
     /// One for each `execve` so far, until joined.
     tracers: Vec<std::thread::JoinHandle<()>>,
+    /// Those that are about to `execve`, for the drain loop to look after.
+    replaced: Vec<Member>,
 }
 
 /// What goes back to the engine.
@@ -62,10 +66,16 @@ impl Reply {
 
 impl State {
     /// `known` are the files that are tracked from the beginning; numbers up to `last` are not given to others.
-    pub fn new(globs: GlobSet, known: &[KnownFile], last: u32) -> std::io::Result<Self> {
+    pub fn new(
+        globs: GlobSet,
+        members: Members,
+        known: &[KnownFile],
+        last: u32,
+    ) -> std::io::Result<Self> {
         let files = known.iter().map(|k| ((k.device, k.inode), k.file));
         Ok(State {
             globs,
+            members,
             wake: Wake::new()?,
             inner: Mutex::new(Inner {
                 files: files.collect(),
@@ -110,6 +120,10 @@ impl State {
         self.lock().answers.insert(thread, answer);
         self.new_answer.notify_all();
     }
+    /// Processes that have asked to be followed through an `execve`. While that is under way, nothing else shows that they belong to the run.
+    pub fn take_replaced(&self) -> Vec<Member> {
+        std::mem::take(&mut self.lock().replaced)
+    }
     pub fn take_new_file(&self) -> Option<(FileId, PathBuf)> {
         self.lock().waiting.take()
     }
@@ -124,9 +138,16 @@ impl State {
     }
 
     /// A program that runs on its own: whatever it does to persistent memory is not seen.
-    fn not_followed(&self, pid: libc::pid_t, why: &str) {
-        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        let text = format!("process {pid} ({}) is not followed: {why}", exe.display());
+    fn not_followed(&self, pid: Option<libc::pid_t>, why: &str) {
+        let who = match pid {
+            Some(pid) => {
+                let exe = std::fs::read_link(crate::members::folder(pid).join("exe"));
+                let exe = exe.unwrap_or_default();
+                format!("process {pid} ({})", exe.display())
+            }
+            None => "a process".to_owned(),
+        };
+        let text = format!("{who} is not followed: {why}");
         self.lock().notes.push(text);
     }
 
@@ -153,7 +174,7 @@ impl State {
                 return;
             }
         }
-        let gone = !is_alive(owner);
+        let gone = !self.members.has_thread(owner);
         if gone && c.ring_owner.load(Ordering::Acquire) == owner {
             c.ring_owner.store(0, Ordering::Release);
             c.ring_lock.store(0, Ordering::Release);
@@ -166,6 +187,55 @@ pub struct Service {
     stop: Arc<AtomicBool>,
     shared: Shared,
     thread: std::thread::JoinHandle<()>,
+    /// What the kernel looks at when the thread ends: it must be there until then.
+    _last_will: Arc<LastWill>,
+}
+
+/// A robust futex: when the thread that has signed this ends, for whatever reason, the kernel marks the word in the control memory
+/// that has its number. By that the engine knows that the tool is gone, in whatever PID namespace it may be.
+#[repr(C)]
+struct LastWill {
+    /// The kernel's `struct robust_list_head`: the first entry, ...
+    first: AtomicUsize,
+    /// ... the distance from an entry to its futex, and an entry that is just being made.
+    to_futex: AtomicUsize,
+    pending: AtomicUsize,
+    /// The one entry: it links back to the head.
+    entry: AtomicUsize,
+}
+
+impl LastWill {
+    fn new() -> Arc<LastWill> {
+        Arc::new(LastWill {
+            first: AtomicUsize::new(0),
+            to_futex: AtomicUsize::new(0),
+            pending: AtomicUsize::new(0),
+            entry: AtomicUsize::new(0),
+        })
+    }
+
+    /// For the calling thread, which must not use robust mutexes.
+    fn sign(&self, shared: &Shared) {
+        let word = &shared.control().tool;
+        self.entry
+            .store(&raw const self.first as usize, Ordering::Relaxed);
+        self.to_futex.store(
+            (word.as_ptr() as usize).wrapping_sub(self.entry.as_ptr() as usize),
+            Ordering::Relaxed,
+        );
+        self.first
+            .store(self.entry.as_ptr() as usize, Ordering::Release);
+        // SAFETY: no arguments. The list is as the kernel wants it, and outlives the thread.
+        unsafe {
+            let number = libc::syscall(libc::SYS_gettid);
+            word.store(number as u32, Ordering::Release);
+            libc::syscall(
+                libc::SYS_set_robust_list,
+                &raw const self.first,
+                3 * size_of::<usize>(),
+            );
+        }
+    }
 }
 
 impl Service {
@@ -173,11 +243,17 @@ impl Service {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
         let served = shared.clone();
-        let thread = std::thread::spawn(move || serve(served, image, state, flag));
+        let last_will = LastWill::new();
+        let will = last_will.clone();
+        let thread = std::thread::spawn(move || {
+            will.sign(&served);
+            serve(served, image, state, flag)
+        });
         Service {
             stop,
             shared,
             thread,
+            _last_will: last_will,
         }
     }
 
@@ -201,7 +277,7 @@ fn serve(shared: Shared, image: Arc<Image>, state: Arc<State>, stop: Arc<AtomicB
                 return;
             }
             futex_wait(&c.service_state, s, Duration::from_millis(50));
-            free_service_of_the_dead(c, s);
+            free_service_of_the_dead(c, &state.members, s);
             continue;
         }
         let p = shared.control_ptr();
@@ -229,11 +305,11 @@ fn serve(shared: Shared, image: Arc<Image>, state: Arc<State>, stop: Arc<AtomicB
 }
 
 /// A requester that was killed in the middle must not keep others out.
-fn free_service_of_the_dead(c: &brownout_abi::Control, state: u32) {
+fn free_service_of_the_dead(c: &brownout_abi::Control, members: &Members, state: u32) {
     let holder = c.service_lock.load(Ordering::Acquire);
     // State 1 is for us to answer first.
     let moved = c.service_state.load(Ordering::Acquire) != state;
-    if holder == 0 || state == 1 || moved || is_alive(holder) {
+    if holder == 0 || state == 1 || moved || members.has_thread(holder) {
         return;
     }
     c.service_state.store(0, Ordering::Release);
@@ -243,15 +319,6 @@ fn free_service_of_the_dead(c: &brownout_abi::Control, state: u32) {
     {
         futex_wake(&c.service_lock);
     }
-}
-
-/// Whether a thread still runs. A killed one stays as a zombie until its parent has asked: the state tells.
-fn is_alive(tid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{tid}/stat"));
-    stat.is_ok_and(|stat| {
-        let state = stat.rsplit(')').next().unwrap_or_default().trim_start();
-        !state.starts_with(['Z', 'X'])
-    })
 }
 
 fn answer(
@@ -276,13 +343,18 @@ fn answer(
                 blocked_sync: args[4],
                 shown_pid: args[5],
             };
-            let attached = attach(
-                args[0] as i32,
-                args[1],
-                previous,
-                image.clone(),
-                state.clone(),
-            );
+            let attached = match state.members.requester(args[0] as u32) {
+                Some(requester) => {
+                    let member = state.members.open(requester.pid);
+                    state.lock().replaced.extend(member);
+                    let (image, state) = (image.clone(), state.clone());
+                    attach(requester.tid, args[1], previous, image, state)
+                }
+                None => {
+                    state.not_followed(None, "its number in its PID namespace leads nowhere");
+                    false
+                }
+            };
             Reply::of(attached as u32, 0)
         }
         CLASSIFY => {
@@ -343,7 +415,7 @@ fn answer(
 }
 
 fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
-    let [dev, ino, map_sync, registered, dax, fd, pid, _] = args;
+    let [dev, ino, map_sync, registered, dax, fd, tid, _] = args;
     let (fd, writable) = (fd as u32, fd >> 32 != 0);
     let path = Path::new(std::ffi::OsStr::from_bytes(text));
     let mut s = state.lock();
@@ -364,8 +436,11 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
     let taken = s.files.values().copied().max().unwrap_or(0);
     let id = taken.max(s.last_file) + 1;
     s.files.insert((dev, ino), id);
-    let readable = Readable::make(pid, fd);
-    s.waiting = Some((FileId(id), PathBuf::from(format!("/proc/{pid}/fd/{fd}"))));
+    let requester = state.members.requester(tid as u32);
+    let (pid, folder) = requester.map_or((0, String::new()), |r| (r.pid, r.folder));
+    let path = PathBuf::from(format!("{folder}/fd/{fd}"));
+    let readable = Readable::make(&path, pid, fd);
+    s.waiting = Some((FileId(id), path));
     s.waiting_done = false;
     state.wake.wake();
     // The sink lives in the drain loop; the program waits for us, we for it.
@@ -384,10 +459,10 @@ struct Readable {
 }
 
 impl Readable {
-    fn make(pid: u64, fd: u32) -> Option<Readable> {
+    fn make(path: &Path, pid: libc::pid_t, fd: u32) -> Option<Readable> {
         use std::os::fd::FromRawFd;
         use std::os::unix::fs::MetadataExt;
-        let denied = std::fs::File::open(format!("/proc/{pid}/fd/{fd}"))
+        let denied = std::fs::File::open(path)
             .is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied);
         if !denied {
             return None;
@@ -444,7 +519,7 @@ fn attach(
         if !ok {
             let why = std::io::Error::last_os_error();
             state.not_followed(
-                tid,
+                Some(tid),
                 &format!("it cannot be traced ({why}; is a debugger attached?)"),
             );
         }
@@ -480,9 +555,12 @@ fn follow_exec(failed_at: u64, previous: Previous, image: &Image, state: &State)
         let event = status >> 16;
         if event == libc::PTRACE_EVENT_EXEC {
             if !crate::preflight::is_native(pid) {
-                state.not_followed(pid, "it is not an x86-64 program");
+                state.not_followed(Some(pid), "it is not an x86-64 program");
             } else if let Err(e) = stopped.inject(image, previous) {
-                state.not_followed(pid, &format!("the engine cannot be put into it ({e})"));
+                state.not_followed(
+                    Some(pid),
+                    &format!("the engine cannot be put into it ({e})"),
+                );
             }
             // The process may be gone by now; then there is nothing to let go.
             let _ = stopped.detach(0);

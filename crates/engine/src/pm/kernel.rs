@@ -515,7 +515,7 @@ pub fn classify(
         registered as u64,
         dax as u64,
         fd as i32 as u64 | (writable as u64) << 32,
-        crate::process::real_pid() as u64,
+        ThreadContext::current().tid as u64,
     ];
     let (answer, file) = service::classify_file(&args, &path);
     if answer == ClassifyAnswer::Ordinary {
