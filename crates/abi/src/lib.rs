@@ -16,7 +16,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bumped with every change of this file.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// "BROWNOUT" in ASCII, little endian.
 pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
 
@@ -76,6 +76,8 @@ pub const MODE_LEAN: u32 = 1 << 5;
 pub const MODE_BOUNDARIES: u32 = 1 << 6;
 /// A read of standard input yields at most one line, if that is a regular file.
 pub const MODE_LINE_INPUT: u32 = 1 << 7;
+/// Files are tracked as soon as the program changes them, ordinary ones too, and what it does to names is recorded.
+pub const MODE_NAMES: u32 = 1 << 8;
 
 /// What the kernel adds to [`Control::tool`] (`FUTEX_OWNER_DIED` of a robust futex).
 pub const TOOL_IS_GONE: u32 = 0x4000_0000;
@@ -91,8 +93,10 @@ pub enum Request {
     /// shown process number.
     AttachForExec = 1,
     /// Is this file persistent memory? `args` = device, inode, `1` if mapped with MAP_SYNC,
-    /// `1` if registered by the program, `1` if the file is on a DAX mount, fd, tid; `text` = path.
-    /// Answers [`ClassifyAnswer`] in `result`; the file's number in `args[0]`.
+    /// `1` if registered by the program, `1` if the file is on a DAX mount, fd (bit 32: mapped writable), tid, `1` if the program
+    /// is about to change it otherwise than by a mapping; `text` = path.
+    /// Answers [`ClassifyAnswer`] in `result`; the file's number in `args[0]`, and in `args[1]` `1` if it is an ordinary file, tracked
+    /// only because the run changes it.
     ClassifyFile = 2,
     /// The engine cannot go on. `args[0]` = a [`FatalKind`]; `text` = one sentence.
     Fatal = 3,
@@ -103,6 +107,8 @@ pub enum Request {
     LibraryFunctions = 5,
     /// What does the sink answer to this thread's last annotation? `args[0]` = thread number. Answers up to three words.
     Answer = 6,
+    /// A tracked file has another device and inode now. `args` = device, inode, its number.
+    SameFile = 7,
 }
 
 /// Answer to [`Request::ClassifyFile`].
@@ -304,7 +310,7 @@ pub mod kind {
 
 /// Rare events: payload is `[u64; 6]` then `size - 48` bytes of text.
 pub mod rare {
-    /// file, size, reason, created, -, -; path
+    /// file, size, reason, created, -, -; path. A second one of the same file: it has turned out to be persistent memory.
     pub const FILE: u64 = 1;
     /// addr, len, file, offset, prot, flags
     pub const MAP: u64 = 2;
@@ -348,6 +354,8 @@ pub mod rare {
     pub const LOOKUP: u64 = 21;
     /// signal, addr
     pub const SIGNAL: u64 = 22;
+    /// change, file, replaced file; path, or two with a zero byte between
+    pub const NAME: u64 = 23;
 }
 
 /// Fixed part of every record.

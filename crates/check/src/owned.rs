@@ -152,6 +152,20 @@ fn rare<'a>(kind: &EventKind<'a>) -> (EventKind<'static>, &'a [u8]) {
             };
             (kind, path)
         }
+        EventKind::Name {
+            change,
+            file,
+            replaced,
+            names,
+        } => {
+            let kind = EventKind::Name {
+                change,
+                file,
+                replaced,
+                names: none,
+            };
+            (kind, names)
+        }
         EventKind::Signal { signal, addr } => (EventKind::Signal { signal, addr }, none),
         EventKind::Msync { addr, len, flags } => (EventKind::Msync { addr, len, flags }, none),
         EventKind::Fsync { file, data_only } => (EventKind::Fsync { file, data_only }, none),
@@ -257,6 +271,7 @@ fn with_text<'a>(event: &Event<'static>, text: &'a [u8]) -> Event<'a> {
         EventKind::File { path, .. }
         | EventKind::Module { path, .. }
         | EventKind::Lookup { path, .. } => *path = text,
+        EventKind::Name { names, .. } => *names = text,
         EventKind::ProcessStart { exe, .. } => *exe = text,
         EventKind::Pmemcheck { text: place, .. }
         | EventKind::Annotation { text: place, .. }

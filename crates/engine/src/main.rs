@@ -57,6 +57,7 @@ pub struct Mode {
     pub lean: bool,
     pub boundaries: bool,
     pub line_input: bool,
+    pub names: bool,
 }
 
 static mut MODE: Mode = Mode {
@@ -68,6 +69,7 @@ static mut MODE: Mode = Mode {
     lean: false,
     boundaries: false,
     line_input: false,
+    names: false,
 };
 
 /// What was asked for.
@@ -96,6 +98,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
             lean: has(abi::MODE_LEAN),
             boundaries: has(abi::MODE_BOUNDARIES),
             line_input: has(abi::MODE_LINE_INPUT),
+            names: has(abi::MODE_NAMES),
         };
     }
     redirects::init();

@@ -192,7 +192,7 @@ fn matching(folder: u64, path: &[u8]) -> Option<&'static Redirect> {
 }
 
 /// Absolute path of a folder without symbolic links, as the kernel sees it.
-fn resolve_folder(folder: u64, path: &[u8]) -> Option<Vec<u8>> {
+pub fn resolve_folder(folder: u64, path: &[u8]) -> Option<Vec<u8>> {
     const O_PATH_DIRECTORY_CLOEXEC: u64 = 0o10_000_000 | 0o200_000 | 0o2_000_000;
     let mut name = Vec::with_capacity(path.len() + 2);
     name.extend_from_slice(if path.is_empty() { b"." } else { path });

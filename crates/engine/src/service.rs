@@ -103,14 +103,19 @@ pub fn attach_for_exec(
 }
 
 /// See [`Request::ClassifyFile`].
-pub fn classify_file(args: &[u64; 7], path: &[u8]) -> (ClassifyAnswer, u32) {
+pub fn classify_file(args: &[u64; 8], path: &[u8]) -> (ClassifyAnswer, u32, bool) {
     let (r, a) = call(Request::ClassifyFile, args, path);
     let answer = match r {
         1 => ClassifyAnswer::TrackedNew,
         2 => ClassifyAnswer::TrackedKnown,
         _ => ClassifyAnswer::Ordinary,
     };
-    (answer, a[0] as u32)
+    (answer, a[0] as u32, a[1] != 0)
+}
+
+/// See [`Request::SameFile`].
+pub fn same_file(device: u64, inode: u64, file: u32) {
+    call(Request::SameFile, &[device, inode, file as u64], &[]);
 }
 
 /// See [`Request::LibraryFunctions`]; `found` is called with the address and number of each.

@@ -432,7 +432,8 @@ fn rare_kind(which: u64, w: [u64; 6], text: &[u8]) -> Option<EventKind<'_>> {
                 0 => PmReason::Glob,
                 1 => PmReason::MapSync,
                 2 => PmReason::Registered,
-                _ => PmReason::Dax,
+                3 => PmReason::Dax,
+                _ => PmReason::Changed,
             },
             created: w[3] != 0,
             path: text,
@@ -479,6 +480,12 @@ fn rare_kind(which: u64, w: [u64; 6], text: &[u8]) -> Option<EventKind<'_>> {
             syscall: w[0] as u32,
             result: w[1] as i64,
             path: text,
+        },
+        rare::NAME => EventKind::Name {
+            change: *NameChange::ALL.get(w[0] as usize)?,
+            file: FileId(w[1] as u32),
+            replaced: FileId(w[2] as u32),
+            names: text,
         },
         rare::SIGNAL => EventKind::Signal {
             signal: w[0] as i32,

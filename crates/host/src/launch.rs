@@ -46,6 +46,7 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
         (config.lean, abi::MODE_LEAN),
         (config.boundaries, abi::MODE_BOUNDARIES),
         (config.line_input, abi::MODE_LINE_INPUT),
+        (config.names, abi::MODE_NAMES),
     ] {
         if on {
             mode |= bit;
@@ -59,9 +60,15 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
         .map_err(|e| LaunchError::Launch("looking at ourselves", e))?;
     let image =
         Arc::new(Image::new(control_file).map_err(|e| LaunchError::Launch("engine image", e))?);
-    let state = State::new(globs, members.clone(), &beginning.known, config.last_file.0)
-        .map(Arc::new)
-        .map_err(|e| LaunchError::Launch("event descriptor", e))?;
+    let state = State::new(
+        globs,
+        members.clone(),
+        &beginning.known,
+        config.last_file.0,
+        streams(config),
+    )
+    .map(Arc::new)
+    .map_err(|e| LaunchError::Launch("event descriptor", e))?;
     // SAFETY: orphans of the program come to us, so that they can be followed and waited for.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
     let mut command = Command::new(&program);
@@ -169,6 +176,19 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
         Some(e) => Err(LaunchError::Sink(e, outcome)),
         None => Ok(outcome),
     }
+}
+
+/// Devices and inodes of the standard streams: they are not files of the program's own.
+fn streams(config: &LaunchConfig) -> Vec<(u64, u64)> {
+    let files = [&config.stdin, &config.stdout, &config.stderr];
+    let metadata = (0..).zip(files).filter_map(|(fd, file)| match file {
+        Some(file) => file.metadata().ok(),
+        // SAFETY: borrowed for the length of one call, and not closed by it.
+        None => ManuallyDrop::new(unsafe { File::from_raw_fd(fd) })
+            .metadata()
+            .ok(),
+    });
+    metadata.map(|m| (m.dev(), m.ino())).collect()
 }
 
 /// What the control block says from the beginning.

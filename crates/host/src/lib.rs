@@ -74,6 +74,9 @@ pub struct LaunchConfig {
     /// Each read of standard input yields at most one line. Works where [`stdin`](Self::stdin) is a regular file; other
     /// input comes as it comes. Default: no.
     pub line_input: bool,
+    /// Track every regular file as soon as the program changes it, ordinary ones too, and record what happens to names. The
+    /// standard streams and pseudo file systems are left out. Default: no.
+    pub names: bool,
     /// Files that are tracked from the beginning, not from their first mapping on, under numbers of the caller's choice. They must
     /// exist. They get no `File` event and no [`EventSink::new_file`]. Files that are found on the way get other numbers. Default: none.
     pub known_files: Vec<(PathBuf, FileId)>,
@@ -133,6 +136,7 @@ impl LaunchConfig {
             stderr: None,
             boundaries: false,
             line_input: false,
+            names: false,
             known_files: Vec::new(),
             last_file: FileId(0),
             redirects: Vec::new(),

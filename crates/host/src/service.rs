@@ -8,7 +8,7 @@ use crate::processes::Wake;
 use brownout_abi::{ClassifyAnswer, KnownFile, Request};
 use brownout_trace::event::FileId;
 use globset::GlobSet;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 pub struct State {
     globs: GlobSet,
     members: Members,
+    /// Devices and inodes of the standard streams.
+    streams: Vec<(u64, u64)>,
     /// Ends a sleep of the drain loop.
     wake: Wake,
     inner: Mutex<Inner>,
@@ -30,6 +32,10 @@ pub struct State {
 struct Inner {
     files: HashMap<(u64, u64), u32>,
     last_file: u32,
+    /// Numbers of files that are not persistent memory, and tracked only because the run changes them.
+    ordinary: HashSet<u32>,
+    /// Open as long as the run lasts, so that no inode number comes to stand for another file.
+    held: Vec<std::fs::File>,
     hints: Vec<PathBuf>,
     notes: Vec<String>,
     fatal: Option<(u64, String)>,
@@ -71,11 +77,13 @@ impl State {
         members: Members,
         known: &[KnownFile],
         last: u32,
+        streams: Vec<(u64, u64)>,
     ) -> std::io::Result<Self> {
         let files = known.iter().map(|k| ((k.device, k.inode), k.file));
         Ok(State {
             globs,
             members,
+            streams,
             wake: Wake::new()?,
             inner: Mutex::new(Inner {
                 files: files.collect(),
@@ -335,6 +343,7 @@ fn answer(
     const NOTE: u32 = Request::Note as u32;
     const FUNCTIONS: u32 = Request::LibraryFunctions as u32;
     const ANSWER: u32 = Request::Answer as u32;
+    const SAME_FILE: u32 = Request::SameFile as u32;
     match request {
         ATTACH => {
             let previous = Previous {
@@ -358,8 +367,18 @@ fn answer(
             Reply::of(attached as u32, 0)
         }
         CLASSIFY => {
-            let (result, file) = classify(state, args, text);
-            Reply::of(result, file)
+            let (result, file, ordinary) = classify(state, args, text);
+            Reply {
+                words: [file, ordinary.into(), 0],
+                ..Reply::of(result, 0)
+            }
+        }
+        SAME_FILE => {
+            state
+                .lock()
+                .files
+                .insert((args[0], args[1]), args[2] as u32);
+            Reply::default()
         }
         FUNCTIONS => {
             let [start, len, offset, is_program, ..] = args;
@@ -414,15 +433,21 @@ fn answer(
     }
 }
 
-fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
-    let [dev, ino, map_sync, registered, dax, fd, tid, _] = args;
+/// The answer, the file's number, and whether it is an ordinary one.
+fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64, bool) {
+    let [dev, ino, map_sync, registered, dax, fd, tid, changed] = args;
     let (fd, writable) = (fd as u32, fd >> 32 != 0);
     let path = Path::new(std::ffi::OsStr::from_bytes(text));
     let mut s = state.lock();
-    if let Some(&id) = s.files.get(&(dev, ino)) {
-        return (ClassifyAnswer::TrackedKnown as u32, id as u64);
+    let is_pm = map_sync != 0 || registered != 0 || dax != 0 || state.globs.is_match(path);
+    let known = s.files.get(&(dev, ino)).copied();
+    if let Some(id) = known
+        && (is_pm || !s.ordinary.contains(&id))
+    {
+        s.ordinary.remove(&id);
+        return (ClassifyAnswer::TrackedKnown as u32, id as u64, false);
     }
-    if map_sync == 0 && registered == 0 && dax == 0 && !state.globs.is_match(path) {
+    if !is_pm {
         if writable
             && path.is_absolute()
             && !s.hints.iter().any(|h| h == path)
@@ -431,14 +456,32 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
         {
             s.hints.push(path.to_path_buf());
         }
-        return (ClassifyAnswer::Ordinary as u32, 0);
+        if let Some(id) = known {
+            return (ClassifyAnswer::TrackedKnown as u32, id as u64, true);
+        }
+        let is_own = !state.streams.contains(&(dev, ino)) && is_kept(path);
+        if changed == 0 || !is_own {
+            return (ClassifyAnswer::Ordinary as u32, 0, false);
+        }
     }
     let taken = s.files.values().copied().max().unwrap_or(0);
     let id = taken.max(s.last_file) + 1;
     s.files.insert((dev, ino), id);
+    if !is_pm {
+        s.ordinary.insert(id);
+    }
     let requester = state.members.requester(tid as u32);
     let (pid, folder) = requester.map_or((0, String::new()), |r| (r.pid, r.folder));
     let path = PathBuf::from(format!("{folder}/fd/{fd}"));
+    if changed != 0 {
+        use std::os::unix::fs::OpenOptionsExt;
+        let held = std::fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_PATH)
+            .open(&path);
+        // Where that fails, for want of descriptors, an inode number may be used again.
+        s.held.extend(held);
+    }
     let readable = Readable::make(&path, pid, fd);
     s.waiting = Some((FileId(id), path));
     s.waiting_done = false;
@@ -448,7 +491,17 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64) {
         s = state.new_file.wait(s).unwrap_or_else(|e| e.into_inner());
     }
     drop(readable);
-    (ClassifyAnswer::TrackedNew as u32, id as u64)
+    (ClassifyAnswer::TrackedNew as u32, id as u64, !is_pm)
+}
+
+/// Whether a path leads to something that outlives a crash: not to a pseudo file system, nor to a file in memory without a name.
+fn is_kept(path: &Path) -> bool {
+    let is_pseudo = ["/proc", "/sys", "/dev"]
+        .iter()
+        .any(|p| path.starts_with(p));
+    path.is_absolute()
+        && !path.as_os_str().as_bytes().starts_with(b"/memfd:")
+        && (!is_pseudo || path.starts_with("/dev/shm"))
 }
 
 /// Lets the sink open a file whose owner (we) may not read it: libpmemobj creates pools with no permissions at all

@@ -29,8 +29,8 @@
 //! Columns, because zstd finds far more in bytes of one meaning side by side.
 
 use crate::event::{
-    Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind, PmReason,
-    ProcessId, TargetAddr, ThreadId,
+    Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind, NameChange,
+    PmReason, ProcessId, TargetAddr, ThreadId,
 };
 
 /// Events that a block may hold at most. Bounds the reader's site table.
@@ -92,7 +92,8 @@ mod tag {
     pub const OUTPUT: u8 = 33;
     pub const LOOKUP: u8 = 34;
     pub const SIGNAL: u8 = 35;
-    pub const COUNT: u8 = 36;
+    pub const NAME: u8 = 36;
+    pub const COUNT: u8 = 37;
 }
 
 /// What follows the site in the columns, per tag.
@@ -161,6 +162,7 @@ const LAYOUTS: [Layout; tag::COUNT as usize] = [
     row(false, 1, Bytes::Never),   // OUTPUT         detail: fd; size
     row(false, 2, Bytes::Counted), // LOOKUP         detail: syscall; result, length of path
     row(true,  0, Bytes::Never),   // SIGNAL         detail: signal
+    row(false, 3, Bytes::Counted), // NAME           detail: change; file, replaced file, length of names
 ];
 
 /// `tag | values << 7 | detail << 8`, so that comparing a shape is one comparison.
@@ -713,6 +715,16 @@ impl Encoder {
                     let fields = row_of([result as u64, path.len() as u64]);
                     (tag::LOOKUP, syscall, 0, fields, path)
                 }
+                EventKind::Name {
+                    change,
+                    file,
+                    replaced,
+                    names,
+                } => {
+                    let fields =
+                        row_of([u64::from(file.0), u64::from(replaced.0), names.len() as u64]);
+                    (tag::NAME, change as u32, 0, fields, names)
+                }
                 EventKind::Signal { signal, addr } => {
                     (tag::SIGNAL, signal as u32, addr.0, row_of([]), &[])
                 }
@@ -1223,6 +1235,7 @@ impl Decoder {
                     1 => PmReason::MapSync,
                     2 => PmReason::Registered,
                     3 => PmReason::Dax,
+                    4 => PmReason::Changed,
                     _ => return Err("a file is tracked for an unknown reason"),
                 },
             },
@@ -1265,6 +1278,15 @@ impl Decoder {
                 syscall: detail,
                 result: row[0] as i64,
                 path: bytes,
+            },
+            tag::NAME => EventKind::Name {
+                change: match NameChange::ALL.get(detail as usize) {
+                    Some(change) => *change,
+                    None => return Err("a name has changed in an unknown way"),
+                },
+                file: FileId(field_u32(row[0])?),
+                replaced: FileId(field_u32(row[1])?),
+                names: bytes,
             },
             tag::SIGNAL => EventKind::Signal {
                 signal: detail as i32,

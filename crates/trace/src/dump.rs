@@ -31,6 +31,7 @@
 //! | `file`, `size`, `offset` | `truncate`, `file_write`, `file_read`, `fsync`, `fdatasync` | as far as they have them |
 //! | `fd`, `size` | `input`, `output` | `size` only of `output` |
 //! | `result`, `path` | `lookup` | besides `syscall`; a negative result is an error number |
+//! | `change`, `path`, `to`, `file`, `replaced` | `name` | the word of [`NameChange::name`](crate::event::NameChange::name); those that there are |
 //! | `signal`, `addr` | `signal` | `addr` is what the fault reports; zero if the signal was sent |
 //! | `started`, `parent`, `pid`, `exe` | `process_start` | `started` is the process |
 //! | `exited`, `code` or `signal` or `exec` | `process_exit` | `end` has the latter three |
@@ -57,7 +58,7 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::event::{
     ContextId, Event, EventKind, ExitStatus, FileId, LIBRARY_FUNCTIONS, ProcessId, TargetAddr,
-    ThreadId,
+    ThreadId, split_names,
 };
 use crate::maps::{AddressSpaces, Translation};
 use crate::reader::Reader;
@@ -421,6 +422,24 @@ impl Scene {
                 let path = one_line(path);
                 let _ = write!(line, "{path}, syscall {syscall}, result {result}");
             }
+            EventKind::Name {
+                change,
+                file,
+                replaced,
+                names,
+            } => {
+                let (path, to) = split_names(names);
+                let _ = write!(line, "{} {}", change.name(), one_line(path));
+                if !to.is_empty() {
+                    let _ = write!(line, " to {}", one_line(to));
+                }
+                if *file != FileId(0) {
+                    let _ = write!(line, ", file {file}");
+                }
+                if *replaced != FileId(0) {
+                    let _ = write!(line, ", replaces file {replaced}");
+                }
+            }
             EventKind::Signal { signal, addr } => {
                 let place = self.place(event.thread, *addr);
                 let _ = write!(line, "{signal}, {place}  [{addr}]");
@@ -632,6 +651,24 @@ impl Scene {
                 put("syscall", (*syscall).into());
                 put("result", (*result).into());
                 put("path", lossy(path));
+            }
+            EventKind::Name {
+                change,
+                file,
+                replaced,
+                names,
+            } => {
+                let (path, to) = split_names(names);
+                put("change", change.name().into());
+                put("path", lossy(path));
+                if !to.is_empty() {
+                    put("to", lossy(to));
+                }
+                for (member, file) in [("file", file), ("replaced", replaced)] {
+                    if *file != FileId(0) {
+                        put(member, file.0.into());
+                    }
+                }
             }
             EventKind::Signal { signal, .. } => put("signal", (*signal).into()),
             EventKind::Msync { len, flags, .. } => {

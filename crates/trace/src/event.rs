@@ -144,6 +144,82 @@ pub enum PmReason {
     Registered = 2,
     /// It lies on a DAX mount.
     Dax = 3,
+    /// It is not persistent memory: an ordinary file that the run changes. Only where the recording was asked for names.
+    Changed = 4,
+}
+
+/// What happened to a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum NameChange {
+    /// A regular file was made under this name.
+    Create = 0,
+    /// A file got this name besides those that it has (or its first, if it was made without one).
+    Link = 1,
+    /// A file, or a symbolic link, lost this name.
+    Unlink = 2,
+    /// The first name became the second, which may have stood for another file.
+    Rename = 3,
+    /// Two names were exchanged.
+    Exchange = 4,
+    /// A folder was made.
+    Mkdir = 5,
+    /// A folder was removed.
+    Rmdir = 6,
+    /// A symbolic link was made; the second path is what it says.
+    Symlink = 7,
+    /// As `Rename`, of a folder with all that is in it.
+    RenameFolder = 8,
+    /// `fsync` or `fdatasync` on a folder.
+    SyncFolder = 9,
+    /// `sync` or `syncfs`: everything of the file system.
+    SyncAll = 10,
+    /// Something that is not followed further; the second text says what, in a few words.
+    Unfollowed = 11,
+}
+
+impl NameChange {
+    /// All of them, by number.
+    pub const ALL: [NameChange; 12] = [
+        NameChange::Create,
+        NameChange::Link,
+        NameChange::Unlink,
+        NameChange::Rename,
+        NameChange::Exchange,
+        NameChange::Mkdir,
+        NameChange::Rmdir,
+        NameChange::Symlink,
+        NameChange::RenameFolder,
+        NameChange::SyncFolder,
+        NameChange::SyncAll,
+        NameChange::Unfollowed,
+    ];
+
+    /// A word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            NameChange::Create => "create",
+            NameChange::Link => "link",
+            NameChange::Unlink => "unlink",
+            NameChange::Rename => "rename",
+            NameChange::Exchange => "exchange",
+            NameChange::Mkdir => "mkdir",
+            NameChange::Rmdir => "rmdir",
+            NameChange::Symlink => "symlink",
+            NameChange::RenameFolder => "rename_folder",
+            NameChange::SyncFolder => "sync_folder",
+            NameChange::SyncAll => "sync_all",
+            NameChange::Unfollowed => "unfollowed",
+        }
+    }
+}
+
+/// The two texts of a [`Name`](EventKind::Name) event; the second is empty if there is none.
+pub fn split_names(names: &[u8]) -> (&[u8], &[u8]) {
+    match names.iter().position(|byte| *byte == 0) {
+        Some(at) => (&names[..at], &names[at + 1..]),
+        None => (names, &[]),
+    }
 }
 
 /// How a process or the whole run ended.
@@ -276,6 +352,17 @@ pub enum EventKind<'a> {
         file: FileId,
         /// True for `fdatasync`.
         data_only: bool,
+    },
+    /// A name appeared, went or changed, or was made durable. Recorded only on request, after the call that did it.
+    Name {
+        /// What happened.
+        change: NameChange,
+        /// The file that the (first) name stood for, or stands for now; 0 if that is not a regular file.
+        file: FileId,
+        /// The file that the second name stood for; 0 if there was none.
+        replaced: FileId,
+        /// Absolute path without symbolic links in its folder; a second one behind a zero byte. See [`split_names`].
+        names: &'a [u8],
     },
 
     // ---- threads and processes
@@ -441,6 +528,7 @@ impl<'a> EventKind<'a> {
             EventKind::Fsync {
                 data_only: true, ..
             } => "fdatasync",
+            EventKind::Name { .. } => "name",
             EventKind::ProcessStart { .. } => "process_start",
             EventKind::ProcessExit { .. } => "process_exit",
             EventKind::ThreadStart { .. } => "thread_start",
@@ -503,6 +591,7 @@ impl PmReason {
             PmReason::MapSync => "map_sync",
             PmReason::Registered => "registered",
             PmReason::Dax => "dax",
+            PmReason::Changed => "changed",
         }
     }
 }

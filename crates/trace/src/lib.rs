@@ -56,8 +56,8 @@ pub mod writer;
 
 pub use error::{Error, Place};
 pub use event::{
-    Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind, PmReason,
-    ProcessId, TargetAddr, ThreadId,
+    Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind, NameChange,
+    PmReason, ProcessId, TargetAddr, ThreadId,
 };
 pub use format::Meta;
 pub use reader::{Gap, Reader};

@@ -12,7 +12,7 @@
 //! With line input a read of standard input ends behind the first line feed. The read is shortened beforehand, so the
 //! rest is still there for the next one, whoever makes it.
 
-use super::kernel::{self, Stat, event, fstat, tracked_file};
+use super::kernel::{self, Stat, event, fstat, is_world};
 use super::ring;
 use crate::context::ThreadContext;
 use crate::service::control;
@@ -117,7 +117,7 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
     if mode.boundaries
         && result > 0
         && let Some(arg) = writes_to(number)
-        && tracked_file(a[arg]).is_none()
+        && is_world(a[arg])
     {
         event(ctx, rare::OUTPUT, [a[arg], result as u64, 0, 0, 0, 0], &[]);
     }
@@ -257,7 +257,7 @@ const O_EXCL: u64 = 0o200;
 const O_TMPFILE: u64 = 0o20_000_000;
 
 /// Whether the call, if it succeeds, makes a file.
-fn creates(number: u64, a: &[u64; 6]) -> bool {
+pub fn creates(number: u64, a: &[u64; 6]) -> bool {
     const AT_FDCWD: u64 = -100i64 as u64;
     let mut flags = 0u64;
     let (folder, path) = match number {
@@ -296,7 +296,7 @@ fn creates(number: u64, a: &[u64; 6]) -> bool {
         } == -sys::ENOENT
 }
 
-fn remember_creation(fd: u64) {
+pub fn remember_creation(fd: u64) {
     let Some(s) = fstat(fd) else { return };
     let c = control();
     let n = c.created_count.fetch_add(1, Ordering::AcqRel) as usize % CREATED_MAX;

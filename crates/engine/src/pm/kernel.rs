@@ -18,8 +18,35 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// Whether any file of this process is tracked, mapped or not.
 static FILES: AtomicBool = AtomicBool::new(false);
 
-/// Device and inode to number.
-static KNOWN: crate::sync::SpinLock<Vec<(u64, u64, u32)>> = crate::sync::SpinLock::new(Vec::new());
+/// A file that the tool has been asked about.
+#[derive(Clone, Copy)]
+struct Known {
+    device: u64,
+    inode: u64,
+    /// Its number; 0 if it is not tracked.
+    file: u32,
+    /// It is not persistent memory, and tracked only because the run changes it.
+    ordinary: bool,
+}
+
+static KNOWN: crate::sync::SpinLock<Vec<Known>> = crate::sync::SpinLock::new(Vec::new());
+
+fn known(s: &Stat) -> Option<Known> {
+    let known = KNOWN.lock();
+    let found = known.iter().find(|k| (k.device, k.inode) == (s.dev, s.ino));
+    found.copied()
+}
+
+fn remember(s: &Stat, file: u32, ordinary: bool) {
+    let mut known = KNOWN.lock();
+    known.retain(|k| (k.device, k.inode) != (s.dev, s.ino));
+    known.push(Known {
+        device: s.dev,
+        inode: s.ino,
+        file,
+        ordinary,
+    });
+}
 
 struct Engine;
 
@@ -84,7 +111,10 @@ pub fn is_plain_syscall(number: u64) -> bool {
         return false;
     }
     !crate::mode().record
-        || !(regions::any() || FILES.load(Ordering::Relaxed) || super::boundaries::concerns(number))
+        || !(regions::any()
+            || FILES.load(Ordering::Relaxed)
+            || super::boundaries::concerns(number)
+            || super::names::concerns(number))
 }
 
 /// Files that are tracked from the beginning.
@@ -94,7 +124,12 @@ pub fn init_files() {
         return;
     }
     let known = &c.known[..c.known_count as usize];
-    let known = known.iter().map(|k| (k.device, k.inode, k.file));
+    let known = known.iter().map(|k| Known {
+        device: k.device,
+        inode: k.inode,
+        file: k.file,
+        ordinary: false,
+    });
     KNOWN.lock().extend(known);
     FILES.store(true, Ordering::Relaxed);
 }
@@ -128,9 +163,27 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
     {
         return answer;
     }
+    if super::names::concerns(number) {
+        let before = super::names::before(ctx, number, a);
+        let result = tracked_syscall(ctx, number, a, |ctx, result| {
+            super::names::made(ctx, &before, result);
+        })?;
+        super::names::after(ctx, number, a, before, result);
+        return Some(result);
+    }
     if !crate::mode().record || !(regions::any() || FILES.load(Ordering::Relaxed)) {
         return crate::syscall::as_it_is(number, a);
     }
+    tracked_syscall(ctx, number, a, |_, _| {})
+}
+
+/// `made` is told the result before what the call did to files is recorded.
+fn tracked_syscall(
+    ctx: &mut ThreadContext,
+    number: u64,
+    a: &[u64; 6],
+    made: impl FnOnce(&mut ThreadContext, i64),
+) -> Option<i64> {
     let mut b = *a;
     let mut prepared = Prepared::new();
     if let Err(u) = brownout_syscalls::prepare(number, &mut b, &Engine, &Engine, &mut prepared) {
@@ -167,6 +220,7 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
             }
         }
     }
+    made(ctx, result);
     if FILES.load(Ordering::Relaxed) {
         if crate::mode().loads {
             file_reads(ctx, number, a, result);
@@ -298,6 +352,12 @@ pub struct Stat {
     _more: [u64; 11],
 }
 
+impl Stat {
+    pub fn mode(&self) -> u32 {
+        self.mode
+    }
+}
+
 pub fn fstat(fd: u64) -> Option<Stat> {
     let mut s = Stat::default();
     // SAFETY: our own buffer of at least the kernel's size (144 bytes).
@@ -309,12 +369,39 @@ pub fn tracked_file(fd: u64) -> Option<u32> {
     if !FILES.load(Ordering::Relaxed) {
         return None;
     }
-    let s = fstat(fd)?;
-    KNOWN
-        .lock()
-        .iter()
-        .find(|k| (k.0, k.1) == (s.dev, s.ino))
-        .map(|k| k.2)
+    known(&fstat(fd)?).map(|k| k.file).filter(|&file| file != 0)
+}
+
+/// Whether what is written there is seen by the world, and not only kept in a tracked file.
+pub fn is_world(fd: u64) -> bool {
+    if !FILES.load(Ordering::Relaxed) {
+        return true;
+    }
+    match fstat(fd).and_then(|s| known(&s)) {
+        // A standard stream that is kept in a file is read by somebody.
+        Some(k) => k.file == 0 || k.ordinary && fd <= 2,
+        None => true,
+    }
+}
+
+/// A regular file that the program is about to change, or has just made: its number; 0 if it is of no interest.
+pub fn track_changed(ctx: &mut ThreadContext, fd: u64) -> u32 {
+    let Some(s) = fstat(fd) else { return 0 };
+    match known(&s) {
+        Some(k) => k.file,
+        None => ask(ctx, fd, &s, false, false, false, true).unwrap_or(0),
+    }
+}
+
+/// The file behind a descriptor is number `file`, whatever device and inode it has now.
+pub fn also_known_as(_: &mut ThreadContext, fd: u64, file: u32) {
+    if let Some(s) = fstat(fd)
+        && known(&s).is_none_or(|k| k.file != file)
+    {
+        let ordinary = KNOWN.lock().iter().any(|k| k.file == file && k.ordinary);
+        service::same_file(s.dev, s.ino, file);
+        remember(&s, file, ordinary);
+    }
 }
 
 /// The file position of a descriptor.
@@ -502,9 +589,24 @@ pub fn classify(
     if s.mode & 0o170000 != 0o100000 {
         return None;
     }
-    if let Some(k) = KNOWN.lock().iter().find(|k| (k.0, k.1) == (s.dev, s.ino)) {
-        return Some(k.2);
+    if let Some(k) = known(&s)
+        && !k.ordinary
+    {
+        return Some(k.file).filter(|&file| file != 0);
     }
+    ask(ctx, fd, &s, map_sync, registered, writable, false)
+}
+
+/// Asks the tool about a file, and records what is new. `changed`: it is not about to be mapped.
+fn ask(
+    ctx: &mut ThreadContext,
+    fd: u64,
+    s: &Stat,
+    map_sync: bool,
+    registered: bool,
+    writable: bool,
+    changed: bool,
+) -> Option<u32> {
     let link = alloc::format!("/proc/self/fd/{}\0", fd as i32);
     let path = super::process::read_link(link.as_bytes());
     let dax = is_dax(fd);
@@ -514,17 +616,27 @@ pub fn classify(
         map_sync as u64,
         registered as u64,
         dax as u64,
-        fd as i32 as u64 | (writable as u64) << 32,
+        fd as i32 as u64 & 0xffff_ffff | (writable as u64) << 32,
         ThreadContext::current().tid as u64,
+        changed as u64,
     ];
-    let (answer, file) = service::classify_file(&args, &path);
+    let (answer, file, ordinary) = service::classify_file(&args, &path);
     if answer == ClassifyAnswer::Ordinary {
+        if changed {
+            // Not asked again at each call.
+            remember(s, 0, false);
+            FILES.store(true, Ordering::Relaxed);
+        }
         return None;
     }
-    KNOWN.lock().push((s.dev, s.ino, file));
+    // A file that the run changes has turned out to be persistent memory.
+    let is_upgrade = !ordinary && known(s).is_some_and(|k| k.ordinary);
+    remember(s, file, ordinary);
     FILES.store(true, Ordering::Relaxed);
-    if answer == ClassifyAnswer::TrackedNew {
-        let reason = if map_sync {
+    if answer == ClassifyAnswer::TrackedNew || is_upgrade {
+        let reason = if ordinary {
+            4
+        } else if map_sync {
             1
         } else if registered {
             2
@@ -540,7 +652,7 @@ pub fn classify(
                 file as u64,
                 s.size,
                 reason,
-                super::boundaries::was_created(&s) as u64,
+                super::boundaries::was_created(s) as u64,
                 0,
                 0,
             ],

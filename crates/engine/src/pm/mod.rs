@@ -7,6 +7,7 @@
 //!  ring      appending records in one total order
 //!  stacks    calling contexts: unwinding, interning, the per-thread cache
 //!  kernel    system calls that concern tracked memory and files
+//!  names     what the program does to names, and to files that it does not map
 //!  boundaries what the program takes from the world and gives to it
 //!  requests  what the program tells us (pmemcheck requests, annotations)
 //!  hooks     library functions whose calls are recorded
@@ -21,6 +22,7 @@ pub mod context_cache;
 pub mod hooks;
 pub mod irregular;
 mod kernel;
+mod names;
 mod process;
 mod regions;
 mod requests;

@@ -7,7 +7,7 @@ use std::io::Cursor;
 
 use brownout_trace::{
     Access, ContextId, Error, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind, Meta,
-    PmReason, ProcessId, Reader, TargetAddr, ThreadId, Writer, WriterOptions,
+    NameChange, PmReason, ProcessId, Reader, TargetAddr, ThreadId, Writer, WriterOptions,
 };
 use proptest::prelude::*;
 
@@ -338,6 +338,17 @@ pub fn every_kind() -> Vec<Event<'static>> {
             1,
             0x40_1404,
             1,
+            EventKind::Name {
+                change: NameChange::Rename,
+                file: FileId(1),
+                replaced: FileId(0),
+                names: b"/pm/pool.new\0/pm/pool",
+            },
+        ),
+        event(
+            1,
+            0x40_1404,
+            1,
             EventKind::Signal {
                 signal: 11,
                 addr: addr(base + 8),
@@ -537,6 +548,7 @@ fn kinds() -> impl Strategy<Value = EventKind<'static>> {
         PmReason::MapSync,
         PmReason::Registered,
         PmReason::Dax,
+        PmReason::Changed,
     ]);
     let flush = prop::sample::select(vec![
         FlushKind::Clflush,
@@ -591,6 +603,14 @@ fn kinds() -> impl Strategy<Value = EventKind<'static>> {
         1 => (small(), any::<i64>(), leaked(0..40)).prop_map(|(syscall, result, path)| {
             EventKind::Lookup { syscall, result, path }
         }),
+        1 => (0..NameChange::ALL.len(), small(), small(), leaked(0..40)).prop_map(
+            |(change, file, replaced, names)| EventKind::Name {
+                change: NameChange::ALL[change],
+                file: FileId(file),
+                replaced: FileId(replaced),
+                names,
+            }
+        ),
         1 => (any::<i32>(), number())
             .prop_map(|(signal, addr)| EventKind::Signal { signal, addr: TargetAddr(addr) }),
         1 => (number(), number(), small()).prop_map(|(addr, len, flags)| EventKind::Msync {
