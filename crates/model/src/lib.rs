@@ -3,7 +3,7 @@
 //! **Purpose.** Two views of one semantics, fed with the same events: [`Intervals`] answers "is this
 //! persisted, is this ordered before that" in logarithmic time; [`History`] and [`CrashState`] give the legal
 //! crash states, read lazily. [`reference`](mod@reference) gives them by brute force, for tests. [`keys`] stand
-//! for addresses, so that all mappings of a file share state. Which instruction does what is one
+//! for addresses, so that all mappings of a file share state. [`names`] says which names and sizes of files a crash may leave. Which instruction does what is one
 //! table, [`Domain::rules`]. No I/O, no `unsafe`.
 //!
 //! **Guarantee.** Crash states are exactly the legal ones of the recorded interleaving. Intervals never call persisted
@@ -66,6 +66,7 @@ mod crash;
 mod domain;
 mod intervals;
 pub mod keys;
+pub mod names;
 pub mod reference;
 mod shadow;
 mod state;
