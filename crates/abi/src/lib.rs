@@ -194,7 +194,8 @@ pub struct Control {
     pub next_site: AtomicU32,
     /// Next process or thread number to show under determinism.
     pub next_pid: AtomicU32,
-    _pad2: u32,
+    /// Which addresses a deterministic program gets: see the engine's `layout.rs`.
+    pub layout: u32,
 
     // -- ring; writer side
     /// 1 while a thread appends (only used once there is more than one thread or process).

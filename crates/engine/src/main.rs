@@ -27,6 +27,7 @@ mod emit;
 mod emulate;
 mod heap;
 mod insn;
+mod layout;
 mod maps;
 mod pm;
 mod process;
@@ -104,6 +105,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
     redirects::init();
     pm::init_files();
     process::refresh_pid();
+    let launch = &layout::arrange(launch);
     let ctx = ThreadContext::allocate();
     ctx.gpr = launch.gpr;
     ctx.rflags = launch.rflags;

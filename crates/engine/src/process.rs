@@ -136,9 +136,11 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
     // No other thread may be in the middle of changing engine state.
     let guard = ENGINE.lock();
     let pm = crate::pm::lock_for_fork();
+    let holes = crate::layout::lock_for_fork();
     // The kernel takes `stack` for the child; ours is the copy of this one, so the program's goes into its registers.
     // SAFETY: a plain fork as far as the engine is concerned.
     let ret = unsafe { sc!(nr::CLONE, flags & !CLONE_VFORK, 0, ptid, ctid, tls) };
+    drop(holes);
     drop(pm);
     drop(guard);
     if ret == 0 {
@@ -156,6 +158,7 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         crate::context::reset_after_fork();
         crate::HEAP.reset_after_fork();
         crate::deterministic::reset_after_fork();
+        crate::layout::reset_after_fork();
         crate::deterministic::bind_pid(ctx.tid, shown);
         crate::pm::forked_child(ctx);
     } else if ret > 0 {

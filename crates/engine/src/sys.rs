@@ -60,6 +60,7 @@ pub mod nr {
     pub const MREMAP: u64 = 25;
     pub const MSYNC: u64 = 26;
     pub const MADVISE: u64 = 28;
+    pub const SHMAT: u64 = 30;
     pub const NANOSLEEP: u64 = 35;
     pub const GETPID: u64 = 39;
     pub const SENDFILE: u64 = 40;

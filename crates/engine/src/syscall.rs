@@ -7,7 +7,7 @@ use crate::dispatch::ENGINE;
 use crate::maps::CodeRange;
 use crate::signal;
 use crate::sys::{self, nr};
-use crate::{pm, process, redirects};
+use crate::{layout, pm, process, redirects};
 
 /// A `syscall` instruction at `ctx.rip`.
 pub fn handle(ctx: &mut ThreadContext) {
@@ -81,6 +81,7 @@ fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
         | nr::MADVISE
         | nr::MSYNC
         | nr::BRK => return memory(ctx, number, a),
+        nr::SHMAT => return layout::shmat(&a),
         nr::RT_SIGSUSPEND => return with_mask(ctx, number, a, 0, 1),
         nr::RT_SIGPENDING => signal::sigpending(ctx, &a),
         nr::PSELECT6 => return pselect(ctx, a),

@@ -144,7 +144,10 @@ pub fn execute(
         .lay(image)
         .map_err(lost("laying down the crash image"))?;
     let mut watcher = Watcher::new(image, setting.varying.as_ref(), detail);
-    let recover = run(setting, &setting.recover, world, &mut watcher)?;
+    // Each run gets other addresses than those before it that have written to these files: a pointer to ordinary memory that one
+    // of them has left there leads nowhere, as it does after a real restart.
+    let layout = image.crashes();
+    let recover = run(setting, &setting.recover, layout, world, &mut watcher)?;
     let mut again = None;
     if let Some(expected) = setting.expected.get()
         && matches!(recover.status, Status::Exit(_))
@@ -152,7 +155,7 @@ pub fn execute(
     {
         // It may have told of the crash; then the second time shows what is there.
         watcher.begin_another();
-        let second = run(setting, &setting.recover, world, &mut watcher)?;
+        let second = run(setting, &setting.recover, layout + 1, world, &mut watcher)?;
         again = matches!(second.status, Status::Exit(_)).then_some(second.stdout);
     }
     let mut checked = None;
@@ -177,7 +180,7 @@ pub fn execute(
             stdin: None,
         };
         watcher.begin_another();
-        let judged = run(setting, &command, world, &mut watcher)?;
+        let judged = run(setting, &command, layout + 2, world, &mut watcher)?;
         let mut said = judged.stdout;
         said.extend(judged.stderr);
         said.drain(..said.len().saturating_sub(LAST_WORDS));
@@ -205,7 +208,7 @@ pub fn record(
         watcher: Watcher::new(image, None, false),
         recorder,
     };
-    let ran = run(setting, command, world, &mut both)?;
+    let ran = run(setting, command, image.crashes(), world, &mut both)?;
     world.dirtied(both.watcher.dirty.iter().copied());
     for file in &both.watcher.resized {
         world.resized(*file);
@@ -225,11 +228,12 @@ pub fn refer(
         .lay(image)
         .map_err(lost("laying down the crash image"))?;
     let mut watcher = Watcher::new(image, None, false);
-    run(setting, first, world, &mut watcher)?;
+    // As the recorded run, of which it is a part.
+    run(setting, first, 0, world, &mut watcher)?;
     // A file that the command has made is one that recovery finds.
     let made = std::mem::take(&mut watcher.foreign);
     watcher.begin_another();
-    let recovered = run(setting, &setting.recover, world, &mut watcher)?;
+    let recovered = run(setting, &setting.recover, 1, world, &mut watcher)?;
     let mut execution = watcher.into_execution(recovered, world);
     execution.path.clear();
     for path in made {
@@ -261,6 +265,7 @@ pub struct Ran {
 fn run(
     setting: &Setting,
     command: &Command,
+    layout: u32,
     world: &World,
     sink: &mut dyn EventSink,
 ) -> Result<Ran, LaunchError> {
@@ -271,6 +276,7 @@ fn run(
     config.pm_globs = setting.pm_globs.clone();
     config.loads = true;
     config.deterministic = true;
+    config.layout = layout;
     config.boundaries = true;
     config.known_files = world.existing();
     config.last_file = world.last_file();

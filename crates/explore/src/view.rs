@@ -195,6 +195,14 @@ pub struct Image {
 }
 
 impl Image {
+    /// How many crashes it comes after: 1 if the recorded run was cut short, 2 if its recovery was, too.
+    pub fn crashes(&self) -> u32 {
+        1 + match &self.view.timeline.base {
+            Base::Files(_) => 0,
+            Base::Crashed(before) => before.crashes(),
+        }
+    }
+
     /// The newest image of what is left.
     pub fn newest(
         view: &View,

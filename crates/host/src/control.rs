@@ -27,6 +27,8 @@ pub fn memory_file(name: &std::ffi::CStr) -> io::Result<File> {
 pub struct Beginning {
     /// `MODE_*` bits.
     pub mode: u32,
+    /// Which addresses a deterministic program gets.
+    pub layout: u32,
     /// Device and inode of standard input, and whether it is a regular file.
     pub input: (u64, u64, bool),
     /// At most [`KNOWN_MAX`].
@@ -133,6 +135,7 @@ impl Shared {
         control
             .service_mark
             .store(u64::from_le_bytes(mark), Relaxed);
+        control.layout = beginning.layout;
         control.seed = 0x0b57_0c4a_5eed_0001;
         control.ring_write.store(RING_BASE, Relaxed);
         control.ring_tail.store(RING_BASE, Relaxed);

@@ -232,6 +232,7 @@ fn beginning(config: &LaunchConfig, mode: u32) -> Result<Beginning, LaunchError>
     }
     Ok(Beginning {
         mode,
+        layout: config.layout,
         input,
         known,
         redirect_count: config.redirects.len() as u32,

@@ -57,6 +57,10 @@ pub struct LaunchConfig {
     pub values: bool,
     /// Remove randomness. Default: no.
     pub deterministic: bool,
+    /// Which addresses a [deterministic](Self::deterministic) program gets for its stack, heap, libraries and mappings: the same
+    /// number, the same addresses; another number, others, of which none is in use under the first (up to 7; then they repeat).
+    /// Programs linked to a fixed address keep that. Default: 0.
+    pub layout: u32,
     /// Execute `clwb` and its kin on tracked memory, not only record them. Default: no: on ordinary
     /// files nothing is gained by it, and they dominate store-heavy programs.
     pub execute_flushes: bool,
@@ -129,6 +133,7 @@ impl LaunchConfig {
             loads: false,
             values: true,
             deterministic: false,
+            layout: 0,
             execute_flushes: false,
             lean: false,
             stdin: None,

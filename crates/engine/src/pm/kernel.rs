@@ -691,7 +691,7 @@ pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
                 REGIONS.lock().steered_is_mixed();
             }
         }
-        raw(nr::MMAP, a)
+        crate::layout::mmap(a)
     };
     let map_type = flags & sys::MAP_TYPE;
     if crate::mode().record
@@ -831,7 +831,11 @@ pub fn memory(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64>
         && (REGIONS.lock().overlaps(start, end.max(start + 1))
             || other && REGIONS.lock().overlaps(a[4], a[4] + page_up(a[2])));
     if !crate::mode().record || !touches {
-        return raw(number, a);
+        return match number {
+            nr::MUNMAP => crate::layout::munmap(a),
+            nr::MREMAP => crate::layout::mremap(a),
+            _ => raw(number, a),
+        };
     }
     match number {
         nr::MUNMAP => {
@@ -840,7 +844,7 @@ pub fn memory(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64>
             }
             // The event first: behind the call another thread may map something new there.
             drop_regions(ctx, start, end);
-            raw(number, a)
+            crate::layout::munmap(a)
         }
         nr::MPROTECT | nr::PKEY_MPROTECT => mprotect(number, a),
         nr::MREMAP => mremap(ctx, a),

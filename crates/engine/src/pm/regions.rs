@@ -74,8 +74,19 @@ impl Regions {
 
     /// A free stretch for a steered mapping.
     pub fn place(&self, len: u64) -> Option<u64> {
-        let mut at = PM_BASE;
+        let first = crate::layout::pm_base();
+        self.place_from(first, len).or_else(|| {
+            let elsewhere = first != PM_BASE;
+            elsewhere.then(|| self.place_from(PM_BASE, len)).flatten()
+        })
+    }
+
+    fn place_from(&self, first: u64, len: u64) -> Option<u64> {
+        let mut at = first;
         for r in self.list.iter().filter(|r| is_steered(r.start)) {
+            if r.end <= first {
+                continue;
+            }
             if r.start >= at + len + ALIGN {
                 break;
             }
