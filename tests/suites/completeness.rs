@@ -147,9 +147,11 @@ const EXAMPLES: &[(&str, &[&str], &str)] = &[
 /// Our programs that are told by `--pm`, recorded and verified; arguments are in their headers.
 const PROGRAMS: &[&str] = &[
     "pm_all_insns",
+    "pm_exits",
     "pm_fault",
     "pm_fault_state",
     "pm_flush",
+    "pm_forks",
     "pm_hash",
     "pm_loads",
     "pm_signal",

@@ -47,14 +47,19 @@ pub const THREADS_BASE: u64 = 0x6400_0000_0000;
 /// Everything the engine owns outside the code caches lies in `ENGINE_BASE..ENGINE_LIMIT`.
 pub const ENGINE_LIMIT: u64 = 0x6800_0000_0000;
 
-/// Bytes that [`Control`] occupies at the start of the control file.
-pub const CONTROL_LEN: u64 = 0x1_0000;
+/// Bytes that [`Control`] occupies at the start of the control file. Most of them are tables that are hardly used: the file is sparse.
+pub const CONTROL_LEN: u64 = 0x8_0000 + 8 * SITES_MAX as u64;
+/// More instructions than these cannot be told apart in one run.
+pub const SITES_MAX: usize = 1 << 22;
+/// Thread numbers are 16 bits.
+pub const THREADS_MAX: usize = 1 << 16;
 /// Ring capacity in bytes; a power of two. 2 MiB are 87,000 events without values: a millisecond of a store-heavy program. A larger one
 /// would let the reader be away for longer, and take more of the cache away from a program that needs it.
 pub const RING_LEN: u64 = 2 << 20;
 /// Bytes that whoever appends leaves free behind its record: the further accesses of a block append without looking.
 pub const RING_RESERVE: u64 = 8 << 10;
 const _: () = assert!(RING_BASE.is_multiple_of(RING_LEN) && 4 * RING_RESERVE < RING_LEN);
+const _: () = assert!(CONTROL_LEN.is_multiple_of(4096) && CONTROL_BASE + CONTROL_LEN <= RING_BASE);
 
 // ---------------------------------------------------------------- configuration
 
@@ -90,7 +95,7 @@ pub enum Request {
     None = 0,
     /// The calling thread is about to `execve`: seize it and inject the engine. `args` = tid, address at
     /// which it traps if that fails, and for [`Launch`]: process number, ignored and blocked synchronous signals,
-    /// shown process number.
+    /// shown process number; and its thread number, to free the ring from it when the old program is gone.
     AttachForExec = 1,
     /// Is this file persistent memory? `args` = device, inode, `1` if mapped with MAP_SYNC,
     /// `1` if registered by the program, `1` if the file is on a DAX mount, fd (bit 32: mapped writable), tid, `1` if the program
@@ -198,10 +203,12 @@ pub struct Control {
     pub layout: u32,
 
     // -- ring; writer side
-    /// 1 while a thread appends (only used once there is more than one thread or process).
+    /// The number of the thread that appends, else 0 (only used once there is more than one thread or process). One word, so that
+    /// there is no moment at which nobody knows whose it is: the tool frees it if that thread was killed.
     pub ring_lock: AtomicU32,
-    /// Thread number of the lock's holder, to release it if that process is killed.
-    pub ring_owner: AtomicU32,
+    /// Not 0: somebody has waited for long, so whoever has just had the ring lets others go first. Only a hint. Right behind the lock, where
+    /// emitted code looks for it.
+    pub ring_wanted: AtomicU32,
     /// Where the published records end, as an address in the target: the reader takes what lies before. Like `ring_tail`, between
     /// [`RING_BASE`] and the end of the second mapping.
     pub ring_write: AtomicU64,
@@ -269,9 +276,18 @@ pub struct Control {
     pub created_count: AtomicU32,
     /// Device and inode of each; number `n` is at `n % CREATED_MAX`.
     pub created: [[AtomicU64; 2]; CREATED_MAX],
+    /// A bit for each process number: the process is in the stream.
+    pub processes: [AtomicU64; THREADS_MAX / 64],
+    /// By thread number: the number by which the thread knows itself.
+    pub threads: [AtomicU32; THREADS_MAX],
+    /// By site number: the address of the instruction. It is here before the number is in any record.
+    pub sites: [AtomicU64; SITES_MAX],
 }
 const _: () = assert!(core::mem::size_of::<Control>() <= CONTROL_LEN as usize);
 const _: () = assert!(core::mem::offset_of!(Control, ring_read) % 64 == 0);
+const _: () = assert!(
+    core::mem::offset_of!(Control, ring_wanted) == core::mem::offset_of!(Control, ring_lock) + 4
+);
 
 // ---------------------------------------------------------------- ring records
 
@@ -295,8 +311,6 @@ pub mod kind {
     pub const FENCE: u8 = 6;
     /// `addr`, `size`; payload: syscall number (8 bytes), then the value.
     pub const KERNEL_STORE: u8 = 7;
-    /// Defines a site: `site` = number, `addr` = pc.
-    pub const SITE: u8 = 16;
     /// Defines a context: `ctx` = number, `size` = parent, `addr` = return address.
     pub const CONTEXT: u8 = 17;
     /// Payload: `[words; 5]`, text. `size` = payload bytes in use. Which event: [`super::rare`] in `addr`.
@@ -327,11 +341,11 @@ pub mod rare {
     pub const MSYNC: u64 = 7;
     /// file, data_only
     pub const FSYNC: u64 = 8;
-    /// process, parent, pid, the kernel's pid; exe
+    /// process, parent, pid; exe
     pub const PROCESS_START: u64 = 9;
     /// process, kind (0 code, 1 signal, 2 exec), value
     pub const PROCESS_EXIT: u64 = 10;
-    /// thread, process, tid, the kernel's pid if it is a process in its parent's memory
+    /// thread, process, tid, the kernel's number of its process if it is the first thread there (as its parent or it itself knows it)
     pub const THREAD_START: u64 = 11;
     /// -
     pub const THREAD_EXIT: u64 = 12;
@@ -369,7 +383,7 @@ pub struct RecordHead {
     pub kind: u8,
     /// Thread number (16 bits: a run with more threads than that reuses none and is refused).
     pub thread: u16,
-    /// Site number (see [`kind::SITE`]).
+    /// Site number (see [`Control::sites`]).
     pub site: u32,
     /// Context number.
     pub ctx: u32,

@@ -49,6 +49,7 @@ use brownout_findings::rules::RuleSet;
 use brownout_rule::host::Plugin;
 use brownout_symbols::{Options as SymbolOptions, Stacks};
 use brownout_trace::event::{ContextId, Event, EventKind, ExitStatus, TargetAddr, ThreadId};
+use brownout_trace::maps::MapFault;
 
 use plugins::Plugins;
 use pool::Pool;
@@ -120,6 +121,8 @@ pub struct Outcome {
     pub never_writes_back: bool,
     /// What a reader must know.
     pub notes: Vec<String>,
+    /// The events do not fit together, and why: a bug of whoever made them. Then findings mean little.
+    pub fault: Option<MapFault>,
 }
 
 impl Analysis {
@@ -253,6 +256,7 @@ impl Analysis {
             killed: first.was_killed(),
             never_writes_back: first.loses_caches() && counts.flushes == 0 && lacks_flush,
             notes: self.notes,
+            fault: first.fault(),
         }
     }
 }

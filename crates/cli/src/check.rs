@@ -21,6 +21,7 @@ use brownout_model::{Config, Domain};
 use brownout_storelog::Importer;
 use brownout_symbols::Options as SymbolOptions;
 use brownout_trace::event::Event;
+use brownout_trace::maps::MapFault;
 use brownout_trace::{Reader, event};
 use serde_json::{Map, json};
 
@@ -52,6 +53,11 @@ pub fn conduct(mut check: Check, wanted: Option<&str>) -> Result<u8, Failure> {
         replay::conclude(&report.findings, fingerprint);
     }
     reporting::write(&check.report, check.rules, &report)?;
+    if let Some(fault) = seen.fault {
+        return Err(Failure::bug(format!(
+            "bug in Brownout: the events make no sense, so that findings may be wrong or missing: {fault}"
+        )));
+    }
     Ok(reporting::exit_code(&check.report, &report, status))
 }
 
@@ -62,6 +68,8 @@ struct Seen {
     report: Report,
     /// How the program ended, as an exit code; 0 for recordings.
     status: u8,
+    /// Why the events make no sense, if they do not.
+    fault: Option<MapFault>,
 }
 
 fn options(check: &Check) -> Options {
@@ -178,6 +186,7 @@ fn examine_run(check: &Check, launch: &LaunchConfig, analysis: Analysis) -> Resu
     statistics.insert("wall_s".into(), json!(seconds(outcome.wall)));
     statistics.insert("target_waited_s".into(), json!(seconds(outcome.waited)));
     Ok(Seen {
+        fault: checked.fault,
         report: report(checked, analysed, notes, statistics),
         status: exit::of_program(&outcome.status),
     })
@@ -255,6 +264,7 @@ fn examine_confirmed(
         brownout_explore::Status::Hang(_) => exit::CANNOT_RUN,
     };
     Ok(Seen {
+        fault: checked.fault,
         report: report(checked, analysed, notes, statistics),
         status,
     })
@@ -297,8 +307,10 @@ fn examine_trace(path: &Path, mut analysis: Analysis) -> Result<Seen, Failure> {
         trace: Some(path.to_string_lossy().into_owned()),
         ..Analysed::default()
     };
+    let checked = analysis.finish();
     Ok(Seen {
-        report: report(analysis.finish(), analysed, notes, Map::new()),
+        fault: checked.fault,
+        report: report(checked, analysed, notes, Map::new()),
         status: exit::OK,
     })
 }
@@ -337,6 +349,7 @@ fn examine_log(path: &Path, mut analysis: Analysis) -> Result<Seen, Failure> {
     };
     let checked = analysis.finish_with_frames(|context| importer.frames(context).to_vec());
     Ok(Seen {
+        fault: checked.fault,
         report: report(checked, analysed, notes, Map::new()),
         status: exit::OK,
     })
@@ -381,8 +394,10 @@ fn report(
         );
     }
     let verdict = match (checked.touched_pm, checked.ended) {
+        (false, _) if checked.fault.is_some() => Verdict::Incomplete,
         (false, _) => Verdict::NothingChecked,
         (true, None) => Verdict::Incomplete,
+        (true, Some(_)) if checked.fault.is_some() => Verdict::Incomplete,
         (true, Some(_)) if checked.killed && checked.findings.is_empty() => Verdict::Incomplete,
         (true, Some(_)) if checked.findings.is_empty() => Verdict::Clean,
         (true, Some(_)) => Verdict::Findings,

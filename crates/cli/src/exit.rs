@@ -47,6 +47,14 @@ impl Failure {
         }
     }
 
+    /// We are at fault.
+    pub fn bug(sentence: impl Into<String>) -> Failure {
+        Failure {
+            code: BUG,
+            sentence: sentence.into(),
+        }
+    }
+
     /// A trace is damaged, or a check failed.
     pub fn finding(sentence: impl Into<String>) -> Failure {
         Failure {

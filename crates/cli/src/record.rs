@@ -19,6 +19,7 @@ use brownout_findings::numbers::{counted, grouped};
 use brownout_host::{EventSink, LaunchConfig, Outcome};
 use brownout_storelog::{Exported, Exporter};
 use brownout_trace::event::{Event, EventKind, FileId};
+use brownout_trace::maps::MapFault;
 use brownout_trace::{Meta, Reader, Writer, Written};
 
 use crate::exit::{self, Failure};
@@ -293,6 +294,9 @@ impl StoreLog {
                 message(&log_summary(&path, &exported));
                 Ok(())
             }
+            Err(error) if MapFault::is_in(&error) => Err(Failure::bug(format!(
+                "bug in Brownout: the store log {path} is not whole: {error}"
+            ))),
             Err(error) => Err(Failure::cannot_run(format!(
                 "the store log {path} is not whole: {}",
                 plain(&error)

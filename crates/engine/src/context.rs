@@ -104,6 +104,8 @@ pub struct ThreadContext {
     pub stepping: bool,
     pub thread: u32,
     pub tid: u32,
+    /// The number of its process, by which its threads are told from those of others in the same memory; 0 until that is known.
+    pub group: u32,
     pub pending: Pending,
     pub handlers: *mut SignalHandlers,
     /// Of SIGSEGV, SIGBUS, SIGTRAP, SIGILL, SIGFPE: those that the program believes blocked.

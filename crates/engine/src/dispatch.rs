@@ -41,6 +41,8 @@ pub mod exit {
     pub const UNSUPPORTED: u64 = 9;
     /// The instruction at `ctx.rip` runs over the end of executable memory; payload: after how many bytes.
     pub const FETCH_FAULT: u64 = 11;
+    /// As [`LOG`], but the ring is locked by another thread.
+    pub const LOG_WAITING: u64 = 12;
     /// The code of a self-checking block changed; `ctx.rip` = its start.
     pub const CODE_CHANGED: u64 = 10;
 }
@@ -681,8 +683,9 @@ pub extern "C" fn engine_dispatch(ctx: &mut ThreadContext) {
             crate::pm::irregular::begin(ctx, crate::pm::site::from_payload(payload))
         }
         exit::SITE_END => crate::pm::irregular::end(ctx, crate::pm::site::from_payload(payload)),
+        exit::LOG_WAITING => crate::pm::log_waiting(ctx, crate::pm::site::from_payload(payload)),
         exit::LOCKED => {
-            crate::sys::yield_now();
+            crate::pm::ring::give_way();
             ctx.rip = crate::pm::site::from_payload(payload).pc;
             resume_at_rip(ctx);
         }

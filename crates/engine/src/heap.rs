@@ -17,7 +17,7 @@ const CHUNK: u64 = 64 << 20;
 /// What every program needs, the decoder's tables and some thousand blocks, is about one huge page.
 const FIRST_USE: u64 = 2 << 20;
 
-struct State {
+pub struct State {
     free: [*mut u8; CLASSES],
     next: u64,
     end: u64,
@@ -43,10 +43,17 @@ impl Heap {
     }
 }
 
+/// Keeps others from allocating.
+pub struct HeapLock<'a> {
+    _held: crate::sync::Guard<'a, State>,
+}
+
 impl Heap {
-    /// In a forked child other threads' locks are nobody's.
-    pub fn reset_after_fork(&self) {
-        self.state.reset_after_fork();
+    /// Keeps others from allocating: for a fork.
+    pub fn lock(&self) -> HeapLock<'_> {
+        HeapLock {
+            _held: self.state.lock(),
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::asm;
 use crate::context::ThreadContext;
-use crate::dispatch::ENGINE;
 use crate::service;
 use crate::signal;
 use crate::sys::{self, nr, sc};
@@ -38,6 +37,7 @@ pub fn adopt(ctx: &mut ThreadContext) {
     unsafe {
         sc!(nr::ARCH_PRCTL, 0x1001, ctx.self_ptr);
         ctx.tid = sc!(nr::GETTID) as u32;
+        ctx.group = sc!(nr::GETPID) as u32;
     }
     signal::init_thread(ctx);
 }
@@ -89,6 +89,9 @@ pub fn clone(
     };
     crate::pm::thread_created(ctx, child);
     child.borrows_memory = flags & CLONE_THREAD == 0;
+    if !child.borrows_memory {
+        child.group = ctx.group;
+    }
     child.shown_tid = crate::deterministic::reserve_pid();
     let shown = child.shown_tid;
     if child.borrows_memory {
@@ -131,18 +134,16 @@ pub extern "C" fn thread_start(ctx: &mut ThreadContext) {
 fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, tls: u64) -> i64 {
     crate::pm::going_parallel();
     let shown = crate::deterministic::reserve_pid();
-    crate::pm::process_begins();
     let old = signal::block_all();
     // No other thread may be in the middle of changing engine state.
-    let guard = ENGINE.lock();
-    let pm = crate::pm::lock_for_fork();
+    let fork = crate::pm::fork_begins(ctx);
     let holes = crate::layout::lock_for_fork();
+    let heap = crate::HEAP.lock();
     // The kernel takes `stack` for the child; ours is the copy of this one, so the program's goes into its registers.
     // SAFETY: a plain fork as far as the engine is concerned.
     let ret = unsafe { sc!(nr::CLONE, flags & !CLONE_VFORK, 0, ptid, ctid, tls) };
+    drop(heap);
     drop(holes);
-    drop(pm);
-    drop(guard);
     if ret == 0 {
         refresh_pid();
         for other in ThreadContext::all() {
@@ -152,24 +153,41 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         }
         // SAFETY: no arguments.
         ctx.tid = unsafe { sc!(nr::GETTID) } as u32;
+        ctx.group = real_pid();
+        ctx.borrows_memory = false;
         if stack != 0 {
             ctx.gpr[4] = stack;
         }
         crate::context::reset_after_fork();
-        crate::HEAP.reset_after_fork();
         crate::deterministic::reset_after_fork();
         crate::layout::reset_after_fork();
         crate::deterministic::bind_pid(ctx.tid, shown);
-        crate::pm::forked_child(ctx);
-    } else if ret > 0 {
-        crate::deterministic::bind_pid(ret as u32, shown);
+        crate::pm::forked_child(ctx, fork);
     } else {
-        crate::pm::process_announced();
+        if ret > 0 {
+            crate::deterministic::bind_pid(ret as u32, shown);
+        }
+        crate::pm::fork_ends(ctx, fork, ret);
     }
     if ctx.pending_signal() == 0 {
         signal::set_mask(old);
     }
     ret
+}
+
+/// Whether the process has other threads.
+pub fn has_siblings(ctx: &ThreadContext) -> bool {
+    ThreadContext::all().any(|other| other.self_ptr != ctx.self_ptr && other.group == ctx.group)
+}
+
+/// Whether other processes have the same memory, as far as one can tell: if in doubt, they have.
+pub fn shares_memory(ctx: &ThreadContext) -> bool {
+    let is_there = |group: u32| {
+        // SAFETY: signal 0 only asks.
+        group == 0 || unsafe { sc!(nr::KILL, group, 0) } != -sys::ESRCH
+    };
+    ctx.borrows_memory
+        || ThreadContext::all().any(|other| other.group != ctx.group && is_there(other.group))
 }
 
 /// The program makes or enters namespaces, as flags of `clone` say: if numbers of processes begin anew there, the tool must know.
@@ -203,6 +221,21 @@ pub fn clone_arguments(a: &[u64; 6]) -> (u64, u64, u64, u64, u64) {
     )
 }
 
+/// `exit_group`. `None`: a signal comes first.
+pub fn exit_group(ctx: &mut ThreadContext, code: u64) -> Option<i64> {
+    // From here on nothing of the program is executed any more.
+    let old = signal::block_all();
+    if ctx.has_pending() {
+        if ctx.pending_signal() == 0 {
+            signal::set_mask(old);
+        }
+        return None;
+    }
+    crate::pm::process_exits(ctx, code as i32);
+    // SAFETY: ends the process.
+    Some(unsafe { sc!(nr::EXIT_GROUP, code) })
+}
+
 /// `exit`: the calling thread only.
 pub fn exit_thread(ctx: &mut ThreadContext, code: u64) -> ! {
     crate::pm::thread_exits(ctx);
@@ -222,11 +255,17 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> i64 {
     let followed = service::attach_for_exec(
         ctx.tid,
         bo_exec_failed as *const () as usize as u64,
-        ctx.process as u64 | (ctx.borrows_memory as u64) << 32,
+        // Who has this memory, too, keeps it, and the process of the stream with it.
+        ctx.process as u64 | (shares_memory(ctx) as u64) << 32,
         signal::ignored_sync(ctx),
         ctx.blocked_sync,
         crate::deterministic::shown_pid(real_pid()),
+        ctx.thread,
     );
+    // If the call succeeds, it ends all other threads of this process. The tool gives the ring back then.
+    let ring = (followed && has_siblings(ctx))
+        .then(|| crate::pm::hold_ring(ctx))
+        .flatten();
     signal::before_exec(ctx);
     let old = signal::block_all();
     let real = if ctx.pending_signal() != 0 {
@@ -243,6 +282,7 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> i64 {
             call[0], call[1], call[2], call[3], call[4], call[5], call[6],
         )
     };
+    drop(ring);
     signal::after_failed_exec();
     signal::set_mask(if ctx.pending_signal() != 0 {
         signal::block_all()

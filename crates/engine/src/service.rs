@@ -90,6 +90,7 @@ pub fn attach_for_exec(
     ignored_sync: u64,
     blocked_sync: u64,
     shown_pid: u32,
+    thread: u32,
 ) -> bool {
     let args = [
         tid as u64,
@@ -98,6 +99,7 @@ pub fn attach_for_exec(
         ignored_sync,
         blocked_sync,
         shown_pid as u64,
+        thread as u64,
     ];
     call(Request::AttachForExec, &args, &[]).0 == 1
 }

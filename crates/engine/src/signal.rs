@@ -628,7 +628,7 @@ pub fn die(sig: i32) -> ! {
     // SAFETY: the default action of these signals ends the process.
     unsafe {
         sc!(nr::RT_SIGACTION, sig, &dfl as *const _, 0, 8);
-        sc!(nr::TGKILL, crate::process::real_pid(), sc!(nr::GETTID), sig);
+        sc!(nr::TGKILL, sc!(nr::GETPID), sc!(nr::GETTID), sig);
         sc!(nr::RT_SIGPROCMASK, 2, &mask as *const u64, 0, 8);
         sc!(nr::EXIT_GROUP, 128 + sig)
     };

@@ -139,6 +139,7 @@ pub const MREMAP_MAYMOVE: u64 = 1;
 pub const MREMAP_FIXED: u64 = 2;
 
 pub const ENOENT: i64 = 2;
+pub const ESRCH: i64 = 3;
 pub const EINTR: i64 = 4;
 pub const ENOMEM: i64 = 12;
 pub const EFAULT: i64 = 14;

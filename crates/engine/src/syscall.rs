@@ -50,10 +50,7 @@ fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
             return pm::with_prepared(ctx, number, &a, |ctx, call| Some(process::exec(ctx, call)));
         }
         nr::EXIT => process::exit_thread(ctx, a[0]),
-        nr::EXIT_GROUP => {
-            pm::process_exits(ctx, a[0] as i32);
-            return pass(ctx, number, &a);
-        }
+        nr::EXIT_GROUP => return process::exit_group(ctx, a[0]),
         nr::UNSHARE => {
             process::may_enter_namespace(a[0]);
             return pass(ctx, number, &a);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use brownout_host::{EventSink, ExitStatus, LaunchConfig, LaunchError, Limits, Stopped};
 use brownout_model::{ByteRange, LINE_BYTES, LineBytes, keys, mask_within, masked};
 use brownout_trace::event::{Event, EventKind, FileId, TargetAddr};
-use brownout_trace::maps::AddressSpaces;
+use brownout_trace::maps::{AddressSpaces, MapFault};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::line::LineKey;
@@ -447,20 +447,23 @@ impl<'i> Watcher<'i> {
         }
     }
 
-    fn keys(&mut self, event: &Event<'_>, addr: TargetAddr, len: u64) -> Vec<ByteRange> {
+    fn keys(
+        &mut self,
+        event: &Event<'_>,
+        addr: TargetAddr,
+        len: u64,
+    ) -> Result<Vec<ByteRange>, MapFault> {
         let mut parts = Vec::new();
         keys::translate(&mut self.spaces, event.thread, addr, len, |keys, _| {
             parts.push(keys);
-        });
-        parts
+        })?;
+        Ok(parts)
     }
 }
 
 impl EventSink for Watcher<'_> {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
-        self.spaces
-            .observe(event)
-            .map_err(|fault| io::Error::other(fault.to_string()))?;
+        self.spaces.observe(event).map_err(MapFault::into_error)?;
         if let Some(access) = event.kind.access() {
             let process = self.spaces.process_of(event.thread).unwrap_or_default();
             let threads = self.threads.entry((self.nth, process.0)).or_default();
@@ -470,7 +473,8 @@ impl EventSink for Watcher<'_> {
                 EventKind::Rmw(_) => (true, true),
                 _ => (false, true),
             };
-            for keys in self.keys(event, access.addr, u64::from(access.size)) {
+            let keys = self.keys(event, access.addr, u64::from(access.size));
+            for keys in keys.map_err(MapFault::into_error)? {
                 if reads {
                     self.read(event, keys);
                 }

@@ -26,7 +26,7 @@ use brownout_trace::event::{
     Access, ContextId, Event, EventKind, FenceKind, FileId, MS_SYNC, ProcessId, TargetAddr,
     ThreadId,
 };
-use brownout_trace::maps::AddressSpaces;
+use brownout_trace::maps::{AddressSpaces, MapFault};
 use rustc_hash::FxHashSet;
 
 use crate::files;
@@ -344,7 +344,8 @@ impl Recorder {
             access.addr,
             u64::from(access.size),
             |keys, at| parts.push((keys, at as usize)),
-        );
+        )
+        .map_err(MapFault::into_error)?;
         for (keys, at) in parts {
             let bytes = &access.bytes[at..at + keys.len() as usize];
             let addr = TargetAddr(access.addr.0 + at as u64);
@@ -451,9 +452,7 @@ enum Make {
 impl EventSink for Recorder {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.definitions.observe(event);
-        self.spaces
-            .observe(event)
-            .map_err(|fault| io::Error::other(fault.to_string()))?;
+        self.spaces.observe(event).map_err(MapFault::into_error)?;
         let site = self.site(event);
         match &event.kind {
             EventKind::Store(access) | EventKind::KernelStore { access, .. } => {
@@ -462,11 +461,12 @@ impl EventSink for Recorder {
             EventKind::NtStore(access) => self.store(site, access, Make::NtStore)?,
             EventKind::Rmw(access) => self.store(site, access, Make::Rmw)?,
             EventKind::Flush { kind, addr } => {
-                if let Some(found) = self.spaces.translate(event.thread, *addr) {
-                    let line = Line::of(keys::key(found.file, found.offset));
-                    let op = Op::Flush { kind: *kind, line };
-                    self.apply(site, op, Did::Flush(line.range()))?;
-                }
+                let Some(found) = self.spaces.translate(event.thread, *addr) else {
+                    return Err(MapFault::Unmapped(event.thread, *addr).into_error());
+                };
+                let line = Line::of(keys::key(found.file, found.offset));
+                let op = Op::Flush { kind: *kind, line };
+                self.apply(site, op, Did::Flush(line.range()))?;
             }
             EventKind::Fence(kind) => {
                 let op = match kind {

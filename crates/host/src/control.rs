@@ -167,10 +167,18 @@ impl Shared {
         self.0.control
     }
 
-    /// The stream position up to which records are published, for a reader that has taken all before `read`.
+    /// The stream position up to which records are published, for a reader that has taken all before `read`. A program may have written
+    /// anything there; records begin at multiples of 8 whatever it is.
     pub fn published(&self, read: u64) -> u64 {
         let write = self.control().ring_write.load(Acquire);
-        read + (write.wrapping_sub(read) & (RING_LEN - 1))
+        read + (write.wrapping_sub(read) & (RING_LEN - 1) & !7)
+    }
+
+    /// Where the instruction of a site is; 0 if there is no such site.
+    #[inline]
+    pub fn site(&self, site: u32) -> u64 {
+        let sites = &self.control().sites;
+        sites.get(site as usize).map_or(0, |pc| pc.load(Relaxed))
     }
 
     /// `len` bytes of the ring from stream position `at`.

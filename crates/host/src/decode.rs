@@ -1,4 +1,7 @@
 //! Ring records to events.
+//!
+//! The ring lies in memory that the program can write to. Whatever is there, reading it neither panics nor goes on for ever: what is not a
+//! record ends the stream with [`Broken`], which is a bug of ours (or a program that has overwritten the engine's memory).
 
 use crate::control::Shared;
 use crate::{EventSink, ExitStatus, LaunchError};
@@ -33,10 +36,30 @@ pub fn globs(patterns: &[String]) -> Result<GlobSet, LaunchError> {
         .map_err(|e| LaunchError::BadGlob(patterns.join(", "), e.kind().to_string()))
 }
 
+/// What is in the ring is not a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken(pub &'static str);
+
+/// Why a record has not become an event of the sink.
+#[derive(Debug)]
+pub enum Failure {
+    Broken(Broken),
+    Sink(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(e: io::Error) -> Failure {
+        Failure::Sink(e)
+    }
+}
+
+fn broken<T>(what: &'static str) -> Result<T, Failure> {
+    Err(Failure::Broken(Broken(what)))
+}
+
 /// Turns records into events, resolving site numbers to addresses.
 pub struct Decoder {
-    /// Site number to program address.
-    sites: Vec<u64>,
+    shared: Shared,
     events: u64,
     /// A long access whose pieces are being put together.
     long: Option<Long>,
@@ -62,9 +85,9 @@ fn u64_at(b: &[u8], at: usize) -> u64 {
 }
 
 impl Decoder {
-    pub fn new() -> Self {
+    pub fn new(shared: &Shared) -> Self {
         Decoder {
-            sites: vec![0],
+            shared: shared.clone(),
             events: 0,
             long: None,
         }
@@ -89,17 +112,10 @@ impl Decoder {
         )
     }
 
-    fn define_site(&mut self, site: u32, pc: u64) {
-        if self.sites.len() <= site as usize {
-            self.sites.resize(site as usize + 1, 0);
-        }
-        self.sites[site as usize] = pc;
-    }
-
     /// Where a site is.
     #[inline]
     fn pc(&self, site: u32) -> TargetAddr {
-        TargetAddr(self.sites.get(site as usize).copied().unwrap_or(0))
+        TargetAddr(self.shared.site(site))
     }
 
     fn emit(
@@ -124,7 +140,7 @@ impl Decoder {
         &mut self,
         r: &[u8],
         sink: &mut dyn EventSink,
-    ) -> io::Result<Option<(u32, [u64; 3])>> {
+    ) -> Result<Option<(u32, [u64; 3])>, Failure> {
         let Some(asker) = asker(r) else {
             self.pass_on(r, sink)?;
             return Ok(None);
@@ -137,8 +153,12 @@ impl Decoder {
         Ok(Some((asker, asking.answer)))
     }
 
-    fn pass_on(&mut self, r: &[u8], sink: &mut dyn EventSink) -> io::Result<()> {
+    fn pass_on(&mut self, r: &[u8], sink: &mut dyn EventSink) -> Result<(), Failure> {
         let record_kind = r[1];
+        if record_kind != kind::MORE {
+            // Its writer was killed before it had told all of it: then it has told nothing.
+            self.long = None;
+        }
         let thread = ThreadId(u16::from_le_bytes([r[2], r[3]]) as u32);
         let site = u32_at(r, 4);
         let context = ContextId(u32_at(r, 8));
@@ -149,7 +169,10 @@ impl Decoder {
         match record_kind {
             kind::STORE | kind::NT_STORE | kind::LOAD | kind::RMW | kind::KERNEL_STORE => {
                 let (syscall, payload) = if record_kind == kind::KERNEL_STORE {
-                    (u64_at(payload, 0) as u32, &payload[8..])
+                    match payload.split_at_checked(8) {
+                        Some((syscall, payload)) => (u64_at(syscall, 0) as u32, payload),
+                        None => return broken("a write of the kernel without its call"),
+                    }
                 } else {
                     (0, payload)
                 };
@@ -179,19 +202,12 @@ impl Decoder {
                     size,
                     bytes,
                 };
-                self.emit(
-                    sink,
-                    thread,
-                    pc,
-                    context,
-                    access_kind(record_kind, syscall, access),
-                )
+                let kind = access_kind(record_kind, syscall, access);
+                Ok(self.emit(sink, thread, pc, context, kind)?)
             }
             kind::MORE => {
                 let Some(mut long) = self.long.take() else {
-                    return Err(io::Error::other(
-                        "bug: a continuation record without its beginning",
-                    ));
+                    return broken("a continuation without its beginning");
                 };
                 let left = (long.total as usize - long.bytes.len()).min(payload.len());
                 long.bytes.extend_from_slice(&payload[..left]);
@@ -215,37 +231,34 @@ impl Decoder {
                     long.context,
                     access_kind(long.kind, long.syscall, access),
                 );
-                self.emit(sink, t, p, c, k)
+                Ok(self.emit(sink, t, p, c, k)?)
             }
-            kind::CONTEXT => self.emit(
-                sink,
-                thread,
-                TargetAddr(0),
-                ContextId(0),
-                EventKind::Context {
+            kind::CONTEXT => {
+                let kind = EventKind::Context {
                     context,
                     parent: ContextId(size),
                     return_addr: TargetAddr(addr),
-                },
-            ),
+                };
+                Ok(self.emit(sink, thread, TargetAddr(0), ContextId(0), kind)?)
+            }
             kind::RARE => {
                 let used = &payload[..(size as usize).min(payload.len())];
                 if used.len() < 48 {
-                    return Err(io::Error::other("bug: a short record in the event ring"));
+                    return broken("a record that is too short");
                 }
                 let w: [u64; 6] = std::array::from_fn(|i| u64_at(used, 8 * i));
                 let Some(kind) = rare_kind(addr, w, &used[48..]) else {
-                    return Err(io::Error::other("bug: an unknown record in the event ring"));
+                    return broken("an unknown event");
                 };
-                self.emit(sink, thread, pc, context, kind)
+                Ok(self.emit(sink, thread, pc, context, kind)?)
             }
-            _ => Err(io::Error::other("bug: an unknown record in the event ring")),
+            _ => broken("an unknown record"),
         }
     }
 }
 
 /// Bytes of a write-back.
-const LINE: u32 = 64;
+const LINE: u64 = 64;
 
 /// A stretch of the stream, as events. Given to [`EventSink::events`].
 ///
@@ -255,21 +268,24 @@ pub struct Batch<'a> {
     decoder: &'a mut Decoder,
     /// Where the next record begins.
     read: u64,
+    /// Records that begin before are in this stretch; no record reaches beyond the second.
     end: u64,
+    published: u64,
     events_max: u64,
     /// Lines of the record at `read` that were events already.
     lines: u32,
 }
 
 impl<'a> Batch<'a> {
-    /// The records from `read` on, up to `end`, as far as there are no more than `events_max` events.
+    /// The records from `read` on that begin before `end`, as far as there are no more than `events_max` events. The writer has
+    /// published all before `published`.
     ///
     /// # Safety
     /// The writer has published this stretch, and it is not released while the batch, or an event from it, lives.
     pub unsafe fn new(
         shared: &'a Shared,
         decoder: &'a mut Decoder,
-        (read, end): (u64, u64),
+        (read, end, published): (u64, u64, u64),
         events_max: u64,
     ) -> Batch<'a> {
         Batch {
@@ -277,6 +293,7 @@ impl<'a> Batch<'a> {
             decoder,
             read,
             end,
+            published,
             events_max,
             lines: 0,
         }
@@ -285,12 +302,12 @@ impl<'a> Batch<'a> {
     /// The next line of a write-back; `self.lines` is 0 if it is the last.
     #[inline(always)]
     fn flush(&mut self, head: &RecordHead, kind: FlushKind) -> EventKind<'a> {
-        let into = self.lines * LINE;
-        let is_last = head.size <= into + LINE;
+        let into = u64::from(self.lines) * LINE;
+        let is_last = u64::from(head.size) <= into + LINE;
         self.lines = if is_last { 0 } else { self.lines + 1 };
         EventKind::Flush {
             kind,
-            addr: TargetAddr(head.addr.wrapping_add(into.into())),
+            addr: TargetAddr(head.addr.wrapping_add(into)),
         }
     }
 
@@ -306,65 +323,147 @@ impl<'a> Batch<'a> {
         reason = "an iterator would be tempted to outlive its stretch"
     )]
     pub fn next(&mut self) -> Option<Event<'a>> {
-        loop {
-            if self.read >= self.end || self.decoder.events >= self.events_max {
-                return None;
-            }
-            // SAFETY: `new`'s caller has promised that records begin here.
-            let head = unsafe { self.shared.head(self.read) };
-            let len = usize::from(head.words) * 8;
-            let payload_len = len.checked_sub(HEAD_LEN)?;
-            // SAFETY: likewise, the whole record. The ring is not written to before it is released.
-            let payload = unsafe { self.shared.ring(self.read + HEAD_LEN as u64, payload_len) };
-            let access = |payload: &'a [u8]| {
-                let bytes = match payload.is_empty() {
-                    true => &[][..],
-                    // `None` is the first piece of a long access.
-                    false => payload.get(..head.size as usize)?,
-                };
-                Some(Access {
-                    addr: TargetAddr(head.addr),
-                    size: head.size,
-                    bytes,
-                })
+        if self.read >= self.end || self.decoder.events >= self.events_max {
+            return None;
+        }
+        // SAFETY: `new`'s caller has promised that records begin here.
+        let head = unsafe { self.shared.head(self.read) };
+        let len = usize::from(head.words) * 8;
+        let payload_len = len.checked_sub(HEAD_LEN)?;
+        if self.read + len as u64 > self.published {
+            return None;
+        }
+        // SAFETY: likewise, the whole record. The ring is not written to before it is released.
+        let payload = unsafe { self.shared.ring(self.read + HEAD_LEN as u64, payload_len) };
+        let access = |payload: &'a [u8]| {
+            let bytes = match payload.is_empty() {
+                true => &[][..],
+                // `None` is the first piece of a long access.
+                false => payload.get(..head.size as usize)?,
             };
-            let kind = match head.kind {
-                kind::STORE => EventKind::Store(access(payload)?),
-                kind::NT_STORE => EventKind::NtStore(access(payload)?),
-                kind::LOAD => EventKind::Load(access(payload)?),
-                kind::RMW => EventKind::Rmw(access(payload)?),
-                kind::CLFLUSH => self.flush(&head, FlushKind::Clflush),
-                kind::CLFLUSHOPT => self.flush(&head, FlushKind::Clflushopt),
-                kind::CLWB => self.flush(&head, FlushKind::Clwb),
-                kind::FENCE => EventKind::Fence(fence_kind(head.size)),
-                kind::REQUEST if payload_len >= 40 => EventKind::Pmemcheck {
-                    code: (u64_at(payload, 0) & 0xffff) as u32,
-                    args: std::array::from_fn(|i| u64_at(payload, 8 * i + 8)),
-                    text: &[],
-                },
-                kind::CALL if payload_len >= 40 => EventKind::LibraryCall {
-                    function: head.addr as u32,
-                    args: std::array::from_fn(|i| u64_at(payload, 8 * i)),
-                },
-                kind::SITE => {
-                    self.decoder.define_site(head.site, head.addr);
-                    self.read += len as u64;
-                    continue;
+            Some(Access {
+                addr: TargetAddr(head.addr),
+                size: head.size,
+                bytes,
+            })
+        };
+        let kind = match head.kind {
+            kind::STORE => EventKind::Store(access(payload)?),
+            kind::NT_STORE => EventKind::NtStore(access(payload)?),
+            kind::LOAD => EventKind::Load(access(payload)?),
+            kind::RMW => EventKind::Rmw(access(payload)?),
+            kind::CLFLUSH => self.flush(&head, FlushKind::Clflush),
+            kind::CLFLUSHOPT => self.flush(&head, FlushKind::Clflushopt),
+            kind::CLWB => self.flush(&head, FlushKind::Clwb),
+            kind::FENCE => EventKind::Fence(fence_kind(head.size)),
+            kind::REQUEST if payload_len >= 40 => EventKind::Pmemcheck {
+                code: (u64_at(payload, 0) & 0xffff) as u32,
+                args: std::array::from_fn(|i| u64_at(payload, 8 * i + 8)),
+                text: &[],
+            },
+            kind::CALL if payload_len >= 40 => EventKind::LibraryCall {
+                function: head.addr as u32,
+                args: std::array::from_fn(|i| u64_at(payload, 8 * i)),
+            },
+            _ => return None,
+        };
+        if self.lines == 0 {
+            self.read += len as u64;
+        }
+        self.decoder.events += 1;
+        Some(Event {
+            thread: ThreadId(head.thread.into()),
+            pc: self.decoder.pc(head.site),
+            context: ContextId(head.ctx),
+            kind,
+        })
+    }
+}
+
+/// What became of a stretch of the ring.
+pub struct Taken {
+    /// Where what was not taken begins.
+    pub read: u64,
+    pub failure: Option<Failure>,
+}
+
+/// What else a record means to whoever reads the ring.
+pub trait Reader {
+    /// A process of the run has told a number.
+    fn announced(&mut self, pid: i32);
+    /// The thread with this number gets an answer.
+    fn answered(&mut self, thread: u32, answer: [u64; 3]);
+}
+
+/// Gives the records from `read` on that begin before `stop` to the sink (`None`: to nobody), up to `events_max` events in total. The writer has
+/// published all before `published`.
+///
+/// # Safety
+/// Nothing before `published` is released meanwhile.
+pub unsafe fn take(
+    shared: &Shared,
+    decoder: &mut Decoder,
+    (mut read, stop, published): (u64, u64, u64),
+    events_max: u64,
+    mut sink: Option<&mut dyn EventSink>,
+    reader: &mut dyn Reader,
+) -> Taken {
+    let mut failure = None;
+    while read < stop {
+        if decoder.events >= events_max {
+            sink = None;
+        }
+        if let Some(wanted) = &mut sink {
+            // SAFETY: the caller's promise.
+            let mut batch =
+                unsafe { Batch::new(shared, decoder, (read, stop, published), events_max) };
+            let taken = wanted.events(&mut batch);
+            read = batch.read();
+            if let Err(e) = taken {
+                failure = Some(Failure::Sink(e));
+                sink = None;
+            }
+            if read >= stop {
+                break;
+            }
+        }
+        // SAFETY: likewise.
+        let words = u64::from(unsafe { shared.head(read) }.words);
+        if words < 3 || read + words * 8 > published {
+            failure = Some(Failure::Broken(Broken("a record of a wrong length")));
+            break;
+        }
+        // SAFETY: likewise, the whole record.
+        let record = unsafe { shared.ring(read, words as usize * 8) };
+        read += words * 8;
+        if let Some(pid) = announced(record) {
+            reader.announced(pid);
+        }
+        let wanted = match &mut sink {
+            Some(wanted) if decoder.events < events_max => Some(wanted),
+            _ => None,
+        };
+        let answered = match wanted {
+            Some(wanted) => decoder.record(record, *wanted),
+            None => Ok(asker(record).map(|thread| (thread, [0; 3]))),
+        };
+        match answered {
+            Ok(None) => {}
+            Ok(Some((thread, answer))) => reader.answered(thread, answer),
+            Err(e) => {
+                if let Some(thread) = asker(record) {
+                    reader.answered(thread, [0; 3]);
                 }
-                _ => return None,
-            };
-            if self.lines == 0 {
-                self.read += len as u64;
+                let is_broken = matches!(e, Failure::Broken(_));
+                failure = Some(e);
+                sink = None;
+                if is_broken {
+                    break;
+                }
             }
-            self.decoder.events += 1;
-            return Some(Event {
-                thread: ThreadId(head.thread.into()),
-                pc: self.decoder.pc(head.site),
-                context: ContextId(head.ctx),
-                kind,
-            });
         }
     }
+    Taken { read, failure }
 }
 
 fn fence_kind(size: u32) -> FenceKind {
@@ -387,12 +486,9 @@ pub fn asker(r: &[u8]) -> Option<u32> {
     asks.then(|| u16::from_le_bytes([r[2], r[3]]) as u32)
 }
 
-/// The kernel's number of the process that this record announces, if it is such a record.
+/// The number of the process that this record announces, as a process of the run knows it, if it is such a record.
 pub fn announced(r: &[u8]) -> Option<i32> {
-    if r[1] != kind::RARE
-        || !matches!(u64_at(r, 16), rare::PROCESS_START | rare::THREAD_START)
-        || r.len() < HEAD_LEN + 32
-    {
+    if r[1] != kind::RARE || u64_at(r, 16) != rare::THREAD_START || r.len() < HEAD_LEN + 32 {
         return None;
     }
     let pid = u64_at(r, HEAD_LEN + 24) as i32;
@@ -546,4 +642,181 @@ fn rare_kind(which: u64, w: [u64; 6], text: &[u8]) -> Option<EventKind<'_>> {
         rare::NOTE => EventKind::Note { text },
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Beginning;
+    use brownout_abi::{RING_BASE, RING_LEN};
+    use std::sync::atomic::Ordering;
+
+    /// Counts.
+    #[derive(Default)]
+    struct Count(u64);
+
+    impl EventSink for Count {
+        fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+            // As an analysis would.
+            if let Some(access) = event.kind.access() {
+                assert!(access.bytes.is_empty() || access.bytes.len() == access.size as usize);
+            }
+            self.0 += 1;
+            Ok(())
+        }
+    }
+
+    impl Reader for () {
+        fn announced(&mut self, _: i32) {}
+        fn answered(&mut self, _: u32, _: [u64; 3]) {}
+    }
+
+    /// xorshift64*, from the seed that a failure names.
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u64 {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+        }
+    }
+
+    fn shared() -> Shared {
+        let beginning = Beginning {
+            mode: 0,
+            layout: 0,
+            input: (0, 0, false),
+            known: Vec::new(),
+            redirect_count: 0,
+            redirects: Vec::new(),
+        };
+        Shared::create(&beginning).expect("memory").0
+    }
+
+    /// Writes words into the ring, as a program could.
+    fn fill(shared: &Shared, from: u64, words: &[u64]) {
+        for (i, word) in words.iter().enumerate() {
+            let at = (from + 8 * i as u64) & (RING_LEN - 1);
+            // SAFETY: inside the ring, which this test alone uses.
+            let place = unsafe { shared.ring(at, 8) }.as_ptr().cast_mut();
+            // SAFETY: likewise, eight bytes.
+            unsafe { place.cast::<u64>().write(*word) };
+        }
+    }
+
+    #[test]
+    fn whatever_is_in_the_ring_reading_it_ends_and_never_panics() {
+        let shared = shared();
+        for seed in 1..=400u64 {
+            let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let count = 1 + random.next() % 4096;
+            let words: Vec<u64> = (0..count)
+                .map(|_| {
+                    let word = random.next();
+                    match seed % 4 {
+                        0 => word,
+                        // Heads of all kinds and lengths, most of them as they are.
+                        1 => word & 0xffff_0000 | random.next() % 30 << 8 | 3 + random.next() % 12,
+                        2 => {
+                            let kinds = [kind::RARE, kind::KERNEL_STORE, kind::MORE, kind::STORE];
+                            let kind = kinds[random.next() as usize % 4];
+                            word & 0x1f_0000_0000 | u64::from(kind) << 8 | 3 + random.next() % 9
+                        }
+                        // Small numbers: events of all kinds, lengths that nearly fit.
+                        _ => random.next() % 64 * [1, 256, 1 << 32][random.next() as usize % 3],
+                    }
+                })
+                .collect();
+            let read = RING_BASE + random.next() % RING_LEN / 8 * 8;
+            fill(&shared, read, &words);
+            let write = RING_BASE + (read + 8 * count + seed % 3) % RING_LEN;
+            let control = shared.control();
+            control.ring_write.store(write, Ordering::Relaxed);
+            let published = shared.published(read);
+            assert!(published - read <= RING_LEN);
+            let mut decoder = Decoder::new(&shared);
+            let mut sink = Count::default();
+            let range = (read, published.min(read + RING_LEN / 16), published);
+            // A write-back of four gigabytes is many events, too.
+            let events_max = 100_000;
+            // SAFETY: nobody else has this ring.
+            let taken = unsafe {
+                take(
+                    &shared,
+                    &mut decoder,
+                    range,
+                    events_max,
+                    Some(&mut sink),
+                    &mut (),
+                )
+            };
+            assert!(taken.read <= published, "seed {seed}");
+            assert_eq!(sink.0, decoder.events(), "seed {seed}");
+            assert!(!matches!(taken.failure, Some(Failure::Sink(_))));
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_called_so() {
+        let shared = shared();
+        let broken = |words: &[u64]| {
+            fill(&shared, RING_BASE, words);
+            let end = RING_BASE + 8 * words.len() as u64;
+            let mut decoder = Decoder::new(&shared);
+            let mut sink = Count::default();
+            let range = (RING_BASE, end, end);
+            // SAFETY: nobody else has this ring.
+            let taken = unsafe {
+                take(
+                    &shared,
+                    &mut decoder,
+                    range,
+                    u64::MAX,
+                    Some(&mut sink),
+                    &mut (),
+                )
+            };
+            match taken.failure {
+                Some(Failure::Broken(Broken(what))) => what,
+                other => panic!("{words:x?}: {other:?}"),
+            }
+        };
+        let head = |kind: u8, words: u64| u64::from(kind) << 8 | words;
+        assert_eq!(broken(&[0, 0, 0]), "a record of a wrong length");
+        assert_eq!(
+            broken(&[head(kind::STORE, 4), 0, 0]),
+            "a record of a wrong length"
+        );
+        assert_eq!(broken(&[head(99, 3), 0, 0]), "an unknown record");
+        assert_eq!(
+            broken(&[head(kind::MORE, 4), 0, 0, 0]),
+            "a continuation without its beginning"
+        );
+        assert_eq!(
+            broken(&[head(kind::KERNEL_STORE, 3), 0, 0]),
+            "a write of the kernel without its call"
+        );
+        assert_eq!(
+            broken(&[head(kind::RARE, 3), 0, 0]),
+            "a record that is too short"
+        );
+        let mut rare = vec![head(kind::RARE, 9), 48 << 32, 999];
+        rare.extend([0; 6]);
+        assert_eq!(broken(&rare), "an unknown event");
+        // Half of a long access whose writer was killed is forgotten: what follows it is not its rest.
+        let cut = [
+            head(kind::STORE, 4),
+            100 << 32,
+            0x1000,
+            7,
+            head(kind::FENCE, 3),
+            0,
+            0,
+        ];
+        let mut then_more = cut.to_vec();
+        then_more.extend([head(kind::CONTEXT, 3), 0, 0, head(kind::MORE, 4), 0, 0, 0]);
+        assert_eq!(broken(&then_more), "a continuation without its beginning");
+    }
 }

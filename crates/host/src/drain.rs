@@ -1,7 +1,7 @@
 //! Feeds the sink, watches the limits, and notices the end.
 
 use crate::control::{Shared, futex_wake};
-use crate::decode::Batch;
+use crate::decode::{Broken, Failure, Reader};
 use crate::processes::Processes;
 use crate::service::State;
 use crate::{EventSink, ExitStatus, LaunchConfig, Stopped, decode};
@@ -28,6 +28,8 @@ pub struct Drained {
     pub events: u64,
     pub stopped: Option<Stopped>,
     pub sink_error: Option<io::Error>,
+    /// What was in the ring was not a record: the program has been ended there.
+    pub broken: Option<Broken>,
 }
 
 /// Takes nothing in.
@@ -36,6 +38,22 @@ pub struct Nothing;
 impl EventSink for Nothing {
     fn event(&mut self, _: &brownout_trace::event::Event<'_>) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// What records mean to the drain loop.
+struct Listener<'a> {
+    processes: &'a mut Processes,
+    state: &'a State,
+}
+
+impl Reader for Listener<'_> {
+    fn announced(&mut self, pid: i32) {
+        self.processes.announced(pid);
+    }
+
+    fn answered(&mut self, thread: u32, answer: [u64; 3]) {
+        self.state.answered(thread, answer);
     }
 }
 
@@ -97,11 +115,12 @@ pub fn drain(
     let control = shared.control();
     let events_max = config.limits.events.unwrap_or(u64::MAX);
     let mut watch = Watch::new(config, begun);
-    let mut decoder = decode::Decoder::new();
+    let mut decoder = decode::Decoder::new(shared);
     let mut stuck = None;
     let mut sink_error = None;
     let mut stopped = None;
     let mut ended_since = None;
+    let mut broken = None;
     loop {
         if stopped.is_none() && decoder.events() >= events_max {
             stopped = Some(Stopped::Events);
@@ -111,58 +130,46 @@ pub fn drain(
         if stopped.is_none() {
             stopped = watch.reason(&processes, read != write);
         }
-        if stopped.is_some() {
+        if stopped.is_some() || broken.is_some() {
             processes.kill();
         }
         if read != write {
-            if write - read < BATCH && stopped.is_none() {
+            if write - read < BATCH && stopped.is_none() && broken.is_none() {
                 processes.wait(state.wake(), PAUSE);
                 write = shared.published(read);
             }
             // Release space in portions: often enough that the writer never waits for long.
             let stop = write.min(read + (abi::RING_LEN / 16));
-            while read < stop {
-                if sink_error.is_none() && decoder.events() < events_max {
-                    // SAFETY: published by the writer, and released below.
-                    let mut batch =
-                        unsafe { Batch::new(shared, &mut decoder, (read, stop), events_max) };
-                    let taken = sink.events(&mut batch);
-                    read = batch.read();
-                    if let Err(e) = taken {
-                        sink_error = Some(e);
-                    }
-                    if read >= stop {
-                        break;
-                    }
-                }
-                // SAFETY: published by the writer, not yet released by us.
-                let head = unsafe { shared.head(read) };
-                let words = u64::from(head.words);
-                if words < 3 {
-                    return Err(io::Error::other("bug: malformed record in the event ring"));
-                }
-                // SAFETY: as above, the whole record.
-                let record = unsafe { shared.ring(read, words as usize * 8) };
-                if let Some(pid) = decode::announced(record) {
-                    processes.announced(pid);
-                }
-                let wanted = sink_error.is_none() && decoder.events() < events_max;
-                let answered = if wanted {
-                    decoder.record(record, sink)
-                } else {
-                    Ok(decode::asker(record).map(|thread| (thread, [0; 3])))
+            if broken.is_some() {
+                // Nobody knows where a record begins.
+                read = write;
+            } else {
+                let wanted: Option<&mut dyn EventSink> = match sink_error {
+                    None => Some(&mut *sink),
+                    Some(_) => None,
                 };
-                match answered {
-                    Ok(None) => {}
-                    Ok(Some((thread, answer))) => state.answered(thread, answer),
-                    Err(e) => {
-                        if let Some(thread) = decode::asker(record) {
-                            state.answered(thread, [0; 3]);
-                        }
-                        sink_error = Some(e);
-                    }
+                let mut listener = Listener {
+                    processes: &mut processes,
+                    state,
+                };
+                let range = (read, stop, write);
+                // SAFETY: published by the writer, and released below.
+                let taken = unsafe {
+                    decode::take(
+                        shared,
+                        &mut decoder,
+                        range,
+                        events_max,
+                        wanted,
+                        &mut listener,
+                    )
+                };
+                read = taken.read;
+                match taken.failure {
+                    None => {}
+                    Some(Failure::Sink(e)) => sink_error = Some(e),
+                    Some(Failure::Broken(what)) => broken = Some(what),
                 }
-                read += words * 8;
             }
             control.ring_read.store(read, Ordering::Release);
             if control.ring_starved.load(Ordering::Relaxed) != 0 {
@@ -184,7 +191,11 @@ pub fn drain(
         for member in state.take_replaced() {
             processes.watch(member);
         }
-        if processes.reap()? || processes.search(false) {
+        let one_has_ended = processes.reap()?;
+        if control.ring_lock.load(Ordering::Relaxed) != 0 {
+            state.free_ring_of_the_dead(shared, &mut stuck, one_has_ended);
+        }
+        if one_has_ended || processes.search(false) {
             continue;
         }
         if processes.all_ended() {
@@ -208,15 +219,13 @@ pub fn drain(
         } else {
             ended_since = None;
         }
-        if control.ring_lock.load(Ordering::Relaxed) != 0 {
-            state.free_ring_of_the_dead(shared, &mut stuck);
-        }
         processes.wait(state.wake(), IDLE);
     }
     state.close();
     let status = processes.status()?;
     if sink_error.is_none()
         && stopped.is_none()
+        && broken.is_none()
         && let Err(e) = decoder.end(status, sink)
     {
         sink_error = Some(e);
@@ -226,5 +235,6 @@ pub fn drain(
         events: decoder.events(),
         stopped,
         sink_error,
+        broken,
     })
 }

@@ -1,5 +1,6 @@
 //! Why a program could not be run. Each message is one sentence with a way out.
 
+use brownout_trace::maps::MapFault;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -35,10 +36,10 @@ pub enum LaunchError {
 impl LaunchError {
     /// 3 for the user's side, 70 for ours.
     pub fn exit_code(&self) -> u8 {
-        if matches!(self, LaunchError::Bug(_)) {
-            70
-        } else {
-            3
+        match self {
+            LaunchError::Bug(_) => 70,
+            LaunchError::Sink(e, _) if MapFault::is_in(e) => 70,
+            _ => 3,
         }
     }
 }
@@ -66,6 +67,9 @@ impl fmt::Display for LaunchError {
             Launch(what, e) => write!(f, "cannot start the program: {what}: {e}"),
             UnsupportedAction(why) => write!(f, "not supported: {why}"),
             Bug(why) => write!(f, "bug in Brownout's engine: {why}"),
+            Sink(e, _) if MapFault::is_in(e) => {
+                write!(f, "bug in Brownout: the events make no sense: {e}")
+            }
             Sink(e, _) => write!(f, "recording stopped: {e}"),
         }
     }

@@ -1,6 +1,7 @@
 //! Starts the program and follows it to its end.
 
 use crate::control::{Beginning, Shared};
+use crate::decode::Broken;
 use crate::drain::{Drained, Nothing, drain};
 use crate::inject::{Image, Previous, Target};
 use crate::members::Members;
@@ -144,6 +145,7 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
             events: 0,
             stopped: None,
             sink_error: None,
+            broken: None,
         }),
         None => {
             drain(&shared, config, begun, processes, &state, &mut Nothing).map(|drained| Drained {
@@ -162,6 +164,11 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
         } else {
             LaunchError::UnsupportedAction(text)
         });
+    }
+    if let Some(Broken(what)) = drained.broken {
+        return Err(LaunchError::Bug(format!(
+            "the event ring has {what} where a record should be"
+        )));
     }
     let outcome = Outcome {
         status: drained.status,

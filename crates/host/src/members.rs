@@ -246,6 +246,11 @@ impl Members {
         unknown.filter_map(open).collect()
     }
 
+    /// The run's control block.
+    pub fn control(&self) -> &brownout_abi::Control {
+        self.shared.control()
+    }
+
     /// Whether processes of the run may have numbers of their own.
     pub fn have_namespaces(&self) -> bool {
         self.shared.control().pid_namespaces.load(Ordering::Relaxed) != 0

@@ -159,35 +159,49 @@ impl State {
         self.lock().notes.push(text);
     }
 
-    /// Frees the ring if the thread that appends was killed in the middle of it. Its record was not published, so nothing
-    /// of it is seen. `since` remembers from call to call what has not moved.
-    pub fn free_ring_of_the_dead(&self, shared: &Shared, since: &mut Option<(u32, u64, Instant)>) {
-        // A new holder names itself a moment after it has the lock: only what stays the same for long is stuck.
+    /// Frees the ring if the thread that has it is no more. Its record was not published, so nothing of it is seen. `since` remembers from call
+    /// to call what has not moved; `one_has_ended` is a reason not to wait.
+    pub fn free_ring_of_the_dead(
+        &self,
+        shared: &Shared,
+        since: &mut Option<(u32, u64, Instant)>,
+        one_has_ended: bool,
+    ) {
+        // To look is safe at any time, but takes a while.
         const STUCK: Duration = Duration::from_millis(100);
         let c = shared.control();
-        let owner = c.ring_owner.load(Ordering::Acquire);
-        let write = c.ring_write.load(Ordering::Acquire);
-        if c.ring_lock.load(Ordering::Acquire) == 0 || owner == 0 {
+        let holder = c.ring_lock.load(Ordering::Acquire);
+        let tail = c.ring_tail.load(Ordering::Acquire);
+        if holder == 0 {
             *since = None;
             return;
         }
-        match since {
-            Some((o, w, at)) if (*o, *w) == (owner, write) => {
-                if at.elapsed() < STUCK {
-                    return;
-                }
-            }
+        let is_stuck = match since {
+            Some((h, t, at)) if (*h, *t) == (holder, tail) => at.elapsed() >= STUCK,
             _ => {
-                *since = Some((owner, write, Instant::now()));
-                return;
+                *since = Some((holder, tail, Instant::now()));
+                false
             }
+        };
+        if !is_stuck && !one_has_ended {
+            return;
         }
-        let gone = !self.members.has_thread(owner);
-        if gone && c.ring_owner.load(Ordering::Acquire) == owner {
-            c.ring_owner.store(0, Ordering::Release);
-            c.ring_lock.store(0, Ordering::Release);
+        *since = Some((holder, tail, Instant::now()));
+        // A thread has said who it is before it takes the ring.
+        let told = c.threads.get(holder as usize);
+        let told = told.map_or(0, |told| told.load(Ordering::Acquire));
+        if told == 0 || !self.members.has_thread(told) {
+            free_ring(c, holder);
         }
     }
+}
+
+/// Takes the ring from the thread with this number, if it has it.
+fn free_ring(c: &brownout_abi::Control, holder: u32) {
+    // If it is another's meanwhile, nothing is to be done.
+    let _ = c
+        .ring_lock
+        .compare_exchange(holder, 0, Ordering::AcqRel, Ordering::Relaxed);
 }
 
 /// The service thread.
@@ -352,12 +366,13 @@ fn answer(
                 blocked_sync: args[4],
                 shown_pid: args[5],
             };
+            let thread = args[6] as u32;
             let attached = match state.members.requester(args[0] as u32) {
                 Some(requester) => {
                     let member = state.members.open(requester.pid);
                     state.lock().replaced.extend(member);
                     let (image, state) = (image.clone(), state.clone());
-                    attach(requester.tid, args[1], previous, image, state)
+                    attach(requester.tid, args[1], thread, previous, image, state)
                 }
                 None => {
                     state.not_followed(None, "its number in its PID namespace leads nowhere");
@@ -559,6 +574,7 @@ impl Drop for Readable {
 fn attach(
     tid: i32,
     failed_at: u64,
+    thread: u32,
     previous: Previous,
     image: Arc<Image>,
     state: Arc<State>,
@@ -579,7 +595,7 @@ fn attach(
         // The receiver waits for exactly this.
         let _ = tell.send(ok);
         if ok {
-            follow_exec(failed_at, previous, &image, &state);
+            follow_exec(failed_at, thread, previous, &image, &state);
         }
     });
     let mut s = followed.lock();
@@ -589,7 +605,7 @@ fn attach(
     told.recv().unwrap_or(false)
 }
 
-fn follow_exec(failed_at: u64, previous: Previous, image: &Image, state: &State) {
+fn follow_exec(failed_at: u64, thread: u32, previous: Previous, image: &Image, state: &State) {
     loop {
         let mut status = 0;
         // SAFETY: only tracees of this thread.
@@ -607,6 +623,8 @@ fn follow_exec(failed_at: u64, previous: Previous, image: &Image, state: &State)
         let signal = libc::WSTOPSIG(status);
         let event = status >> 16;
         if event == libc::PTRACE_EVENT_EXEC {
+            // The old program and all its threads are gone; with this one, so that none was in the middle of a record.
+            free_ring(state.members.control(), thread);
             if !crate::preflight::is_native(pid) {
                 state.not_followed(Some(pid), "it is not an x86-64 program");
             } else if let Err(e) = stopped.inject(image, previous) {

@@ -6,7 +6,7 @@
 //! Deviation: what lies at 16 TiB or beyond in a file has no key, and ranges are cut off there.
 
 use brownout_trace::event::{FileId, TargetAddr, ThreadId};
-use brownout_trace::maps::{AddressSpaces, FileRange};
+use brownout_trace::maps::{AddressSpaces, FileRange, MapFault};
 
 use crate::types::ByteRange;
 
@@ -49,7 +49,7 @@ pub fn place(key: TargetAddr) -> (FileId, u64) {
 }
 
 /// Calls `each` with the keys of `len` bytes at `addr` and where they begin among those bytes; most often once. Ends at the first
-/// byte that is not tracked.
+/// byte that is not tracked, with an error: if this is an access that was recorded, the recording is wrong.
 #[inline]
 pub fn translate(
     spaces: &mut AddressSpaces,
@@ -57,12 +57,12 @@ pub fn translate(
     addr: TargetAddr,
     len: u64,
     mut each: impl FnMut(ByteRange, u64),
-) {
+) -> Result<(), MapFault> {
     let mut done = 0;
     while done < len {
         let at = addr.0.checked_add(done).map(TargetAddr);
         let Some(found) = at.and_then(|at| spaces.translate(thread, at)) else {
-            break;
+            return Err(MapFault::Unmapped(thread, addr));
         };
         let part = found.contiguous.min(len - done);
         let keys = range(FileRange {
@@ -73,6 +73,7 @@ pub fn translate(
         each(keys, done);
         done += part;
     }
+    Ok(())
 }
 
 #[inline]
@@ -150,16 +151,38 @@ mod tests {
         spaces
     }
 
-    fn parts(addr: u64, len: u64) -> Vec<(ByteRange, u64)> {
+    /// The parts, and whether they are all of it.
+    fn parts_of(addr: u64, len: u64) -> (Vec<(ByteRange, u64)>, bool) {
         let mut parts = Vec::new();
-        translate(
+        let explained = translate(
             &mut spaces(),
             ThreadId(1),
             TargetAddr(addr),
             len,
             |keys, at| parts.push((keys, at)),
         );
-        parts
+        (parts, explained.is_ok())
+    }
+
+    fn parts(addr: u64, len: u64) -> Vec<(ByteRange, u64)> {
+        parts_of(addr, len).0
+    }
+
+    #[test]
+    fn what_no_mapping_explains_is_an_error() {
+        for (addr, len, explained) in [
+            (0x2010, 8, true),
+            (0x1ff8, 24, true),
+            (0x2ff8, 8, true),
+            (0x2ff8, 9, false),
+            (0xff8, 24, false),
+            (0x5000, 1, false),
+            (0x5000, 0, true),
+            (u64::MAX, 1, true),
+            (u64::MAX, 2, false),
+        ] {
+            assert_eq!(parts_of(addr, len).1, explained, "{len} bytes at {addr:#x}");
+        }
     }
 
     #[test]

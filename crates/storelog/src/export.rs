@@ -37,7 +37,7 @@ use brownout_abi::{annotation, pmemcheck};
 use brownout_trace::event::{
     Access, Event, EventKind, FileId, FlushKind, MS_SYNC, TargetAddr, ThreadId,
 };
-use brownout_trace::maps::AddressSpaces;
+use brownout_trace::maps::{AddressSpaces, MapFault};
 
 use crate::LINE;
 use crate::layout::{Layout, invalid};
@@ -66,7 +66,7 @@ pub struct Exported {
     pub markers: u64,
     /// Threads that flushed or fenced. With more than one, the log promises more than the processor did.
     pub threads: usize,
-    /// Stores, or parts of them, that are left out: outside the tracked mappings, or without values by their nature.
+    /// Stores that are left out, because they have no values by their nature.
     pub stores_left_out: u64,
     /// Markers that are left out: ends without beginning, empty ones.
     pub markers_left_out: u64,
@@ -130,9 +130,7 @@ impl<'a, W: Write> Exporter<'a, W> {
 
     /// Takes the next event of a recording with values.
     pub fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
-        self.spaces
-            .observe(event)
-            .map_err(|fault| invalid(format!("the recording does not make sense: {fault}")))?;
+        self.spaces.observe(event).map_err(MapFault::into_error)?;
         match event.kind {
             EventKind::File {
                 file, path, size, ..
@@ -270,8 +268,7 @@ impl<'a, W: Write> Exporter<'a, W> {
                 self.store_piece(to.file, to.offset, at.checked_sub(to.offset), piece)?;
                 bytes = rest;
             } else {
-                self.exported.stores_left_out += 1;
-                bytes = &bytes[len..];
+                return Err(MapFault::Unmapped(event.thread, TargetAddr(at)).into_error());
             }
             at = at.wrapping_add(len as u64);
         }

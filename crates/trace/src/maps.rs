@@ -63,6 +63,22 @@ pub enum MapFault {
     UnknownProcess(ProcessId),
     /// A remap of a range that is not mapped.
     RemapOfUnmapped(TargetAddr),
+    /// An access to, or a write-back of, memory that no tracked mapping of its process explains.
+    Unmapped(ThreadId, TargetAddr),
+}
+
+impl std::error::Error for MapFault {}
+
+impl MapFault {
+    /// As the error of a sink.
+    pub fn into_error(self) -> std::io::Error {
+        std::io::Error::new(std::io::ErrorKind::InvalidData, self)
+    }
+
+    /// Whether an error is one of these: then the stream is wrong, not what became of it.
+    pub fn is_in(error: &std::io::Error) -> bool {
+        error.get_ref().is_some_and(|error| error.is::<MapFault>())
+    }
 }
 
 impl fmt::Display for MapFault {
@@ -72,6 +88,9 @@ impl fmt::Display for MapFault {
             MapFault::UnknownProcess(process) => write!(f, "process {process} was never started"),
             MapFault::RemapOfUnmapped(addr) => {
                 write!(f, "a mapping at {addr} is moved, but none is there")
+            }
+            MapFault::Unmapped(thread, addr) => {
+                write!(f, "no mapping explains what thread {thread} does at {addr}")
             }
         }
     }
@@ -126,17 +145,18 @@ impl AddressSpaces {
             EventKind::ProcessStart {
                 process, parent, ..
             } => {
-                // One that is known already begins anew by `execve`.
-                let inherits = parent != ProcessId(0) && !self.processes.contains_key(&process);
-                let mappings = if inherits {
-                    self.processes
-                        .get(&parent)
-                        .ok_or(MapFault::UnknownProcess(parent))?
-                        .clone()
-                } else {
-                    Vec::new()
-                };
-                self.processes.insert(process, mappings);
+                // One that is known already begins anew by `execve`, before which it has lost its mappings; or it is told twice.
+                if !self.processes.contains_key(&process) {
+                    let mappings = match parent {
+                        ProcessId(0) => Vec::new(),
+                        _ => self
+                            .processes
+                            .get(&parent)
+                            .ok_or(MapFault::UnknownProcess(parent))?
+                            .clone(),
+                    };
+                    self.processes.insert(process, mappings);
+                }
             }
             EventKind::ProcessExit { process, .. } => {
                 // The entry stays, because a process that is known and starts again does so by

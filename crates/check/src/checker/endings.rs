@@ -111,9 +111,10 @@ impl Checker {
         }
     }
 
-    /// A stream that does not fit together is the reader's to reject; here it only loses translations.
     pub(super) fn observe(&mut self, event: &Event<'_>) {
-        let _ = self.spaces.observe(event);
+        if let Err(fault) = self.spaces.observe(event) {
+            self.fault.get_or_insert(fault);
+        }
         self.recent_threads = Default::default();
         self.windows = Default::default();
     }

@@ -18,6 +18,8 @@ impl Checker {
         let at = self.thread(thread);
         self.counts.flushes += 1;
         let Some(byte) = self.whole(thread, addr, 1) else {
+            let unmapped = MapFault::Unmapped(thread, addr);
+            self.fault.get_or_insert(unmapped);
             return;
         };
         let tag = self.tag(at, pc, context);

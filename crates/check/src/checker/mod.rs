@@ -26,7 +26,7 @@ use brownout_trace::event::{
     Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind,
     LIBRARY_FUNCTIONS, MS_SYNC, ProcessId, TargetAddr, ThreadId,
 };
-use brownout_trace::maps::{AddressSpaces, FileRange};
+use brownout_trace::maps::{AddressSpaces, FileRange, MapFault};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -163,6 +163,8 @@ pub struct Checker {
     /// Library calls are seen, so requests need not be judged for repetition.
     sees_library_calls: bool,
     ended: Option<ExitStatus>,
+    /// The first event that does not fit those before it.
+    fault: Option<MapFault>,
 }
 
 impl Checker {
@@ -195,6 +197,7 @@ impl Checker {
             library_code: Vec::new(),
             sees_library_calls: false,
             ended: None,
+            fault: None,
             options,
         }
     }
@@ -284,6 +287,11 @@ impl Checker {
     /// How the run ended, if it did.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.ended
+    }
+
+    /// The first event that does not fit those before it, if there is one: then what was found means little.
+    pub fn fault(&self) -> Option<MapFault> {
+        self.fault
     }
 
     /// True if a signal ended a process, so that what it had not made persistent was not judged.
@@ -383,9 +391,22 @@ impl Checker {
             parts.push((range, addr));
             return parts;
         }
-        keys::translate(&mut self.spaces, thread, addr, len, |range, into| {
+        // Programs may talk about memory that is not tracked.
+        let _ = keys::translate(&mut self.spaces, thread, addr, len, |range, into| {
             parts.push((range, TargetAddr(addr.0 + into)));
         });
+        parts
+    }
+
+    /// As [`parts`](Self::parts), of what an instruction has done: all of it must be tracked.
+    fn parts_of_access(&mut self, thread: ThreadId, addr: TargetAddr, len: u64) -> Parts {
+        let mut parts = Parts::new();
+        let explained = keys::translate(&mut self.spaces, thread, addr, len, |range, into| {
+            parts.push((range, TargetAddr(addr.0 + into)));
+        });
+        if let Err(fault) = explained {
+            self.fault.get_or_insert(fault);
+        }
         parts
     }
 

@@ -22,7 +22,7 @@ impl Checker {
         match self.whole(thread, access.addr, len) {
             Some(range) => self.store_part(thread, at, tag, (range, access.addr), kind),
             None => {
-                for part in self.parts(thread, access.addr, len) {
+                for part in self.parts_of_access(thread, access.addr, len) {
                     self.store_part(thread, at, tag, part, kind);
                 }
             }

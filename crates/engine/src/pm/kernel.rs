@@ -276,8 +276,9 @@ pub fn read_by_the_dying(ctx: &mut ThreadContext) {
     let site = site::pseudo(ctx.rip);
     let mut ring = Writer::lock(ctx);
     let context = stacks::context(ctx, site, &mut ring);
-    let (load, size) = (brownout_abi::kind::LOAD, insn.memory_size().size() as u64);
-    let alias = super::readable_alias(start);
+    let end = REGIONS.lock().find(start).map_or(start, |r| r.end);
+    let size = (insn.memory_size().size() as u64).min(end - start);
+    let (load, alias) = (brownout_abi::kind::LOAD, super::readable_alias(start));
     ring.access(ctx, load, site.id, context, start, alias, size);
 }
 
@@ -289,7 +290,9 @@ fn readable_parts(start: u64, end: u64) -> Vec<(u64, u64)> {
     while at < end {
         let next = ((at | 4095) + 1).min(end);
         let mut probe = [0u8];
-        if sys::read_memory(super::readable_alias(at), &mut probe) {
+        // Another thread may have unmapped it meanwhile: then it is not the stream's any more.
+        let alias = super::readable_alias(at);
+        if alias != at && sys::read_memory(alias, &mut probe) {
             match parts.last_mut() {
                 Some(p) if p.1 == at => p.1 = next,
                 _ => parts.push((at, next)),
@@ -733,6 +736,8 @@ pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     let Some(at) = chosen else {
         return Some(-sys::ENOMEM);
     };
+    // Mappings change with the ring: what the stream says of them is then what they are for whoever records, and for a fork.
+    let _ring = Writer::lock(ctx);
     // First exactly what was asked for, so that the kernel's own checks and errors apply.
     let how = if flags & sys::MAP_FIXED != 0 {
         sys::MAP_FIXED
@@ -837,6 +842,8 @@ pub fn memory(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64>
             _ => raw(number, a),
         };
     }
+    // As for `mmap`. (`msync` takes its time, and changes no mapping.)
+    let _ring = (number != nr::MSYNC).then(|| Writer::lock(ctx));
     match number {
         nr::MUNMAP => {
             if start & 4095 != 0 || len == 0 {

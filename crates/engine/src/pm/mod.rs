@@ -44,7 +44,10 @@ use site::Site;
 /// done; in shared mode the ring lock is held.
 pub fn log_slow(ctx: &mut ThreadContext, site: &'static Site) {
     let mut ring = ring::Writer::adopt(ctx);
-    let context = stacks::context(ctx, site, &mut ring);
+    let context = match needs_no_context(ctx, site) {
+        true => 0,
+        false => stacks::context(ctx, site, &mut ring),
+    };
     let (addr, alias) = (ctx.site_addr, ctx.site_alias);
     ring.site(ctx, site, context, addr, alias);
     drop(ring);
@@ -56,6 +59,23 @@ pub fn log_slow(ctx: &mut ThreadContext, site: &'static Site) {
     ctx.rip = site.next_pc;
     ctx.resume = site.next_code;
     ctx.resume_is_boundary = true;
+}
+
+/// As [`log_slow`], for records that emitted code could not even get the right to append.
+pub fn log_waiting(ctx: &mut ThreadContext, site: &'static Site) {
+    ring::Writer::lock(ctx).keep();
+    log_slow(ctx, site);
+}
+
+/// Requests that are recorded without their calling context.
+fn needs_no_context(ctx: &ThreadContext, site: &Site) -> bool {
+    if (site.head >> 8) as u8 != brownout_abi::kind::REQUEST {
+        return false;
+    }
+    // SAFETY: the program's request block, which emitted code has just read.
+    let code =
+        unsafe { *(ctx.site_alias as *const u64) }.wrapping_sub(brownout_abi::PMEMCHECK_BASE);
+    code < 32 && ctx.context_free_requests >> code & 1 != 0
 }
 
 /// A load that engine code made for the program.
@@ -96,6 +116,6 @@ pub fn flush_before_death(sig: i32) {
     if crate::mode().record {
         let ctx = ThreadContext::current();
         ring::release_if_held(ctx);
-        process_ends(ctx, 1, sig as u64);
+        process_dies(ctx, sig);
     }
 }

@@ -1,12 +1,20 @@
 //! Starts and ends of threads and processes, in the stream.
+//!
+//! **A fork** is in the stream where it happened: the parent has the ring from before the call until it has told of its child, and all changes of
+//! tracked mappings are made with the ring, too. So the child begins with exactly the mappings that the stream has for its parent there,
+//! whatever the parent does next, and nothing of the child's comes earlier, because it needs the ring. Should the parent be killed in
+//! between, the child tells of itself: nothing of the parent can have followed.
+//!
+//! **An end** (`exit_group`, a deadly signal) takes the ring with it if other threads of the process might still use it. The tool frees it.
+//! Processes that share memory (`CLONE_VM` without `CLONE_THREAD`; `vfork`) are one process of the stream, which ends with the last.
 
 use super::ring::{self, Writer};
 use super::{regions, site, stacks};
 use crate::context::ThreadContext;
 use crate::service::control;
 use alloc::vec::Vec;
-use brownout_abi::rare;
-use core::sync::atomic::Ordering;
+use brownout_abi::{THREADS_MAX, rare};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 fn recording() -> bool {
     crate::mode().record
@@ -21,8 +29,17 @@ fn next_thread() -> u32 {
 }
 
 fn name_thread(ctx: &mut ThreadContext) {
-    ctx.thread = next_thread();
+    set_thread(ctx, next_thread());
+}
+
+fn set_thread(ctx: &mut ThreadContext, thread: u32) {
+    ctx.thread = thread;
     ctx.thread_bits = (ctx.thread as u64) << 16;
+}
+
+/// Lets the tool know who a thread number is. Called by the thread itself, before it first takes the ring.
+fn register(ctx: &ThreadContext) {
+    control().threads[ctx.thread as usize & (THREADS_MAX - 1)].store(ctx.tid, Ordering::Release);
 }
 
 fn event(ctx: &ThreadContext, which: u64, words: [u64; 6], text: &[u8]) {
@@ -37,6 +54,7 @@ pub fn init_process(ctx: &mut ThreadContext, previous: u64) {
     }
     let (before, borrowed) = (previous as u32, previous >> 32 != 0);
     name_thread(ctx);
+    register(ctx);
     let mut parent = 0;
     if before != 0 && !borrowed {
         ctx.process = before;
@@ -49,10 +67,11 @@ pub fn init_process(ctx: &mut ThreadContext, previous: u64) {
         if borrowed {
             announce_process(ctx, parent);
         }
-        process_ends(ctx, 2, 0);
+        let words = [ctx.process as u64, REPLACED, 0, 0, 0, 0];
+        event(ctx, rare::PROCESS_EXIT, words, &[]);
     }
     announce_process(ctx, parent);
-    let program = read_link(b"/proc/self/exe\0");
+    let program = read_link(EXE);
     for m in crate::maps::read() {
         if m.exec && !crate::dispatch::is_engine(m.start) && m.path != b"[vsyscall]" {
             let is_program = m.path == program;
@@ -67,34 +86,71 @@ pub fn init_process(ctx: &mut ThreadContext, previous: u64) {
     }
 }
 
-fn announce_process(ctx: &mut ThreadContext, parent: u32) {
-    let exe = read_link(b"/proc/self/exe\0");
-    let pid = crate::deterministic::shown_pid(crate::process::real_pid());
-    event(
-        ctx,
-        rare::PROCESS_START,
-        [
-            ctx.process as u64,
-            parent as u64,
-            pid as u64,
-            crate::process::real_pid() as u64,
-            0,
-            0,
-        ],
-        &exe,
-    );
-    announce_thread(ctx, ctx);
+fn announce_process(ctx: &ThreadContext, parent: u32) {
+    let exe = read_link(EXE);
+    let born = Birth {
+        process: ctx.process,
+        thread: ctx.thread,
+        exe,
+    };
+    let pid = crate::process::real_pid();
+    born.announce(&mut Writer::lock(ctx), parent, pid);
 }
 
-fn announce_thread(by: &ThreadContext, new: &ThreadContext) {
-    let tid = crate::deterministic::shown_pid(new.tid);
-    let own_process = if new.borrows_memory { new.tid } else { 0 };
+const EXE: &[u8] = b"/proc/self/exe\0";
+
+/// A process that is being made: its numbers, and what it executes.
+pub struct Birth {
+    process: u32,
+    thread: u32,
+    exe: Vec<u8>,
+}
+
+impl Birth {
+    /// Puts it into the stream, with its first thread. `pid`: as the caller knows it.
+    fn announce(&self, ring: &mut Writer, parent: u32, pid: u32) {
+        let shown = crate::deterministic::shown_pid(pid) as u64;
+        let (process, thread) = (self.process as u64, self.thread as u64);
+        ring.together(
+            self.thread,
+            &[
+                (
+                    rare::PROCESS_START,
+                    [process, parent as u64, shown, 0, 0, 0],
+                    &self.exe,
+                ),
+                (
+                    rare::THREAD_START,
+                    [thread, process, shown, pid as u64, 0, 0],
+                    &[],
+                ),
+            ],
+        );
+        // Whoever is killed before tells it twice, which does no harm.
+        let (word, bit) = self.bit();
+        word.fetch_or(bit, Ordering::AcqRel);
+    }
+
+    fn is_announced(&self) -> bool {
+        let (word, bit) = self.bit();
+        word.load(Ordering::Acquire) & bit != 0
+    }
+
+    fn bit(&self) -> (&'static AtomicU64, u64) {
+        let n = self.process as usize & (THREADS_MAX - 1);
+        (&control().processes[n / 64], 1 << (n % 64))
+    }
+}
+
+fn announce_thread(ctx: &ThreadContext) {
+    let tid = crate::deterministic::shown_pid(ctx.tid);
+    let own_process = if ctx.borrows_memory { ctx.tid } else { 0 };
     event(
-        by,
+        ctx,
         rare::THREAD_START,
         [
-            new.thread as u64,
-            new.process as u64,
+            ctx.thread as u64,
+            ctx.process as u64,
             tid as u64,
             own_process as u64,
             0,
@@ -104,14 +160,14 @@ fn announce_thread(by: &ThreadContext, new: &ThreadContext) {
     );
 }
 
-/// A child process is about to be made: the tool does not take the run for ended before that has announced itself.
+/// A child process is about to be made: the tool does not take the run for ended before that is in the stream.
 pub fn process_begins() {
     if recording() {
         control().unannounced.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-/// It has, or was not made after all.
+/// It is, or was not made after all.
 pub fn process_announced() {
     if recording() {
         control().unannounced.fetch_sub(1, Ordering::AcqRel);
@@ -162,39 +218,84 @@ pub fn thread_created(ctx: &mut ThreadContext, child: &mut ThreadContext) {
 /// First thing of a new thread.
 pub fn thread_started(ctx: &mut ThreadContext) {
     if recording() {
-        announce_thread(ctx, ctx);
+        register(ctx);
+        announce_thread(ctx);
         if ctx.borrows_memory {
             process_announced();
         }
     }
 }
 
-/// In the child of a fork.
-pub fn forked_child(ctx: &mut ThreadContext) {
-    regions::reset_after_fork();
-    site::reset_after_fork();
-    stacks::reset_after_fork();
+/// A fork under way: what nobody else may be in the middle of while the address space is copied.
+pub struct Fork {
+    birth: Option<Birth>,
+    ring: Writer,
+    _tables: (
+        crate::sync::Guard<'static, crate::dispatch::Engine>,
+        regions::Lock,
+        site::Lock,
+        stacks::Lock,
+    ),
+}
+
+/// Before a fork. Nothing may be allocated from here until one of the two functions that follow has been called.
+pub fn fork_begins(ctx: &ThreadContext) -> Fork {
+    process_begins();
+    let birth = recording().then(|| Birth {
+        process: control().next_process.fetch_add(1, Ordering::Relaxed),
+        thread: next_thread(),
+        exe: read_link(EXE),
+    });
+    let ring = Writer::lock(ctx);
+    let engine = crate::dispatch::ENGINE.lock();
+    let tables = (engine, regions::lock(), site::lock(), stacks::lock());
+    Fork {
+        birth,
+        ring,
+        _tables: tables,
+    }
+}
+
+/// In the parent: `pid` is what the call has answered; negative: there is no child.
+pub fn fork_ends(ctx: &ThreadContext, fork: Fork, pid: i64) {
+    let Fork {
+        birth,
+        mut ring,
+        _tables,
+    } = fork;
+    drop(_tables);
+    if let Some(birth) = birth {
+        if pid > 0 {
+            birth.announce(&mut ring, ctx.process, pid as u32);
+        }
+        process_announced();
+    }
+}
+
+/// In the child.
+pub fn forked_child(ctx: &mut ThreadContext, fork: Fork) {
+    let Fork {
+        birth,
+        ring,
+        _tables,
+    } = fork;
+    // It is the parent's, which gives it back when the child is in the stream.
+    ring.forget();
+    drop(_tables);
     super::hooks::reset_after_fork();
     super::irregular::reset_after_fork();
     super::requests::reset_after_fork();
     super::kernel::reset_after_fork();
-    if !recording() {
-        return;
-    }
+    let Some(birth) = birth else { return };
     let parent = ctx.process;
-    ctx.process = control().next_process.fetch_add(1, Ordering::Relaxed);
-    name_thread(ctx);
-    announce_process(ctx, parent);
-    process_announced();
-}
-
-/// Nobody may hold a lock of ours while the address space is copied; the ring's is shared and is held by nobody here.
-pub fn lock_for_fork() -> impl Drop {
-    struct Both(#[allow(dead_code)] crate::sync::Guard<'static, regions::Regions>);
-    impl Drop for Both {
-        fn drop(&mut self) {}
+    ctx.process = birth.process;
+    set_thread(ctx, birth.thread);
+    register(ctx);
+    let mut ring = Writer::lock(ctx);
+    if !birth.is_announced() {
+        birth.announce(&mut ring, parent, crate::process::real_pid());
+        process_announced();
     }
-    Both(regions::REGIONS.lock())
 }
 
 pub fn thread_exits(ctx: &mut ThreadContext) {
@@ -203,20 +304,42 @@ pub fn thread_exits(ctx: &mut ThreadContext) {
     }
 }
 
+/// How a process ends.
+const BY_CODE: u64 = 0;
+const BY_SIGNAL: u64 = 1;
+const REPLACED: u64 = 2;
+
+/// The process is about to end: there must be no way back.
 pub fn process_exits(ctx: &mut ThreadContext, code: i32) {
     if recording() {
-        process_ends(ctx, 0, (code & 0xff) as u64);
+        process_ends(ctx, BY_CODE, (code & 0xff) as u64);
     }
 }
 
-/// `how`: 0 exit code, 1 signal, 2 replaced.
-pub fn process_ends(ctx: &mut ThreadContext, how: u64, value: u64) {
-    event(
-        ctx,
-        rare::PROCESS_EXIT,
-        [ctx.process as u64, how, value, 0, 0, 0],
-        &[],
-    );
+/// As [`process_exits`], by a signal.
+pub fn process_dies(ctx: &mut ThreadContext, sig: i32) {
+    if recording() {
+        process_ends(ctx, BY_SIGNAL, sig as u64);
+    }
+}
+
+fn process_ends(ctx: &mut ThreadContext, how: u64, value: u64) {
+    let mut ring = Writer::lock(ctx);
+    if crate::process::shares_memory(ctx) {
+        ring.rare(ctx, 0, 0, rare::THREAD_EXIT, [0; 6], &[]);
+    } else {
+        let words = [ctx.process as u64, how, value, 0, 0, 0];
+        ring.rare(ctx, 0, 0, rare::PROCESS_EXIT, words, &[]);
+    }
+    if crate::process::has_siblings(ctx) {
+        // They may just be making accesses. With this they are over, or do not happen.
+        ring.keep();
+    }
+}
+
+/// Keeps other threads of this process from being between an access and its record.
+pub fn hold_ring(ctx: &ThreadContext) -> Option<Writer> {
+    recording().then(|| Writer::lock(ctx))
 }
 
 /// Executable code was mapped.

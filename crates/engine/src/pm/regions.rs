@@ -329,9 +329,16 @@ fn retranslate(pc: u64) -> bool {
     any
 }
 
-/// In a forked child other threads' locks are nobody's.
-pub fn reset_after_fork() {
-    REGIONS.reset_after_fork();
+/// What keeps others out of the table.
+pub struct Lock {
+    _held: crate::sync::Guard<'static, Regions>,
+}
+
+/// Keeps others out: for a fork.
+pub fn lock() -> Lock {
+    Lock {
+        _held: REGIONS.lock(),
+    }
 }
 
 /// Maps the alias of a range that is mapped already, whatever it is mapped from. 0 or an error.

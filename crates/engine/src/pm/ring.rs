@@ -5,6 +5,15 @@
 //! records agrees with the order of the accesses to each address. When the ring is full the writer waits:
 //! nothing is dropped.
 //!
+//! **A record is whole or not there.** The lock is one word, the number of the thread that has it, so that nobody can take another's for its
+//! own and the tool knows whom to ask for. A record is written behind the tail, then the tail moves over it: whoever is killed before
+//! leaves nothing. Who ends its process, or replaces its program, while other threads of it may be between an access and its record, does so
+//! with the lock (`pm/process.rs`): they are then before or behind both. A kill from outside may still take the record of the one
+//! access that was under way.
+//!
+//! **Locks** are taken in this order: ring, translator (`ENGINE`), then the tables of `pm`, last the heap. Emitted code holds the ring's and
+//! may fault, which wants the translator's; so nobody may wait for the ring with the translator's.
+//!
 //! In lean recordings a store or write-back that goes on where the previous one of its thread ended, by the same instruction or in the same
 //! copy loop, becomes part of that one's record (see [`Site::join`]). So the last record may stay unpublished until the next; and so may all that
 //! a lone thread appends within one block.
@@ -14,7 +23,7 @@ use crate::context::ThreadContext;
 use crate::service::control;
 use crate::sys;
 use brownout_abi::{HEAD_LEN, PAYLOAD_MAX, RING_BASE, RING_LEN, RING_RESERVE, RecordHead, kind};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 /// Whether several threads or processes append.
 pub fn shared() -> bool {
@@ -35,15 +44,23 @@ impl Writer {
             return Writer { locked: false };
         }
         let mut spins = 0u32;
-        while c.ring_lock.swap(1, Ordering::Acquire) != 0 {
+        while c
+            .ring_lock
+            .compare_exchange(0, ctx.thread, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             spins += 1;
             if spins < 64 {
                 core::hint::spin_loop()
             } else {
-                sys::yield_now()
+                // Threads that store all the time would never let it go for long enough.
+                c.ring_wanted.store(1, Ordering::Relaxed);
+                wait_a_moment()
             }
         }
-        c.ring_owner.store(ctx.tid, Ordering::Relaxed);
+        if spins >= 64 {
+            c.ring_wanted.store(0, Ordering::Relaxed);
+        }
         Writer { locked: true }
     }
 
@@ -54,6 +71,11 @@ impl Writer {
 
     /// Keeps the right beyond this value: [`Writer::adopt`] takes it up again.
     pub fn keep(mut self) {
+        self.locked = false;
+    }
+
+    /// Leaves the right to whoever has it in this copy of the address space's original.
+    pub fn forget(mut self) {
         self.locked = false;
     }
 
@@ -106,33 +128,42 @@ impl Writer {
         addr: u64,
         payload: &[&[u8]],
     ) {
-        let bytes: usize = payload.iter().map(|p| p.len()).sum();
-        debug_assert!(bytes <= PAYLOAD_MAX);
-        let words = (HEAD_LEN + bytes).div_ceil(8) as u64;
-        let at = self.reserve(words * 8);
-        let mut p = at;
+        let record = Record {
+            kind,
+            thread,
+            site,
+            context,
+            size,
+            addr,
+            payload,
+        };
+        let at = self.reserve(record.len());
         // SAFETY: `reserve` gave us this stretch; the second mapping of the ring continues it.
-        unsafe {
-            *((p + words * 8 - 8) as *mut u64) = 0;
-            *(p as *mut RecordHead) = RecordHead {
-                words: words as u8,
-                kind,
-                thread: thread as u16,
-                site,
-                ctx: context,
-                size,
-                addr,
+        unsafe { record.put(at) };
+        publish_to(at + record.len());
+    }
+
+    /// Several events that are not accesses, by `thread`: all of them are there, or none.
+    pub fn together(&mut self, thread: u32, events: &[(u64, [u64; 6], &[u8])]) {
+        let len = |text: &[u8]| (HEAD_LEN + 48 + text.len()).next_multiple_of(8) as u64;
+        let total = events.iter().map(|(_, _, text)| len(shown(text))).sum();
+        let mut at = self.reserve(total);
+        for (which, words, text) in events {
+            let text = shown(text);
+            let record = Record {
+                kind: kind::RARE,
+                thread,
+                site: 0,
+                context: 0,
+                size: 48 + text.len() as u32,
+                addr: *which,
+                payload: &[bytes_of(words), text],
             };
-            p += HEAD_LEN as u64;
-            for part in payload {
-                core::ptr::copy_nonoverlapping(part.as_ptr(), p as *mut u8, part.len());
-                p += part.len() as u64;
-            }
+            // SAFETY: `reserve` gave us room for all of them.
+            unsafe { record.put(at) };
+            at += record.len();
         }
-        let c = control();
-        // In this order: whoever is killed in between leaves a whole record for the next to publish.
-        c.ring_tail.store(at + words * 8, Ordering::Release);
-        c.ring_write.store(at + words * 8, Ordering::Release);
+        publish_to(at);
     }
 
     /// A record that `bo_log` would have written.
@@ -265,9 +296,7 @@ impl Writer {
         words: [u64; 6],
         text: &[u8],
     ) {
-        let text = &text[..text.len().min(PAYLOAD_MAX - 48)];
-        // SAFETY: the bytes of an array of integers.
-        let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr() as *const u8, 48) };
+        let (text, bytes) = (shown(text), bytes_of(&words));
         self.raw(
             kind::RARE,
             ctx.thread,
@@ -283,10 +312,89 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         if self.locked {
-            let c = control();
-            c.ring_owner.store(0, Ordering::Relaxed);
-            c.ring_lock.store(0, Ordering::Release);
+            control().ring_lock.store(0, Ordering::Release);
         }
+    }
+}
+
+/// A record that is to be written.
+struct Record<'a> {
+    kind: u8,
+    thread: u32,
+    site: u32,
+    context: u32,
+    size: u32,
+    addr: u64,
+    payload: &'a [&'a [u8]],
+}
+
+impl Record<'_> {
+    fn len(&self) -> u64 {
+        let bytes: usize = self.payload.iter().map(|part| part.len()).sum();
+        debug_assert!(bytes <= PAYLOAD_MAX);
+        (HEAD_LEN + bytes).next_multiple_of(8) as u64
+    }
+
+    /// # Safety
+    /// So many bytes at `at` are the caller's to write.
+    unsafe fn put(&self, at: u64) {
+        let len = self.len();
+        let mut p = at;
+        // SAFETY: the caller's promise.
+        unsafe {
+            *((at + len - 8) as *mut u64) = 0;
+            *(p as *mut RecordHead) = RecordHead {
+                words: (len / 8) as u8,
+                kind: self.kind,
+                thread: self.thread as u16,
+                site: self.site,
+                ctx: self.context,
+                size: self.size,
+                addr: self.addr,
+            };
+            p += HEAD_LEN as u64;
+            for part in self.payload {
+                core::ptr::copy_nonoverlapping(part.as_ptr(), p as *mut u8, part.len());
+                p += part.len() as u64;
+            }
+        }
+    }
+}
+
+/// As much of a text as a record has room for.
+fn shown(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(PAYLOAD_MAX - 48)]
+}
+
+fn bytes_of(words: &[u64; 6]) -> &[u8] {
+    // SAFETY: the bytes of an array of integers.
+    unsafe { core::slice::from_raw_parts(words.as_ptr() as *const u8, 48) }
+}
+
+/// The records up to here are written.
+fn publish_to(end: u64) {
+    let c = control();
+    // In this order: whoever is killed in between leaves whole records for the next to publish.
+    c.ring_tail.store(end, Ordering::Release);
+    c.ring_write.store(end, Ordering::Release);
+}
+
+/// Emitted code could not have the ring, or leaves it to one who has waited for longer.
+pub fn give_way() {
+    static TIMES: AtomicU32 = AtomicU32::new(0);
+    wait_a_moment();
+    if TIMES.fetch_add(1, Ordering::Relaxed).is_multiple_of(16) {
+        // Whoever wanted it may have been killed.
+        control().ring_wanted.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Somebody else has the ring: lets others run, and looks now and then whether the tool is there to free it from the dead.
+pub fn wait_a_moment() {
+    static WAITS: AtomicU32 = AtomicU32::new(0);
+    sys::yield_now();
+    if WAITS.fetch_add(1, Ordering::Relaxed).is_multiple_of(256) {
+        crate::service::exit_if_orphaned();
     }
 }
 
@@ -300,15 +408,12 @@ pub fn publish() {
 }
 
 fn holds(ctx: &ThreadContext) -> bool {
-    let c = control();
-    c.ring_lock.load(Ordering::Relaxed) != 0 && c.ring_owner.load(Ordering::Relaxed) == ctx.tid
+    control().ring_lock.load(Ordering::Relaxed) == ctx.thread
 }
 
 /// Gives the right back if this thread has it.
 pub fn release_if_held(ctx: &ThreadContext) {
     if shared() && holds(ctx) {
-        let c = control();
-        c.ring_owner.store(0, Ordering::Relaxed);
-        c.ring_lock.store(0, Ordering::Release);
+        control().ring_lock.store(0, Ordering::Release);
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::sync::SpinLock;
 use alloc::boxed::Box;
-use brownout_abi::kind;
 use brownout_insn::MemoryForm;
 use hashbrown::{HashMap, HashSet};
 use iced_x86::Instruction;
@@ -116,19 +115,22 @@ pub fn count_fault(pc: u64) -> u32 {
     *n
 }
 
-/// The number of the site at `pc`; defines it in the stream at first sight.
+/// The number of the site at `pc`; the tool is told at first sight, before anybody can use it.
 pub fn id(pc: u64) -> u32 {
     let mut t = TABLE.lock();
     if let Some(&id) = t.ids.get(&pc) {
         return id;
     }
-    let id = crate::service::control()
+    let c = crate::service::control();
+    let id = c
         .next_site
         .fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    let Some(entry) = c.sites.get(id as usize) else {
+        drop(t);
+        crate::fatal_unsupported("the run has more than four million instructions that matter");
+    };
+    entry.store(pc, core::sync::atomic::Ordering::Release);
     t.ids.insert(pc, id);
-    drop(t);
-    let ctx = crate::context::ThreadContext::current();
-    super::ring::Writer::lock(ctx).raw(kind::SITE, ctx.thread, id, 0, 0, pc, &[]);
     id
 }
 
@@ -196,7 +198,14 @@ pub fn new(
     }))
 }
 
-/// In a forked child other threads' locks are nobody's.
-pub fn reset_after_fork() {
-    TABLE.reset_after_fork();
+/// What keeps others out of the table.
+pub struct Lock {
+    _held: crate::sync::Guard<'static, Table>,
+}
+
+/// Keeps others out: for a fork.
+pub fn lock() -> Lock {
+    Lock {
+        _held: TABLE.lock(),
+    }
 }

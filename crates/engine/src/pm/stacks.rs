@@ -272,7 +272,14 @@ pub fn code_unmapped(start: u64, end: u64) {
     t.rules.retain(|pc, _| *pc < start || *pc >= end);
 }
 
-/// In a forked child other threads' locks are nobody's.
-pub fn reset_after_fork() {
-    TABLES.reset_after_fork();
+/// What keeps others out of the table.
+pub struct Lock {
+    _held: crate::sync::Guard<'static, Tables>,
+}
+
+/// Keeps others out: for a fork.
+pub fn lock() -> Lock {
+    Lock {
+        _held: TABLES.lock(),
+    }
 }

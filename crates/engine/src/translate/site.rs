@@ -20,7 +20,7 @@
 use super::Builder;
 use crate::context::{GRANULE_MIXED, GRANULE_SHIFT, GRANULES_OFFSET, ThreadContext, off, slot};
 use crate::dispatch::{InsnClass, exit};
-use crate::emit::{Emitter, Gpr, RCX, RDX};
+use crate::emit::{Emitter, Gpr, RAX, RCX, RDX};
 use crate::pm::{ring, site};
 use alloc::vec::Vec;
 use brownout_abi::{CONTROL_BASE, Control, HEAD_LEN, RecordHead, kind};
@@ -102,8 +102,8 @@ impl Builder<'_> {
                 } else {
                     self.hot.store_imm64(off::SITE_ADDR, 0);
                     if ring::shared() {
-                        // The fence is done; only its record waits: spin in place, there is nothing to restart.
-                        lock_or_spin(self.hot);
+                        // The fence is done; only its record waits: there is nothing to restart.
+                        lock_or_wait(self.hot, s);
                     }
                     Self::log(self.hot, s, 0);
                 }
@@ -252,7 +252,7 @@ impl Builder<'_> {
         self.hot.spill(off::SITE_ALIAS, RCX);
         self.hot.store_imm64(off::SITE_ADDR, function.into());
         if ring::shared() {
-            lock_or_spin(self.hot);
+            lock_or_wait(self.hot, s);
         }
         self.hot.mov_imm64(RCX, s as *const _ as u64);
         self.hot.jmp_gs(off::ENTRY_LOG);
@@ -284,7 +284,7 @@ impl Builder<'_> {
         self.cold.store_imm64(off::SITE_ADDR, 0);
         self.cold.store_imm64(off::LAST_TOKEN, 0);
         if ring::shared() {
-            lock_or_spin(self.cold);
+            lock_or_wait(self.cold, s);
         }
         self.cold.mov_imm64(RCX, s as *const _ as u64);
         self.cold.jmp_gs(off::ENTRY_LOG);
@@ -338,7 +338,7 @@ impl Builder<'_> {
         let mut free = SCRATCH
             .into_iter()
             .filter(|r| used & 1 << r == 0 && *r != 1);
-        let (Some(r2), Some(r3)) = (free.next(), free.next()) else {
+        let (Some(r2), Some(r3)) = (free.next(), free.find(|r| *r != RAX.0)) else {
             return false;
         };
         let (r2, r3) = (Gpr(r2), Gpr(r3));
@@ -466,33 +466,14 @@ impl Builder<'_> {
     fn lock(&mut self, payload: u64, r2: Gpr, r3: Gpr) {
         /// Another thread has the lock for the length of a record: waiting here is cheaper than leaving.
         const ATTEMPTS: usize = 4;
-        if matches!(r3.0 & 7, 4 | 5) {
-            crate::fatal_bug("unencodable lock register");
-        }
         let e = &mut *self.cold;
         e.spill(off::spill(slot::SITE_R3), r3);
-        e.mov_imm64(r3, CONTROL_BASE + offset_of!(Control, ring_lock) as u64);
-        let mut got = [0; ATTEMPTS];
-        for (i, jump) in got.iter_mut().enumerate() {
-            if i > 0 {
-                e.bytes(&[0xF3, 0x90]); // pause
-            }
-            e.bytes(&[0xB9, 1, 0, 0, 0]); // mov ecx, 1
-            e.bytes(&[0x40 | r3.0 >> 3, 0x87, 0x08 | (r3.0 & 7)]); // xchg [r3], ecx
-            e.jrcxz(0);
-            *jump = e.at;
-        }
-        e.reload(r3, off::spill(slot::SITE_R3));
-        e.reload(RCX, off::spill(slot::SITE_RCX));
-        e.reload(r2, off::spill(slot::SITE_R2));
-        e.leave(exit::LOCKED | payload << 8);
-        for jump in got {
-            e.jrcxz_goes_here(jump);
-        }
-        // ecx = tid; mov [r3+4], ecx
-        e.bytes(&[0x65, 0x8B, 0x0C, 0x25]);
-        e.u32(offset_of!(ThreadContext, tid) as u32);
-        e.bytes(&[0x40 | r3.0 >> 3, 0x89, 0x48 | (r3.0 & 7), 4]);
+        try_lock(e, r3, ATTEMPTS, |e| {
+            e.reload(r3, off::spill(slot::SITE_R3));
+            e.reload(RCX, off::spill(slot::SITE_RCX));
+            e.reload(r2, off::spill(slot::SITE_R2));
+            e.leave(exit::LOCKED | payload << 8);
+        });
         e.reload(r3, off::spill(slot::SITE_R3));
     }
 
@@ -507,7 +488,7 @@ impl Builder<'_> {
         let mut free = SCRATCH
             .into_iter()
             .filter(|r| used & 1 << r == 0 && *r != 1);
-        let (Some(r2), Some(r3)) = (free.next(), free.next()) else {
+        let (Some(r2), Some(r3)) = (free.next(), free.find(|r| *r != RAX.0)) else {
             crate::fatal_bug("no scratch register")
         };
         let (r2, r3) = (Gpr(r2), Gpr(r3));
@@ -811,19 +792,68 @@ fn address_code(insn: &Instruction, r: Gpr) -> Option<Vec<u8>> {
     Some(encoder.take_buffer())
 }
 
-/// Spins for the ring lock with rcx and rdx only; both come back as they were (rcx from its slot, by `bo_log`).
-fn lock_or_spin(e: &mut Emitter) {
+/// Takes the ring lock, or lets engine code wait for it and append the record of `s`. The program's rcx is in its slot; everything else
+/// stays as it is.
+fn lock_or_wait(e: &mut Emitter, s: &site::Site) {
+    const ATTEMPTS: usize = 8;
     e.spill(off::spill(slot::SITE_R2), RDX);
-    e.mov_imm64(RDX, CONTROL_BASE + offset_of!(Control, ring_lock) as u64);
-    let again = e.at;
-    e.bytes(&[0xF3, 0x90]); // pause
-    e.bytes(&[0xB9, 1, 0, 0, 0]); // mov ecx, 1
-    e.bytes(&[0x87, 0x0A]); // xchg [rdx], ecx
-    e.jrcxz(2);
-    let here = e.at;
-    e.bytes(&[0xEB, (again.wrapping_sub(here + 2)) as u8]);
-    e.bytes(&[0x65, 0x8B, 0x0C, 0x25]);
-    e.u32(offset_of!(ThreadContext, tid) as u32);
-    e.bytes(&[0x89, 0x4A, 4]); // mov [rdx+4], ecx
+    try_lock(e, RDX, ATTEMPTS, |e| {
+        e.reload(RDX, off::spill(slot::SITE_R2));
+        e.reload(RCX, off::spill(slot::SITE_RCX));
+        e.leave(exit::LOG_WAITING | (&raw const *s as u64) << 8);
+    });
     e.reload(RDX, off::spill(slot::SITE_R2));
+}
+
+/// Tries to put this thread's number into the ring lock, and goes on behind if that worked, else with what `fail` emits. Changes rcx and
+/// `at`, which is neither rcx nor rax.
+///
+/// One compare-and-exchange: the lock says from its first moment on who has it. (An `xchg` of a mark, and the name behind it, would
+/// leave the flags alone and cost less; but then there is a moment at which a thread that had the lock before, and is still named, takes
+/// itself for its holder.)
+fn try_lock(e: &mut Emitter, at: Gpr, attempts: usize, fail: impl FnOnce(&mut Emitter)) {
+    e.mov_imm64(at, CONTROL_BASE + offset_of!(Control, ring_lock) as u64);
+    e.spill(off::spill(slot::ASM), RAX);
+    e.bytes(&[0x9F, 0x0F, 0x90, 0xC0]); // lahf; seto al
+    e.spill(off::spill(slot::ASM + 1), RAX);
+    e.bytes(&[0x65, 0x8B, 0x0C, 0x25]); // mov ecx, gs:[thread]
+    e.u32(offset_of!(ThreadContext, thread) as u32);
+    let restore = |e: &mut Emitter| {
+        e.reload(RAX, off::spill(slot::ASM + 1));
+        e.bytes(&[0x04, 0x7F, 0x9E]); // add al, 0x7f; sahf
+        e.reload(RAX, off::spill(slot::ASM));
+    };
+    // With no or one more byte of address, as the register wants it, and 8 bits of displacement.
+    let operand = |e: &mut Emitter, reg: u8, displacement: u8| {
+        e.bytes(&[0x40 | reg << 3 | (at.0 & 7)]);
+        if at.0 & 7 == 4 {
+            e.bytes(&[0x24]);
+        }
+        e.bytes(&[displacement]);
+    };
+    let high = 0x40 | at.0 >> 3;
+    e.bytes(&[high, 0x83]); // cmp dword [at + 4], 0: `ring_wanted`
+    operand(e, 7, 4);
+    e.bytes(&[0, 0x0F, 0x85]); // jne
+    let gives_way = PendingJump(e.at);
+    e.u32(0);
+    let mut got = Vec::with_capacity(attempts);
+    for i in 0..attempts {
+        if i > 0 {
+            e.bytes(&[0xF3, 0x90]); // pause
+        }
+        e.bytes(&[0x31, 0xC0]); // xor eax, eax
+        e.bytes(&[0xF0, high, 0x0F, 0xB1]); // lock cmpxchg [at], ecx
+        operand(e, RCX.0, 0);
+        e.bytes(&[0x0F, 0x84]); // je
+        got.push(PendingJump(e.at));
+        e.u32(0);
+    }
+    gives_way.goes_to(e.at);
+    restore(e);
+    fail(e);
+    for jump in got {
+        jump.goes_to(e.at);
+    }
+    restore(e);
 }

@@ -85,6 +85,20 @@ impl Folder {
         program
     }
 
+    /// Compiles a program of `tests/programs`.
+    pub fn shared_program(&self, name: &str) -> PathBuf {
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs");
+        let program = self.join(name);
+        let status = Command::new("cc")
+            .args(["-O2", "-w", "-pthread", "-fno-strict-aliasing", "-o"])
+            .arg(&program)
+            .arg(programs.join(name).with_extension("c"))
+            .status()
+            .expect("a C compiler");
+        assert!(status.success(), "{name} does not compile");
+        program
+    }
+
     /// A launch of `program` with its output in the file `out`, whose pool is tracked.
     pub fn launch<A: Into<OsString>>(
         &self,
