@@ -16,7 +16,7 @@
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bumped with every change of this file.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// "BROWNOUT" in ASCII, little endian.
 pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
 
@@ -98,8 +98,8 @@ pub enum Request {
     /// shown process number; and its thread number, to free the ring from it when the old program is gone.
     AttachForExec = 1,
     /// Is this file persistent memory? `args` = device, inode, `1` if mapped with MAP_SYNC,
-    /// `1` if registered by the program, `1` if the file is on a DAX mount, fd (bit 32: mapped writable), tid, `1` if the program
-    /// is about to change it otherwise than by a mapping; `text` = path.
+    /// `1` if registered by the program, `1` if the file is on a DAX mount, fd (bit 32: mapped writable; bit 33: the program is
+    /// about to change it otherwise than by a mapping), tid, [`file_life`]; `text` = path.
     /// Answers [`ClassifyAnswer`] in `result`; the file's number in `args[0]`, and in `args[1]` `1` if it is an ordinary file, tracked
     /// only because the run changes it.
     ClassifyFile = 2,
@@ -112,7 +112,7 @@ pub enum Request {
     LibraryFunctions = 5,
     /// What does the sink answer to this thread's last annotation? `args[0]` = thread number. Answers up to three words.
     Answer = 6,
-    /// A tracked file has another device and inode now. `args` = device, inode, its number.
+    /// A tracked file has another device and inode now. `args` = device, inode, its number, [`file_life`].
     SameFile = 7,
 }
 
@@ -156,17 +156,39 @@ pub struct KnownFile {
     pub device: u64,
     /// Its inode.
     pub inode: u64,
+    /// Its [life](file_life).
+    pub life: u64,
     /// Its number in the stream.
     pub file: u32,
     _pad: u32,
 }
 
+/// Tells the files apart that have the same inode one after the other: file systems give the number of a deleted file to the next
+/// one. Made of what the kernel calls a file's handle, which has a generation, or else of its time of birth.
+pub fn file_life(kind: u32, identity: &[u8]) -> u64 {
+    // FNV-1a.
+    let byte = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    let kind = kind.to_le_bytes();
+    kind.iter()
+        .chain(identity)
+        .fold(0xcbf2_9ce4_8422_2325, byte)
+}
+
+/// Kinds of identity for [`file_life`] that are not a file handle's.
+pub mod life {
+    /// Seconds and nanoseconds of the time of birth.
+    pub const BIRTH: u32 = u32::MAX;
+    /// Nothing is known.
+    pub const UNKNOWN: u32 = u32::MAX - 1;
+}
+
 impl KnownFile {
     /// File number `file`.
-    pub fn new(device: u64, inode: u64, file: u32) -> KnownFile {
+    pub fn new(device: u64, inode: u64, life: u64, file: u32) -> KnownFile {
         KnownFile {
             device,
             inode,
+            life,
             file,
             _pad: 0,
         }

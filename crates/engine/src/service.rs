@@ -116,8 +116,8 @@ pub fn classify_file(args: &[u64; 8], path: &[u8]) -> (ClassifyAnswer, u32, bool
 }
 
 /// See [`Request::SameFile`].
-pub fn same_file(device: u64, inode: u64, file: u32) {
-    call(Request::SameFile, &[device, inode, file as u64], &[]);
+pub fn same_file(device: u64, inode: u64, life: u64, file: u32) {
+    call(Request::SameFile, &[device, inode, file as u64, life], &[]);
 }
 
 /// See [`Request::LibraryFunctions`]; `found` is called with the address and number of each.

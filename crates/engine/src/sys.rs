@@ -115,6 +115,7 @@ pub mod nr {
     pub const PREADV2: u64 = 327;
     pub const PWRITEV2: u64 = 328;
     pub const PKEY_MPROTECT: u64 = 329;
+    pub const NAME_TO_HANDLE_AT: u64 = 303;
     pub const STATX: u64 = 332;
     pub const RSEQ: u64 = 334;
     pub const IO_URING_SETUP: u64 = 425;

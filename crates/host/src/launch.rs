@@ -9,6 +9,7 @@ use crate::processes::Processes;
 use crate::service::{Service, State};
 use crate::{EventSink, LaunchConfig, LaunchError, Limits, Outcome, decode, preflight};
 use brownout_abi::{self as abi, KnownFile};
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -16,6 +17,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -198,6 +200,58 @@ fn streams(config: &LaunchConfig) -> Vec<(u64, u64)> {
     metadata.map(|m| (m.dev(), m.ino())).collect()
 }
 
+/// See [`abi::file_life`]. The engine asks in the same way.
+fn file_life(path: &Path) -> u64 {
+    #[repr(C)]
+    struct Handle {
+        bytes: u32,
+        kind: u32,
+        identity: [u8; 128],
+    }
+    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else {
+        return abi::file_life(abi::life::UNKNOWN, &[]);
+    };
+    let mut handle = Handle {
+        bytes: 128,
+        kind: 0,
+        identity: [0; 128],
+    };
+    let mut mount = 0i32;
+    // SAFETY: a path that ends with a NUL, our own variables, of which the kernel is told the size.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            libc::AT_FDCWD,
+            name.as_ptr(),
+            &raw mut handle,
+            &raw mut mount,
+            libc::AT_SYMLINK_FOLLOW,
+        )
+    };
+    if result == 0 {
+        let identity = &handle.identity[..(handle.bytes as usize).min(128)];
+        return abi::file_life(handle.kind, identity);
+    }
+    // SAFETY: zero is a valid value; the kernel fills it in.
+    let mut statx: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    let result = unsafe {
+        libc::statx(
+            libc::AT_FDCWD,
+            name.as_ptr(),
+            0,
+            libc::STATX_BTIME,
+            &mut statx,
+        )
+    };
+    if result != 0 || statx.stx_mask & libc::STATX_BTIME == 0 {
+        return abi::file_life(abi::life::UNKNOWN, &[]);
+    }
+    let birth = &statx.stx_btime;
+    let birth = [birth.tv_sec as u64, birth.tv_nsec as u64].map(u64::to_le_bytes);
+    abi::file_life(abi::life::BIRTH, birth.as_flattened())
+}
+
 /// What the control block says from the beginning.
 fn beginning(config: &LaunchConfig, mode: u32) -> Result<Beginning, LaunchError> {
     let input = match &config.stdin {
@@ -219,7 +273,8 @@ fn beginning(config: &LaunchConfig, mode: u32) -> Result<Beginning, LaunchError>
         let meta = path
             .metadata()
             .map_err(|e| LaunchError::KnownFile(path.clone(), e))?;
-        known.push(KnownFile::new(meta.dev(), meta.ino(), file.0));
+        let life = file_life(path);
+        known.push(KnownFile::new(meta.dev(), meta.ino(), life, file.0));
     }
     let mut redirects = Vec::new();
     for path in config.redirects.iter().flat_map(|(from, to)| [from, to]) {

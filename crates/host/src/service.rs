@@ -30,7 +30,8 @@ pub struct State {
 
 #[derive(Default)]
 struct Inner {
-    files: HashMap<(u64, u64), u32>,
+    /// By device, inode and life.
+    files: HashMap<(u64, u64, u64), u32>,
     last_file: u32,
     /// Numbers of files that are not persistent memory, and tracked only because the run changes them.
     ordinary: HashSet<u32>,
@@ -79,7 +80,7 @@ impl State {
         last: u32,
         streams: Vec<(u64, u64)>,
     ) -> std::io::Result<Self> {
-        let files = known.iter().map(|k| ((k.device, k.inode), k.file));
+        let files = known.iter().map(|k| ((k.device, k.inode, k.life), k.file));
         Ok(State {
             globs,
             members,
@@ -392,7 +393,7 @@ fn answer(
             state
                 .lock()
                 .files
-                .insert((args[0], args[1]), args[2] as u32);
+                .insert((args[0], args[1], args[3]), args[2] as u32);
             Reply::default()
         }
         FUNCTIONS => {
@@ -450,12 +451,12 @@ fn answer(
 
 /// The answer, the file's number, and whether it is an ordinary one.
 fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64, bool) {
-    let [dev, ino, map_sync, registered, dax, fd, tid, changed] = args;
-    let (fd, writable) = (fd as u32, fd >> 32 != 0);
+    let [dev, ino, map_sync, registered, dax, fd, tid, life] = args;
+    let (fd, writable, changed) = (fd as u32, fd >> 32 & 1 != 0, fd >> 33 & 1 != 0);
     let path = Path::new(std::ffi::OsStr::from_bytes(text));
     let mut s = state.lock();
     let is_pm = map_sync != 0 || registered != 0 || dax != 0 || state.globs.is_match(path);
-    let known = s.files.get(&(dev, ino)).copied();
+    let known = s.files.get(&(dev, ino, life)).copied();
     if let Some(id) = known
         && (is_pm || !s.ordinary.contains(&id))
     {
@@ -475,20 +476,20 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64, bool) {
             return (ClassifyAnswer::TrackedKnown as u32, id as u64, true);
         }
         let is_own = !state.streams.contains(&(dev, ino)) && is_kept(path);
-        if changed == 0 || !is_own {
+        if !changed || !is_own {
             return (ClassifyAnswer::Ordinary as u32, 0, false);
         }
     }
     let taken = s.files.values().copied().max().unwrap_or(0);
     let id = taken.max(s.last_file) + 1;
-    s.files.insert((dev, ino), id);
+    s.files.insert((dev, ino, life), id);
     if !is_pm {
         s.ordinary.insert(id);
     }
     let requester = state.members.requester(tid as u32);
     let (pid, folder) = requester.map_or((0, String::new()), |r| (r.pid, r.folder));
     let path = PathBuf::from(format!("{folder}/fd/{fd}"));
-    if changed != 0 {
+    if changed {
         use std::os::unix::fs::OpenOptionsExt;
         let held = std::fs::OpenOptions::new()
             .read(true)

@@ -9,7 +9,7 @@ use crate::service;
 use crate::sys::{self, nr, sc};
 use crate::syscall::page_up;
 use alloc::vec::Vec;
-use brownout_abi::{ClassifyAnswer, PM_ALIAS_DELTA, rare};
+use brownout_abi::{ClassifyAnswer, PM_ALIAS_DELTA, life, rare};
 use brownout_syscalls::{
     FileEffect, Memory, Prepared, ReadAt, Run, SyncScope, Translate, WrittenAt,
 };
@@ -23,6 +23,8 @@ static FILES: AtomicBool = AtomicBool::new(false);
 struct Known {
     device: u64,
     inode: u64,
+    /// Its life: inodes are used again.
+    life: u64,
     /// Its number; 0 if it is not tracked.
     file: u32,
     /// It is not persistent memory, and tracked only because the run changes it.
@@ -31,21 +33,81 @@ struct Known {
 
 static KNOWN: crate::sync::SpinLock<Vec<Known>> = crate::sync::SpinLock::new(Vec::new());
 
-fn known(s: &Stat) -> Option<Known> {
+/// Most files have an inode that no known one has had; only of others the life matters.
+fn known(fd: u64, s: &Stat) -> Option<Known> {
+    let same_inode = |k: &&Known| (k.device, k.inode) == (s.dev, s.ino);
+    KNOWN.lock().iter().find(same_inode)?;
+    let life = file_life(fd);
     let known = KNOWN.lock();
-    let found = known.iter().find(|k| (k.device, k.inode) == (s.dev, s.ino));
-    found.copied()
+    let mut same = known.iter().filter(same_inode);
+    same.find(|k| k.life == life).copied()
 }
 
-fn remember(s: &Stat, file: u32, ordinary: bool) {
+fn remember(fd: u64, s: &Stat, file: u32, ordinary: bool) {
+    let life = file_life(fd);
     let mut known = KNOWN.lock();
     known.retain(|k| (k.device, k.inode) != (s.dev, s.ino));
     known.push(Known {
         device: s.dev,
         inode: s.ino,
+        life,
         file,
         ordinary,
     });
+}
+
+/// See [`brownout_abi::file_life`].
+fn file_life(fd: u64) -> u64 {
+    #[repr(C)]
+    struct Handle {
+        bytes: u32,
+        kind: u32,
+        identity: [u8; 128],
+    }
+    const AT_EMPTY_PATH: u64 = 0x1000;
+    let mut handle = Handle {
+        bytes: 128,
+        kind: 0,
+        identity: [0; 128],
+    };
+    let mut mount = 0u32;
+    // SAFETY: an empty path, our own variables, of which the kernel is told the size.
+    let result = unsafe {
+        sc!(
+            nr::NAME_TO_HANDLE_AT,
+            fd as i32,
+            c"".as_ptr(),
+            &mut handle as *mut _,
+            &mut mount as *mut _,
+            AT_EMPTY_PATH
+        )
+    };
+    if result == 0 {
+        let identity = &handle.identity[..(handle.bytes as usize).min(128)];
+        return brownout_abi::file_life(handle.kind, identity);
+    }
+    const STATX_BTIME: u64 = 0x800;
+    let mut statx = [0u64; 32];
+    // SAFETY: an empty path and our own buffer of the kernel's size (256 bytes).
+    let result = unsafe {
+        sc!(
+            nr::STATX,
+            fd as i32,
+            c"".as_ptr(),
+            AT_EMPTY_PATH,
+            STATX_BTIME,
+            statx.as_mut_ptr()
+        )
+    };
+    // `stx_mask` is the first word, `stx_btime` is at 80: seconds, then nanoseconds.
+    if result != 0 || statx[0] & STATX_BTIME == 0 {
+        return brownout_abi::file_life(life::UNKNOWN, &[]);
+    }
+    let birth = [
+        statx[10].to_le_bytes(),
+        (statx[11] as u32 as u64).to_le_bytes(),
+    ];
+    brownout_abi::file_life(life::BIRTH, birth.as_flattened())
 }
 
 struct Engine;
@@ -127,6 +189,7 @@ pub fn init_files() {
     let known = known.iter().map(|k| Known {
         device: k.device,
         inode: k.inode,
+        life: k.life,
         file: k.file,
         ordinary: false,
     });
@@ -372,7 +435,9 @@ pub fn tracked_file(fd: u64) -> Option<u32> {
     if !FILES.load(Ordering::Relaxed) {
         return None;
     }
-    known(&fstat(fd)?).map(|k| k.file).filter(|&file| file != 0)
+    known(fd, &fstat(fd)?)
+        .map(|k| k.file)
+        .filter(|&file| file != 0)
 }
 
 /// Whether what is written there is seen by the world, and not only kept in a tracked file.
@@ -380,7 +445,7 @@ pub fn is_world(fd: u64) -> bool {
     if !FILES.load(Ordering::Relaxed) {
         return true;
     }
-    match fstat(fd).and_then(|s| known(&s)) {
+    match fstat(fd).and_then(|s| known(fd, &s)) {
         // A standard stream that is kept in a file is read by somebody.
         Some(k) => k.file == 0 || k.ordinary && fd <= 2,
         None => true,
@@ -390,7 +455,7 @@ pub fn is_world(fd: u64) -> bool {
 /// A regular file that the program is about to change, or has just made: its number; 0 if it is of no interest.
 pub fn track_changed(ctx: &mut ThreadContext, fd: u64) -> u32 {
     let Some(s) = fstat(fd) else { return 0 };
-    match known(&s) {
+    match known(fd, &s) {
         Some(k) => k.file,
         None => ask(ctx, fd, &s, false, false, false, true).unwrap_or(0),
     }
@@ -399,11 +464,11 @@ pub fn track_changed(ctx: &mut ThreadContext, fd: u64) -> u32 {
 /// The file behind a descriptor is number `file`, whatever device and inode it has now.
 pub fn also_known_as(_: &mut ThreadContext, fd: u64, file: u32) {
     if let Some(s) = fstat(fd)
-        && known(&s).is_none_or(|k| k.file != file)
+        && known(fd, &s).is_none_or(|k| k.file != file)
     {
         let ordinary = KNOWN.lock().iter().any(|k| k.file == file && k.ordinary);
-        service::same_file(s.dev, s.ino, file);
-        remember(&s, file, ordinary);
+        service::same_file(s.dev, s.ino, file_life(fd), file);
+        remember(fd, &s, file, ordinary);
     }
 }
 
@@ -592,7 +657,7 @@ pub fn classify(
     if s.mode & 0o170000 != 0o100000 {
         return None;
     }
-    if let Some(k) = known(&s)
+    if let Some(k) = known(fd, &s)
         && !k.ordinary
     {
         return Some(k.file).filter(|&file| file != 0);
@@ -619,22 +684,22 @@ fn ask(
         map_sync as u64,
         registered as u64,
         dax as u64,
-        fd as i32 as u64 & 0xffff_ffff | (writable as u64) << 32,
+        fd as i32 as u64 & 0xffff_ffff | (writable as u64) << 32 | (changed as u64) << 33,
         ThreadContext::current().tid as u64,
-        changed as u64,
+        file_life(fd),
     ];
     let (answer, file, ordinary) = service::classify_file(&args, &path);
     if answer == ClassifyAnswer::Ordinary {
         if changed {
             // Not asked again at each call.
-            remember(s, 0, false);
+            remember(fd, s, 0, false);
             FILES.store(true, Ordering::Relaxed);
         }
         return None;
     }
     // A file that the run changes has turned out to be persistent memory.
-    let is_upgrade = !ordinary && known(s).is_some_and(|k| k.ordinary);
-    remember(s, file, ordinary);
+    let is_upgrade = !ordinary && known(fd, s).is_some_and(|k| k.ordinary);
+    remember(fd, s, file, ordinary);
     FILES.store(true, Ordering::Relaxed);
     if answer == ClassifyAnswer::TrackedNew || is_upgrade {
         let reason = if ordinary {
