@@ -3,14 +3,19 @@
 //! ```text
 //!  main file ──┬── own DWARF ───────────────┐
 //!              ├── separate debug file ─────┼─▶ supplementary file (dwz)
-//!              └── .gnu_debugdata (xz) ─────┘   symbols only
+//!              ├── .gnu_debugdata (xz) ─────┤   symbols only
+//!              └── split DWARF ─────────────┘   package (.dwp), else a file a unit (.dwo), opened when a look-up wants it
 //! ```
 
 use std::cell::OnceCell;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use addr2line::{LookupContinuation, LookupResult};
 use gimli::{EndianSlice, LittleEndian, SectionId};
 use memmap2::Mmap;
 use object::read::elf::{ElfFile64, ProgramHeader};
@@ -39,8 +44,8 @@ pub(crate) struct ElfFile {
     /// As opened.
     pub(crate) path: PathBuf,
     bytes: Mmap,
-    /// Debug sections; absent ones are empty.
-    parts: Vec<(SectionId, Part)>,
+    /// Debug sections by name; absent ones are empty.
+    parts: Vec<(&'static str, Part)>,
     /// `NT_GNU_BUILD_ID`.
     pub(crate) build_id: Option<Vec<u8>>,
     /// `.gnu_debuglink`: file name and CRC.
@@ -85,7 +90,14 @@ impl ElfFile {
             .collect();
         let parts = SECTIONS
             .iter()
-            .filter_map(|&id| Some((id, part(&elf, &bytes, id)?)))
+            .flat_map(|id| {
+                [
+                    Some(id.name()),
+                    id.dwo_name().filter(|name| *name != id.name()),
+                ]
+            })
+            .flatten()
+            .filter_map(|name| Some((name, part(&elf, &bytes, name)?)))
             .collect();
         let build_id = elf.build_id().ok().flatten().map(<[u8]>::to_vec);
         let debug_link = elf
@@ -117,9 +129,9 @@ impl ElfFile {
 
     /// True if the file has line or function information.
     pub(crate) fn has_dwarf(&self) -> bool {
-        let info = |id| matches!(id, SectionId::DebugInfo | SectionId::DebugLine);
-        self.parts.iter().any(|(id, part)| {
-            info(*id)
+        let info = [SectionId::DebugInfo.name(), SectionId::DebugLine.name()];
+        self.parts.iter().any(|(name, part)| {
+            info.contains(name)
                 && match part {
                     Part::Mapped(start, end) => start < end,
                     Part::Packed(_) => true,
@@ -128,7 +140,19 @@ impl ElfFile {
     }
 
     fn section(&self, wanted: SectionId) -> Slice<'_> {
-        let bytes = match self.parts.iter().find(|(id, _)| *id == wanted) {
+        self.section_named(wanted.name())
+    }
+
+    /// The section as split DWARF names it.
+    fn split_section(&self, wanted: SectionId) -> Slice<'_> {
+        match wanted.dwo_name() {
+            Some(name) => self.section_named(name),
+            None => EndianSlice::new(&[], LittleEndian),
+        }
+    }
+
+    fn section_named(&self, wanted: &str) -> Slice<'_> {
+        let bytes = match self.parts.iter().find(|(name, _)| *name == wanted) {
             Some((_, Part::Mapped(start, end))) => &self.bytes[*start..*end],
             Some((_, Part::Packed(bytes))) => bytes.get_or_init(|| self.unpack(wanted)),
             None => &[],
@@ -137,11 +161,9 @@ impl ElfFile {
     }
 
     /// Damage is as good as absence.
-    fn unpack(&self, wanted: SectionId) -> Vec<u8> {
+    fn unpack(&self, wanted: &str) -> Vec<u8> {
         let elf = Elf::parse(&*self.bytes).ok();
-        let section = elf
-            .as_ref()
-            .and_then(|elf| elf.section_by_name(wanted.name()));
+        let section = elf.as_ref().and_then(|elf| elf.section_by_name(wanted));
         let data = section.and_then(|section| section.uncompressed_data().ok());
         data.map(std::borrow::Cow::into_owned).unwrap_or_default()
     }
@@ -160,8 +182,9 @@ impl ElfFile {
     }
 }
 
-/// The sections that addr2line reads.
-const SECTIONS: [SectionId; 12] = [
+/// The sections that addr2line reads, and the index of a package of split DWARF.
+const SECTIONS: [SectionId; 13] = [
+    SectionId::DebugCuIndex,
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
     SectionId::DebugAranges,
@@ -176,8 +199,8 @@ const SECTIONS: [SectionId; 12] = [
     SectionId::DebugStrOffsets,
 ];
 
-fn part(elf: &Elf<'_>, file: &[u8], id: SectionId) -> Option<Part> {
-    let section = elf.section_by_name(id.name())?;
+fn part(elf: &Elf<'_>, file: &[u8], name: &str) -> Option<Part> {
+    let section = elf.section_by_name(name)?;
     let packed = section.compressed_data().ok()?;
     if packed.format != object::CompressionFormat::None {
         return Some(Part::Packed(OnceCell::new()));
@@ -195,8 +218,26 @@ struct Files {
     debug: Option<ElfFile>,
     supplementary: Option<ElfFile>,
     mini: Option<Vec<u8>>,
+    /// All split DWARF of the module in one file.
+    package: Option<ElfFile>,
+    /// Split DWARF that was opened.
+    split: Kept,
     /// Lines are not wanted.
     names_only: bool,
+}
+
+/// Files that are opened while others are in use: they stay where they are.
+#[derive(Default)]
+struct Kept(OnceCell<Box<(ElfFile, Kept)>>);
+
+impl Kept {
+    fn keep(&self, file: ElfFile) -> &ElfFile {
+        let mut last = self;
+        while let Some(next) = last.0.get() {
+            last = &next.1;
+        }
+        &last.0.get_or_init(|| Box::new((file, Kept::default()))).0
+    }
 }
 
 impl Files {
@@ -210,6 +251,7 @@ impl Files {
 struct Parsed<'files> {
     files: &'files Files,
     dwarf: OnceCell<Option<addr2line::Context<Slice<'files>>>>,
+    package: OnceCell<Option<gimli::DwarfPackage<Slice<'files>>>>,
     symbols: OnceCell<SymbolTable<'files>>,
 }
 
@@ -232,6 +274,36 @@ impl<'files> Parsed<'files> {
         self.dwarf.get_or_init(load).as_ref()
     }
 
+    /// The part of split DWARF that describes a unit. `None` if it is not to be found: then the unit has lines and no functions.
+    fn split(
+        &self,
+        load: &addr2line::SplitDwarfLoad<Slice<'files>>,
+    ) -> Option<Arc<gimli::Dwarf<Slice<'files>>>> {
+        let package = self.package.get_or_init(|| {
+            let file = self.files.package.as_ref()?;
+            let empty = EndianSlice::new(&[], LittleEndian);
+            let section = |id| Ok::<_, gimli::Error>(file.split_section(id));
+            gimli::DwarfPackage::load(section, empty).ok()
+        });
+        if let Some(package) = package
+            && let Ok(Some(unit)) = package.find_cu(load.dwo_id, &load.parent)
+        {
+            return Some(Arc::new(unit));
+        }
+        let name = Path::new(OsStr::from_bytes(load.path?.slice()));
+        let built_in = load.comp_dir.map(|folder| folder.slice());
+        let built_in = built_in.map(|folder| Path::new(OsStr::from_bytes(folder)));
+        let candidates = locate::split_files(name, built_in, &self.files.main.path);
+        candidates.into_iter().find_map(|path| {
+            let file = ElfFile::open(&path).ok()?;
+            is_unit(&file, load.dwo_id).then_some(())?;
+            let file = self.files.split.keep(file);
+            let mut dwarf = split_dwarf(file)?;
+            dwarf.make_dwo(&load.parent);
+            Some(Arc::new(dwarf))
+        })
+    }
+
     fn symbols(&self) -> &SymbolTable<'files> {
         self.symbols.get_or_init(|| {
             let files = self.files;
@@ -243,6 +315,20 @@ impl<'files> Parsed<'files> {
             SymbolTable::build(images.into_iter().flatten())
         })
     }
+}
+
+fn split_dwarf(file: &ElfFile) -> Option<gimli::Dwarf<Slice<'_>>> {
+    gimli::Dwarf::load(|id| Ok::<_, gimli::Error>(file.split_section(id))).ok()
+}
+
+/// Whether a file has the unit, and not one of another build.
+fn is_unit(file: &ElfFile, wanted: gimli::DwoId) -> bool {
+    let id = || {
+        let dwarf = split_dwarf(file)?;
+        let header = dwarf.units().next().ok()??;
+        dwarf.unit(header).ok()?.dwo_id
+    };
+    id() == Some(wanted)
 }
 
 self_cell! {
@@ -282,16 +368,20 @@ impl Image {
             .names_only
             .iter()
             .any(|start| name.starts_with(start));
+        let package = locate::package(debug.as_ref().unwrap_or(&main), path);
         let files = Files {
             main,
             debug,
             supplementary,
             mini,
+            package,
+            split: Kept::default(),
             names_only,
         };
         Ok(Image(Cell::new(files, |files| Parsed {
             files,
             dwarf: OnceCell::new(),
+            package: OnceCell::new(),
             symbols: OnceCell::new(),
         })))
     }
@@ -314,9 +404,16 @@ impl Image {
     pub(crate) fn each_frame(&self, addr: u64, mut visit: impl FnMut(RawFrame<'_>)) {
         self.0.with_dependent(|_, parsed| {
             let Some(dwarf) = parsed.dwarf() else { return };
-            let Ok(mut frames) = dwarf.find_frames(addr).skip_all_loads() else {
-                return;
+            let mut result = dwarf.find_frames(addr);
+            let frames = loop {
+                match result {
+                    LookupResult::Output(frames) => break frames,
+                    LookupResult::Load { load, continuation } => {
+                        result = continuation.resume(parsed.split(&load));
+                    }
+                }
             };
+            let Ok(mut frames) = frames else { return };
             while let Ok(Some(frame)) = frames.next() {
                 let location = frame.location.as_ref();
                 visit(RawFrame {

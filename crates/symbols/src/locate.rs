@@ -64,6 +64,38 @@ pub(crate) fn debug_file(main: &ElfFile, options: &Options) -> Option<ElfFile> {
         .or_else(|| from_cache(build_id, options))
 }
 
+/// The package of split DWARF, beside the module or beside the file that describes it: `prog.dwp`.
+pub(crate) fn package(described_by: &ElfFile, module: &Path) -> Option<ElfFile> {
+    let beside = |path: &Path| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".dwp");
+        ElfFile::open(Path::new(&name)).ok()
+    };
+    beside(module).or_else(|| beside(&described_by.path))
+}
+
+/// Where the file with a unit's split DWARF may be: where the compiler left it, or beside the module, if the build has moved. Whether
+/// it is the right one, its contents say.
+pub(crate) fn split_files(name: &Path, built_in: Option<&Path>, module: &Path) -> Vec<PathBuf> {
+    let mut candidates = Vec::new();
+    match built_in {
+        Some(folder) => candidates.push(folder.join(name)),
+        // A relative name must not pick up a file of this process's working directory.
+        None if name.is_absolute() => candidates.push(name.to_owned()),
+        None => {}
+    }
+    if let Some(folder) = module.parent() {
+        candidates.extend(
+            [Some(name), name.file_name().map(Path::new)]
+                .into_iter()
+                .flatten()
+                .map(|name| folder.join(name)),
+        );
+    }
+    candidates.dedup();
+    candidates
+}
+
 /// The file that `dwz` moved shared debug information of `file` to.
 pub(crate) fn supplementary_file(file: &ElfFile, options: &Options) -> Option<ElfFile> {
     let (name, build_id) = file.debug_alt_link.as_ref()?;

@@ -440,3 +440,59 @@ fn damaged_files_cause_no_panic() {
         ask(&bytes);
     }
 }
+
+/// Compiled and linked in two steps, as a build does that keeps its split DWARF.
+fn compile_split(folder: &Path, flags: &[&str]) -> PathBuf {
+    let (object, program) = (folder.join("unit.o"), folder.join("program"));
+    let (object, out) = (object.to_str().unwrap(), program.to_str().unwrap());
+    let source = source("inline.c");
+    let source = source.to_str().unwrap();
+    command(
+        "cc",
+        &[flags, &["-O2", "-gsplit-dwarf", "-c", source, "-o", object]].concat(),
+    );
+    command("cc", &["-g", object, "-o", out]);
+    program
+}
+
+#[test]
+fn split_dwarf_has_inlined_frames() {
+    for version in ["-gdwarf-4", "-gdwarf-5"] {
+        let folder = TempDir::new().unwrap();
+        let program = compile_split(folder.path(), &[version]);
+        run(&program, "inline.c", only(vec![])).check_c();
+
+        // The whole build has moved: then the files are beside the program.
+        let other = TempDir::new().unwrap();
+        for name in ["program", "unit.dwo"] {
+            fs::rename(folder.path().join(name), other.path().join(name)).unwrap();
+        }
+        let program = other.path().join("program");
+        run(&program, "inline.c", only(vec![])).check_c();
+
+        // A file of another build is not believed, and without one there is the symbol table, and the line.
+        let unit = other.path().join("unit.dwo");
+        compile_split(folder.path(), &[version, "-fno-inline"]);
+        fs::copy(folder.path().join("unit.dwo"), &unit).unwrap();
+        fs::remove_file(folder.path().join("unit.dwo")).unwrap();
+        for _ in 0..2 {
+            let frames = run(&program, "inline.c", only(vec![])).at_pc();
+            assert_eq!(frames.len(), 1);
+            assert_eq!(frames[0].function.as_deref(), Some("outer"));
+            assert!(frames[0].location.is_some());
+            let _ = fs::remove_file(&unit);
+        }
+    }
+}
+
+#[test]
+fn split_dwarf_in_a_package() {
+    let folder = TempDir::new().unwrap();
+    // The form that every version of binutils can pack.
+    let program = compile_split(folder.path(), &["-gdwarf-4"]);
+    let package = folder.path().join("program.dwp");
+    let (program_name, package) = (program.to_str().unwrap(), package.to_str().unwrap());
+    command("dwp", &["-e", program_name, "-o", package]);
+    fs::remove_file(folder.path().join("unit.dwo")).unwrap();
+    run(&program, "inline.c", only(vec![])).check_c();
+}
