@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `known::` | what is known to be wrong with libpmemobj's examples and with libpmemobj is found where it is |
 //! | `clean::` | the examples lose no data, and nothing says that they do |
+//! | `modules::` | sites and files keep their own names, however linked, unloaded, replaced or deleted |
 //! | `paths::` | findings name the calling path of the store |
 //! | `pmtest::` | programs annotated for PMTest |
 //! | `surface::` | options, forms of the report, exit codes |
@@ -21,6 +22,8 @@ mod clean;
 mod known;
 #[path = "check/large.rs"]
 mod large;
+#[path = "check/modules.rs"]
+mod modules;
 #[path = "check/paths.rs"]
 mod paths;
 #[path = "check/pmtest.rs"]
@@ -43,6 +46,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut trials = known::trials();
     trials.extend(clean::trials());
+    trials.extend(modules::trials());
     trials.extend(paths::trials());
     trials.extend(pmtest::trials());
     trials.extend(surface::trials());

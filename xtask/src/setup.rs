@@ -43,6 +43,8 @@ const PACKAGES: &[Package] = &[
     command("g++", "g++"),
     command("make", "make"),
     command("binutils", "objdump"),
+    command("lld", "ld.lld"),
+    command("mold", "mold"),
     package("libc6-dev"),
     package("uuid-dev"),
     package("libglib2.0-dev"),

@@ -151,7 +151,12 @@ fn event(
         (0, _) => Vec::new(),
         (_, false) => text.iter().map(|text| frame_of_text(text)).collect(),
         (_, true) => {
-            let symbols = stacks.stack_of(site.process, site.pc, site.context);
+            let symbols = stacks.stack_of(
+                site.process,
+                checker.sites.epoch(raw.tag),
+                site.pc,
+                site.context,
+            );
             symbols.into_iter().map(Frame::from).collect()
         }
     };

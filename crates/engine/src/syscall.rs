@@ -176,7 +176,7 @@ fn mmap(ctx: &mut ThreadContext, a: [u64; 6]) -> Option<i64> {
         return Some(-sys::ENOMEM);
     }
     if fixed {
-        forget_code(addr, addr.wrapping_add(len));
+        forget_code(addr, addr.wrapping_add(len), pm::code_unmapped);
     }
     let result = pm::mmap(ctx, &a)?;
     if result > -4096 && result < 0 {
@@ -199,11 +199,12 @@ fn memory(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
     let (start, len) = (a[0], page_up(a[1]));
     match number {
         nr::MUNMAP | nr::MREMAP if overlaps_engine(start, len) => return Some(-sys::EINVAL),
-        nr::MUNMAP => forget_code(start, start.wrapping_add(len)),
+        nr::MUNMAP => forget_code(start, start.wrapping_add(len), pm::code_unmapped),
         nr::MREMAP => {
-            forget_code(start, start.wrapping_add(len));
+            forget_code(start, start.wrapping_add(len), pm::code_unmapped);
             if a[3] & sys::MREMAP_FIXED != 0 {
-                forget_code(a[4], a[4].wrapping_add(page_up(a[2])));
+                let end = a[4].wrapping_add(page_up(a[2]));
+                forget_code(a[4], end, pm::code_unmapped);
             }
         }
         nr::MPROTECT | nr::PKEY_MPROTECT => {
@@ -212,7 +213,7 @@ fn memory(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
             }
             // Whatever the new protection: what was translated may be about to change, and
             // write protection of ours is about to be replaced.
-            forget_code(start, start.wrapping_add(len));
+            forget_code(start, start.wrapping_add(len), pm::code_changed);
         }
         _ => {}
     }
@@ -235,7 +236,8 @@ fn memory(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
     Some(result)
 }
 
-fn forget_code(start: u64, end: u64) {
+/// `tell` says what becomes of it.
+fn forget_code(start: u64, end: u64, tell: fn(u64, u64)) {
     if end <= start {
         return;
     }
@@ -251,7 +253,7 @@ fn forget_code(start: u64, end: u64) {
             e.protected.remove(&p);
         }
         drop(e);
-        pm::code_unmapped(start, end);
+        tell(start, end);
     }
 }
 

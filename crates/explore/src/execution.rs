@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use brownout_host::{EventSink, ExitStatus, LaunchConfig, LaunchError, Limits, Stopped};
 use brownout_model::{ByteRange, LINE_BYTES, LineBytes, keys, mask_within, masked};
+use brownout_trace::epochs::Epoch;
 use brownout_trace::event::{Event, EventKind, FileId, TargetAddr};
 use brownout_trace::maps::{AddressSpaces, MapFault};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -399,9 +400,14 @@ impl<'i> Watcher<'i> {
     }
 
     fn site(&self, event: &Event<'_>) -> Site {
+        let process = self.spaces.process_of(event.thread).unwrap_or_default();
         Site {
             thread: event.thread,
-            process: self.spaces.process_of(event.thread).unwrap_or_default(),
+            process,
+            epoch: self
+                .detail
+                .as_ref()
+                .map_or(Epoch::default(), |detail| detail.definitions.epoch(process)),
             pc: event.pc,
             context: event.context,
             event: self.events,

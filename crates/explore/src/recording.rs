@@ -22,6 +22,7 @@ use brownout_model::{
     ByteRange, Config, Domain, Event as ModelEvent, FenceRule, History, Line, Op, Thread, Unit,
     Write, keys,
 };
+use brownout_trace::epochs::Epoch;
 use brownout_trace::event::{
     Access, ContextId, Event, EventKind, FenceKind, FileId, MS_SYNC, ProcessId, TargetAddr,
     ThreadId,
@@ -38,6 +39,8 @@ use crate::view::{Base, FileState, Timeline};
 pub struct Site {
     pub thread: ThreadId,
     pub process: ProcessId,
+    /// When `pc` meant what it means here.
+    pub epoch: Epoch,
     pub pc: TargetAddr,
     pub context: ContextId,
     /// Place in the total order of the run's events.
@@ -256,9 +259,11 @@ impl Recorder {
     }
 
     fn site(&self, event: &Event<'_>) -> Site {
+        let process = self.spaces.process_of(event.thread).unwrap_or_default();
         Site {
             thread: event.thread,
-            process: self.spaces.process_of(event.thread).unwrap_or_default(),
+            process,
+            epoch: self.definitions.epoch(process),
             pc: event.pc,
             context: event.context,
             event: self.index,

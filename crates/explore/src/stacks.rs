@@ -5,6 +5,7 @@
 
 use brownout_findings::Frame;
 use brownout_symbols::{Options, Stacks};
+use brownout_trace::epochs::{CodeEpochs, Epoch};
 use brownout_trace::event::{ContextId, Event, EventKind, ProcessId, TargetAddr, ThreadId};
 
 use crate::recording::Site;
@@ -13,18 +14,20 @@ enum Definition {
     Module(ProcessId, TargetAddr, u64, u64, Vec<u8>),
     Process(ProcessId, ProcessId),
     Thread(ThreadId, ProcessId),
-    Context(ContextId, ContextId, TargetAddr),
+    Context(ThreadId, ContextId, ContextId, TargetAddr),
 }
 
 /// What a stream has defined.
 #[derive(Default)]
 pub struct Definitions {
     list: Vec<Definition>,
+    epochs: CodeEpochs,
 }
 
 impl Definitions {
     /// Takes note of what an event defines.
     pub fn observe(&mut self, event: &Event<'_>) {
+        self.epochs.observe(event);
         self.list.push(match event.kind {
             EventKind::Module {
                 process,
@@ -43,15 +46,24 @@ impl Definitions {
                 context,
                 parent,
                 return_addr,
-            } => Definition::Context(context, parent, return_addr),
+            } => Definition::Context(event.thread, context, parent, return_addr),
             _ => return,
         });
+    }
+
+    /// The epoch that events of a process happen in now.
+    pub fn epoch(&self, process: ProcessId) -> Epoch {
+        self.epochs.of(process)
     }
 
     /// Something that can be asked for stacks.
     pub fn resolve(&self) -> Resolver {
         let mut stacks = Stacks::new(Options::for_findings());
         for definition in &self.list {
+            let thread = match definition {
+                Definition::Context(thread, ..) => *thread,
+                _ => ThreadId(0),
+            };
             let kind = match definition {
                 Definition::Module(process, addr, len, offset, path) => EventKind::Module {
                     process: *process,
@@ -71,14 +83,14 @@ impl Definitions {
                     process: *process,
                     tid: 0,
                 },
-                Definition::Context(context, parent, return_addr) => EventKind::Context {
+                Definition::Context(_, context, parent, return_addr) => EventKind::Context {
                     context: *context,
                     parent: *parent,
                     return_addr: *return_addr,
                 },
             };
             stacks.observe(&Event {
-                thread: ThreadId(0),
+                thread,
                 pc: TargetAddr(0),
                 context: ContextId(0),
                 kind,
@@ -96,7 +108,9 @@ pub struct Resolver {
 impl Resolver {
     /// The stack of a place, innermost first.
     pub fn stack(&mut self, site: Site) -> Vec<Frame> {
-        let stack = self.stacks.stack_of(site.process, site.pc, site.context);
+        let stack = self
+            .stacks
+            .stack_of(site.process, site.epoch, site.pc, site.context);
         stack.into_iter().map(Frame::from).collect()
     }
 }

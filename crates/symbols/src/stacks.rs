@@ -8,19 +8,29 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use brownout_trace::dump;
+use brownout_trace::epochs::{CodeEpochs, Epoch};
 use brownout_trace::event::{ContextId, Event, EventKind, ProcessId, TargetAddr, ThreadId};
 
 use crate::frame::Frame;
 use crate::locate::Options;
-use crate::symbolizer::{CodeAddr, Symbolizer};
+use crate::symbolizer::{CodeAddr, CodePlace, Symbolizer};
+
+/// Where a context's call is.
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    /// As it was when the context was defined: by then the call had been made, and later its code may go.
+    At(CodePlace),
+    /// The process that defined it is unknown.
+    Somewhere(TargetAddr),
+}
 
 /// Turns events into call stacks.
 #[derive(Debug)]
 pub struct Stacks {
     symbolizer: Symbolizer,
-    contexts: HashMap<ContextId, (ContextId, TargetAddr)>,
+    contexts: HashMap<ContextId, (ContextId, Call)>,
     process_of: HashMap<ThreadId, ProcessId>,
-    started: std::collections::HashSet<ProcessId>,
+    epochs: CodeEpochs,
 }
 
 impl Stacks {
@@ -30,7 +40,7 @@ impl Stacks {
             symbolizer: Symbolizer::new(options),
             contexts: HashMap::new(),
             process_of: HashMap::new(),
-            started: std::collections::HashSet::new(),
+            epochs: CodeEpochs::default(),
         }
     }
 
@@ -51,6 +61,13 @@ impl Stacks {
 
     #[inline(never)]
     fn define(&mut self, event: &Event<'_>) {
+        let before = match event.kind {
+            EventKind::Module { process, .. } | EventKind::ProcessStart { process, .. } => {
+                self.epochs.of(process)
+            }
+            _ => Epoch::default(),
+        };
+        let is_new_epoch = self.epochs.observe(event);
         match event.kind {
             EventKind::Module {
                 process,
@@ -58,18 +75,16 @@ impl Stacks {
                 len,
                 offset,
                 path,
-            } => {
-                self.symbolizer.add_module(process, addr, len, offset, path);
-            }
+            } => match path.is_empty() {
+                true => self.symbolizer.remove_module(process, addr, len, before),
+                false => self.symbolizer.add_module(process, addr, len, offset, path),
+            },
             EventKind::ProcessStart {
                 process, parent, ..
-            } => {
-                if self.started.insert(process) {
-                    self.symbolizer.fork(parent, process);
-                } else {
-                    self.symbolizer.clear(process);
-                }
-            }
+            } => match is_new_epoch {
+                true => self.symbolizer.clear(process, before),
+                false => self.symbolizer.fork(parent, process),
+            },
             EventKind::ThreadStart {
                 thread, process, ..
             } => {
@@ -87,7 +102,14 @@ impl Stacks {
                     && known
                     && let Entry::Vacant(entry) = self.contexts.entry(context)
                 {
-                    entry.insert((parent, return_addr));
+                    let call = match self.process_of.get(&event.thread) {
+                        Some(process) => {
+                            let addr = CodeAddr::Return(return_addr);
+                            Call::At(self.symbolizer.locate(*process, addr))
+                        }
+                        None => Call::Somewhere(return_addr),
+                    };
+                    entry.insert((parent, call));
                 }
             }
             _ => {}
@@ -116,21 +138,23 @@ impl Stacks {
         self.stack_in(process, pc, context, usize::MAX)
     }
 
-    /// The stack of a place in a process's code, innermost first, up to `main`: what is above it tells nothing.
+    /// The stack of a place in a process's code in one of its epochs, innermost first, up to `main`: what is above it tells nothing.
     pub fn stack_of(
         &mut self,
         process: ProcessId,
+        epoch: Epoch,
         pc: TargetAddr,
         mut context: ContextId,
     ) -> Vec<Frame> {
-        let mut stack = self.stack_in(process, pc, ContextId(0), usize::MAX);
+        let mut stack = Vec::new();
+        if pc != TargetAddr(0) {
+            let place = self.symbolizer.locate_in(process, epoch, CodeAddr::Pc(pc));
+            stack.extend_from_slice(&self.symbolizer.frames_at(place));
+        }
         let is_main = |frame: &Frame| frame.function.as_deref() == Some("main");
         while !stack.iter().any(is_main)
-            && let Some(&(parent, return_addr)) = self.contexts.get(&context)
+            && let Some((parent, frames)) = self.caller(process, context)
         {
-            let frames = self
-                .symbolizer
-                .frames(process, CodeAddr::Return(return_addr));
             stack.extend_from_slice(&frames);
             context = parent;
         }
@@ -150,15 +174,26 @@ impl Stacks {
             stack.extend_from_slice(&self.symbolizer.frames(process, CodeAddr::Pc(pc)));
         }
         while stack.len() < frames_max
-            && let Some(&(parent, return_addr)) = self.contexts.get(&context)
+            && let Some((parent, frames)) = self.caller(process, context)
         {
-            let frames = self
-                .symbolizer
-                .frames(process, CodeAddr::Return(return_addr));
             stack.extend_from_slice(&frames);
             context = parent;
         }
         stack
+    }
+
+    /// The frames of a context's call, and the context that this was made in.
+    fn caller(
+        &mut self,
+        process: ProcessId,
+        context: ContextId,
+    ) -> Option<(ContextId, Arc<[Frame]>)> {
+        let &(parent, call) = self.contexts.get(&context)?;
+        let place = match call {
+            Call::At(place) => place,
+            Call::Somewhere(addr) => self.symbolizer.locate(process, CodeAddr::Return(addr)),
+        };
+        Some((parent, self.symbolizer.frames_at(place)))
     }
 }
 
@@ -266,7 +301,11 @@ mod tests {
             thread(2, 2),
         ];
         for kind in definitions {
-            stacks.observe(&event(0, 0, 0, kind));
+            let by = match kind {
+                EventKind::Context { .. } => 1,
+                _ => 0,
+            };
+            stacks.observe(&event(by, 0, 0, kind));
         }
         let show = |stacks: &mut Stacks, thread, pc, context| {
             let store = event(thread, pc, context, EventKind::ThreadExit);
@@ -283,7 +322,18 @@ mod tests {
         assert_eq!(show(&mut stacks, 1, 0, 3), "");
         stacks.observe(&event(2, 0, 0, start(2, 2)));
         stacks.observe(&event(2, 0, 0, module(2, b"/none/b")));
-        assert_eq!(show(&mut stacks, 2, 0x1030, 1), "b+0x30 < b+0x10");
+        assert_eq!(show(&mut stacks, 2, 0x1030, 0), "b+0x30");
+        // Its earlier calls are still those of the program that it was.
+        let was = |stacks: &mut Stacks, epoch| {
+            let frames =
+                stacks.stack_of(ProcessId(2), Epoch(epoch), TargetAddr(0x1030), ContextId(1));
+            frames
+                .iter()
+                .map(Frame::to_string)
+                .collect::<Vec<_>>()
+                .join(" < ")
+        };
+        assert_eq!(was(&mut stacks, 0), "a+0x30 < a+0x10");
         assert_eq!(show(&mut stacks, 1, 0x1030, 0), "a+0x30");
         assert!(
             stacks

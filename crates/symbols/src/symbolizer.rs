@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use brownout_trace::epochs::Epoch;
 use brownout_trace::event::{ProcessId, TargetAddr};
 
 use crate::demangle::demangle;
@@ -47,6 +48,27 @@ struct Mapping {
     file: ModuleFile,
 }
 
+/// The code of one process.
+#[derive(Clone, Default)]
+struct Code {
+    /// What is mapped now, by first address.
+    now: BTreeMap<u64, Mapping>,
+    /// What has gone, by time: the last epoch in which it was there, its first address, the mapping.
+    gone: Vec<(Epoch, u64, Mapping)>,
+}
+
+/// Code in terms of files: what an address meant when it was asked about. It stays true when other code comes to the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CodePlace(Within);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Within {
+    /// An offset in a module's file.
+    File(ModuleFile, u64),
+    /// An address in no module.
+    NoFile(u64),
+}
+
 enum Opened {
     NotYet,
     Failed,
@@ -64,7 +86,7 @@ pub struct Symbolizer {
     files: Vec<FileEntry>,
     file_by_path: HashMap<Arc<Path>, ModuleFile>,
     /// By process, by first address; ranges do not overlap.
-    mappings: HashMap<ProcessId, BTreeMap<u64, Mapping>>,
+    code: HashMap<ProcessId, Code>,
     /// By place in a file and not by address, so that it is shared between processes and stays
     /// right when an address range is reused. Bounded by the amount of distinct code asked about.
     answers: HashMap<(ModuleFile, u64), Arc<[Frame]>>,
@@ -88,7 +110,7 @@ impl Symbolizer {
             options,
             files: Vec::new(),
             file_by_path: HashMap::new(),
-            mappings: HashMap::new(),
+            code: HashMap::new(),
             answers: HashMap::new(),
             source_names: HashMap::new(),
         }
@@ -107,35 +129,78 @@ impl Symbolizer {
         let start = addr.0;
         let end = start.saturating_add(len);
         if end > start {
-            let mappings = self.mappings.entry(process).or_default();
+            let mappings = &mut self.code.entry(process).or_default().now;
             carve(mappings, start, end);
             mappings.insert(start, Mapping { end, offset, file });
         }
     }
 
+    /// The code at `addr` went away at the end of an epoch of the process.
+    pub fn remove_module(&mut self, process: ProcessId, addr: TargetAddr, len: u64, last: Epoch) {
+        let code = self.code.entry(process).or_default();
+        let gone = carve(&mut code.now, addr.0, addr.0.saturating_add(len));
+        let gone = gone
+            .into_iter()
+            .map(|(start, mapping)| (last, start, mapping));
+        code.gone.extend(gone);
+    }
+
     /// `process` starts as a copy of `parent` (fork).
     pub fn fork(&mut self, parent: ProcessId, process: ProcessId) {
-        let mappings = self.mappings.get(&parent).cloned().unwrap_or_default();
-        self.mappings.insert(process, mappings);
+        let now = self.code.get(&parent).map(|code| code.now.clone());
+        let code = Code {
+            now: now.unwrap_or_default(),
+            gone: Vec::new(),
+        };
+        self.code.insert(process, code);
     }
 
-    /// `process` begins anew with an empty address space (exec).
-    pub fn clear(&mut self, process: ProcessId) {
-        self.mappings.remove(&process);
+    /// `process` begins anew with an empty address space (exec) after an epoch.
+    pub fn clear(&mut self, process: ProcessId, last: Epoch) {
+        self.remove_module(process, TargetAddr(0), u64::MAX, last);
     }
 
-    /// What `addr` means in `process`: at least one frame, innermost first; all but the last are
+    /// Where the code at `addr` of a process is, now.
+    pub fn locate(&self, process: ProcessId, addr: CodeAddr) -> CodePlace {
+        self.locate_in(process, Epoch(u32::MAX), addr)
+    }
+
+    /// Where the code at `addr` of a process was in one of its epochs.
+    pub fn locate_in(&self, process: ProcessId, epoch: Epoch, addr: CodeAddr) -> CodePlace {
+        let addr = addr.lookup_addr();
+        let offset = |start: u64, mapping: &Mapping| {
+            (start <= addr && addr < mapping.end).then(|| {
+                let offset = (addr - start).wrapping_add(mapping.offset);
+                CodePlace(Within::File(mapping.file, offset))
+            })
+        };
+        let Some(code) = self.code.get(&process) else {
+            return CodePlace(Within::NoFile(addr));
+        };
+        // What went first after the epoch was there in it.
+        let since = code.gone.partition_point(|(last, ..)| *last < epoch);
+        let gone = code.gone[since..].iter();
+        gone.filter_map(|(_, start, mapping)| offset(*start, mapping))
+            .next()
+            .or_else(|| {
+                let (start, mapping) = code.now.range(..=addr).next_back()?;
+                offset(*start, mapping)
+            })
+            .unwrap_or(CodePlace(Within::NoFile(addr)))
+    }
+
+    /// What `addr` means in `process`, now: at least one frame, innermost first; all but the last are
     /// inlined into the last.
     pub fn frames(&mut self, process: ProcessId, addr: CodeAddr) -> Arc<[Frame]> {
-        let addr = addr.lookup_addr();
-        let mapping = self.mappings.get(&process).and_then(|mappings| {
-            let (start, mapping) = mappings.range(..=addr).next_back()?;
-            (addr < mapping.end).then_some((*start, *mapping))
-        });
-        let Some((start, mapping)) = mapping else {
-            return Arc::new([Frame::unknown(addr)]);
+        self.frames_at(self.locate(process, addr))
+    }
+
+    /// The frames of a place.
+    pub fn frames_at(&mut self, place: CodePlace) -> Arc<[Frame]> {
+        let key = match place.0 {
+            Within::File(file, offset) => (file, offset),
+            Within::NoFile(addr) => return Arc::new([Frame::unknown(addr)]),
         };
-        let key = (mapping.file, (addr - start).wrapping_add(mapping.offset));
         if let Some(answer) = self.answers.get(&key) {
             return answer.clone();
         }
@@ -224,8 +289,9 @@ fn shared(names: &mut HashMap<String, Arc<str>>, name: &str) -> Arc<str> {
     }
 }
 
-/// Removes `start..end` from the ranges, keeping the rest of those that are cut.
-fn carve(mappings: &mut BTreeMap<u64, Mapping>, start: u64, end: u64) {
+/// Removes `start..end` from the ranges, keeping the rest of those that are cut. Returns what was removed.
+fn carve(mappings: &mut BTreeMap<u64, Mapping>, start: u64, end: u64) -> Vec<(u64, Mapping)> {
+    let mut removed = Vec::new();
     let overlapping: Vec<(u64, Mapping)> = mappings
         .range(..end)
         .rev()
@@ -247,7 +313,15 @@ fn carve(mappings: &mut BTreeMap<u64, Mapping>, start: u64, end: u64) {
             let offset = mapping.offset.wrapping_add(end - first);
             mappings.insert(end, Mapping { offset, ..mapping });
         }
+        let from = first.max(start);
+        let cut = Mapping {
+            end: mapping.end.min(end),
+            offset: mapping.offset.wrapping_add(from - first),
+            ..mapping
+        };
+        removed.push((from, cut));
     }
+    removed
 }
 
 #[cfg(test)]
@@ -293,9 +367,33 @@ mod tests {
         assert_eq!(at(&mut s, 2, 0x1000), "0x1000");
         s.fork(ProcessId(1), ProcessId(2));
         assert_eq!(at(&mut s, 2, 0x1000), "a+0x0");
-        s.clear(ProcessId(2));
+        s.clear(ProcessId(2), Epoch(0));
         assert_eq!(at(&mut s, 2, 0x1000), "0x1000");
         assert_eq!(at(&mut s, 1, 0x1000), "a+0x0");
+    }
+
+    #[test]
+    fn what_has_gone_keeps_its_name_in_its_epoch() {
+        let mut s = symbolizer();
+        let process = ProcessId(1);
+        let pc = CodeAddr::Pc(TargetAddr(0x1800));
+        let name = |s: &mut Symbolizer, epoch| {
+            let place = s.locate_in(process, Epoch(epoch), pc);
+            s.frames_at(place)[0].to_string()
+        };
+        s.add_module(process, TargetAddr(0x1000), 0x1000, 0, b"/none/a");
+        s.remove_module(process, TargetAddr(0x1400), 0x800, Epoch(0));
+        s.add_module(process, TargetAddr(0x1800), 0x1000, 0x40, b"/none/b");
+        s.clear(process, Epoch(1));
+        s.add_module(process, TargetAddr(0x1000), 0x1000, 0, b"/none/c");
+        assert_eq!(name(&mut s, 0), "a+0x800");
+        assert_eq!(name(&mut s, 1), "b+0x40");
+        assert_eq!(name(&mut s, 2), "c+0x800");
+        assert_eq!(at(&mut s, 1, 0x1000), "c+0x0");
+        // A place is what it was, whatever happens later.
+        let place = s.locate(process, pc);
+        s.clear(process, Epoch(2));
+        assert_eq!(s.frames_at(place)[0].to_string(), "c+0x800");
     }
 
     #[test]

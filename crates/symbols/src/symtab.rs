@@ -16,8 +16,9 @@ struct Symbol<'data> {
     /// End of the section that it lies in.
     section_end: u64,
     name: &'data [u8],
-    /// Lower is better: a sized function before a label, a global before a local.
-    rank: u8,
+    /// Lower is better: a function before a label, then the name by which programmers call it (`munmap`, not `__munmap` or
+    /// `__GI_munmap`). Whether it is global does not matter, because linkers differ in that.
+    rank: (bool, usize),
 }
 
 /// The code symbols of one module, from any number of tables, sorted by address.
@@ -99,12 +100,8 @@ fn code<'data>(
         return None;
     }
     let name = symbol.name_bytes().ok().filter(|name| !name.is_empty())?;
-    let rank = match (function, symbol.is_global()) {
-        (true, true) => 0,
-        (true, false) => 1,
-        (false, true) => 2,
-        (false, false) => 3,
-    };
+    let underscores = name.iter().take_while(|byte| **byte == b'_').count();
+    let rank = (!function, underscores);
     Some(Symbol {
         addr: symbol.address(),
         size: symbol.size(),
@@ -126,7 +123,7 @@ mod tests {
                 size,
                 section_end: 0x400,
                 name,
-                rank: 0,
+                rank: (false, 0),
             })
             .collect();
         SymbolTable { symbols }

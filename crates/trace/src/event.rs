@@ -467,7 +467,7 @@ pub enum EventKind<'a> {
     },
 
     // ---- definitions
-    /// Executable code was mapped: what symbolisation needs.
+    /// Executable code was mapped, or went away: what symbolisation needs.
     Module {
         /// In which process.
         process: ProcessId,
@@ -477,7 +477,8 @@ pub enum EventKind<'a> {
         len: u64,
         /// Offset in the file of `addr`.
         offset: u64,
-        /// File, or a kernel name such as `[vdso]`.
+        /// File, or a kernel name such as `[vdso]`. Empty: code that was there has gone, and whatever comes there is not
+        /// what it was.
         path: &'a [u8],
     },
     /// Defines a calling context.

@@ -44,6 +44,7 @@
 
 mod codec;
 pub mod dump;
+pub mod epochs;
 mod error;
 pub mod event;
 pub mod format;

@@ -16,7 +16,8 @@
 //! [`FrameRule::Unknown`], a saved `rbp` that cannot be found makes the cursor forget `rbp`, and
 //! [`step`] then stops with the reason instead of guessing. Only [`rule_from_code`] and
 //! [`step_by_frame_pointer`], for code without tables, are heuristics, and they have their own names so
-//! that nobody calls them by accident.
+//! that nobody calls them by accident. Where the linker has made no index (`gcc -static`), the tables are recognised by what compilers
+//! write ([`Tables::find_in`]), and whoever can allocate makes one ([`Module::with_index`]).
 //! Corrupt tables give `Unknown` or a wrong rule, never a panic, an endless loop or a read outside of the
 //! segments that hold them. Nothing here allocates, locks or uses thread-local state.
 //!
@@ -72,9 +73,9 @@ mod rule;
 mod table;
 mod walk;
 
-pub use image::{Module, module_from_image, rule_for};
+pub use image::{CodeMapping, Module, module_from_image, rule_for};
 pub use rule::{FrameRule, LookupPc, PcKind, RbpRule, Register};
-pub use table::Tables;
+pub use table::{Tables, encode_index, index_bytes};
 pub use walk::{
     Cursor, FRAME_BYTES_MAX, Memory, RULE_CODE_BYTES_MAX, Step, Stop, rule_from_code, step,
     step_by_frame_pointer, step_with_registers,

@@ -48,6 +48,64 @@ impl<'a> Tables<'a> {
         parsed.eh_frame_ptr().direct().ok()
     }
 
+    /// Whether `.eh_frame_hdr` has a table to search in.
+    pub fn is_indexed(&self) -> bool {
+        Index::parse(self.hdr).is_some()
+    }
+
+    /// Where `.eh_frame` begins in the content of a segment, as far as that can be told without section headers.
+    ///
+    /// What every compiler writes at the beginning of a common entry (CIE) for x86-64 is looked for: a version, an augmentation
+    /// that begins with `z`, alignment factors 1 and -8, and column 16 for the return address. That is eleven bytes which
+    /// hardly stand together by chance. If they do, the entries that follow make no sense, and the search goes on.
+    pub fn find_in(segment: &[u8]) -> Option<usize> {
+        let mut from = 0;
+        loop {
+            let at = next_common_entry(segment, from)?;
+            let first = segment.get(at..).and_then(entry_bytes)?;
+            // The entry of a function that refers to it follows at once.
+            let next = at + first;
+            let refers_back = segment.get(next + 4..).and_then(|rest| {
+                Some(u32::from_le_bytes(*rest.first_chunk()?) as usize == next + 4 - at)
+            });
+            if refers_back == Some(true) {
+                return Some(at);
+            }
+            from = at + 4;
+        }
+    }
+
+    /// Calls `visit` with the first address, the end and the address of each function's entry. What is not an entry is skipped:
+    /// the end of the section is known only where the linker has written a terminator.
+    pub fn each_entry(&self, mut visit: impl FnMut(u64, u64, u64)) {
+        let mut section = EhFrame::new(self.eh_frame, LittleEndian);
+        section.set_address_size(ADDRESS_BYTES);
+        let bases = BaseAddresses::default().set_eh_frame(self.eh_frame_addr);
+        let mut at = 0;
+        while let Some(rest) = self.eh_frame.get(at..)
+            && !rest.is_empty()
+        {
+            let id = rest.get(4..).and_then(|rest| rest.first_chunk());
+            let bytes = entry_bytes(rest);
+            let (Some(id), Some(bytes)) = (id, bytes) else {
+                match next_common_entry(self.eh_frame, at + 4) {
+                    Some(next) => at = next,
+                    None => return,
+                }
+                continue;
+            };
+            if u32::from_le_bytes(*id) != 0
+                && let Ok(fde) =
+                    section.fde_from_offset(&bases, at.into(), EhFrame::cie_from_offset)
+            {
+                let start = fde.initial_address();
+                let end = start.saturating_add(fde.len());
+                visit(start, end, self.eh_frame_addr + at as u64);
+            }
+            at += bytes;
+        }
+    }
+
     /// The rule for the frame of the instruction at `pc`.
     pub fn rule_for(&self, pc: LookupPc) -> FrameRule {
         self.compile(pc.get()).unwrap_or(FrameRule::Unknown)
@@ -82,6 +140,70 @@ impl<'a> Tables<'a> {
         }
         .run()
     }
+}
+
+/// The bytes of the entry at the beginning of `rest`, its length field included. None for a terminator and for what cannot be
+/// one: entries of 4 GiB do not exist.
+fn entry_bytes(rest: &[u8]) -> Option<usize> {
+    let length = u32::from_le_bytes(*rest.first_chunk()?);
+    let bytes = length as usize + 4;
+    (length >= 8 && length < 0xffff_fff0 && bytes <= rest.len()).then_some(bytes)
+}
+
+/// The next place that looks like a common entry. The section is aligned, and so are its entries.
+fn next_common_entry(content: &[u8], from: usize) -> Option<usize> {
+    let looks_like_one = |at: &usize| {
+        let rest = &content[*at..];
+        let Some(bytes) = entry_bytes(rest) else {
+            return false;
+        };
+        let Some([0, 0, 0, 0, 1 | 3, b'z', augmentation @ ..]) = rest.get(4..bytes.min(64)) else {
+            return false;
+        };
+        let Some(end) = augmentation.iter().position(|letter| *letter == 0) else {
+            return false;
+        };
+        augmentation[..end]
+            .iter()
+            .all(|letter| b"RPLSB".contains(letter))
+            && augmentation[end + 1..].starts_with(&[1, 0x78, 16])
+    };
+    let from = from.next_multiple_of(4);
+    (from..content.len().saturating_sub(15))
+        .step_by(4)
+        .find(looks_like_one)
+}
+
+/// How many bytes an index of so many functions takes.
+pub const fn index_bytes(functions: usize) -> usize {
+    INDEX_HEAD_BYTES + 16 * functions
+}
+
+/// Version and encodings, where `.eh_frame` is (not needed), number of rows.
+const INDEX_HEAD_BYTES: usize = 16;
+
+/// Writes what a linker would have written into `.eh_frame_hdr`: a table of (first address, address of the entry), which must be
+/// sorted by the first. `index` has [`index_bytes`] and stays where it is. None if it has another size.
+pub fn encode_index(functions: &[(u64, u64)], index: &mut [u8]) -> Option<()> {
+    if index.len() != index_bytes(functions.len()) {
+        return None;
+    }
+    let base = index.as_ptr().addr() as u64;
+    let (head, rows) = index.split_at_mut(INDEX_HEAD_BYTES);
+    // `.eh_frame` as an address, four bytes of count, rows relative to the index in eight bytes a field.
+    head[..4].copy_from_slice(&[
+        1,
+        gimli::DW_EH_PE_absptr.0,
+        gimli::DW_EH_PE_udata4.0,
+        gimli::DW_EH_PE_datarel.0 | gimli::DW_EH_PE_sdata8.0,
+    ]);
+    head[4..12].fill(0);
+    head[12..].copy_from_slice(&u32::try_from(functions.len()).ok()?.to_le_bytes());
+    for (row, (start, entry)) in rows.chunks_exact_mut(16).zip(functions) {
+        row[..8].copy_from_slice(&start.wrapping_sub(base).to_le_bytes());
+        row[8..].copy_from_slice(&entry.wrapping_sub(base).to_le_bytes());
+    }
+    Some(())
 }
 
 /// The sorted table in `.eh_frame_hdr`: pairs of (first address of a function, address of its entry),

@@ -20,13 +20,31 @@ impl Checker {
                 self.threads[at].process = process;
             }
             EventKind::Module {
-                addr, len, path, ..
+                process,
+                addr,
+                len,
+                path,
+                ..
             } => {
+                self.sites.observe(event);
+                let end = TargetAddr(addr.0.saturating_add(*len));
+                self.library_code.replace(*process, *addr, end);
                 let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
                 if name.starts_with(b"libpmem") {
-                    let end = TargetAddr(addr.0.saturating_add(*len));
-                    self.library_code.push((*addr, end));
+                    self.library_code.add(*process, *addr, end);
                 }
+            }
+            EventKind::ProcessStart {
+                process, parent, ..
+            } => {
+                match self.sites.observe(event) {
+                    true => {
+                        self.library_code
+                            .replace(*process, TargetAddr(0), TargetAddr(u64::MAX))
+                    }
+                    false => self.library_code.fork(*parent, *process),
+                }
+                self.observe(event);
             }
             EventKind::ThreadExit => {
                 let at = self.thread(event.thread);

@@ -34,7 +34,7 @@ use crate::Options;
 use crate::collect::{Collector, RawEvent, Rule};
 use crate::excluded::Excluded;
 use crate::ranges::RangeSet;
-use crate::sites::{Site, Sites};
+use crate::sites::{LibraryCode, Site, Sites};
 use crate::thread::{FlushRun, Section, Thread};
 use crate::tx::{Logged, Transaction, Transactions, own_number};
 
@@ -159,7 +159,7 @@ pub struct Checker {
     /// Store sites that a transaction's end has reported.
     reported_in_tx: BTreeSet<Tag>,
     /// Code of libpmem and libpmemobj, in whatever process: start and end.
-    library_code: Vec<(TargetAddr, TargetAddr)>,
+    library_code: LibraryCode,
     /// Library calls are seen, so requests need not be judged for repetition.
     sees_library_calls: bool,
     ended: Option<ExitStatus>,
@@ -194,7 +194,7 @@ impl Checker {
             variables: BTreeMap::new(),
             killed: BTreeSet::new(),
             reported_in_tx: BTreeSet::new(),
-            library_code: Vec::new(),
+            library_code: LibraryCode::default(),
             sees_library_calls: false,
             ended: None,
             fault: None,

@@ -212,9 +212,8 @@ impl Checker {
     /// libpmemobj keeps its own heap consistent by other means than the program's transaction, and does not announce all of it. A copy
     /// that the program has libpmem make is made persistent on purpose, beside the transaction.
     fn is_by_library(&self, tag: Tag) -> bool {
-        let pc = self.sites.site(tag).pc;
-        let mut code = self.library_code.iter();
-        code.any(|(start, end)| (*start..*end).contains(&pc))
+        let site = self.sites.site(tag);
+        self.library_code.contains(site.process, site.pc)
     }
 
     pub(super) fn store_outside_transaction(&mut self, thread: ThreadId, tag: Tag, part: Part) {

@@ -51,6 +51,24 @@ pub fn allocate() -> u64 {
     unsafe { alloc::alloc::alloc_zeroed(layout) as u64 }
 }
 
+/// Empties a cache. Chains stay until their entries are used again.
+///
+/// # Safety
+/// `cache` is 0 or comes from [`allocate`], and no other thread changes it meanwhile. Its owner may read it.
+pub unsafe fn clear(cache: u64) {
+    if cache == 0 {
+        return;
+    }
+    for at in 0..WAYS << SETS_SHIFT {
+        // SAFETY: inside of the allocation. `bo_log` of the owner sees the old key or none.
+        unsafe {
+            let key = &raw mut (*(cache as *mut Entry).add(at)).key;
+            core::sync::atomic::AtomicU64::from_ptr(key)
+                .store(0, core::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
+
 /// The entries that `bo_log` would look at.
 ///
 /// # Safety

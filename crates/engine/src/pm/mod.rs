@@ -35,7 +35,7 @@ pub use kernel::{init_files, is_plain_syscall, kernel_wrote, memory, mmap, with_
 pub use process::*;
 pub use regions::{FaultAnswer, fault, init_thread, is_allowed, readable_alias};
 pub use requests::{UNLOGGED, client_request};
-pub use stacks::{bo_verify_no, bo_verify_read, code_unmapped};
+pub use stacks::{bo_verify_no, bo_verify_read, code_changed};
 
 use crate::context::{ThreadContext, slot};
 use site::Site;

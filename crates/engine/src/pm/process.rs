@@ -76,12 +76,7 @@ pub fn init_process(ctx: &mut ThreadContext, previous: u64) {
         if m.exec && !crate::dispatch::is_engine(m.start) && m.path != b"[vsyscall]" {
             let is_program = m.path == program;
             super::hooks::code_mapped(m.start, m.end - m.start, m.offset, &m.path, is_program);
-            event(
-                ctx,
-                rare::MODULE,
-                [ctx.process as u64, m.start, m.end - m.start, m.offset, 0, 0],
-                &m.path,
-            );
+            announce_module(ctx, m.start, m.end - m.start, m.offset, &m.path);
         }
     }
 }
@@ -342,22 +337,45 @@ pub fn hold_ring(ctx: &ThreadContext) -> Option<Writer> {
     recording().then(|| Writer::lock(ctx))
 }
 
+fn announce_module(ctx: &mut ThreadContext, start: u64, len: u64, offset: u64, path: &[u8]) {
+    event(
+        ctx,
+        rare::MODULE,
+        [ctx.process as u64, start, len, offset, 0, 0],
+        path,
+    );
+    stacks::module_announced(start, start + len);
+}
+
+/// Executable code was unmapped, or something else was mapped in its place.
+pub fn code_unmapped(start: u64, end: u64) {
+    if !recording() {
+        return;
+    }
+    if !stacks::code_unmapped(start, end) {
+        return;
+    }
+    let ctx = ThreadContext::current();
+    // No file: so the stream says that the addresses are nobody's.
+    event(
+        ctx,
+        rare::MODULE,
+        [ctx.process as u64, start, end - start, 0, 0, 0],
+        &[],
+    );
+}
+
 /// Executable code was mapped.
 pub fn code_mapped(ctx: &mut ThreadContext, start: u64, len: u64, args: &[u64; 6]) {
     if !recording() {
         return;
     }
-    super::code_unmapped(start, start + len);
+    code_unmapped(start, start + len);
     if args[3] & crate::sys::MAP_ANONYMOUS != 0 {
         return;
     }
     let path = alloc::format!("/proc/self/fd/{}\0", args[4] as i32);
     let path = read_link(path.as_bytes());
     super::hooks::code_mapped(start, len, args[5], &path, false);
-    event(
-        ctx,
-        rare::MODULE,
-        [ctx.process as u64, start, len, args[5], 0, 0],
-        &path,
-    );
+    announce_module(ctx, start, len, args[5], &path);
 }

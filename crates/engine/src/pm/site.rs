@@ -209,3 +209,11 @@ pub fn lock() -> Lock {
         _held: TABLE.lock(),
     }
 }
+
+/// Code was unmapped or replaced: what comes there has other frames.
+pub fn code_unmapped(start: u64, end: u64) {
+    TABLE
+        .lock()
+        .pseudo
+        .retain(|pc, _| *pc < start || *pc >= end);
+}

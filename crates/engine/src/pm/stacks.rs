@@ -13,7 +13,9 @@ use crate::dispatch::PcHash;
 use crate::sync::SpinLock;
 use alloc::vec::Vec;
 use brownout_abi::kind;
-use brownout_unwind::{Cursor, FrameRule, LookupPc, Memory, Module, PcKind, RbpRule, Stop};
+use brownout_unwind::{
+    CodeMapping, Cursor, FrameRule, LookupPc, Memory, Module, PcKind, RbpRule, Stop,
+};
 use core::sync::atomic::Ordering;
 use hashbrown::HashMap;
 
@@ -27,6 +29,8 @@ struct Tables {
     rules: HashMap<u64, FrameRule, PcHash>,
     /// (parent context, return address) to context.
     contexts: HashMap<(u32, u64), u32, PcHash>,
+    /// Code that the stream knows as part of a file: (start, end).
+    announced: Vec<(u64, u64)>,
 }
 
 static TABLES: SpinLock<Tables> = SpinLock::new(Tables {
@@ -34,6 +38,7 @@ static TABLES: SpinLock<Tables> = SpinLock::new(Tables {
     bare: Vec::new(),
     rules: HashMap::with_hasher(PcHash),
     contexts: HashMap::with_hasher(PcHash),
+    announced: Vec::new(),
 });
 
 impl Tables {
@@ -47,24 +52,36 @@ impl Tables {
         }
         let maps = crate::maps::read();
         let here = maps.iter().find(|m| m.start <= addr && addr < m.end)?;
-        // The image's headers are in its first mapping: same file, offset 0, at or below.
-        let base = if here.path.is_empty() {
+        let found = if here.path.is_empty() {
             None
         } else {
+            // The file's header says what the image looks like, wherever it is mapped; the mapping of `addr` says where it is.
+            let code = CodeMapping {
+                start: here.start,
+                offset: here.offset,
+            };
             maps.iter()
-                .rev()
-                .find(|m| m.start <= addr && m.path == here.path && m.offset == 0 && m.read)
-                .map(|m| m.start)
+                .filter(|m| m.path == here.path && m.offset == 0 && m.read)
+                .find_map(|m| {
+                    // SAFETY: the header is mapped and readable, and so are the image's tables; `code_unmapped` drops the
+                    // module before that changes.
+                    unsafe {
+                        brownout_unwind::module_from_image(m.start, m.end - m.start, code, pc)
+                    }
+                })
+                .filter(|m| m.contains(pc))
         };
-        // SAFETY: the image is mapped, headers and tables readable; `code_unmapped` drops it before that changes.
-        let found = base
-            .and_then(|b| unsafe { brownout_unwind::module_from_image(b) })
-            .filter(|m| m.contains(pc));
         match found {
-            Some(m) => self.modules.push(m),
-            None => self.bare.push((here.start, here.end)),
+            Some(m) => {
+                let m = indexed(m);
+                self.modules.push(m);
+                Some(m)
+            }
+            None => {
+                self.bare.push((here.start, here.end));
+                None
+            }
         }
-        found
     }
 
     fn rule(&mut self, pc: LookupPc, kind: PcKind, exact: u64) -> FrameRule {
@@ -102,6 +119,22 @@ impl Tables {
         self.contexts.insert((parent, return_addr), id);
         ring.raw(kind::CONTEXT, thread, 0, id, parent, return_addr, &[]);
         id
+    }
+}
+
+/// The module with an index. Linkers write one unless the program is linked statically; then it is made once, and stays: such a
+/// program's own code is never unmapped.
+fn indexed(module: Module) -> Module {
+    if module.is_indexed() {
+        return module;
+    }
+    let mut functions = Vec::new();
+    module.each_entry(|start, entry| functions.push((start, entry)));
+    functions.sort_unstable();
+    let index = alloc::vec![0; brownout_unwind::index_bytes(functions.len())].leak();
+    match brownout_unwind::encode_index(&functions, index) {
+        Some(()) => module.with_index(index),
+        None => module,
     }
 }
 
@@ -237,7 +270,6 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
         }
     }
     let id = t.intern_folded(&pairs, ring, ctx.thread);
-    drop(t);
     // What is above `main` (or a thread's start routine) does not change while it runs: not worth a look each time.
     let outer = if ctx.tid == crate::process::real_pid() {
         OUTER_FRAMES_MAIN
@@ -252,6 +284,8 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
     let entry = context_cache::make_room(set);
     entry.key = key;
     context_cache::replace_chain(entry, id, &pairs[..kept]);
+    // Only now: whoever unmaps code empties all caches under this lock.
+    drop(t);
     id
 }
 
@@ -260,16 +294,56 @@ const OUTER_FRAMES_MAIN: usize = 3;
 /// Return addresses into the C library above a thread's routine.
 const OUTER_FRAMES_THREAD: usize = 2;
 
-/// Code went away: its rules too.
-pub fn code_unmapped(start: u64, end: u64) {
+/// Code may have changed: its rules too.
+pub fn code_changed(start: u64, end: u64) {
     if !crate::mode().record {
         return;
     }
     super::hooks::code_unmapped(start, end);
+    TABLES.lock().forget(start, end);
+}
+
+/// The stream knows this code as part of a file.
+pub fn module_announced(start: u64, end: u64) {
+    TABLES.lock().announced.push((start, end));
+}
+
+/// Code went away, and other code may come to its addresses: then these mean something else in the stream. True if that knows some of
+/// it.
+pub fn code_unmapped(start: u64, end: u64) -> bool {
+    super::hooks::code_unmapped(start, end);
+    super::site::code_unmapped(start, end);
     let mut t = TABLES.lock();
-    t.modules.retain(|m| m.end() <= start || m.start() >= end);
-    t.bare.retain(|b| b.1 <= start || b.0 >= end);
-    t.rules.retain(|pc, _| *pc < start || *pc >= end);
+    t.forget(start, end);
+    // A context that is forgotten takes the chains that begin with it along: their numbers are never looked up again.
+    let contexts = t.contexts.len();
+    t.contexts
+        .retain(|(_, return_addr), _| *return_addr <= start || *return_addr > end);
+    if t.contexts.len() != contexts {
+        for ctx in ThreadContext::all() {
+            // SAFETY: owners change their caches under the lock that is held here, and read keys as whole words.
+            unsafe { context_cache::clear(ctx.context_cache) };
+        }
+    }
+    let is_known = t.announced.iter().any(|a| a.0 < end && a.1 > start);
+    if is_known {
+        let mut rest = Vec::with_capacity(t.announced.len() + 1);
+        for &(first, last) in &t.announced {
+            rest.extend([(first, last.min(start)), (first.max(end), last)]);
+        }
+        rest.retain(|(first, last)| first < last);
+        t.announced = rest;
+    }
+    is_known
+}
+
+impl Tables {
+    fn forget(&mut self, start: u64, end: u64) {
+        self.modules
+            .retain(|m| m.end() <= start || m.start() >= end);
+        self.bare.retain(|b| b.1 <= start || b.0 >= end);
+        self.rules.retain(|pc, _| *pc < start || *pc >= end);
+    }
 }
 
 /// What keeps others out of the table.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use brownout_unwind::{FrameRule, LookupPc, PcKind, rule_for};
+use brownout_unwind::{FrameRule, LookupPc, PcKind, Tables, encode_index, index_bytes, rule_for};
 use gimli::{CfaRule, CieOrFde, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
 
 use crate::oracle::{self, Caller, Context, Oracle};
@@ -199,4 +199,55 @@ fn linkage_entries_resolve_to_the_right_depth() {
         }
     }
     assert!(found >= 5, "{found} entries");
+}
+
+/// Where the linker has written no index (`gcc -static`), the tables are found by their content, and an index made of them answers
+/// as the linker's does.
+#[test]
+fn an_index_of_our_own_answers_like_the_linkers() {
+    let mut compared = 0;
+    for image in images() {
+        let hdr_addr = image.eh_frame_hdr.as_ptr() as u64;
+        let Some(eh_frame) = Tables::eh_frame_addr_of(image.eh_frame_hdr, hdr_addr) else {
+            continue;
+        };
+        let skip = (eh_frame - image.after_hdr.as_ptr() as u64) as usize;
+        let found = Tables::find_in(image.after_hdr).expect("the section is there");
+        assert_eq!(found, skip, "{}", image.path);
+
+        let bare = Tables::new(&[], 0, &image.after_hdr[found..], eh_frame);
+        assert!(!bare.is_indexed());
+        let mut functions = Vec::new();
+        bare.each_entry(|start, end, entry| {
+            if image.module.start() <= start && start < end && end <= image.module.end() {
+                functions.push((start, entry));
+            }
+        });
+        functions.sort_unstable();
+        let mut index = vec![0; index_bytes(functions.len())];
+        encode_index(&functions, &mut index).expect("the size is right");
+        let ours = Tables::new(
+            &index,
+            index.as_ptr() as u64,
+            &image.after_hdr[found..],
+            eh_frame,
+        );
+        assert!(ours.is_indexed());
+        for (start, _) in &functions {
+            for pc in [*start, start + 1, start + 7] {
+                let pc = LookupPc::new(pc, PcKind::Exact);
+                assert_eq!(
+                    ours.rule_for(pc),
+                    rule_for(&image.module, pc),
+                    "{}",
+                    image.path
+                );
+            }
+        }
+        compared += functions.len();
+    }
+    assert!(
+        compared > 1000,
+        "{compared} functions are too few to mean anything"
+    );
 }

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use brownout_unwind::{
-    Cursor, FrameRule, LookupPc, Memory, Module, PcKind, Step, Stop, module_from_image, rule_for,
-    step,
+    CodeMapping, Cursor, FrameRule, LookupPc, Memory, Module, PcKind, Step, Stop,
+    module_from_image, rule_for, step,
 };
 
 /// A loaded image.
@@ -46,8 +46,19 @@ pub fn images() -> Vec<Image> {
         let load = |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_LOAD;
         let first = headers.iter().find(load).expect("an image has segments");
         let base = info.dlpi_addr + first.p_vaddr;
+        let text = headers
+            .iter()
+            .filter(load)
+            .find(|header| header.p_flags & libc::PF_X != 0)
+            .expect("an image has code");
+        let within = text.p_vaddr % 4096;
+        let code = CodeMapping {
+            start: info.dlpi_addr + text.p_vaddr - within,
+            offset: text.p_offset - within,
+        };
+        let pc = LookupPc::new(info.dlpi_addr + text.p_vaddr, PcKind::Exact);
         // SAFETY: the loader mapped the image; these tests never unload one.
-        let module = unsafe { module_from_image(base) }
+        let module = unsafe { module_from_image(base, 4096, code, pc) }
             .unwrap_or_else(|| panic!("{path}: no module though it has tables"));
         let segment = headers
             .iter()

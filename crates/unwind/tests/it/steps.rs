@@ -1,8 +1,9 @@
 //! Single steps on made-up stacks: the refusals, and the frame-pointer fallback.
 
 use brownout_unwind::{
-    Cursor, FRAME_BYTES_MAX, FrameRule, LookupPc, Memory, PcKind, RbpRule, Register, Stop,
-    module_from_image, rule_for, rule_from_code, step, step_by_frame_pointer, step_with_registers,
+    CodeMapping, Cursor, FRAME_BYTES_MAX, FrameRule, LookupPc, Memory, PcKind, RbpRule, Register,
+    Stop, module_from_image, rule_for, rule_from_code, step, step_by_frame_pointer,
+    step_with_registers,
 };
 
 /// A few words; everything else is unreadable.
@@ -217,8 +218,10 @@ fn page(tables: u64, eh_frame: i32) -> Vec<u8> {
 #[test]
 fn only_images_with_tables_inside_of_them_are_modules() {
     let module = |page: &[u8]| {
+        let start = page.as_ptr() as u64;
+        let code = CodeMapping { start, offset: 0 };
         // SAFETY: a readable page, all of whose segments lie in it; it outlives the module.
-        unsafe { module_from_image(page.as_ptr() as u64) }
+        unsafe { module_from_image(start, 4096, code, LookupPc::new(start, PcKind::Exact)) }
     };
     let good = page(1024, 1040);
     let found = module(&good).expect("it has tables");
