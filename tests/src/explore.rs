@@ -110,6 +110,18 @@ impl Explored {
         self.expect_status(1)
     }
 
+    /// Fails if anything counts as an error.
+    pub fn expect_no_error(&self) -> Result<()> {
+        let is_error = |f: &&Finding| f.severity == brownout_findings::Severity::Correctness;
+        ensure!(
+            self.outcome.status != 1 && !self.report.findings.iter().any(|f| is_error(&f)),
+            "{}\n{}",
+            self.outcome.describe(),
+            show(&self.report)
+        );
+        Ok(())
+    }
+
     /// Fails unless the exit status is this.
     pub fn expect_status(&self, status: i32) -> Result<()> {
         ensure!(

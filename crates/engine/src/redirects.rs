@@ -1,5 +1,7 @@
 //! Files that the program finds elsewhere: it names one path, the kernel is told another.
 //!
+//! A path that leads to itself is only told of: a program in a private view finds its files at their own names.
+//!
 //! The table comes with the control block, so it holds for every program of a run. A path is compared in two steps. Its
 //! last component is compared with those in the table, which decides nearly always. Only if one matches is the folder
 //! resolved by the kernel, and the whole compared.
@@ -21,6 +23,8 @@ struct Redirect {
     name: &'static [u8],
     /// NUL-terminated.
     target: &'static [u8],
+    /// It leads to itself: the path is looked for only to be told of.
+    stays: bool,
 }
 
 static mut TABLE: &[Redirect] = &[];
@@ -45,12 +49,14 @@ pub fn init() {
         let (Some(path), Some(target)) = (next(), next()) else {
             break;
         };
+        let stays = path == target;
         let (folder, name) = split(&path[..path.len() - 1]);
         let folder = folder.strip_suffix(b"/").unwrap_or(folder);
         rows.push(Redirect {
             folder,
             name,
             target,
+            stays,
         });
     }
     // SAFETY: the only thread.
@@ -118,7 +124,7 @@ fn path_arguments(number: u64) -> &'static [PathArgument] {
     }
 }
 
-/// Replaces paths among the arguments of a call. Returns those that it has replaced, as the program gave them.
+/// Replaces paths among the arguments of a call. Returns those that are in the table, as the program gave them.
 #[inline]
 pub fn apply(number: u64, args: &mut [u64; 6]) -> Vec<Vec<u8>> {
     let mut replaced = Vec::new();
@@ -135,23 +141,25 @@ pub fn apply(number: u64, args: &mut [u64; 6]) -> Vec<Vec<u8>> {
         let folder = folder.map_or(AT_FDCWD, |arg| args[arg as usize]);
         if args[path as usize] != 0
             && let Some(given) = sys::read_path(args[path as usize])
-            && let Some(target) = target_of(folder, &given, follow)
+            && let Some(row) = target_of(folder, &given, follow)
         {
-            args[path as usize] = target.as_ptr() as u64;
+            if !row.stays {
+                args[path as usize] = row.target.as_ptr() as u64;
+            }
             replaced.push(given);
         }
     }
     replaced
 }
 
-/// What the kernel is told instead of a path, NUL-terminated.
-fn target_of(folder: u64, given: &[u8], follow: bool) -> Option<&'static [u8]> {
+/// What the table says of a path.
+fn target_of(folder: u64, given: &[u8], follow: bool) -> Option<&'static Redirect> {
     /// As many links as the kernel follows.
     const LINKS_MAX: u32 = 40;
     let mut path = given.to_vec();
     for _ in 0..LINKS_MAX {
         if let Some(row) = matching(folder, &path) {
-            return Some(row.target);
+            return Some(row);
         }
         if !follow || path.is_empty() {
             return None;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -163,23 +163,8 @@ pub fn execute(
     if let Some(checker) = &setting.checker
         && recover.status == Status::Exit(0)
     {
-        let text = world.folder().join("acknowledged");
-        fs::write(&text, &acknowledged.text).map_err(lost("writing what was acknowledged"))?;
-        // The program's own name of the file: the engine leads to the copy.
-        let names: Vec<PathBuf> = world.redirects().into_iter().map(|(n, _)| n).collect();
-        let first = names.first().cloned().unwrap_or_default();
-        let command = Command {
-            program: "sh".into(),
-            args: vec![
-                "-c".into(),
-                format!("{checker} \"$@\"").into(),
-                "sh".into(),
-                first.into(),
-                acknowledged.operations.to_string().into(),
-                text.into(),
-            ],
-            stdin: None,
-        };
+        let command =
+            judging(checker, world, acknowledged).map_err(lost("writing what was acknowledged"))?;
         watcher.begin_another();
         let judged = run(setting, &command, layout + 2, world, &mut watcher)?;
         let mut said = judged.stdout;
@@ -191,6 +176,24 @@ pub fn execute(
     execution.outcome.checker = checked;
     execution.outcome.again = again;
     Ok(execution)
+}
+
+/// The command that judges what a recovery has left in the world.
+pub fn judging(checker: &str, world: &World, acknowledged: &Acknowledged) -> io::Result<Command> {
+    let text = world.tell(&acknowledged.text)?;
+    let first = world.names().into_iter().next().unwrap_or_default();
+    Ok(Command {
+        program: "sh".into(),
+        args: vec![
+            "-c".into(),
+            format!("{checker} \"$@\"").into(),
+            "sh".into(),
+            first.into(),
+            acknowledged.operations.to_string().into(),
+            text.into(),
+        ],
+        stdin: None,
+    })
 }
 
 /// Runs a program on an image and records what it does.
@@ -210,10 +213,7 @@ pub fn record(
         recorder,
     };
     let ran = run(setting, command, image.crashes(), world, &mut both)?;
-    world.dirtied(both.watcher.dirty.iter().copied());
-    for file in &both.watcher.resized {
-        world.resized(*file);
-    }
+    both.watcher.tell(&ran, world);
     Ok((both.recorder, ran.status))
 }
 
@@ -230,16 +230,15 @@ pub fn refer(
         .map_err(lost("laying down the crash image"))?;
     let mut watcher = Watcher::new(image, None, false);
     // As the recorded run, of which it is a part.
-    run(setting, first, 0, world, &mut watcher)?;
-    // A file that the command has made is one that recovery finds.
-    let made = std::mem::take(&mut watcher.foreign);
+    let ran = run(setting, first, 0, world, &mut watcher)?;
+    if ran.is_distrusted() {
+        // What it was killed in the middle of is not known; what recovery then does to that is.
+        world.distrust();
+    }
     watcher.begin_another();
     let recovered = run(setting, &setting.recover, 1, world, &mut watcher)?;
     let mut execution = watcher.into_execution(recovered, world);
     execution.path.clear();
-    for path in made {
-        let _ = fs::remove_file(path);
-    }
     Ok(execution)
 }
 
@@ -261,6 +260,15 @@ pub struct Ran {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub wall: Duration,
+    /// It has left processes behind, which were ended.
+    pub left_behind: bool,
+}
+
+impl Ran {
+    /// Something was killed, which may have stored more than was seen.
+    fn is_distrusted(&self) -> bool {
+        self.left_behind || matches!(self.status, Status::Hang(_))
+    }
 }
 
 fn run(
@@ -279,23 +287,29 @@ fn run(
     config.deterministic = true;
     config.layout = layout;
     config.boundaries = true;
-    config.known_files = world.existing();
-    config.last_file = world.last_file();
-    config.redirects = world.redirects();
+    world.equip(&mut config);
     config.limits = setting.limits;
     config.stop = Some(setting.stop.clone());
+    let stdin = command.stdin.as_deref().unwrap_or(Path::new("/dev/null"));
     config.stdin = Some(
-        File::open(command.stdin.as_deref().unwrap_or(Path::new("/dev/null")))
+        world
+            .open(stdin)
             .map_err(lost("opening the standard input"))?,
     );
     config.stdout = Some(File::create(&out).map_err(lost("making a file for the output"))?);
     config.stderr = Some(File::create(&err).map_err(lost("making a file for the output"))?);
     let ended = brownout_host::record(&config, sink)?;
+    if ended.stopped.is_some()
+        && let Some(view) = world.view()
+    {
+        // One that was just being made may have been missed.
+        view.end_all();
+    }
     let status = match ended.stopped {
         Some(Stopped::Events) => Status::Hang(Hang::Steps),
         Some(Stopped::Idle) => Status::Hang(Hang::Blocked),
         Some(Stopped::Wall | Stopped::Asked) => Status::Hang(Hang::Time),
-        None => match ended.status {
+        None | Some(Stopped::LeftBehind) => match ended.status {
             ExitStatus::Code(code) => Status::Exit(code),
             ExitStatus::Signal(signal) => Status::Signal(signal),
         },
@@ -307,6 +321,7 @@ fn run(
         stdout: read_head(&out).map_err(lost("reading the output"))?,
         stderr,
         wall: ended.wall,
+        left_behind: ended.stopped == Some(Stopped::LeftBehind),
     })
 }
 
@@ -369,19 +384,21 @@ impl<'i> Watcher<'i> {
         self.spaces = AddressSpaces::new();
     }
 
-    /// Tells the world what has changed in it, and keeps the rest.
-    fn into_execution(self, ran: Ran, world: &mut World) -> Execution {
+    /// Tells the world what has changed in it.
+    fn tell(&self, ran: &Ran, world: &mut World) {
         world.dirtied(self.dirty.iter().copied());
         for file in &self.resized {
             world.resized(*file);
         }
-        if matches!(ran.status, Status::Hang(_)) {
+        if ran.is_distrusted() {
             world.distrust();
         }
-        for path in &self.foreign {
-            // A file that a recovery has made beside its pool would be there for the next.
-            let _ = fs::remove_file(path);
-        }
+        world.after(&self.foreign);
+    }
+
+    /// Tells the world what has changed in it, and keeps the rest.
+    fn into_execution(self, ran: Ran, world: &mut World) -> Execution {
+        self.tell(&ran, world);
         Execution {
             outcome: Outcome {
                 status: ran.status,

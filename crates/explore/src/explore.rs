@@ -19,7 +19,7 @@ use crate::finding::{self, Found, Resolvers};
 use crate::journal::Journal;
 use crate::line::LineKey;
 use crate::minimise;
-use crate::native::{self, Originals};
+use crate::native::{self, Stage};
 use crate::nested;
 use crate::operations::Operations;
 use crate::options::{Error, Exploration, Options, io_error};
@@ -69,24 +69,17 @@ pub fn explore_run(
         .recorded
         .take()
         .ok_or_else(|| Error::Usage("nothing was recorded".into()))?;
-    explore_recorded(
-        options,
-        progress,
-        run.scratch.path(),
-        recorded,
-        &run.originals,
-        run.begun,
-    )
+    explore_recorded(options, progress, &run, recorded)
 }
 
 fn explore_recorded(
     options: &Options,
     progress: &mut dyn Progress,
-    scratch: &Path,
+    run: &Run,
     recorded: Recorded,
-    originals: &Originals,
-    begun: Instant,
 ) -> Result<Exploration, Error> {
+    let begun = run.begun;
+    let scratch = run.origin.scratch.as_path();
     let Recorded {
         recording,
         status,
@@ -110,16 +103,15 @@ fn explore_recorded(
         exploration.notes = notes;
         return Ok(exploration);
     }
-    originals
-        .restore()
+    run.restore()
         .map_err(io_error("cannot put a file back as it was"))?;
     let initial = initial_image(&recording)?;
-    let mut world = World::new(scratch, &recording.files)
+    let mut world = World::new(&run.origin, &recording.files)
         .map_err(io_error("cannot make a folder for crash images"))?;
     let depth = options.depth.unwrap_or(2);
     let operations = Operations::new(options, &recording, stdout)?;
     let mut setting = Setting {
-        pm_globs: options.pm_globs.clone(),
+        pm_globs: run.origin.pm_globs.clone(),
         recover: options.recover.clone(),
         checker: options.checker.clone(),
         limits: Limits {
@@ -131,12 +123,10 @@ fn explore_recorded(
         varying: (depth == 1).then(|| varying(&recording)),
     };
     // What recovery does when nothing is lost says how long it may take.
-    let baseline = {
-        let last = recording.points.len() as u32 - 1;
-        let told = operations.acknowledged(&recording, last);
-        let end = newest_at(&recording, last);
-        execution::execute(&setting, &mut world, &end, &told, false)?
-    };
+    let last = recording.points.len() as u32 - 1;
+    let end = newest_at(&recording, last);
+    let end_told = operations.acknowledged(&recording, last);
+    let baseline = execution::execute(&setting, &mut world, &end, &end_told, false)?;
     let steps = baseline.events.saturating_mul(STEPS_FACTOR);
     let time = (baseline.wall * TIME_FACTOR).max(TIME_MIN);
     setting.limits.events = Some(steps.max(STEPS_MIN));
@@ -145,6 +135,7 @@ fn explore_recorded(
         Status::Exit(code) => code,
         _ => 0,
     };
+    let ends_well = baseline.outcome.status == Status::Exit(0);
     if good_exit != 0 {
         notes.push(format!(
             "recovery ends with exit code {good_exit} even if nothing is lost at the end of the run ({}): that code is not \
@@ -165,8 +156,16 @@ fn explore_recorded(
             recording.storing_threads
         ));
     }
+    let mut jobs = options.jobs.max(1);
+    if let Some(denied) = &run.ground.denied {
+        // Side by side they would meet each other's lock files and ports.
+        jobs = 1;
+        notes.push(format!(
+            "programs cannot be given a private view of this machine ({denied}): recoveries run one at a time, beside your files"
+        ));
+    }
     let setting = Arc::new(setting);
-    let pool = Pool::new(options.jobs.max(1), scratch, &recording.files, &setting)
+    let pool = Pool::new(jobs, &run.origin, &recording.files, &setting)
         .map_err(io_error("cannot make a folder for crash images"))?;
     let mut search = Search::new(recording, setting.clone(), pool, progress);
     search.sampling = Sampling {
@@ -238,7 +237,14 @@ fn explore_recorded(
     let patience = native::PATIENCE.max(baseline.wall * 5);
     for (number, found) in (1..).zip(found) {
         let folder = options.folder.join(format!("finding-{number}"));
-        let shown = show(&search, &mut world, originals, found, &folder, patience)?;
+        let mut stage = Stage {
+            setting: &setting,
+            world: &mut world,
+            originals: run.originals.as_ref(),
+            control: ends_well.then(|| (end.clone(), end_told.clone())),
+            patience,
+        };
+        let shown = show(&search, &mut stage, found, &folder)?;
         let at = exploration.findings.len();
         let blamed = shown.lost_sites.into_iter().map(|stack| (stack, at));
         exploration.blamed.extend(blamed);
@@ -301,14 +307,13 @@ fn forget_images(folder: &Path) {
     }
 }
 
-/// Writes the image of a finding, and sees natively whether it is true.
+/// Writes the image of a finding, and sees natively whether it is true. Nothing else runs meanwhile. If it does not show natively, it is tried
+/// once more, natively and under the engine, to say why; and it does not count as an error.
 fn show(
     search: &Search<'_>,
-    world: &mut World,
-    originals: &Originals,
+    stage: &mut Stage<'_>,
     mut found: Found,
     folder: &Path,
-    patience: Duration,
 ) -> Result<Found, Error> {
     let names: BTreeMap<FileId, PathBuf> = search.layers[0]
         .recording
@@ -317,38 +322,61 @@ fn show(
         .map(|(id, file)| (*id, file.path.clone()))
         .collect();
     let recover = &search.setting.recover;
-    let images = finding::write_image(&found.image, world, &names, folder)
+    let images = finding::write_image(&found.image, stage.world, &names, folder)
         .map_err(io_error("cannot write a crash image"))?;
     let mut reproduction = finding::reproduction(&names, &images, recover);
     let outcome = search.outcomes[found.outcome as usize].clone();
     found.spec.expect(&outcome);
     reproduction.status = outcome.status.to_string();
     reproduction.stdout = String::from_utf8_lossy(&outcome.stdout).into_owned();
-    originals
-        .replace(&images)
-        .map_err(io_error("cannot put a crash image in place"))?;
-    let native = native::run(recover, patience);
-    originals
-        .restore()
-        .map_err(io_error("cannot put a file back as it was"))?;
-    if let Ok(native) = native {
-        // What a checker or the program's annotations say is seen under the engine only.
-        let native = Outcome {
-            again: outcome.again.clone(),
-            checker: outcome.checker.clone(),
-            broken: outcome.broken.clone(),
-            ..native
-        };
-        let done = search.done(found.layer, found.point);
-        let again = search.oracle.judge(&native, done);
-        reproduction.confirmed = again.is_some_and(|again| again.is_like(&found.symptom));
-        if !reproduction.confirmed {
-            found.finding.notes.push(format!(
-                "natively, recovery ended with {} on this image",
-                native.status
-            ));
+    let told = search.acknowledged_at(found.layer, found.point);
+    let done = search.done(found.layer, found.point);
+    let shows = |outcome: &Outcome| {
+        let again = search.oracle.judge(outcome, done);
+        again.is_some_and(|again| again.is_like(&found.symptom))
+    };
+    let cannot_run = io_error("cannot run recovery natively");
+    let mut native = stage
+        .recover(&found.image, &images, &told, &outcome)
+        .map_err(&cannot_run)?;
+    if !shows(&native) {
+        native = stage
+            .recover(&found.image, &images, &told, &outcome)
+            .map_err(&cannot_run)?;
+    }
+    reproduction.confirmed = shows(&native);
+    let mut doubt = None;
+    if !reproduction.confirmed {
+        let alone = execution::execute(stage.setting, stage.world, &found.image, &told, false)?;
+        doubt = Some(format!(
+            "natively, recovery ended with {} on this image, and {}",
+            native.status,
+            match shows(&alone.outcome) {
+                true => "it fails under Brownout only",
+                false => "it does not fail under Brownout either when nothing else runs",
+            }
+        ));
+    } else if let Some((good, told)) = &stage.control
+        && stage.originals.is_some()
+    {
+        // Beside the user's files, what another recovery has left (a file, a port that is still blocked) may be the reason. Then
+        // recovery does not do well any more what it did well before.
+        let (good, told) = (good.clone(), told.clone());
+        let folder = stage.world.folder().join("control");
+        let images = finding::write_image(&good, stage.world, &names, &folder)
+            .map_err(io_error("cannot write a crash image"))?;
+        let control = stage
+            .recover(&good, &images, &told, &outcome)
+            .map_err(&cannot_run)?;
+        if shows(&control) {
+            reproduction.confirmed = false;
+            doubt = Some(
+                "recovery now fails in the same way if nothing is lost, and did not before: something that is left of another run is the reason"
+                    .into(),
+            );
         }
     }
+    found.finding.notes.extend(doubt);
     found.finding.reproduction = Some(reproduction);
     Ok(found)
 }

@@ -11,6 +11,7 @@ mod execution;
 mod explore;
 mod files;
 mod finding;
+mod ground;
 mod journal;
 mod line;
 mod minimise;

@@ -1,10 +1,12 @@
 //! The last word on a finding: the recovery run natively, on its image, at the program's own path.
 //!
-//! [`Originals`] keeps what the user's files are and puts it back, whatever happens between.
+//! It happens in a private view, or else beside the user's files: then [`Originals`] keeps what they are and puts it back, whatever happens between.
+//! What the recovery leaves running is ended.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
@@ -12,13 +14,17 @@ use std::time::{Duration, Instant};
 
 use brownout_trace::event::FileId;
 
-use crate::execution::Command;
+use crate::execution::{self, Acknowledged, Command, Setting};
 use crate::files::copy_sparse;
 use crate::outcome::{Hang, Outcome, Status};
 use crate::recording::TrackedFile;
+use crate::view::Image;
+use crate::world::World;
 
 /// A native recovery that takes longer hangs: under the engine it already did.
 pub const PATIENCE: Duration = Duration::from_secs(2);
+/// When the recovery itself has ended, its output is over if so long nothing comes.
+const AFTER: Duration = Duration::from_millis(200);
 
 /// The tracked files as they were before the recorded run.
 pub struct Originals {
@@ -68,35 +74,103 @@ fn place(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs a command natively.
-pub fn run(command: &Command, patience: Duration) -> io::Result<Outcome> {
+/// What is needed to see a recovery natively.
+pub struct Stage<'s> {
+    pub setting: &'s Setting,
+    pub world: &'s mut World,
+    /// The user's files, if the world is not a private view.
+    pub originals: Option<&'s Originals>,
+    /// An image on which recovery did well at the beginning.
+    pub control: Option<(Image, Acknowledged)>,
+    pub patience: Duration,
+}
+
+impl Stage<'_> {
+    /// Runs the recovery natively on an image, whose files are also in `images`; and whatever else has judged it, according to `expected`. What
+    /// the program's annotations say is seen under the engine only, and taken from there.
+    pub fn recover(
+        &mut self,
+        image: &Image,
+        images: &BTreeMap<FileId, PathBuf>,
+        acknowledged: &Acknowledged,
+        expected: &Outcome,
+    ) -> io::Result<Outcome> {
+        match self.originals {
+            Some(originals) => originals.replace(images)?,
+            None => self.world.lay(image)?,
+        }
+        let ran = self.run_all(acknowledged, expected);
+        match self.originals {
+            Some(originals) => originals.restore()?,
+            None => self.world.distrust(),
+        }
+        ran
+    }
+
+    fn run_all(&self, acknowledged: &Acknowledged, expected: &Outcome) -> io::Result<Outcome> {
+        let recover = &self.setting.recover;
+        let mut outcome = run(recover, self.patience, self.world)?;
+        if expected.again.is_some() {
+            let again = run(recover, self.patience, self.world)?;
+            outcome.again = matches!(again.status, Status::Exit(_)).then_some(again.stdout);
+        }
+        if let Some(checker) = &self.setting.checker
+            && expected.checker.is_some()
+            && outcome.status == Status::Exit(0)
+        {
+            let command = execution::judging(checker, self.world, acknowledged)?;
+            let judged = run(&command, self.patience, self.world)?;
+            let mut said = judged.stdout;
+            said.extend(judged.stderr);
+            outcome.checker = Some((judged.status, said));
+        }
+        outcome.broken.clone_from(&expected.broken);
+        Ok(outcome)
+    }
+}
+
+/// Runs a command natively, in a world that is a private view, or beside the user's files.
+fn run(command: &Command, patience: Duration, world: &World) -> io::Result<Outcome> {
     let stdin = match &command.stdin {
+        Some(path) if world.view().is_some() => Stdio::from(world.open(path)?),
         Some(path) => Stdio::from(File::open(path)?),
         None => Stdio::null(),
     };
-    let mut child = Process::new(&command.program)
+    let mut process = Process::new(&command.program);
+    process
         .args(&command.args)
         .stdin(stdin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         // A group of its own, so that all of it can be ended.
-        .process_group(0)
-        .spawn()?;
-    let collect = |pipe: Option<Box<dyn io::Read + Send>>| {
-        std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            if let Some(pipe) = pipe {
-                // What was read until an error is what there is.
-                let _ = pipe.take(16 << 20).read_to_end(&mut bytes);
-            }
-            bytes
-        })
+        .process_group(0);
+    let view = world.view().cloned();
+    let mut enter = match &view {
+        Some(view) => Some(view.enter(&std::env::current_dir()?)?),
+        None => None,
     };
-    let stdout = collect(child.stdout.take().map(|p| Box::new(p) as _));
-    let stderr = collect(child.stderr.take().map(|p| Box::new(p) as _));
+    // SAFETY: only async-signal-safe calls between fork and exec. The view lives until this function ends.
+    unsafe {
+        process.pre_exec(move || {
+            if let Some(enter) = &mut enter {
+                enter()?;
+            }
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+            Ok(())
+        });
+    }
+    // Orphans come to us, so that they can be found.
+    // SAFETY: no pointers.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    let others = children();
+    let mut child = process.spawn()?;
+    let mut outputs = [
+        Output::new(child.stdout.take().map(OwnedFd::from))?,
+        Output::new(child.stderr.take().map(OwnedFd::from))?,
+    ];
     let begun = Instant::now();
-    let mut pause = Duration::from_micros(200);
     let status = loop {
+        take(&mut outputs, Duration::from_millis(2));
         if let Some(status) = child.try_wait()? {
             break match (status.code(), status.signal()) {
                 (Some(code), _) => Status::Exit(code),
@@ -104,20 +178,135 @@ pub fn run(command: &Command, patience: Duration) -> io::Result<Outcome> {
             };
         }
         if begun.elapsed() > patience {
-            // SAFETY: the group of our own child.
+            // SAFETY: the group of our own child, which was not waited for.
             unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
             child.wait()?;
             break Status::Hang(Hang::Time);
         }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(10));
     };
+    // What it has started may still write; but who only waits is not waited for.
+    let mut quiet = Instant::now();
+    while outputs.iter().any(|output| output.pipe.is_some())
+        && quiet.elapsed() < AFTER
+        && begun.elapsed() < patience + AFTER
+    {
+        if take(&mut outputs, Duration::from_millis(5)) {
+            quiet = Instant::now();
+        }
+    }
+    match &view {
+        Some(view) => view.end_all(),
+        None => end_children_but(&others),
+    }
+    let [stdout, stderr] = outputs.map(|output| output.bytes);
     Ok(Outcome {
         status,
-        stdout: stdout.join().unwrap_or_default(),
-        stderr: stderr.join().unwrap_or_default(),
+        stdout,
+        stderr,
         checker: None,
         again: None,
         broken: Vec::new(),
     })
+}
+
+/// What is read of an output; the rest is not waited for.
+const OUTPUT_MAX: usize = 16 << 20;
+
+/// One end of a pipe, until nobody has the other.
+struct Output {
+    pipe: Option<File>,
+    bytes: Vec<u8>,
+}
+
+impl Output {
+    fn new(pipe: Option<OwnedFd>) -> io::Result<Output> {
+        if let Some(pipe) = &pipe {
+            // SAFETY: our own descriptor.
+            if unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(Output {
+            pipe: pipe.map(File::from),
+            bytes: Vec::new(),
+        })
+    }
+}
+
+/// Takes what is there; waits at most so long for something. True if there was anything.
+fn take(outputs: &mut [Output; 2], wait: Duration) -> bool {
+    let mut polled: Vec<libc::pollfd> = outputs
+        .iter()
+        .filter_map(|output| output.pipe.as_ref())
+        .map(|pipe| libc::pollfd {
+            fd: pipe.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    // SAFETY: our own array. An interruption is as good as a time-out.
+    unsafe {
+        libc::poll(
+            polled.as_mut_ptr(),
+            polled.len() as libc::nfds_t,
+            wait.as_millis() as i32,
+        )
+    };
+    let mut any = false;
+    for output in outputs {
+        let mut buffer = [0; 1 << 16];
+        while let Some(pipe) = &mut output.pipe
+            && output.bytes.len() < OUTPUT_MAX
+        {
+            match pipe.read(&mut buffer) {
+                Ok(0) => output.pipe = None,
+                Ok(n) => {
+                    any = true;
+                    output.bytes.extend_from_slice(&buffer[..n]);
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                // What was read until an error is what there is.
+                Err(_) => output.pipe = None,
+            }
+        }
+    }
+    any
+}
+
+/// The children of this process.
+fn children() -> Vec<i32> {
+    let mut found = Vec::new();
+    for task in fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let text = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        found.extend(
+            text.split_whitespace()
+                .filter_map(|pid| pid.parse::<i32>().ok()),
+        );
+    }
+    found
+}
+
+/// Ends what has come to us since `others` were all. Nothing else of ours runs beside a native run, so it is what that has left behind.
+fn end_children_but(others: &[i32]) {
+    // Each may have children, which come to us when it ends.
+    for _ in 0..1000 {
+        let mut left = children();
+        left.retain(|pid| !others.contains(pid));
+        if left.is_empty() {
+            return;
+        }
+        for pid in left {
+            let mut status = 0;
+            // SAFETY: our own child, which nobody else waits for, so that its number is its own.
+            unsafe {
+                libc::kill(pid, libc::SIGKILL);
+                libc::waitpid(pid, &mut status, libc::__WALL);
+            }
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! Threads that run recoveries, each in a world of its own.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -12,7 +11,7 @@ use brownout_trace::event::FileId;
 use crate::execution::{self, Acknowledged, Command, Execution, Setting};
 use crate::recording::{RecordOptions, Recorder, Recording, TrackedFile};
 use crate::view::{Base, Image};
-use crate::world::World;
+use crate::world::{Origin, World};
 
 /// Something to do.
 pub enum Work {
@@ -47,10 +46,10 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// `size` threads, with worlds below `folder`.
+    /// `size` threads, with a world each.
     pub fn new(
         size: usize,
-        folder: &Path,
+        origin: &Origin,
         files: &BTreeMap<FileId, TrackedFile>,
         setting: &Arc<Setting>,
     ) -> std::io::Result<Pool> {
@@ -59,7 +58,7 @@ impl Pool {
         let (tell, results) = channel();
         let mut threads = Vec::new();
         for _ in 0..size {
-            let mut world = World::new(folder, files)?;
+            let mut world = World::new(origin, files)?;
             let (queue, tell, setting) = (queue.clone(), tell.clone(), setting.clone());
             threads.push(std::thread::spawn(move || {
                 loop {

@@ -10,7 +10,7 @@ use brownout_trace::event::FileId;
 
 use crate::execution::{self, Acknowledged, Setting};
 use crate::finding::{self, CrashSpec};
-use crate::native;
+use crate::native::{self, Stage};
 use crate::options::{Error, Options, io_error};
 use crate::outcome::Outcome;
 use crate::recording::{RecordOptions, Recorder};
@@ -36,24 +36,22 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
     let Some(Recorded { recording, .. }) = run.recorded.take() else {
         return Err(Error::Usage("nothing was recorded".into()));
     };
-    let (scratch, originals) = (&run.scratch, &run.originals);
     if !recording.touched {
         return Err(Error::Usage(
             "the program did not touch persistent memory this time".into(),
         ));
     }
-    originals
-        .restore()
+    run.restore()
         .map_err(io_error("cannot put a file back as it was"))?;
     let names: BTreeMap<FileId, PathBuf> = recording
         .files
         .iter()
         .map(|(id, file)| (*id, file.path.clone()))
         .collect();
-    let mut world = World::new(scratch.path(), &recording.files)
+    let mut world = World::new(&run.origin, &recording.files)
         .map_err(io_error("cannot make a folder for crash images"))?;
     let setting = Setting {
-        pm_globs: options.pm_globs.clone(),
+        pm_globs: run.origin.pm_globs.clone(),
         recover: options.recover.clone(),
         checker: options.checker.clone(),
         limits: Limits {
@@ -117,13 +115,16 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
     let images = finding::write_image(&image, &mut world, &names, &options.folder)
         .map_err(io_error("cannot write a crash image"))?;
     let mut reproduction = finding::reproduction(&names, &images, &setting.recover);
-    originals
-        .replace(&images)
-        .map_err(io_error("cannot put a crash image in place"))?;
-    let native = native::run(&setting.recover, native::PATIENCE.max(execution.wall * 5)).ok();
-    originals
-        .restore()
-        .map_err(io_error("cannot put a file back as it was"))?;
+    let mut stage = Stage {
+        setting: &setting,
+        world: &mut world,
+        originals: run.originals.as_ref(),
+        control: None,
+        patience: native::PATIENCE.max(execution.wall * 5),
+    };
+    let native = stage
+        .recover(&image, &images, &acknowledged, &execution.outcome)
+        .ok();
     reproduction.status = execution.outcome.status.to_string();
     reproduction.stdout = String::from_utf8_lossy(&execution.outcome.stdout).into_owned();
     reproduction.confirmed = native

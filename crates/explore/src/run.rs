@@ -5,38 +5,25 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
-use brownout_host::{EventSink, LaunchConfig};
+use brownout_host::{Enclosure, EventSink, LaunchConfig, Layer};
 use brownout_model::Domain;
 use brownout_trace::event::{Event, FileId};
 
 use crate::files::copy_sparse;
+use crate::ground::{self, Ground};
 use crate::native::Originals;
 use crate::options::{Error, Options, io_error};
 use crate::outcome::Status;
 use crate::recording::{RecordOptions, Recorder, Recording};
 use crate::view::FileState;
+use crate::world::Origin;
 
 /// What the recorded run prints goes here.
 const STDOUT: &str = "run-stdout";
 const STDERR: &str = "run-stderr";
-
-/// A folder in memory if there is one: images are written thousands of times and never read again.
-fn scratch() -> io::Result<tempfile::TempDir> {
-    let builder = || {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("brownout-explore-");
-        builder
-    };
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir()
-        && let Ok(folder) = builder().tempdir_in(memory)
-    {
-        return Ok(folder);
-    }
-    builder().tempdir()
-}
 
 /// The recorded run.
 pub struct Recorded {
@@ -47,13 +34,15 @@ pub struct Recorded {
     pub stdout: Vec<u8>,
 }
 
-fn set_up(options: &Options) -> Result<(), Error> {
+fn set_up(options: &Options, view: Option<&Arc<Enclosure>>) -> Result<(), Error> {
     let Some(setup) = &options.setup else {
         return Ok(());
     };
     // Under the engine, though nothing is recorded: what it makes must be the same next time, identifiers and seeds included.
     let mut config = LaunchConfig::new("sh", ["-c", setup]);
     config.deterministic = true;
+    config.enclosure = view.cloned();
+    config.dies_with_tool = true;
     config.stop = Some(options.stop.clone());
     config.stdin = Some(File::open("/dev/null").map_err(io_error("cannot open /dev/null"))?);
     let out = File::create("/dev/null").map_err(io_error("cannot open /dev/null"))?;
@@ -74,6 +63,8 @@ fn set_up(options: &Options) -> Result<(), Error> {
 fn record(
     options: &Options,
     scratch: &Path,
+    pm_globs: &[String],
+    view: Option<&Arc<Enclosure>>,
     also: Option<&mut dyn EventSink>,
 ) -> Result<Recorded, Error> {
     let record_options = RecordOptions {
@@ -86,16 +77,18 @@ fn record(
     let mut config = LaunchConfig::new(&options.program.program, &options.program.args);
     let out = scratch.join(STDOUT);
     let err = scratch.join(STDERR);
-    config.pm_globs = options.pm_globs.clone();
+    config.pm_globs = pm_globs.to_vec();
     config.deterministic = true;
     config.boundaries = true;
     config.line_input = true;
+    config.enclosure = view.cloned();
+    config.dies_with_tool = true;
     config.stop = Some(options.stop.clone());
     let stdin = options.program.stdin.as_deref();
-    config.stdin = Some(
-        File::open(stdin.unwrap_or(Path::new("/dev/null")))
-            .map_err(io_error("cannot open the standard input"))?,
-    );
+    let stdin = stdin.unwrap_or(Path::new("/dev/null"));
+    // The set-up may have made it.
+    let stdin = view.map_or(stdin.to_path_buf(), |view| view.path(stdin));
+    config.stdin = Some(File::open(stdin).map_err(io_error("cannot open the standard input"))?);
     config.stdout = Some(File::create(&out).map_err(io_error("cannot keep the output"))?);
     config.stderr = Some(File::create(&err).map_err(io_error("cannot keep the output"))?);
     let mut sink = Tee { recorder, also };
@@ -120,36 +113,47 @@ fn record(
     })
 }
 
-/// Files that the command line names, as they are before the run. The recording shows a file from its first mapping on; what the
-/// program did to it until then (`ftruncate`, `O_TRUNC`) can only be undone if somebody has looked before.
+/// Files that the command line names, if they are there. `seen` says where the tool finds what programs call by a path.
+fn named(options: &Options, seen: &dyn Fn(&Path) -> PathBuf) -> Vec<PathBuf> {
+    let words = options.program.args.iter().map(PathBuf::from);
+    // A pattern without special characters is a path; of others the last component may be one in this folder.
+    let globs = options.pm_globs.iter().flat_map(|glob| {
+        let name = glob.rsplit('/').next().unwrap_or(glob);
+        [PathBuf::from(glob), PathBuf::from(name)]
+    });
+    let mut files: Vec<PathBuf> = Vec::new();
+    for path in words.chain(globs) {
+        let Ok(path) = std::path::absolute(&path) else {
+            continue;
+        };
+        let Ok(meta) = fs::metadata(seen(&path)) else {
+            continue;
+        };
+        let is_program = meta.permissions().mode() & 0o111 != 0;
+        if meta.is_file() && !is_program && !files.contains(&path) {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// Files that the command line names, as they are before a run beside the user's files. The recording shows a file from its first mapping
+/// on; what the program did to it until then (`ftruncate`, `O_TRUNC`) can only be undone if somebody has looked before.
 struct Before {
     files: BTreeMap<PathBuf, (u64, PathBuf)>,
 }
 
 impl Before {
     fn look(options: &Options, scratch: &Path) -> io::Result<Before> {
-        let words = options.program.args.iter().map(PathBuf::from);
-        // A pattern without special characters is a path; of others the last component may be one in this folder.
-        let globs = options.pm_globs.iter().flat_map(|glob| {
-            let name = glob.rsplit('/').next().unwrap_or(glob);
-            [PathBuf::from(glob), PathBuf::from(name)]
-        });
         let mut files = BTreeMap::new();
-        for path in words.chain(globs) {
-            let Ok(path) = fs::canonicalize(&path) else {
-                continue;
-            };
-            let meta = fs::metadata(&path)?;
-            let is_program = meta.permissions().mode() & 0o111 != 0;
-            if !meta.is_file() || is_program || files.contains_key(&path) {
-                continue;
-            }
+        for path in named(options, &Path::to_path_buf) {
+            let path = fs::canonicalize(&path)?;
             let copy = scratch.join(format!("original-{}", files.len()));
             let Ok(file) = File::open(&path) else {
                 continue;
             };
             copy_sparse(&file, &copy)?;
-            files.insert(path, (meta.len(), copy));
+            files.insert(path, (file.metadata()?.len(), copy));
         }
         Ok(Before { files })
     }
@@ -166,6 +170,32 @@ impl Before {
                 file.original = Some(copy.clone());
             }
         }
+    }
+}
+
+/// Corrects what the recording took for the beginning by what is in a private view that is still as it was.
+fn complete(recording: &mut Recording, before: &Enclosure) {
+    for file in recording.files.values_mut() {
+        if let Ok(meta) = fs::metadata(before.path(&file.path))
+            && meta.is_file()
+        {
+            file.before = FileState {
+                exists: true,
+                size: meta.len(),
+            };
+            file.created = false;
+        }
+    }
+}
+
+/// Copies up the files that the program probably maps: an overlay shows two different files to who has opened one to read and then to write.
+fn copy_up(options: &Options, view: &Enclosure) {
+    for path in named(options, &|path| view.path(path)) {
+        // What cannot be written to is not copied, and needs no copy.
+        let _ = File::options()
+            .read(true)
+            .write(true)
+            .open(view.path(&path));
     }
 }
 
@@ -195,23 +225,32 @@ impl EventSink for Tee<'_> {
     }
 }
 
-/// A recorded run, and the user's files, which are put back when this goes.
+/// A recorded run. If it ran beside the user's files, they are put back when this goes.
 pub struct Run {
-    pub(crate) scratch: tempfile::TempDir,
     /// Until it is explored.
     pub(crate) recorded: Option<Recorded>,
-    pub(crate) originals: Originals,
+    /// The user's files, if they have been touched.
+    pub(crate) originals: Option<Originals>,
+    /// What the worlds of recoveries are made of.
+    pub(crate) origin: Origin,
     pub(crate) begun: Instant,
+    /// Last, because everything else lies in it.
+    pub(crate) ground: Ground,
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
         // An exploration has done this already, and said so if it failed. This is for those that ended early.
-        let _ = self.originals.restore();
+        let _ = self.restore();
     }
 }
 
 impl Run {
+    /// Puts the user's files back as they were.
+    pub(crate) fn restore(&self) -> io::Result<()> {
+        self.originals.as_ref().map_or(Ok(()), Originals::restore)
+    }
+
     /// How the program ended.
     pub fn status(&self) -> Status {
         self.recorded.as_ref().map_or(Status::Exit(0), |r| r.status)
@@ -219,7 +258,7 @@ impl Run {
 
     /// What it printed, on its standard output and its standard error.
     pub fn output(&self) -> (Vec<u8>, Vec<u8>) {
-        let error = fs::read(self.scratch.path().join(STDERR)).unwrap_or_default();
+        let error = fs::read(self.origin.scratch.join(STDERR)).unwrap_or_default();
         let output = self.recorded.as_ref().map(|r| r.stdout.clone());
         (output.unwrap_or_default(), error)
     }
@@ -239,17 +278,44 @@ pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result
                 .into(),
         ));
     }
-    let scratch = scratch().map_err(io_error("cannot make a folder for crash images"))?;
-    set_up(options)?;
-    let before = Before::look(options, scratch.path())
-        .map_err(io_error("cannot copy a file that the program may change"))?;
-    let mut recorded = record(options, scratch.path(), also)?;
-    before.complete(&mut recorded.recording);
-    let originals = Originals::new(&recorded.recording.files);
+    let no_view = || io_error("cannot make a private view of the machine");
+    let ground = Ground::new().map_err(io_error("cannot make a folder for crash images"))?;
+    let scratch = ground.scratch();
+    let mut pm_globs = options.pm_globs.clone();
+    if ground.enclosures.is_some() {
+        pm_globs.extend(ground::persistent_mounts());
+    }
+    let view = ground.enclose(&[]).map_err(no_view())?;
+    set_up(options, view.as_ref())?;
+    let mut below: Vec<Layer> = view.iter().map(|view| view.layer().clone()).collect();
+    // Nothing is left in it: it becomes what the others stand on.
+    drop(view);
+    let mut originals = None;
+    let mut recorded;
+    if let Some(view) = ground.enclose(&below).map_err(no_view())? {
+        copy_up(options, &view);
+        recorded = record(options, &scratch, &pm_globs, Some(&view), also)?;
+        if let Some(before) = ground.enclose(&below).map_err(no_view())? {
+            complete(&mut recorded.recording, &before);
+        }
+        below.insert(0, view.layer().clone());
+    } else {
+        let before = Before::look(options, &scratch)
+            .map_err(io_error("cannot copy a file that the program may change"))?;
+        recorded = record(options, &scratch, &pm_globs, None, also)?;
+        before.complete(&mut recorded.recording);
+        originals = Some(Originals::new(&recorded.recording.files));
+    }
+    let enclosures = ground.enclosures.clone();
     Ok(Run {
-        scratch,
         recorded: Some(recorded),
         originals,
+        origin: Origin {
+            scratch,
+            enclosures: enclosures.map(|enclosures| (enclosures, below)),
+            pm_globs,
+        },
         begun,
+        ground,
     })
 }

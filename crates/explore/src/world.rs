@@ -1,15 +1,27 @@
-//! The files that a recovery finds: private copies, set to one crash image after the other.
+//! The files that a recovery finds, set to one crash image after the other.
 //!
-//! A program under test names its own paths; the engine leads it to the copies. So recoveries run side by side, and the user's
-//! files stay as they are. Between two images only the lines that differ are written, and those that the last recovery
-//! has stored to.
+//! A world is what one thread runs recoveries in, one at a time; those of different worlds share nothing. There are two kinds:
+//!
+//! - **Enclosed**: in a private view of the machine ([`Enclosure`]), where every file has its own name. Below it lie the user's files, what
+//!   the set-up changed, and what the recorded run changed (so files that are not tracked are there as the run left them). What a
+//!   recovery does beyond stores to tracked files (files made, removed, renamed, written to; ports in use) is noticed when it
+//!   has ended, and the next one gets a fresh view: so no recovery sees what another one did.
+//! - **Redirected**, where the kernel allows no private view: copies in a folder of the world's own, to which the engine leads the program
+//!   when it names the originals.
+//!
+//! The interface: [`World::lay`] is the one place where a crash state is put into the world: which files there are, how long they are, and what
+//! they hold. [`World::find`] says where the tool sees what programs in the world call by a path; it is true until the next `lay`.
+//! [`World::equip`] tells a launch to happen here, and [`World::after`] looks at what it has left. Between two images only the lines that differ are
+//! written, and those that the last recovery has stored to.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use brownout_host::{Changed, Enclosure, Enclosures, LaunchConfig, Layer};
 use brownout_model::LineBytes;
 use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -19,12 +31,15 @@ use crate::line::{LINE, LineKey};
 use crate::recording::TrackedFile;
 use crate::view::{FileState, Image};
 
+/// What a checker reads, in an enclosed world. The same in all of them, so that it does the same in all of them.
+const TOLD: &str = "brownout-acknowledged";
+
 struct WorldFile {
     /// What the program calls it.
     name: PathBuf,
-    /// Where it is.
-    path: PathBuf,
-    /// Where it is while it must not exist.
+    /// Where it is, in a redirected world.
+    copy: PathBuf,
+    /// Where it is while it must not exist, in a redirected world.
     hidden: PathBuf,
     /// What to make it of.
     base: PathBuf,
@@ -32,6 +47,27 @@ struct WorldFile {
     handle: Option<File>,
     /// Its permissions.
     mode: Option<u32>,
+}
+
+/// What worlds are made of.
+#[derive(Clone)]
+pub struct Origin {
+    /// For what the tool itself keeps.
+    pub scratch: PathBuf,
+    /// Makes private views, and what lies below them.
+    pub enclosures: Option<(Arc<Enclosures>, Vec<Layer>)>,
+    /// Files that are persistent memory.
+    pub pm_globs: Vec<String>,
+}
+
+/// A private view, and what was changed in it when the image had been laid down.
+struct Enclosed {
+    enclosures: Arc<Enclosures>,
+    below: Vec<Layer>,
+    view: Arc<Enclosure>,
+    laid: BTreeMap<PathBuf, Changed>,
+    /// Somebody else has changed more: it is not to be used again.
+    stale: bool,
 }
 
 /// See the module's header.
@@ -42,14 +78,16 @@ pub struct World {
     now: FxHashMap<LineKey, LineBytes>,
     /// Lines of which nothing is known any more.
     dirty: FxHashSet<LineKey>,
+    /// `None`: redirected.
+    enclosed: Option<Enclosed>,
 }
 
 impl World {
-    /// A new one below `parent`.
-    pub fn new(parent: &Path, tracked: &BTreeMap<FileId, TrackedFile>) -> io::Result<World> {
+    /// A new one.
+    pub fn new(origin: &Origin, tracked: &BTreeMap<FileId, TrackedFile>) -> io::Result<World> {
         let folder = tempfile::Builder::new()
             .prefix("world-")
-            .tempdir_in(parent)?;
+            .tempdir_in(&origin.scratch)?;
         let files = tracked
             .iter()
             .map(|(id, file)| {
@@ -58,7 +96,7 @@ impl World {
                 let world = WorldFile {
                     name: file.path.clone(),
                     // The same last component: programs print it.
-                    path: own.join(name),
+                    copy: own.join(name),
                     hidden: own.join(".brownout-hidden"),
                     base: file.base.clone(),
                     handle: None,
@@ -68,45 +106,110 @@ impl World {
                 Ok((*id, world))
             })
             .collect::<io::Result<_>>()?;
+        let enclosed = match &origin.enclosures {
+            Some((enclosures, below)) => Some(Enclosed {
+                enclosures: enclosures.clone(),
+                below: below.clone(),
+                view: Arc::new(enclosures.enclose(below)?),
+                laid: BTreeMap::new(),
+                stale: false,
+            }),
+            None => None,
+        };
         Ok(World {
             folder,
             files,
             now: FxHashMap::default(),
             dirty: FxHashSet::default(),
+            enclosed,
         })
     }
 
-    /// A folder for what a run writes besides.
+    /// A folder for what the tool keeps of a run.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// From the program's paths to these.
-    pub fn redirects(&self) -> Vec<(PathBuf, PathBuf)> {
-        let pairs = self.files.values();
-        pairs.map(|f| (f.name.clone(), f.path.clone())).collect()
+    /// The private view, if there is one.
+    pub fn view(&self) -> Option<&Arc<Enclosure>> {
+        self.enclosed.as_ref().map(|enclosed| &enclosed.view)
     }
 
-    /// The highest number of a file.
-    pub fn last_file(&self) -> FileId {
+    /// Where the tool finds what a program in this world calls `path`. True until the next [`lay`](Self::lay).
+    pub fn find(&self, path: &Path) -> PathBuf {
+        if let Some(view) = self.view() {
+            return view.path(path);
+        }
+        let copy = self.files.values().find(|file| file.name == path);
+        copy.map_or(path, |file| &file.copy).to_path_buf()
+    }
+
+    /// Tells a launch to happen here.
+    pub fn equip(&self, config: &mut LaunchConfig) {
+        config.known_files = self.existing();
         let last = self.files.keys().next_back();
-        last.copied().unwrap_or_default()
+        config.last_file = last.copied().unwrap_or_default();
+        config.redirects = self
+            .files
+            .values()
+            .map(|file| match &self.enclosed {
+                // It stays; but where the program looks for it is told.
+                Some(_) => (file.name.clone(), file.name.clone()),
+                None => (file.name.clone(), file.copy.clone()),
+            })
+            .collect();
+        config.enclosure = self.view().cloned();
+        config.dies_with_tool = true;
     }
 
-    /// The files that are there now.
+    /// Opens something for a program in this world to read.
+    pub fn open(&self, path: &Path) -> io::Result<File> {
+        match File::open(self.find(path)) {
+            // What the tool itself has made is outside.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => File::open(path),
+            opened => opened,
+        }
+    }
+
+    /// Writes down something for a program in this world to read, and says what it is to call that.
+    pub fn tell(&self, text: &[u8]) -> io::Result<PathBuf> {
+        let name = match self.enclosed {
+            Some(_) => std::env::temp_dir().join(TOLD),
+            None => self.folder().join("acknowledged"),
+        };
+        fs::write(self.find(&name), text)?;
+        Ok(name)
+    }
+
+    /// What the program calls the files.
+    pub fn names(&self) -> Vec<PathBuf> {
+        self.files.values().map(|file| file.name.clone()).collect()
+    }
+
+    /// The files that are there now, as the tool finds them.
     pub fn existing(&self) -> Vec<(PathBuf, FileId)> {
-        let there = self.files.iter().filter(|(_, f)| f.path.exists());
-        there.map(|(id, f)| (f.path.clone(), *id)).collect()
+        let all = self.files.iter().map(|(id, f)| (self.find(&f.name), *id));
+        all.filter(|(path, _)| path.exists()).collect()
     }
 
     /// Sets all files to the image.
     pub fn lay(&mut self, image: &Image) -> io::Result<()> {
+        if let Some(enclosed) = &mut self.enclosed
+            && enclosed.stale
+        {
+            enclosed.view = Arc::new(enclosed.enclosures.enclose(&enclosed.below)?);
+            enclosed.stale = false;
+            for file in self.files.values_mut() {
+                file.handle = None;
+            }
+        }
         for (id, file) in &mut self.files {
             let state = image.files.get(id).copied().unwrap_or(FileState {
                 exists: false,
                 size: 0,
             });
-            let remade = file.set(state)?;
+            let view = self.enclosed.as_ref().map(|enclosed| &enclosed.view);
+            let remade = file.set(state, view.map(Arc::as_ref))?;
             if remade {
                 self.now.retain(|line, _| line.file() != *id);
                 self.dirty.retain(|line| line.file() != *id);
@@ -139,7 +242,30 @@ impl World {
             // Not, or not wholly, written: the file is not there, or shorter. It may come back.
             self.dirty.insert(line);
         }
+        if let Some(enclosed) = &mut self.enclosed {
+            enclosed.laid = enclosed.view.changed()?;
+        }
         Ok(())
+    }
+
+    /// A run is over: looks at what it has left besides what it was seen to do to tracked files. `made` are files that it made and mapped.
+    pub fn after(&mut self, made: &[PathBuf]) {
+        let Some(enclosed) = &mut self.enclosed else {
+            for path in made {
+                // It would be there for the next.
+                let _ = fs::remove_file(path);
+            }
+            return;
+        };
+        let told = std::env::temp_dir().join(TOLD);
+        let now = enclosed.view.changed();
+        let is_same = now.is_ok_and(|mut now| {
+            if !enclosed.laid.contains_key(&told) {
+                now.remove(&told);
+            }
+            now == enclosed.laid
+        });
+        enclosed.stale |= !is_same || enclosed.view.has_sockets();
     }
 
     /// A run has stored to these lines.
@@ -147,10 +273,13 @@ impl World {
         self.dirty.extend(lines);
     }
 
-    /// A run was ended from outside: it may have stored more than was seen.
+    /// A run was ended from outside, or was not watched: it may have stored more than was seen.
     pub fn distrust(&mut self) {
         for file in self.files.values_mut() {
             file.handle = None;
+        }
+        if let Some(enclosed) = &mut self.enclosed {
+            enclosed.stale = true;
         }
     }
 
@@ -164,15 +293,22 @@ impl World {
 
 impl WorldFile {
     /// Makes the file exist, or not, with that size. True if it was made anew.
-    fn set(&mut self, state: FileState) -> io::Result<bool> {
+    fn set(&mut self, state: FileState, view: Option<&Enclosure>) -> io::Result<bool> {
         let at = |path: &Path| fs::symlink_metadata(path).ok().map(|m| (m.dev(), m.ino()));
+        let path = view.map_or(self.copy.clone(), |view| view.path(&self.name));
         if !state.exists {
             // The copy is kept for later; what a recovery has made here is not.
-            match (&self.handle, at(&self.path)) {
-                (Some(handle), Some(found)) if identity(handle)? == found => {
-                    fs::rename(&self.path, &self.hidden)?;
+            match (&self.handle, at(&path)) {
+                (Some(handle), Some(found)) if view.is_none() && identity(handle)? == found => {
+                    fs::rename(&path, &self.hidden)?;
                 }
-                (_, Some(_)) => fs::remove_file(&self.path)?,
+                (_, Some(_)) => {
+                    fs::remove_file(&path)?;
+                    if view.is_some() {
+                        // There is no place in it that a program cannot see, so it is not kept.
+                        self.handle = None;
+                    }
+                }
                 _ => {}
             }
             return Ok(false);
@@ -180,9 +316,9 @@ impl WorldFile {
         let mut remade = false;
         if let Some(handle) = &self.handle {
             let own = identity(handle)?;
-            if at(&self.path) != Some(own) {
-                if at(&self.hidden) == Some(own) {
-                    fs::rename(&self.hidden, &self.path)?;
+            if at(&path) != Some(own) {
+                if view.is_none() && at(&self.hidden) == Some(own) {
+                    fs::rename(&self.hidden, &path)?;
                 } else {
                     self.handle = None;
                 }
@@ -200,13 +336,17 @@ impl WorldFile {
             handle.set_permissions(fs::Permissions::from_mode(mode))?;
         }
         if self.handle.is_none() {
-            for old in [&self.path, &self.hidden] {
+            for old in [&path, &self.hidden] {
                 match fs::remove_file(old) {
                     Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
                     _ => {}
                 }
             }
-            let made = copy_sparse(&File::open(&self.base)?, &self.path)?;
+            if let Some(folder) = path.parent() {
+                // The run may have made the folder, and removed it at its end.
+                fs::create_dir_all(folder)?;
+            }
+            let made = copy_sparse(&File::open(&self.base)?, &path)?;
             self.mode = Some(made.metadata()?.mode());
             self.handle = Some(made);
             remade = true;
@@ -253,10 +393,18 @@ mod tests {
         tracked: BTreeMap<FileId, TrackedFile>,
         timeline: Arc<Timeline>,
         points: u32,
+        /// Where it is mounted, if there is one.
+        enclosures: Option<Arc<Enclosures>>,
+        _mountpoint: Option<tempfile::TempDir>,
     }
 
     impl Scene {
-        fn new(stores: &[(u32, u64, u8)]) -> Scene {
+        fn new(stores: &[(u32, u64, u8)], enclosed: bool) -> Scene {
+            let mountpoint = enclosed.then(|| tempfile::tempdir().expect("a folder"));
+            // Where the kernel allows none, the other kind is tested twice; the suites say what this machine can do.
+            let enclosures = mountpoint
+                .as_ref()
+                .and_then(|at| Enclosures::new(at.path(), Path::new("/"), None, false).ok());
             let folder = tempfile::tempdir().expect("a folder");
             let mut tracked = BTreeMap::new();
             let mut bases = BTreeMap::new();
@@ -300,11 +448,22 @@ mod tests {
                 tracked,
                 timeline: Arc::new(timeline),
                 points: stores.len() as u32 + 1,
+                enclosures: enclosures.map(Arc::new),
+                _mountpoint: mountpoint,
             }
         }
 
         fn world(&self) -> World {
-            World::new(self.folder.path(), &self.tracked).expect("a world")
+            World::new(&self.origin(), &self.tracked).expect("a world")
+        }
+
+        fn origin(&self) -> Origin {
+            let enclosures = self.enclosures.clone();
+            Origin {
+                scratch: self.folder.path().to_path_buf(),
+                enclosures: enclosures.map(|enclosures| (enclosures, Vec::new())),
+                pm_globs: Vec::new(),
+            }
         }
 
         fn image(&self, want: &Want) -> Image {
@@ -372,7 +531,7 @@ mod tests {
 
     /// Does it, and tells the world what it would learn from the events.
     fn recover(world: &mut World, file: u32, did: &Did) {
-        let path = world.files[&id(file)].path.clone();
+        let path = world.find(&world.files[&id(file)].name);
         let line = |offset: u64| LineKey::of(keys::key(id(file), offset).0);
         let Ok(handle) = File::options().write(true).open(&path) else {
             if matches!(did, Did::Replace) {
@@ -414,7 +573,7 @@ mod tests {
 
     fn check(world: &World, image: &Image) -> Result<(), TestCaseError> {
         for (file, state) in image.files.iter() {
-            let found = fs::read(&world.files[file].path);
+            let found = fs::read(world.find(&world.files[file].name));
             if !state.exists {
                 prop_assert!(found.is_err(), "{file} must not be there");
                 continue;
@@ -461,25 +620,25 @@ mod tests {
 
         /// Whatever was there before, and whatever a recovery did to it.
         #[test]
-        fn files_hold_exactly_the_image(stores in stores(), rounds in rounds(false)) {
-            play(&Scene::new(&stores), &rounds)?;
+        fn files_hold_exactly_the_image(enclosed in any::<bool>(), stores in stores(), rounds in rounds(false)) {
+            play(&Scene::new(&stores, enclosed), &rounds)?;
         }
 
         /// Files come and go between failure points, too.
         #[test]
-        fn files_that_do_not_exist_yet_are_not_there(stores in stores(), mut rounds in rounds(true)) {
+        fn files_that_do_not_exist_yet_are_not_there(enclosed in any::<bool>(), stores in stores(), mut rounds in rounds(true)) {
             // A recovery stores only to files that the next image has, too.
             for next in 1..rounds.len() {
                 let files = rounds[next].0.files;
                 rounds[next - 1].1.retain(|(file, _)| files[*file as usize].exists);
             }
-            play(&Scene::new(&stores), &rounds)?;
+            play(&Scene::new(&stores, enclosed), &rounds)?;
         }
 
         /// Two worlds know nothing of each other.
         #[test]
-        fn worlds_are_private(stores in stores(), rounds in rounds(false)) {
-            let scene = Scene::new(&stores);
+        fn worlds_are_private(enclosed in any::<bool>(), stores in stores(), rounds in rounds(false)) {
+            let scene = Scene::new(&stores, enclosed);
             let mut other = scene.world();
             let Some((want, _)) = rounds.first() else { return Ok(()) };
             let image = scene.image(want);
@@ -491,16 +650,80 @@ mod tests {
 
     #[test]
     fn programs_are_led_to_files_of_the_same_name() {
-        let scene = Scene::new(&[]);
-        let world = scene.world();
-        let redirects = world.redirects();
-        assert_eq!(redirects.len(), FILES as usize);
-        for (name, path) in redirects {
-            assert_eq!(name.file_name(), path.file_name());
-            assert!(path.starts_with(world.folder()));
+        for enclosed in [false, true] {
+            let scene = Scene::new(&[], enclosed);
+            let world = scene.world();
+            let mut config = LaunchConfig::new("true", [""; 0]);
+            world.equip(&mut config);
+            assert_eq!(config.redirects.len(), FILES as usize);
+            for (name, path) in config.redirects {
+                assert_eq!(name.file_name(), path.file_name());
+                let is_copy = path.starts_with(world.folder());
+                assert_eq!(is_copy, world.view().is_none());
+            }
+            let folder = world.folder().to_path_buf();
+            drop(world);
+            assert!(!folder.exists());
         }
-        let folder = world.folder().to_path_buf();
-        drop(world);
-        assert!(!folder.exists());
+    }
+
+    fn index() -> Index {
+        use proptest::strategy::ValueTree;
+        use proptest::test_runner::TestRunner;
+        let tree = any::<Index>().new_tree(&mut TestRunner::deterministic());
+        tree.expect("a value").current()
+    }
+
+    /// What a recovery does to other files is gone before the next one.
+    #[test]
+    fn a_view_is_renewed_if_more_was_done_than_stores() {
+        let scene = Scene::new(&[(0, 1, 7)], true);
+        let mut world = scene.world();
+        if world.view().is_none() {
+            eprintln!("this machine allows no private views");
+            return;
+        }
+        let size = BASE_LINES * LINE as u64;
+        let files = [FileState { exists: true, size }; FILES as usize];
+        let want = Want {
+            point: index(),
+            lost: index(),
+            files,
+        };
+        let image = scene.image(&want);
+        let folder = scene.folder.path();
+        let kept = folder.join("kept");
+        fs::write(&kept, b"mine").expect("a write");
+        type Deed = fn(&World, &Path);
+        let deeds: [Deed; 5] = [
+            |world, folder| fs::write(world.find(&folder.join("new")), b"x").expect("a write"),
+            |world, folder| fs::create_dir(world.find(&folder.join("new"))).expect("a folder"),
+            |world, folder| fs::remove_file(world.find(&folder.join("kept"))).expect("it is there"),
+            |world, folder| fs::write(world.find(&folder.join("kept")), b"other").expect("a write"),
+            |world, folder| {
+                let [from, to] = ["kept", "moved"].map(|name| world.find(&folder.join(name)));
+                fs::rename(from, to).expect("it is there");
+            },
+        ];
+        for deed in deeds {
+            world.lay(&image).expect("it can be laid");
+            deed(&world, folder);
+            world.after(&[]);
+            world.lay(&image).expect("it can be laid");
+            let seen = |name: &str| fs::read(world.find(&folder.join(name))).ok();
+            assert_eq!(seen("kept").as_deref(), Some(&b"mine"[..]));
+            assert_eq!((seen("new"), seen("moved")), (None, None));
+            assert!(!world.find(&folder.join("new")).exists());
+            check(&world, &image).expect("the image is there");
+            // And the user's own are as they were.
+            assert_eq!(fs::read(&kept).expect("it is there"), b"mine");
+        }
+        // Stores alone renew nothing.
+        world.lay(&image).expect("it can be laid");
+        let before = world.view().map(|view| view.root().to_path_buf());
+        recover(&mut world, 0, &Did::Store(vec![1, 2]));
+        world.after(&[]);
+        world.lay(&image).expect("it can be laid");
+        assert_eq!(world.view().map(|view| view.root().to_path_buf()), before);
     }
 }

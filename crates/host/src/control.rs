@@ -101,9 +101,12 @@ unsafe fn map(at: *mut u8, len: u64, file: Option<(&File, u64)>) -> io::Result<*
 }
 
 impl Shared {
-    /// Creates the file and maps it.
-    pub fn create(beginning: &Beginning) -> io::Result<(Shared, File)> {
-        let file = memory_file(c"brownout-control")?;
+    /// Creates the file, unless there is an empty one already, and maps it.
+    pub fn create(beginning: &Beginning, file: Option<File>) -> io::Result<(Shared, File)> {
+        let file = match file {
+            Some(file) => file,
+            None => memory_file(c"brownout-control")?,
+        };
         file.set_len(CONTROL_LEN + RING_LEN)?;
         // SAFETY: fresh mappings of our own file; the ring goes twice in a row over a reservation of twice its size. From
         // the third line on they belong to a value that undoes them.

@@ -692,7 +692,7 @@ mod tests {
             redirect_count: 0,
             redirects: Vec::new(),
         };
-        Shared::create(&beginning).expect("memory").0
+        Shared::create(&beginning, None).expect("memory").0
     }
 
     /// Writes words into the ring, as a program could.

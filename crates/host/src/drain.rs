@@ -22,6 +22,9 @@ const IDLE: Duration = Duration::from_micros(300);
 /// How long an announced process is waited for: if it was killed at birth, it never comes.
 const BIRTH: Duration = Duration::from_millis(100);
 
+/// How long those that a program has left behind may wait for something.
+const LEFT_BEHIND: Duration = Duration::from_millis(500);
+
 /// What came of a run.
 pub struct Drained {
     pub status: ExitStatus,
@@ -90,7 +93,9 @@ impl Watch<'_> {
         if limits.wall.is_some_and(|wall| now - self.begun >= wall) {
             return Some(Stopped::Wall);
         }
+        let is_over = processes.first_has_ended();
         let idle = limits.idle?;
+        let idle = if is_over { idle.min(LEFT_BEHIND) } else { idle };
         if now < self.next_look {
             return None;
         }
@@ -99,7 +104,11 @@ impl Watch<'_> {
         if used != self.quiet.0 || waits_for_us {
             self.quiet = (used, now);
         }
-        (now - self.quiet.1 >= idle).then_some(Stopped::Idle)
+        let reason = match is_over {
+            true => Stopped::LeftBehind,
+            false => Stopped::Idle,
+        };
+        (now - self.quiet.1 >= idle).then_some(reason)
     }
 }
 

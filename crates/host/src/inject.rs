@@ -5,10 +5,12 @@
 //! stands for a moment at its entry point: open the engine's memory file, map it, map control block and ring, map a
 //! first stack. Then registers are set to the engine's entry and the process is let go.
 
+use crate::enclosure::{Enclosure, Handed};
 use brownout_abi::{CONTROL_BASE, CONTROL_LEN, ENGINE_BASE, Launch, RING_BASE, RING_LEN};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
 /// The engine, laid out flat and relocated.
@@ -29,9 +31,11 @@ const FIRST_STACK_LEN: u64 = 0x4_0000;
 
 /// What injection needs, shared by all tracer threads.
 pub struct Image {
-    /// Where the engine is in this very executable.
+    /// Where the engine is in this very executable, or in the file that was handed over.
     offset: u64,
     control: File,
+    /// Files for a program that may not look into our descriptors: the engine, and the control block.
+    handed: Option<(Handed, Handed)>,
 }
 
 impl Image {
@@ -46,7 +50,24 @@ impl Image {
                 *OFFSET.get_or_init(|| found)
             }
         };
-        Ok(Image { offset, control })
+        Ok(Image {
+            offset,
+            control,
+            handed: None,
+        })
+    }
+
+    /// For a program in a view from which our own descriptors cannot be seen.
+    pub fn handed(control: File, enclosure: &Enclosure, control_path: Handed) -> io::Result<Image> {
+        let Some((engine, engine_path)) = enclosure.hand("engine")? else {
+            return Image::new(control);
+        };
+        engine.write_all_at(&image::BYTES.0, 0)?;
+        Ok(Image {
+            offset: 0,
+            control,
+            handed: Some((engine_path, control_path)),
+        })
     }
 
     fn find() -> io::Result<u64> {
@@ -237,11 +258,18 @@ impl Target {
         let me = crate::members::own_number()
             .ok_or_else(|| io::Error::other("/proc does not tell our number"))?
             .0;
+        let (engine_path, control_path) = match &image.handed {
+            Some((engine, control)) => (engine.inside.clone(), control.inside.clone()),
+            None => (
+                format!("/proc/{me}/exe"),
+                format!("/proc/{me}/fd/{}", image.control.as_raw_fd()),
+            ),
+        };
         let scratch = (start.rsp - 512) & !15;
         let mut saved_stack = [0u8; 64];
         self.read(scratch, &mut saved_stack)?;
-        let open = |what: &str, flags: i32| -> io::Result<u64> {
-            self.write(scratch, format!("/proc/{me}/{what}\0").as_bytes())?;
+        let open = |path: &str, flags: i32| -> io::Result<u64> {
+            self.write(scratch, format!("{path}\0").as_bytes())?;
             let flags = (flags | libc::O_CLOEXEC) as u64;
             sc(
                 libc::SYS_openat,
@@ -252,7 +280,7 @@ impl Target {
         let shared = libc::MAP_SHARED as u64 | fixed;
         let private = libc::MAP_PRIVATE as u64 | fixed;
         let anonymous = private | libc::MAP_ANONYMOUS as u64;
-        let fd = open("exe", libc::O_RDONLY)?;
+        let fd = open(&engine_path, libc::O_RDONLY)?;
         let loaded = image::BYTES.0.len() as u64;
         sc(
             libc::SYS_mmap,
@@ -272,7 +300,7 @@ impl Target {
                 ],
             )?;
         }
-        let fd = open(&format!("fd/{}", image.control.as_raw_fd()), libc::O_RDWR)?;
+        let fd = open(&control_path, libc::O_RDWR)?;
         sc(
             libc::SYS_mmap,
             [CONTROL_BASE, CONTROL_LEN, 3, shared, fd, 0],

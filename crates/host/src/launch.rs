@@ -36,7 +36,12 @@ pub fn record(config: &LaunchConfig, sink: &mut dyn EventSink) -> Result<Outcome
 fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Outcome, LaunchError> {
     preflight::check_machine()?;
     let globs = decode::globs(&config.pm_globs)?;
-    let program = preflight::resolve(&config.program)?;
+    let enclosure = config.enclosure.as_deref();
+    let here = std::env::current_dir().map_err(|e| LaunchError::Launch("the current folder", e))?;
+    let program = preflight::resolve(&config.program, &|path| match enclosure {
+        Some(enclosure) => enclosure.path(&here.join(path)),
+        None => path.to_path_buf(),
+    })?;
     let mut mode = 0;
     if sink.is_some() {
         mode |= abi::MODE_RECORD;
@@ -57,18 +62,29 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
     }
     let begun = Instant::now();
     let beginning = beginning(config, mode)?;
-    let (shared, control_file) =
-        Shared::create(&beginning).map_err(|e| LaunchError::Launch("shared memory", e))?;
+    let handed = match enclosure {
+        Some(enclosure) => enclosure.hand("control"),
+        None => Ok(None),
+    };
+    let handed = handed.map_err(|e| LaunchError::Launch("shared memory", e))?;
+    let (control_file, handed) = handed.map_or((None, None), |(file, h)| (Some(file), Some(h)));
+    let (shared, control_file) = Shared::create(&beginning, control_file)
+        .map_err(|e| LaunchError::Launch("shared memory", e))?;
     let members = Members::new(&shared, &control_file)
         .map_err(|e| LaunchError::Launch("looking at ourselves", e))?;
-    let image =
-        Arc::new(Image::new(control_file).map_err(|e| LaunchError::Launch("engine image", e))?);
+    let image = match (enclosure, handed) {
+        (Some(enclosure), Some(handed)) => Image::handed(control_file, enclosure, handed),
+        _ => Image::new(control_file),
+    };
+    let image = Arc::new(image.map_err(|e| LaunchError::Launch("engine image", e))?);
+    let root = enclosure.map(|enclosure| enclosure.root().to_path_buf());
     let state = State::new(
         globs,
         members.clone(),
         &beginning.known,
         config.last_file.0,
         streams(config),
+        root,
     )
     .map(Arc::new)
     .map_err(|e| LaunchError::Launch("event descriptor", e))?;
@@ -95,9 +111,22 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
         command.process_group(0);
     }
     let deterministic = config.deterministic;
-    // SAFETY: only async-signal-safe calls between fork and exec.
+    let mut enter = match enclosure.map(|enclosure| enclosure.enter(&here)) {
+        Some(Ok(enter)) => Some(enter),
+        Some(Err(e)) => return Err(LaunchError::Launch("entering the private view", e)),
+        None => None,
+    };
+    let dies_with_tool = config.dies_with_tool;
+    // SAFETY: only async-signal-safe calls between fork and exec. The view lives as long as `config`.
     unsafe {
         command.pre_exec(move || {
+            if let Some(enter) = &mut enter {
+                enter()?;
+            }
+            if dies_with_tool {
+                // It is this thread that waits for the program, so it ends before the program only if the tool does.
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+            }
             let persona = libc::personality(0xffff_ffff);
             libc::personality(persona as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
             if deterministic {

@@ -22,6 +22,7 @@
 mod control;
 mod decode;
 mod drain;
+mod enclosure;
 mod error;
 mod functions;
 mod inject;
@@ -32,6 +33,9 @@ mod processes;
 mod service;
 
 pub use decode::Batch;
+pub use enclosure::{
+    Changed, Denied, Enclosure, Enclosures, Layer, Privilege, end_orphans, remove_all,
+};
 pub use error::LaunchError;
 pub use launch::{record, run};
 
@@ -89,6 +93,11 @@ pub struct LaunchConfig {
     /// Files that the program finds elsewhere: where it names the first path, the kernel gets the second. Absolute paths,
     /// the first one without symbolic links in its folder. Default: none.
     pub redirects: Vec<(PathBuf, PathBuf)>,
+    /// The view of the machine in which the program runs. [`known_files`](Self::known_files) are still named as the tool finds them; the
+    /// program, and what is [redirected](Self::redirects), as the program does. Default: the tool's own.
+    pub enclosure: Option<Arc<Enclosure>>,
+    /// The program ends if the tool does, whatever ends it. Default: no.
+    pub dies_with_tool: bool,
     /// When the program is stopped. Default: never.
     pub limits: Limits,
     /// The program is stopped when this becomes true. Default: none.
@@ -101,7 +110,8 @@ pub struct LaunchConfig {
 pub struct Limits {
     /// So many events have reached the sink; not one more does.
     pub events: Option<u64>,
-    /// No process of the run has used the processor for so long: they wait for ever.
+    /// No process of the run has used the processor for so long: they wait for ever. Those that the program has left behind when it
+    /// ended are not waited for as long, see [`Stopped::LeftBehind`].
     pub idle: Option<Duration>,
     /// So much time has passed since the launch.
     pub wall: Option<Duration>,
@@ -118,6 +128,9 @@ pub enum Stopped {
     Wall,
     /// [`LaunchConfig::stop`].
     Asked,
+    /// The program itself has ended, by itself; what it has started and left behind does nothing but wait. [`Outcome::status`] is the
+    /// program's own.
+    LeftBehind,
 }
 
 impl LaunchConfig {
@@ -145,6 +158,8 @@ impl LaunchConfig {
             known_files: Vec::new(),
             last_file: FileId(0),
             redirects: Vec::new(),
+            enclosure: None,
+            dies_with_tool: false,
             limits: Limits::default(),
             stop: None,
         }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// Depth to which interpreters of interpreters are followed, as the kernel does.
 const INTERPRETERS_MAX: u32 = 5;
 
-/// Finds the program as a shell would, and checks that it can be run.
-pub fn resolve(program: &OsStr) -> Result<PathBuf, LaunchError> {
+/// Finds the program as a shell would, and checks that it can be run. `seen` says where the tool finds what the program calls by a path.
+pub fn resolve(program: &OsStr, seen: &dyn Fn(&Path) -> PathBuf) -> Result<PathBuf, LaunchError> {
     if program.is_empty() {
         return Err(LaunchError::NotFound(PathBuf::from("")));
     }
@@ -23,19 +23,26 @@ pub fn resolve(program: &OsStr) -> Result<PathBuf, LaunchError> {
         std::env::split_paths(&paths)
             .map(|d| d.join(program))
             .find(|p| {
-                p.metadata()
+                seen(p)
+                    .metadata()
                     .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
             })
             .ok_or_else(|| LaunchError::NotFound(PathBuf::from(program)))?
     };
-    check(&path, &path, 0)?;
+    check(&path, &path, seen, 0)?;
     Ok(path)
 }
 
-fn check(path: &Path, shown: &Path, depth: u32) -> Result<(), LaunchError> {
+fn check(
+    path: &Path,
+    shown: &Path,
+    seen: &dyn Fn(&Path) -> PathBuf,
+    depth: u32,
+) -> Result<(), LaunchError> {
+    let found = seen(path);
     let not = |why: String| LaunchError::NotExecutable(shown.to_path_buf(), why);
     let unsupported = |why: &str| LaunchError::UnsupportedProgram(shown.to_path_buf(), why.into());
-    let meta = path.metadata().map_err(|e| match e.kind() {
+    let meta = found.metadata().map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound if depth == 0 => LaunchError::NotFound(path.to_path_buf()),
         std::io::ErrorKind::NotFound => not(format!(
             "its interpreter '{}' does not exist",
@@ -60,7 +67,7 @@ fn check(path: &Path, shown: &Path, depth: u32) -> Result<(), LaunchError> {
         ));
     }
     let mut head = [0u8; 256];
-    let n = File::open(path)
+    let n = File::open(&found)
         .and_then(|mut f| {
             let mut n = 0;
             while n < head.len() {
@@ -89,7 +96,8 @@ fn check(path: &Path, shown: &Path, depth: u32) -> Result<(), LaunchError> {
         if depth >= INTERPRETERS_MAX {
             return Err(not("too many levels of interpreters".into()));
         }
-        return check(Path::new(OsStr::from_bytes(interpreter)), shown, depth + 1);
+        let interpreter = Path::new(OsStr::from_bytes(interpreter));
+        return check(interpreter, shown, seen, depth + 1);
     }
     if head.len() < 20 || &head[..4] != b"\x7fELF" {
         return Err(not("it is neither an ELF program nor a script with a #! line (run it by its interpreter, e.g. `sh SCRIPT`)".into()));

@@ -228,6 +228,11 @@ impl Processes {
         self.childless && self.watched.is_empty()
     }
 
+    /// Whether the first process has ended.
+    pub fn first_has_ended(&self) -> bool {
+        self.status.is_some()
+    }
+
     /// How the first process ended.
     pub fn status(&self) -> io::Result<ExitStatus> {
         self.status

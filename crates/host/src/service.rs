@@ -21,6 +21,8 @@ pub struct State {
     members: Members,
     /// Devices and inodes of the standard streams.
     streams: Vec<(u64, u64)>,
+    /// Where the tool finds the program's root folder, if that is another one than ours.
+    root: Option<PathBuf>,
     /// Ends a sleep of the drain loop.
     wake: Wake,
     inner: Mutex<Inner>,
@@ -79,12 +81,14 @@ impl State {
         known: &[KnownFile],
         last: u32,
         streams: Vec<(u64, u64)>,
+        root: Option<PathBuf>,
     ) -> std::io::Result<Self> {
         let files = known.iter().map(|k| ((k.device, k.inode, k.life), k.file));
         Ok(State {
             globs,
             members,
             streams,
+            root,
             wake: Wake::new()?,
             inner: Mutex::new(Inner {
                 files: files.collect(),
@@ -203,6 +207,21 @@ fn free_ring(c: &brownout_abi::Control, holder: u32) {
     let _ = c
         .ring_lock
         .compare_exchange(holder, 0, Ordering::AcqRel, Ordering::Relaxed);
+}
+
+/// Where the tool finds a program's file whose root folder is another one: at its own name if that is the same file, because what is known of
+/// it is kept by name.
+fn same_or_inside(root: &Path, path: &Path) -> PathBuf {
+    use std::os::unix::fs::MetadataExt;
+    let inside = root.join(path.strip_prefix("/").unwrap_or(path));
+    let version = |path: &Path| {
+        let meta = path.metadata().ok()?;
+        Some((meta.size(), meta.mtime(), meta.mtime_nsec()))
+    };
+    match version(path) {
+        outside @ Some(_) if outside == version(&inside) => path.to_path_buf(),
+        _ => inside,
+    }
 }
 
 /// The service thread.
@@ -405,7 +424,11 @@ fn answer(
                 is_program: is_program != 0,
             };
             let path = Path::new(std::ffi::OsStr::from_bytes(text));
-            let found = functions::find(path, &mapped);
+            let path = match &state.root {
+                Some(root) => same_or_inside(root, path),
+                None => path.to_path_buf(),
+            };
+            let found = functions::find(&path, &mapped);
             let pairs = found.iter().flat_map(|(at, n)| [*at, u64::from(*n)]);
             Reply {
                 result: found.len() as u32,

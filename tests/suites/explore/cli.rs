@@ -257,7 +257,10 @@ fn setup() -> Result<()> {
     let options = ["--pm", "pool", "--setup", "echo here > made; exit 3"];
     let outcome = explore::command(&native, &options).run()?;
     expect_refusal(&outcome, 2, "the set-up failed")?;
-    ensure!(scratch.join("made").exists());
+    ensure!(
+        !scratch.join("made").exists(),
+        "it ran beside the user's files"
+    );
     ensure!(!scratch.join("pool").exists(), "the program ran");
 
     // What it does is not explored: creation, for one, is not.
@@ -360,6 +363,19 @@ impl Drop for Running {
     }
 }
 
+/// Whether the file exists, here or for a program that runs in a private view of this folder.
+fn seen_by_any(file: &Path) -> bool {
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
+        return false;
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut folders = processes.map(|process| process.path().join("cwd"));
+    file.exists()
+        || folders.any(|cwd| {
+            fs::read_link(&cwd).is_ok_and(|link| link == folder) && cwd.join(name).exists()
+        })
+}
+
 /// Starts it, interrupts it as soon as the file exists, and returns its exit code.
 fn interrupt_when(invocation: &Invocation, file: &Path) -> Result<i32> {
     tool::expect_built()?;
@@ -367,7 +383,7 @@ fn interrupt_when(invocation: &Invocation, file: &Path) -> Result<i32> {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut running = Running(command.spawn()?);
     let start = Instant::now();
-    while !file.exists() {
+    while !seen_by_any(file) {
         ensure!(start.elapsed() < TIMEOUT, "{} never comes", file.display());
         if let Some(status) = running.0.try_wait()? {
             bail!("it has ended already: {status}");

@@ -7,6 +7,7 @@
 //! | `replay::` | tokens and commands of findings show them again |
 //! | `cli::` | options, forms of the report, exit codes, endings; the user's files stay as they are |
 //! | `confirm::` | `check --confirm` settles what one run suspects |
+//! | `worlds::` | what programs do to other files, ports and processes reaches neither the user nor another recovery |
 //! | `generated::` | on random small programs it finds exactly the outcomes that brute force finds |
 //! | `mutants::` | libpmemobj's examples, broken on purpose: what matters is found where it is, the rest stays silent |
 //!
@@ -19,6 +20,7 @@ mod maps;
 mod mutants;
 mod replay;
 mod seeded;
+mod worlds;
 
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -32,6 +34,7 @@ const GROUPS: &[fn() -> Vec<Trial>] = &[
     replay::trials,
     cli::trials,
     confirm::trials,
+    worlds::trials,
 ];
 
 fn main() {

@@ -1,0 +1,254 @@
+//! Where the programs of an exploration run: in private views of the machine if the kernel allows, else beside the user's files.
+//!
+//! `BROWNOUT_ISOLATION` chooses: `auto` (the default), `user` (as `auto`, but by a user namespace even for root), `files` (private files, but the
+//! machine's network), `redirect` (no private view).
+//!
+//! If the tool is killed, nothing of it stays: a small process that does nothing else waits for its end, ends the programs in its
+//! views, and removes its folder. Should that be killed, too, the next tool of the same user does it: each folder is locked by its owner as long as
+//! that lives, so it can be seen which may go.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use brownout_host::{Enclosure, Enclosures, Layer, Privilege, end_orphans, remove_all};
+
+/// Chooses how programs are kept apart.
+pub const VARIABLE: &str = "BROWNOUT_ISOLATION";
+/// Names of the folders begin with this.
+const PREFIX: &str = "brownout-explore-";
+/// A younger folder may not have been locked yet by its owner.
+const AGE_MIN: Duration = Duration::from_secs(10);
+
+/// See the module's header.
+pub struct Ground {
+    /// Makes private views, if that is possible.
+    pub enclosures: Option<Arc<Enclosures>>,
+    /// Why it is not.
+    pub denied: Option<String>,
+    folder: tempfile::TempDir,
+    /// Held as long as the folder is in use.
+    _lock: File,
+    /// Ends the guard.
+    guard: Option<File>,
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        if let Some(guard) = &mut self.guard {
+            // If it cannot be told that all is well, it finds nothing to do.
+            let _ = io::Write::write_all(guard, b"all is well");
+        }
+    }
+}
+
+impl Ground {
+    /// Makes a folder, and removes those that others have left.
+    pub fn new() -> io::Result<Ground> {
+        let places = || [PathBuf::from("/dev/shm"), std::env::temp_dir()];
+        for place in places() {
+            sweep(&place, AGE_MIN);
+        }
+        // In memory if possible: images are written thousands of times and never read again.
+        let mut made = None;
+        for place in places() {
+            let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&place);
+            match folder {
+                Ok(folder) => {
+                    made = Some(Ok(folder));
+                    break;
+                }
+                Err(error) => made = Some(Err(error)),
+            }
+        }
+        let folder = made.unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))?;
+        let lock = File::open(folder.path())?;
+        // SAFETY: our own descriptor. A file system without locks leaves the folder without one; then it is swept too early by nobody, because
+        // nobody gets a lock there.
+        unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+        let guard = guard(folder.path()).ok();
+        let wanted = std::env::var(VARIABLE).unwrap_or_default();
+        let (privilege, network) = match wanted.as_str() {
+            "" | "auto" => (None, true),
+            "user" => (Some(Privilege::User), true),
+            "files" => (None, false),
+            "redirect" => {
+                return Ok(Ground {
+                    enclosures: None,
+                    denied: Some(format!("{VARIABLE} is {wanted}")),
+                    folder,
+                    _lock: lock,
+                    guard,
+                });
+            }
+            other => {
+                return Err(io::Error::other(format!(
+                    "{VARIABLE} must be auto, user, files or redirect, not '{other}'"
+                )));
+            }
+        };
+        let here = std::env::current_dir()?;
+        let made = Enclosures::new(folder.path(), &here, privilege, network);
+        let (enclosures, denied) = match made {
+            Ok(made) => (Some(Arc::new(made)), None),
+            Err(denied) => (None, Some(denied.to_string())),
+        };
+        Ok(Ground {
+            enclosures,
+            denied,
+            folder,
+            _lock: lock,
+            guard,
+        })
+    }
+
+    /// A folder for the tool's own use.
+    pub fn scratch(&self) -> PathBuf {
+        match &self.enclosures {
+            Some(enclosures) => enclosures.scratch(),
+            None => self.folder.path().to_path_buf(),
+        }
+    }
+
+    /// A private view on what the layers say, if there is any.
+    pub fn enclose(&self, below: &[Layer]) -> io::Result<Option<Arc<Enclosure>>> {
+        let made = self.enclosures.as_ref();
+        let view = made.map(|enclosures| enclosures.enclose(below).map(Arc::new));
+        view.transpose()
+    }
+}
+
+/// Patterns of the files that are persistent memory because they lie on a file system that is mounted so. In a private view they lie elsewhere, and
+/// the kernel does not say it any more.
+pub fn persistent_mounts() -> Vec<String> {
+    let text = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let is_dax = |option: &str| matches!(option, "dax" | "dax=always");
+    text.lines()
+        .filter_map(|line| {
+            let mut fields = line.split(' ');
+            let at = fields.nth(1)?;
+            let options = fields.nth(1)?;
+            options.split(',').any(is_dax).then(|| format!("{at}/**"))
+        })
+        .collect()
+}
+
+/// Starts a process that cleans up after this one if it is killed. It is nobody's child, and is told by the file when all is well.
+fn guard(folder: &Path) -> io::Result<File> {
+    let folder = fs::canonicalize(folder)?;
+    let (mut waits, tells) = io::pipe()?;
+    // Orphans would come to us, and we would wait for them as for a program's.
+    let mut was = 0;
+    // SAFETY: asks and sets a property of this process; fills our variable.
+    unsafe {
+        libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut was, 0, 0, 0);
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
+    }
+    // SAFETY: `fork` of the C library leaves its memory usable in the child, which uses nothing else of ours but these variables, and
+    // ends by `_exit`.
+    let between = unsafe { libc::fork() };
+    if between == 0 {
+        // SAFETY: as above.
+        unsafe {
+            if libc::fork() != 0 {
+                libc::_exit(0);
+            }
+            // Neither the terminal's signals nor the end of a group concern it.
+            libc::setsid();
+            libc::prctl(libc::PR_SET_NAME, c"brownout-guard".as_ptr(), 0, 0, 0);
+            let keep = waits.as_raw_fd() as u32;
+            libc::syscall(libc::SYS_close_range, 0, keep - 1, 0);
+            libc::syscall(libc::SYS_close_range, keep + 1, u32::MAX, 0);
+        }
+        let mut word = [0; 16];
+        let told = loop {
+            match io::Read::read(&mut waits, &mut word) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(n) => break n > 0,
+                Err(_) => break false,
+            }
+        };
+        if !told {
+            end_orphans(&folder);
+            remove_all(&folder);
+        }
+        // SAFETY: ends this process.
+        unsafe { libc::_exit(0) };
+    }
+    // SAFETY: our own child, which ends at once; and as above.
+    unsafe {
+        let mut status = 0;
+        if between > 0 {
+            libc::waitpid(between, &mut status, 0);
+        }
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, was, 0, 0, 0);
+    }
+    if between < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(File::from(std::os::fd::OwnedFd::from(tells)))
+}
+
+/// Removes what dead tools of this user have left, if it is old enough.
+fn sweep(place: &Path, age_min: Duration) {
+    // SAFETY: no arguments.
+    let user = unsafe { libc::geteuid() };
+    for entry in fs::read_dir(place).into_iter().flatten().flatten() {
+        let is_ours = |name: &str| name.starts_with(PREFIX);
+        if !entry.file_name().to_str().is_some_and(is_ours) {
+            continue;
+        }
+        let path = entry.path();
+        let Ok(folder) = File::open(&path) else {
+            continue;
+        };
+        let Ok(meta) = folder.metadata() else {
+            continue;
+        };
+        let born = SystemTime::UNIX_EPOCH + Duration::from_secs(meta.ctime().max(0) as u64);
+        let is_old = born.elapsed().is_ok_and(|age| age >= age_min);
+        let is_linked = fs::symlink_metadata(&path).is_ok_and(|link| link.is_symlink());
+        if !meta.is_dir() || is_linked || meta.uid() != user || !is_old {
+            continue;
+        }
+        // SAFETY: our own descriptor. Whoever uses the folder has locked it.
+        if unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+            if let Ok(path) = fs::canonicalize(&path) {
+                end_orphans(&path);
+            }
+            remove_all(&path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder goes if nobody has locked it, and only then.
+    #[test]
+    fn what_the_dead_have_left_is_swept() {
+        let place = tempfile::tempdir().expect("a folder");
+        let [left, used, other] = ["left", "used", "other"].map(|name| {
+            let prefix = if name == "other" { "mine-" } else { PREFIX };
+            let folder = place.path().join(format!("{prefix}{name}"));
+            fs::create_dir(&folder).expect("a folder");
+            fs::write(folder.join("file"), b"x").expect("a write");
+            folder
+        });
+        let lock = File::open(&used).expect("it is there");
+        // SAFETY: our own descriptor.
+        let locked = unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+        assert_eq!(locked, 0);
+        sweep(place.path(), AGE_MIN);
+        let there = [&left, &used, &other].map(|folder| folder.exists());
+        assert_eq!(there, [true; 3], "they are too young");
+        sweep(place.path(), Duration::ZERO);
+        let there = [&left, &used, &other].map(|folder| folder.exists());
+        assert_eq!(there, [false, true, true]);
+    }
+}

@@ -1,0 +1,421 @@
+//! What programs do under `brownout explore` besides using persistent memory: files, locks, ports, processes left behind. None of it reaches
+//! the user's folder, none of it reaches another recovery, and none of it is taken for a bug.
+//!
+//! Each trial runs with the private views that this machine allows (`auto`), by a user namespace (`user`), and without (`redirect`). A machine that
+//! allows no views runs them all the last way, and says so in a note of the report.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use brownout_tests::check::compile;
+use brownout_tests::explore::{self, Explored};
+use brownout_tests::{Invocation, Scratch, layout, tool};
+use libtest_mimic::Trial;
+
+use crate::trial;
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+const MODES: [&str; 3] = ["auto", "user", "redirect"];
+
+/// A counter in `pool`, each number in a line of its own, and much else besides.
+const PROGRAM: &str = r#"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <immintrin.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { NUMBERS = 6 };
+struct pool { struct { _Alignas(64) long number; } slots[NUMBERS]; _Alignas(64) long count; };
+
+static void persist(void *address)
+{
+    _mm_clflush(address);
+    _mm_sfence();
+}
+
+static void must(int fine, const char *what)
+{
+    if (!fine) {
+        fprintf(stderr, "%s: %s\n", what, strerror(errno));
+        exit(3);
+    }
+}
+
+static struct pool *map(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    must(fd >= 0 && ftruncate(fd, sizeof(struct pool)) == 0, "pool");
+    struct pool *pool = mmap(NULL, sizeof *pool, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    must(pool != MAP_FAILED, "mmap");
+    close(fd);
+    return pool;
+}
+
+/* Files of the user's are made, renamed, removed, truncated and written over. */
+static void litter(void)
+{
+    must(mkdir("folder", 0755) == 0, "mkdir");
+    int fd = open("folder/new", O_RDWR | O_CREAT | O_EXCL, 0600);
+    must(fd >= 0 && write(fd, "new", 3) == 3, "new");
+    close(fd);
+    must(rename("config", "config.old") == 0, "rename");
+    must(unlink("precious") == 0, "unlink");
+    must(truncate("log", 2) == 0, "truncate");
+    fd = open("other", O_WRONLY | O_TRUNC);
+    must(fd >= 0 && write(fd, "changed", 7) == 7, "other");
+    close(fd);
+    must(rename("folder/new", "linked") == 0, "rename over a link");
+    must(symlink("nowhere", "dangling") == 0, "symlink");
+    must(chmod("log", 0400) == 0, "chmod");
+}
+
+/* Who has the lock file or the port is alone. It talks to itself, so that the port stays blocked for a while. */
+static void serve(int port)
+{
+    int lock = open("lock", O_RDWR | O_CREAT | O_EXCL, 0600);
+    must(lock >= 0, "lock file");
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int server = socket(AF_INET, SOCK_STREAM, 0);
+    must(bind(server, (struct sockaddr *)&at, sizeof at) == 0 && listen(server, 1) == 0, "port");
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    must(connect(client, (struct sockaddr *)&at, sizeof at) == 0, "connect");
+    int peer = accept(server, NULL, NULL);
+    must(peer >= 0, "accept");
+    usleep(20000);
+    shutdown(peer, SHUT_RDWR);
+    close(peer);
+    close(client);
+    close(server);
+    must(unlink("lock") == 0, "unlock");
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argv[1], *path = argv[2];
+    if (strcmp(mode, "write") == 0 || strcmp(mode, "wrong") == 0) {
+        if (argc > 3)
+            litter();
+        struct pool *pool = map(path);
+        for (long i = 0; i < NUMBERS; i++) {
+            pool->slots[i].number = i + 1;
+            if (strcmp(mode, "wrong") != 0)
+                persist(&pool->slots[i]);
+            pool->count = i + 1;
+            persist(&pool->count);
+        }
+        return 0;
+    }
+    if (strcmp(mode, "move") == 0) {
+        /* The pool goes away and comes back, under other names and by a link. */
+        char other[4096];
+        struct stat s;
+        snprintf(other, sizeof other, "%s.moved", path);
+        if (stat(path, &s) == 0) {
+            must(rename(path, other) == 0, "rename the pool");
+            must(link(other, path) == 0, "link the pool");
+            must(unlink(other) == 0, "unlink the pool");
+        }
+    }
+    if (strcmp(mode, "litter") == 0) {
+        int fd = open("mark", O_RDWR | O_CREAT | O_EXCL, 0600);
+        must(fd >= 0, "something of another recovery is here");
+        must(access("precious", F_OK) != 0 || unlink("precious") == 0, "unlink");
+    }
+    if (strcmp(mode, "serve") == 0)
+        serve(atoi(argv[3]));
+    struct pool *pool = map(path);
+    int wrong = 0;
+    for (long i = 0; i < pool->count; i++)
+        wrong |= pool->slots[i].number != i + 1;
+    if (strcmp(mode, "daemon") == 0 && fork() == 0) {
+        /* It has our output and our pool, and waits for ever. */
+        setsid();
+        if (fork() == 0)
+            for (;;)
+                pause();
+        _exit(0);
+    }
+    if (strcmp(mode, "shy") == 0) {
+        /* Wrong only where somebody looks. */
+        char line[8192];
+        int watched = 0;
+        FILE *maps = fopen("/proc/self/maps", "r");
+        while (fgets(line, sizeof line, maps))
+            watched |= strstr(line, "memfd:brownout-control") || strstr(line, "/.brownout/");
+        fclose(maps);
+        wrong &= watched;
+    }
+    return wrong;
+}
+"#;
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for mode in MODES {
+        let name = |what: &str| format!("worlds::{what}::{mode}");
+        trials.push(trial(name("moved_pools"), move || moved(mode)));
+        trials.push(trial(name("daemons"), move || daemons(mode)));
+    }
+    for mode in ["auto", "user"] {
+        let name = |what: &str| format!("worlds::{what}::{mode}");
+        trials.push(trial(name("servers_and_lock_files"), move || servers(mode)));
+        trials.push(trial(name("files_are_untouched"), move || untouched(mode)));
+        trials.push(trial(name("litter_is_private"), move || litter(mode)));
+        trials.push(trial(name("replays_touch_nothing"), move || replays(mode)));
+    }
+    trials.push(trial("worlds::killed", killed));
+    trials
+}
+
+/// A folder with the program and files of the user's.
+struct Home {
+    scratch: Scratch,
+    program: PathBuf,
+}
+
+impl Home {
+    fn new() -> Result<Home> {
+        tool::expect_built()?;
+        let scratch = Scratch::new()?;
+        let folder = scratch.path().join("home");
+        fs::create_dir(&folder)?;
+        let source = scratch.path().join("program.c");
+        fs::write(&source, PROGRAM)?;
+        let program = compile(&source, scratch.path().join("program"), &["-g", "-O1"])?;
+        for (file, text) in [
+            ("config", "a"),
+            ("precious", "cannot be had again"),
+            ("log", "line after line"),
+            ("other", "o"),
+        ] {
+            fs::write(folder.join(file), text)?;
+        }
+        fs::create_dir(folder.join("sub"))?;
+        fs::write(folder.join("sub/file"), "deep")?;
+        symlink("config", folder.join("linked"))?;
+        Ok(Home { scratch, program })
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.scratch.path().join("home")
+    }
+
+    fn native(&self, mode: &str, words: &[&str]) -> Invocation {
+        let mut argv = vec![self.program.to_string_lossy().into_owned()];
+        argv.extend(words.iter().map(|word| (*word).to_owned()));
+        Invocation::new(argv, &self.folder())
+            .timeout(TIMEOUT)
+            .env("BROWNOUT_ISOLATION", mode)
+    }
+
+    fn recover(&self, words: &str) -> String {
+        format!("{} {words}", self.program.display())
+    }
+
+    /// Explores; crash images go elsewhere, and the report, too.
+    fn explore(
+        &self,
+        mode: &str,
+        words: &[&str],
+        recover: &str,
+        more: &[&str],
+    ) -> Result<Explored> {
+        let images = self.scratch.path().join("images").display().to_string();
+        let recover = self.recover(recover);
+        let mut options = vec!["--pm", "*pool", "--folder", &images, "--recover", &recover];
+        options.extend(more);
+        let explored = explore::run(&self.native(mode, words), &options)?;
+        fs::remove_file(self.folder().join("report.json"))?;
+        Ok(explored)
+    }
+
+    /// Every name, what it is, and what it holds.
+    fn listing(&self) -> Result<BTreeMap<PathBuf, String>> {
+        let mut found = BTreeMap::new();
+        list(&self.folder(), &mut found)?;
+        Ok(found)
+    }
+}
+
+fn list(folder: &Path, found: &mut BTreeMap<PathBuf, String>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let meta = fs::symlink_metadata(&path)?;
+        let what = if meta.is_symlink() {
+            format!("link to {:?}", fs::read_link(&path)?)
+        } else if meta.is_dir() {
+            list(&path, found)?;
+            format!("folder {:o}", meta.mode())
+        } else {
+            format!("{:o} {} {:?}", meta.mode(), meta.mtime(), fs::read(&path)?)
+        };
+        found.insert(path, what);
+    }
+    Ok(())
+}
+
+fn expect_same(before: &BTreeMap<PathBuf, String>, home: &Home) -> Result<()> {
+    let after = home.listing()?;
+    for (path, what) in before {
+        ensure!(
+            after.get(path) == Some(what),
+            "{} was {what} and is {:?}",
+            path.display(),
+            after.get(path)
+        );
+    }
+    let new: Vec<_> = after
+        .keys()
+        .filter(|path| !before.contains_key(*path))
+        .collect();
+    ensure!(new.is_empty(), "left behind: {new:?}");
+    Ok(())
+}
+
+/// Recoveries that bind one port and make one lock file do not meet, whatever `--jobs` is.
+fn servers(mode: &str) -> Result<()> {
+    let home = Home::new()?;
+    let recover = "serve pool 47113";
+    let explored = home.explore(mode, &["write", "pool"], recover, &["--jobs", "4"])?;
+    if mode == "redirect" {
+        // A port stays blocked for a minute, for everybody. That is no error of the program's.
+        return explored.expect_no_error();
+    }
+    explored.expect_clean()
+}
+
+/// The pool can be renamed and linked.
+fn moved(mode: &str) -> Result<()> {
+    let home = Home::new()?;
+    let setup = home.recover("write pool");
+    let explored = home.explore(mode, &["write", "pool"], "move pool", &["--setup", &setup])?;
+    if mode == "redirect" {
+        explored.expect_no_error()?;
+        return explored.expect_note("Invalid cross-device link");
+    }
+    explored.expect_clean()
+}
+
+/// What recovery leaves running is ended; nobody waits for it.
+fn daemons(mode: &str) -> Result<()> {
+    let home = Home::new()?;
+    let more = ["--depth", "1"];
+    let explored = home.explore(mode, &["wrong", "pool"], "daemon pool", &more)?;
+    explored.expect_findings()?;
+    explored.expect_rule("recovery-error")?;
+    home.expect_nothing_runs()
+}
+
+/// Set-up, run, recovery and confirmation change files; the user's are as they were.
+fn untouched(mode: &str) -> Result<()> {
+    let home = Home::new()?;
+    let before = home.listing()?;
+    let setup = "echo x > set-up && rm sub/file && mkdir new";
+    let explored = home.explore(
+        mode,
+        &["wrong", "pool", "litter"],
+        "check pool",
+        &["--setup", setup],
+    )?;
+    explored.expect_findings()?;
+    expect_same(&before, &home)
+}
+
+/// A recovery does not see what another has done to ordinary files.
+fn litter(mode: &str) -> Result<()> {
+    let home = Home::new()?;
+    let before = home.listing()?;
+    let explored = home.explore(mode, &["write", "pool"], "litter pool", &[])?;
+    explored.expect_clean()?;
+    expect_same(&before, &home)
+}
+
+/// Nor does a replay touch anything.
+fn replays(mode: &str) -> Result<()> {
+    let home = Home::new()?;
+    let explored = home.explore(mode, &["wrong", "pool", "litter"], "check pool", &[])?;
+    explored.expect_findings()?;
+    let before = home.listing()?;
+    let replay = explored.report.findings[0].replay.as_ref();
+    let token = &replay.context("no token")?.token;
+    let argv = [
+        layout::brownout().display().to_string(),
+        "replay".into(),
+        token.clone(),
+    ];
+    let outcome = Invocation::new(argv, &home.folder())
+        .timeout(TIMEOUT)
+        .env("BROWNOUT_ISOLATION", mode)
+        .run()?;
+    ensure!(outcome.status == 1, "{}", outcome.describe());
+    expect_same(&before, &home)
+}
+
+/// Killed at any moment, the tool leaves no process, no folder and no change.
+fn killed() -> Result<()> {
+    let home = Home::new()?;
+    let before = home.listing()?;
+    let images = home.scratch.path().join("images").display().to_string();
+    let recover = format!("{0}; {0}; true", home.recover("check pool"));
+    let temporary = home.scratch.path().join("tmp");
+    fs::create_dir(&temporary)?;
+    for delay in [5, 30, 80, 200, 500, 900] {
+        let native = home.native("auto", &["wrong", "pool", "litter"]);
+        let options = ["--pm", "*pool", "--folder", &images, "--recover", &recover];
+        let mut command = explore::command(&native, &options).command()?;
+        let mut running = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        thread::sleep(Duration::from_millis(delay));
+        running.kill()?;
+        running.wait()?;
+        expect_same(&before, &home)?;
+        home.expect_nothing_runs()?;
+    }
+    Ok(())
+}
+
+impl Home {
+    /// Fails unless the program runs nowhere any more, a moment from now.
+    fn expect_nothing_runs(&self) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let mut left = Vec::new();
+            for entry in fs::read_dir("/proc")?.flatten() {
+                let path = entry.path();
+                // Those in a view of their own name it alike.
+                let is_ours = |exe: PathBuf| {
+                    exe.file_name() == self.program.file_name()
+                        && exe.starts_with(self.scratch.path())
+                };
+                if fs::read_link(path.join("exe")).is_ok_and(is_ours) {
+                    left.push(path);
+                }
+            }
+            if left.is_empty() {
+                return Ok(());
+            }
+            ensure!(
+                begun.elapsed() < Duration::from_secs(10),
+                "still running: {left:?}"
+            );
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
