@@ -41,6 +41,7 @@ pub fn explore(explore: Explore) -> Result<u8, Failure> {
     line.clear();
     let program = std::iter::once(&explore.program).chain(&explore.args);
     let program: Vec<String> = program.map(|w| w.to_string_lossy().into_owned()).collect();
+    let bug = exploration.bug.clone();
     let (mut report, specs) = report(exploration, program);
     known.apply(&mut report);
     let words: Option<Vec<String>> = explore
@@ -58,6 +59,9 @@ pub fn explore(explore: Explore) -> Result<u8, Failure> {
         }
     }
     reporting::write(&explore.report, RuleSet::explore(), &report)?;
+    if let Some(bug) = bug {
+        return Err(Failure::bug(bug));
+    }
     Ok(reporting::exit_code(&explore.report, &report, exit::OK))
 }
 

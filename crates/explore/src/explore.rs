@@ -98,6 +98,7 @@ fn explore_recorded(
         touched: recording.touched,
         hints,
         ended: status,
+        bug: None,
     };
     if !recording.touched {
         exploration.notes = notes;
@@ -251,6 +252,7 @@ fn explore_recorded(
         exploration.findings.push((shown.finding, shown.spec));
     }
     exploration.interrupted = halted.is_some();
+    exploration.bug = search.bug.clone();
     exploration.judged = good_exit == 0 && !beyond_model;
     exploration.complete = halted.is_none() && search.unsettled() == 0 && search.is_deterministic;
     exploration.statistics = statistics(
@@ -403,6 +405,7 @@ fn closing_notes(search: &Search<'_>, halted: Option<Halt>) -> Vec<String> {
             match halted {
                 Halt::Time => "the time was up",
                 Halt::Asked => "stopped",
+                Halt::Bug => "a bug of this tool ended it",
             },
             statistics.points_done,
             statistics.points_done * 100 / all.max(1),

@@ -79,6 +79,8 @@ pub struct Exploration {
     pub hints: Vec<PathBuf>,
     /// How the recorded run ended.
     pub ended: Status,
+    /// A bug of ours ended the exploration: in one sentence.
+    pub bug: Option<String>,
 }
 
 /// Why there is no result.

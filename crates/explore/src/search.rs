@@ -181,6 +181,8 @@ impl Progress for () {
 pub enum Halt {
     Time,
     Asked,
+    /// A recovery was lost by a bug of ours.
+    Bug,
 }
 
 /// A failure point: of which run, and its number there.
@@ -221,6 +223,8 @@ pub struct Search<'p> {
     pub is_deterministic: bool,
     pub deadline: Option<Instant>,
     pub stopped: Option<Halt>,
+    /// What went wrong with us: nothing more is tried then, and what was found is reported.
+    pub bug: Option<String>,
     /// Distinct outcomes of each failure point, if somebody wants them.
     pub outcome_log: Option<BTreeSet<(usize, u32, u32)>>,
     /// Which input lines or outputs were acknowledged, for a checker.
@@ -288,6 +292,7 @@ impl<'p> Search<'p> {
             is_deterministic: true,
             deadline: None,
             stopped: None,
+            bug: None,
             outcome_log: None,
             acknowledgements: Box::new(|_, _| Acknowledged::default()),
             operations: Box::new(|_, _| 0),
@@ -663,7 +668,10 @@ impl<'p> Search<'p> {
             // It may have been cut short.
             return Ok(());
         }
-        let execution = execution?;
+        let execution = match execution {
+            Ok(execution) => execution,
+            Err(error) => return self.lost(error),
+        };
         self.account(&execution);
         let outcome = self.intern(&execution.outcome);
         match self.tries[trie_id].insert(node, &execution.path, outcome) {
@@ -873,6 +881,16 @@ impl<'p> Search<'p> {
         Ok(Some(outcome))
     }
 
+    /// A recovery could not be run to its end. If that is our fault, what was found until then is worth telling.
+    fn lost(&mut self, error: LaunchError) -> Result<(), LaunchError> {
+        if !error.is_bug() {
+            return Err(error);
+        }
+        self.bug.get_or_insert(error.to_string());
+        self.stopped.get_or_insert(Halt::Bug);
+        Ok(())
+    }
+
     /// Runs one recovery now; `None` if the search was stopped meanwhile.
     pub fn recover(
         &mut self,
@@ -888,7 +906,10 @@ impl<'p> Search<'p> {
         };
         match self.perform(work)? {
             Some(Done::Recovered(execution)) => {
-                let execution = execution?;
+                let execution = match execution {
+                    Ok(execution) => execution,
+                    Err(error) => return self.lost(error).map(|()| None),
+                };
                 self.account(&execution);
                 Ok(Some(execution))
             }

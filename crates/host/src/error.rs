@@ -36,10 +36,15 @@ pub enum LaunchError {
 impl LaunchError {
     /// 3 for the user's side, 70 for ours.
     pub fn exit_code(&self) -> u8 {
+        if self.is_bug() { 70 } else { 3 }
+    }
+
+    /// Whether it is our fault.
+    pub fn is_bug(&self) -> bool {
         match self {
-            LaunchError::Bug(_) => 70,
-            LaunchError::Sink(e, _) if MapFault::is_in(e) => 70,
-            _ => 3,
+            LaunchError::Bug(_) => true,
+            LaunchError::Sink(e, _) => MapFault::is_in(e),
+            _ => false,
         }
     }
 }
