@@ -152,6 +152,9 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
             io::Error::other("the program ended before it began"),
         ));
     }
+    if sink.is_some() || own_group {
+        state.collect_replaced();
+    }
     let service = Service::start(shared.clone(), image.clone(), state.clone());
     let target = Target::new(pid);
     if let Err(e) = target

@@ -53,6 +53,8 @@ struct Inner {
     tracers: Vec<std::thread::JoinHandle<()>>,
     /// Those that are about to `execve`, for the drain loop to look after.
     replaced: Vec<Member>,
+    /// It does. (Without a drain loop nobody would close them.)
+    collects: bool,
 }
 
 /// What goes back to the engine.
@@ -133,6 +135,18 @@ impl State {
         self.lock().answers.insert(thread, answer);
         self.new_answer.notify_all();
     }
+    /// From now on somebody calls [`take_replaced`](Self::take_replaced).
+    pub fn collect_replaced(&self) {
+        self.lock().collects = true;
+    }
+
+    fn is_replaced(&self, pid: libc::pid_t) {
+        if self.lock().collects {
+            let member = self.members.open(pid);
+            self.lock().replaced.extend(member);
+        }
+    }
+
     /// Processes that have asked to be followed through an `execve`. While that is under way, nothing else shows that they belong to the run.
     pub fn take_replaced(&self) -> Vec<Member> {
         std::mem::take(&mut self.lock().replaced)
@@ -389,8 +403,7 @@ fn answer(
             let thread = args[6] as u32;
             let attached = match state.members.requester(args[0] as u32) {
                 Some(requester) => {
-                    let member = state.members.open(requester.pid);
-                    state.lock().replaced.extend(member);
+                    state.is_replaced(requester.pid);
                     let (image, state) = (image.clone(), state.clone());
                     attach(requester.tid, args[1], thread, previous, image, state)
                 }
