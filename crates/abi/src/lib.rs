@@ -341,6 +341,8 @@ pub mod kind {
     pub const REQUEST: u8 = 21;
     /// A library function was entered: `addr` = its number; payload: five arguments.
     pub const CALL: u8 = 22;
+    /// As `STORE`; payload: element size, bit 8 if the elements were stored from the last to the first (8 bytes), then the value.
+    pub const STRING_STORE: u8 = 23;
     /// More bytes of the preceding store-like record: same thread, site, ctx; `addr`, `size`, value.
     pub const MORE: u8 = 20;
 }

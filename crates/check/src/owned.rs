@@ -26,6 +26,13 @@ impl Owned {
             EventKind::NtStore(ref access) => (EventKind::NtStore(without_values(access)), &[]),
             EventKind::Load(ref access) => (EventKind::Load(without_values(access)), &[]),
             EventKind::Rmw(ref access) => (EventKind::Rmw(without_values(access)), &[]),
+            EventKind::StringStore {
+                ref access,
+                elements,
+            } => {
+                let access = without_values(access);
+                (EventKind::StringStore { access, elements }, &[])
+            }
             EventKind::KernelStore {
                 syscall,
                 ref access,
@@ -257,6 +264,7 @@ fn rare<'a>(kind: &EventKind<'a>) -> (EventKind<'static>, &'a [u8]) {
         | EventKind::Load(_)
         | EventKind::Rmw(_)
         | EventKind::KernelStore { .. }
+        | EventKind::StringStore { .. }
         | EventKind::Flush { .. }
         | EventKind::Fence(_)
         | EventKind::Pmemcheck { .. }

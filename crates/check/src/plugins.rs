@@ -159,7 +159,7 @@ impl Plugins {
             head,
         };
         match &event.kind {
-            EventKind::Store(access) => {
+            EventKind::Store(access) | EventKind::StringStore { access, .. } => {
                 self.store(&mut route, KindCode::STORE, access, Kind::Store);
             }
             EventKind::NtStore(access) => {

@@ -24,8 +24,8 @@ use brownout_model::{
 };
 use brownout_trace::epochs::Epoch;
 use brownout_trace::event::{
-    Access, ContextId, Event, EventKind, FenceKind, FileId, MS_SYNC, ProcessId, TargetAddr,
-    ThreadId,
+    Access, ContextId, Elements, Event, EventKind, FenceKind, FileId, MS_SYNC, ProcessId,
+    TargetAddr, ThreadId,
 };
 use brownout_trace::maps::{AddressSpaces, MapFault};
 use rustc_hash::FxHashSet;
@@ -354,6 +354,14 @@ impl Recorder {
         for (keys, at) in parts {
             let bytes = &access.bytes[at..at + keys.len() as usize];
             let addr = TargetAddr(access.addr.0 + at as u64);
+            let make = match make {
+                // A mapping may end within an element.
+                Make::String(elements) if !at.is_multiple_of(elements.bytes.into()) => {
+                    let bytes = 1;
+                    Make::String(Elements { bytes, ..elements })
+                }
+                make => make,
+            };
             self.store_keys(site, keys, addr, bytes, make)?;
         }
         Ok(())
@@ -380,6 +388,7 @@ impl Recorder {
         let write = Write::new(keys.start(), bytes);
         let op = match make {
             Make::Store => Op::Store(write),
+            Make::String(elements) => Op::Store(write.by(elements)),
             Make::NtStore => Op::NtStore(write),
             Make::Rmw => Op::Rmw(write),
         };
@@ -450,6 +459,8 @@ impl Recorder {
 #[derive(Clone, Copy)]
 enum Make {
     Store,
+    /// The elements of a string instruction.
+    String(Elements),
     NtStore,
     Rmw,
 }
@@ -462,6 +473,9 @@ impl EventSink for Recorder {
         match &event.kind {
             EventKind::Store(access) | EventKind::KernelStore { access, .. } => {
                 self.store(site, access, Make::Store)?;
+            }
+            EventKind::StringStore { access, elements } => {
+                self.store(site, access, Make::String(*elements))?;
             }
             EventKind::NtStore(access) => self.store(site, access, Make::NtStore)?,
             EventKind::Rmw(access) => self.store(site, access, Make::Rmw)?,

@@ -69,8 +69,7 @@ struct Long {
     thread: ThreadId,
     pc: TargetAddr,
     context: ContextId,
-    kind: u8,
-    syscall: u32,
+    kind: AccessKind,
     addr: u64,
     bytes: Vec<u8>,
     total: u64,
@@ -167,14 +166,21 @@ impl Decoder {
         let payload = &r[HEAD_LEN..];
         let pc = self.pc(site);
         match record_kind {
-            kind::STORE | kind::NT_STORE | kind::LOAD | kind::RMW | kind::KERNEL_STORE => {
-                let (syscall, payload) = if record_kind == kind::KERNEL_STORE {
-                    match payload.split_at_checked(8) {
-                        Some((syscall, payload)) => (u64_at(syscall, 0) as u32, payload),
-                        None => return broken("a write of the kernel without its call"),
-                    }
-                } else {
-                    (0, payload)
+            kind::STORE
+            | kind::NT_STORE
+            | kind::LOAD
+            | kind::RMW
+            | kind::KERNEL_STORE
+            | kind::STRING_STORE => {
+                let (detail, payload) = match record_kind {
+                    kind::KERNEL_STORE | kind::STRING_STORE => match payload.split_at_checked(8) {
+                        Some((detail, payload)) => (u64_at(detail, 0) as u32, payload),
+                        None => return broken("an access without its detail"),
+                    },
+                    _ => (0, payload),
+                };
+                let Some(record_kind) = AccessKind::of(record_kind, detail) else {
+                    return broken("a store of unknown elements");
                 };
                 let values = !payload.is_empty();
                 if values && (size as usize) > payload.len() {
@@ -184,7 +190,6 @@ impl Decoder {
                         pc,
                         context,
                         kind: record_kind,
-                        syscall,
                         addr,
                         bytes: payload.to_vec(),
                         total: size as u64,
@@ -202,7 +207,7 @@ impl Decoder {
                     size,
                     bytes,
                 };
-                let kind = access_kind(record_kind, syscall, access);
+                let kind = record_kind.with(access);
                 Ok(self.emit(sink, thread, pc, context, kind)?)
             }
             kind::MORE => {
@@ -225,12 +230,7 @@ impl Decoder {
                     size: long.total as u32,
                     bytes,
                 };
-                let (t, p, c, k) = (
-                    long.thread,
-                    long.pc,
-                    long.context,
-                    access_kind(long.kind, long.syscall, access),
-                );
+                let (t, p, c, k) = (long.thread, long.pc, long.context, long.kind.with(access));
                 Ok(self.emit(sink, t, p, c, k)?)
             }
             kind::CONTEXT => {
@@ -509,13 +509,38 @@ impl EventSink for Asking<'_> {
     }
 }
 
-fn access_kind(record_kind: u8, syscall: u32, access: Access<'_>) -> EventKind<'_> {
-    match record_kind {
-        kind::STORE => EventKind::Store(access),
-        kind::NT_STORE => EventKind::NtStore(access),
-        kind::LOAD => EventKind::Load(access),
-        kind::RMW => EventKind::Rmw(access),
-        _ => EventKind::KernelStore { syscall, access },
+/// What kind of access a record is.
+#[derive(Clone, Copy)]
+enum AccessKind {
+    Store,
+    NtStore,
+    Load,
+    Rmw,
+    Kernel(u32),
+    String(Elements),
+}
+
+impl AccessKind {
+    fn of(record_kind: u8, detail: u32) -> Option<AccessKind> {
+        Some(match record_kind {
+            kind::STORE => AccessKind::Store,
+            kind::NT_STORE => AccessKind::NtStore,
+            kind::LOAD => AccessKind::Load,
+            kind::RMW => AccessKind::Rmw,
+            kind::STRING_STORE => AccessKind::String(Elements::from_code(detail)?),
+            _ => AccessKind::Kernel(detail),
+        })
+    }
+
+    fn with(self, access: Access<'_>) -> EventKind<'_> {
+        match self {
+            AccessKind::Store => EventKind::Store(access),
+            AccessKind::NtStore => EventKind::NtStore(access),
+            AccessKind::Load => EventKind::Load(access),
+            AccessKind::Rmw => EventKind::Rmw(access),
+            AccessKind::Kernel(syscall) => EventKind::KernelStore { syscall, access },
+            AccessKind::String(elements) => EventKind::StringStore { access, elements },
+        }
     }
 }
 
@@ -720,8 +745,14 @@ mod tests {
                         // Heads of all kinds and lengths, most of them as they are.
                         1 => word & 0xffff_0000 | random.next() % 30 << 8 | 3 + random.next() % 12,
                         2 => {
-                            let kinds = [kind::RARE, kind::KERNEL_STORE, kind::MORE, kind::STORE];
-                            let kind = kinds[random.next() as usize % 4];
+                            let kinds = [
+                                kind::RARE,
+                                kind::KERNEL_STORE,
+                                kind::STRING_STORE,
+                                kind::MORE,
+                                kind::STORE,
+                            ];
+                            let kind = kinds[random.next() as usize % 5];
                             word & 0x1f_0000_0000 | u64::from(kind) << 8 | 3 + random.next() % 9
                         }
                         // Small numbers: events of all kinds, lengths that nearly fit.
@@ -796,11 +827,15 @@ mod tests {
         );
         assert_eq!(
             broken(&[head(kind::KERNEL_STORE, 3), 0, 0]),
-            "a write of the kernel without its call"
+            "an access without its detail"
         );
         assert_eq!(
             broken(&[head(kind::RARE, 3), 0, 0]),
             "a record that is too short"
+        );
+        assert_eq!(
+            broken(&[head(kind::STRING_STORE, 5), 8 << 32, 0x1000, 3, 0]),
+            "a store of unknown elements"
         );
         let mut rare = vec![head(kind::RARE, 9), 48 << 32, 999];
         rare.extend([0; 6]);

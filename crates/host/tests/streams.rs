@@ -151,6 +151,78 @@ fn ends_in_the_middle_of_what_threads_do() {
     }
 }
 
+#[test]
+fn string_instructions_say_how_they_went() {
+    let folder = Folder::new();
+    let program = folder.program(
+        r#"
+static void copy(volatile void *to, const void *from, uint64_t n, int size, int down) {
+    void *di = (void *)to, *si = (void *)from;
+    if (down) { di += (n - 1) * size; si += (n - 1) * size; __asm__ volatile("std"); }
+    switch (size) {
+    case 1: __asm__ volatile("rep movsb" : "+D"(di), "+S"(si), "+c"(n) : : "memory"); break;
+    case 2: __asm__ volatile("rep movsw" : "+D"(di), "+S"(si), "+c"(n) : : "memory"); break;
+    case 4: __asm__ volatile("rep movsl" : "+D"(di), "+S"(si), "+c"(n) : : "memory"); break;
+    case 8: __asm__ volatile("rep movsq" : "+D"(di), "+S"(si), "+c"(n) : : "memory"); break;
+    }
+    __asm__ volatile("cld");
+}
+int main(int argc, char **argv) {
+    volatile char *pm = (volatile char *)map(argv[1]);
+    char from[256];
+    for (int i = 0; i < 256; i++) from[i] = i;
+    copy(pm + 0, from, 8, 1, 0);
+    copy(pm + 16, from, 8, 1, 1);
+    copy(pm + 32, from, 3, 2, 0);
+    copy(pm + 64, from, 4, 4, 1);
+    copy(pm + 128, from, 4, 8, 0); // as any long store
+    copy(pm + 192, from, 4, 8, 1);
+    copy(pm + 260, from, 2, 8, 0);
+    copy(pm + 300, from, 1, 1, 0); // a single element
+    uint64_t n = 5;
+    void *di = (void *)(pm + 320);
+    __asm__ volatile("rep stosb" : "+D"(di), "+c"(n) : "a"(7) : "memory");
+    return 0;
+}
+"#,
+    );
+    let pool = folder.pool();
+    let (keep, _) = support::run(&folder.launch(&program, [&pool]));
+    let kinds: Vec<String> = keep
+        .events
+        .iter()
+        .filter(|seen| seen.name.ends_with("store"))
+        .map(|seen| {
+            let field = |name: &str| {
+                let from = seen.text.split_once(name).map_or("", |(_, rest)| rest);
+                let end = from.find([',', ' ', '}', ')']).unwrap_or(from.len());
+                from[..end].to_owned()
+            };
+            let direction = match &*field("descending: ") {
+                "true" => " down",
+                "false" => " up",
+                _ => "",
+            };
+            let element = field("Elements { bytes: ");
+            format!("{} {} {element}{direction}", seen.name, field("size: "))
+        })
+        .collect();
+    let expected = [
+        "string_store 8 1 up",
+        "string_store 8 1 down",
+        "string_store 6 2 up",
+        "string_store 16 4 down",
+        "store 32 ",
+        "string_store 32 8 down",
+        "string_store 16 8 up",
+        "store 1 ",
+        "string_store 5 1 up",
+    ];
+    assert_eq!(kinds, expected);
+    // All bytes are in address order, whatever the direction.
+    verified(&folder.launch(&program, [folder.pool()]), Whole::All);
+}
+
 /// Trees of processes that fork, leave their sessions, become other programs, end at once or never, and store all the time.
 const TREE: &str = r#"
 #include <time.h>

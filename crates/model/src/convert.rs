@@ -24,6 +24,7 @@ pub fn from_recorded<'a>(recorded: &Recorded<'a>) -> Option<Event<'a>> {
         EventKind::Store(access) | EventKind::KernelStore { access, .. } => {
             Op::Store(write(access))
         }
+        EventKind::StringStore { access, elements } => Op::Store(write(access).by(*elements)),
         EventKind::NtStore(access) => Op::NtStore(write(access)),
         EventKind::Rmw(access) => Op::Rmw(write(access)),
         EventKind::Load(access) => Op::Load(ByteRange::new(access.addr, u64::from(access.size))),

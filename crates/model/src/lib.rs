@@ -28,6 +28,12 @@
 //!    two leaves fewer states; none is missed.
 //! 6. A page is written back as a whole. A torn page write is the storage's failure, not the program's.
 //! 7. `msync` is a completed write-back of its range in the x86 domain too, and no fence for anything else.
+//! 8. A string instruction (`rep movs`, `rep stos`) is one store for each element, from the first to the last or, with the direction flag set,
+//!    from the last to the first. So `rep movsb` of 8 aligned bytes can be torn between any two of them. Processors with fast strings
+//!    move larger blocks, which leaves fewer states, and may show them out of order (Intel's manual, volume 3, "Fast-String
+//!    Operation and Out-of-Order Stores"): crash states in which a later element of the *same line* is there without an
+//!    earlier one are not among ours. Different lines are independent anyway. A program that relies on an order inside one string
+//!    instruction is wrong on such processors, and is not reported for that.
 //!
 //! ```
 //! use brownout_model::{ByteRange, Config, Event, FlushKind, History, Intervals, Line, Op, Thread, Write};

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::{Config, Domain, FlushOrder};
-use crate::types::{Event, FlushKind, Op, Thread};
+use crate::types::{Atomicity, Event, FlushKind, Op, Thread};
 
 /// Bytes by address: all that were given at first or stored to.
 pub type Image = BTreeMap<u64, u8>;
@@ -58,9 +58,20 @@ fn pieces(config: Config, events: &[Event<'_>]) -> Option<Vec<Piece>> {
             continue;
         };
         let start = write.range().start().0;
+        let mut bytes: Vec<(u64, u8)> = (start..).zip(write.bytes()?.iter().copied()).collect();
+        // Which element a byte belongs to; all to the same, but for a string instruction.
+        let by_line = config.atomicity == Atomicity::Line;
+        let element = |addr: u64| match write.elements() {
+            Some(_) if by_line => addr / config.atomicity.bytes(),
+            Some(elements) => (addr - start) / u64::from(elements.bytes),
+            None => 0,
+        };
+        if write.elements().is_some_and(|e| e.descending) {
+            bytes.sort_by_key(|(addr, _)| (std::cmp::Reverse(element(*addr)), *addr));
+        }
         let mut last_word = None;
-        for (addr, byte) in (start..).zip(write.bytes()?) {
-            let word = addr / config.atomicity.bytes();
+        for (addr, byte) in bytes {
+            let word = (element(addr), addr / config.atomicity.bytes());
             if last_word != Some(word) {
                 let nt = matches!(event.op, Op::NtStore(_))
                     && matches!(config.domain, Domain::X86 | Domain::Eadr);
@@ -75,7 +86,7 @@ fn pieces(config: Config, events: &[Event<'_>]) -> Option<Vec<Piece>> {
                 last_word = Some(word);
             }
             if let Some(piece) = pieces.last_mut() {
-                piece.bytes.push(*byte);
+                piece.bytes.push(byte);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 pub use brownout_trace::event::FlushKind;
-use brownout_trace::event::{TargetAddr, ThreadId};
+use brownout_trace::event::{Elements, TargetAddr, ThreadId};
 
 /// Size of a cache line, bytes.
 pub const LINE_BYTES: u64 = 64;
@@ -138,6 +138,8 @@ impl Atomicity {
 pub struct Write<'a> {
     range: ByteRange,
     bytes: Option<Cow<'a, [u8]>>,
+    /// Of a string instruction.
+    elements: Option<Elements>,
 }
 
 impl<'a> Write<'a> {
@@ -150,12 +152,30 @@ impl<'a> Write<'a> {
         Write {
             range,
             bytes: Some(bytes),
+            elements: None,
+        }
+    }
+
+    /// The same bytes, stored element by element.
+    pub fn by(self, elements: Elements) -> Self {
+        Write {
+            elements: Some(elements),
+            ..self
         }
     }
 
     /// A store whose values were not recorded: enough for intervals, not for crash states.
     pub fn without_values(range: ByteRange) -> Self {
-        Write { range, bytes: None }
+        Write {
+            range,
+            bytes: None,
+            elements: None,
+        }
+    }
+
+    /// In which order and parts, if it is more than an ordinary store's.
+    pub fn elements(&self) -> Option<Elements> {
+        self.elements
     }
 
     /// Where.
@@ -168,15 +188,81 @@ impl<'a> Write<'a> {
         self.bytes.as_deref()
     }
 
-    /// The parts that a crash can separate, in address order.
+    /// The parts that a crash can separate, in the order in which they are stored: in address order, but for a string instruction that goes
+    /// downwards. Of such instructions no part is larger than an element (unless a store inside one line is never torn).
     pub fn pieces(&self, atomicity: Atomicity) -> impl Iterator<Item = Write<'_>> {
-        self.range.split(atomicity.bytes()).map(|range| Write {
+        let size = atomicity.bytes();
+        let (step, descending) = match (self.elements, atomicity) {
+            (None, _) => (u64::MAX, false),
+            (Some(elements), Atomicity::Word) => (elements.bytes.into(), elements.descending),
+            // Lines in the order of the instruction, each as a whole.
+            (Some(elements), Atomicity::Line) => (u64::MAX, elements.descending),
+        };
+        let parts = Parts {
+            rest: self.range,
+            step,
+            descending,
+            within: ByteRange { start: 0, end: 0 },
+            size,
+        };
+        parts.map(|range| Write {
             range,
             bytes: self.bytes.as_deref().map(|bytes| {
                 let from = (range.start - self.range.start) as usize;
                 Cow::Borrowed(&bytes[from..from + range.len() as usize])
             }),
+            elements: None,
         })
+    }
+}
+
+/// Cuts a range into elements of `step` bytes, counted from its beginning, and these at multiples of `size`.
+struct Parts {
+    /// What is not begun yet.
+    rest: ByteRange,
+    step: u64,
+    descending: bool,
+    /// What is left of the element at hand.
+    within: ByteRange,
+    size: u64,
+}
+
+impl Iterator for Parts {
+    type Item = ByteRange;
+
+    #[inline]
+    fn next(&mut self) -> Option<ByteRange> {
+        if self.within.is_empty() {
+            if self.rest.is_empty() {
+                return None;
+            }
+            if !self.descending {
+                let end = self.rest.start.saturating_add(self.step).min(self.rest.end);
+                self.within = ByteRange {
+                    start: self.rest.start,
+                    end,
+                };
+                self.rest.start = end;
+            } else {
+                // Whole elements from the beginning; without elements, what a unit holds.
+                let start = match self.step {
+                    u64::MAX => {
+                        let last = self.rest.end - 1;
+                        (last - last % self.size).max(self.rest.start)
+                    }
+                    step => {
+                        let last = (self.rest.len() - 1) / step;
+                        self.rest.start + last * step
+                    }
+                };
+                self.within = ByteRange {
+                    start,
+                    end: self.rest.end,
+                };
+                self.rest.end = start;
+            }
+        }
+        Some(self.within.take_first(self.size))
     }
 }
 
@@ -253,5 +339,66 @@ impl<'a> Event<'a> {
                 .collect(),
             _ => vec![self.clone()],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(
+        addr: u64,
+        len: usize,
+        elements: Option<(u8, bool)>,
+        of: Atomicity,
+    ) -> Vec<(u64, u64)> {
+        let bytes: Vec<u8> = (0..len as u8).collect();
+        let mut write = Write::new(TargetAddr(addr), bytes);
+        if let Some((bytes, descending)) = elements {
+            write = write.by(Elements { bytes, descending });
+        }
+        let pieces: Vec<_> = write.pieces(of).collect();
+        for piece in &pieces {
+            let from = (piece.range().start - addr) as u8;
+            let expected: Vec<u8> = (from..from + piece.range().len() as u8).collect();
+            assert_eq!(piece.bytes(), Some(&expected[..]));
+        }
+        let range = |piece: &Write<'_>| (piece.range().start, piece.range().end);
+        pieces.iter().map(range).collect()
+    }
+
+    #[test]
+    fn a_wide_store_is_its_aligned_words() {
+        assert_eq!(pieces(4, 12, None, Atomicity::Word), [(4, 8), (8, 16)]);
+        assert_eq!(pieces(60, 8, None, Atomicity::Line), [(60, 64), (64, 68)]);
+    }
+
+    #[test]
+    fn a_string_instruction_is_its_elements() {
+        let word = Atomicity::Word;
+        let bytes = [(8, 9), (9, 10), (10, 11)];
+        assert_eq!(pieces(8, 3, Some((1, false)), word), bytes);
+        let mut downwards = bytes;
+        downwards.reverse();
+        assert_eq!(pieces(8, 3, Some((1, true)), word), downwards);
+        assert_eq!(pieces(8, 8, Some((4, false)), word), [(8, 12), (12, 16)]);
+        assert_eq!(pieces(8, 8, Some((4, true)), word), [(12, 16), (8, 12)]);
+        // An element that is not aligned is torn at the word's end, and never joined with its neighbour.
+        assert_eq!(
+            pieces(4, 16, Some((8, false)), word),
+            [(4, 8), (8, 12), (12, 16), (16, 20)]
+        );
+        assert_eq!(
+            pieces(4, 16, Some((8, true)), word),
+            [(12, 16), (16, 20), (4, 8), (8, 12)]
+        );
+        assert_eq!(pieces(8, 16, Some((8, true)), word), [(16, 24), (8, 16)]);
+    }
+
+    #[test]
+    fn lines_that_are_never_torn_are_whole_in_any_direction() {
+        let line = Atomicity::Line;
+        assert_eq!(pieces(60, 8, Some((1, false)), line), [(60, 64), (64, 68)]);
+        assert_eq!(pieces(60, 8, Some((1, true)), line), [(64, 68), (60, 64)]);
     }
 }

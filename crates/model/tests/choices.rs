@@ -35,9 +35,8 @@ fn config() -> impl Strategy<Value = Config> {
 /// The events between which a crash can fall: stores that are durable at once come in pieces.
 fn moments(config: Config, events: &[Event<'static>]) -> Vec<Event<'static>> {
     let own = |event: &Event<'_>| {
-        let own = |write: &Write<'_>| {
-            Write::new(write.range().start(), write.bytes().unwrap_or(&[]).to_vec())
-        };
+        let own =
+            |write: &Write<'_>| random::rewritten(write, write.bytes().unwrap_or(&[]).to_vec());
         let op = match &event.op {
             Op::Store(write) => Op::Store(own(write)),
             Op::NtStore(write) => Op::NtStore(own(write)),

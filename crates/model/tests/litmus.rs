@@ -8,6 +8,7 @@
 //! flush-order: recorded | program             (default recorded)
 //! var NAME ADDR SIZE [= VALUE]                little-endian, at most 16 bytes, at first 0
 //! T1 store|nt|rmw NAME VALUE                  the events, in their one total order
+//! T1 string up|down 1|2|4|8 NAME VALUE        a store by elements of so many bytes, first or last one first
 //! T1 load|clwb|clflushopt|clflush|msync NAME
 //! T1 sfence|mfence|locked|ofence|dfence
 //! crash at N | N+M | end                      for what follows: after N events (and M pieces of the next)
@@ -27,7 +28,7 @@ use brownout_model::{
     Atomicity, ByteRange, Config, Domain, Event, FlushKind, FlushOrder, History, Intervals, Line,
     Op, Thread, Write, reference,
 };
-use brownout_trace::event::TargetAddr;
+use brownout_trace::event::{Elements, TargetAddr};
 use common::{image_outcomes, lazy_outcomes};
 
 #[derive(Clone, Debug)]
@@ -243,6 +244,19 @@ impl Litmus {
         };
         Ok(match *words {
             ["store", name, value] => Op::Store(write(name, value)?),
+            [
+                "string",
+                direction @ ("up" | "down"),
+                bytes @ ("1" | "2" | "4" | "8"),
+                name,
+                value,
+            ] => {
+                let elements = Elements {
+                    bytes: bytes.parse().map_err(|_| "not a size")?,
+                    descending: direction == "down",
+                };
+                Op::Store(write(name, value)?.by(elements))
+            }
             ["nt", name, value] => Op::NtStore(write(name, value)?),
             ["rmw", name, value] => Op::Rmw(write(name, value)?),
             ["load", name] => Op::Load(range(name)?),

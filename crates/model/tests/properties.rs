@@ -28,8 +28,7 @@ fn events() -> impl Strategy<Value = Vec<Event<'static>>> {
         for event in &mut events {
             if let Op::Store(write) | Op::NtStore(write) | Op::Rmw(write) = &mut event.op {
                 value += 1;
-                let range = write.range();
-                *write = Write::new(range.start(), vec![value; range.len() as usize]);
+                *write = random::rewritten(write, vec![value; write.range().len() as usize]);
             }
         }
         events

@@ -161,7 +161,9 @@ impl<'a, W: Write> Exporter<'a, W> {
                 self.add_borders(old_addr, old_len);
                 self.add_borders(new_addr, new_len);
             }
-            EventKind::Store(access) | EventKind::KernelStore { access, .. } => {
+            EventKind::Store(access)
+            | EventKind::StringStore { access, .. }
+            | EventKind::KernelStore { access, .. } => {
                 self.store(event, &access)?;
             }
             EventKind::NtStore(access) => {

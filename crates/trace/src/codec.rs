@@ -29,8 +29,8 @@
 //! Columns, because zstd finds far more in bytes of one meaning side by side.
 
 use crate::event::{
-    Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind, NameChange,
-    PmReason, ProcessId, TargetAddr, ThreadId,
+    Access, ContextId, Elements, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind,
+    NameChange, PmReason, ProcessId, TargetAddr, ThreadId,
 };
 
 /// Events that a block may hold at most. Bounds the reader's site table.
@@ -93,7 +93,8 @@ mod tag {
     pub const LOOKUP: u8 = 34;
     pub const SIGNAL: u8 = 35;
     pub const NAME: u8 = 36;
-    pub const COUNT: u8 = 37;
+    pub const STRING_STORE: u8 = 37;
+    pub const COUNT: u8 = 38;
 }
 
 /// What follows the site in the columns, per tag.
@@ -163,6 +164,8 @@ const LAYOUTS: [Layout; tag::COUNT as usize] = [
     row(false, 2, Bytes::Counted), // LOOKUP         detail: syscall; result, length of path
     row(true,  0, Bytes::Never),   // SIGNAL         detail: signal
     row(false, 3, Bytes::Counted), // NAME           detail: change; file, replaced file, length of names
+    row(true,  1, Bytes::Access),  // STRING_STORE   detail: size; elements
+
 ];
 
 /// `tag | values << 7 | detail << 8`, so that comparing a shape is one comparison.
@@ -635,6 +638,14 @@ impl Encoder {
                 | EventKind::Rmw(_)
                 | EventKind::Flush { .. }
                 | EventKind::Fence(_) => unreachable!("`push` has taken the frequent kinds"),
+                EventKind::StringStore { access, elements } => {
+                    let row = Row {
+                        addr: access.addr.0,
+                        fields: row_of([u64::from(elements.code())]),
+                        bytes: access.bytes,
+                    };
+                    return self.put_sized(pc, who, tag::STRING_STORE, access.size, row);
+                }
                 EventKind::KernelStore { syscall, access } => {
                     let row = Row {
                         addr: access.addr.0,
@@ -1206,6 +1217,11 @@ impl Decoder {
             tag::STORE | tag::NT_STORE | tag::LOAD | tag::RMW => {
                 access_kind(tag, Access { addr, size, bytes })
             }
+            tag::STRING_STORE => EventKind::StringStore {
+                elements: Elements::from_code(field_u32(row[0])?)
+                    .ok_or("a store has elements of an unknown kind")?,
+                access: Access { addr, size, bytes },
+            },
             tag::KERNEL_STORE => EventKind::KernelStore {
                 syscall: field_u32(row[0])?,
                 access: Access { addr, size, bytes },

@@ -337,6 +337,7 @@ impl Scene {
             | EventKind::NtStore(access)
             | EventKind::Load(access)
             | EventKind::Rmw(access)
+            | EventKind::StringStore { access, .. }
             | EventKind::KernelStore { access, .. } => {
                 let place = self.place(event.thread, access.addr);
                 let _ = write!(line, "{place} {}", access.size);
@@ -344,6 +345,14 @@ impl Scene {
                 let _ = write!(line, "  [{}]", access.addr);
                 if let EventKind::KernelStore { syscall, .. } = event.kind {
                     let _ = write!(line, "  syscall {syscall}");
+                }
+                if let EventKind::StringStore { elements, .. } = event.kind {
+                    let order = if elements.descending {
+                        ", last first"
+                    } else {
+                        ""
+                    };
+                    let _ = write!(line, "  by {}{order}", elements.bytes);
                 }
             }
             EventKind::Flush { addr, .. } => {
@@ -571,6 +580,10 @@ impl Scene {
             | EventKind::Fence(_)
             | EventKind::ThreadExit => {}
             EventKind::KernelStore { syscall, .. } => put("syscall", (*syscall).into()),
+            EventKind::StringStore { elements, .. } => {
+                put("element_bytes", elements.bytes.into());
+                put("descending", elements.descending.into());
+            }
             EventKind::File {
                 file,
                 path,

@@ -81,6 +81,31 @@ pub struct Access<'a> {
     pub bytes: &'a [u8],
 }
 
+/// How a string instruction goes through memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Elements {
+    /// Bytes of an element: 1, 2, 4 or 8.
+    pub bytes: u8,
+    /// From the last element to the first (the direction flag is set).
+    pub descending: bool,
+}
+
+impl Elements {
+    /// As a number, for records and files.
+    pub fn code(self) -> u32 {
+        u32::from(self.bytes) | u32::from(self.descending) << 8
+    }
+
+    /// From its number, if it is one.
+    pub fn from_code(code: u32) -> Option<Elements> {
+        let bytes = code as u8;
+        (code >> 9 == 0 && matches!(bytes, 1 | 2 | 4 | 8)).then_some(Elements {
+            bytes,
+            descending: code & 0x100 != 0,
+        })
+    }
+}
+
 /// Which cache-line write-back instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -251,6 +276,14 @@ pub enum EventKind<'a> {
         syscall: u32,
         /// The bytes written.
         access: Access<'a>,
+    },
+    /// A string instruction (`rep movs`, `rep stos`) stored several elements, one after the other. Where that makes no difference (aligned
+    /// words in ascending order), and for a single element, it is a `Store`.
+    StringStore {
+        /// The bytes of all elements, in address order whatever the direction.
+        access: Access<'a>,
+        /// In which pieces and order they were stored.
+        elements: Elements,
     },
     /// A cache-line write-back of the 64-byte line that holds `addr`.
     Flush {
@@ -513,6 +546,7 @@ impl<'a> EventKind<'a> {
             EventKind::Load(_) => "load",
             EventKind::Rmw(_) => "rmw",
             EventKind::KernelStore { .. } => "kernel_store",
+            EventKind::StringStore { .. } => "string_store",
             EventKind::Flush { kind, .. } => kind.name(),
             EventKind::Fence(kind) => kind.name(),
             EventKind::File { .. } => "file",
@@ -549,13 +583,14 @@ impl<'a> EventKind<'a> {
         }
     }
 
-    /// The access, for the five kinds that are one.
+    /// The access, for the six kinds that are one.
     pub fn access(&self) -> Option<&Access<'a>> {
         match self {
             EventKind::Store(access)
             | EventKind::NtStore(access)
             | EventKind::Load(access)
             | EventKind::Rmw(access)
+            | EventKind::StringStore { access, .. }
             | EventKind::KernelStore { access, .. } => Some(access),
             _ => None,
         }

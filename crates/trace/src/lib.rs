@@ -57,8 +57,8 @@ pub mod writer;
 
 pub use error::{Error, Place};
 pub use event::{
-    Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind, NameChange,
-    PmReason, ProcessId, TargetAddr, ThreadId,
+    Access, ContextId, Elements, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind,
+    NameChange, PmReason, ProcessId, TargetAddr, ThreadId,
 };
 pub use format::Meta;
 pub use reader::{Gap, Reader};

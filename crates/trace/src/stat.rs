@@ -163,6 +163,7 @@ impl Stat {
             EventKind::Store(access)
             | EventKind::NtStore(access)
             | EventKind::Rmw(access)
+            | EventKind::StringStore { access, .. }
             | EventKind::KernelStore { access, .. } => {
                 let at = spaces.translate(event.thread, access.addr);
                 self.at_file(at.map(|at| at.file), |file| {

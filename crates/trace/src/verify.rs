@@ -391,6 +391,7 @@ impl<'a> Verifier<'a> {
             EventKind::Store(access)
             | EventKind::NtStore(access)
             | EventKind::Rmw(access)
+            | EventKind::StringStore { access, .. }
             | EventKind::KernelStore { access, .. } => self.store(index, event, &access)?,
             EventKind::FileWrite {
                 file,

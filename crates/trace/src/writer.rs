@@ -23,7 +23,7 @@ use std::time::Duration;
 use zstd::bulk::Compressor;
 
 use crate::codec::{Encoder, ValueLengthMismatch, put_varint};
-use crate::event::{Access, Event, EventKind, TargetAddr};
+use crate::event::{Access, Elements, Event, EventKind, TargetAddr};
 use crate::format::{
     BlockHeader, BlockKind, Encoding, Meta, PAYLOAD_LEN_MAX, RAW_LEN_MAX, checksum,
     encode_file_header, encode_trailer,
@@ -323,6 +323,17 @@ impl<W: Write> Writer<W> {
         if whole.size as usize != whole.bytes.len() {
             return Err(invalid("an access has another length than its values"));
         }
+        if let EventKind::StringStore { elements, .. } = event.kind {
+            for (into, bytes) in element_parts(elements, whole.bytes) {
+                let access = Access {
+                    addr: TargetAddr(whole.addr.0.wrapping_add(into as u64)),
+                    size: bytes.len() as u32,
+                    bytes,
+                };
+                self.push(&part(EventKind::StringStore { access, elements }))?;
+            }
+            return Ok(());
+        }
         let mut addr = whole.addr;
         for bytes in aligned_parts(addr.0, whole.bytes) {
             let access = Access {
@@ -366,6 +377,7 @@ fn payload_len(kind: &EventKind<'_>) -> usize {
         | EventKind::NtStore(access)
         | EventKind::Load(access)
         | EventKind::Rmw(access)
+        | EventKind::StringStore { access, .. }
         | EventKind::KernelStore { access, .. } => access.bytes.len(),
         EventKind::FileWrite { bytes, .. } => bytes.len(),
         EventKind::File { path, .. } | EventKind::Module { path, .. } => path.len(),
@@ -382,6 +394,17 @@ fn aligned_parts(start: u64, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let first = PAYLOAD_LEN_MAX - (start % 64) as usize;
     let (first, rest) = bytes.split_at(first.min(bytes.len()));
     std::iter::once(first).chain(rest.chunks(PAYLOAD_LEN_MAX))
+}
+
+/// Cuts between elements, in the order in which they were stored: where each part begins, and its bytes.
+fn element_parts(elements: Elements, bytes: &[u8]) -> Vec<(usize, &[u8])> {
+    let element = usize::from(elements.bytes).max(1);
+    let part = PAYLOAD_LEN_MAX / element * element;
+    let mut parts: Vec<_> = (0..).step_by(part).zip(bytes.chunks(part)).collect();
+    if elements.descending {
+        parts.reverse();
+    }
+    parts
 }
 
 fn invalid(what: &'static str) -> io::Error {

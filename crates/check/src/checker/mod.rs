@@ -213,7 +213,9 @@ impl Checker {
         self.counts.events += 1;
         let (thread, pc, context) = (event.thread, event.pc, event.context);
         match event.kind {
-            EventKind::Store(access) | EventKind::KernelStore { access, .. } => {
+            EventKind::Store(access)
+            | EventKind::KernelStore { access, .. }
+            | EventKind::StringStore { access, .. } => {
                 self.store(thread, pc, context, &access, StoreKind::Plain);
             }
             EventKind::NtStore(access) => {

@@ -554,17 +554,31 @@ fn append_one(
             })
             .collect()
     };
+    let elements = elements(ctx, site, kind, a);
     for (start, end, delta) in list {
-        ring.access(
-            ctx,
-            kind,
-            site.id,
-            context,
-            start,
-            start.wrapping_add(delta),
-            end - start,
-        );
+        let (alias, len) = (start.wrapping_add(delta), end - start);
+        match elements {
+            Some(elements) => {
+                ring.string_store(ctx, site.id, context, elements, start, alias, len);
+            }
+            None => ring.access(ctx, kind, site.id, context, start, alias, len),
+        }
     }
+}
+
+/// For what a repeated string instruction has stored: its elements, if it makes a difference that it was several. The direction flag is
+/// the program's own, and the instruction does not change it.
+fn elements(ctx: &ThreadContext, site: &Site, record: u8, a: &Access) -> Option<u64> {
+    const DIRECTION: u64 = 0x400;
+    let MemoryForm::String(s) = &site.form else {
+        return None;
+    };
+    let element = u64::from(s.element_bytes);
+    let is_down = ctx.rflags & DIRECTION != 0;
+    // Whole words in ascending order is what any long store is taken for.
+    let is_plain = element == 8 && a.address % 8 == 0 && !is_down;
+    let is_string = record == kind::STORE && a.bytes > element && !is_plain;
+    is_string.then_some(element | (is_down as u64) << 8)
 }
 
 /// In a forked child other threads' locks are nobody's.

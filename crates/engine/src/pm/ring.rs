@@ -196,6 +196,23 @@ impl Writer {
         self.long(ctx, kind, site, context, addr, alias, len, &[]);
     }
 
+    /// What a repeated string instruction stored, element by element; `elements` as [`kind::STRING_STORE`] has it.
+    #[allow(clippy::too_many_arguments)]
+    pub fn string_store(
+        &mut self,
+        ctx: &ThreadContext,
+        site: u32,
+        context: u32,
+        elements: u64,
+        addr: u64,
+        alias: u64,
+        len: u64,
+    ) {
+        let kind = kind::STRING_STORE;
+        let prefix = elements.to_le_bytes();
+        self.long(ctx, kind, site, context, addr, alias, len, &prefix);
+    }
+
     /// What the kernel wrote.
     #[allow(clippy::too_many_arguments)]
     pub fn kernel_store(

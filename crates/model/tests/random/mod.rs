@@ -6,7 +6,7 @@ use brownout_model::{
     Atomicity, ByteRange, Config, Domain, Event, FlushKind, FlushOrder, History, Line, Op, Thread,
     Write,
 };
-use brownout_trace::event::TargetAddr;
+use brownout_trace::event::{Elements, TargetAddr};
 use proptest::prelude::*;
 
 /// Two neighbouring lines, and one on another page.
@@ -18,9 +18,20 @@ pub fn event(fence: impl Strategy<Value = Op<'static>>) -> impl Strategy<Value =
     let line = || (0..LINES.len()).prop_map(|i| LINES[i]);
     let offset = prop_oneof![4 => Just(0u64), 3 => Just(8), 1 => Just(4), 1 => Just(60)];
     let len = prop_oneof![5 => Just(8usize), 1 => Just(4), 1 => Just(12)];
-    let write = (line(), offset, len, 1u8..5).prop_map(|(line, offset, len, value)| {
-        Write::new(TargetAddr(line + offset), vec![value; len])
-    });
+    // Some are of string instructions: in halves of words, and downwards.
+    let elements = (prop_oneof![Just(4u8), Just(8)], any::<bool>());
+    let elements = prop_oneof![
+        3 => Just(None),
+        1 => elements.prop_map(|(bytes, descending)| Some(Elements { bytes, descending })),
+    ];
+    let write =
+        (line(), offset, len, 1u8..5, elements).prop_map(|(line, offset, len, value, elements)| {
+            let write = Write::new(TargetAddr(line + offset), vec![value; len]);
+            match elements {
+                Some(elements) => write.by(elements),
+                None => write,
+            }
+        });
     let store = (write, 0u8..6).prop_map(|(write, how)| match how {
         0 => Op::Rmw(write),
         1 | 2 => Op::NtStore(write),
@@ -54,6 +65,15 @@ pub fn config(domain: impl Strategy<Value = Domain>) -> impl Strategy<Value = Co
         atomicity,
         flush_order,
     })
+}
+
+/// A store of other bytes at the place, and in the manner, of another one.
+pub fn rewritten(write: &Write<'_>, bytes: Vec<u8>) -> Write<'static> {
+    let new = Write::new(write.range().start(), bytes);
+    match write.elements() {
+        Some(elements) => new.by(elements),
+        None => new,
+    }
 }
 
 /// The history of these events.

@@ -6,8 +6,8 @@
 use std::io::Cursor;
 
 use brownout_trace::{
-    Access, ContextId, Error, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind, Meta,
-    NameChange, PmReason, ProcessId, Reader, TargetAddr, ThreadId, Writer, WriterOptions,
+    Access, ContextId, Elements, Error, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind,
+    Meta, NameChange, PmReason, ProcessId, Reader, TargetAddr, ThreadId, Writer, WriterOptions,
 };
 use proptest::prelude::*;
 
@@ -567,6 +567,11 @@ fn kinds() -> impl Strategy<Value = EventKind<'static>> {
         2 => accesses().prop_map(EventKind::Rmw),
         1 => (small(), accesses())
             .prop_map(|(syscall, access)| EventKind::KernelStore { syscall, access }),
+        1 => (0u32..4, any::<bool>(), accesses()).prop_map(|(log, descending, access)| {
+            let bytes = 1 << log;
+            let elements = Elements { bytes, descending };
+            EventKind::StringStore { access, elements }
+        }),
         4 => (flush, number())
             .prop_map(|(kind, addr)| EventKind::Flush { kind, addr: TargetAddr(addr) }),
         3 => fence.prop_map(EventKind::Fence),
