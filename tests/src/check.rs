@@ -27,9 +27,14 @@ pub fn command_without_program(options: &[&str], folder: &Path) -> Invocation {
     Invocation::new(words(options), folder)
 }
 
-/// `brownout replay TOKEN`.
+/// `brownout replay --yes TOKEN`.
 pub fn replay(token: &str, folder: &Path) -> Invocation {
-    let argv: Vec<OsString> = vec![layout::brownout().into(), "replay".into(), token.into()];
+    let argv: Vec<OsString> = vec![
+        layout::brownout().into(),
+        "replay".into(),
+        "--yes".into(),
+        token.into(),
+    ];
     Invocation::new(argv, folder)
 }
 

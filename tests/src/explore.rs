@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use brownout_findings::{Event, Finding, Report, Reproduction, Verdict};
+use brownout_findings::{Event, Finding, Limit, Report, Reproduction, Verdict};
 
 use crate::check::show;
 use crate::exec::{Invocation, Outcome};
@@ -67,11 +67,14 @@ impl Explored {
         number(&self.report, name)
     }
 
-    /// Fails unless every crash state was dealt with.
+    /// Fails unless every crash state was dealt with, but for what was accepted.
     pub fn expect_complete(&self) -> Result<()> {
+        let coverage = &self.report.coverage;
+        let complete = coverage.is_exhaustive().into();
         ensure!(
-            self.report.statistics.get("complete") == Some(&true.into()),
-            "not complete: {:?}, {:?}",
+            coverage.open().is_empty() && self.report.statistics.get("complete") == Some(&complete),
+            "not complete: {:?}, {:?}, {:?}",
+            self.report.coverage,
             self.report.notes,
             self.report.statistics
         );
@@ -82,7 +85,8 @@ impl Explored {
     pub fn expect_clean(&self) -> Result<()> {
         ensure!(
             self.report.verdict == Verdict::Clean && self.report.findings.is_empty(),
-            "{:?}\n{}",
+            "{:?}, {:?}\n{}",
+            self.report.coverage,
             self.report.notes,
             show(&self.report)
         );
@@ -90,15 +94,22 @@ impl Explored {
         self.expect_status(0)
     }
 
-    /// Fails unless everything was explored, something was found, and each finding was seen natively as well.
+    /// Fails unless the exploration came to its end, something was found, and each finding was seen natively as well. Where many
+    /// crash states fail, not all need be tried.
     pub fn expect_findings(&self) -> Result<()> {
         ensure!(
             self.report.verdict == Verdict::Findings && !self.report.findings.is_empty(),
-            "{:?}\n{}",
+            "{:?}, {:?}\n{}",
+            self.report.coverage,
             self.report.notes,
             show(&self.report)
         );
-        self.expect_complete()?;
+        let limits = self.report.coverage.open();
+        ensure!(
+            limits.iter().all(|limit| *limit == Limit::Abandoned),
+            "{:?}",
+            self.report.coverage
+        );
         for finding in &self.report.findings {
             ensure!(
                 reproduction(finding)?.confirmed,
@@ -134,12 +145,25 @@ impl Explored {
         Ok(())
     }
 
-    /// Fails unless a note has these words.
+    /// Fails unless a note has these words, or a limitation.
     pub fn expect_note(&self, words: &str) -> Result<()> {
+        let limits = self.report.coverage.limitations.iter();
+        let mut said = limits.map(|limit| &limit.text).chain(&self.report.notes);
         ensure!(
-            self.report.notes.iter().any(|note| note.contains(words)),
-            "no note says {words:?}: {:?}",
+            said.any(|text| text.contains(words)),
+            "nothing says {words:?}: {:?}, {:?}",
+            self.report.coverage,
             self.report.notes
+        );
+        Ok(())
+    }
+
+    /// Fails unless exactly this was not looked at.
+    pub fn expect_limits(&self, limits: &[Limit]) -> Result<()> {
+        ensure!(
+            self.report.coverage.open() == limits,
+            "not {limits:?}: {:?}",
+            self.report.coverage
         );
         Ok(())
     }

@@ -88,7 +88,7 @@ pub fn demo() -> Result<()> {
 
     step("5. Every finding comes with a command that shows it again, here that of step 3:");
     let token = report.replay_token()?;
-    let again = stage.run(Command::new(layout::brownout()).args(["replay", &token]))?;
+    let again = stage.run(Command::new(layout::brownout()).args(["replay", "--yes", &token]))?;
     again.first_line("shows again")?;
     again.ends_with(1)?;
 

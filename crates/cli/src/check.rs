@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use brownout_check::{Analysis, Options};
-use brownout_findings::{Analysed, Finding, Report, SCHEMA_VERSION, Tool, Verdict};
+use brownout_findings::{Analysed, Coverage, Finding, Limit, Report, SCHEMA_VERSION, Tool};
 use brownout_host::{Batch, EventSink, ExitStatus, LaunchConfig};
 use brownout_model::{Config, Domain};
 use brownout_storelog::Importer;
@@ -212,6 +212,7 @@ fn examine_confirmed(
         exhaustive: false,
         self_test: 0,
         outcomes: None,
+        resume: false,
         folder: "brownout-explore".into(),
         domain: check.domain.clone(),
         whole_lines: false,
@@ -373,9 +374,15 @@ fn report(
     }
     statistics.insert("files".into(), json!(checked.files));
     notes.extend(checked.notes);
-    if checked.killed && checked.touched_pm {
-        notes.push(
-            "a signal ended the program: what it had not yet made persistent was not judged".into(),
+    let mut coverage = Coverage::default();
+    if checked.fault.is_some() {
+        coverage.limit(Limit::Faulty, "the events make no sense: a bug in Brownout");
+    } else if !checked.touched_pm {
+        coverage.limit(Limit::Untouched, "no persistent memory was touched");
+    } else if checked.killed {
+        coverage.limit(
+            Limit::Killed,
+            "a signal ended the program: what it had not yet made persistent was not judged",
         );
     }
     if checked.never_writes_back {
@@ -389,19 +396,11 @@ fn report(
         notes.push("persistent memory was mapped and never stored to".into());
     }
     if checked.ended.is_none() && checked.touched_pm {
-        notes.push(
-            "the recording has no end: what was not yet persistent there was not judged".into(),
+        coverage.limit(
+            Limit::Unfinished,
+            "the recording has no end: what was not yet persistent there was not judged",
         );
     }
-    let verdict = match (checked.touched_pm, checked.ended) {
-        (false, _) if checked.fault.is_some() => Verdict::Incomplete,
-        (false, _) => Verdict::NothingChecked,
-        (true, None) => Verdict::Incomplete,
-        (true, Some(_)) if checked.fault.is_some() => Verdict::Incomplete,
-        (true, Some(_)) if checked.killed && checked.findings.is_empty() => Verdict::Incomplete,
-        (true, Some(_)) if checked.findings.is_empty() => Verdict::Clean,
-        (true, Some(_)) => Verdict::Findings,
-    };
     Report {
         schema: SCHEMA_VERSION,
         tool: Tool {
@@ -415,7 +414,8 @@ fn report(
                 .map(|status: event::ExitStatus| status.to_string()),
             ..analysed
         },
-        verdict,
+        verdict: coverage.verdict(!checked.findings.is_empty()),
+        coverage,
         findings: checked.findings,
         suppressed: 0,
         known: 0,

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brownout_findings::Limit;
 use brownout_findings::rules::RULES;
 use brownout_model::Domain;
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
@@ -380,6 +381,13 @@ pub struct ExploreArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub outcomes: Option<PathBuf>,
 
+    /// Go on where an interrupted exploration ended
+    ///
+    /// Its journal is in FOLDER (see --folder). It is begun anew if the recorded run, the commands, or a program or library that
+    /// recovery executes has changed. What else recovery reads is not seen: give this option only if that is the same.
+    #[arg(long)]
+    pub resume: bool,
+
     /// Put crash images into FOLDER
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath, default_value = "brownout-explore")]
     pub folder: PathBuf,
@@ -504,6 +512,13 @@ pub struct ReportArgs {
     #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = FailOn::Correctness, help_heading = REPORT_HEADING)]
     pub fail_on: FailOn,
 
+    /// Accept that this was not looked at: it does not make the report 'incomplete' (repeatable)
+    ///
+    /// A report names what was not looked at as 'limit[NAME]'. Unless it is accepted, nothing found is then no success, and the
+    /// exit status is 3. What is accepted is still told.
+    #[arg(long, value_name = "LIMIT", value_delimiter = ',', value_parser = limit_names(), hide_possible_values = true, help_heading = REPORT_HEADING)]
+    pub accept: Vec<String>,
+
     /// Exit with N instead of 1 if there are findings that count
     #[arg(
         long,
@@ -610,6 +625,13 @@ pub struct PmemcheckArgs {
 /// Names of groups of rules, beside the rules' own.
 pub const RULE_GROUPS: [&str; 3] = ["correctness", "performance", "all"];
 
+/// That nothing was looked at at all cannot be accepted.
+fn limit_names() -> PossibleValuesParser {
+    let limits = Limit::ALL.into_iter();
+    let limits = limits.filter(|limit| *limit != Limit::Untouched);
+    PossibleValuesParser::new(limits.map(Limit::name))
+}
+
 fn rule_names() -> PossibleValuesParser {
     let rules = RULES.iter().filter(|rule| !rule.is_explored());
     PossibleValuesParser::new(rules.map(|rule| rule.id).chain(RULE_GROUPS))
@@ -700,6 +722,16 @@ pub struct ReplayArgs {
     /// The token, as the report shows it
     #[arg(value_name = "TOKEN")]
     pub token: String,
+
+    /// Only show what the token would run, and where
+    #[arg(long, conflicts_with = "yes")]
+    pub show: bool,
+
+    /// Run it without asking
+    ///
+    /// A token holds a command line. It is shown first; on a terminal you are asked, elsewhere this option is needed.
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// A shell.

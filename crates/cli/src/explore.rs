@@ -10,7 +10,7 @@ use brownout_explore::{
     Command, CrashSpec, Error, Exploration, Options, Progress, Run, Statistics,
 };
 use brownout_findings::rules::RuleSet;
-use brownout_findings::{Analysed, Report, SCHEMA_VERSION, Tool, Verdict};
+use brownout_findings::{Analysed, Finding, Limit, Replay, Report, SCHEMA_VERSION, Tool};
 use brownout_host::EventSink;
 use brownout_model::{Atomicity, Config, Domain};
 
@@ -43,6 +43,13 @@ pub fn explore(explore: Explore) -> Result<u8, Failure> {
     let program: Vec<String> = program.map(|w| w.to_string_lossy().into_owned()).collect();
     let bug = exploration.bug.clone();
     let (mut report, specs) = report(exploration, program);
+    // Findings are sorted and left out: each keeps the number of its crash until it gets its token, which needs its final name.
+    for (number, finding) in report.findings.iter_mut().enumerate() {
+        finding.replay = Some(Replay {
+            token: number.to_string(),
+            command: String::new(),
+        });
+    }
     known.apply(&mut report);
     let words: Option<Vec<String>> = explore
         .command_line
@@ -50,10 +57,10 @@ pub fn explore(explore: Explore) -> Result<u8, Failure> {
         .map(|word| word.to_str().map(str::to_owned))
         .collect();
     for finding in &mut report.findings {
-        let spec = specs
-            .iter()
-            .find(|(message, _)| *message == finding.message);
-        if let (Some(words), Some((_, spec))) = (&words, spec) {
+        let number = finding.replay.take();
+        let number: Option<usize> = number.and_then(|number| number.token.parse().ok());
+        let spec = number.and_then(|number| specs.get(number));
+        if let (Some(words), Some(spec)) = (&words, spec) {
             finding.replay = Token::explore(words.clone(), &finding.fingerprint, spec.clone())
                 .map(Token::replay);
         }
@@ -111,6 +118,7 @@ pub fn options(explore: &Explore) -> Result<Options, Failure> {
         time: recovery.time,
         exhaustive: explore.exhaustive,
         self_test: explore.self_test,
+        resume: explore.resume,
         folder: absolute(&explore.folder),
         outcomes: explore.outcomes.as_deref().map(absolute),
         stop,
@@ -118,24 +126,15 @@ pub fn options(explore: &Explore) -> Result<Options, Failure> {
     })
 }
 
-fn report(exploration: Exploration, program: Vec<String>) -> (Report, Vec<(String, CrashSpec)>) {
+/// The report, and the crash of each finding.
+fn report(exploration: Exploration, program: Vec<String>) -> (Report, Vec<CrashSpec>) {
     let mut notes = exploration.notes;
-    if !exploration.touched {
+    let coverage = exploration.coverage;
+    if coverage.has(Limit::Untouched) {
         let hints = exploration.hints.iter().map(hint);
         notes.extend(hints.map(|hint| hint.trim_start_matches("hint: ").to_owned()));
     }
-    let is_settled = exploration.complete && exploration.judged;
-    let verdict = match (exploration.touched, is_settled) {
-        (false, _) => Verdict::NothingChecked,
-        (true, false) => Verdict::Incomplete,
-        (true, true) if exploration.findings.is_empty() => Verdict::Clean,
-        (true, true) => Verdict::Findings,
-    };
-    let specs = exploration
-        .findings
-        .iter()
-        .map(|(finding, spec)| (finding.message.clone(), spec.clone()))
-        .collect();
+    let (findings, specs): (Vec<Finding>, _) = exploration.findings.into_iter().unzip();
     let report = Report {
         schema: SCHEMA_VERSION,
         tool: Tool {
@@ -148,8 +147,9 @@ fn report(exploration: Exploration, program: Vec<String>) -> (Report, Vec<(Strin
             ended: Some(exploration.ended.to_string()),
             ..Analysed::default()
         },
-        verdict,
-        findings: exploration.findings.into_iter().map(|(f, _)| f).collect(),
+        verdict: coverage.verdict(!findings.is_empty()),
+        coverage,
+        findings,
         suppressed: 0,
         known: 0,
         notes,

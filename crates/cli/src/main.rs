@@ -64,7 +64,7 @@ fn perform() -> Result<u8, Failure> {
         Task::Check(check) => check::check(*check),
         Task::Explore(explore) => explore::explore(*explore),
         Task::Explain(rule) => explain::explain(rule),
-        Task::Replay(token) => replay::replay(&token),
+        Task::Replay(replay) => replay::replay(&replay),
         Task::Run(config) => run(&config),
         Task::Record(recording) => record::record(recording),
         Task::Stat(file) => inspect::stat(&file),

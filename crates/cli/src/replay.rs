@@ -2,6 +2,10 @@
 //!
 //! A token is a version and, in one word, everything that the run needs: the command line, the folder, the finding's fingerprint. It
 //! is self-contained, so it survives being pasted into a bug report; files that the program reads are not in it.
+//!
+//! Guarantee: looking at a token (`--show`, or the question before it is run) does no harm, whoever made it. Its size is bounded, what is
+//! shown cannot deceive a terminal, no folder is entered, no file read or written and nothing run before the user has agreed to the
+//! command line that was shown. Names of files are not made of what it says, but for a fingerprint, which is checked.
 
 use std::env;
 use std::path::PathBuf;
@@ -9,12 +13,12 @@ use std::path::PathBuf;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use brownout_explore::CrashSpec;
-use brownout_findings::{Finding, Replay};
+use brownout_findings::{self as findings, Finding};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 
-use crate::exit::Failure;
-use crate::resolve::{self, Task};
+use crate::exit::{self, Failure};
+use crate::resolve::{self, Replay, Task};
 use crate::terminal::{message, quote};
 use crate::{check, cli, explore};
 
@@ -58,10 +62,10 @@ impl Token {
     }
 
     /// As one word, and as a command to paste.
-    pub fn replay(self) -> Replay {
+    pub fn replay(self) -> findings::Replay {
         let token = self.encode();
         let command = format!("brownout replay {token}");
-        Replay { token, command }
+        findings::Replay { token, command }
     }
 
     fn encode(&self) -> String {
@@ -83,7 +87,12 @@ impl Token {
         if check_sum(&text) != *sum {
             return Err(damaged.to_owned());
         }
-        serde_json::from_slice(&text).map_err(|_| damaged.to_owned())
+        let token: Token = serde_json::from_slice(&text).map_err(|_| damaged)?;
+        let is_digit = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+        match token.fingerprint.len() == 16 && token.fingerprint.chars().all(is_digit) {
+            true => Ok(token),
+            false => Err("its fingerprint is none".to_owned()),
+        }
     }
 }
 
@@ -93,10 +102,38 @@ fn check_sum(text: &[u8]) -> [u8; 4] {
     [a, b, c, d]
 }
 
-/// Runs again what the token says, and shows its finding if it is there again.
-pub fn replay(token: &str) -> Result<u8, Failure> {
-    let token = Token::decode(token.trim())
+/// Whether the user wants it.
+fn is_agreed() -> bool {
+    use std::io::{IsTerminal, Write};
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return false;
+    }
+    let _ = write!(std::io::stderr(), "brownout: run it? [y/N] ");
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    let is_read = std::io::stdin().read_line(&mut answer).is_ok();
+    is_read && ["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str())
+}
+
+/// Shows what the token says, and if the user agrees runs it again and shows its finding if it is there again.
+pub fn replay(replay: &Replay) -> Result<u8, Failure> {
+    let token = Token::decode(replay.token.trim())
         .map_err(|why| Failure::usage(format!("this is no replay token: {why}")))?;
+    let words: Vec<String> = token.words.iter().map(quote).collect();
+    message(&format!(
+        "finding {}, in the folder {}:",
+        token.fingerprint,
+        quote(&token.folder)
+    ));
+    message(&format!("  brownout {}", words.join(" ")));
+    if replay.only_show {
+        return Ok(exit::OK);
+    }
+    if !replay.agreed && !is_agreed() {
+        return Err(Failure::usage(
+            "nothing was run; if this is what you want to run, add --yes",
+        ));
+    }
     env::set_current_dir(&token.folder).map_err(|error| {
         let folder = quote(&token.folder);
         Failure::usage(format!(
@@ -164,9 +201,56 @@ mod tests {
         }
     }
 
+    fn refusal(token: &str, only_show: bool) -> String {
+        let replay = Replay {
+            token: token.into(),
+            only_show,
+            agreed: false,
+        };
+        super::replay(&replay).expect_err("it is refused").sentence
+    }
+
     #[test]
     fn what_is_no_token_says_so() {
-        assert!(replay("hello").is_err_and(|f| f.sentence.contains("does not begin with bo1-")));
-        assert!(replay("bo1-!!").is_err_and(|f| f.sentence.contains("damaged")));
+        for only_show in [false, true] {
+            assert!(refusal("hello", only_show).contains("does not begin with bo1-"));
+            assert!(refusal("bo1-!!", only_show).contains("damaged"));
+        }
+    }
+
+    fn token(words: &[&str], fingerprint: &str) -> Token {
+        Token {
+            folder: "/no/such/folder".into(),
+            words: words.iter().map(|w| w.to_string()).collect(),
+            fingerprint: fingerprint.into(),
+            crash: None,
+        }
+    }
+
+    /// Tests have no terminal to ask on.
+    #[test]
+    fn nothing_runs_unless_the_user_agrees() {
+        let harmful = token(&["check", "--", "rm", "-rf", "x"], "0123456789abcdef").encode();
+        assert!(refusal(&harmful, false).contains("--yes"));
+        let show = Replay {
+            token: harmful,
+            only_show: true,
+            agreed: false,
+        };
+        assert_eq!(super::replay(&show).ok(), Some(exit::OK));
+    }
+
+    #[test]
+    fn a_fingerprint_names_no_path() {
+        for name in ["../../../etc/x", "", "0123456789ABCDEF", "/123456789abcdef"] {
+            let crafted = token(&["explore"], name).encode();
+            assert!(refusal(&crafted, true).contains("fingerprint"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_token_that_grows_without_bound_is_refused() {
+        let large = token(&["check", &"x".repeat(TEXT_LEN_MAX)], "0123456789abcdef");
+        assert!(refusal(&large.encode(), true).contains("damaged"));
     }
 }

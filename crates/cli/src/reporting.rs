@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
 use brownout_findings::rules::RuleSet;
-use brownout_findings::{Finding, Report, Severity, Verdict};
+use brownout_findings::{Finding, Limit, Report, Severity};
 use brownout_report::baseline::Baseline;
 use brownout_report::suppress::{self, Suppressions};
 
@@ -17,6 +17,7 @@ use crate::terminal::{message, quote};
 pub struct Known {
     suppressions: Option<Suppressions>,
     baseline: Option<Baseline>,
+    accept: Vec<Limit>,
 }
 
 impl Known {
@@ -43,11 +44,14 @@ impl Known {
         Ok(Known {
             suppressions,
             baseline,
+            accept: reporting.accept.clone(),
         })
     }
 
-    /// Names the findings, and takes out what is known.
+    /// Names the findings, takes out what is known, and makes the verdict.
     pub fn apply(&self, report: &mut Report) {
+        report.coverage.accept(&self.accept);
+        report.verdict = report.coverage.verdict(!report.findings.is_empty());
         brownout_report::finish(
             report,
             self.suppressions.as_ref(),
@@ -154,9 +158,10 @@ pub fn exit_code(reporting: &Reporting, report: &Report, status: u8) -> u8 {
     if report.findings.iter().any(counts) {
         return reporting.error_exitcode.unwrap_or(exit::FINDINGS);
     }
-    match report.verdict {
-        // Cut short: not the program's fault, and no verdict either.
-        Verdict::Incomplete if status == exit::OK => exit::CANNOT_RUN,
+    let found = !report.findings.is_empty();
+    match report.coverage.falls_short(found) {
+        // Not the program's fault, and no success either.
+        true if status == exit::OK => exit::CANNOT_RUN,
         _ => status,
     }
 }

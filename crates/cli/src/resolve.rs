@@ -8,8 +8,8 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use brownout_findings::Severity;
 use brownout_findings::rules::{self, Rule, RuleSet};
+use brownout_findings::{Limit, Severity};
 use brownout_host::LaunchConfig;
 use brownout_rule::host::split_argument;
 use brownout_trace::event::ThreadId;
@@ -32,8 +32,8 @@ pub enum Task {
     Explore(Box<Explore>),
     /// `explain`: this rule, or all.
     Explain(Option<&'static Rule>),
-    /// `replay`: the token.
-    Replay(String),
+    /// `replay`
+    Replay(Replay),
     /// `run`
     Run(LaunchConfig),
     /// `record`
@@ -46,6 +46,16 @@ pub enum Task {
     Completions(Shell),
     /// `man`: all pages into this folder, or one to stdout.
     Man(Option<PathBuf>),
+}
+
+/// A finding to show again.
+pub struct Replay {
+    /// What names it.
+    pub token: String,
+    /// Only say what would be run.
+    pub only_show: bool,
+    /// Run it without asking.
+    pub agreed: bool,
 }
 
 /// What to check.
@@ -105,6 +115,8 @@ pub struct Explore {
     pub self_test: u64,
     /// Where all outcomes go.
     pub outcomes: Option<PathBuf>,
+    /// Go on where an interrupted exploration ended.
+    pub resume: bool,
     /// Where crash images go.
     pub folder: PathBuf,
     /// A name of `brownout_model::Domain`.
@@ -164,6 +176,8 @@ pub struct Reporting {
     pub all: bool,
     /// Which findings count for the exit status.
     pub fail_on: FailOn,
+    /// What need not be looked at.
+    pub accept: Vec<Limit>,
     /// The exit status for findings, if not [`crate::exit::FINDINGS`]. Never 0.
     pub error_exitcode: Option<u8>,
     /// Files of suppressions.
@@ -223,7 +237,11 @@ pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
         Command::Check(args) => Task::Check(Box::new(check(*args, words)?)),
         Command::Explore(args) => Task::Explore(Box::new(explore(*args, words)?)),
         Command::Explain(args) => Task::Explain(args.rule.as_deref().and_then(rules::find)),
-        Command::Replay(args) => Task::Replay(args.token),
+        Command::Replay(args) => Task::Replay(Replay {
+            token: args.token,
+            only_show: args.show,
+            agreed: args.yes,
+        }),
         Command::Run(args) => Task::Run(launch(args.launch)?),
         Command::Record(args) => Task::Record(recording(args)?),
         Command::Trace(TraceCommand::Stat(args)) => Task::Stat(args.file),
@@ -294,6 +312,11 @@ fn reporting(args: ReportArgs) -> Reporting {
         color: args.color,
         all: args.all,
         fail_on: args.fail_on,
+        accept: args
+            .accept
+            .iter()
+            .filter_map(|name| Limit::from_name(name))
+            .collect(),
         error_exitcode: args.error_exitcode,
         suppressions: args.suppressions,
         gen_suppressions: args.gen_suppressions,
@@ -328,6 +351,7 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
         domain: args.domain,
         whole_lines: args.atomicity == Unit::Line,
         tso: args.tso,
+        resume: args.resume,
         report: reporting(args.report),
         command_line: words,
     })

@@ -62,11 +62,11 @@ extern "C" fn stop(_signal: libc::c_int) {
     }
 }
 
-/// Ctrl-C and SIGTERM set the flag, so that what was found can be reported; the second one ends the process.
+/// Ctrl-C, SIGTERM and SIGHUP set the flag, so that what was found can be reported; the second one ends the process.
 pub fn tell(flag: &std::sync::Arc<std::sync::atomic::AtomicBool>) -> io::Result<()> {
     // Set once a process; another one cannot be asked for.
     let _ = STOP.set(flag.clone());
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         if disposition(signal)? != libc::SIG_IGN {
             install(signal, stop)?;
         }

@@ -18,9 +18,14 @@ pub fn quote(text: impl AsRef<OsStr>) -> String {
     }
 }
 
-/// Control characters could rewrite the terminal, and break the one line that a message is.
+/// Control characters could rewrite the terminal, and break the one line that a message is. Bidirectional overrides could make it read
+/// as another.
 fn visible(text: &str) -> String {
-    let escape = |c: char| match c.is_control() {
+    let is_hostile = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    let escape = |c: char| match is_hostile(c) {
         true => c.escape_default().to_string(),
         false => c.to_string(),
     };
@@ -55,6 +60,7 @@ mod tests {
         assert_eq!(quote("it's"), r"'it'\''s'");
         assert_eq!(quote("*.pool"), "'*.pool'");
         assert_eq!(quote("a\nb\x1b"), r"'a\nb\u{1b}'");
+        assert_eq!(quote("a \u{202e}b"), r"'a \u{202e}b'");
     }
 
     #[test]

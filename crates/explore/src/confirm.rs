@@ -2,7 +2,9 @@
 //!
 //! A finding of `check` is *confirmed* if exploration has found a crash state in which recovery fails and in which a store of the
 //! same line of code is among those whose loss is needed for that; *harmless* if all crash states were explored and there is none,
-//! because recovery never reads what was stored, or does the same without it; else *unsettled*.
+//! because recovery never reads what was stored, or does the same without it; else *unsettled*. So nothing is called harmless if
+//! anything was left out ([`Coverage`](brownout_findings::Coverage), accepted or not), or if a failing crash state that has lost
+//! the store was not looked into.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,14 +43,21 @@ pub fn settle(findings: &mut Vec<Finding>, exploration: &Exploration) {
         let is_it = |(stack, _): &&(Vec<Frame>, usize)| own_line(stack) == line;
         match exploration.blamed.iter().find(is_it) {
             Some((_, at)) => confirm(finding, &exploration.findings[*at].0),
-            None if exploration.complete && exploration.judged => {
+            None if !exploration.coverage.is_exhaustive() => {
+                let limits = exploration.coverage.limitations.iter();
+                let limits: Vec<&str> = limits.map(|limit| limit.text.as_str()).collect();
+                let limits = limits.join("; ");
+                let note = format!("unsettled: not all crash states were explored ({limits})");
+                finding.notes.push(note);
+            }
+            None if exploration.unsettled.contains(&line) => finding.notes.push(
+                "unsettled: recovery fails in crash states that lack this store, and not all of them were looked into".into(),
+            ),
+            None => {
                 dismiss(finding);
                 // Once is enough.
                 return dismissed.insert(line);
             }
-            None => finding
-                .notes
-                .push("unsettled: not all crash states were explored (see --time)".into()),
         }
         true
     });
@@ -60,7 +69,8 @@ pub fn witnesses(
     search: &mut Search<'_>,
     suspects: &[String],
     found: &[Found],
-) -> Result<Vec<Found>, LaunchError> {
+) -> Result<Witnesses, LaunchError> {
+    let mut witnesses = Witnesses::default();
     let mut resolvers = Resolvers::default();
     let mut moments: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     let recording = &search.layers[0].recording;
@@ -71,25 +81,46 @@ pub fn witnesses(
         let line = own_line(&resolvers.stack(0, recording, step.site));
         moments.entry(line).or_default().insert(moment);
     }
-    let mut more = Vec::new();
+    let unexplained = std::mem::take(&mut search.unexplained);
     for line in suspects {
         let is_blamed = |found: &Found| found.lost_sites.iter().any(|s| own_line(s) == *line);
         let Some(moments) = moments.get(line) else {
             continue;
         };
-        if found.iter().chain(&more).any(is_blamed) {
+        if found.iter().chain(&witnesses.found).any(is_blamed) {
             continue;
         }
-        more.extend(witness(search, &mut resolvers, moments)?);
+        let is_lost = moments.iter().any(|moment| unexplained.contains(moment));
+        match witness(search, &mut resolvers, moments)? {
+            Witness::Found(found) => witnesses.found.push(*found),
+            Witness::None if !is_lost => {}
+            Witness::None | Witness::NotAllTried => {
+                witnesses.unsettled.insert(line.clone());
+            }
+        }
     }
-    Ok(more)
+    Ok(witnesses)
+}
+
+/// What came of looking for crash states that blame the suspects.
+#[derive(Default)]
+pub struct Witnesses {
+    pub found: Vec<Found>,
+    /// Lines that may matter or not: not all that could tell was tried.
+    pub unsettled: BTreeSet<String>,
+}
+
+enum Witness {
+    Found(Box<Found>),
+    None,
+    NotAllTried,
 }
 
 fn witness(
     search: &mut Search<'_>,
     resolvers: &mut Resolvers,
     moments: &BTreeSet<u64>,
-) -> Result<Option<Found>, LaunchError> {
+) -> Result<Witness, LaunchError> {
     let mut tries = 0;
     for point in 0..search.layers[0].recording.points.len() as u32 {
         let view = search.view(0, point);
@@ -101,8 +132,8 @@ fn witness(
                 continue;
             };
             for without in before(choices, moments) {
-                if tries == TRIES_MAX {
-                    return Ok(None);
+                if tries == TRIES_MAX || search.stopped.is_some() {
+                    return Ok(Witness::NotAllTried);
                 }
                 tries += 1;
                 let mut image = Image::newest(&view, &Narrowed::new(), &files);
@@ -127,11 +158,15 @@ fn witness(
                     symptom,
                     survivors: Vec::new(),
                 };
-                return finding::build(search, resolvers, &failure, minimal);
+                let found = finding::build(search, resolvers, &failure, minimal)?;
+                return Ok(Witness::Found(Box::new(found)));
             }
         }
     }
-    Ok(None)
+    Ok(match search.stopped {
+        Some(_) => Witness::NotAllTried,
+        None => Witness::None,
+    })
 }
 
 /// For each store of those moments in a unit: what survives if it is the first that is lost.

@@ -1,6 +1,6 @@
 //! One run of a recovery on one image, and everything that it read.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use brownout_host::{EventSink, ExitStatus, LaunchConfig, LaunchError, Limits, Stopped};
 use brownout_model::{ByteRange, LINE_BYTES, LineBytes, keys, mask_within, masked};
 use brownout_trace::epochs::Epoch;
-use brownout_trace::event::{Event, EventKind, FileId, TargetAddr};
+use brownout_trace::event::{self as trace, Event, EventKind, FileId, TargetAddr};
 use brownout_trace::maps::{AddressSpaces, MapFault};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -108,6 +108,10 @@ pub struct Execution {
     pub wall: Duration,
     /// More than one thread accessed persistent memory.
     pub threads: usize,
+    /// A process of it, but not the first, was killed by this signal.
+    pub helper_killed: Option<i32>,
+    /// Programs and libraries that it executed.
+    pub programs: BTreeSet<PathBuf>,
     pub detail: Option<Detail>,
 }
 
@@ -350,6 +354,8 @@ struct Watcher<'i> {
     /// Which run of several this is.
     nth: u32,
     events: u64,
+    helper_killed: Option<i32>,
+    programs: BTreeSet<PathBuf>,
     detail: Option<Detail>,
 }
 
@@ -368,6 +374,8 @@ impl<'i> Watcher<'i> {
             threads: FxHashMap::default(),
             nth: 0,
             events: 0,
+            helper_killed: None,
+            programs: BTreeSet::new(),
             detail: detail.then(|| Detail {
                 definitions: Definitions::default(),
                 reads: Vec::new(),
@@ -412,6 +420,8 @@ impl<'i> Watcher<'i> {
             events: self.events,
             wall: ran.wall,
             threads: self.threads.values().map(|t| t.len()).max().unwrap_or(0),
+            helper_killed: self.helper_killed,
+            programs: self.programs,
             detail: self.detail,
         }
     }
@@ -470,6 +480,15 @@ impl<'i> Watcher<'i> {
         }
     }
 
+    /// It executes this file.
+    fn runs(&mut self, path: &[u8]) {
+        use std::os::unix::ffi::OsStrExt;
+        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        if path.is_absolute() && !self.programs.contains(path) {
+            self.programs.insert(path.to_path_buf());
+        }
+    }
+
     fn keys(
         &mut self,
         event: &Event<'_>,
@@ -517,6 +536,14 @@ impl EventSink for Watcher<'_> {
                 let start = keys::key(*file, *offset);
                 self.write(ByteRange::new(start, u64::from(*size)));
             }
+            EventKind::ProcessExit {
+                process,
+                status: trace::ExitStatus::Signal(signal),
+            } if process.0 > 1 => {
+                self.helper_killed.get_or_insert(*signal);
+            }
+            EventKind::ProcessStart { exe, .. } => self.runs(exe),
+            EventKind::Module { path, .. } => self.runs(path),
             EventKind::Truncate { file, .. } => {
                 self.resized.insert(*file);
             }

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use brownout_findings::Limit;
 use brownout_host::Limits;
 use brownout_trace::event::FileId;
 use rustc_hash::FxHashSet;
@@ -14,7 +16,6 @@ use serde_json::Map;
 
 use crate::confirm;
 use crate::execution::{self, Setting};
-use crate::files::hash_sparse;
 use crate::finding::{self, Found, Resolvers};
 use crate::journal::Journal;
 use crate::line::LineKey;
@@ -23,11 +24,12 @@ use crate::native::{self, Stage};
 use crate::nested;
 use crate::operations::Operations;
 use crate::options::{Error, Exploration, Options, io_error};
+use crate::oracle::Symptom;
 use crate::outcome::{Outcome, Status};
 use crate::pool::Pool;
 use crate::recording::Recording;
-use crate::run::{Recorded, Run, record_run};
-use crate::search::{Failure, Halt, Progress, Sampling, Search};
+use crate::run::{Recorded, Run, record_run, until};
+use crate::search::{Failure, Halt, LeftOver, Progress, Sampling, Search};
 use crate::statistics::{statistics, write_outcomes};
 use crate::view::{Base, FileState, Image, Narrowed, Timeline, View};
 use crate::world::World;
@@ -85,22 +87,38 @@ fn explore_recorded(
         status,
         hints,
         mut notes,
+        is_whole,
+        mut coverage,
         stdout,
     } = recorded;
+    let deadline = options.time.map(|time| begun + time);
+    if recording.is_interleaved {
+        coverage.limit(Limit::Interleaving, interleaved("the program stores"));
+    }
     let mut exploration = Exploration {
         findings: Vec::new(),
         blamed: Vec::new(),
         statistics: Map::new(),
-        complete: false,
-        judged: false,
-        interrupted: false,
+        coverage,
+        unsettled: BTreeSet::new(),
         notes: Vec::new(),
-        touched: recording.touched,
         hints,
         ended: status,
         bug: None,
     };
+    if !is_whole {
+        exploration.notes = notes;
+        return Ok(exploration);
+    }
     if !recording.touched {
+        let coverage = &mut exploration.coverage;
+        coverage.limit(Limit::Untouched, "no persistent memory was touched");
+        if !options.pm_globs.is_empty() {
+            coverage.limit(
+                Limit::Unmatched,
+                "no file that matches --pm was mapped and stored to",
+            );
+        }
         exploration.notes = notes;
         return Ok(exploration);
     }
@@ -111,14 +129,18 @@ fn explore_recorded(
         .map_err(io_error("cannot make a folder for crash images"))?;
     let depth = options.depth.unwrap_or(2);
     let operations = Operations::new(options, &recording, stdout)?;
+    let first_limits = Limits {
+        wall: [options.patience.or(FIRST_LIMITS.wall), until(deadline).wall]
+            .into_iter()
+            .flatten()
+            .min(),
+        ..FIRST_LIMITS
+    };
     let mut setting = Setting {
         pm_globs: run.origin.pm_globs.clone(),
         recover: options.recover.clone(),
         checker: options.checker.clone(),
-        limits: Limits {
-            wall: options.patience.or(FIRST_LIMITS.wall),
-            ..FIRST_LIMITS
-        },
+        limits: first_limits,
         stop: options.stop.clone(),
         expected: OnceLock::new(),
         varying: (depth == 1).then(|| varying(&recording)),
@@ -128,34 +150,51 @@ fn explore_recorded(
     let end = newest_at(&recording, last);
     let end_told = operations.acknowledged(&recording, last);
     let baseline = execution::execute(&setting, &mut world, &end, &end_told, false)?;
+    let is_up = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    let is_asked = setting.stop.load(Ordering::Relaxed);
+    if is_up || is_asked {
+        let (kind, what) = match is_asked {
+            true => (Limit::Interrupted, "stopped"),
+            false => (Limit::Time, "the time was up"),
+        };
+        let all = recording.points.len();
+        exploration.coverage.limit(
+            kind,
+            format!("{what} before all was explored: 0 of {all} failure points done (0 %)"),
+        );
+        exploration.notes = notes;
+        return Ok(exploration);
+    }
     let steps = baseline.events.saturating_mul(STEPS_FACTOR);
     let time = (baseline.wall * TIME_FACTOR).max(TIME_MIN);
     setting.limits.events = Some(steps.max(STEPS_MIN));
     setting.limits.wall = Some(options.patience.unwrap_or(time));
     let good_exit = match baseline.outcome.status {
+        status if status.killed_by().is_some() => 0,
         Status::Exit(code) => code,
         _ => 0,
     };
     let ends_well = baseline.outcome.status == Status::Exit(0);
-    if good_exit != 0 {
-        notes.push(format!(
-            "recovery ends with exit code {good_exit} even if nothing is lost at the end of the run ({}): that code is not \
-             judged, and there is no verdict",
-            baseline.outcome.last_words().unwrap_or_default()
-        ));
+    let never_ends = matches!(baseline.outcome.status, Status::Hang(_));
+    if never_ends {
+        // More than once is not waited for.
+        setting.limits = first_limits;
     }
-    let beyond_model = options.store_buffers && recording.storing_threads > 1;
-    if beyond_model {
-        notes.push(
-            "delays in the store buffers of several threads are not explored, so there is no verdict with --tso"
-                .into(),
+    if good_exit != 0 {
+        exploration.coverage.limit(
+            Limit::Unjudged,
+            format!(
+                "recovery ends with exit code {good_exit} even if nothing is lost at the end of the run ({}): that code is not \
+                 judged, and there is no verdict",
+                baseline.outcome.last_words().unwrap_or_default()
+            ),
         );
     }
-    if recording.storing_threads > 1 {
-        notes.push(format!(
-            "{} threads store to persistent memory; the one interleaving that was recorded is explored",
-            recording.storing_threads
-        ));
+    if options.store_buffers && recording.storing_threads > 1 {
+        exploration.coverage.limit(
+            Limit::StoreBuffers,
+            "delays in the store buffers of several threads are not explored, so there is no verdict with --tso",
+        );
     }
     let mut jobs = options.jobs.max(1);
     if let Some(denied) = &run.ground.denied {
@@ -173,8 +212,9 @@ fn explore_recorded(
         exhaustive: options.exhaustive,
         ..Sampling::default()
     };
-    search.deadline = options.time.map(|time| begun + time);
+    search.deadline = deadline;
     search.self_test = options.self_test;
+    search.keep_unexplained = !options.suspects.is_empty();
     search.outcome_log = options.outcomes.is_some().then(BTreeSet::new);
     search.oracle.good_exit = good_exit;
     let known = operations.clone();
@@ -182,7 +222,7 @@ fn explore_recorded(
     let known = operations.clone();
     search.acknowledgements =
         Box::new(move |recording, point| known.acknowledged(recording, point));
-    open_journal(&mut search, options)?;
+    open_journal(&mut search, options, &baseline.programs)?;
     if options.operations || options.acknowledged_survives && !operations.are_lines() {
         let references = operations.references(&mut search, &options.program, &initial, scratch)?;
         if references.is_none() && options.operations && search.stopped.is_none() {
@@ -204,10 +244,24 @@ fn explore_recorded(
     }
 
     search.keep_executed = depth > 1;
-    search.explore(0)?;
+    if never_ends {
+        search.coverage.limit(
+            Limit::Unjudged,
+            "recovery does not end even if nothing is lost at the end of the run: no other crash state was tried",
+        );
+        let point = search.layers[0].recording.points.len() as u32 - 1;
+        search.failures.push(Failure {
+            layer: 0,
+            point,
+            narrowed: Narrowed::new(),
+            symptom: Symptom::Hang,
+        });
+    } else {
+        search.explore(0)?;
+    }
     let mut depth_reached = 1;
     let is_cheap = search.statistics.executions + search.statistics.resumed <= NESTED_AUTO;
-    if depth > 1 && search.stopped.is_none() {
+    if depth > 1 && search.stopped.is_none() && !never_ends {
         if options.depth.is_some() || is_cheap {
             depth_reached = nested::nest(&mut search, depth, options)?;
         } else {
@@ -218,26 +272,36 @@ fn explore_recorded(
     }
     let differing = search.test_itself()?;
     if differing > 0 {
-        search.is_deterministic = false;
-        search.notes.insert(format!(
-            "self-test: {differing} of {} outcomes that were looked up came out differently when run: recovery is not deterministic",
-            search.statistics.self_tested
-        ));
+        let tested = search.statistics.self_tested;
+        search.coverage.limit(
+            Limit::Nondeterministic,
+            format!(
+                "self-test: {differing} of {tested} outcomes that were looked up came out differently when run: recovery is not \
+                 deterministic"
+            ),
+        );
     }
 
     let halted = search.stopped.take();
+    // What was found is worth being looked into, even if time is up; but not for long.
+    search.deadline = match halted {
+        Some(Halt::Time | Halt::Bug) => Some(Instant::now() + AFTERWORK),
+        Some(Halt::Asked) => Some(Instant::now() + AFTERWORK / 2),
+        None => search.deadline.map(|deadline| deadline + AFTERWORK),
+    };
     if halted.is_some() {
-        // What was found is worth being looked into, even if time is up; but not for long.
-        search.deadline = Some(Instant::now() + AFTERWORK);
         setting.stop.store(false, Ordering::Relaxed);
     }
     let mut found = look_into(&mut search, halted.is_some())?;
     if halted.is_none() {
-        found.extend(confirm::witnesses(&mut search, &options.suspects, &found)?);
+        let witnesses = confirm::witnesses(&mut search, &options.suspects, &found)?;
+        found.extend(witnesses.found);
+        exploration.unsettled = witnesses.unsettled;
     }
-    let patience = native::PATIENCE.max(baseline.wall * 5);
     for (number, found) in (1..).zip(found) {
         let folder = options.folder.join(format!("finding-{number}"));
+        let patience = native::PATIENCE.max(baseline.wall * 5);
+        let patience = search.left().map_or(patience, |left| left.min(patience));
         let mut stage = Stage {
             setting: &setting,
             world: &mut world,
@@ -251,25 +315,26 @@ fn explore_recorded(
         exploration.blamed.extend(blamed);
         exploration.findings.push((shown.finding, shown.spec));
     }
-    exploration.interrupted = halted.is_some();
     exploration.bug = search.bug.clone();
-    exploration.judged = good_exit == 0 && !beyond_model;
-    exploration.complete = halted.is_none() && search.unsettled() == 0 && search.is_deterministic;
+    limit_by_search(&mut search, halted);
+    let coverage = std::mem::take(&mut search.coverage);
+    exploration.coverage.extend(coverage);
     exploration.statistics = statistics(
         &search,
         depth_reached,
-        exploration.complete,
+        exploration.coverage.is_exhaustive(),
         baseline.wall,
         begun,
     );
     if let Some(path) = &options.outcomes {
         write_outcomes(&search, path).map_err(io_error("cannot write the outcomes"))?;
     }
-    notes.extend(closing_notes(&search, halted));
+    notes.extend(search.notes.iter().cloned());
     match search.journal.take() {
-        Some(journal) if !exploration.interrupted => journal.remove(),
+        Some(journal) if halted.is_none() => journal.remove(),
         _ => notes.push(format!(
-            "the same command goes on where this one ended; its journal is in {}",
+            "the same command with --resume goes on where this one ended, if all that recovery runs and reads is still the same; its \
+             journal is in {}",
             options.folder.display()
         )),
     }
@@ -279,13 +344,28 @@ fn explore_recorded(
     Ok(exploration)
 }
 
-/// Takes what an interrupted exploration has left, and writes down what this one finds out.
-fn open_journal(search: &mut Search<'_>, options: &Options) -> Result<(), Error> {
-    let identity = identity(options, &search.layers[0].recording);
+/// Takes what an interrupted exploration has left, if the user wants that, and writes down what this one finds out.
+fn open_journal(
+    search: &mut Search<'_>,
+    options: &Options,
+    programs: &BTreeSet<PathBuf>,
+) -> Result<(), Error> {
+    let identity = identity(options, &search.layers[0].recording, programs);
     fs::create_dir_all(&options.folder).map_err(io_error("cannot make the folder"))?;
     forget_images(&options.folder);
-    let (journal, known) = Journal::open(&options.folder.join(JOURNAL), &identity)
-        .map_err(io_error("cannot open the journal"))?;
+    let path = options.folder.join(JOURNAL);
+    if !options.resume {
+        // What recovery reads besides persistent memory (a configuration, what its scripts run) is not seen. So only the user
+        // can say that it is the same.
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                return Err(io_error("cannot begin the journal anew")(e));
+            }
+            _ => {}
+        }
+    }
+    let (journal, known) =
+        Journal::open(&path, &identity).map_err(io_error("cannot open the journal"))?;
     search.remember(&known);
     search.journal = Some(journal);
     if search.statistics.resumed > 0 {
@@ -331,6 +411,12 @@ fn show(
     found.spec.expect(&outcome);
     reproduction.status = outcome.status.to_string();
     reproduction.stdout = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    if stage.patience.is_zero() {
+        let note = "not run natively: no time was left";
+        found.finding.notes.push(note.into());
+        found.finding.reproduction = Some(reproduction);
+        return Ok(found);
+    }
     let told = search.acknowledged_at(found.layer, found.point);
     let done = search.done(found.layer, found.point);
     let shows = |outcome: &Outcome| {
@@ -383,35 +469,82 @@ fn show(
     Ok(found)
 }
 
-fn closing_notes(search: &Search<'_>, halted: Option<Halt>) -> Vec<String> {
-    let mut notes: Vec<String> = search.notes.iter().cloned().collect();
-    if search.sampled_groups() > 0 {
-        notes.push(format!(
-            "{} of loads read more uncertain data than all combinations can be tried of (as a checksum does): sampled; \
-             --exhaustive tries all",
-            count_of(search.sampled_groups(), "group", "groups")
-        ));
-    }
-    if search.statistics.abandoned > 0 {
-        notes.push(
-            "where many crash states of a failure point fail, not all were tried; --exhaustive tries all".into(),
+/// What is known at the end only.
+fn limit_by_search(search: &mut Search<'_>, halted: Option<Halt>) {
+    let statistics = search.statistics.clone();
+    let coverage = &mut search.coverage;
+    let left_over = match halted {
+        Some(Halt::Bug) => search.left_over.or(Some(LeftOver::Points)),
+        _ => search.left_over,
+    };
+    if let Some((halted, left)) = halted.zip(left_over) {
+        let (kind, what) = match halted {
+            Halt::Time => (Limit::Time, "the time was up"),
+            Halt::Asked => (Limit::Interrupted, "stopped"),
+            Halt::Bug => (Limit::Faulty, "a bug of this tool ended it"),
+        };
+        let all = statistics.failure_points + statistics.nested_points;
+        let done = statistics.points_done;
+        let share = done * 100 / all.max(1);
+        let also = match left {
+            LeftOver::Points => String::new(),
+            LeftOver::Recoveries(count) => {
+                let recoveries = count_of(count, "recovery", "recoveries");
+                format!("; {recoveries} were still to be cut short in turn")
+            }
+        };
+        coverage.limit(
+            kind,
+            format!(
+                "{what} before all was explored: {done} of {all} failure points done ({share} %){also}"
+            ),
         );
     }
-    if let Some(halted) = halted {
-        let statistics = &search.statistics;
-        let all = statistics.failure_points + statistics.nested_points;
-        notes.push(format!(
-            "{} before all was explored: {} of {all} failure points done ({} %)",
-            match halted {
-                Halt::Time => "the time was up",
-                Halt::Asked => "stopped",
-                Halt::Bug => "a bug of this tool ended it",
-            },
-            statistics.points_done,
-            statistics.points_done * 100 / all.max(1),
-        ));
+    let (sampled, unsettled) = (search.sampled_groups(), search.unsettled());
+    let coverage = &mut search.coverage;
+    if sampled > 0 {
+        let groups = count_of(sampled, "group", "groups");
+        coverage.limit(
+            Limit::Sampled,
+            format!(
+                "{groups} of loads read more uncertain data than all combinations can be tried of (as a checksum does): some were \
+                 tried; --exhaustive tries all"
+            ),
+        );
     }
-    notes
+    if statistics.abandoned > 0 {
+        coverage.limit(
+            Limit::Abandoned,
+            "where many crash states of a failure point fail, not all were tried; --exhaustive tries all",
+        );
+    }
+    if halted.is_none() && unsettled > 0 {
+        coverage.limit(
+            Limit::Limits,
+            format!(
+                "{} not settled",
+                count_of(unsettled, "failure point was", "failure points were")
+            ),
+        );
+    }
+    if statistics.nested_skipped > 0 {
+        let recoveries = count_of(
+            statistics.nested_skipped as usize,
+            "recovery was",
+            "recoveries were",
+        );
+        coverage.limit(
+            Limit::Limits,
+            format!("{recoveries} not cut short in turn, because there are too many"),
+        );
+    }
+}
+
+/// What is said where several threads store.
+pub fn interleaved(who: &str) -> String {
+    format!(
+        "{who} to persistent memory in several threads or processes: the one interleaving that was recorded is explored"
+    )
 }
 
 fn count_of(count: usize, one: &str, many: &str) -> String {
@@ -474,17 +607,13 @@ fn newest_at(recording: &Recording, point: u32) -> Image {
 }
 
 /// What an exploration is known by: the recorded run, and how recovery is run and judged.
-fn identity(options: &Options, recording: &Recording) -> [u8; 32] {
+fn identity(options: &Options, recording: &Recording, programs: &BTreeSet<PathBuf>) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
     hash.update(&recording.digest);
     hash.update(options.setup.as_deref().unwrap_or_default().as_bytes());
     hash.update(options.program.display().as_bytes());
     for file in recording.files.values() {
         hash.update(file.path.as_os_str().as_encoded_bytes());
-        if let Ok(base) = File::open(&file.base) {
-            // What cannot be read is not explored either.
-            let _ = hash_sparse(&base, &mut hash);
-        }
     }
     hash.update(format!("{:?}", options.model).as_bytes());
     hash.update(options.checker.as_deref().unwrap_or_default().as_bytes());
@@ -493,22 +622,25 @@ fn identity(options: &Options, recording: &Recording) -> [u8; 32] {
     for file in options.recover.stdin.iter().chain(&options.program.stdin) {
         hash.update(&fs::read(file).unwrap_or_default());
     }
-    // A program that was built anew may recover otherwise.
-    let words = std::iter::once(&options.recover.program).chain(&options.recover.args);
-    for word in words.flat_map(|w| {
-        w.to_string_lossy()
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    }) {
-        use std::os::unix::fs::MetadataExt;
-        if let Ok(meta) = fs::metadata(&word)
-            && meta.mode() & 0o111 != 0
-            && meta.is_file()
-        {
-            hash.update(&meta.mtime_nsec().to_le_bytes());
-            hash.update(&meta.mtime().to_le_bytes());
-            hash.update(&meta.len().to_le_bytes());
+    // A program that was built anew may recover otherwise; so may a script, which is not executed itself.
+    let recover = std::iter::once(&options.recover.program).chain(&options.recover.args);
+    let recover = recover.map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> = recover.chain(options.checker.clone()).collect();
+    let words = words.iter().flat_map(|word| word.split_whitespace());
+    let is_tracked = |path: &Path| {
+        let path = fs::canonicalize(path).unwrap_or_default();
+        recording.files.values().any(|file| file.path == path)
+    };
+    let named = words.map(PathBuf::from).filter(|path| !is_tracked(path));
+    for path in programs.iter().cloned().chain(named) {
+        let is_file = fs::metadata(&path).is_ok_and(|meta| meta.is_file());
+        if is_file && let Ok(content) = File::open(&path) {
+            hash.update(path.as_os_str().as_encoded_bytes());
+            let mut of_file = blake3::Hasher::new();
+            // One that cannot be read to its end has another name than one that can.
+            let whole = of_file.update_reader(content).is_ok();
+            hash.update(&[u8::from(whole)]);
+            hash.update(of_file.finalize().as_bytes());
         }
     }
     *hash.finalize().as_bytes()
@@ -523,21 +655,28 @@ fn look_into(search: &mut Search<'_>, in_a_hurry: bool) -> Result<Vec<Found>, Er
     failures.sort_by_key(|failure| (failure.layer > 0, failure.narrowed.len(), failure.point));
     let mut found: Vec<Found> = Vec::new();
     let mut looked = 0;
+    let mut passed_over = 0;
     for failure in failures {
         let guess = finding::guess(search, &mut resolvers, &failure);
         let seen = guesses.entry(guess).or_default();
         *seen += 1;
         let limit = if in_a_hurry { 1 } else { FAILURES_PER_CAUSE };
+        if looked >= FAILURES_MAX && *seen == 1 {
+            passed_over += 1;
+        }
         if *seen > limit || looked >= FAILURES_MAX {
+            search.unexplained(&failure);
             continue;
         }
         looked += 1;
         let Some(minimal) = minimise::minimise(search, &failure)? else {
+            search.coverage.limit(
+                Limit::Nondeterministic,
+                "recovery failed on a crash state, and did not fail in the same way when that was tried again",
+            );
             continue;
         };
-        let Some(new) = finding::build(search, &mut resolvers, &failure, minimal)? else {
-            continue;
-        };
+        let new = finding::build(search, &mut resolvers, &failure, minimal)?;
         match found.iter_mut().find(|old| old.cause == new.cause) {
             Some(old) => {
                 old.finding.count += 1;
@@ -555,6 +694,15 @@ fn look_into(search: &mut Search<'_>, in_a_hurry: bool) -> Result<Vec<Found>, Er
             }
             None => found.push(new),
         }
+    }
+    if passed_over > 0 {
+        search.coverage.limit(
+            Limit::Limits,
+            format!(
+                "{FAILURES_MAX} failing crash states were looked into, and at least {passed_over} that may be of other causes were not: \
+                 mend what was found, and explore again"
+            ),
+        );
     }
     Ok(found)
 }

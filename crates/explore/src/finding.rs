@@ -74,6 +74,9 @@ impl CrashSpec {
 pub struct OneCrash {
     /// Number of the failure point.
     pub point: u32,
+    /// Which run it is a failure point of: a hash of all that it stored, and of the files that it found.
+    #[serde(default)]
+    pub run: String,
     /// What survived of the units that lost something: unit, ordered stores, unordered stores.
     pub survivors: Vec<(u64, usize, Vec<bool>)>,
 }
@@ -141,21 +144,19 @@ pub fn guess(search: &Search<'_>, resolvers: &mut Resolvers, failure: &Failure) 
     Cause(text)
 }
 
-/// Makes the finding.
+/// Makes the finding. If the search was stopped meanwhile, it lacks what recovery did and where.
 pub fn build(
     search: &mut Search<'_>,
     resolvers: &mut Resolvers,
     failure: &Failure,
     minimal: Minimal,
-) -> Result<Option<Found>, LaunchError> {
+) -> Result<Found, LaunchError> {
     let layer = failure.layer;
     let image = minimal.image;
     let outcome = search.outcomes[minimal.outcome as usize].clone();
     // Once more, with stacks.
     let acknowledged = search.acknowledged_at(layer, failure.point);
-    let Some(execution) = search.recover(&image, acknowledged, true)? else {
-        return Ok(None);
-    };
+    let execution = search.recover(&image, acknowledged, true)?;
     let recording = &search.layers[layer].recording;
     let point = &recording.points[failure.point as usize];
     let mut lost: Vec<(Step, ByteRange)> = Vec::new();
@@ -277,7 +278,9 @@ pub fn build(
     events.push(crash.clone());
     let mut symptom_stack = Vec::new();
     let mut seen_at = "";
-    if let Some(detail) = &execution.detail {
+    if let Some(execution) = &execution
+        && let Some(detail) = &execution.detail
+    {
         let mut resolver = detail.definitions.resolve();
         let stale = execution
             .path
@@ -397,7 +400,7 @@ pub fn build(
         replay: None,
         reproduction: None,
     };
-    Ok(Some(Found {
+    Ok(Found {
         finding,
         spec: spec(search, layer, failure.point, &image),
         image,
@@ -407,7 +410,7 @@ pub fn build(
         outcome: minimal.outcome,
         cause: Cause(cause),
         lost_sites,
-    }))
+    })
 }
 
 fn event(role: &str, text: String, site: Site, stack: Vec<Frame>, place: Option<Place>) -> Event {
@@ -557,6 +560,7 @@ pub fn spec(search: &Search<'_>, layer: usize, point: u32, image: &Image) -> Cra
         .map(|(unit, s)| (unit.0, s.ordered, s.unordered.clone()));
     crashes.push(OneCrash {
         point,
+        run: search.layers[layer].recording.name(),
         survivors: survivors.collect(),
     });
     let acknowledged = search.acknowledged_at(layer, point);

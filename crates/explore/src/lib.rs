@@ -6,12 +6,14 @@
 //!             crash states                    ▼  │ what was read, and how it ended
 //!                                    trie ◀─ pool of worlds, each runs recoveries
 //! ```
+mod checksum;
 mod confirm;
 mod execution;
 mod explore;
 mod files;
 mod finding;
 mod ground;
+mod interleaving;
 mod journal;
 mod line;
 mod minimise;

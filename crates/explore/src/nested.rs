@@ -2,12 +2,27 @@
 //!
 //! Bound: what recovery did not read of the first crash's image keeps the content that it had in that execution.
 
+use brownout_findings::Limit;
+
+use crate::explore::interleaved;
 use crate::options::{Error, Options};
 use crate::recording::RecordOptions;
-use crate::search::{Layer, Search};
+use crate::search::{Layer, LeftOver, Search};
 
 /// Recoveries that are cut short, at each depth.
 const NESTED_MAX: usize = 2_000;
+
+/// There is no time for these any more. If nobody asked for crashes in recovery, single ones are what was to be explored.
+fn leave(search: &mut Search<'_>, options: &Options, count: usize) {
+    if options.depth.is_some() {
+        search.left_over = Some(LeftOver::Recoveries(count));
+    } else {
+        search.left_over = None;
+        search.notes.insert(format!(
+            "there was no time to cut all recoveries short in turn ({count} are left); --depth 2 insists on it"
+        ));
+    }
+}
 
 /// Cuts recoveries short in turn. Returns the depth that was reached.
 pub fn nest(search: &mut Search<'_>, depth: u32, options: &Options) -> Result<u32, Error> {
@@ -26,14 +41,20 @@ pub fn nest(search: &mut Search<'_>, depth: u32, options: &Options) -> Result<u3
         }
         search.statistics.nested_skipped += skipped as u64;
         reached = level;
-        for crash in crashes {
+        let count = crashes.len();
+        for (done, crash) in crashes.into_iter().enumerate() {
             let record_options = RecordOptions {
                 model: options.model,
                 judge_acknowledgements: false,
             };
             let Some(recording) = search.record(&crash.image, record_options)? else {
+                leave(search, options, count - done);
                 return Ok(reached);
             };
+            if recording.is_interleaved {
+                let text = interleaved("recovery stores");
+                search.coverage.limit(Limit::Interleaving, text);
+            }
             search.statistics.nested_runs += 1;
             if !recording.touched || recording.points.is_empty() {
                 continue;
@@ -45,7 +66,8 @@ pub fn nest(search: &mut Search<'_>, depth: u32, options: &Options) -> Result<u3
             });
             let layer = search.layers.len() - 1;
             search.explore(layer)?;
-            if search.stopped.is_some() {
+            if search.left_over.is_some() {
+                leave(search, options, count - done);
                 return Ok(reached);
             }
             let needed = search.failures.len() > failures || level < depth;

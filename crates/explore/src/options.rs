@@ -1,12 +1,13 @@
 //! What to explore, what comes of it, and why nothing does.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use brownout_findings::{Finding, Frame};
+use brownout_findings::{Coverage, Finding, Frame};
 use brownout_host::LaunchError;
 use brownout_model::Config;
 use serde_json::{Map, Value};
@@ -47,6 +48,8 @@ pub struct Options {
     pub exhaustive: bool,
     /// How many looked-up outcomes to verify by running them.
     pub self_test: u64,
+    /// Go on where an interrupted exploration in this folder ended.
+    pub resume: bool,
     /// Where crash images go.
     pub folder: PathBuf,
     /// Write all outcomes here.
@@ -65,16 +68,12 @@ pub struct Exploration {
     pub blamed: Vec<(Vec<Frame>, usize)>,
     /// Numbers, by name.
     pub statistics: Map<String, Value>,
-    /// Every failure point was explored to the end.
-    pub complete: bool,
-    /// There is a verdict: recovery ends well if nothing is lost, and nothing was asked for that is not explored.
-    pub judged: bool,
-    /// Ended by the user or by `time`.
-    pub interrupted: bool,
+    /// What was not explored.
+    pub coverage: Coverage,
+    /// Suspects (see [`Options::suspects`]) that may matter or not, although all was explored.
+    pub unsettled: BTreeSet<String>,
     /// What a reader must know.
     pub notes: Vec<String>,
-    /// The run stored to persistent memory.
-    pub touched: bool,
     /// Files that may be meant.
     pub hints: Vec<PathBuf>,
     /// How the recorded run ended.

@@ -137,8 +137,11 @@ pub struct Oracle {
 impl Oracle {
     /// What is wrong with the outcome of a crash after `done` whole operations.
     pub fn judge(&self, outcome: &Outcome, done: u64) -> Option<Symptom> {
+        if let Some(signal) = outcome.status.killed_by() {
+            return Some(Symptom::Signal(signal));
+        }
         match outcome.status {
-            Status::Signal(signal) => return Some(Symptom::Signal(signal)),
+            Status::Signal(_) => {}
             Status::Hang(_) => return Some(Symptom::Hang),
             Status::Exit(0) => {}
             Status::Exit(code) if code == self.good_exit => {}
@@ -223,6 +226,10 @@ mod tests {
             (2, Status::Exit(0), None),
             (2, Status::Exit(1), Some(Symptom::Exit(1))),
             (2, Status::Signal(11), Some(Symptom::Signal(11))),
+            // Through a shell.
+            (0, Status::Exit(139), Some(Symptom::Signal(11))),
+            (139, Status::Exit(139), Some(Symptom::Signal(11))),
+            (0, Status::Exit(143), Some(Symptom::Exit(143))),
         ];
         table.extend(hangs.map(|hang| (0, Status::Hang(hang), Some(Symptom::Hang))));
         for (good_exit, status, expected) in table {

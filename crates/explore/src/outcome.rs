@@ -26,6 +26,27 @@ pub enum Hang {
     Time,
 }
 
+impl Status {
+    /// The signal that ended the program, or one that it ran: a shell exits with 128 + n if its last command was killed by signal n.
+    /// Signals that others send (a request to end, a broken pipe) do not count there, since programs choose such codes as well.
+    pub fn killed_by(self) -> Option<i32> {
+        const FATAL: [i32; 7] = [
+            libc::SIGILL,
+            libc::SIGTRAP,
+            libc::SIGABRT,
+            libc::SIGBUS,
+            libc::SIGFPE,
+            libc::SIGSEGV,
+            libc::SIGSYS,
+        ];
+        match self {
+            Status::Signal(signal) => Some(signal),
+            Status::Exit(code) => FATAL.into_iter().find(|signal| code == 128 + signal),
+            Status::Hang(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -31,6 +31,7 @@ use brownout_trace::maps::{AddressSpaces, MapFault};
 use rustc_hash::FxHashSet;
 
 use crate::files;
+use crate::interleaving::Interleaving;
 use crate::stacks::Definitions;
 use crate::view::{Base, FileState, Timeline};
 
@@ -117,6 +118,8 @@ pub struct Recording {
     pub digest: [u8; 32],
     /// More than one thread stored to persistent memory.
     pub storing_threads: usize,
+    /// They might have stored in another order.
+    pub is_interleaved: bool,
     /// Times that input was asked for, in all.
     pub asked: u64,
     /// Outputs written, in all.
@@ -126,6 +129,11 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// Equal for equal runs, as text.
+    pub fn name(&self) -> String {
+        blake3::Hash::from_bytes(self.digest).to_hex()[..32].to_owned()
+    }
+
     /// Forgets what takes room. The run's number stays taken, since others refer to it.
     pub fn retire(&mut self) {
         self.points = Vec::new();
@@ -163,7 +171,7 @@ pub struct Recorder {
     open: BTreeSet<Unit>,
     stored_since: bool,
     touched: bool,
-    storing: BTreeSet<ThreadId>,
+    interleaving: Interleaving,
     index: u64,
     asked: u64,
     outputs: u64,
@@ -208,7 +216,7 @@ impl Recorder {
             open: BTreeSet::new(),
             stored_since: false,
             touched: false,
-            storing: BTreeSet::new(),
+            interleaving: Interleaving::default(),
             index: 0,
             asked: 0,
             outputs: 0,
@@ -251,7 +259,8 @@ impl Recorder {
             files: self.files,
             definitions: self.definitions,
             digest: *self.digest.finalize().as_bytes(),
-            storing_threads: self.storing.len(),
+            storing_threads: self.interleaving.threads(),
+            is_interleaved: self.interleaving.is_there(),
             asked: self.asked,
             outputs: self.outputs,
             touched: self.touched,
@@ -331,8 +340,8 @@ impl Recorder {
             .apply(event)
             .map_err(|e| io::Error::other(e.to_string()))?;
         self.steps.push(Step { site, did });
+        // Not its place among all events: how often threads wait for each other is chance, and changes no crash state.
         self.digest.update(&site.pc.0.to_le_bytes());
-        self.digest.update(&site.event.to_le_bytes());
         debug_assert_eq!(self.steps.len() as u64, self.history.now().0);
         Ok(())
     }
@@ -395,7 +404,7 @@ impl Recorder {
         self.apply(site, op, Did::Store(keys, addr))?;
         self.stored_since = true;
         self.touched = true;
-        self.storing.insert(site.thread);
+        self.interleaving.stored(site.process, site.thread);
         Ok(())
     }
 
@@ -469,6 +478,7 @@ impl EventSink for Recorder {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.definitions.observe(event);
         self.spaces.observe(event).map_err(MapFault::into_error)?;
+        self.interleaving.observe(event);
         let site = self.site(event);
         match &event.kind {
             EventKind::Store(access) | EventKind::KernelStore { access, .. } => {

@@ -18,6 +18,9 @@ use crate::run::{Recorded, record_run};
 use crate::view::{Base, Image, View};
 use crate::world::World;
 
+/// How often a run of several threads is recorded anew, until it is the one that was explored.
+const INTERLEAVINGS: u32 = 4;
+
 /// What a replay has shown.
 pub struct Replayed {
     /// What recovery did under the engine.
@@ -33,6 +36,18 @@ pub struct Replayed {
 /// Makes the crash of a finding again, and runs recovery on it.
 pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
     let mut run = record_run(options, None)?;
+    let explored = spec.crashes.first().map(|crash| crash.run.as_str());
+    for _ in 0..INTERLEAVINGS {
+        // Threads may have stored in another order: that is chance, and not another program.
+        let Some(Recorded { recording, .. }) = &run.recorded else {
+            break;
+        };
+        if !recording.is_interleaved || explored == Some(&recording.name()) {
+            break;
+        }
+        drop(run);
+        run = record_run(options, None)?;
+    }
     let Some(Recorded { recording, .. }) = run.recorded.take() else {
         return Err(Error::Usage("nothing was recorded".into()));
     };
@@ -80,6 +95,9 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
             let (recorder, _) =
                 execution::record(&setting, &setting.recover, &mut world, &before, recorder)?;
             recording = recorder.finish();
+        }
+        if crash.run != recording.name() {
+            return Err(differs());
         }
         let point = recording
             .points

@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use brownout_host::{Enclosure, EventSink, LaunchConfig, Layer};
+use brownout_findings::{Coverage, Limit};
+use brownout_host::{Enclosure, EventSink, LaunchConfig, Layer, Limits, Stopped};
 use brownout_model::Domain;
 use brownout_trace::event::{Event, FileId};
 
-use crate::files::copy_sparse;
+use crate::files::{copy_sparse, hash_sparse};
 use crate::ground::{self, Ground};
 use crate::native::Originals;
 use crate::options::{Error, Options, io_error};
-use crate::outcome::Status;
+use crate::outcome::{Hang, Status};
 use crate::recording::{RecordOptions, Recorder, Recording};
 use crate::view::FileState;
 use crate::world::Origin;
@@ -31,12 +32,45 @@ pub struct Recorded {
     pub status: Status,
     pub hints: Vec<PathBuf>,
     pub notes: Vec<String>,
+    /// It was not stopped before its end.
+    pub is_whole: bool,
+    /// What is not known of it.
+    pub coverage: Coverage,
     pub stdout: Vec<u8>,
 }
 
-fn set_up(options: &Options, view: Option<&Arc<Enclosure>>) -> Result<(), Error> {
+/// What is left until a deadline, as a bound for a program.
+pub fn until(deadline: Option<Instant>) -> Limits {
+    Limits {
+        wall: deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
+        ..Limits::default()
+    }
+}
+
+/// What was not done because it was stopped.
+fn cut(stopped: Stopped, during: &str) -> Coverage {
+    let mut coverage = Coverage::default();
+    match stopped {
+        Stopped::Asked => coverage.limit(
+            Limit::Interrupted,
+            format!("stopped {during}: nothing was explored"),
+        ),
+        _ => coverage.limit(
+            Limit::Time,
+            format!("the time was up {during}: nothing was explored"),
+        ),
+    }
+    coverage
+}
+
+/// Runs the set-up; what is left undone if it was stopped.
+fn set_up(
+    options: &Options,
+    deadline: Option<Instant>,
+    view: Option<&Arc<Enclosure>>,
+) -> Result<Option<Coverage>, Error> {
     let Some(setup) = &options.setup else {
-        return Ok(());
+        return Ok(None);
     };
     // Under the engine, though nothing is recorded: what it makes must be the same next time, identifiers and seeds included.
     let mut config = LaunchConfig::new("sh", ["-c", setup]);
@@ -47,9 +81,13 @@ fn set_up(options: &Options, view: Option<&Arc<Enclosure>>) -> Result<(), Error>
     config.stdin = Some(File::open("/dev/null").map_err(io_error("cannot open /dev/null"))?);
     let out = File::create("/dev/null").map_err(io_error("cannot open /dev/null"))?;
     config.stdout = Some(out);
+    config.limits = until(deadline);
     let outcome = brownout_host::run(&config)?;
+    if let Some(stopped) = outcome.stopped {
+        return Ok(Some(cut(stopped, "in the set-up")));
+    }
     match outcome.status {
-        brownout_host::ExitStatus::Code(0) => Ok(()),
+        brownout_host::ExitStatus::Code(0) => Ok(None),
         brownout_host::ExitStatus::Code(code) => Err(Error::Usage(format!(
             "the set-up failed with exit code {code}: {setup}"
         ))),
@@ -63,17 +101,12 @@ fn set_up(options: &Options, view: Option<&Arc<Enclosure>>) -> Result<(), Error>
 fn record(
     options: &Options,
     scratch: &Path,
+    deadline: Option<Instant>,
     pm_globs: &[String],
     view: Option<&Arc<Enclosure>>,
     also: Option<&mut dyn EventSink>,
 ) -> Result<Recorded, Error> {
-    let record_options = RecordOptions {
-        model: options.model,
-        judge_acknowledgements: options.operations
-            || options.acknowledged_survives
-            || options.checker.is_some(),
-    };
-    let recorder = Recorder::new(record_options, scratch);
+    let recorder = recorder(options, scratch);
     let mut config = LaunchConfig::new(&options.program.program, &options.program.args);
     let out = scratch.join(STDOUT);
     let err = scratch.join(STDERR);
@@ -84,6 +117,7 @@ fn record(
     config.enclosure = view.cloned();
     config.dies_with_tool = true;
     config.stop = Some(options.stop.clone());
+    config.limits = until(deadline);
     let stdin = options.program.stdin.as_deref();
     let stdin = stdin.unwrap_or(Path::new("/dev/null"));
     // The set-up may have made it.
@@ -99,18 +133,55 @@ fn record(
         brownout_host::ExitStatus::Signal(signal) => Status::Signal(signal),
     };
     let mut notes = outcome.notes;
-    if status != Status::Exit(0) {
+    let mut coverage = Coverage::default();
+    if let Some(stopped) = outcome.stopped {
+        coverage = cut(stopped, "while the program was recorded");
+    } else if status != Status::Exit(0) {
         let said = fs::read_to_string(&err).unwrap_or_default();
         let said = said.lines().last().unwrap_or_default();
-        notes.push(format!("the recorded run ended with {status}: {said}"));
+        match status.killed_by() {
+            Some(signal) => coverage.limit(
+                Limit::Killed,
+                format!(
+                    "the recorded run was killed by {}: what it had done until then is explored",
+                    crate::oracle::signal_name(signal)
+                ),
+            ),
+            None => notes.push(format!("the recorded run ended with {status}: {said}")),
+        }
     }
     Ok(Recorded {
         recording: recorder.finish(),
         status,
         hints: outcome.hints,
         notes,
+        is_whole: outcome.stopped.is_none(),
+        coverage,
         stdout: fs::read(&out).unwrap_or_default(),
     })
+}
+
+fn recorder(options: &Options, scratch: &Path) -> Recorder {
+    let record_options = RecordOptions {
+        model: options.model,
+        judge_acknowledgements: options.operations
+            || options.acknowledged_survives
+            || options.checker.is_some(),
+    };
+    Recorder::new(record_options, scratch)
+}
+
+/// A run that did not come about.
+fn nothing(options: &Options, scratch: &Path, coverage: Coverage) -> Recorded {
+    Recorded {
+        recording: recorder(options, scratch).finish(),
+        status: Status::Hang(Hang::Time),
+        hints: Vec::new(),
+        notes: Vec::new(),
+        is_whole: false,
+        coverage,
+        stdout: Vec::new(),
+    }
 }
 
 /// Files that the command line names, if they are there. `seen` says where the tool finds what programs call by a path.
@@ -269,6 +340,17 @@ impl Run {
     }
 }
 
+/// The same stores to other files are another run.
+fn name_by_files(recording: &mut Recording) -> io::Result<()> {
+    let mut hash = blake3::Hasher::new();
+    hash.update(&recording.digest);
+    for file in recording.files.values() {
+        hash_sparse(&File::open(&file.base)?, &mut hash)?;
+    }
+    recording.digest = *hash.finalize().as_bytes();
+    Ok(())
+}
+
 /// Runs the set-up, then the program, and records it. `also` gets the events, too.
 pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result<Run, Error> {
     let begun = Instant::now();
@@ -286,15 +368,18 @@ pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result
         pm_globs.extend(ground::persistent_mounts());
     }
     let view = ground.enclose(&[]).map_err(no_view())?;
-    set_up(options, view.as_ref())?;
+    let deadline = options.time.map(|time| begun + time);
+    let cut = set_up(options, deadline, view.as_ref())?;
     let mut below: Vec<Layer> = view.iter().map(|view| view.layer().clone()).collect();
     // Nothing is left in it: it becomes what the others stand on.
     drop(view);
     let mut originals = None;
     let mut recorded;
-    if let Some(view) = ground.enclose(&below).map_err(no_view())? {
+    if let Some(coverage) = cut {
+        recorded = nothing(options, &scratch, coverage);
+    } else if let Some(view) = ground.enclose(&below).map_err(no_view())? {
         copy_up(options, &view);
-        recorded = record(options, &scratch, &pm_globs, Some(&view), also)?;
+        recorded = record(options, &scratch, deadline, &pm_globs, Some(&view), also)?;
         if let Some(before) = ground.enclose(&below).map_err(no_view())? {
             complete(&mut recorded.recording, &before);
         }
@@ -302,10 +387,12 @@ pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result
     } else {
         let before = Before::look(options, &scratch)
             .map_err(io_error("cannot copy a file that the program may change"))?;
-        recorded = record(options, &scratch, &pm_globs, None, also)?;
+        recorded = record(options, &scratch, deadline, &pm_globs, None, also)?;
         before.complete(&mut recorded.recording);
         originals = Some(Originals::new(&recorded.recording.files));
     }
+    name_by_files(&mut recorded.recording)
+        .map_err(io_error("cannot read a copy of a tracked file"))?;
     let enclosures = ground.enclosures.clone();
     Ok(Run {
         recorded: Some(recorded),

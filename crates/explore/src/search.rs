@@ -15,14 +15,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use brownout_findings::{Coverage, Limit};
 use brownout_host::LaunchError;
-use brownout_model::{Cut, LineBytes, Unit};
+use brownout_model::{Cut, LINE_BYTES, LineBytes, Unit};
 use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::checksum;
 use crate::execution::{Acknowledged, Execution, Setting};
 use crate::journal::{Entry, Journal};
-use crate::oracle::{Oracle, Symptom};
+use crate::line::LineKey;
+use crate::oracle::{Oracle, Symptom, signal_name};
 use crate::outcome::{Outcome, Status};
 use crate::pool::{Done, Pool, Work};
 use crate::recording::{RecordOptions, Recording};
@@ -32,8 +35,8 @@ use crate::view::{FileState, Image, Narrowed, Seen, View};
 /// An execution that does not fit those before it is tried again so often.
 const RETRIES: u32 = 2;
 
-/// Beyond so many contents for one read, some are left out.
-const OPTIONS_MAX: usize = 24;
+/// Torn contents of a bulk that wait to be tried, at one failure point. Of more, some are left out.
+const TORN_MAX: usize = 256;
 
 /// With so many failing crash states, a failure point is left.
 const FAILING_AT_POINT: u64 = 32;
@@ -68,6 +71,10 @@ struct Item {
     /// By the first unit of each.
     bulks: BTreeMap<Unit, Bulk>,
     retries: u32,
+    /// The class on whose budget this is run.
+    payer: Option<BulkClass>,
+    /// The read that sees what makes it torn.
+    torn_at: Option<Read>,
 }
 
 /// What of a bulk of uncertain data a recovery has seen so far. A bulk is a stretch of adjacent units with more contents than
@@ -81,8 +88,25 @@ struct Bulk {
     oldest: u32,
 }
 
+impl Bulk {
+    /// After one more read, which saw the newest or the oldest content, or one between.
+    fn after(self, is_newest: bool, is_oldest: bool) -> Bulk {
+        Bulk {
+            choices: self.choices + 1,
+            newest: self.newest + u32::from(is_newest),
+            oldest: self.oldest + u32::from(is_oldest),
+            ..self
+        }
+    }
+
+    /// In how many places it is neither all newest nor all oldest: 0 if it is not torn.
+    fn torn(self) -> u32 {
+        self.choices - self.newest.max(self.oldest)
+    }
+}
+
 /// Bulks that one piece of code has written and another one reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct BulkClass {
     load: u64,
     store: u64,
@@ -90,9 +114,11 @@ struct BulkClass {
 
 /// Bounds for recoveries that read much of what is uncertain, to reject it by a checksum: every word would double the states.
 ///
-/// A stretch of adjacent uncertain units is explored exhaustively if its contents can be counted. Of a larger one, the first few reads
-/// are free; later ones stay all newest or all oldest, or differ from that in one place, as long as the budget lasts. The budget
-/// is for all bulks of a class, and shrinks from failure point to failure point.
+/// A stretch of adjacent uncertain units is explored exhaustively if its contents can be counted. A larger one is a bulk: all newest and
+/// all oldest are followed at once, and what differs from that in one place, then in two, and so on, as long as a budget of
+/// recoveries lasts. A recovery that stops at the first thing that it does not like has few distinct ways however much it
+/// could read, and is done within the budget; then nothing was left out. One that reads everything before it decides is not:
+/// what is left is counted as sampled, and later failure points of its class get less.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling {
     /// Follow everything.
@@ -101,10 +127,13 @@ pub struct Sampling {
     pub small_log2: f64,
     /// So many unordered stores in one stretch make it a bulk in any case: they come from a copy.
     pub few_unordered: usize,
-    /// Reads of a bulk that are free, at the first failure points of its class.
-    pub free: u32,
-    /// Torn contents that are tried, free ones included, at the first, second, … failure point of a class.
+    /// Recoveries for torn contents of a class at one failure point, if the budget was enough at all earlier ones, if it was not at
+    /// one, ….
     pub budget: [u32; 3],
+    /// The same where a checksum covers what is read: at the first failure point, and at each of the others.
+    pub budget_checksummed: [u32; 2],
+    /// Recoveries for torn contents of a class, at all failure points together.
+    pub budget_in_all: u32,
 }
 
 impl Default for Sampling {
@@ -113,10 +142,35 @@ impl Default for Sampling {
             exhaustive: false,
             small_log2: 8.0,
             few_unordered: 4,
-            free: 3,
-            budget: [5, 1, 0],
+            budget: [64, 8, 0],
+            budget_checksummed: [8, 1],
+            budget_in_all: 2_000,
         }
     }
+}
+
+/// What was spent on torn contents of a class.
+#[derive(Clone, Debug, Default)]
+struct Spent {
+    /// Failure points at which the budget was not enough.
+    exceeded: usize,
+    in_all: u32,
+    at: FxHashMap<Place, u32>,
+    /// How torn contents end.
+    outcomes: FxHashMap<Place, BTreeSet<u32>>,
+    /// Where what it reads has a checksum.
+    checksummed: FxHashMap<Place, bool>,
+    /// It had one before, and what was torn ended alike.
+    is_checksummed: bool,
+}
+
+/// Torn contents of a bulk that wait to be tried.
+#[derive(Default)]
+struct Torn {
+    /// By how torn they are, then in an order that spreads them over the bulk.
+    items: BTreeMap<(u32, u64, u64), Item>,
+    /// So many had no room.
+    dropped: u64,
 }
 
 /// Something wrong, in one crash state.
@@ -143,8 +197,10 @@ pub struct Statistics {
     pub saved: u64,
     /// Failure points of recoveries.
     pub nested_points: u64,
-    /// Reads of which not all contents were followed.
+    /// Torn contents of bulks that were not followed.
     pub sampled: u64,
+    /// Torn contents that were not followed because a checksum gives them away.
+    pub checksummed: u64,
     /// Crash states of each failure point, as logarithms to the base 2.
     pub eager_log2: Vec<f64>,
     /// Events of all recoveries.
@@ -185,6 +241,15 @@ pub enum Halt {
     Bug,
 }
 
+/// What was still to be done then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOver {
+    /// Failure points.
+    Points,
+    /// So many recoveries were still to be cut short in turn.
+    Recoveries(usize),
+}
+
 /// A failure point: of which run, and its number there.
 type Place = (usize, u32);
 
@@ -208,8 +273,9 @@ pub struct Search<'p> {
     waiting: FxHashMap<(usize, NodeId), Vec<Item>>,
     /// Items of a failure point that are not settled yet.
     left: FxHashMap<(usize, u32), usize>,
-    /// Failure points at which a class was met, the how-manieth that was, and what is left of its budget.
-    bulks: FxHashMap<BulkClass, BTreeMap<Place, (usize, u32)>>,
+    torn: BTreeMap<(Place, BulkClass), Torn>,
+    deferred: u64,
+    spent: FxHashMap<BulkClass, Spent>,
     sampled: FxHashSet<BulkClass>,
     pub sampling: Sampling,
     pub failures: Vec<Failure>,
@@ -219,12 +285,14 @@ pub struct Search<'p> {
     failing_at: FxHashMap<Place, u64>,
     pub statistics: Statistics,
     pub notes: BTreeSet<String>,
-    /// No execution contradicted another.
-    pub is_deterministic: bool,
+    /// What was not explored, as far as it is known while the search goes on.
+    pub coverage: Coverage,
     pub deadline: Option<Instant>,
     pub stopped: Option<Halt>,
     /// What went wrong with us: nothing more is tried then, and what was found is reported.
     pub bug: Option<String>,
+    /// What was not done because the search was stopped.
+    pub left_over: Option<LeftOver>,
     /// Distinct outcomes of each failure point, if somebody wants them.
     pub outcome_log: Option<BTreeSet<(usize, u32, u32)>>,
     /// Which input lines or outputs were acknowledged, for a checker.
@@ -234,6 +302,10 @@ pub struct Search<'p> {
     /// Images of executions, to be cut short in turn.
     pub executed: Vec<Crash>,
     pub keep_executed: bool,
+    /// Stores of the recorded run (their moments) that are lost in failing crash states into which nobody looks, if somebody wants
+    /// them.
+    pub unexplained: BTreeSet<u64>,
+    pub keep_unexplained: bool,
     /// Where executions are written down.
     pub journal: Option<Journal>,
     progress: &'p mut dyn Progress,
@@ -280,7 +352,9 @@ impl<'p> Search<'p> {
             running: FxHashMap::default(),
             waiting: FxHashMap::default(),
             left: FxHashMap::default(),
-            bulks: FxHashMap::default(),
+            torn: BTreeMap::new(),
+            deferred: 0,
+            spent: FxHashMap::default(),
             sampled: FxHashSet::default(),
             sampling: Sampling::default(),
             failures: Vec::new(),
@@ -289,15 +363,18 @@ impl<'p> Search<'p> {
             failing_at: FxHashMap::default(),
             statistics: Statistics::default(),
             notes: BTreeSet::new(),
-            is_deterministic: true,
+            coverage: Coverage::default(),
             deadline: None,
             stopped: None,
             bug: None,
+            left_over: None,
             outcome_log: None,
             acknowledgements: Box::new(|_, _| Acknowledged::default()),
             operations: Box::new(|_, _| 0),
             executed: Vec::new(),
             keep_executed: false,
+            unexplained: BTreeSet::new(),
+            keep_unexplained: false,
             journal: None,
             progress,
             told: Instant::now(),
@@ -377,7 +454,16 @@ impl<'p> Search<'p> {
         let mut next = 0;
         loop {
             self.tell();
+            // When all is known that must be: what it is worth trying in addition.
+            if self.queue.is_empty() && self.pool.in_flight == 0 && !self.torn.is_empty() {
+                self.take_torn();
+            }
+            let is_idle = self.queue.is_empty() && self.pool.in_flight == 0;
+            if is_idle && self.torn.is_empty() && next == points {
+                break;
+            }
             if self.is_over() {
+                self.left_over = Some(LeftOver::Points);
                 break;
             }
             if let Some(item) = self.queue.pop() {
@@ -390,18 +476,16 @@ impl<'p> Search<'p> {
                 self.follow(item);
                 continue;
             }
-            if next < points && self.pool.in_flight < 2 * self.pool.size() {
+            if next < points && self.torn.is_empty() && self.pool.in_flight < 2 * self.pool.size() {
                 self.begin(layer, next);
                 next += 1;
                 continue;
             }
-            if self.pool.in_flight == 0 && next == points {
-                break;
-            }
             self.receive()?;
         }
-        if self.stopped.is_some() {
+        if self.left_over.is_some() {
             self.queue.clear();
+            self.torn.clear();
             while self.pool.in_flight > 0 {
                 if self.pool.wait(Duration::from_millis(100)).is_none() && self.pool.is_broken() {
                     break;
@@ -423,12 +507,19 @@ impl<'p> Search<'p> {
         self.stopped.is_some()
     }
 
+    /// How long the search may go on; `None` if nobody minds, nothing if somebody wants it to end.
+    pub fn left(&self) -> Option<Duration> {
+        if self.setting.stop.load(Ordering::Relaxed) {
+            return Some(Duration::ZERO);
+        }
+        let now = Instant::now();
+        self.deadline.map(|at| at.saturating_duration_since(now))
+    }
+
     fn tell(&mut self) {
         if self.told.elapsed() >= Duration::from_millis(100) {
             self.told = Instant::now();
-            let left = self
-                .deadline
-                .map(|at| at.saturating_duration_since(Instant::now()));
+            let left = self.left();
             self.progress
                 .progress(&self.statistics, self.failures.len(), left);
         }
@@ -448,6 +539,8 @@ impl<'p> Search<'p> {
             narrowed: Narrowed::new(),
             bulks: BTreeMap::new(),
             retries: 0,
+            payer: None,
+            torn_at: None,
         });
     }
 
@@ -496,39 +589,144 @@ impl<'p> Search<'p> {
         let newest = position_of(&options, |cuts| cuts.iter().max().cloned(), true);
         let oldest = position_of(&options, |cuts| cuts.iter().min().cloned(), false);
         let bulk = self.bulk_of(view, item, read, unit);
-        let allowed = match &bulk {
-            None => (0..options.len()).collect(),
-            Some(bulk) => self.allowed(item, bulk, options.len(), newest, oldest),
-        };
-        if allowed.len() < options.len() {
-            self.statistics.sampled += 1;
-            self.sampled.extend(bulk.map(|bulk| bulk.class));
-        }
-        let mut chosen = None;
+        let next = bulk.map(|bulk| {
+            let after = |i| bulk.after(i == newest, i == oldest);
+            (0..options.len()).map(after).collect::<Vec<Bulk>>()
+        });
+        let torn = |i: usize| next.as_ref().map_or(0, |next| next[i].torn());
         // The newest is followed first: it is what a run without a crash has seen.
-        for &i in allowed.iter().rev() {
-            let (bytes, cuts) = &options[i];
-            let bulk = bulk.map(|bulk| Bulk {
-                choices: bulk.choices + 1,
-                newest: bulk.newest + u32::from(i == newest),
-                oldest: bulk.oldest + u32::from(i == oldest),
-                ..bulk
-            });
-            if chosen.is_none() {
-                chosen = Some((*bytes, cuts.clone(), bulk));
-                continue;
-            }
+        let chosen =
+            (0..options.len()).min_by_key(|i| (torn(*i), *i != newest, std::cmp::Reverse(*i)));
+        let chosen = chosen.unwrap_or(newest);
+        for i in (0..options.len()).rev().filter(|i| *i != chosen) {
             let mut other = item.clone();
-            other.narrowed.insert(unit, cuts.clone());
-            other.bulks.extend(bulk.map(|bulk| (bulk.first, bulk)));
-            others.push(other);
+            other.narrowed.insert(unit, options[i].1.clone());
+            match &next {
+                Some(next) if torn(i) > 0 => {
+                    other.bulks.insert(next[i].first, next[i]);
+                    self.defer(other, next[i].class, read);
+                }
+                next => {
+                    other
+                        .bulks
+                        .extend(next.as_ref().map(|next| (next[i].first, next[i])));
+                    others.push(other);
+                }
+            }
         }
-        let Some((bytes, cuts, bulk)) = chosen else {
-            return options[newest].0;
+        let (bytes, cuts) = &options[chosen];
+        item.narrowed.insert(unit, cuts.clone());
+        if let Some(next) = next {
+            item.bulks.insert(next[chosen].first, next[chosen]);
+        }
+        *bytes
+    }
+
+    /// Keeps a torn content for later.
+    fn defer(&mut self, mut item: Item, class: BulkClass, read: &Read) {
+        let place = (item.layer, item.point);
+        let how = item.bulks.values().map(|bulk| bulk.torn()).sum();
+        item.payer = Some(class);
+        item.torn_at = Some(*read);
+        self.deferred += 1;
+        let spread = (read.line.0 ^ self.deferred << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        *self.left.entry(place).or_default() += 1;
+        let torn = self.torn.entry((place, class)).or_default();
+        torn.items.insert((how, spread, self.deferred), item);
+        if torn.items.len() > TORN_MAX {
+            // The last that is left may be needed to know what this is about.
+            torn.items.pop_last();
+            torn.dropped += 1;
+            self.leave(place);
+        }
+    }
+
+    /// Torn contents that are not tried. If what they tear carries its own checksum, and those that were tried all ended alike, they
+    /// do as well; else they are unknown.
+    fn leave_out(&mut self, place: Place, class: BulkClass, torn: Torn) {
+        let is_alike = |spent: &Spent| spent.outcomes.get(&place).is_none_or(|o| o.len() == 1);
+        let is_alike = self.spent.get(&class).is_some_and(is_alike);
+        let is_checksummed = is_alike && self.is_checksummed(place, &torn);
+        let count = torn.items.len() as u64 + torn.dropped;
+        let spent = self.spent.entry(class).or_default();
+        if is_checksummed {
+            spent.is_checksummed = true;
+            self.statistics.checksummed += count;
+        } else {
+            spent.exceeded += 1;
+            self.statistics.sampled += count;
+            self.sampled.insert(class);
+        }
+        for _ in torn.items {
+            self.leave(place);
+        }
+    }
+
+    /// Whether everything uncertain that these have read is covered by a checksum.
+    fn is_checksummed(&self, place: Place, torn: &Torn) -> bool {
+        let (layer, point) = place;
+        let view = self.view(layer, point);
+        let image = Image::newest(&view, &Narrowed::new(), &self.files(layer, point));
+        let mut lines: BTreeMap<LineKey, (u64, u64)> = BTreeMap::new();
+        for read in torn.items.values().filter_map(|item| item.torn_at) {
+            let first = u64::from(read.mask.trailing_zeros());
+            let end = LINE_BYTES - u64::from(read.mask.leading_zeros());
+            let (from, to) = lines.entry(read.line).or_insert((first, end));
+            (*from, *to) = (first.min(*from), end.max(*to));
+        }
+        let mut ranges = lines
+            .iter()
+            .map(|(line, (from, to))| (line.start() + from, line.start() + to));
+        let (Some((from, mut to)), last) = (ranges.next(), ranges.next_back()) else {
+            return false;
         };
-        item.narrowed.insert(unit, cuts);
-        item.bulks.extend(bulk.map(|bulk| (bulk.first, bulk)));
-        bytes
+        to = last.map_or(to, |(_, last)| last);
+        // All of one piece, as a rule. A log may have several entries, each with a sum of its own.
+        let mut each = lines.iter();
+        covered(&image, from, to)
+            || each
+                .all(|(line, (from, to))| covered(&image, line.start() + from, line.start() + to))
+    }
+
+    /// Queues the least torn contents of one bulk, as far as the budget allows; what it does not allow is left out.
+    fn take_torn(&mut self) {
+        let Some(((place, class), mut torn)) = self.torn.pop_first() else {
+            return;
+        };
+        let is_known = |spent: &Spent| spent.checksummed.get(&place).copied();
+        let is_checksummed = match self.spent.get(&class).and_then(is_known) {
+            Some(is_checksummed) => is_checksummed,
+            None => self.is_checksummed(place, &torn),
+        };
+        let spent = self.spent.entry(class).or_default();
+        spent.checksummed.insert(place, is_checksummed);
+        let budget = match is_checksummed {
+            true => Some(self.sampling.budget_checksummed[usize::from(spent.is_checksummed)]),
+            false => self.sampling.budget.get(spent.exceeded).copied(),
+        };
+        let here = budget
+            .unwrap_or(0)
+            .saturating_sub(spent.at.get(&place).copied().unwrap_or(0));
+        let left = here.min(self.sampling.budget_in_all.saturating_sub(spent.in_all));
+        if left == 0 {
+            self.leave_out(place, class, torn);
+            return;
+        }
+        let Some(((least, ..), _)) = torn.items.first_key_value() else {
+            return;
+        };
+        let least = *least;
+        for _ in 0..left {
+            match torn.items.first_entry() {
+                Some(entry) if entry.key().0 == least => self.queue.push(entry.remove()),
+                _ => break,
+            }
+        }
+        if !torn.items.is_empty() {
+            self.torn.insert((place, class), torn);
+        } else if torn.dropped > 0 {
+            self.leave_out(place, class, torn);
+        }
     }
 
     /// The bulk that a read belongs to; `None` if all contents of its stretch can be tried.
@@ -585,49 +783,12 @@ impl<'p> Search<'p> {
         })
     }
 
-    /// Which of the options to follow, in order of age.
-    fn allowed(
-        &mut self,
-        item: &Item,
-        bulk: &Bulk,
-        count: usize,
-        newest: usize,
-        oldest: usize,
-    ) -> Vec<usize> {
-        let place = (item.layer, item.point);
-        let met = self.bulks.entry(bulk.class).or_default();
-        let rank = met.len();
-        let fresh = (rank, self.sampling.budget.get(rank).copied().unwrap_or(0));
-        let (rank, budget) = met.entry(place).or_insert(fresh);
-        let (not_newest, not_oldest) = (bulk.choices - bulk.newest, bulk.choices - bulk.oldest);
-        let mut allowed = BTreeSet::new();
-        if not_newest == 0 {
-            allowed.insert(newest);
-        }
-        if not_oldest == 0 {
-            allowed.insert(oldest);
-        }
-        let mut tear = |option: usize, allowed: &mut BTreeSet<usize>| {
-            if *budget > 0 && allowed.insert(option) {
-                *budget -= 1;
-            }
-        };
-        if bulk.choices < self.sampling.free && *rank == 0 {
-            let step = count.div_ceil(OPTIONS_MAX).max(1);
-            for option in (0..count).step_by(step) {
-                tear(option, &mut allowed);
-            }
-        } else if not_newest == 0 || not_oldest == 0 {
-            tear(newest, &mut allowed);
-            tear(oldest, &mut allowed);
-        }
-        if allowed.is_empty() {
-            allowed.insert(newest);
-        }
-        allowed.into_iter().collect()
-    }
-
     fn run(&mut self, item: Item, trie_id: usize, view: &View) {
+        if let Some(class) = item.payer {
+            let spent = self.spent.entry(class).or_default();
+            spent.in_all += 1;
+            *spent.at.entry((item.layer, item.point)).or_default() += 1;
+        }
         let node = self.tries[trie_id].reserve(|read| {
             match view.read(read.line, read.mask, &item.narrowed) {
                 Seen::Certain(bytes) => bytes,
@@ -692,12 +853,14 @@ impl<'p> Search<'p> {
                 return Ok(());
             }
             Err(diverged) => {
-                self.is_deterministic = false;
-                self.notes.insert(format!(
-                    "recovery is not deterministic (two runs that had read the same {} times went on differently): \
-                     its crash states were not explored exhaustively",
-                    diverged.after
-                ));
+                self.coverage.limit(
+                    Limit::Nondeterministic,
+                    format!(
+                        "recovery is not deterministic (two runs that had read the same {} times went on differently): \
+                         its crash states were not explored exhaustively",
+                        diverged.after
+                    ),
+                );
                 self.tries[trie_id].settle(node, outcome);
             }
         }
@@ -762,6 +925,14 @@ impl<'p> Search<'p> {
     fn account(&mut self, execution: &Execution) {
         self.statistics.recovery_events += execution.events;
         self.statistics.recovery_time += execution.wall;
+        if let Some(signal) = execution.helper_killed
+            && execution.outcome.status.killed_by().is_none()
+        {
+            self.notes.insert(format!(
+                "a process that recovery had started was killed by {}, and recovery went on",
+                signal_name(signal)
+            ));
+        }
         if execution.threads > 1 {
             self.notes.insert(
                 "recovery accesses persistent memory in several threads, whose order is not controlled".into(),
@@ -772,6 +943,10 @@ impl<'p> Search<'p> {
     fn settled(&mut self, item: Item, outcome: u32, from_trie: bool) {
         let place = (item.layer, item.point);
         self.leave(place);
+        if let Some(class) = item.payer {
+            let spent = self.spent.entry(class).or_default();
+            spent.outcomes.entry(place).or_default().insert(outcome);
+        }
         if let Some(log) = &mut self.outcome_log {
             log.insert((item.layer, item.point, outcome));
         }
@@ -796,6 +971,24 @@ impl<'p> Search<'p> {
         // A second one of the same kind may be of another cause; a hundredth tells nothing new.
         if *count <= 2 {
             self.failures.push(failure);
+        } else {
+            self.unexplained(&failure);
+        }
+    }
+
+    /// Nobody will look into this one.
+    pub fn unexplained(&mut self, failure: &Failure) {
+        if !self.keep_unexplained || failure.layer > 0 {
+            return;
+        }
+        let view = self.view(failure.layer, failure.point);
+        for (unit, cuts) in &failure.narrowed {
+            let (Some(choices), Some(cut)) = (view.choices(*unit), cuts.iter().max()) else {
+                continue;
+            };
+            let lost = choices.lost(&cut.newest());
+            self.unexplained
+                .extend(lost.iter().map(|write| write.moment.0));
         }
     }
 
@@ -1004,6 +1197,24 @@ impl<'p> Search<'p> {
     pub fn unsettled(&self) -> usize {
         self.left.len()
     }
+}
+
+/// Whether a checksum covers these bytes.
+fn covered(image: &Image, from: u64, to: u64) -> bool {
+    let file = LineKey::of(from).file();
+    let begin = from.saturating_sub(checksum::BEFORE as u64) / LINE_BYTES * LINE_BYTES;
+    let lines = (begin..to + checksum::BEHIND as u64).step_by(LINE_BYTES as usize);
+    // Before the beginning and behind the end of a file are other files' keys.
+    let lines = lines.map(LineKey::of).filter(|line| line.file() == file);
+    let mut start = None;
+    let mut bytes = Vec::new();
+    for line in lines {
+        start.get_or_insert(line.start());
+        bytes.extend_from_slice(&image.line(line));
+    }
+    start.is_some_and(|start| {
+        checksum::covers(&bytes, (from - start) as usize, (to - start) as usize)
+    })
 }
 
 /// The option with the largest (or smallest) cut.

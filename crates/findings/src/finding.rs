@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Coverage;
+
 /// Version of the JSON form. Grows by one when a field changes its meaning or goes; new fields do not count.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -177,7 +179,7 @@ impl Finding {
     }
 }
 
-/// What the report says in one word.
+/// What the report says in one word. [`Coverage::verdict`] makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -187,7 +189,7 @@ pub enum Verdict {
     Findings,
     /// There was nothing to look at: no persistent memory was touched. Not a clean bill.
     NothingChecked,
-    /// The run was cut short; what was found is shown, the rest is unknown.
+    /// Not everything was looked at; what was found is shown, the rest is unknown.
     Incomplete,
 }
 
@@ -227,6 +229,9 @@ pub struct Report {
     pub analysed: Analysed,
     /// In one word.
     pub verdict: Verdict,
+    /// What was not looked at.
+    #[serde(default)]
+    pub coverage: Coverage,
     /// What is wrong: correctness first, then by root cause.
     pub findings: Vec<Finding>,
     /// Findings that a suppression hides.

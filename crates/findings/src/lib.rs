@@ -3,7 +3,8 @@
 //! **Purpose.** Every analysis produces [`Finding`]s and one [`Report`]; only `brownout-report` renders them. The
 //! types here *are* the documented JSON form (`docs/report.md`, `schema/report.schema.json`).
 //!
-//! **Guarantee.** Nothing here decides anything: no rule, no rendering of findings, no I/O.
+//! **Guarantee.** Nothing here looks for anything: no rule, no rendering of findings, no I/O. The one decision that is made here is
+//! the verdict, of what was found and of what was looked at ([`Coverage`]), so that all analyses make it alike.
 //!
 //! ```
 //! use brownout_findings::{Severity, rules};
@@ -12,10 +13,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod coverage;
 mod finding;
 pub mod numbers;
 pub mod rules;
 
+pub use coverage::{Coverage, Limit, Limitation};
 pub use finding::{
     Analysed, CrashFile, Event, Finding, Frame, Place, Replay, Report, Reproduction,
     SCHEMA_VERSION, Severity, Tool, Verdict,

@@ -7,8 +7,8 @@ use crate::suppress::{Date, Suppressions};
 use crate::{fingerprint, order};
 
 /// Names the findings, takes out what is suppressed, then what the baseline knows, sorts the rest, counts, adds notes
-/// about the suppressions and the baseline, and settles the verdict: `Clean` and `Findings` follow from what is left;
-/// the other two stay, since leaving findings out makes no run complete.
+/// about the suppressions and the baseline, and settles the verdict: `Clean` and `Findings` follow from what is left and
+/// what was looked at; the other two stay, since leaving findings out makes no run complete.
 pub fn finish(
     report: &mut Report,
     suppressions: Option<&Suppressions>,
@@ -30,8 +30,7 @@ pub fn finish(
     }
     order::sort(&mut report.findings);
     report.verdict = match report.verdict {
-        Verdict::Clean | Verdict::Findings if report.findings.is_empty() => Verdict::Clean,
-        Verdict::Clean | Verdict::Findings => Verdict::Findings,
+        Verdict::Clean | Verdict::Findings => report.coverage.verdict(!report.findings.is_empty()),
         verdict => verdict,
     };
 }

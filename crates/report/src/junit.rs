@@ -3,8 +3,8 @@
 //! **Purpose.** One test suite, one test case for each rule that was looked at. A rule with findings has failed, the others
 //! have passed.
 //!
-//! **Guarantee.** Passed means looked at to the end: if nothing was checked the cases are skipped, and if the run was cut
-//! short the suite has an error besides. Characters that XML cannot hold are escaped as on the terminal.
+//! **Guarantee.** Passed means looked at to the end: if nothing was checked the cases are skipped, and if the verdict is
+//! `incomplete` the suite has an error besides. Characters that XML cannot hold are escaped as on the terminal.
 //!
 //! **Deviations.** All findings of a rule are in one `failure`, because most readers of the format show only one for each
 //! case. There are no times: rules are not run one after another.
@@ -124,11 +124,15 @@ fn write_case<W: Write>(xml: &mut Writer<W>, suite: &str, case: &Case) -> io::Re
 }
 
 fn summary(report: &Report) -> String {
+    let limits = report.coverage.told().map(|limitation| {
+        let text = visible(&limitation.text);
+        format!("limit[{}]: {text}\n", limitation.kind.name())
+    });
     let notes = report
         .notes
         .iter()
         .map(|note| format!("note: {}\n", visible(note)));
-    notes.chain([last_line(report)]).collect()
+    limits.chain(notes).chain([last_line(report)]).collect()
 }
 
 fn cases(report: &Report, options: &Options) -> Vec<Case> {
@@ -155,7 +159,7 @@ fn cases(report: &Report, options: &Options) -> Vec<Case> {
                     Outcome::Skipped("no persistent memory was touched")
                 }
                 (None, Verdict::Incomplete) => {
-                    Outcome::Skipped("the run was cut short; the rest is unknown")
+                    Outcome::Skipped("not everything was looked at; the rest is unknown")
                 }
                 (None, Verdict::Clean | Verdict::Findings) => Outcome::Passed,
             };
@@ -168,7 +172,7 @@ fn cases(report: &Report, options: &Options) -> Vec<Case> {
     if report.verdict == Verdict::Incomplete {
         cases.push(Case {
             name: "complete".into(),
-            outcome: Outcome::Error("the run was cut short; the rest is unknown"),
+            outcome: Outcome::Error("not everything was looked at; the rest is unknown"),
         });
     }
     cases

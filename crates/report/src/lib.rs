@@ -21,6 +21,7 @@
 //!     tool: Tool { name: "brownout".into(), version: "0.1.0".into() },
 //!     analysed: Analysed { analysis: "check".into(), ..Analysed::default() },
 //!     verdict: Verdict::Clean,
+//!     coverage: Default::default(),
 //!     findings: Vec::new(),
 //!     suppressed: 0,
 //!     known: 0,

@@ -120,6 +120,10 @@ pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Re
         ));
         lines.list(&of_rule, false);
     }
+    for limitation in report.coverage.told() {
+        let (kind, text) = (limitation.kind.name(), visible(&limitation.text));
+        lines.push(&format!("Limit ({kind}): {text}"));
+    }
     for note in &report.notes {
         lines.push(&format!("Note: {}", visible(note)));
     }
@@ -127,7 +131,9 @@ pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Re
         Verdict::NothingChecked => {
             lines.push("Warning: no persistent memory was touched; see --pm")
         }
-        Verdict::Incomplete => lines.push("Warning: the run was cut short; the rest is unknown"),
+        Verdict::Incomplete => {
+            lines.push("Warning: not everything was looked at; the rest is unknown")
+        }
         Verdict::Clean | Verdict::Findings => {}
     }
     let is_error = |finding: &&&Finding| finding.severity == Severity::Correctness;

@@ -114,10 +114,20 @@ impl Serialize for Results<'_> {
 }
 
 fn invocation(report: &Report) -> Value {
-    let notes: Vec<Value> = report
+    let limits = report.coverage.told().map(|limitation| {
+        let level = match limitation.accepted {
+            true => "note",
+            false => "warning",
+        };
+        let text = format!("{}: {}", limitation.kind.name(), limitation.text);
+        json!({ "level": level, "message": { "text": text } })
+    });
+    let notes = report
         .notes
         .iter()
-        .map(|note| json!({ "level": "note", "message": { "text": note } }))
+        .map(|note| json!({ "level": "note", "message": { "text": note } }));
+    let notes: Vec<Value> = limits
+        .chain(notes)
         .chain(verdict_notification(report.verdict))
         .collect();
     json!({
@@ -351,7 +361,7 @@ fn verdict_notification(verdict: Verdict) -> Option<Value> {
     let (level, text) = match verdict {
         Verdict::Clean | Verdict::Findings => return None,
         Verdict::NothingChecked => ("warning", "no persistent memory was touched"),
-        Verdict::Incomplete => ("error", "the run was cut short; the rest is unknown"),
+        Verdict::Incomplete => ("error", "not everything was looked at; the rest is unknown"),
     };
     Some(json!({ "level": level, "message": { "text": text } }))
 }

@@ -2,8 +2,8 @@
 //!
 //! **Guarantee.** Correctness comes first, and the last line is one that scripts can grep:
 //! `brownout: 2 correctness and 3 performance findings (1 suppressed, 4 known)`, `brownout: no findings`,
-//! `brownout: no persistent memory was touched; see --pm`, or `brownout: incomplete: …`. "No findings" stands there only if the run
-//! was looked at to its end. Text from the program cannot move the cursor, change colours or break a line.
+//! `brownout: no persistent memory was touched; see --pm`, or `brownout: incomplete: …`. "No findings" stands there only if everything
+//! was looked at, but for what the user has accepted, which is named. Text from the program cannot move the cursor, change colours or break a line.
 //!
 //! **Deviations.** What is too much to read is shortened: findings beyond [`Options::limit`] and those of one root cause beyond
 //! [`Options::limit_per_cause`] get one line each, stacks end at `main`, and a tail that an earlier event of the finding has
@@ -15,7 +15,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use brownout_findings::numbers::{counted, grouped};
-use brownout_findings::{Event, Finding, Frame, Report, Severity, Verdict};
+use brownout_findings::{Event, Finding, Frame, Limit, Report, Severity, Verdict};
 
 use crate::options::Options;
 use crate::source::Sources;
@@ -48,6 +48,15 @@ pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Re
         out.write_all(page.take().as_bytes())?;
     }
     page.table(&rest, findings.len());
+    for limitation in report.coverage.told() {
+        let label = format!("limit[{}]", limitation.kind.name());
+        let accepted = match limitation.accepted {
+            true => " (accepted)",
+            false => "",
+        };
+        let text = format!("{}{accepted}", limitation.text);
+        page.labelled(&label, WARNING, &text, "");
+    }
     for note in &report.notes {
         page.labelled("note", NOTE, note, "");
     }
@@ -84,15 +93,31 @@ pub fn last_line(report: &Report) -> String {
         false => format!(" ({})", left_out.join(", ")),
     };
     let nothing = report.findings.is_empty();
+    let names = |limits: Vec<Limit>| {
+        let names: Vec<&str> = limits.into_iter().map(Limit::name).collect();
+        names.join(", ")
+    };
+    let accepted = match names(report.coverage.accepted()) {
+        names if names.is_empty() => names,
+        names => format!("; accepted: {names}"),
+    };
+    let open = names(report.coverage.open());
     match report.verdict {
         Verdict::NothingChecked if nothing => {
             "brownout: no persistent memory was touched; see --pm".into()
         }
-        Verdict::Incomplete => format!(
-            "brownout: incomplete: the run was cut short after {counts}{left_out}; the rest is unknown"
-        ),
-        _ if nothing => format!("brownout: no findings{left_out}"),
-        _ => format!("brownout: {counts}{left_out}"),
+        Verdict::Incomplete => {
+            let missing = match open.is_empty() {
+                true => "the rest is unknown".into(),
+                false => format!("not all was looked at ({open})"),
+            };
+            format!("brownout: incomplete: {counts}{left_out}; {missing}{accepted}")
+        }
+        _ if nothing => format!("brownout: no findings{left_out}{accepted}"),
+        _ if !open.is_empty() => {
+            format!("brownout: {counts}{left_out}; not all was looked at ({open}){accepted}")
+        }
+        _ => format!("brownout: {counts}{left_out}{accepted}"),
     }
 }
 

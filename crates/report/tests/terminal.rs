@@ -6,7 +6,7 @@ mod support;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use brownout_findings::{Finding, Report, Verdict};
+use brownout_findings::{Finding, Limit, Report, Verdict};
 use brownout_report::{Format, Options, fingerprint, finish, suppress};
 use support::*;
 
@@ -256,16 +256,44 @@ fn the_last_line_says_it_all() {
         ),
         (
             last(Verdict::Incomplete, vec![], 0, 0),
-            "brownout: incomplete: the run was cut short after 0 correctness and 0 performance findings; the rest is unknown",
+            "brownout: incomplete: 0 correctness and 0 performance findings; the rest is unknown",
         ),
         (
             last(Verdict::Incomplete, some(), 3, 0),
-            "brownout: incomplete: the run was cut short after 2 correctness and 1 performance findings (3 suppressed); \
-             the rest is unknown",
+            "brownout: incomplete: 2 correctness and 1 performance findings (3 suppressed); the rest is unknown",
         ),
     ] {
         assert_eq!(line, expected);
     }
+}
+
+/// What was not looked at has a line each, and is named in the last one.
+#[test]
+fn limits_are_told() {
+    let shown = |verdict, findings: Vec<Finding>, accepted: &[Limit]| {
+        let mut made = report(verdict, findings);
+        made.coverage
+            .limit(Limit::Sampled, "some \u{1b} were tried");
+        made.coverage.limit(Limit::Time, "the time was up");
+        made.coverage.accept(accepted);
+        let text = rendered(&made, Format::Terminal, &Options::default());
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len() - 3..].join("\n")
+    };
+    assert_eq!(
+        shown(Verdict::Incomplete, vec![], &[]),
+        "limit[sampled]: some \\u{1b} were tried\nlimit[time]: the time was up\n\
+         brownout: incomplete: 0 correctness and 0 performance findings; not all was looked at (sampled, time)"
+    );
+    assert_eq!(
+        shown(Verdict::Clean, vec![], &[Limit::Sampled, Limit::Time]),
+        "limit[sampled]: some \\u{1b} were tried (accepted)\nlimit[time]: the time was up (accepted)\n\
+         brownout: no findings; accepted: sampled, time"
+    );
+    let some = shown(Verdict::Findings, vec![missing_flush(3)], &[Limit::Time]);
+    assert!(some.ends_with(
+        "brownout: 1 correctness and 0 performance findings; not all was looked at (sampled); accepted: time"
+    ));
 }
 
 #[test]

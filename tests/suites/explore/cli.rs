@@ -33,7 +33,7 @@ const OPERATIONS: usize = 4;
 
 /// Counts up to 5000, each number in a line of its own. With `-DBUG`, the first is not written back. With a third
 /// argument it then waits for ever.
-const LONG: &str = r#"
+pub const LONG: &str = r#"
 #include <fcntl.h>
 #include <immintrin.h>
 #include <stdio.h>

@@ -6,6 +6,8 @@
 //! | `maps::` | libpmemobj's maps survive every crash, but for two known bugs |
 //! | `replay::` | tokens and commands of findings show them again |
 //! | `cli::` | options, forms of the report, exit codes, endings; the user's files stay as they are |
+//! | `coverage::` | what was not looked at is said, and is no success |
+//! | `resume::` | an interrupted exploration goes on, and takes over nothing that has changed |
 //! | `confirm::` | `check --confirm` settles what one run suspects |
 //! | `worlds::` | what programs do to other files, ports and processes reaches neither the user nor another recovery |
 //! | `generated::` | on random small programs it finds exactly the outcomes that brute force finds |
@@ -15,10 +17,12 @@
 
 mod cli;
 mod confirm;
+mod coverage;
 mod generated;
 mod maps;
 mod mutants;
 mod replay;
+mod resume;
 mod seeded;
 mod worlds;
 
@@ -35,6 +39,8 @@ const GROUPS: &[fn() -> Vec<Trial>] = &[
     cli::trials,
     confirm::trials,
     worlds::trials,
+    coverage::trials,
+    resume::trials,
 ];
 
 fn main() {

@@ -120,15 +120,15 @@ fn write_commands(commands: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Most outcomes are known without a run: there are fewer recoveries than places at which the power may fail, let
-/// alone crash states.
+/// Most outcomes are known without a run: there are not many more recoveries than places at which the power may fail,
+/// although there are many crash states at each. (Some are run to see that a log with a wrong checksum is ignored.)
 fn expect_few_runs(explored: &Explored) -> Result<()> {
     let (runs, points) = (
         explored.number("executions")?,
         explored.number("failure_points")?,
     );
     ensure!(
-        runs < points,
+        runs < 3 * points,
         "{runs} recoveries for {points} failure points"
     );
     Ok(())

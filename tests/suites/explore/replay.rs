@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use brownout_findings::Finding;
 use brownout_tests::examples::SplitMix64;
-use brownout_tests::explore::{Explored, reproduction};
+use brownout_tests::explore::{self, Explored, reproduction};
 use brownout_tests::seeded::{self, Seeded};
 use brownout_tests::{Invocation, Scratch, check};
 use libtest_mimic::Trial;
@@ -26,7 +26,143 @@ const SEEDED: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub fn trials() -> Vec<Trial> {
-    vec![trial("replay::five_at_random", five_at_random)]
+    vec![
+        trial("replay::five_at_random", five_at_random),
+        trial("replay::each_its_own_crash", each_its_own_crash),
+        trial("replay::another_run", another_run),
+        trial("replay::nothing_runs_unasked", nothing_runs_unasked),
+    ]
+}
+
+/// Two functions on one line forget to write back what they store. Only their names tell the findings apart, and not their words.
+const TWINS: &str = r#"
+#include <fcntl.h>
+#include <immintrin.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct line { _Alignas(64) long word; };
+struct pool { struct line data[2], flag[2]; };
+static struct pool *pool;
+
+#define SETTER(name, i) __attribute__((noinline)) static void name(void) { pool->data[i].word = VALUE; }
+SETTER(set_first, 0) SETTER(set_second, 1)
+
+static void publish(int i)
+{
+    pool->flag[i].word = 1;
+    _mm_clflush(&pool->flag[i]);
+    _mm_sfence();
+    _mm_clflush(&pool->data[i]);
+    _mm_sfence();
+}
+
+int main(int argc, char **argv)
+{
+    int fd = open(argv[argc - 1], O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, sizeof *pool) != 0)
+        return 2;
+    pool = mmap(NULL, sizeof *pool, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (pool == MAP_FAILED)
+        return 2;
+    if (strcmp(argv[1], "check") == 0) {
+        for (int i = 0; i < 2; i++)
+            if (pool->flag[i].word && pool->data[i].word != VALUE)
+                abort();
+        return 0;
+    }
+    set_first();
+    publish(0);
+    set_second();
+    publish(1);
+    return 0;
+}
+"#;
+
+fn explore_twins(value: &str, scratch: &Scratch) -> Result<Explored> {
+    let source = scratch.join("twins.c");
+    fs::write(&source, TWINS)?;
+    let value = format!("-DVALUE={value}");
+    let program = check::compile(&source, scratch.join("twins"), &["-O1", "-g", &value])?;
+    let words = [program.as_os_str(), "run".as_ref(), "pool".as_ref()];
+    let native = Invocation::new(words, scratch.path()).timeout(Duration::from_secs(120));
+    let recover = format!("{} check pool", program.display());
+    explore::run(
+        &native,
+        &["--pm", "pool", "--recover", &recover, "--depth", "1"],
+    )
+}
+
+fn token(finding: &Finding) -> Result<&str> {
+    Ok(&finding.replay.as_ref().context("no token")?.token)
+}
+
+fn each_its_own_crash() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let explored = explore_twins("7", &scratch)?;
+    explored.expect_findings()?;
+    let findings = &explored.report.findings;
+    ensure!(
+        findings.len() == 2 && findings[0].message == findings[1].message,
+        "{}",
+        check::show(&explored.report)
+    );
+    let mut images = Vec::new();
+    for finding in findings {
+        let outcome = check::replay(token(finding)?, scratch.path()).run()?;
+        let text = outcome.stderr_text();
+        ensure!(outcome.status == 1, "{text}");
+        let folder = format!("brownout-explore/replay-{}/pool", finding.fingerprint);
+        let image = fs::read(scratch.join(&folder))?;
+        let expected = reproduction(finding)?.files[0].image.as_ref();
+        ensure!(
+            image == fs::read(expected.context("no image")?)?,
+            "another crash"
+        );
+        images.push(image);
+    }
+    ensure!(images[0] != images[1], "one crash for both");
+    Ok(())
+}
+
+/// The program was built anew, and stores something else.
+fn another_run() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let explored = explore_twins("7", &scratch)?;
+    explored.expect_findings()?;
+    explore_twins("8", &scratch)?;
+    let outcome = check::replay(token(&explored.report.findings[0])?, scratch.path()).run()?;
+    let text = outcome.stderr_text();
+    ensure!(
+        outcome.status == 2 && text.contains("is not the one that was explored"),
+        "exit status {}: {text}",
+        outcome.status
+    );
+    Ok(())
+}
+
+/// A token is shown, and run only if the user agrees.
+fn nothing_runs_unasked() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let explored = explore_twins("7", &scratch)?;
+    let token = token(&explored.report.findings[0])?;
+    let elsewhere = Scratch::new()?;
+    for (option, status) in [(None, 2), (Some("--show"), 0)] {
+        let mut invocation = check::replay(token, elsewhere.path());
+        invocation.argv.retain(|word| word != "--yes");
+        invocation.argv.extend(option.map(Into::into));
+        let outcome = invocation.run()?;
+        let text = outcome.stderr_text();
+        ensure!(outcome.status == status, "{option:?}: {text}");
+        ensure!(text.contains("twins run pool"), "{text}");
+        ensure!(text.contains("--yes") == option.is_none(), "{text}");
+        ensure!(!text.contains("recovery ends"), "it ran: {text}");
+    }
+    let left = fs::read_dir(elsewhere.path())?.count();
+    ensure!(left == 0, "{left} files were written");
+    Ok(())
 }
 
 fn five_at_random() -> Result<()> {

@@ -64,7 +64,9 @@ fn binary(program: &Seeded, build: Build) -> Result<PathBuf> {
 fn explored(program: &Seeded, build: Build, oracle: &[&str], folder: &Path) -> Result<Explored> {
     let binary = binary(program, build)?;
     let recover = format!("{} check pool", binary.display());
+    // Some programs store in two threads, one after the other. What orders them is not looked at.
     let mut options = vec!["--pm", "pool", "--recover", &recover];
+    options.extend(["--accept", "interleaving"]);
     if let Some(domain) = &program.domain {
         options.extend(["--domain", domain]);
     }

@@ -31,6 +31,7 @@ pub fn report(verdict: Verdict, findings: Vec<Finding>) -> Report {
             ended: Some("exit code 0".into()),
         },
         verdict,
+        coverage: Default::default(),
         findings,
         suppressed: 0,
         known: 0,

@@ -1,0 +1,212 @@
+//! Recognises data that carries its own checksum.
+//!
+//! Recovery that verifies a checksum reads much uncertain data and then takes all of it or none: of its many torn contents each is
+//! rejected alike, unless it has the right checksum by chance. Which function a recovery computes is not known; but if a well-known one, over a
+//! stretch that covers everything uncertain, gives exactly what is stored there, then that is no accident: a
+//! sum of 64 bits matches by chance once in 10^19 times, one of 32 bits (tried some thousand times) once in a million.
+//!
+//! Which way it errs: data with a checksum of another kind is not recognised. That a recovery which keeps such a sum also looks
+//! at it, and does nothing else with what it has rejected, is not seen here; the search wants all torn contents that it has tried to end
+//! alike before it believes it.
+
+/// Bytes before what is uncertain at which the summed stretch may begin: a header may be certain already.
+pub const BEFORE: usize = 1024;
+/// Bytes behind it at which it may end: what was not written to is summed, too.
+pub const BEHIND: usize = 8192;
+/// A log is not reused more often in a run that somebody explores.
+const GENERATIONS: u32 = 1 << 16;
+/// Sums stand at word boundaries.
+const WORD: usize = 8;
+
+/// Whether a stretch of `bytes` that covers `from..to` has its checksum beside it or in it.
+pub fn covers(bytes: &[u8], from: usize, to: usize) -> bool {
+    let first = from / WORD * WORD;
+    let to = to.next_multiple_of(WORD);
+    if to > bytes.len() {
+        return false;
+    }
+    let starts = (first.saturating_sub(BEFORE)..=first).step_by(WORD);
+    starts.into_iter().any(|start| {
+        fletcher_within(&bytes[start..], to - start)
+            || crc_within(&bytes[start..], first, to - start, start)
+    })
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    let bytes = bytes.get(at..at + 8)?;
+    bytes.try_into().ok().map(u64::from_le_bytes)
+}
+
+/// Fletcher's sum over 32-bit words, as PMDK computes it: the sum itself counts as zero.
+#[derive(Clone, Copy, Default)]
+struct Fletcher {
+    low: u32,
+    high: u32,
+}
+
+impl Fletcher {
+    fn add(&mut self, word: u64) {
+        for half in [word as u32, (word >> 32) as u32] {
+            self.low = self.low.wrapping_add(half);
+            self.high = self.high.wrapping_add(self.low);
+        }
+    }
+
+    fn value(self) -> u64 {
+        u64::from(self.high) << 32 | u64::from(self.low)
+    }
+
+    /// Whether the sum is this one, or becomes it by one more word that is small: libpmemobj's logs add the number of their generation,
+    /// which stands elsewhere.
+    fn is(self, stored: u64) -> bool {
+        let (low, high) = (stored as u32, (stored >> 32) as u32);
+        let number = low.wrapping_sub(self.low);
+        let mut more = self;
+        more.add(u64::from(number));
+        self.value() == stored || number < GENERATIONS && (more.low, more.high) == (low, high)
+    }
+}
+
+/// A sum in one of the first words of the stretch, or in its last.
+fn fletcher_within(bytes: &[u8], at_least: usize) -> bool {
+    let heads = [0, WORD, 2 * WORD];
+    let stored = heads.map(|at| word(bytes, at).filter(|sum| *sum != 0));
+    let mut sums = [Fletcher::default(); 3];
+    let mut all = Fletcher::default();
+    for at in (0..bytes.len() / WORD * WORD).step_by(WORD) {
+        let Some(word) = word(bytes, at) else { break };
+        for (i, head) in heads.into_iter().enumerate() {
+            sums[i].add(if at == head { 0 } else { word });
+        }
+        let mut ending = all;
+        ending.add(0);
+        all.add(word);
+        if at + WORD < at_least {
+            continue;
+        }
+        let at_head = (0..3).any(|i| at > heads[i] && stored[i].is_some_and(|sum| sums[i].is(sum)));
+        if at_head || word != 0 && ending.value() == word {
+            return true;
+        }
+    }
+    false
+}
+
+/// The polynomials of zlib and of the processor's instruction, reflected.
+const POLYNOMIALS: [u32; 2] = [0xedb8_8320, 0x82f6_3b78];
+
+/// CRC-32 of a stretch, in the word before it or behind it.
+fn crc_within(bytes: &[u8], first: usize, at_least: usize, start: usize) -> bool {
+    // Only near what is uncertain: a sum of 32 bits must not be looked for everywhere.
+    if start + 64 < first {
+        return false;
+    }
+    let half = |at: usize| {
+        let bytes = bytes.get(at..at + 4)?;
+        bytes.try_into().ok().map(u32::from_le_bytes)
+    };
+    POLYNOMIALS.into_iter().any(|polynomial| {
+        [4, 8].into_iter().any(|data| {
+            let stored = [half(0), half(4)].map(|sum| sum.filter(|sum| *sum != 0));
+            let mut crc = u32::MAX;
+            let end = bytes.len().min(at_least + 256);
+            (data..end).any(|at| {
+                crc ^= u32::from(bytes[at]);
+                for _ in 0..8 {
+                    crc = crc >> 1 ^ polynomial & (crc & 1).wrapping_neg();
+                }
+                at + 1 >= at_least && stored.contains(&Some(!crc))
+            })
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fletcher(bytes: &[u8], at: usize) -> u64 {
+        let mut sum = Fletcher::default();
+        for i in (0..bytes.len()).step_by(8) {
+            sum.add(if i == at { 0 } else { word(bytes, i).unwrap() });
+        }
+        sum.value()
+    }
+
+    /// Something that looks like data, between zeros.
+    fn data() -> Vec<u8> {
+        let mut bytes = vec![0; 2048];
+        for (i, byte) in bytes[512..1200].iter_mut().enumerate() {
+            *byte = (i * 7 + i / 64) as u8;
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_sum_in_front_or_behind_is_found_and_torn_data_has_none() {
+        for (start, end, at) in [(512, 1280, 512), (448, 1200, 456), (512, 1216, 1208)] {
+            let mut bytes = data();
+            let sum = fletcher(&bytes[start..end], at - start);
+            bytes[at..at + 8].copy_from_slice(&sum.to_le_bytes());
+            assert!(covers(&bytes, 520, 1200), "{start}..{end}, {at}");
+            // Not everything is covered.
+            assert!(!covers(&bytes, 520, end + 8));
+            assert!(!covers(&bytes, start - 8, 1200));
+            bytes[700] ^= 1;
+            assert!(!covers(&bytes, 520, 1200));
+        }
+    }
+
+    #[test]
+    fn a_generation_may_be_part_of_it() {
+        for generation in [1, 300, 40_000, 1 << 40] {
+            let mut bytes = data();
+            let mut sum = Fletcher::default();
+            for i in (512..1216).step_by(8) {
+                sum.add(if i == 520 {
+                    0
+                } else {
+                    word(&bytes, i).unwrap()
+                });
+            }
+            sum.add(generation);
+            bytes[520..528].copy_from_slice(&sum.value().to_le_bytes());
+            assert_eq!(covers(&bytes, 512, 1200), generation < 1 << 16);
+        }
+    }
+
+    #[test]
+    fn a_crc_is_found() {
+        let crc = |bytes: &[u8], polynomial: u32| {
+            let mut crc = u32::MAX;
+            for byte in bytes {
+                crc ^= u32::from(*byte);
+                for _ in 0..8 {
+                    crc = if crc & 1 == 1 {
+                        crc >> 1 ^ polynomial
+                    } else {
+                        crc >> 1
+                    };
+                }
+            }
+            !crc
+        };
+        assert_eq!(crc(b"123456789", POLYNOMIALS[0]), 0xcbf4_3926);
+        assert_eq!(crc(b"123456789", POLYNOMIALS[1]), 0xe306_9283);
+        for polynomial in POLYNOMIALS {
+            let mut bytes = data();
+            let sum = crc(&bytes[516..1100], polynomial);
+            bytes[512..516].copy_from_slice(&sum.to_le_bytes());
+            assert!(covers(&bytes, 512, 1100));
+            bytes[1000] ^= 1;
+            assert!(!covers(&bytes, 512, 1100));
+        }
+    }
+
+    #[test]
+    fn nothing_is_no_sum() {
+        assert!(!covers(&[0; 4096], 256, 1024));
+        assert!(!covers(&data(), 512, 1200));
+        assert!(!covers(&[1; 64], 0, 100), "it is not all there");
+    }
+}
