@@ -1,6 +1,6 @@
 //! Settles what one run can only suspect: does it matter that this store was never made persistent?
 //!
-//! A finding of `check` is *confirmed* if exploration has found a crash state in which recovery fails and in which a store of the
+//! A finding of `check` is *confirmed* if exploration has found a crash state in which recovery fails (natively, too) and in which a store of the
 //! same line of code is among those whose loss is needed for that; *harmless* if all crash states were explored and there is none,
 //! because recovery never reads what was stored, or does the same without it; else *unsettled*. So nothing is called harmless if
 //! anything was left out ([`Coverage`](brownout_findings::Coverage), accepted or not), or if a failing crash state that has lost
@@ -41,8 +41,17 @@ pub fn settle(findings: &mut Vec<Finding>, exploration: &Exploration) {
             return true;
         };
         let is_it = |(stack, _): &&(Vec<Frame>, usize)| own_line(stack) == line;
-        match exploration.blamed.iter().find(is_it) {
-            Some((_, at)) => confirm(finding, &exploration.findings[*at].0),
+        let mut blamed = exploration.blamed.iter().filter(is_it).peekable();
+        let is_blamed = blamed.peek().is_some();
+        let witness = blamed
+            .map(|(_, at)| &exploration.findings[*at].0)
+            .find(|witness| witness.reproduction.as_ref().is_some_and(|r| r.confirmed));
+        match witness {
+            Some(witness) => confirm(finding, witness),
+            None if is_blamed => finding.notes.push(
+                "unsettled: recovery fails without this store, but not natively on the same image"
+                    .into(),
+            ),
             None if !exploration.coverage.is_exhaustive() => {
                 let limits = exploration.coverage.limitations.iter();
                 let limits: Vec<&str> = limits.map(|limit| limit.text.as_str()).collect();

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use brownout_findings::Limit;
+use brownout_findings::{Limit, Severity};
 use brownout_host::Limits;
 use brownout_trace::event::FileId;
 use rustc_hash::FxHashSet;
@@ -201,7 +201,8 @@ fn explore_recorded(
         // Side by side they would meet each other's lock files and ports.
         jobs = 1;
         notes.push(format!(
-            "programs cannot be given a private view of this machine ({denied}): recoveries run one at a time, beside your files"
+            "programs cannot be given a private view of this machine ({denied}): recoveries run one at a time, beside your \
+             files, and what programs do to files that are not persistent memory stays"
         ));
     }
     let setting = Arc::new(setting);
@@ -309,7 +310,13 @@ fn explore_recorded(
             control: ends_well.then(|| (end.clone(), end_told.clone())),
             patience,
         };
-        let shown = show(&search, &mut stage, found, &folder)?;
+        let shown = show(
+            &search,
+            &mut stage,
+            found,
+            &folder,
+            run.setup_needed(options),
+        )?;
         let at = exploration.findings.len();
         let blamed = shown.lost_sites.into_iter().map(|stack| (stack, at));
         exploration.blamed.extend(blamed);
@@ -396,6 +403,7 @@ fn show(
     stage: &mut Stage<'_>,
     mut found: Found,
     folder: &Path,
+    setup: Option<&str>,
 ) -> Result<Found, Error> {
     let names: BTreeMap<FileId, PathBuf> = search.layers[0]
         .recording
@@ -406,7 +414,7 @@ fn show(
     let recover = &search.setting.recover;
     let images = finding::write_image(&found.image, stage.world, &names, folder)
         .map_err(io_error("cannot write a crash image"))?;
-    let mut reproduction = finding::reproduction(&names, &images, recover);
+    let mut reproduction = finding::reproduction(&names, &images, recover, setup);
     let outcome = search.outcomes[found.outcome as usize].clone();
     found.spec.expect(&outcome);
     reproduction.status = outcome.status.to_string();
@@ -464,7 +472,12 @@ fn show(
             );
         }
     }
-    found.finding.notes.extend(doubt);
+    if let Some(doubt) = doubt {
+        // Whatever the reason, it is not a fact about the program.
+        found.finding.severity = Severity::Warning;
+        found.finding.message = format!("unconfirmed: {}", found.finding.message);
+        found.finding.notes.insert(0, doubt);
+    }
     found.finding.reproduction = Some(reproduction);
     Ok(found)
 }

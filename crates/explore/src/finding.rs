@@ -597,15 +597,26 @@ pub fn write_image(
     Ok(written)
 }
 
-/// The commands that show it natively.
+/// The commands that show it natively; `setup` comes first if recovery needs more of it than the tracked files.
 pub fn reproduction(
     names: &BTreeMap<FileId, PathBuf>,
     images: &BTreeMap<FileId, PathBuf>,
     recover: &Command,
+    setup: Option<&str>,
 ) -> Reproduction {
-    let mut steps = Vec::new();
+    let mut steps: Vec<String> = setup
+        .map(|line| format!("( {line} )"))
+        .into_iter()
+        .collect();
     let mut files = Vec::new();
     for (id, path) in names {
+        if let Some(folder) = path.parent()
+            && !folder.is_dir()
+            && images.contains_key(id)
+        {
+            // The run has made it, in its private view.
+            steps.push(format!("mkdir -p {}", quote(&folder.to_string_lossy())));
+        }
         let to = quote(&path.to_string_lossy());
         match images.get(id) {
             Some(image) => steps.push(format!("cp {} {to}", quote(&image.to_string_lossy()))),

@@ -132,7 +132,8 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
     let execution = execution::execute(&setting, &mut world, &image, &acknowledged, false)?;
     let images = finding::write_image(&image, &mut world, &names, &options.folder)
         .map_err(io_error("cannot write a crash image"))?;
-    let mut reproduction = finding::reproduction(&names, &images, &setting.recover);
+    let mut reproduction =
+        finding::reproduction(&names, &images, &setting.recover, run.setup_needed(options));
     let mut stage = Stage {
         setting: &setting,
         world: &mut world,

@@ -305,6 +305,8 @@ pub struct Run {
     /// What the worlds of recoveries are made of.
     pub(crate) origin: Origin,
     pub(crate) begun: Instant,
+    /// The set-up has made or changed files that are not tracked, in a private view.
+    setup_left_more: bool,
     /// Last, because everything else lies in it.
     pub(crate) ground: Ground,
 }
@@ -320,6 +322,11 @@ impl Run {
     /// Puts the user's files back as they were.
     pub(crate) fn restore(&self) -> io::Result<()> {
         self.originals.as_ref().map_or(Ok(()), Originals::restore)
+    }
+
+    /// The set-up, if it must be run again for recovery to find everything.
+    pub(crate) fn setup_needed<'o>(&self, options: &'o Options) -> Option<&'o str> {
+        options.setup.as_deref().filter(|_| self.setup_left_more)
     }
 
     /// How the program ended.
@@ -370,6 +377,10 @@ pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result
     let view = ground.enclose(&[]).map_err(no_view())?;
     let deadline = options.time.map(|time| begun + time);
     let cut = set_up(options, deadline, view.as_ref())?;
+    let made = match &view {
+        Some(view) => view.changed().map_err(no_view())?,
+        None => BTreeMap::new(),
+    };
     let mut below: Vec<Layer> = view.iter().map(|view| view.layer().clone()).collect();
     // Nothing is left in it: it becomes what the others stand on.
     drop(view);
@@ -394,6 +405,11 @@ pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result
     name_by_files(&mut recorded.recording)
         .map_err(io_error("cannot read a copy of a tracked file"))?;
     let enclosures = ground.enclosures.clone();
+    let tracked = &recorded.recording.files;
+    let is_tracked = |path: &Path| tracked.values().any(|file| file.path.starts_with(path));
+    let setup_left_more = made
+        .iter()
+        .any(|(path, what)| what.is_file() && !is_tracked(path));
     Ok(Run {
         recorded: Some(recorded),
         originals,
@@ -403,6 +419,7 @@ pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result
             pm_globs,
         },
         begun,
+        setup_left_more,
         ground,
     })
 }

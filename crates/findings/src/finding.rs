@@ -13,6 +13,8 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub enum Severity {
     /// Data can be lost or damaged by a crash.
     Correctness,
+    /// It may be meant so: only who knows the program can tell whether it is a bug.
+    Warning,
     /// Work that gains nothing.
     Performance,
 }
@@ -22,6 +24,7 @@ impl Severity {
     pub fn name(self) -> &'static str {
         match self {
             Severity::Correctness => "correctness",
+            Severity::Warning => "warning",
             Severity::Performance => "performance",
         }
     }

@@ -676,12 +676,9 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// The name is a regular file or a folder that was made or changed; else it may have been removed.
-    pub fn is_there(&self) -> bool {
-        matches!(
-            self.mode & libc::S_IFMT,
-            libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK
-        )
+    /// The name is a file or a symbolic link that was made or changed; else it is a folder, or was removed.
+    pub fn is_file(&self) -> bool {
+        matches!(self.mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFLNK)
     }
 }
 

@@ -78,11 +78,16 @@ pub fn last_line(report: &Report) -> String {
         let all = report.findings.iter();
         grouped(all.filter(|finding| finding.severity == severity).count() as u64)
     };
-    let counts = format!(
+    let mut counts = format!(
         "{} correctness and {} performance findings",
         of(Severity::Correctness),
         of(Severity::Performance)
     );
+    match of(Severity::Warning).as_str() {
+        "0" => {}
+        "1" => counts += ", and 1 warning",
+        n => counts += &format!(", and {n} warnings"),
+    }
     let left_out: Vec<String> = [(report.suppressed, "suppressed"), (report.known, "known")]
         .into_iter()
         .filter(|(number, _)| *number > 0)
@@ -142,7 +147,7 @@ pub(crate) fn one_line(finding: &Finding, options: &Options) -> String {
 pub(crate) fn level(severity: Severity) -> &'static str {
     match severity {
         Severity::Correctness => "error",
-        Severity::Performance => "warning",
+        Severity::Warning | Severity::Performance => "warning",
     }
 }
 
@@ -157,7 +162,7 @@ const DIM: Style = Style::new().dimmed();
 fn level_style(severity: Severity) -> Style {
     match severity {
         Severity::Correctness => ERROR,
-        Severity::Performance => WARNING,
+        Severity::Warning | Severity::Performance => WARNING,
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use brownout_tests::check::compile;
-use brownout_tests::explore::{self, Explored};
+use brownout_tests::explore::{self, Explored, reproduction};
 use brownout_tests::{Invocation, Scratch, layout, tool};
 use libtest_mimic::Trial;
 
@@ -168,12 +168,13 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for mode in MODES {
         let name = |what: &str| format!("worlds::{what}::{mode}");
+        trials.push(trial(name("servers_and_lock_files"), move || servers(mode)));
         trials.push(trial(name("moved_pools"), move || moved(mode)));
+        trials.push(trial(name("unconfirmed"), move || unconfirmed(mode)));
         trials.push(trial(name("daemons"), move || daemons(mode)));
     }
     for mode in ["auto", "user"] {
         let name = |what: &str| format!("worlds::{what}::{mode}");
-        trials.push(trial(name("servers_and_lock_files"), move || servers(mode)));
         trials.push(trial(name("files_are_untouched"), move || untouched(mode)));
         trials.push(trial(name("litter_is_private"), move || litter(mode)));
         trials.push(trial(name("replays_touch_nothing"), move || replays(mode)));
@@ -319,6 +320,30 @@ fn daemons(mode: &str) -> Result<()> {
     explored.expect_findings()?;
     explored.expect_rule("recovery-error")?;
     home.expect_nothing_runs()
+}
+
+/// A failure that does not show natively is no error.
+fn unconfirmed(mode: &str) -> Result<()> {
+    let home = Home::new()?;
+    let explored = home.explore(mode, &["wrong", "pool"], "shy pool", &["--depth", "1"])?;
+    ensure!(!explored.report.findings.is_empty(), "nothing was found");
+    for finding in &explored.report.findings {
+        ensure!(!reproduction(finding)?.confirmed, "{}", finding.message);
+        ensure!(
+            finding.severity != brownout_findings::Severity::Correctness,
+            "it counts as an error"
+        );
+        let reason = "natively, recovery ended with exit code 0";
+        ensure!(
+            finding.notes.iter().any(|note| note.contains(reason)),
+            "{:?}",
+            finding.notes
+        );
+    }
+    explored.expect_status(0)?;
+    // The same program, looked at by a recovery that is not shy, is wrong.
+    let explored = home.explore(mode, &["wrong", "pool"], "check pool", &["--depth", "1"])?;
+    explored.expect_findings()
 }
 
 /// Set-up, run, recovery and confirmation change files; the user's are as they were.
