@@ -385,7 +385,7 @@ pub mod rare {
     pub const NOTE: u64 = 17;
     /// file, offset, size
     pub const FILE_READ: u64 = 18;
-    /// fd
+    /// fd, position in the file (`u64::MAX`: none)
     pub const INPUT: u64 = 19;
     /// fd, size
     pub const OUTPUT: u64 = 20;

@@ -145,7 +145,7 @@ fn rare<'a>(kind: &EventKind<'a>) -> (EventKind<'static>, &'a [u8]) {
         EventKind::FileRead { file, offset, size } => {
             (EventKind::FileRead { file, offset, size }, none)
         }
-        EventKind::Input { fd } => (EventKind::Input { fd }, none),
+        EventKind::Input { fd, at } => (EventKind::Input { fd, at }, none),
         EventKind::Output { fd, size } => (EventKind::Output { fd, size }, none),
         EventKind::Lookup {
             syscall,

@@ -59,7 +59,8 @@ Examples:
 
 Oracles: recovery must not be killed, hang, or fail. With 'ops', each line of input is an atomic operation
 (or each output, if the program reads no input): what recovery prints must be what it prints after the
-operations that were complete at the crash, or one more. With 'cmd:CHECKER', the shell command CHECKER
+operations that were complete at the crash, or one more. The same in another order is a warning, and an
+error with 'ops:ordered'. With 'cmd:CHECKER', the shell command CHECKER
 runs after recovery with three arguments (the first file, the number of operations complete, a file with
 their text) and must exit with 0. Programs can say by themselves what must hold: see brownout_must_hold()
 in brownout.h.";
@@ -457,7 +458,7 @@ pub struct RecoveryArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = RECOVERY_HEADING)]
     pub recover_stdin: Option<PathBuf>,
 
-    /// What recovery must fulfil, beside ending well: 'ops' or 'cmd:CHECKER' (repeatable)
+    /// What recovery must fulfil, beside ending well: 'ops', 'ops:ordered' or 'cmd:CHECKER' (repeatable)
     #[arg(long, value_name = "ORACLE", help_heading = RECOVERY_HEADING)]
     pub oracle: Vec<String>,
 

@@ -109,6 +109,7 @@ pub fn options(explore: &Explore) -> Result<Options, Failure> {
             ..Config::default()
         },
         operations: recovery.operations,
+        ordered: recovery.ordered,
         acknowledged_survives: false,
         suspects: Vec::new(),
         store_buffers: explore.tso,

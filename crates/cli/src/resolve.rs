@@ -142,6 +142,8 @@ pub struct Recovery {
     pub recover_stdin: Option<PathBuf>,
     /// Operations are atomic.
     pub operations: bool,
+    /// The order in which recovery prints things is part of them.
+    pub ordered: bool,
     /// A command that judges.
     pub checker: Option<String>,
     /// No longer than this.
@@ -358,16 +360,17 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
 }
 
 fn recovery(args: RecoveryArgs) -> Result<Recovery, Failure> {
-    let (mut operations, mut checker) = (false, None);
+    let (mut operations, mut ordered, mut checker) = (false, false, None);
     for oracle in &args.oracle {
         match oracle.split_once(':') {
             None if oracle == "ops" => operations = true,
+            Some(("ops", "ordered")) => (operations, ordered) = (true, true),
             Some(("cmd", command)) if !command.trim().is_empty() => {
                 checker = Some(command.to_owned());
             }
             _ => {
                 return Err(Failure::usage(format!(
-                    "unknown oracle '{oracle}'; there are 'ops' and 'cmd:CHECKER'"
+                    "unknown oracle '{oracle}'; there are 'ops', 'ops:ordered' and 'cmd:CHECKER'"
                 )));
             }
         }
@@ -377,6 +380,7 @@ fn recovery(args: RecoveryArgs) -> Result<Recovery, Failure> {
         recover: args.recover,
         recover_stdin: args.recover_stdin,
         operations,
+        ordered,
         checker,
         time: args.time,
         hang_after: args.hang_after,
@@ -387,7 +391,11 @@ fn recovery(args: RecoveryArgs) -> Result<Recovery, Failure> {
 fn rule_set<'a>(edits: impl IntoIterator<Item = &'a RuleEdit>) -> RuleSet {
     fn switch(set: &mut RuleSet, name: &str, on: bool) {
         let groups: &[Severity] = match name {
-            "all" => &[Severity::Correctness, Severity::Performance],
+            "all" => &[
+                Severity::Correctness,
+                Severity::Warning,
+                Severity::Performance,
+            ],
             "correctness" => &[Severity::Correctness],
             "performance" => &[Severity::Performance],
             _ => {

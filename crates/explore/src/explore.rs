@@ -128,7 +128,7 @@ fn explore_recorded(
     let mut world = World::new(&run.origin, &recording.files)
         .map_err(io_error("cannot make a folder for crash images"))?;
     let depth = options.depth.unwrap_or(2);
-    let operations = Operations::new(options, &recording, stdout)?;
+    let mut operations = Operations::new(&recording, stdout);
     let first_limits = Limits {
         wall: [options.patience.or(FIRST_LIMITS.wall), until(deadline).wall]
             .into_iter()
@@ -218,8 +218,9 @@ fn explore_recorded(
     search.keep_unexplained = !options.suspects.is_empty();
     search.outcome_log = options.outcomes.is_some().then(BTreeSet::new);
     search.oracle.good_exit = good_exit;
+    search.oracle.ordered = options.ordered;
     let known = operations.clone();
-    search.operations = Box::new(move |recording, point| known.done(recording, point));
+    search.operations = Box::new(move |recording, point| known.span(recording, point));
     let known = operations.clone();
     search.acknowledgements =
         Box::new(move |recording, point| known.acknowledged(recording, point));
@@ -227,19 +228,28 @@ fn explore_recorded(
     if options.operations || options.acknowledged_survives && !operations.are_lines() {
         let references = operations.references(&mut search, &options.program, &initial, scratch)?;
         if references.is_none() && options.operations && search.stopped.is_none() {
-            return Err(Error::Usage(
-                "--oracle ops has no operations to go by: the program neither reads lines from its standard input \
-                 (see --stdin) nor writes to its standard output"
-                    .into(),
-            ));
+            if !operations.reads_lines() {
+                return Err(Error::Usage(
+                    "--oracle ops has no operations to go by: the program neither reads lines from its standard input \
+                     (see --stdin) nor writes to its standard output"
+                        .into(),
+                ));
+            }
+            search.coverage.limit(
+                Limit::Unjudged,
+                "--oracle ops has no operations to go by, so there is no verdict: the program writes nothing to its standard \
+                 output either",
+            );
         }
         if let Some(references) = &references
             && options.operations
         {
             let outputs = references.outputs.iter().cloned().collect();
-            // Nobody else sets it.
+            // By lines, it is set already.
             let _ = setting.expected.set(outputs);
         }
+        let known = operations.clone();
+        search.operations = Box::new(move |recording, point| known.span(recording, point));
         search.oracle.references = references;
         search.oracle.only_durability = !operations.are_lines();
     }

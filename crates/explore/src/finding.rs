@@ -133,6 +133,9 @@ pub fn guess(search: &Search<'_>, resolvers: &mut Resolvers, failure: &Failure) 
     lost.sort_unstable();
     let crash = recording.points[failure.point as usize].site;
     let mut text = failure.symptom.rule().to_owned();
+    if let Symptom::Reordered(_) = failure.symptom {
+        return Cause(text);
+    }
     let first = lost
         .first()
         .and_then(|m| recording.steps.get(*m as usize - 1))
@@ -330,7 +333,7 @@ pub fn build(
         place: None,
         stack: symptom_stack,
     });
-    let mut notes = Vec::new();
+    let mut notes = search.oracle.differences(&minimal.symptom, &outcome);
     if total > 0 {
         let hidden = shown.len().saturating_sub(LOST_SHOWN);
         if hidden > 0 {
@@ -353,7 +356,16 @@ pub fn build(
                 .into(),
         );
     }
+    if let Symptom::Reordered(_) = minimal.symptom {
+        help = vec![
+            "if the order matters (in a queue, in a log), say --oracle ops:ordered, and this is an error; if it does not, let recovery \
+             print in an order that depends on the content alone"
+                .into(),
+        ];
+    }
     let cause = match lost_sites.first().or(survivor_stack.as_ref()) {
+        // One warning is enough: whether the order matters is decided once.
+        _ if matches!(minimal.symptom, Symptom::Reordered(_)) => minimal.symptom.rule().to_owned(),
         Some(stack) => own_line(stack),
         // No store is to blame: crashes in one function with one symptom are one.
         None => {
@@ -388,7 +400,10 @@ pub fn build(
     };
     let finding = Finding {
         rule: minimal.symptom.rule().into(),
-        severity: Severity::Correctness,
+        severity: match &minimal.symptom {
+            Symptom::Reordered(_) => Severity::Warning,
+            _ => Severity::Correctness,
+        },
         message,
         fingerprint: String::new(),
         root_cause: String::new(),

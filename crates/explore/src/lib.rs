@@ -7,12 +7,14 @@
 //!                                    trie ◀─ pool of worlds, each runs recoveries
 //! ```
 mod checksum;
+mod compare;
 mod confirm;
 mod execution;
 mod explore;
 mod files;
 mod finding;
 mod ground;
+mod input;
 mod interleaving;
 mod journal;
 mod line;

@@ -30,6 +30,8 @@ pub struct Options {
     pub model: Config,
     /// Operations are atomic.
     pub operations: bool,
+    /// The order in which recovery prints things belongs to the operations.
+    pub ordered: bool,
     /// What was acknowledged by output must survive, if there is any.
     pub acknowledged_survives: bool,
     /// Delays in the store buffers of several threads must be covered, or there is no verdict.

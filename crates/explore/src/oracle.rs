@@ -2,7 +2,35 @@
 
 use std::collections::HashSet;
 
+use crate::compare::{difference, gone, is_reordered};
 use crate::outcome::{Hang, Outcome, Status};
+
+/// How many whole operations may be there after a crash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    /// At least those that were acknowledged.
+    pub from: u64,
+    /// At most those that were begun.
+    pub to: u64,
+}
+
+impl Span {
+    /// In words, after "after".
+    fn words(self) -> String {
+        match (self.from, self.to) {
+            (from, to) if to <= from => operations(from),
+            (from, to) if to == from + 1 => format!("{from} or {}", operations(to)),
+            (from, to) => format!("{from} to {}", operations(to)),
+        }
+    }
+}
+
+fn operations(count: u64) -> String {
+    match count {
+        1 => "1 operation".into(),
+        n => format!("{n} operations"),
+    }
+}
 
 /// What is wrong with an outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,8 +41,12 @@ pub enum Symptom {
     Exit(i32),
     /// It did not end.
     Hang,
-    /// What it printed is not what is there after `done` or `done + 1` operations.
-    NotAtomic { done: u64 },
+    /// What it printed is not what is there after any number of operations that may be there.
+    NotAtomic(Span),
+    /// Something is missing that was acknowledged.
+    Lost(Span),
+    /// It printed all that is to be there, but in another order.
+    Reordered(Span),
     /// The checker command was not content.
     Checker,
     /// A condition that must hold after recovery does not.
@@ -28,23 +60,38 @@ impl Symptom {
             Symptom::Signal(_) => "recovery-crash",
             Symptom::Exit(_) => "recovery-error",
             Symptom::Hang => "recovery-hang",
-            Symptom::NotAtomic { .. } => "not-atomic",
+            Symptom::NotAtomic(_) | Symptom::Lost(_) => "not-atomic",
+            Symptom::Reordered(_) => "other-order",
             Symptom::Checker => "checker-failed",
             Symptom::Broken(_) => "recovery-assertion",
         }
     }
 
+    /// The same without what differs between crashes of one cause.
+    pub fn kind(&self) -> Symptom {
+        match self {
+            Symptom::NotAtomic(_) | Symptom::Lost(_) => Symptom::NotAtomic(Span::default()),
+            Symptom::Reordered(_) => Symptom::Reordered(Span::default()),
+            other => other.clone(),
+        }
+    }
+
     /// Whether two are the same kind of failure.
     pub fn is_like(&self, other: &Symptom) -> bool {
-        match (self, other) {
-            (Symptom::NotAtomic { .. }, Symptom::NotAtomic { .. }) => true,
-            _ => self == other,
-        }
+        self.kind() == other.kind()
     }
 
     /// In words; completes "after a crash here, …".
     pub fn describe(&self, outcome: &Outcome) -> String {
         let quoted = |words: Option<String>| words.map_or(String::new(), |w| format!(": {w}"));
+        let printed = || match outcome.stdout.is_empty() {
+            true => "nothing".to_owned(),
+            false => {
+                let printed = String::from_utf8_lossy(&outcome.stdout);
+                let first: String = printed.trim_end().chars().take(120).collect();
+                format!("{first:?}")
+            }
+        };
         match self {
             Symptom::Signal(signal) => {
                 format!("recovery is killed by {}", signal_name(*signal))
@@ -59,15 +106,33 @@ impl Symptom {
                 _ => "recovery does not end in time",
             }
             .to_owned(),
-            Symptom::NotAtomic { done } => {
-                let printed = String::from_utf8_lossy(&outcome.stdout);
-                let first: String = printed.trim_end().chars().take(120).collect();
-                format!(
-                    "recovery prints what is there neither after {done} nor after {} operations: {:?}",
-                    done + 1,
-                    first
-                )
+            Symptom::NotAtomic(span) => {
+                let what = match (span.from, span.to) {
+                    (from, to) if to <= from => {
+                        format!("something else than is there after {}", operations(from))
+                    }
+                    (from, to) if to == from + 1 => {
+                        format!(
+                            "what is there neither after {from} nor after {}",
+                            operations(to)
+                        )
+                    }
+                    (from, to) => {
+                        format!("what is there after no number of operations from {from} to {to}")
+                    }
+                };
+                format!("recovery prints {what}: {}", printed())
             }
+            Symptom::Lost(span) => format!(
+                "acknowledged data is gone: after {} recovery prints {}",
+                operations(span.from),
+                printed()
+            ),
+            Symptom::Reordered(span) => format!(
+                "recovery prints what is there after {}, but in another order: {}",
+                span.words(),
+                printed()
+            ),
             Symptom::Checker => {
                 let said = outcome.checker.as_ref().map(|(status, said)| {
                     let said = String::from_utf8_lossy(said);
@@ -121,6 +186,34 @@ impl References {
             .filter(|line| known.contains(line));
         kept.flatten().collect()
     }
+
+    /// What recovery has printed of the data: without its remarks on the crash, if it has made any and makes them only once.
+    fn data(&self, outcome: &Outcome) -> Vec<u8> {
+        match &outcome.again {
+            Some(again) if self.without_remarks(&outcome.stdout) == *again => again.clone(),
+            _ => outcome.stdout.clone(),
+        }
+    }
+
+    /// How many whole operations an outcome shows, of those from `from` to `to`: the fewest, in this order if there are such.
+    pub fn count_in(&self, outcome: &Outcome, from: u64, to: u64) -> Option<u64> {
+        let data = self.data(outcome);
+        let outputs = || (from..=to).zip(self.within(Span { from, to }));
+        let exact = outputs().find(|(_, expected)| **expected == data);
+        let found = exact.or_else(|| outputs().find(|(_, o)| is_reordered(&data, o)));
+        found.map(|(k, _)| k)
+    }
+
+    fn within(&self, span: Span) -> &[Vec<u8>] {
+        let count = self.outputs.len();
+        let from = (span.from as usize).min(count);
+        let to = (span.to as usize + 1).clamp(from, count);
+        &self.outputs[from..to]
+    }
+
+    fn before(&self, span: Span) -> &[Vec<u8>] {
+        &self.outputs[..(span.from as usize).min(self.outputs.len())]
+    }
 }
 
 /// Judges outcomes.
@@ -132,11 +225,13 @@ pub struct Oracle {
     /// Operations are known by their outputs only. Several may be under way when one is acknowledged (a group commit), so a state
     /// between two of them is no failure; one from before an acknowledgement is.
     pub only_durability: bool,
+    /// The order of what recovery prints belongs to what must survive.
+    pub ordered: bool,
 }
 
 impl Oracle {
-    /// What is wrong with the outcome of a crash after `done` whole operations.
-    pub fn judge(&self, outcome: &Outcome, done: u64) -> Option<Symptom> {
+    /// What is wrong with the outcome of a crash after which so many operations may be there.
+    pub fn judge(&self, outcome: &Outcome, span: Span) -> Option<Symptom> {
         if let Some(signal) = outcome.status.killed_by() {
             return Some(Symptom::Signal(signal));
         }
@@ -155,20 +250,71 @@ impl Oracle {
         {
             return Some(Symptom::Checker);
         }
-        if let Some(references) = &self.references {
-            let from = (done as usize).min(references.outputs.len());
-            let to = (done as usize + 2).min(references.outputs.len());
-            let lost = references.outputs[..from].contains(&outcome.stdout);
-            let range = &references.outputs[from..to];
-            let explained = range.contains(&outcome.stdout)
-                || outcome.again.as_ref().is_some_and(|again| {
-                    range.contains(again) && references.without_remarks(&outcome.stdout) == *again
-                });
-            if !explained && (lost || !self.only_durability) {
-                return Some(Symptom::NotAtomic { done });
+        let references = self.references.as_ref()?;
+        let data = references.data(outcome);
+        let (allowed, older) = (references.within(span), references.before(span));
+        let is_reordered = |of: &[Vec<u8>]| of.iter().any(|o| is_reordered(&data, o));
+        if allowed.contains(&data) {
+            return None;
+        }
+        if older.contains(&data) && !(is_reordered(allowed) && !self.ordered) {
+            return Some(Symptom::Lost(span));
+        }
+        if self.only_durability {
+            return None;
+        }
+        if is_reordered(allowed) {
+            return Some(match self.ordered {
+                true => Symptom::NotAtomic(span),
+                false => Symptom::Reordered(span),
+            });
+        }
+        if is_reordered(older) || !gone(&data, allowed).is_empty() {
+            return Some(Symptom::Lost(span));
+        }
+        Some(Symptom::NotAtomic(span))
+    }
+
+    /// What differs from each state that may be there, item by item.
+    pub fn differences(&self, symptom: &Symptom, outcome: &Outcome) -> Vec<String> {
+        let (Symptom::NotAtomic(span) | Symptom::Lost(span) | Symptom::Reordered(span)) = symptom
+        else {
+            return Vec::new();
+        };
+        let Some(references) = &self.references else {
+            return Vec::new();
+        };
+        let data = references.data(outcome);
+        let allowed = references.within(*span);
+        let mut notes = Vec::new();
+        if let Symptom::Lost(_) = symptom
+            && let Some(k) = references
+                .before(*span)
+                .iter()
+                .rposition(|o| *o == data || is_reordered(&data, o))
+        {
+            notes.push(format!(
+                "it is what is there after {}, but {} acknowledged",
+                operations(k as u64),
+                match span.from {
+                    1 => "1 was".into(),
+                    n => format!("{n} were"),
+                }
+            ));
+        }
+        // The first and the last; between them nothing new is to be learned.
+        let first = allowed.first().map(|output| (span.from, output));
+        let last = allowed.len().checked_sub(1).filter(|at| *at > 0);
+        let last = last.map(|at| (span.from + at as u64, &allowed[at]));
+        for (k, output) in first.into_iter().chain(last) {
+            if let Some(words) = difference(&data, output) {
+                notes.push(format!(
+                    "compared with what is there after {}: {words}",
+                    operations(k)
+                ));
             }
         }
-        None
+        notes
     }
 }
 
@@ -205,6 +351,15 @@ mod tests {
             good_exit: 0,
             references: Some(References { outputs }),
             only_durability,
+            ordered: false,
+        }
+    }
+
+    /// In operation `done + 1`.
+    fn during(done: u64) -> Span {
+        Span {
+            from: done,
+            to: done + 1,
         }
     }
 
@@ -213,6 +368,7 @@ mod tests {
             good_exit,
             references: None,
             only_durability: false,
+            ordered: false,
         }
     }
 
@@ -233,7 +389,7 @@ mod tests {
         ];
         table.extend(hangs.map(|hang| (0, Status::Hang(hang), Some(Symptom::Hang))));
         for (good_exit, status, expected) in table {
-            let judged = plain(good_exit).judge(&outcome(status, ""), 0);
+            let judged = plain(good_exit).judge(&outcome(status, ""), during(0));
             assert_eq!(judged, expected, "{status:?}, good is {good_exit}");
         }
         // Whatever else is wrong with it.
@@ -242,7 +398,7 @@ mod tests {
             checker: Some((Status::Exit(1), Vec::new())),
             ..outcome(Status::Signal(6), "?")
         };
-        let judged = oracle(&["a\n"], false).judge(&everything, 0);
+        let judged = oracle(&["a\n"], false).judge(&everything, during(0));
         assert_eq!(judged, Some(Symptom::Signal(6)));
     }
 
@@ -250,21 +406,24 @@ mod tests {
     fn broken_conditions_and_checkers_come_before_outputs() {
         let strict = oracle(&["a\n"], false);
         let mut bad = printed("?");
-        assert_eq!(strict.judge(&bad, 0), Some(Symptom::NotAtomic { done: 0 }));
+        assert_eq!(
+            strict.judge(&bad, during(0)),
+            Some(Symptom::NotAtomic(during(0)))
+        );
         for status in [
             Status::Exit(1),
             Status::Signal(11),
             Status::Hang(Hang::Time),
         ] {
             bad.checker = Some((status, b"said so".to_vec()));
-            assert_eq!(strict.judge(&bad, 0), Some(Symptom::Checker));
+            assert_eq!(strict.judge(&bad, during(0)), Some(Symptom::Checker));
         }
         bad.broken = vec!["first".into(), "second".into()];
         let broken = Symptom::Broken("first".into());
-        assert_eq!(strict.judge(&bad, 0), Some(broken));
+        assert_eq!(strict.judge(&bad, during(0)), Some(broken));
         let mut good = printed("a\n");
         good.checker = Some((Status::Exit(0), Vec::new()));
-        assert_eq!(strict.judge(&good, 0), None);
+        assert_eq!(strict.judge(&good, during(0)), None);
     }
 
     /// What is printed after 0, 1, 2, … operations, against every number done.
@@ -276,17 +435,17 @@ mod tests {
         for done in 0..6u64 {
             for (k, output) in (0u64..).zip(outputs) {
                 let is_fine = k == done || k == done + 1;
-                let judged = strict.judge(&printed(output), done);
+                let judged = strict.judge(&printed(output), during(done));
                 assert_eq!(judged.is_none(), is_fine, "{k} after {done}");
                 // One from before an acknowledgement is a loss, whoever judges.
-                let judged = lenient.judge(&printed(output), done);
+                let judged = lenient.judge(&printed(output), during(done));
                 assert_eq!(judged.is_none(), k >= done, "{k} after {done}");
             }
             // Half of an operation.
             let torn = printed("a");
-            let symptom = Symptom::NotAtomic { done };
-            assert_eq!(strict.judge(&torn, done), Some(symptom));
-            assert_eq!(lenient.judge(&torn, done), None);
+            let judged = strict.judge(&torn, during(done));
+            assert!(judged.is_some_and(|s| s.rule() == "not-atomic"), "{done}");
+            assert_eq!(lenient.judge(&torn, during(done)), None);
         }
     }
 
@@ -296,10 +455,10 @@ mod tests {
         let outputs = ["", "a\n", "ab\n", "a\n"];
         for only_durability in [false, true] {
             let oracle = oracle(&outputs, only_durability);
-            assert_eq!(oracle.judge(&printed("a\n"), 2), None);
-            assert_eq!(oracle.judge(&printed("a\n"), 3), None);
-            let lost = oracle.judge(&printed(""), 2);
-            assert_eq!(lost, Some(Symptom::NotAtomic { done: 2 }));
+            assert_eq!(oracle.judge(&printed("a\n"), during(2)), None);
+            assert_eq!(oracle.judge(&printed("a\n"), during(3)), None);
+            let lost = oracle.judge(&printed(""), during(2));
+            assert_eq!(lost, Some(Symptom::Lost(during(2))));
         }
     }
 
@@ -322,7 +481,7 @@ mod tests {
             (printed("recovered!\na\n"), 1, false),
         ];
         for (outcome, done, is_fine) in table {
-            let judged = oracle.judge(&outcome, done);
+            let judged = oracle.judge(&outcome, during(done));
             let printed = String::from_utf8_lossy(&outcome.stdout);
             assert_eq!(judged.is_none(), is_fine, "{printed:?} after {done}");
         }
@@ -330,15 +489,12 @@ mod tests {
 
     #[test]
     fn without_references_outputs_are_not_judged() {
-        assert_eq!(plain(0).judge(&printed("anything"), 7), None);
+        assert_eq!(plain(0).judge(&printed("anything"), during(7)), None);
     }
 
     #[test]
     fn only_the_number_of_operations_makes_no_other_symptom() {
-        let (one, two) = (
-            Symptom::NotAtomic { done: 1 },
-            Symptom::NotAtomic { done: 2 },
-        );
+        let (one, two) = (Symptom::NotAtomic(during(1)), Symptom::Lost(during(2)));
         assert!(one.is_like(&two) && one != two);
         assert!(!Symptom::Exit(1).is_like(&Symptom::Exit(2)));
         assert!(!Symptom::Broken("a".into()).is_like(&Symptom::Broken("b".into())));
@@ -348,10 +504,119 @@ mod tests {
             Symptom::Exit(1),
             Symptom::Hang,
             one,
+            Symptom::Reordered(during(1)),
             Symptom::Checker,
             Symptom::Broken(String::new()),
         ];
         let rules: HashSet<&str> = all.iter().map(Symptom::rule).collect();
         assert_eq!(rules.len(), all.len(), "each has a rule of its own");
+    }
+
+    /// The same items in another order are a symptom of their own, or none of its own if order matters.
+    #[test]
+    fn another_order_is_told_from_another_content() {
+        let outputs = ["1 2 \n", "1 2 3 \n", "2 3 \n", "2 3 4 \n"];
+        let any = oracle(&outputs, false);
+        let ordered = Oracle {
+            ordered: true,
+            ..oracle(&outputs, false)
+        };
+        let lenient = oracle(&outputs, true);
+        let shuffled = printed("3 2 \n");
+        assert_eq!(
+            any.judge(&shuffled, during(1)),
+            Some(Symptom::Reordered(during(1)))
+        );
+        assert_eq!(
+            ordered.judge(&shuffled, during(1)),
+            Some(Symptom::NotAtomic(during(1)))
+        );
+        assert_eq!(lenient.judge(&shuffled, during(1)), None);
+        // What is there after too few operations is lost, in whatever order.
+        let old = printed("2 1 \n");
+        for oracle in [&any, &ordered] {
+            assert_eq!(
+                oracle.judge(&old, during(2)),
+                Some(Symptom::Lost(during(2)))
+            );
+        }
+        // After more than were begun, it is something else.
+        let early = printed("3 2 1 \n");
+        assert_eq!(
+            any.judge(&early, during(2)),
+            Some(Symptom::NotAtomic(during(2)))
+        );
+    }
+
+    #[test]
+    fn what_was_acknowledged_and_is_missing_is_gone() {
+        let oracle = oracle(&["", "a\n", "a\nb\n", "a\nb\nc\n"], false);
+        let table = [
+            ("b\n", 2, Symptom::Lost(during(2))),
+            ("b\nc\n", 2, Symptom::Lost(during(2))),
+            ("a\n", 2, Symptom::Lost(during(2))),
+            ("", 1, Symptom::Lost(during(1))),
+            // Something that is nowhere else is damage.
+            ("a\nX\n", 2, Symptom::NotAtomic(during(2))),
+            // All that was acknowledged is there.
+            ("a\nb\nX\n", 2, Symptom::NotAtomic(during(2))),
+        ];
+        for (output, done, symptom) in table {
+            let judged = oracle.judge(&printed(output), during(done));
+            assert_eq!(judged, Some(symptom), "{output:?} after {done}");
+        }
+    }
+
+    #[test]
+    fn differences_are_told_item_by_item() {
+        let oracle = oracle(&["", "a\n", "a\nb\n", "a\nb\nc\n"], false);
+        let said = |output: &str, done: u64| {
+            let outcome = printed(output);
+            let symptom = oracle.judge(&outcome, during(done)).expect("it is wrong");
+            (
+                symptom.describe(&outcome),
+                oracle.differences(&symptom, &outcome),
+            )
+        };
+        let (message, notes) = said("a\n", 2);
+        assert_eq!(
+            message,
+            r#"acknowledged data is gone: after 2 operations recovery prints "a""#
+        );
+        assert_eq!(
+            notes,
+            [
+                "it is what is there after 1 operation, but 2 were acknowledged",
+                r#"compared with what is there after 2 operations: "b" is missing"#,
+                r#"compared with what is there after 3 operations: "b", "c" are missing"#,
+            ]
+        );
+        let (message, notes) = said("c\nb\na\n", 2);
+        assert_eq!(
+            message,
+            r#"recovery prints what is there after 2 or 3 operations, but in another order: "c\nb\na""#
+        );
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        let (message, notes) = said("a\nb\nX\n", 2);
+        assert_eq!(
+            message,
+            r#"recovery prints what is there neither after 2 nor after 3 operations: "a\nb\nX""#
+        );
+        assert_eq!(
+            notes,
+            [
+                r#"compared with what is there after 2 operations: "X" is too many"#,
+                r#"compared with what is there after 3 operations: "X" instead of "c""#,
+            ]
+        );
+        // Far behind: only the ends are compared.
+        let outcome = printed("X\n");
+        let symptom = Symptom::NotAtomic(Span { from: 0, to: 3 });
+        assert_eq!(oracle.differences(&symptom, &outcome).len(), 2);
+        assert!(
+            symptom
+                .describe(&outcome)
+                .contains("after no number of operations from 0 to 3")
+        );
     }
 }

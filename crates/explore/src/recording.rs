@@ -6,7 +6,8 @@
 //! - before each event that makes something certain, and after the last, if anything was stored since the previous point. Between
 //!   two such events the set of crash states only grows, so the last moment has them all;
 //! - at each acknowledgement to the outside (output written, input asked for) while anything is uncertain, because what was
-//!   acknowledged must survive. If nobody judges acknowledgements, only if anything was stored since the previous point.
+//!   acknowledged must survive. If nobody judges acknowledgements, or the program asks in the middle of a line, only if anything was
+//!   stored since the previous point.
 //!
 //! Deviations: `write` to a tracked file counts as a store, which `fsync` or `msync` completes. Sizes and the existence of
 //! files are durable at once. What libpmemobj declares clean by request is left as the instructions made it.
@@ -31,6 +32,7 @@ use brownout_trace::maps::{AddressSpaces, MapFault};
 use rustc_hash::FxHashSet;
 
 use crate::files;
+use crate::input::{Consumed, Lines};
 use crate::interleaving::Interleaving;
 use crate::stacks::Definitions;
 use crate::view::{Base, FileState, Timeline};
@@ -83,8 +85,8 @@ pub struct FailurePoint {
     pub site: Option<Site>,
     /// Model events so far.
     pub moment: u64,
-    /// How often the program has asked for input.
-    pub asked: u64,
+    /// Lines of input that the program had consumed wholly when it last asked for more; `None` before it has asked.
+    pub consumed: Option<u64>,
     /// How many outputs it has written to its standard output.
     pub outputs: u64,
     /// Bytes of standard output.
@@ -120,8 +122,10 @@ pub struct Recording {
     pub storing_threads: usize,
     /// They might have stored in another order.
     pub is_interleaved: bool,
-    /// Times that input was asked for, in all.
-    pub asked: u64,
+    /// Its standard input, if it has read it.
+    pub input: Option<Lines>,
+    /// All of its input was consumed before it stored anything that it may have learned from it.
+    pub reads_ahead: bool,
     /// Outputs written, in all.
     pub outputs: u64,
     /// Some store was made.
@@ -173,7 +177,9 @@ pub struct Recorder {
     touched: bool,
     interleaving: Interleaving,
     index: u64,
-    asked: u64,
+    consumed: Consumed,
+    /// How much of the input was consumed at the first store after it was asked for.
+    stored_at: Option<u64>,
     outputs: u64,
     output_bytes: u64,
     digest: blake3::Hasher,
@@ -187,6 +193,12 @@ impl Recorder {
             Base::Files(BTreeMap::new()),
             Some(scratch.to_path_buf()),
         )
+    }
+
+    /// What its standard input is, so that it is known which lines it has consumed.
+    pub fn with_input(mut self, lines: Lines) -> Recorder {
+        self.consumed = Consumed::new(lines);
+        self
     }
 
     /// For a run on an image.
@@ -218,7 +230,8 @@ impl Recorder {
             touched: false,
             interleaving: Interleaving::default(),
             index: 0,
-            asked: 0,
+            consumed: Consumed::default(),
+            stored_at: None,
             outputs: 0,
             output_bytes: 0,
             digest: blake3::Hasher::new(),
@@ -261,7 +274,10 @@ impl Recorder {
             digest: *self.digest.finalize().as_bytes(),
             storing_threads: self.interleaving.threads(),
             is_interleaved: self.interleaving.is_there(),
-            asked: self.asked,
+            reads_ahead: self
+                .stored_at
+                .is_some_and(|at| at > 0 && at == self.consumed.count()),
+            input: self.consumed.whole.map(|_| self.consumed.into_lines()),
             outputs: self.outputs,
             touched: self.touched,
         }
@@ -305,7 +321,7 @@ impl Recorder {
             reason,
             site,
             moment: self.history.now().0,
-            asked: self.asked,
+            consumed: self.consumed.whole,
             outputs: self.outputs,
             output_bytes: self.output_bytes,
             files: Arc::new(self.states.clone()),
@@ -313,8 +329,8 @@ impl Recorder {
         self.stored_since = false;
     }
 
-    fn acknowledged(&mut self, site: Site) {
-        let wanted = self.options.judge_acknowledgements;
+    fn acknowledged(&mut self, site: Site, is_judged: bool) {
+        let wanted = is_judged && self.options.judge_acknowledgements;
         if wanted || self.stored_since && self.is_uncertain() {
             self.point(Reason::Acknowledges, Some(site));
         }
@@ -404,6 +420,7 @@ impl Recorder {
         self.apply(site, op, Did::Store(keys, addr))?;
         self.stored_since = true;
         self.touched = true;
+        self.stored_at = self.stored_at.or(self.consumed.whole);
         self.interleaving.stored(site.process, site.thread);
         Ok(())
     }
@@ -561,16 +578,17 @@ impl EventSink for Recorder {
                     },
                 );
             }
-            EventKind::Input { .. } => {
-                self.asked += 1;
-                self.acknowledged(site);
+            EventKind::Input { at, .. } => {
+                // In the middle of a line nothing is over.
+                let is_over = self.consumed.asks(*at);
+                self.acknowledged(site, is_over);
             }
             EventKind::Output { fd, size } => {
                 if *fd == 1 {
                     self.outputs += 1;
                     self.output_bytes += size;
                 }
-                self.acknowledged(site);
+                self.acknowledged(site, true);
             }
             _ => {}
         }

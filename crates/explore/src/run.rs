@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::io::{self, Read as _, Seek as _};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,6 +15,7 @@ use brownout_trace::event::{Event, FileId};
 
 use crate::files::{copy_sparse, hash_sparse};
 use crate::ground::{self, Ground};
+use crate::input::Lines;
 use crate::native::Originals;
 use crate::options::{Error, Options, io_error};
 use crate::outcome::{Hang, Status};
@@ -98,6 +99,25 @@ fn set_up(
     }
 }
 
+/// The program's standard input, and its lines.
+fn standard_input(path: &Path) -> Result<(File, Lines), Error> {
+    let lost = io_error("cannot open the standard input");
+    let mut file = File::open(path).map_err(&lost)?;
+    let kind = file.metadata().map_err(&lost)?.file_type();
+    if kind.is_fifo() || kind.is_socket() {
+        return Err(Error::Usage(
+            "the standard input must be a file: it is read several times, and a pipe only once"
+                .into(),
+        ));
+    }
+    let mut text = Vec::new();
+    if kind.is_file() {
+        file.read_to_end(&mut text).map_err(&lost)?;
+        file.rewind().map_err(&lost)?;
+    }
+    Ok((file, Lines::new(text)))
+}
+
 fn record(
     options: &Options,
     scratch: &Path,
@@ -106,7 +126,12 @@ fn record(
     view: Option<&Arc<Enclosure>>,
     also: Option<&mut dyn EventSink>,
 ) -> Result<Recorded, Error> {
-    let recorder = recorder(options, scratch);
+    let stdin = options.program.stdin.as_deref();
+    let stdin = stdin.unwrap_or(Path::new("/dev/null"));
+    // The set-up may have made it.
+    let stdin = view.map_or(stdin.to_path_buf(), |view| view.path(stdin));
+    let (input, lines) = standard_input(&stdin)?;
+    let recorder = recorder(options, scratch).with_input(lines);
     let mut config = LaunchConfig::new(&options.program.program, &options.program.args);
     let out = scratch.join(STDOUT);
     let err = scratch.join(STDERR);
@@ -118,11 +143,7 @@ fn record(
     config.dies_with_tool = true;
     config.stop = Some(options.stop.clone());
     config.limits = until(deadline);
-    let stdin = options.program.stdin.as_deref();
-    let stdin = stdin.unwrap_or(Path::new("/dev/null"));
-    // The set-up may have made it.
-    let stdin = view.map_or(stdin.to_path_buf(), |view| view.path(stdin));
-    config.stdin = Some(File::open(stdin).map_err(io_error("cannot open the standard input"))?);
+    config.stdin = Some(input);
     config.stdout = Some(File::create(&out).map_err(io_error("cannot keep the output"))?);
     config.stderr = Some(File::create(&err).map_err(io_error("cannot keep the output"))?);
     let mut sink = Tee { recorder, also };

@@ -25,7 +25,7 @@ use crate::checksum;
 use crate::execution::{Acknowledged, Execution, Setting};
 use crate::journal::{Entry, Journal};
 use crate::line::LineKey;
-use crate::oracle::{Oracle, Symptom, signal_name};
+use crate::oracle::{Oracle, Span, Symptom, signal_name};
 use crate::outcome::{Outcome, Status};
 use crate::pool::{Done, Pool, Work};
 use crate::recording::{RecordOptions, Recording};
@@ -297,8 +297,8 @@ pub struct Search<'p> {
     pub outcome_log: Option<BTreeSet<(usize, u32, u32)>>,
     /// Which input lines or outputs were acknowledged, for a checker.
     pub acknowledgements: Tells<Acknowledged>,
-    /// How many whole operations a failure point of the recorded run follows.
-    pub operations: Tells<u64>,
+    /// How many whole operations may be there after a crash at a failure point of the recorded run.
+    pub operations: Tells<Span>,
     /// Images of executions, to be cut short in turn.
     pub executed: Vec<Crash>,
     pub keep_executed: bool,
@@ -341,6 +341,7 @@ impl<'p> Search<'p> {
                 good_exit: 0,
                 references: None,
                 only_durability: false,
+                ordered: false,
             },
             setting,
             pool,
@@ -370,7 +371,7 @@ impl<'p> Search<'p> {
             left_over: None,
             outcome_log: None,
             acknowledgements: Box::new(|_, _| Acknowledged::default()),
-            operations: Box::new(|_, _| 0),
+            operations: Box::new(|_, _| Span::default()),
             executed: Vec::new(),
             keep_executed: false,
             unexplained: BTreeSet::new(),
@@ -415,8 +416,8 @@ impl<'p> Search<'p> {
         (self.acknowledgements)(&self.layers[0].recording, origin)
     }
 
-    /// Whole operations before a crash.
-    pub fn done(&self, layer: usize, point: u32) -> u64 {
+    /// Whole operations that may be there after a crash.
+    pub fn done(&self, layer: usize, point: u32) -> Span {
         (self.operations)(&self.layers[0].recording, self.origin(layer, point))
     }
 
@@ -1040,10 +1041,7 @@ impl<'p> Search<'p> {
         lost.dedup();
         FailureKey {
             layer: failure.layer > 0,
-            symptom: match &failure.symptom {
-                Symptom::NotAtomic { .. } => Symptom::NotAtomic { done: 0 },
-                other => other.clone(),
-            },
+            symptom: failure.symptom.kind(),
             crash_pc: site.map_or(0, |s| s.pc.0),
             crash_context: site.map_or(0, |s| s.context.0),
             lost,
@@ -1062,16 +1060,75 @@ impl<'p> Search<'p> {
         let Some(execution) = self.recover(image, acknowledged, false)? else {
             return Ok(None);
         };
+        let outcome = self.keep(layer, image, &execution);
+        Ok(Some(outcome))
+    }
+
+    /// What recovery makes of several images. What must be run is run side by side. `None` if the search was stopped meanwhile.
+    pub fn evaluate_all(
+        &mut self,
+        layer: usize,
+        images: &[Image],
+    ) -> Result<Option<Vec<u32>>, LaunchError> {
+        let mut outcomes = Vec::new();
+        // A few at a time: one of them may show what the next would.
+        for images in images.chunks(self.pool.size().max(1)) {
+            let mut works = Vec::new();
+            let mut unknown = Vec::new();
+            for image in images {
+                let point = image.view.point;
+                let trie = self.trie(layer, point);
+                let see = |read: &Read| brownout_model::masked(&image.line(read.line), read.mask);
+                if let Reached::Outcome(_) = self.tries[trie].walk(see) {
+                    continue;
+                }
+                let acknowledged = self.acknowledged_at(layer, point);
+                works.push(Work::Recover {
+                    image: image.clone(),
+                    acknowledged,
+                    detail: false,
+                });
+                unknown.push(image);
+            }
+            self.statistics.executions += works.len() as u64;
+            let Some(done) = self.perform_all(works)? else {
+                return Ok(None);
+            };
+            for (image, done) in unknown.into_iter().zip(done) {
+                if let Done::Recovered(execution) = done {
+                    let execution = execution?;
+                    self.account(&execution);
+                    self.keep(layer, image, &execution);
+                }
+            }
+            for image in images {
+                let Some(outcome) = self.evaluate(layer, image)? else {
+                    return Ok(None);
+                };
+                outcomes.push(outcome);
+            }
+        }
+        Ok(Some(outcomes))
+    }
+
+    /// Adds what was run to what is known.
+    fn keep(&mut self, layer: usize, image: &Image, execution: &Execution) -> u32 {
+        let point = image.view.point;
+        let trie_id = self.trie(layer, point);
+        let see = |read: &Read| brownout_model::masked(&image.line(read.line), read.mask);
+        if let Reached::Outcome(outcome) = self.tries[trie_id].walk(see) {
+            return outcome;
+        }
         let outcome = self.intern(&execution.outcome);
         let node = self.tries[trie_id].reserve(see);
         match self.tries[trie_id].insert(node, &execution.path, outcome) {
             Ok(()) => {
                 self.statistics.paths += 1;
-                self.write_down(layer, point, &execution);
+                self.write_down(layer, point, execution);
             }
             Err(_) => self.tries[trie_id].settle(node, outcome),
         }
-        Ok(Some(outcome))
+        outcome
     }
 
     /// A recovery could not be run to its end. If that is our fault, what was found until then is worth telling.

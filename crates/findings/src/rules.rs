@@ -3,7 +3,7 @@
 //! Ids are stable: they stand in suppressions, baselines and scripts.
 
 use crate::Severity;
-use Severity::{Correctness, Performance};
+use Severity::{Correctness, Performance, Warning};
 
 /// A built-in rule.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,7 @@ catalogue! {
     "recovery-error" Correctness true "explore: after a crash, recovery fails"
     "recovery-hang" Correctness true "explore: after a crash, recovery does not end"
     "not-atomic" Correctness true "explore: after a crash, an operation is there in part, or an acknowledged one is lost"
+    "other-order" Warning true "explore: after a crash, recovery prints all that is to be there, but in another order"
     "checker-failed" Correctness true "explore: after a crash and recovery, the checker command is not content"
     "recovery-assertion" Correctness true "explore: after a crash and recovery, a condition that must hold does not"
 }

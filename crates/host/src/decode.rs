@@ -592,7 +592,10 @@ fn rare_kind(which: u64, w: [u64; 6], text: &[u8]) -> Option<EventKind<'_>> {
             offset: w[1],
             size: w[2] as u32,
         },
-        rare::INPUT => EventKind::Input { fd: w[0] as i32 },
+        rare::INPUT => EventKind::Input {
+            fd: w[0] as i32,
+            at: w[1],
+        },
         rare::OUTPUT => EventKind::Output {
             fd: w[0] as i32,
             size: w[1],

@@ -159,7 +159,7 @@ const LAYOUTS: [Layout; tag::COUNT as usize] = [
     row(false, 1, Bytes::Never),   // END            detail: status; number
     row(true,  4, Bytes::Never),   // LIBRARY_CALL   detail: function; address: args[0]; args[1..]
     row(false, 3, Bytes::Never),   // FILE_READ      file, offset, size
-    row(false, 0, Bytes::Never),   // INPUT          detail: fd
+    row(false, 1, Bytes::Never),   // INPUT          detail: fd; position
     row(false, 1, Bytes::Never),   // OUTPUT         detail: fd; size
     row(false, 2, Bytes::Counted), // LOOKUP         detail: syscall; result, length of path
     row(true,  0, Bytes::Never),   // SIGNAL         detail: signal
@@ -716,7 +716,7 @@ impl Encoder {
                     let fields = row_of([u64::from(file.0), offset, u64::from(size)]);
                     (tag::FILE_READ, 0, 0, fields, &[])
                 }
-                EventKind::Input { fd } => (tag::INPUT, fd as u32, 0, row_of([]), &[]),
+                EventKind::Input { fd, at } => (tag::INPUT, fd as u32, 0, row_of([at]), &[]),
                 EventKind::Output { fd, size } => (tag::OUTPUT, fd as u32, 0, row_of([size]), &[]),
                 EventKind::Lookup {
                     syscall,
@@ -1285,7 +1285,10 @@ impl Decoder {
                 offset: row[1],
                 size: field_u32(row[2])?,
             },
-            tag::INPUT => EventKind::Input { fd: detail as i32 },
+            tag::INPUT => EventKind::Input {
+                fd: detail as i32,
+                at: row[0],
+            },
             tag::OUTPUT => EventKind::Output {
                 fd: detail as i32,
                 size: row[0],

@@ -417,8 +417,11 @@ impl Scene {
                 let name = self.name(*file);
                 let _ = write!(line, "{name}+{offset:#x} {size}");
             }
-            EventKind::Input { fd } => {
+            EventKind::Input { fd, at } => {
                 let _ = write!(line, "fd {fd}");
+                if *at != u64::MAX {
+                    let _ = write!(line, " at {at}");
+                }
             }
             EventKind::Output { fd, size } => {
                 let _ = write!(line, "fd {fd}, {size}");
@@ -651,7 +654,10 @@ impl Scene {
                 put("offset", (*offset).into());
                 put("size", (*size).into());
             }
-            EventKind::Input { fd } => put("fd", (*fd).into()),
+            EventKind::Input { fd, at } => {
+                put("fd", (*fd).into());
+                put("at", (*at).into());
+            }
             EventKind::Output { fd, size } => {
                 put("fd", (*fd).into());
                 put("size", (*size).into());

@@ -445,6 +445,8 @@ pub enum EventKind<'a> {
     Input {
         /// The descriptor that it reads from.
         fd: i32,
+        /// The position at which it reads, in bytes; `u64::MAX` if it is no file.
+        at: u64,
     },
     /// The program has written to something that is not a tracked file: what the world may have seen.
     Output {

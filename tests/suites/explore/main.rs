@@ -5,6 +5,7 @@
 //! | `seeded::` | planted bugs are found where they are, and nothing else is |
 //! | `maps::` | libpmemobj's maps survive every crash, but for two known bugs |
 //! | `replay::` | tokens and commands of findings show them again |
+//! | `operations::` | `--oracle ops`: what a whole operation is, what was acknowledged, what differs |
 //! | `cli::` | options, forms of the report, exit codes, endings; the user's files stay as they are |
 //! | `coverage::` | what was not looked at is said, and is no success |
 //! | `resume::` | an interrupted exploration goes on, and takes over nothing that has changed |
@@ -21,6 +22,7 @@ mod coverage;
 mod generated;
 mod maps;
 mod mutants;
+mod operations;
 mod replay;
 mod resume;
 mod seeded;
@@ -36,6 +38,7 @@ const GROUPS: &[fn() -> Vec<Trial>] = &[
     seeded::trials,
     maps::trials,
     replay::trials,
+    operations::trials,
     cli::trials,
     confirm::trials,
     worlds::trials,

@@ -1,16 +1,17 @@
 //! Where the program meets the world: what it asks of it, what it lets it see, which files it makes.
 //!
 //! Only in runs that ask for it. `Input` is recorded before a read of standard input is made, once for each read that
-//! completes; `Output` after bytes have gone to anything that is not a tracked file. Standard input is told by device and
-//! inode, as the tool saw them at the launch: another descriptor of the same file counts too.
+//! completes, with the position at which it reads: so the tool knows what was consumed before, however large the pieces are that the
+//! program reads in. `Output` is recorded after bytes have gone to anything that is not a tracked file. Standard input is told by
+//! device and inode, as the tool saw them at the launch: another descriptor of the same file counts too.
 //!
 //! `Lookup` is recorded after a call that names a redirected path, for each such path. `Signal` is recorded before the program
 //! is ended by a fault of its own, or by a signal that it sends itself (`kill`, `tkill`, `tgkill`): when it sends it, or when it
 //! unblocks it if it was blocked. Not recorded: death by a signal from outside, from a timer, or from the kernel during a call
 //! (`SIGPIPE`).
 //!
-//! With line input a read of standard input ends behind the first line feed. The read is shortened beforehand, so the
-//! rest is still there for the next one, whoever makes it.
+//! With line input a read of standard input ends behind the first line feed, whichever call makes it. The read is shortened beforehand,
+//! so the rest is still there for the next one, whoever makes it.
 
 use super::kernel::{self, Stat, event, fstat, is_world};
 use super::ring;
@@ -30,7 +31,7 @@ pub fn concerns(number: u64) -> bool {
             || writes_to(number).is_some()
             || opens(number)
             || matches!(number, nr::KILL | nr::TKILL | nr::TGKILL))
-        || mode.line_input && matches!(number, nr::READ | nr::READV)
+        || mode.line_input && reads_from(number).is_some()
 }
 
 /// The argument that names the descriptor that a call reads from.
@@ -93,7 +94,8 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
         && mode.boundaries
         && ctx.announced != ctx.rip
     {
-        event(ctx, rare::INPUT, [fd, 0, 0, 0, 0, 0], &[]);
+        let at = position(number, a).unwrap_or(u64::MAX);
+        event(ctx, rare::INPUT, [fd, at, 0, 0, 0, 0], &[]);
         // If a signal comes first, the program makes this call once more.
         ctx.announced = ctx.rip;
     }
@@ -178,10 +180,27 @@ pub fn dies(ctx: &mut ThreadContext, sig: i32, addr: u64) {
 
 // ---------------------------------------------------------------- line by line
 
-/// Bytes up to and with the first line feed at the file position, at most `max`.
-fn line_length(fd: u64, max: u64) -> Option<u64> {
+/// Where in the file a call that reads begins; `None` if it is no file, or the call will fail.
+fn position(number: u64, a: &[u64; 6]) -> Option<u64> {
+    let fd = a[reads_from(number)?];
+    let given_by = |at: u64| {
+        let mut offset = 0u64;
+        (at != 0 && signal::read_value(at, &mut offset)).then_some(offset)
+    };
+    let given = match number {
+        nr::PREAD64 | nr::PREADV => Some(a[3]),
+        // -1 is the descriptor's own position.
+        nr::PREADV2 => Some(a[3]).filter(|&at| at != u64::MAX),
+        nr::SPLICE | nr::COPY_FILE_RANGE => given_by(a[1]),
+        nr::SENDFILE => given_by(a[2]),
+        _ => None,
+    };
     // SAFETY: lseek(fd, 0, SEEK_CUR).
-    let position = u64::try_from(unsafe { sc!(nr::LSEEK, fd as i32, 0, 1) }).ok()?;
+    given.or_else(|| u64::try_from(unsafe { sc!(nr::LSEEK, fd as i32, 0, 1) }).ok())
+}
+
+/// Bytes up to and with the first line feed from a position on, at most `max`.
+fn line_length(fd: u64, position: u64, max: u64) -> u64 {
     let mut seen = 0;
     while seen < max {
         let mut piece = [0u8; 1024];
@@ -193,7 +212,7 @@ fn line_length(fd: u64, max: u64) -> Option<u64> {
                 fd as i32,
                 piece.as_mut_ptr(),
                 want,
-                position + seen
+                position.saturating_add(seen)
             )
         };
         if got <= 0 {
@@ -201,38 +220,43 @@ fn line_length(fd: u64, max: u64) -> Option<u64> {
         }
         let piece = &piece[..got as usize];
         if let Some(at) = piece.iter().position(|&byte| byte == b'\n') {
-            return Some(seen + at as u64 + 1);
+            return seen + at as u64 + 1;
         }
         seen += got as u64;
     }
     // The last line has no line feed; or the buffer ends before the line.
-    Some(max)
+    max
 }
 
 fn read_line(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
     let mut b = *a;
-    match number {
-        nr::READ => {
-            if let Some(length) = line_length(a[0], a[2]) {
-                b[2] = length;
-            }
-            kernel::syscall(ctx, number, &b)
-        }
-        nr::READV => {
+    let Some((fd, position)) = reads_from(number)
+        .map(|arg| a[arg])
+        .zip(position(number, a))
+    else {
+        return kernel::syscall(ctx, number, a);
+    };
+    let length = match number {
+        nr::READ | nr::PREAD64 => 2,
+        nr::SENDFILE => 3,
+        nr::SPLICE | nr::COPY_FILE_RANGE => 4,
+        nr::READV | nr::PREADV | nr::PREADV2 => {
             let Some(mut buffers) = read_vector(a[1], a[2]) else {
                 return kernel::syscall(ctx, number, a);
             };
             let room = buffers.iter().fold(0u64, |sum, v| sum.saturating_add(v[1]));
-            let mut left = line_length(a[0], room).unwrap_or(room);
+            let mut left = line_length(fd, position, room);
             for buffer in &mut buffers {
                 buffer[1] = buffer[1].min(left);
                 left -= buffer[1];
             }
             b[1] = buffers.as_ptr() as u64;
-            kernel::syscall(ctx, number, &b)
+            return kernel::syscall(ctx, number, &b);
         }
-        _ => kernel::syscall(ctx, number, a),
-    }
+        _ => return kernel::syscall(ctx, number, a),
+    };
+    b[length] = line_length(fd, position, a[length]);
+    kernel::syscall(ctx, number, &b)
 }
 
 /// The program's `iovec` array: address and length of each buffer.

@@ -322,7 +322,7 @@ pub fn every_kind() -> Vec<Event<'static>> {
                 size: 3,
             },
         ),
-        event(1, 0x40_1404, 1, EventKind::Input { fd: 0 }),
+        event(1, 0x40_1404, 1, EventKind::Input { fd: 0, at: 12 }),
         event(1, 0x40_1404, 1, EventKind::Output { fd: 1, size: 12 }),
         event(
             1,
@@ -603,7 +603,7 @@ fn kinds() -> impl Strategy<Value = EventKind<'static>> {
         1 => (small(), number(), small()).prop_map(|(file, offset, size)| {
             EventKind::FileRead { file: FileId(file), offset, size }
         }),
-        1 => any::<i32>().prop_map(|fd| EventKind::Input { fd }),
+        1 => (any::<i32>(), any::<u64>()).prop_map(|(fd, at)| EventKind::Input { fd, at }),
         1 => (any::<i32>(), number()).prop_map(|(fd, size)| EventKind::Output { fd, size }),
         1 => (small(), any::<i64>(), leaked(0..40)).prop_map(|(syscall, result, path)| {
             EventKind::Lookup { syscall, result, path }
