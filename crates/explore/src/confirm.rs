@@ -167,7 +167,8 @@ fn witness(
                     symptom,
                     survivors: Vec::new(),
                 };
-                let found = finding::build(search, resolvers, &failure, minimal)?;
+                let mut found = finding::build(search, resolvers, &failure, minimal)?;
+                finding::explain(search, resolvers, &mut found)?;
                 return Ok(Witness::Found(Box::new(found)));
             }
         }

@@ -22,7 +22,7 @@ use crate::line::LineKey;
 use crate::minimise;
 use crate::native::{self, Stage};
 use crate::nested;
-use crate::operations::Operations;
+use crate::operations::{self as ops, Operations};
 use crate::options::{Error, Exploration, Options, io_error};
 use crate::oracle::Symptom;
 use crate::outcome::{Outcome, Status};
@@ -251,6 +251,13 @@ fn explore_recorded(
         let known = operations.clone();
         search.operations = Box::new(move |recording, point| known.span(recording, point));
         search.oracle.references = references;
+        // Recoveries of other crashes, and natively, lie elsewhere.
+        if search.oracle.references.is_some()
+            && ops::prints_addresses(&mut search)? == Some(true)
+            && let Some(references) = &mut search.oracle.references
+        {
+            references.ignore_addresses();
+        }
         search.oracle.only_durability = !operations.are_lines();
     }
 
@@ -715,7 +722,11 @@ fn look_into(search: &mut Search<'_>, in_a_hurry: bool) -> Result<Vec<Found>, Er
                     }
                 }
             }
-            None => found.push(new),
+            None => {
+                let mut new = new;
+                finding::explain(search, &mut resolvers, &mut new)?;
+                found.push(new);
+            }
         }
     }
     if passed_over > 0 {

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use brownout_findings::{CrashFile, Event, Finding, Frame, Place, Reproduction, Severity};
 use brownout_host::LaunchError;
-use brownout_model::{ByteRange, keys, mask_within, masked};
+use brownout_model::{ByteRange, Moment, keys, mask_within, masked};
 use brownout_symbols::C_LIBRARY;
 use brownout_trace::event::FileId;
 use serde::{Deserialize, Serialize};
 
+use crate::blame::{self, Facts, WrittenBack};
 use crate::execution::{Command, quote};
 use crate::line::LineKey;
 use crate::minimise::Minimal;
@@ -20,7 +21,7 @@ use crate::outcome::{Outcome, Status};
 use crate::recording::{Did, Reason, Recording, Site, Step};
 use crate::search::{Failure, Search};
 use crate::stacks::Resolver;
-use crate::view::Image;
+use crate::view::{Image, Narrowed};
 use crate::world::World;
 
 /// More lost stores are counted, not shown.
@@ -94,6 +95,19 @@ pub struct Found {
     pub cause: Cause,
     /// The stores that were lost.
     pub lost_sites: Vec<Vec<Frame>>,
+    /// What [`explain`] goes by.
+    known: Known,
+}
+
+/// What is known of a failure before anybody asks what else is to blame.
+struct Known {
+    narrowed: Narrowed,
+    lost: Vec<Moment>,
+    /// How the first lost store was written back, and whether it is lost in part.
+    first: Option<(WrittenBack, bool)>,
+    survivor: Option<Vec<Frame>>,
+    /// Where recovery looked for its file and found it.
+    found_at: Option<(Site, Vec<Frame>)>,
 }
 
 /// What two findings of one cause share.
@@ -163,6 +177,7 @@ pub fn build(
     let recording = &search.layers[layer].recording;
     let point = &recording.points[failure.point as usize];
     let mut lost: Vec<(Step, ByteRange)> = Vec::new();
+    let mut moments: Vec<(Moment, bool)> = Vec::new();
     for (unit, survivors) in &image.survivors {
         let Some(choices) = image.view.choices(*unit) else {
             continue;
@@ -170,15 +185,18 @@ pub fn build(
         for write in choices.lost(survivors) {
             if let Some(step) = recording.steps.get(write.moment.0 as usize - 1) {
                 lost.push((*step, write.range));
+                moments.push((write.moment, write.unordered));
             }
         }
     }
     lost.sort_by_key(|(step, range)| (step.site.event, range.start()));
+    moments.sort();
+    moments.dedup();
     let mut events = Vec::new();
     let mut lost_sites = Vec::new();
     let mut shown: Vec<Site> = Vec::new();
     let total = lost.len();
-    let mut help = Vec::new();
+    let mut first = None;
     for (step, range) in &lost {
         if shown.contains(&step.site) {
             continue;
@@ -214,7 +232,16 @@ pub fn build(
             Some(place_of(search, recording, step, *range)),
         ));
         let saved = savers(recording, point.moment, step, *range);
-        let is_never = matches!(saved, Saved::Never);
+        if first.is_none() {
+            let is_unordered = moments.first().is_some_and(|(_, unordered)| *unordered);
+            let written_back = match saved {
+                _ if is_unordered => WrittenBack::NonTemporal,
+                Saved::Unfenced(_) => WrittenBack::Unfenced,
+                Saved::Later(_) => WrittenBack::Later,
+                Saved::Never => WrittenBack::Never,
+            };
+            first = Some((written_back, is_torn));
+        }
         let text = match &saved {
             Saved::Unfenced(_) => "written back here, but no fence has completed that yet",
             Saved::Later(_) => "written back only here, after the crash",
@@ -223,14 +250,6 @@ pub fn build(
         if let Saved::Unfenced(site) | Saved::Later(site) = saved {
             let stack = resolvers.stack(layer, recording, site);
             events.push(event("flush", text.to_owned(), site, stack, None));
-        }
-        if help.is_empty() && is_torn && !is_never {
-            help.push(format!(
-                "a crash can tear the store at {}: only 8 aligned bytes survive as a whole; publish by one such store, or log",
-                where_is(&stack)
-            ));
-        } else if help.is_empty() {
-            help = advice(&saved, point.reason, &stack);
         }
     }
     let mut survivor_stack = None;
@@ -243,10 +262,6 @@ pub fn build(
         };
         let stack = resolvers.stack(layer, recording, step.site);
         if survivor_stack.is_none() {
-            help.push(format!(
-                "log what is changed at {} before it is changed, or change it only when nothing can undo the operation any more",
-                where_is(&stack)
-            ));
             survivor_stack = Some(stack.clone());
         }
         events.push(event(
@@ -281,6 +296,7 @@ pub fn build(
     events.push(crash.clone());
     let mut symptom_stack = Vec::new();
     let mut seen_at = "";
+    let mut found_at = None;
     if let Some(execution) = &execution
         && let Some(detail) = &execution.detail
     {
@@ -300,21 +316,8 @@ pub fn build(
             let text = "recovery reads the stale content here";
             events.push(event("load", text.to_owned(), *site, stack, None));
         }
-        // Nothing is lost: what matters is that recovery takes the file for complete.
-        let created = search.layers[0].recording.files.values().any(|f| f.created);
-        if let Some(site) = detail.found
-            && total == 0
-            && survivor_stack.is_none()
-            && created
-        {
-            let text = "recovery finds the file there, and takes it for complete";
-            events.push(event(
-                "lookup",
-                text.to_owned(),
-                site,
-                resolver.stack(site),
-                None,
-            ));
+        if let Some(site) = detail.found {
+            found_at = Some((site, resolver.stack(site)));
         }
         if let Some(site) = detail.died.or(detail.last) {
             symptom_stack = resolver.stack(site);
@@ -346,22 +349,11 @@ pub fn build(
         );
     } else if layer == 0 {
         notes.push("no store is lost: the crash point alone breaks recovery".into());
-        help.push(
-            "make what is done here atomic: complete it, or undo it, when the program starts again"
-                .into(),
-        );
     } else {
         notes.push(
             "recovery was cut short by a second crash; run again, it must come to the same end"
                 .into(),
         );
-    }
-    if let Symptom::Reordered(_) = minimal.symptom {
-        help = vec![
-            "if the order matters (in a queue, in a log), say --oracle ops:ordered, and this is an error; if it does not, let recovery \
-             print in an order that depends on the content alone"
-                .into(),
-        ];
     }
     let cause = match lost_sites.first().or(survivor_stack.as_ref()) {
         // One warning is enough: whether the order matters is decided once.
@@ -409,7 +401,7 @@ pub fn build(
         root_cause: String::new(),
         count: 1,
         events,
-        help,
+        help: Vec::new(),
         notes,
         crash_point: Some(crash),
         replay: None,
@@ -425,7 +417,122 @@ pub fn build(
         outcome: minimal.outcome,
         cause: Cause(cause),
         lost_sites,
+        known: Known {
+            narrowed: failure.narrowed.clone(),
+            lost: moments.into_iter().map(|(moment, _)| moment).collect(),
+            first,
+            survivor: survivor_stack,
+            found_at,
+        },
     })
+}
+
+/// Asks what else is to blame, and says what to do.
+pub fn explain(
+    search: &mut Search<'_>,
+    resolvers: &mut Resolvers,
+    found: &mut Found,
+) -> Result<(), LaunchError> {
+    if let Symptom::Reordered(_) = found.symptom {
+        found.finding.help = vec![
+            "if the order matters (in a queue, in a log), say --oracle ops:ordered, and this is an error; if it does not, let recovery \
+             print in an order that depends on the content alone"
+                .into(),
+        ];
+        return Ok(());
+    }
+    let (layer, point) = (found.layer, found.point);
+    let failure = Failure {
+        layer,
+        point,
+        narrowed: found.known.narrowed.clone(),
+        symptom: found.symptom.clone(),
+    };
+    let is_partial = matches!(found.known.first, Some((how, true)) if how != WrittenBack::Never);
+    let blame = blame::look(
+        search,
+        &failure,
+        &found.image,
+        &found.known.lost,
+        is_partial,
+    )?;
+    let recording = &search.layers[layer].recording;
+    let mut store = |moment: Moment| {
+        let step = recording.steps.get(moment.0 as usize - 1)?;
+        let Did::Store(range, _) = step.did else {
+            return None;
+        };
+        let stack = resolvers.stack(layer, recording, step.site);
+        Some((*step, range, stack))
+    };
+    let overtaker = blame.overtaker.and_then(&mut store);
+    let completes = blame.completes.and_then(&mut store);
+    let named = |stack: &Vec<Frame>| where_is(stack);
+    let lost = found.lost_sites.first().map(named);
+    let survivor = found.known.survivor.as_ref().map(named);
+    let overtaken_by = overtaker.as_ref().map(|(_, _, stack)| where_is(stack));
+    let completed_by = completes.as_ref().map(|(_, _, stack)| where_is(stack));
+    let first_lost = found.known.lost.first().copied().and_then(&mut store);
+    let both = |test: &dyn Fn(ByteRange, ByteRange) -> bool| match (&overtaker, &first_lost) {
+        (Some((_, a, _)), Some((_, b, _))) => test(*a, *b),
+        _ => false,
+    };
+    let facts = Facts {
+        symptom: &found.symptom,
+        reason: recording.points[point as usize].reason,
+        in_recovery: layer > 0,
+        lost: lost
+            .as_deref()
+            .zip(found.known.first.map(|(written_back, _)| written_back)),
+        survivor: survivor.as_deref(),
+        overtaker: overtaken_by.as_deref(),
+        overtaker_first: blame.overtaker < found.known.lost.first().copied(),
+        same_bytes: both(&|a, b| a.overlaps(b)),
+        same_line: both(&|a, b| LineKey::of(a.start().0) == LineKey::of(b.start().0)),
+        together: blame.together,
+        torn: blame.torn,
+        creation: blame.creation,
+        completes: completed_by.as_deref(),
+    };
+    found.finding.help = blame::advice(&facts);
+    let message = &mut found.finding.message;
+    let events = &mut found.finding.events;
+    let crash = events.iter().position(|event| event.role == "crash");
+    let crash = crash.unwrap_or(events.len());
+    if lost.is_some()
+        && !blame.creation
+        && !blame.torn
+        && let Some((step, range, stack)) = overtaker
+        && overtaken_by != lost
+    {
+        *message += &format!(" and the one at {} survives", where_is(&stack));
+        let place = place_of(search, recording, &step, range);
+        let text = format!("{} stored here, and survive", bytes_are(range.len()));
+        events.insert(crash, event("store", text, step.site, stack, Some(place)));
+    } else if survivor.is_some()
+        && let Some((step, range, stack)) = completes
+        && completed_by != survivor
+    {
+        *message += &format!(" and the one at {} is not made yet", where_is(&stack));
+        let place = place_of(search, recording, &step, range);
+        let text = format!(
+            "{} stored only here, after the crash",
+            bytes_are(range.len())
+        );
+        events.insert(
+            crash + 1,
+            event("store", text, step.site, stack, Some(place)),
+        );
+    }
+    if blame.creation
+        && let Some((site, stack)) = found.known.found_at.take()
+    {
+        let text = "recovery finds the file there, and takes it for complete".to_owned();
+        let symptom = events.iter().position(|event| event.role == "symptom");
+        let at = symptom.unwrap_or(events.len());
+        events.insert(at, event("lookup", text, site, stack, None));
+    }
+    Ok(())
 }
 
 fn event(role: &str, text: String, site: Site, stack: Vec<Frame>, place: Option<Place>) -> Event {
@@ -492,23 +599,6 @@ fn savers(recording: &Recording, crash: u64, lost: &Step, range: ByteRange) -> S
         Some((step, _)) => Saved::Later(step.site),
         None => Saved::Never,
     }
-}
-
-fn advice(saved: &Saved, reason: Reason, stack: &[Frame]) -> Vec<String> {
-    let place = where_is(stack);
-    let before = match reason {
-        Reason::Acknowledges => "before this is acknowledged",
-        _ => "before anything that depends on it can become persistent",
-    };
-    vec![match saved {
-        Saved::Never => format!("write back and fence what is stored at {place}, {before}"),
-        Saved::Unfenced(_) => {
-            format!("fence after the write-back of what is stored at {place}, {before}")
-        }
-        Saved::Later(_) => {
-            format!("write back and fence what is stored at {place} earlier: {before}, or log it")
-        }
-    }]
 }
 
 /// The innermost frame of the program's own code: not of the C library or a standard library, nor of libpmem and its kin.

@@ -6,6 +6,7 @@
 //!             crash states                    ▼  │ what was read, and how it ended
 //!                                    trie ◀─ pool of worlds, each runs recoveries
 //! ```
+mod blame;
 mod checksum;
 mod compare;
 mod confirm;

@@ -155,7 +155,8 @@ fn closer(now: &Survivors, newest: &Survivors) -> Vec<Survivors> {
         .collect()
 }
 
-fn test(
+/// Whether an image fails in the way of a failure, and how exactly.
+pub fn test(
     search: &mut Search<'_>,
     failure: &Failure,
     image: &Image,

@@ -12,10 +12,12 @@
 //! surviving, and if no other such output follows before more input is asked for: so a prompt, an echo of the command or a word on how
 //! far it has come are not taken for a promise.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
+use crate::compare::without_addresses;
 use crate::execution::{Acknowledged, Command};
 use crate::input::Lines;
 use crate::options::{Error, io_error};
@@ -24,7 +26,7 @@ use crate::outcome::Outcome;
 use crate::pool::{Done, Work};
 use crate::recording::{FailurePoint, Reason, Recording};
 use crate::search::Search;
-use crate::view::{Image, Narrowed};
+use crate::view::{Base, Image, Narrowed, Timeline, View};
 
 /// With more operations, references come from the recorded run instead of runs of their own.
 const REFERENCE_RUNS_MAX: usize = 100;
@@ -281,7 +283,10 @@ fn by_lines(
     for (k, output) in numbers.iter().zip(&runs) {
         outputs[*k].clone_from(output);
     }
-    let references = References { outputs };
+    let references = References {
+        outputs,
+        addresses: false,
+    };
     if is_few {
         let expected: HashSet<Vec<u8>> = references.outputs.iter().cloned().collect();
         // From now on, a recovery that prints something else is run twice. Nobody else sets it before.
@@ -324,7 +329,10 @@ fn by_lines(
             "recovery prints something else after an orderly end, so it is compared with states of the recorded run".into(),
         );
     }
-    Ok(Measured::Lines(References { outputs }))
+    Ok(Measured::Lines(References {
+        outputs,
+        addresses: false,
+    }))
 }
 
 /// What recovery prints after runs of the program on the first lines of its input; `None` if the search was stopped.
@@ -371,6 +379,7 @@ fn by_outputs(search: &mut Search<'_>, initial: &Image) -> Result<Option<Referen
     let outputs = |outcomes: Vec<Outcome>| outcomes.into_iter().map(|o| o.stdout).collect();
     Ok(found.map(|outcomes| References {
         outputs: outputs(outcomes),
+        addresses: false,
     }))
 }
 
@@ -415,6 +424,34 @@ fn by_points(
         .map(|o| search.outcomes[o as usize].clone());
     outcomes.extend(found);
     Ok(Some(outcomes))
+}
+
+/// Whether recovery prints addresses: the same state is recovered once more, elsewhere in memory. `None` if the search was stopped.
+pub fn prints_addresses(search: &mut Search<'_>) -> Result<Option<bool>, Error> {
+    let last = search.layers[0].recording.points.len() as u32 - 1;
+    let here = newest_at(search, last);
+    let Some(outcome) = search.evaluate(0, &here)? else {
+        return Ok(None);
+    };
+    let here_printed = search.outcomes[outcome as usize].stdout.clone();
+    let mut timeline = Timeline::new(Base::Crashed(here.clone()), 64);
+    timeline.close(Vec::new());
+    let elsewhere = Image {
+        view: View {
+            timeline: Arc::new(timeline),
+            point: 0,
+        },
+        survivors: BTreeMap::new(),
+        files: here.files.clone(),
+    };
+    let told = search.acknowledged_at(0, last);
+    let Some(execution) = search.recover(&elsewhere, told, false)? else {
+        return Ok(None);
+    };
+    let printed = &execution.outcome.stdout;
+    let is_so =
+        *printed != here_printed && without_addresses(printed) == without_addresses(&here_printed);
+    Ok(Some(is_so))
 }
 
 fn newest_at(search: &Search<'_>, point: u32) -> Image {
@@ -577,7 +614,10 @@ mod tests {
 
     fn references(outputs: &[&str]) -> References {
         let outputs = outputs.iter().map(|o| o.as_bytes().to_vec()).collect();
-        References { outputs }
+        References {
+            outputs,
+            addresses: false,
+        }
     }
 
     /// Events at failure points 0, 1, 2, …, by consumed lines and what recovery prints with everything surviving.

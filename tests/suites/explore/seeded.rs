@@ -21,6 +21,50 @@ use crate::trial;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
+/// What the help of some finding must say: each of these causes has another remedy.
+const HELP: &[(&str, &str)] = &[
+    (
+        "correctness/ack_before_durable",
+        "before this is acknowledged",
+    ),
+    (
+        "correctness/creation_not_retried",
+        "create it anew if the mark is not there",
+    ),
+    (
+        "correctness/data_never_flushed",
+        "write back and fence what is stored at data_never_flushed.c",
+    ),
+    (
+        "correctness/flag_before_data",
+        "comes too early: store it when what is stored at flag_before_data.c",
+    ),
+    (
+        "correctness/flag_without_fence",
+        "before the store at flag_without_fence.c",
+    ),
+    (
+        "correctness/lock_still_held",
+        "set locks free when the file is opened",
+    ),
+    (
+        "correctness/nt_without_fence",
+        "fence after the non-temporal store at nt_without_fence.c",
+    ),
+    (
+        "correctness/pointer_to_dram",
+        "must not hold an address of the last run",
+    ),
+    (
+        "correctness/recovery_not_idempotent",
+        "must come to the same end when it runs again",
+    ),
+    (
+        "correctness/undo_truncated_early",
+        "before the store at undo_truncated_early.c",
+    ),
+];
+
 pub fn trials() -> Vec<Trial> {
     let programs = match seeded::discover() {
         Ok(programs) => programs,
@@ -108,6 +152,7 @@ fn found(program: &Seeded) -> Result<()> {
     let explored = explore_bug(program, scratch.path())?;
     explored.expect_findings()?;
     judge(program, &explored, &program.explored)?;
+    helps(program, &explored)?;
     ensure!(
         !scratch.join("pool").exists(),
         "a pool is left that was not there before"
@@ -117,6 +162,24 @@ fn found(program: &Seeded) -> Result<()> {
     if program.crashes > 1 {
         one_crash_shows_nothing(program)?;
     }
+    Ok(())
+}
+
+/// The remedy fits the cause.
+fn helps(program: &Seeded, explored: &Explored) -> Result<()> {
+    let Some((_, words)) = HELP.iter().find(|(name, _)| *name == program.name) else {
+        return Ok(());
+    };
+    let help: Vec<&str> = explored
+        .report
+        .findings
+        .iter()
+        .flat_map(|finding| finding.help.iter().map(String::as_str))
+        .collect();
+    ensure!(
+        help.iter().any(|help| help.contains(words)),
+        "no help says {words:?}: {help:#?}"
+    );
     Ok(())
 }
 
