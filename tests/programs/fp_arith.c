@@ -3,6 +3,7 @@
 // flags: -fno-builtin -ffp-contract=off
 // libs: -lm
 #include "harness.h"
+#include "cpu.h"
 #include <fenv.h>
 #include <immintrin.h>
 #include <math.h>
@@ -149,9 +150,9 @@ int main(void)
         x87();
         mmx();
         sse();
-        if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        if (!cpu_hidden("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
             avx2();
-        if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+        if (!cpu_hidden("avx512") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
             avx512();
     }
     printf("arithmetic %lx\n", h);

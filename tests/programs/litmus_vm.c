@@ -1,7 +1,7 @@
 // Executes a small script of accesses to persistent memory, and the recovery that goes with it.
 // build: dynamic
 // flags: -Wl,-z,now
-// requires: clwb clflushopt avx
+// requires: avx
 // args: run POOL -
 //
 //     litmus_vm run POOL SCRIPT     executes what stands above the line `recovery`
@@ -16,7 +16,7 @@
 //     nt ADDR SIZE VALUE            movnti, 4 or 8 bytes
 //     put ADDR SIZE REG             store of a register
 //     add REG ADDR SIZE VALUE       lock xadd, 4 or 8 bytes; a load, too
-//     clwb|clflushopt|clflush ADDR, sfence, mfence
+//     clwb|clflushopt|clflush ADDR, sfence, mfence (clflushopt for clwb, clflush for both, if the processor lacks them)
 //     locked                        a locked instruction on ordinary memory
 //     msync ADDR LEN
 //     ld REG ADDR SIZE              load of 1, 2, 4 or 8 bytes
@@ -30,6 +30,8 @@
 // Between operations there is no locked instruction (hence no stdio, no lazy binding, no exit handlers): it would complete
 // the write-backs that are under way.
 #include "harness.h"
+#include "cpu.h"
+#include <cpuid.h>
 #include <fcntl.h>
 #include <immintrin.h>
 #include <pthread.h>
@@ -74,6 +76,7 @@ static int pool_fd, pipe_ends[2];
 static uint64_t regs[REGS];
 static uint64_t log_words[OPS_MAX * WORDS_MAX];
 static int log_length, acks;
+static bool has_clwb, has_clflushopt;
 
 // ---- the script
 
@@ -267,8 +270,18 @@ static uint64_t step(const struct op *op)
         words[0] = fetch_add(at(a[1], a[2]), a[2], a[3]);
         loaded(a[0], words, 8);
         break;
-    case CLWB: __asm__ volatile("clwb (%0)" ::"r"(at(a[0], 1)) : "memory"); break;
-    case CLFLUSHOPT: __asm__ volatile("clflushopt (%0)" ::"r"(at(a[0], 1)) : "memory"); break;
+    case CLWB:
+        if (has_clwb) {
+            __asm__ volatile("clwb (%0)" ::"r"(at(a[0], 1)) : "memory");
+            break;
+        }
+        // fall through
+    case CLFLUSHOPT:
+        if (has_clflushopt) {
+            __asm__ volatile("clflushopt (%0)" ::"r"(at(a[0], 1)) : "memory");
+            break;
+        }
+        // fall through
     case CLFLUSH: __asm__ volatile("clflush (%0)" ::"r"(at(a[0], 1)) : "memory"); break;
     case SFENCE: __asm__ volatile("sfence" ::: "memory"); break;
     case MFENCE: __asm__ volatile("mfence" ::: "memory"); break;
@@ -354,6 +367,10 @@ int main(int argc, char **argv)
     bool check = argc == 4 && strcmp(argv[1], "check") == 0;
     if (!check && (argc != 4 || strcmp(argv[1], "run") != 0))
         FAIL("usage: %s run|check POOL SCRIPT", argv[0]);
+    unsigned eax, ebx = 0, ecx, edx;
+    __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx);
+    has_clwb = (ebx >> 24 & 1) && !cpu_hidden("clwb");
+    has_clflushopt = (ebx >> 23 & 1) && !cpu_hidden("clflushopt");
     read_script(argv[3]);
     CHECK(pipe(pipe_ends) == 0);
 

@@ -87,6 +87,18 @@ static int has(unsigned leaf, unsigned sub, char reg, int bit)
     unsigned a, b, c, d;
     if (!__get_cpuid_count(leaf, sub, &a, &b, &c, &d))
         return 0;
+    if (leaf == 7 && sub == 0) {
+        if (cpu_hidden("avx512"))
+            b &= ~(1u << 16 | 1u << 17 | 1u << 30 | 1u << 31);
+        if (cpu_hidden("avx2"))
+            b &= ~(1u << 5);
+        if (cpu_hidden("clwb"))
+            b &= ~(1u << 24);
+        if (cpu_hidden("clflushopt"))
+            b &= ~(1u << 23);
+    }
+    if (leaf == 0xd && sub == 1 && cpu_hidden("xsavec"))
+        a &= ~2u;
     unsigned r = reg == 'a' ? a : reg == 'b' ? b : reg == 'c' ? c : d;
     return r >> bit & 1;
 }

@@ -27,6 +27,7 @@
 // is up to the processor; the resume flag in saved flags, which says nothing about the program; what
 // returns left behind below the stack pointer (DEAD_ below), where the tool keeps addresses of its own.
 #include "harness.h"
+#include "cpu.h"
 #include <cpuid.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -150,6 +151,8 @@ static void find_components(void)
     uint32_t low, high, a, b, c, d;
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     blob_components = low & COMPONENTS;
+    if (cpu_hidden("avx512"))
+        blob_components &= 7;
     for (int i = 2; i < 8; i++) {
         if (blob_components >> i & 1) {
             __cpuid_count(0xD, i, a, b, c, d);

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use brownout_abi::cpu::HIDE_VARIABLE;
 
 /// What to run and where.
 #[derive(Clone, Debug)]
@@ -240,8 +241,11 @@ fn fixed_environment(command: &mut Command, home: &Path) {
         path.push(":");
         path.push(own);
     }
+    // What the tests are told about the processor, the tool and the programs must be told, too.
+    let hidden = env::var_os(HIDE_VARIABLE);
     command
         .env_clear()
+        .envs(hidden.map(|hidden| (HIDE_VARIABLE, hidden)))
         .env("PATH", path)
         .env("HOME", home)
         .env("TMPDIR", home)

@@ -14,6 +14,7 @@
 //! command builds it; it never skips.
 
 pub mod check;
+pub mod cpu;
 pub mod crash_states;
 pub mod dump;
 pub mod examples;

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::layout;
+use crate::{cpu, layout};
 
 /// How a program is linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -174,17 +174,9 @@ pub fn discover() -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Whether this machine's processor has all of the flags.
+/// Whether this machine's processor has all of the flags, and none is hidden.
 pub fn processor_has(flags: &[String]) -> bool {
-    let Ok(info) = fs::read_to_string("/proc/cpuinfo") else {
-        return false;
-    };
-    let Some(line) = info.lines().find(|line| line.starts_with("flags")) else {
-        return false;
-    };
-    flags
-        .iter()
-        .all(|flag| line.split_whitespace().any(|word| word == flag))
+    flags.iter().all(|flag| cpu::has(flag))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, CpuidFeature, Decoder, DecoderOptions, Encoder,
@@ -24,7 +24,9 @@ use iced_x86::{
     RoundingControl,
 };
 
-use crate::programs;
+use brownout_abi::cpu::Features;
+
+use crate::cpu;
 
 // The layout of `run_blob.c`.
 const CODE: u64 = 0x30_0000_0000;
@@ -276,6 +278,8 @@ pub enum Exclusion {
     System,
     /// Changes or uses FS and GS, which are the C library's and the tool's.
     Segment,
+    /// Of a feature that is hidden: natively it would work, under the tool it must not.
+    Hidden,
     /// Far transfers, transactions, single-stepping and alignment checks: not supported by the tool.
     Unsupported,
 }
@@ -286,6 +290,10 @@ pub fn exclusion(insn: &Instruction) -> Option<Exclusion> {
     let code = insn.code();
     if matches!(insn.segment_prefix(), Register::FS | Register::GS) {
         return Some(Exclusion::Segment);
+    }
+    let hidden = cpu::hidden();
+    if !hidden.is_empty() && brownout_insn::feature_of(insn).is_some_and(|f| hidden.has(f)) {
+        return Some(Exclusion::Hidden);
     }
     for op in 0..insn.op_count() {
         if insn.op_kind(op) == OpKind::Register && insn.op_register(op).is_segment_register() {
@@ -369,29 +377,87 @@ fn opcodes(family: Family) -> &'static [Code] {
     &table[family as usize]
 }
 
-fn family_of(code: Code) -> Option<Family> {
+/// The instruction forms that the tests could draw on some processor, and those that this one lacks, by the feature's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forms {
+    /// All of them.
+    pub known: usize,
+    /// Those that were not executed.
+    pub lacking: BTreeMap<&'static str, usize>,
+}
+
+impl Forms {
+    /// How many were not executed.
+    pub fn lacking_count(&self) -> usize {
+        self.lacking.values().sum()
+    }
+}
+
+impl std::fmt::Display for Forms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lacking = self.lacking_count();
+        write!(
+            f,
+            "{} of {} instruction forms",
+            self.known - lacking,
+            self.known
+        )?;
+        if lacking == 0 {
+            return Ok(());
+        }
+        write!(f, "; this processor lacks ")?;
+        for (at, (name, count)) in self.lacking.iter().enumerate() {
+            write!(f, "{}{name} ({count})", if at == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+/// What this machine can execute of all that the tests know, with some features hidden.
+pub fn forms(hidden: Features) -> Forms {
+    let mut forms = Forms::default();
+    for code in Code::values().filter(|code| is_drawable(*code)) {
+        let names: Option<Vec<&str>> = code.cpuid_features().iter().map(|f| flag(*f)).collect();
+        let Some(names) = names else {
+            continue;
+        };
+        forms.known += 1;
+        // The narrowest feature is named last; a form is counted once.
+        if let Some(missing) = names.iter().rfind(|name| !cpu::has_beside(name, hidden)) {
+            *forms.lacking.entry(missing).or_default() += 1;
+        }
+    }
+    forms
+}
+
+/// Whether blobs may have it on a processor that has it.
+fn is_drawable(code: Code) -> bool {
     let description = code.op_code();
     let mut insn = Instruction::default();
     insn.set_code(code);
-    let usable = description.is_instruction()
+    description.is_instruction()
         && description.mode64()
         && !description.is_privileged()
         && !description.is_input_output()
         && !description.is_stack_instruction()
         && !description.is_reserved_nop()
         && insn.flow_control() == FlowControl::Next
-        && exclusion(&insn).is_none()
-        && code
-            .cpuid_features()
-            .iter()
-            .all(|feature| processor_has(*feature));
-    // Undefined result, not only flags.
-    if !usable
-        || matches!(
+        && exclusion(&insn).is_none_or(|why| why == Exclusion::Hidden)
+        && matches!(
+            description.encoding(),
+            EncodingKind::Legacy | EncodingKind::VEX | EncodingKind::EVEX
+        )
+        // Undefined result, not only flags.
+        && !matches!(
             code,
             Code::Bswap_r16 | Code::Shld_rm16_r16_CL | Code::Shrd_rm16_r16_CL
         )
-    {
+}
+
+fn family_of(code: Code) -> Option<Family> {
+    let description = code.op_code();
+    let has = |feature: &CpuidFeature| flag(*feature).is_some_and(cpu::has);
+    if !is_drawable(code) || !code.cpuid_features().iter().all(has) {
         return None;
     }
     Some(match description.encoding() {
@@ -432,11 +498,11 @@ fn family_of(code: Code) -> Option<Family> {
     })
 }
 
-/// Whether the processor has a feature, by the kernel's name for it; features without an entry are
-/// not used. What a processor lacks faults, which `Material::Bytes` tests.
-fn processor_has(feature: CpuidFeature) -> bool {
+/// The kernel's name for a feature; features without an entry are not used. What a processor lacks
+/// faults, which `Material::Bytes` tests.
+fn flag(feature: CpuidFeature) -> Option<&'static str> {
     use CpuidFeature as F;
-    let name = match feature {
+    Some(match feature {
         F::INTEL8086 | F::INTEL186 | F::INTEL286 | F::INTEL386 | F::INTEL486 | F::X64 => "lm",
         F::FPU | F::FPU287 | F::FPU387 => "fpu",
         F::MULTIBYTENOP => "nopl",
@@ -488,15 +554,8 @@ fn processor_has(feature: CpuidFeature) -> bool {
         F::PREFETCHW => "3dnowprefetch",
         F::MOVDIRI => "movdiri",
         F::MOVDIR64B => "movdir64b",
-        _ => return false,
-    };
-    static KNOWN: OnceLock<Mutex<BTreeMap<&str, bool>>> = OnceLock::new();
-    let known = KNOWN.get_or_init(Mutex::default);
-    *known
-        .lock()
-        .expect("nobody panics with it")
-        .entry(name)
-        .or_insert_with(|| programs::processor_has(&[name.to_owned()]))
+        _ => return None,
+    })
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -626,10 +685,16 @@ fn random_instruction(random: &mut Random, mix: &Mix, base: Register) -> Option<
     Some(Prepared { before, insn })
 }
 
+/// One of the families that this processor has anything of: what is left of a mix must still be drawn from.
 fn weighted(random: &mut Random, families: &[(Family, u64)]) -> Family {
-    let total = families.iter().map(|(_, weight)| weight).sum();
+    let there = || {
+        families
+            .iter()
+            .filter(|(family, _)| !opcodes(*family).is_empty())
+    };
+    let total = there().map(|(_, weight)| weight).sum();
     let mut left = random.below(total);
-    for (family, weight) in families {
+    for (family, weight) in there() {
         if left < *weight {
             return *family;
         }

@@ -17,6 +17,7 @@
 //! | `clean` | there is no bug |
 //! | `domain: eadr` | where caches survive |
 //! | `flags: …` | more compiler flags |
+//! | `needs: clflushopt` | the bug is one only where write-backs pass each other; with `clflush` alone there is none |
 //! | `options: …` | more options of `brownout check`, for every build |
 //! | `case N: KIND, RULE @ PLACE` | `run POOL N` plants bug N (`tests/seeded/pmtest42`); 0 plants none |
 //!
@@ -156,6 +157,8 @@ pub struct Seeded {
     pub flags: Vec<String>,
     /// More options of `brownout check`.
     pub options: Vec<String>,
+    /// Processor features (as in `/proc/cpuinfo`) without which the bug is none.
+    pub needs: Vec<String>,
     /// Bugs that are chosen at run time.
     pub cases: Vec<Case>,
     /// Lines of each marker.
@@ -163,6 +166,11 @@ pub struct Seeded {
 }
 
 impl Seeded {
+    /// Whether this processor lacks what the bug needs.
+    pub fn lacks_bug(&self) -> bool {
+        !crate::programs::processor_has(&self.needs)
+    }
+
     /// The builds that this program has.
     pub fn builds(&self) -> Vec<Build> {
         let mut builds = vec![Build::Fixed];
@@ -233,6 +241,7 @@ impl Seeded {
             domain: None,
             flags: Vec::new(),
             options: Vec::new(),
+            needs: Vec::new(),
             cases: Vec::new(),
             markers: markers(text),
         };
@@ -260,6 +269,7 @@ impl Seeded {
                 "domain" => program.domain = Some(value.to_owned()),
                 "flags" => program.flags = words(value),
                 "options" => program.options = words(value),
+                "needs" => program.needs = words(value),
                 _ => {
                     if let Some(number) = key.strip_prefix("case ") {
                         program.cases.push(case(number, value)?);

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_tests::random_code::{self, Blob, Family, Mapping, Material, Mix};
-use brownout_tests::{Invocation, Outcome, Scratch, check, dump, layout, tool};
+use brownout_tests::{Invocation, Outcome, Scratch, check, cpu, dump, layout, tool};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -367,7 +367,11 @@ fn main() {
     }));
     trials.push(trial("canary", canary));
     trials.push(trial("blobs_mostly_run_to_their_end", mostly_whole));
-    libtest_mimic::run(&arguments, trials).exit();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !arguments.list {
+        println!("executed: {}", random_code::forms(cpu::hidden()));
+    }
+    conclusion.exit();
 }
 
 fn trial(name: &str, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {

@@ -40,18 +40,26 @@ fn main() {
         let name = program.name.replace('/', "::");
         for build in program.builds() {
             let label = format!("{name}::{}", build.name());
+            // Reported as ignored.
+            let lacks_bug = build.has_bug() && program.lacks_bug();
             trials.push(trial(
                 format!("native::{label}"),
                 &program,
                 move |program| native(program, build, &[]),
             ));
-            trials.push(trial(format!("check::{label}"), &program, move |program| {
-                check(program, build)
-            }));
+            trials.push(
+                trial(format!("check::{label}"), &program, move |program| {
+                    check(program, build)
+                })
+                .with_ignored_flag(lacks_bug),
+            );
             if program.cases.is_empty() && matches!(build, Build::Fixed | Build::Bug) {
-                trials.push(trial(format!("crash::{label}"), &program, move |program| {
-                    crash(program, build)
-                }));
+                trials.push(
+                    trial(format!("crash::{label}"), &program, move |program| {
+                        crash(program, build)
+                    })
+                    .with_ignored_flag(lacks_bug),
+                );
             }
         }
         for case in program.cases.clone() {
@@ -66,9 +74,12 @@ fn main() {
                 &program,
                 move |program| native(program, Build::Fixed, &[&number]),
             ));
-            trials.push(trial(format!("check::{label}"), &program, move |program| {
-                check_case(program, &case)
-            }));
+            trials.push(
+                trial(format!("check::{label}"), &program, move |program| {
+                    check_case(program, &case)
+                })
+                .with_ignored_flag(program.lacks_bug()),
+            );
         }
     }
     trials.push(Trial::test("canary", || {

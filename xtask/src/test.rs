@@ -1,11 +1,16 @@
 //! `cargo xtask test`: all that must hold, in the order of how fast it fails.
+//!
+//! Then the suites that depend on the processor once more for each of `brownout_tests::cpu::MASKS`, with features hidden from tests,
+//! tool and programs: the next machine shall bring no surprise. The closing lines have the counts side by side, and what could not
+//! be executed.
 
 use std::env;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
-use brownout_tests::layout;
+use anyhow::{Context, Result, anyhow};
+use brownout_abi::cpu::{Feature, Features, HIDE_VARIABLE};
+use brownout_tests::{cpu, layout, random_code};
 
 use crate::{build, setup, shell};
 
@@ -33,11 +38,32 @@ pub fn test(words: &[&str]) -> Result<ExitCode> {
     })?;
     step("tool, programs, examples", build::build)?;
     println!("== tests");
-    let totals = if shell::exists("cargo-nextest") {
+    let mut totals = if shell::exists("cargo-nextest") {
         nextest(words)?
     } else {
         cargo_test(words)?
     };
+    if words.is_empty() {
+        let mut runs = vec![("all features".to_owned(), totals, Features::NONE)];
+        for mask in cpu::MASKS {
+            let hidden = Features::parse(mask).map_err(|word| anyhow!("no feature {word}"))?;
+            println!("== tests without {mask}");
+            let masked = without(mask, hidden)?;
+            totals.passed += masked.passed;
+            totals.failed += masked.failed;
+            runs.push((format!("without {mask}"), masked, hidden));
+        }
+        for (name, _, hidden) in &runs {
+            println!(
+                "{name}: random code and pm_all_insns execute {}",
+                random_code::forms(*hidden)
+            );
+        }
+        let counts = runs
+            .iter()
+            .map(|(name, run, _)| format!("{name}: {} passed, {} failed", run.passed, run.failed));
+        println!("{}", counts.collect::<Vec<_>>().join("; "));
+    }
     println!(
         "{} passed, {} failed ({} s)",
         totals.passed,
@@ -74,14 +100,61 @@ fn step(name: &str, action: impl FnOnce() -> Result<()>) -> Result<()> {
     action().with_context(|| format!("step `{name}` failed"))
 }
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Totals {
     passed: u64,
     failed: u64,
 }
 
+/// The suites that depend on which instructions there are: for vectors, code of every kind; for write-backs, the programs that use them.
+const VECTORS: &str = "binary(random_blocks) \
+    | (package(brownout-insn) & kind(test)) \
+    | (binary(transparency) & test(/^program::(cpu_info|fp_arith|flags|memory|rep_string|sig_storm_regs|pm_all_insns)/)) \
+    | (binary(completeness) & test(/pm_all_insns/)) \
+    | test(/^processor::/)";
+const WRITE_BACKS: &str = "binary(seeded) \
+    | (package(brownout-host) & binary(lean)) \
+    | (binary(transparency) & test(/^program::(pm_|litmus_vm)/)) \
+    | (binary(completeness) & test(/pm_/)) \
+    | test(/^generated::(eadr|seeds_000)/) \
+    | test(/^processor::/)";
+
+/// The suites that depend on the processor, with features hidden.
+fn without(mask: &str, hidden: Features) -> Result<Totals> {
+    let vectors = hidden.has(Feature::Avx512);
+    if shell::exists("cargo-nextest") {
+        let mut command = nextest_command();
+        command
+            .env(HIDE_VARIABLE, mask)
+            .args(["-E", if vectors { VECTORS } else { WRITE_BACKS }]);
+        return nextest_totals(&mut command);
+    }
+    let mut command = cargo_test_command();
+    command.env(HIDE_VARIABLE, mask);
+    match vectors {
+        true => command.args(["--package", "brownout-insn", "--package", "brownout-tests"]),
+        false => command.args(["--package", "brownout-tests"]),
+    };
+    command.args(["--test", if vectors { "random_blocks" } else { "seeded" }]);
+    if vectors {
+        command.args(["--test", "native", "--test", "usage"]);
+    }
+    cargo_test_totals(&mut command)
+}
+
 /// nextest runs each test in its own process and knows how many are slow.
 fn nextest(words: &[&str]) -> Result<Totals> {
+    let totals = nextest_totals(nextest_command().args(words));
+    // Documentation examples are not nextest's business.
+    let mut doc = shell::cargo();
+    doc.args(["test", "--workspace", "--release", "--doc", "--quiet"]);
+    let doc_failed = words.is_empty() && !doc.status().context("cannot run cargo")?.success();
+    let mut totals = totals?;
+    totals.failed += u64::from(doc_failed);
+    Ok(totals)
+}
+
+fn nextest_command() -> Command {
     let mut command = shell::cargo();
     command
         .args([
@@ -100,9 +173,12 @@ fn nextest(words: &[&str]) -> Result<Totals> {
             "fail",
             "--color",
             "never",
-        ])
-        .args(words);
-    let text = run_and_keep_stderr(&mut command)?;
+        ]);
+    command
+}
+
+fn nextest_totals(command: &mut Command) -> Result<Totals> {
+    let text = run_and_keep_stderr(command)?;
     // "Summary [ 12.3s] 40 tests run: 38 passed (1 slow), 2 failed, 3 skipped"
     let summary = text
         .lines()
@@ -112,28 +188,25 @@ fn nextest(words: &[&str]) -> Result<Totals> {
         passed: number_before(line, "passed"),
         failed: number_before(line, "failed") + number_before(line, "timed out"),
     });
-    // Documentation examples are not nextest's business.
-    let mut doc = shell::cargo();
-    doc.args(["test", "--workspace", "--release", "--doc", "--quiet"]);
-    let doc_failed = words.is_empty() && !doc.status().context("cannot run cargo")?.success();
-    let mut totals = totals.context("nextest printed no summary; see above")?;
-    totals.failed += u64::from(doc_failed);
-    Ok(totals)
+    totals.context("nextest printed no summary; see above")
+}
+
+fn cargo_test_command() -> Command {
+    let mut command = shell::cargo();
+    command.args(["test", "--release", "--no-fail-fast", "--color", "never"]);
+    command
 }
 
 fn cargo_test(words: &[&str]) -> Result<Totals> {
-    let mut command = shell::cargo();
-    command.args([
-        "test",
-        "--workspace",
-        "--release",
-        "--no-fail-fast",
-        "--color",
-        "never",
-    ]);
+    let mut command = cargo_test_command();
+    command.arg("--workspace");
     if !words.is_empty() {
         command.arg("--").args(words);
     }
+    cargo_test_totals(&mut command)
+}
+
+fn cargo_test_totals(command: &mut Command) -> Result<Totals> {
     let output = command.output().context("cannot run cargo")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     print!("{text}");

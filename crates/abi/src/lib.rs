@@ -15,6 +15,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+pub mod cpu;
+
 /// Bumped with every change of this file.
 pub const VERSION: u32 = 9;
 /// "BROWNOUT" in ASCII, little endian.
@@ -283,6 +285,10 @@ pub struct Control {
     pub input_is_file: u32,
     /// How many of `known` there are.
     pub known_count: u32,
+    /// Processor features that the program must not see: bits of [`cpu::Features`].
+    pub cpu_hidden: u32,
+    /// Of those whose instructions the engine must not record and skip: what the processor really lacks. Bits of [`cpu::Features`].
+    pub cpu_lacking: u32,
     /// Files that are tracked from the beginning.
     pub known: [KnownFile; KNOWN_MAX],
     /// How many pairs of paths there are in `redirects`.

@@ -132,7 +132,7 @@ pub fn reset_after_fork() {
     PIDS.reset_after_fork();
 }
 
-/// An instruction whose result differs from run to run; the caller moves on.
+/// An instruction whose result differs from run to run, or tells of the processor; the caller moves on.
 pub fn instruction(ctx: &mut ThreadContext, insn: &Instruction) {
     match insn.mnemonic() {
         Mnemonic::Rdtsc | Mnemonic::Rdtscp => {
@@ -152,8 +152,13 @@ pub fn instruction(ctx: &mut ThreadContext, insn: &Instruction) {
         Mnemonic::Cpuid => {
             let (leaf, sub) = (ctx.gpr[0] as u32, ctx.gpr[1] as u32);
             let mut r = core::arch::x86_64::__cpuid_count(leaf, sub);
+            [r.eax, r.ebx, r.ecx, r.edx] =
+                crate::mode()
+                    .hidden
+                    .hide_in_cpuid(leaf, sub, [r.eax, r.ebx, r.ecx, r.edx]);
             // What names the core that happens to execute this.
             match leaf {
+                _ if !on() => {}
                 1 => r.ebx &= 0x00ff_ffff,
                 0xb | 0x1f => r.edx = 0,
                 0x8000_001e => (r.eax, r.ebx, r.ecx) = (0, r.ebx & !0xff, r.ecx & !0xff),
@@ -163,6 +168,16 @@ pub fn instruction(ctx: &mut ThreadContext, insn: &Instruction) {
             ctx.gpr[3] = r.ebx as u64;
             ctx.gpr[1] = r.ecx as u64;
             ctx.gpr[2] = r.edx as u64;
+        }
+        Mnemonic::Xgetbv => {
+            // The translator sends only those here that ask for XCR0 or may: others are the processor's business.
+            let (register, mut value) = (ctx.gpr[1] as u32, 0);
+            if register <= 1 {
+                value = crate::insn::xgetbv(register);
+            }
+            let value = crate::mode().hidden.hide_in_xcr0(value);
+            ctx.gpr[0] = value & 0xffff_ffff;
+            ctx.gpr[2] = value >> 32;
         }
         _ => crate::fatal_bug("not an instruction of this kind"),
     }

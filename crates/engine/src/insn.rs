@@ -1,6 +1,7 @@
 //! Small facts about instructions that translation needs. (Memory forms: the `brownout-insn` crate.)
 
 use crate::context::ThreadContext;
+use brownout_abi::cpu::Feature;
 use iced_x86::{FlowControl, Instruction, OpAccess, OpKind, Register};
 
 /// The 64-bit register with hardware number `n`.
@@ -60,6 +61,25 @@ pub fn fs_base() -> u64 {
     // SAFETY: ARCH_GET_FS into our own variable.
     unsafe { crate::sys::sc!(crate::sys::nr::ARCH_PRCTL, 0x1003, &mut base as *mut u64) };
     base
+}
+
+/// Extended control register `register`, 0 or 1.
+pub fn xgetbv(register: u32) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: XGETBV has no effects; processors with BMI2 have it, and these two registers.
+    unsafe {
+        core::arch::asm!("xgetbv", in("ecx") register, out("eax") low, out("edx") high, options(nomem, nostack));
+    }
+    (high as u64) << 32 | low as u64
+}
+
+/// What this instruction needs and the program cannot use.
+pub fn missing_feature(insn: &Instruction) -> Option<Feature> {
+    let missing = crate::mode().missing;
+    if missing.is_empty() {
+        return None;
+    }
+    brownout_insn::feature_of(insn).filter(|feature| missing.has(*feature))
 }
 
 /// Whether the instruction may write memory.

@@ -59,6 +59,10 @@ pub struct Mode {
     pub boundaries: bool,
     pub line_input: bool,
     pub names: bool,
+    /// What the program must not see of the processor.
+    pub hidden: abi::cpu::Features,
+    /// What it cannot use: hidden, or lacking.
+    pub missing: abi::cpu::Features,
 }
 
 static mut MODE: Mode = Mode {
@@ -71,6 +75,8 @@ static mut MODE: Mode = Mode {
     boundaries: false,
     line_input: false,
     names: false,
+    hidden: abi::cpu::Features::NONE,
+    missing: abi::cpu::Features::NONE,
 };
 
 /// What was asked for.
@@ -100,6 +106,8 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
             boundaries: has(abi::MODE_BOUNDARIES),
             line_input: has(abi::MODE_LINE_INPUT),
             names: has(abi::MODE_NAMES),
+            hidden: abi::cpu::Features(control.cpu_hidden),
+            missing: abi::cpu::Features(control.cpu_hidden | control.cpu_lacking),
         };
     }
     redirects::init();

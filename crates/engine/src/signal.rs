@@ -18,6 +18,8 @@ use crate::asm;
 use crate::context::{AltStack, SIGNAL_STACK_LEN, ThreadContext, off, slot};
 use crate::dispatch::{ENGINE, InsnClass, code_for};
 use crate::sys::{self, nr, sc};
+use brownout_abi::cpu::{FEATURES, HIDE_VARIABLE};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 pub const SIGILL: i32 = 4;
 pub const SIGTRAP: i32 = 5;
@@ -613,9 +615,39 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
         // These report the instruction's address.
         info.words[2] = pc;
     }
+    if sig == SIGILL {
+        explain_missing_instruction(pc);
+    }
     let mask = uc.sigmask;
     deliver(ctx, sig, info, uc, mask, None);
     enter(ctx, uc)
+}
+
+/// Says, once, why an instruction that programs for persistent memory use is illegal here.
+fn explain_missing_instruction(pc: u64) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let insn = crate::emulate::decode(pc);
+    let Some(feature) = crate::insn::missing_feature(&insn) else {
+        return;
+    };
+    if SAID.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let name = FEATURES
+        .iter()
+        .find(|(_, f)| *f == feature)
+        .map_or("", |(name, _)| name);
+    let why = if crate::mode().hidden.has(feature) {
+        alloc::format!("{HIDE_VARIABLE} hides it")
+    } else {
+        "the program cannot run on it without the tool either".into()
+    };
+    crate::service::note(
+        alloc::format!(
+            "the instruction at {pc:#x} needs {name}, which this processor does not have ({why}); it raises SIGILL"
+        )
+        .as_bytes(),
+    );
 }
 
 // ---------------------------------------------------------------- delivery

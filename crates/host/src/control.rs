@@ -1,5 +1,6 @@
 //! The shared control file and ring, as the tool sees them.
 
+use brownout_abi::cpu::Features;
 use brownout_abi::{
     CONTROL_LEN, Control, KNOWN_MAX, KnownFile, MAGIC, REDIRECTS_LEN, RING_BASE, RING_LEN,
     RecordHead, VERSION,
@@ -29,6 +30,10 @@ pub struct Beginning {
     pub mode: u32,
     /// Which addresses a deterministic program gets.
     pub layout: u32,
+    /// What the program must not see of the processor.
+    pub cpu_hidden: Features,
+    /// Instructions that the processor does not have.
+    pub cpu_lacking: Features,
     /// Device and inode of standard input, and whether it is a regular file.
     pub input: (u64, u64, bool),
     /// At most [`KNOWN_MAX`].
@@ -139,6 +144,8 @@ impl Shared {
             .service_mark
             .store(u64::from_le_bytes(mark), Relaxed);
         control.layout = beginning.layout;
+        control.cpu_hidden = beginning.cpu_hidden.0;
+        control.cpu_lacking = beginning.cpu_lacking.0;
         control.seed = 0x0b57_0c4a_5eed_0001;
         control.ring_write.store(RING_BASE, Relaxed);
         control.ring_tail.store(RING_BASE, Relaxed);

@@ -23,6 +23,8 @@ pub enum LaunchError {
     Tables(String),
     /// This machine lacks something.
     Machine(String),
+    /// An environment variable of ours has a value that means nothing.
+    Variable(String),
     /// A system call of the launcher failed.
     Launch(&'static str, std::io::Error),
     /// The program did something that is documented as unsupported, and was ended.
@@ -69,6 +71,7 @@ impl fmt::Display for LaunchError {
             ),
             Tables(why) => write!(f, "{why} (use fewer, or shorter paths)"),
             Machine(why) => write!(f, "this machine cannot run programs under Brownout: {why}"),
+            Variable(why) => write!(f, "{why}"),
             Launch(what, e) => write!(f, "cannot start the program: {what}: {e}"),
             UnsupportedAction(why) => write!(f, "not supported: {why}"),
             Bug(why) => write!(f, "bug in Brownout's engine: {why}"),

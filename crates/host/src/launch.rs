@@ -8,6 +8,7 @@ use crate::members::Members;
 use crate::processes::Processes;
 use crate::service::{Service, State};
 use crate::{EventSink, LaunchConfig, LaunchError, Limits, Outcome, decode, preflight};
+use brownout_abi::cpu::Features;
 use brownout_abi::{self as abi, KnownFile};
 use std::ffi::CString;
 use std::fs::File;
@@ -34,7 +35,7 @@ pub fn record(config: &LaunchConfig, sink: &mut dyn EventSink) -> Result<Outcome
 }
 
 fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Outcome, LaunchError> {
-    preflight::check_machine()?;
+    let (cpu_hidden, cpu_lacking) = preflight::check_machine()?;
     let globs = decode::globs(&config.pm_globs)?;
     let enclosure = config.enclosure.as_deref();
     let here = std::env::current_dir().map_err(|e| LaunchError::Launch("the current folder", e))?;
@@ -61,7 +62,11 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
         }
     }
     let begun = Instant::now();
-    let beginning = beginning(config, mode)?;
+    let beginning = Beginning {
+        cpu_hidden,
+        cpu_lacking,
+        ..beginning(config, mode)?
+    };
     let handed = match enclosure {
         Some(enclosure) => enclosure.hand("control"),
         None => Ok(None),
@@ -327,6 +332,8 @@ fn beginning(config: &LaunchConfig, mode: u32) -> Result<Beginning, LaunchError>
     Ok(Beginning {
         mode,
         layout: config.layout,
+        cpu_hidden: Features::NONE,
+        cpu_lacking: Features::NONE,
         input,
         known,
         redirect_count: config.redirects.len() as u32,

@@ -1,6 +1,7 @@
 //! What can be said about a program before it is started.
 
 use crate::LaunchError;
+use brownout_abi::cpu::{FEATURES, Feature, Features, HIDE_VARIABLE};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
@@ -120,14 +121,43 @@ fn check(
     Ok(())
 }
 
-/// Whether the processor has what emitted code uses.
-pub fn check_machine() -> Result<(), LaunchError> {
-    if !std::is_x86_feature_detected!("bmi2") {
-        return Err(LaunchError::Machine(
-            "its processor lacks BMI2 (Intel Haswell, AMD Zen, or later is needed)".into(),
-        ));
+/// Whether the processor has what emitted code uses. Answers what the user hides of it, and what it lacks of the instructions that
+/// are otherwise recorded instead of executed.
+pub fn check_machine() -> Result<(Features, Features), LaunchError> {
+    let hidden = hidden_features()?;
+    if hidden.has(Feature::Bmi2) || !std::is_x86_feature_detected!("bmi2") {
+        let why = if hidden.has(Feature::Bmi2) {
+            format!("{HIDE_VARIABLE} hides it")
+        } else {
+            "Intel Haswell, AMD Zen, or later is needed".into()
+        };
+        return Err(LaunchError::Machine(format!(
+            "its processor lacks BMI2 ({why})"
+        )));
     }
-    Ok(())
+    let leaf = std::arch::x86_64::__cpuid_count(7, 0).ebx;
+    let mut lacking = Features::NONE;
+    for (bit, feature) in [(24, Feature::Clwb), (23, Feature::Clflushopt)] {
+        if leaf >> bit & 1 == 0 {
+            lacking = lacking.with(feature);
+        }
+    }
+    Ok((hidden, lacking))
+}
+
+/// What `BROWNOUT_HIDE_CPU` names.
+fn hidden_features() -> Result<Features, LaunchError> {
+    let Some(text) = std::env::var_os(HIDE_VARIABLE) else {
+        return Ok(Features::NONE);
+    };
+    let text = text.to_string_lossy();
+    Features::parse(&text).map_err(|word| {
+        let known: Vec<&str> = FEATURES.iter().map(|(name, _)| *name).collect();
+        LaunchError::Variable(format!(
+            "{HIDE_VARIABLE} cannot hide '{word}' (what it can: {})",
+            known.join(", ")
+        ))
+    })
 }
 
 /// Whether a process that just began a new program is a 64-bit x86 one.

@@ -10,13 +10,18 @@ use support::Folder;
 
 /// Copy loops of every kind, with what may come in between: other instructions, fences, system calls, signals, threads, processes.
 const COPIES: &str = r#"
+#include <cpuid.h>
 #include <immintrin.h>
 #include <pthread.h>
 #define PAGE 4096
 static char *pool;
+static int has_clwb;
 static void flush(char *at, long lines) {
     for (long i = 0; i < lines; i++)
-        asm volatile("clwb %0" : "+m"(at[64 * i]));
+        if (has_clwb)
+            asm volatile("clwb %0" : "+m"(at[64 * i]));
+        else
+            asm volatile("clflush %0" : "+m"(at[64 * i]));
     asm volatile("sfence" ::: "memory");
 }
 static void words(char *to, long count, uint64_t value) {
@@ -52,6 +57,9 @@ static void *thread(void *argument) {
 int main(int argc, char **argv) {
     int fd = need(open(argv[1], O_RDWR));
     pool = mmap(0, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    unsigned a, b = 0, c, d;
+    __get_cpuid_count(7, 0, &a, &b, &c, &d);
+    has_clwb = b >> 24 & 1;
     signal(SIGUSR1, handler);
     words(pool, 100, 1);
     flush(pool, 13);

@@ -54,6 +54,7 @@
 #![no_std]
 
 mod access;
+mod cpu;
 mod emulate;
 mod forms;
 mod redirect;
@@ -63,6 +64,7 @@ mod usage;
 pub use access::{
     Access, bit_string_address, effective_address, element_accesses, string_accesses,
 };
+pub use cpu::feature_of;
 pub use emulate::{EmulateError, Memory, emulate};
 pub use forms::{
     BitString, ByteMasked, Effect, FenceKind, FlushKind, LaneShape, Mask, Masked, MemoryForm,

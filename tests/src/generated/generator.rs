@@ -10,6 +10,8 @@
 
 use brownout_model::{Config, FlushKind, LINE_BYTES};
 
+use crate::cpu;
+
 use super::brute_force::Memories;
 use super::script::{Copying, Op, POOL_BYTES, Script, Step, low_bytes, number};
 use crate::random_code::Random;
@@ -194,6 +196,7 @@ impl<'r> Generator<'r> {
             1 | 2 => FlushKind::Clflushopt,
             _ => FlushKind::Clwb,
         };
+        let kind = executable(kind);
         // One line of two is forgotten at times.
         let whole = self.percent(80);
         let first = addr / LINE_BYTES;
@@ -524,4 +527,13 @@ impl<'r> Generator<'r> {
 /// What is left of a value in `size` bytes; of a wide store, its first word.
 fn masked(value: u64, size: u64) -> u64 {
     number(&low_bytes(value, size.min(8)))
+}
+
+/// The write-back itself, or the nearest that this processor has.
+fn executable(kind: FlushKind) -> FlushKind {
+    match kind {
+        FlushKind::Clwb if !cpu::has("clwb") => executable(FlushKind::Clflushopt),
+        FlushKind::Clflushopt if !cpu::has("clflushopt") => FlushKind::Clflush,
+        kind => kind,
+    }
 }

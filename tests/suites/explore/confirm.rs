@@ -32,7 +32,9 @@ pub fn trials() -> Vec<Trial> {
         let name = format!("confirm::{}", program.name.replace('/', "::"));
         let suspected = |rule: &str| SUSPICIONS.contains(&rule);
         if program.explore && program.bugs.iter().any(|bug| suspected(&bug.rule)) {
-            trials.push(trial(name, move || confirmed(&program)));
+            let lacks_bug = program.lacks_bug();
+            let trial = trial(name, move || confirmed(&program));
+            trials.push(trial.with_ignored_flag(lacks_bug));
         } else if program.clean && program.allows.iter().any(|allow| suspected(&allow.rule)) {
             trials.push(trial(name, move || harmless(&program)));
         }

@@ -84,10 +84,12 @@ pub fn trials() -> Vec<Trial> {
             }
             let label = format!("{name}::{}", build.name());
             let program = program.clone();
-            trials.push(match build.has_bug() && program.explore {
+            let lacks_bug = build.has_bug() && program.lacks_bug();
+            let trial = match build.has_bug() && program.explore {
                 true => trial(label, move || found(&program)),
                 false => trial(label, move || silent(&program, build)),
-            });
+            };
+            trials.push(trial.with_ignored_flag(lacks_bug));
         }
     }
     trials

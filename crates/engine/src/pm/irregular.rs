@@ -92,6 +92,11 @@ const XSAVE_LEN: usize = 4096;
 /// x87, SSE, AVX, opmask, ZMM_Hi256, Hi16_ZMM.
 const XSAVE_MASK: u64 = 0xe7;
 
+/// The components of `XSAVE_MASK` that the program may use.
+fn xsave_mask() -> u64 {
+    crate::mode().hidden.hide_in_xcr0(XSAVE_MASK)
+}
+
 #[repr(C, align(64))]
 struct Image([u8; XSAVE_LEN]);
 
@@ -103,23 +108,17 @@ fn layout() -> XsaveLayout {
 }
 
 fn ask_layout() -> XsaveLayout {
-    // SAFETY: XGETBV and CPUID have no effects.
-    unsafe {
-        let (lo, hi): (u32, u32);
-        asm!("xgetbv", in("ecx") 0, out("eax") lo, out("edx") hi, options(nomem, nostack));
-        let xcr0 = (hi as u64) << 32 | lo as u64;
-        XsaveLayout::from_cpuid(xcr0 & XSAVE_MASK, |leaf, sub| {
-            let r = core::arch::x86_64::__cpuid_count(leaf, sub);
-            [r.eax, r.ebx, r.ecx, r.edx]
-        })
-    }
+    XsaveLayout::from_cpuid(crate::insn::xgetbv(0) & xsave_mask(), |leaf, sub| {
+        let r = core::arch::x86_64::__cpuid_count(leaf, sub);
+        [r.eax, r.ebx, r.ecx, r.edx]
+    })
 }
 
 /// The program's vector state: the wide parts are still in the CPU, the low parts of xmm0–15 in the context.
 fn capture(ctx: &ThreadContext, image: &mut Image) {
     // SAFETY: a 64-aligned buffer large enough for these components.
     unsafe {
-        asm!("xsave64 [{}]", in(reg) image.0.as_mut_ptr(), in("eax") XSAVE_MASK as u32, in("edx") 0, options(nostack));
+        asm!("xsave64 [{}]", in(reg) image.0.as_mut_ptr(), in("eax") xsave_mask() as u32, in("edx") 0, options(nostack));
     }
     for (i, x) in ctx.xmm.iter().enumerate() {
         image.0[160 + 16 * i..][..8].copy_from_slice(&x[0].to_le_bytes());
@@ -137,7 +136,7 @@ fn restore(ctx: &mut ThreadContext, image: &Image) {
     }
     // SAFETY: an image that XSAVE made, changed only in register contents.
     unsafe {
-        asm!("xrstor64 [{}]", in(reg) image.0.as_ptr(), in("eax") XSAVE_MASK as u32, in("edx") 0, options(nostack, readonly));
+        asm!("xrstor64 [{}]", in(reg) image.0.as_ptr(), in("eax") xsave_mask() as u32, in("edx") 0, options(nostack, readonly));
     }
 }
 

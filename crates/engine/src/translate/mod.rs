@@ -297,6 +297,19 @@ impl Builder<'_> {
                 _ => {}
             }
         }
+        if !crate::mode().hidden.is_empty()
+            && matches!(insn.mnemonic(), Mnemonic::Cpuid | Mnemonic::Xgetbv)
+        {
+            self.begin(pc, InsnClass::Plain);
+            self.special(exit::EMULATE, pc, insn.len() as u64);
+            return true;
+        }
+        if crate::insn::missing_feature(insn).is_some() {
+            // Also write-backs, which need no processor to be recorded: natively the program would not get past them.
+            self.begin(pc, InsnClass::Plain);
+            self.hot.bytes(&[0x0F, 0x0B]); // ud2: SIGILL at this address
+            return true;
+        }
         match insn.flow_control() {
             FlowControl::Next | FlowControl::Exception | FlowControl::Interrupt => {
                 if crate::mode().record && self.instrument(insn, raw) {

@@ -5,7 +5,9 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use brownout_insn::XsaveLayout;
+use brownout_abi::cpu::{Feature, Features, HIDE_VARIABLE};
+use brownout_insn::{XsaveLayout, feature_of};
+use iced_x86::{Decoder, DecoderOptions};
 use std::arch::x86_64::{__cpuid_count, _xgetbv};
 use std::sync::{Mutex, MutexGuard};
 
@@ -166,6 +168,8 @@ static CPU: Mutex<()> = Mutex::new(());
 pub struct Cpu {
     code: *mut u8,
     pub layout: XsaveLayout,
+    /// What the tests shall not use although it may be there.
+    pub hidden: Features,
     components: u64,
     _alone: MutexGuard<'static, ()>,
 }
@@ -201,8 +205,9 @@ impl Cpu {
             return None;
         }
         let alone = CPU.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let hidden = hidden_features();
         // SAFETY: the feature was detected.
-        let xcr0 = unsafe { xcr0() };
+        let xcr0 = hidden.hide_in_xcr0(unsafe { xcr0() });
         let layout = XsaveLayout::from_cpuid(xcr0, |leaf, subleaf| {
             let answer = __cpuid_count(leaf, subleaf);
             [answer.eax, answer.ebx, answer.ecx, answer.edx]
@@ -227,9 +232,21 @@ impl Cpu {
         Some(Cpu {
             code,
             layout,
+            hidden,
             components: xcr0 & COMPONENTS,
             _alone: alone,
         })
+    }
+
+    /// Whether the processor has the parts of AVX-512 that most processors with any have.
+    pub fn has_avx512(&self) -> bool {
+        use std::arch::is_x86_feature_detected as detected;
+        !self.hidden.has(Feature::Avx512)
+            && detected!("avx512f")
+            && detected!("avx512bw")
+            && detected!("avx512dq")
+            && detected!("avx512vl")
+            && detected!("avx512vbmi2")
     }
 
     /// Runs the instruction. `Err` holds the fault; the registers are then as the fault found them.
@@ -237,6 +254,15 @@ impl Cpu {
     /// `rsp` is not set: the instruction runs on the test's stack. The caller chooses instructions
     /// that keep away from it and that continue behind themselves.
     pub fn run(&mut self, bytes: &[u8], before: &Registers) -> (Registers, Result<(), Fault>) {
+        let insn = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+        if feature_of(&insn).is_some_and(|feature| self.hidden.has(feature)) {
+            let fault = Fault {
+                signal: libc::SIGILL,
+                code: 0,
+                address: self.code as u64,
+            };
+            return (before.clone(), Err(fault));
+        }
         let mut after = before.clone();
         after.image.0[512..576].fill(0);
         let mut jump = [0xFF, 0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -267,6 +293,12 @@ impl Cpu {
         after.rflags = context.rflags & FLAGS;
         (after, fault.map_or(Ok(()), Err))
     }
+}
+
+/// As the tool does, so that the tests can be run as on another processor.
+fn hidden_features() -> Features {
+    let text = std::env::var(HIDE_VARIABLE).unwrap_or_default();
+    Features::parse(&text).unwrap_or_else(|word| panic!("{HIDE_VARIABLE} names {word:?}"))
 }
 
 impl Drop for Cpu {
