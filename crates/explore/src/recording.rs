@@ -4,7 +4,8 @@
 //! changed, and the failure points. A failure point lies
 //!
 //! - before each event that makes something certain, and after the last, if anything was stored since the previous point. Between
-//!   two such events the set of crash states only grows, so the last moment has them all;
+//!   two such events the set of crash states only grows, so the last moment has them all. Under eADR every piece of a store is such
+//!   an event, so there is a point between any two, and one before the first;
 //! - at each acknowledgement to the outside (output written, input asked for) while anything is uncertain, because what was
 //!   acknowledged must survive. If nobody judges acknowledgements, or the program asks in the middle of a line, only if anything was
 //!   stored since the previous point.
@@ -349,12 +350,16 @@ impl Recorder {
     }
 
     fn apply_one(&mut self, site: Site, event: &ModelEvent<'_>, did: Did) -> io::Result<()> {
-        if self.stored_since && self.history.completes(event) {
+        // Where stores are durable at once, nothing later leaves memory as it was before the first.
+        let is_first = self.options.model.domain == Domain::Eadr && self.points.is_empty();
+        if (self.stored_since || is_first) && self.history.completes(event) {
             self.point(Reason::Completes, Some(site));
         }
         self.history
             .apply(event)
             .map_err(|e| io::Error::other(e.to_string()))?;
+        // Each piece of a wide store by itself: the power can fail before the next.
+        self.stored_since |= matches!(event.op, Op::Store(_) | Op::NtStore(_) | Op::Rmw(_));
         self.steps.push(Step { site, did });
         // Not its place among all events: how often threads wait for each other is chance, and changes no crash state.
         self.digest.update(&site.pc.0.to_le_bytes());
@@ -418,7 +423,6 @@ impl Recorder {
             Make::Rmw => Op::Rmw(write),
         };
         self.apply(site, op, Did::Store(keys, addr))?;
-        self.stored_since = true;
         self.touched = true;
         self.stored_at = self.stored_at.or(self.consumed.whole);
         self.interleaving.stored(site.process, site.thread);

@@ -5,12 +5,14 @@
 //! compares with the reference on all lines at once.)
 //!
 //! A crash can only fall between two events here. Inside a store of several pieces it leaves nothing that a crash after it
-//! cannot leave.
+//! cannot leave, except under eADR, where the pieces are events of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use brownout_model::{ByteRange, Config, Event, LINE_BYTES, Op as ModelOp, Write, reference};
+use brownout_model::{
+    ByteRange, Config, Domain, Event, LINE_BYTES, Op as ModelOp, Write, reference,
+};
 use brownout_trace::TargetAddr;
 
 use super::script::Script;
@@ -33,7 +35,15 @@ pub struct Memories {
 impl Memories {
     /// Enumerates. Fails if there are too many.
     pub fn of(script: &Script, config: Config) -> Result<Memories> {
-        Memories::of_events(&script.initial_image(), &script.events(), config)
+        let mut events = script.events();
+        if config.domain == Domain::Eadr {
+            // Every piece is durable by itself, so a crash between two shows.
+            events = events
+                .iter()
+                .flat_map(|event| pieces(event, config))
+                .collect();
+        }
+        Memories::of_events(&script.initial_image(), &events, config)
     }
 
     pub(super) fn of_events(
@@ -88,6 +98,29 @@ impl Memories {
             by_position,
         })
     }
+}
+
+/// The parts of an event between which a crash can fall.
+fn pieces(event: &Option<Event<'static>>, config: Config) -> Vec<Option<Event<'static>>> {
+    let Some(event) = event else {
+        return vec![None];
+    };
+    let owned = |write: &Write<'_>| {
+        Write::new(
+            write.range().start(),
+            write.bytes().unwrap_or_default().to_vec(),
+        )
+    };
+    let pieces = event.pieces(config.atomicity).into_iter().map(|piece| {
+        let op = match &piece.op {
+            ModelOp::Store(write) => ModelOp::Store(owned(write)),
+            ModelOp::NtStore(write) => ModelOp::NtStore(owned(write)),
+            ModelOp::Rmw(write) => ModelOp::Rmw(owned(write)),
+            _ => event.op.clone(),
+        };
+        Some(Event::new(event.thread, op))
+    });
+    pieces.collect()
 }
 
 fn stored_lines(events: &[Option<Event<'static>>]) -> BTreeSet<u64> {

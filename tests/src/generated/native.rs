@@ -121,8 +121,8 @@ impl Litmus {
     }
 
     /// Runs the recovery, natively, on every memory that a crash may leave.
-    pub fn brute_force(&self) -> Result<Truth> {
-        let memories = Memories::of(&self.script, Config::default())?;
+    pub fn brute_force(&self, config: Config) -> Result<Truth> {
+        let memories = Memories::of(&self.script, config)?;
         let endings = memories
             .images
             .iter()
