@@ -665,7 +665,7 @@ fn canary() -> Result<()> {
     Ok(())
 }
 
-/// A test of faults only would pass as well: most blobs must get to their end.
+/// A test of faults only would pass as well: about half of the blobs must get to their end.
 fn mostly_whole() -> Result<()> {
     let plain = TESTS
         .iter()
@@ -687,8 +687,9 @@ fn mostly_whole() -> Result<()> {
             .filter(|line| line.contains(": returned"))
             .count();
         let lines = output.lines().count();
+        // Without wide vectors more of them are SSE's, which want their operands aligned.
         ensure!(
-            2 * returned > lines,
+            5 * returned > 2 * lines,
             "{name}: only {returned} of {lines} runs returned"
         );
     }

@@ -401,6 +401,8 @@ pub mod rare {
     pub const SIGNAL: u64 = 22;
     /// change, file, replaced file; path, or two with a zero byte between
     pub const NAME: u64 = 23;
+    /// addr, pointer
+    pub const FLUSH_OUTSIDE: u64 = 24;
 }
 
 /// Fixed part of every record.

@@ -25,6 +25,7 @@ macro_rules! rules {
 rules! {
     MissingFlush = "missing-flush"
     MissingFence = "missing-fence"
+    NoFence = "no-fence"
     NotPersisted = "not-persisted"
     NotOrdered = "not-ordered"
     TxUnloggedStore = "tx-unlogged-store"
@@ -39,6 +40,8 @@ rules! {
     FreshLog = "fresh-log"
     TransientData = "transient-data"
     OversizedFlush = "oversized-flush"
+    RedirtiedLine = "redirtied-line"
+    FlushOutsidePm = "flush-outside-pm"
 }
 
 /// Something that happened, not yet in words a user knows.

@@ -174,6 +174,7 @@ fn rare<'a>(kind: &EventKind<'a>) -> (EventKind<'static>, &'a [u8]) {
             (kind, names)
         }
         EventKind::Signal { signal, addr } => (EventKind::Signal { signal, addr }, none),
+        EventKind::FlushOutside { addr, word } => (EventKind::FlushOutside { addr, word }, none),
         EventKind::Msync { addr, len, flags } => (EventKind::Msync { addr, len, flags }, none),
         EventKind::Fsync { file, data_only } => (EventKind::Fsync { file, data_only }, none),
         EventKind::ProcessStart {

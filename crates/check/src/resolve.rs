@@ -27,12 +27,25 @@ pub fn findings(
     }
     findings.retain(|weighed| !is_noise(&weighed.finding));
     let mut findings = merge(findings);
-    findings.sort_by(|a, b| (a.severity, &a.rule).cmp(&(b.severity, &b.rule)));
+    if findings.iter().any(|finding| finding.rule == "no-fence") {
+        // Where a fence is missing between two write-backs, nobody should be told to leave one out.
+        findings.retain(|finding| finding.rule != "redirtied-line");
+    }
+    // What explains others comes before them.
+    let key = |finding: &Finding| (finding.severity, finding.rule != "no-fence");
+    findings.sort_by(|a, b| (key(a), &a.rule).cmp(&(key(b), &b.rule)));
     findings
 }
 
-/// The C library fences after its own non-temporal copies, whatever they copy.
+/// The C library fences after its own non-temporal copies, whatever they copy. And what completes write-backs by chance counts as a
+/// fence, except at the program's exit.
 fn is_noise(finding: &Finding) -> bool {
+    // A locked instruction that the program makes itself may be meant as the fence.
+    let completed = finding.events.iter().find(|e| e.role == "completed");
+    let at_exit = |frame: &Frame| is_libc(frame) && frame.function.as_deref() == Some("exit");
+    if completed.is_some_and(|event| !event.stack.iter().any(at_exit)) {
+        return true;
+    }
     let in_libc = |event: &Event| event.stack.first().is_some_and(is_libc);
     finding.rule == "empty-fence" && finding.events.first().is_some_and(in_libc)
 }
@@ -87,7 +100,9 @@ fn weight_note(
 ) -> Finding {
     if finding.count > 1 && amount > 0 {
         let what = match finding.rule.as_str() {
-            "clean-flush" | "double-flush" | "oversized-flush" => "lines",
+            "clean-flush" | "double-flush" | "oversized-flush" | "redirtied-line" | "no-fence" => {
+                "lines"
+            }
             _ => "bytes",
         };
         finding
@@ -267,6 +282,21 @@ fn suggestion(
     sources: &mut Sources,
 ) -> Option<String> {
     let of = |role: &str| events.iter().find(|event| event.role == role);
+    match rule {
+        "no-fence" => {
+            let text = "fence (sfence, pmem_drain) after each group of write-backs, before what depends on it is stored";
+            return Some(text.to_owned());
+        }
+        "flush-outside-pm" if of("target").is_some() => {
+            let text = "if what the pointer points to was meant, give the write-back the pointer, not its address";
+            return Some(text.to_owned());
+        }
+        "redirtied-line" => {
+            let text = "store all of the line first, then write it back once";
+            return Some(text.to_owned());
+        }
+        _ => {}
+    }
     let store = of("store")?;
     let own = own_frame(store)?;
     let what = match (&own.file, own.line) {

@@ -1,6 +1,6 @@
 //! What a rule must remember of each thread.
 
-use brownout_model::{ByteRange, Moment, Tag};
+use brownout_model::{ByteRange, Line, Moment, Tag};
 use brownout_trace::event::{ProcessId, TargetAddr, ThreadId};
 
 /// Write-backs of neighbouring lines by one instruction: a loop over a range.
@@ -18,6 +18,9 @@ pub struct FlushRun {
     pub lines: u64,
     pub clean: u64,
     pub again: u64,
+    pub redirtied: u64,
+    /// The write-back that was in vain because of it.
+    pub earlier_redirtied: Tag,
     /// Store and write-back that last persisted a clean line, if the run met such.
     pub persisted: Option<(Tag, Tag)>,
 }
@@ -27,6 +30,45 @@ impl FlushRun {
     #[inline]
     pub fn goes_on(&self, tag: Tag, line: ByteRange) -> bool {
         self.lines != 0 && self.tag == tag && self.next == line.start().0
+    }
+}
+
+/// The last write-backs of a thread that no fence of its own has completed: a small table, in which a later one may take an earlier one's
+/// place.
+#[derive(Clone, Debug)]
+pub struct RecentWriteBacks {
+    /// Line, who wrote it back, and after how many fences.
+    lines: [(Line, Tag, u32); RECENT_LINES],
+    /// From 1, so that an empty place is of no time.
+    fences: u32,
+}
+
+/// A power of two.
+const RECENT_LINES: usize = 32;
+
+impl Default for RecentWriteBacks {
+    fn default() -> Self {
+        RecentWriteBacks {
+            lines: [(Line(0), Tag(0), 0); RECENT_LINES],
+            fences: 1,
+        }
+    }
+}
+
+impl RecentWriteBacks {
+    /// The line is written back at `tag`; answers who has done that since the last fence.
+    #[inline(always)]
+    pub fn write_back(&mut self, line: Line, tag: Tag) -> Option<Tag> {
+        let place = &mut self.lines[line.0 as usize % RECENT_LINES];
+        let earlier = (place.0 == line && place.2 == self.fences).then_some(place.1);
+        *place = (line, tag, self.fences);
+        earlier
+    }
+
+    /// All is complete.
+    #[inline(always)]
+    pub fn fenced(&mut self) {
+        self.fences = self.fences.wrapping_add(1).max(1);
     }
 }
 
@@ -112,6 +154,7 @@ pub struct Thread {
     /// Its accesses are not judged at present.
     pub stopped: bool,
     pub run: FlushRun,
+    pub recent_write_backs: RecentWriteBacks,
     /// Write-backs and non-temporal stores since its last `sfence` or `mfence`.
     pub to_fence: u64,
     /// It has stored to persistent memory.

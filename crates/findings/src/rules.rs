@@ -36,6 +36,7 @@ macro_rules! catalogue {
 catalogue! {
     "missing-flush" Correctness true "stored, and not written back when the region is unmapped, at exit, or at a section's end"
     "missing-fence" Correctness true "written back, or stored past the cache, and not fenced by the same thread"
+    "no-fence" Correctness true "lines are written back, and the program never executes a fence"
     "not-persisted" Correctness true "an assertion that a range is persistent does not hold"
     "not-ordered" Correctness true "an assertion that one range persists before another does not hold"
     "tx-unlogged-store" Correctness true "a store in a transaction to a range that it has neither logged nor allocated"
@@ -50,6 +51,8 @@ catalogue! {
     "fresh-log" Performance true "a transaction logs what it has itself allocated"
     "transient-data" Performance true "lines that are stored to over and over and never made persistent: they belong in DRAM"
     "oversized-flush" Performance true "a write-back of a range of which most lines are clean"
+    "redirtied-line" Performance true "a line is stored to between its write-back and the fence, and written back again"
+    "flush-outside-pm" Performance true "a write-back of ordinary memory, on the stack or the heap"
     "recovery-crash" Correctness true "explore: after a crash, recovery is killed by a signal"
     "recovery-error" Correctness true "explore: after a crash, recovery fails"
     "recovery-hang" Correctness true "explore: after a crash, recovery does not end"

@@ -615,6 +615,10 @@ fn rare_kind(which: u64, w: [u64; 6], text: &[u8]) -> Option<EventKind<'_>> {
             signal: w[0] as i32,
             addr: TargetAddr(w[1]),
         },
+        rare::FLUSH_OUTSIDE => EventKind::FlushOutside {
+            addr: TargetAddr(w[0]),
+            word: w[1],
+        },
         rare::MSYNC => EventKind::Msync {
             addr: TargetAddr(w[0]),
             len: w[1],

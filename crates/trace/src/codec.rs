@@ -94,7 +94,8 @@ mod tag {
     pub const SIGNAL: u8 = 35;
     pub const NAME: u8 = 36;
     pub const STRING_STORE: u8 = 37;
-    pub const COUNT: u8 = 38;
+    pub const FLUSH_OUTSIDE: u8 = 38;
+    pub const COUNT: u8 = 39;
 }
 
 /// What follows the site in the columns, per tag.
@@ -165,7 +166,7 @@ const LAYOUTS: [Layout; tag::COUNT as usize] = [
     row(true,  0, Bytes::Never),   // SIGNAL         detail: signal
     row(false, 3, Bytes::Counted), // NAME           detail: change; file, replaced file, length of names
     row(true,  1, Bytes::Access),  // STRING_STORE   detail: size; elements
-
+    row(true,  1, Bytes::Never),   // FLUSH_OUTSIDE  word
 ];
 
 /// `tag | values << 7 | detail << 8`, so that comparing a shape is one comparison.
@@ -739,6 +740,9 @@ impl Encoder {
                 EventKind::Signal { signal, addr } => {
                     (tag::SIGNAL, signal as u32, addr.0, row_of([]), &[])
                 }
+                EventKind::FlushOutside { addr, word } => {
+                    (tag::FLUSH_OUTSIDE, 0, addr.0, row_of([word]), &[])
+                }
                 EventKind::Msync { addr, len, flags } => {
                     (tag::MSYNC, 0, addr.0, row_of([len, u64::from(flags)]), &[])
                 }
@@ -1311,6 +1315,7 @@ impl Decoder {
                 signal: detail as i32,
                 addr,
             },
+            tag::FLUSH_OUTSIDE => EventKind::FlushOutside { addr, word: row[0] },
             tag::MSYNC => EventKind::Msync {
                 addr,
                 len: row[0],

@@ -456,6 +456,9 @@ impl Scene {
                 let place = self.place(event.thread, *addr);
                 let _ = write!(line, "{signal}, {place}  [{addr}]");
             }
+            EventKind::FlushOutside { addr, word } => {
+                let _ = write!(line, "{addr}, which holds {word:#x}");
+            }
             EventKind::Msync { addr, len, flags } => {
                 let place = self.place(event.thread, *addr);
                 let _ = write!(line, "{place} {len:#x}, flags {flags:#x}  [{addr}]");
@@ -559,6 +562,7 @@ impl Scene {
             EventKind::Flush { addr, .. } => Some(*addr),
             EventKind::Msync { addr, .. } => Some(*addr),
             EventKind::Signal { addr, .. } => Some(*addr),
+            EventKind::FlushOutside { addr, .. } => Some(*addr),
             kind => kind.access().map(|access| access.addr),
         };
         if let Some(addr) = accessed {
@@ -690,6 +694,7 @@ impl Scene {
                 }
             }
             EventKind::Signal { signal, .. } => put("signal", (*signal).into()),
+            EventKind::FlushOutside { word, .. } => put("word", hex(*word)),
             EventKind::Msync { len, flags, .. } => {
                 put("size", (*len).into());
                 put("flags", (*flags).into());

@@ -473,6 +473,15 @@ pub enum EventKind<'a> {
         addr: TargetAddr,
     },
 
+    /// A write-back of ordinary memory, on the stack or the heap, while files are tracked: told once for each place in the code and
+    /// calling context.
+    FlushOutside {
+        /// The operand.
+        addr: TargetAddr,
+        /// The first word in the rest of its line that is an address in tracked memory, perhaps of what was meant; else 0.
+        word: u64,
+    },
+
     // ---- requests of the program
     /// A pmemcheck client request (see the code numbers of pmemcheck, base `0x5043_0000`).
     Pmemcheck {
@@ -575,6 +584,7 @@ impl<'a> EventKind<'a> {
             EventKind::Output { .. } => "output",
             EventKind::Lookup { .. } => "lookup",
             EventKind::Signal { .. } => "signal",
+            EventKind::FlushOutside { .. } => "flush_outside",
             EventKind::Pmemcheck { .. } => "pmemcheck",
             EventKind::Annotation { .. } => "annotation",
             EventKind::LibraryCall { .. } => "library_call",

@@ -10,6 +10,7 @@
  * explore: yes
  * symptom: ops
  * explored: not-atomic @ put
+ * needs: clflushopt
  */
 #include "../pm.h"
 

@@ -11,6 +11,7 @@
  * symptom: exit
  * explored: recovery-error @ value-store
  * flags: -pthread
+ * needs: clflushopt
  */
 #include "../pm.h"
 #include <pthread.h>

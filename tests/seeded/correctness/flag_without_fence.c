@@ -10,6 +10,7 @@
  * explore: yes
  * symptom: exit
  * explored: recovery-error @ entry-store
+ * needs: clflushopt
  */
 #include "../pm.h"
 

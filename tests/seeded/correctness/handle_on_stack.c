@@ -5,6 +5,7 @@
  * Right: the node itself is written back.
  *
  * bug: missing-flush @ node-store
+ * bug: flush-outside-pm @ stack-flush
  * explore: yes
  * symptom: exit
  * explored: recovery-error @ node-store
@@ -34,7 +35,7 @@ static void operation(struct pool *pool, int i)
     struct node *node = &pool->nodes[i];
     *node = (struct node){.value = 1000 + (uint64_t)i, .next = pool->head}; /* @node-store */
 #ifdef BUG
-    pm_flush(&node, sizeof node);
+    pm_flush(&node, sizeof node); /* @stack-flush */
 #else
     pm_flush(node, sizeof *node);
 #endif

@@ -9,6 +9,7 @@
  * explore: yes
  * symptom: exit
  * explored: recovery-error @ entry-store
+ * needs: clflushopt
  */
 #include "../bank.h"
 

@@ -10,6 +10,7 @@
  * explore: yes
  * symptom: exit
  * explored: recovery-error @ record-store
+ * needs: clflushopt
  */
 #include "../bank.h"
 

@@ -6,6 +6,7 @@
  *
  * bug: double-flush @ second-flush
  * explore: no
+ * needs: clflushopt
  */
 #include "../pm.h"
 

@@ -7,6 +7,7 @@
  *
  * 1: no fence between the element's write-back and the number. 2: the element is not written back. 3: the length given
  * is one line's. 4: the element's first line is written back twice before the fence.
+ * needs: clflushopt
  */
 #include "cases.h"
 

@@ -15,6 +15,7 @@
  * not logged. 5: an update does not log the value. 6: a removal does not log the link. 7: the commit of an insertion
  * writes nothing back. 8: it does not fence. 9: the count is logged twice. 10: an insertion logs the node that it has
  * allocated.
+ * needs: clflushopt
  */
 #include "tx.h"
 

@@ -16,6 +16,7 @@
  * commit writes back eight bytes of each range, and the entry lies in two lines. 8: the entry is stored past the
  * cache, after the commit's fence. 9: the fence stands before the write-back. 10: the paying account is logged on its
  * own after both were logged together.
+ * needs: clflushopt
  */
 #include "tx.h"
 

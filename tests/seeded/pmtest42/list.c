@@ -7,6 +7,7 @@
  *
  * 1: node and head are made durable by one fence. 2: the write-back is given the variable that holds the node's
  * address. 3: the write-back comes before the store. 4: the node is written back again after it was linked.
+ * needs: clflushopt
  */
 #include "cases.h"
 

@@ -6,6 +6,7 @@
  *
  * 1: the record is stored past the cache and published without a fence. 2: the flush loop starts at the record instead
  * of at its line, and misses the tail. 3: the write-back is not fenced.
+ * needs: clflushopt
  */
 #include "cases.h"
 

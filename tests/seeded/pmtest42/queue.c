@@ -7,6 +7,7 @@
  *
  * 1: the tail is stored before the link is fenced. 2: the link is not written back: the node's line is, once more. 3:
  * the link's line is written back twice.
+ * needs: clflushopt
  */
 #include "cases.h"
 

@@ -7,6 +7,7 @@
  *
  * 1: the head is persisted before the value is written back. 2: the fence stands before the write-back instead of
  * after it. 3: a pop does not write the tail back. 4: a push writes back head and tail, and has only moved the head.
+ * needs: clflushopt
  */
 #include "cases.h"
 

@@ -9,6 +9,7 @@
  * explore: yes
  * symptom: ops
  * explored: checker-failed @ message
+ * needs: clflushopt
  */
 #include "../pm.h"
 

@@ -139,6 +139,7 @@ impl Checker {
 
     pub(super) fn synchronised(&mut self, thread: ThreadId, range: ByteRange, tag: Tag) {
         self.apply(thread, Op::Msync(range), tag);
+        self.fencing.fence(tag, false);
     }
 
     /// Mappings went away: what no other mapping shows must be persistent.
@@ -200,6 +201,13 @@ impl Checker {
         ending: &Ending,
     ) {
         let next_fence = self.sites.next_fence(status.tag);
+        if status.state != Persistency::Dirty && self.fencing.first.is_none() {
+            let started = match status.state {
+                Persistency::Flushing => status.flush_tag,
+                _ => status.tag,
+            };
+            self.fencing.left.get_or_insert(started);
+        }
         let (rule, what) = match status.state {
             Persistency::Dirty => (Rule::MissingFlush, "never written back"),
             Persistency::Draining => (Rule::MissingFence, "past the cache and never fenced"),

@@ -2,6 +2,13 @@
 //!
 //! Neighbouring lines written back by one instruction are one *run*, judged as a whole: `clean-flush`, `double-flush`,
 //! `oversized-flush`. A fence is judged by what it completes: `empty-fence`.
+//!
+//! `redirtied-line`: a thread writes a line back twice with a store in between and no fence. Exact when it is reported; of a thread
+//! with many lines under way at once some are missed, because few are remembered.
+//!
+//! `flush-outside-pm`: the engine tells of write-backs of the stack and the heap, once for each place in the code.
+//!
+//! `no-fence` is the headline over `missing-fence` findings of a program that has no fence at all.
 
 use super::*;
 
@@ -57,11 +64,30 @@ impl Checker {
                 ..FlushRun::default()
             };
         }
-        let run = &mut self.threads[at].run;
+        let Thread {
+            run,
+            recent_write_backs: run_over,
+            ..
+        } = &mut self.threads[at];
         run.lines += 1;
         run.next = line.end().0;
+        let earlier = match kind {
+            // Complete by itself, and ordered: what was stored before is durable before what is stored after.
+            FlushKind::Clflush => None,
+            _ => {
+                if outcome == FlushOutcome::Useful {
+                    self.fencing.write_back(tag);
+                }
+                run_over.write_back(number, tag)
+            }
+        };
         match outcome {
-            FlushOutcome::Useful => {}
+            FlushOutcome::Useful => {
+                if let Some(earlier) = earlier {
+                    run.redirtied += 1;
+                    run.earlier_redirtied = earlier;
+                }
+            }
             FlushOutcome::Again { earlier } => {
                 run.again += 1;
                 run.earlier = earlier;
@@ -81,7 +107,7 @@ impl Checker {
         if run.lines == 0 {
             return;
         }
-        if run.clean == 0 && run.again == 0 {
+        if run.clean == 0 && run.again == 0 && run.redirtied == 0 {
             run.lines = 0;
         } else {
             self.judge_run(at);
@@ -139,6 +165,16 @@ impl Checker {
                 (message, events)
             });
         }
+        if run.redirtied > 0 {
+            let (tag, earlier, lines) = (run.tag, run.earlier_redirtied, run.redirtied);
+            self.collector
+                .report(Rule::RedirtiedLine, tag, Tag(0), lines, || {
+                    let message = "a line is stored to between its write-back and the fence, and written back again";
+                    let first = RawEvent::new("earlier-flush", "written back here first", earlier);
+                    let text = "the line is written back again here, before any fence".to_owned();
+                    (message.to_owned(), vec![flush_event(text), first])
+                });
+        }
         if run.again > 0 {
             let (tag, earlier, again) = (run.tag, run.earlier, run.again);
             self.collector
@@ -150,6 +186,80 @@ impl Checker {
                     (message.to_owned(), vec![flush_event(text), first])
                 });
         }
+    }
+
+    /// A write-back of ordinary memory. `word` may be a pointer that lies there.
+    #[cold]
+    pub(super) fn flush_outside(
+        &mut self,
+        thread: ThreadId,
+        pc: TargetAddr,
+        context: ContextId,
+        addr: TargetAddr,
+        word: u64,
+    ) {
+        let at = self.thread(thread);
+        if self.threads[at].stopped {
+            return;
+        }
+        let tag = self.tag(at, pc, context);
+        let now = self.moment();
+        let target = self.parts(thread, TargetAddr(word), 1).first().copied();
+        self.collector
+            .report(Rule::FlushOutsidePm, tag, Tag(0), 0, || {
+                let message = "a write-back of ordinary memory, which makes nothing persistent";
+                let text = format!(
+                    "{:#x}, which is in no tracked file, is written back here",
+                    addr.0
+                );
+                let flush = RawEvent::new("flush", text, tag).by(thread).at(now);
+                let mut events = vec![flush];
+                if let Some((range, addr)) = target {
+                    let text = "that line holds a pointer to here: was this meant?";
+                    let what = RawEvent::new("target", text, Tag(0));
+                    events.push(what.on(range, addr));
+                }
+                (message.to_owned(), events)
+            });
+    }
+
+    /// At the end: whether the program ever fenced.
+    ///
+    /// Either nothing had when a region ended with something under way. Or only locked instructions did, after the last write-back, and
+    /// [`resolve`](crate::resolve) keeps that only if the first is one that the C library's `exit` makes.
+    pub(super) fn never_fenced(&mut self) {
+        use brownout_model::Domain;
+        let fencing = self.fencing;
+        let by_fences = matches!(self.options.model.domain, Domain::X86 | Domain::Eadr);
+        let by_chance = fencing.first.filter(|_| {
+            fencing.first_is_locked
+                && !fencing.goes_on
+                && fencing.write_backs > 0
+                && self.loses_caches()
+        });
+        let (tag, completed) = match (fencing.left, by_chance) {
+            _ if !by_fences => return,
+            (Some(left), _) => (left, None),
+            (None, Some(fence)) => (fencing.first_write_back, Some(fence)),
+            (None, None) => return,
+        };
+        let lines = fencing.write_backs;
+        self.collector
+            .report(Rule::NoFence, tag, Tag(0), lines, || {
+                let what = match lines {
+                    0 => "bytes are stored past the cache".to_owned(),
+                    1 => "a line is written back".to_owned(),
+                    n => format!("lines are written back {} times", grouped(n)),
+                };
+                let message = format!("{what}, and the program never executes a fence");
+                let text = "under way from here on, with nothing to complete it";
+                let mut events = vec![RawEvent::new("flush", text, tag)];
+                if let Some(fence) = completed {
+                    let text = "only at its exit a locked instruction completes it, by chance";
+                    events.push(RawEvent::new("completed", text, fence));
+                }
+                (message, events)
+            });
     }
 
     #[inline]
@@ -164,6 +274,8 @@ impl Checker {
         self.finish_run(at);
         let tag = self.tag(at, pc, context);
         let completed = self.model.fence_at(self.moment(), thread.into());
+        self.threads[at].recent_write_backs.fenced();
+        self.fencing.fence(tag, kind == FenceKind::Locked);
         if kind == FenceKind::Locked {
             // It is there for other reasons; that it also completes write-backs is welcome.
             return;
@@ -178,6 +290,8 @@ impl Checker {
         let thread = state.id;
         let nothing_to_do = !completed && state.to_fence == 0;
         state.to_fence = 0;
+        state.recent_write_backs.fenced();
+        self.fencing.fence(tag, false);
         for store in state.before_fence.drain(..) {
             self.sites.set_next_fence(store, tag);
         }

@@ -4,7 +4,7 @@
 //!  event ─▶ site number ─▶ keys (file, offset) ─▶ model ─▶ outcome ─▶ rules ─▶ collector
 //! ```
 //! Which rule looks where: stores (`tx-*`, `store-outside-tx`, `overwritten-unpersisted`), write-backs and fences
-//! (`clean-flush`, `double-flush`, `oversized-flush`, `empty-fence`), requests (`not-*`, `*-log`, `cross-tx-overlap`), ends of mappings,
+//! (`clean-flush`, `double-flush`, `oversized-flush`, `redirtied-line`, `flush-outside-pm`, `empty-fence`, `no-fence`), requests (`not-*`, `*-log`, `cross-tx-overlap`), ends of mappings,
 //! processes and sections (`missing-*`, `transient-data`).
 
 mod annotations;
@@ -102,6 +102,43 @@ struct Ending {
     thread: Option<ThreadId>,
 }
 
+/// Whether the program fences at all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fencing {
+    /// The first fence of any kind, locked instructions included.
+    first: Option<Tag>,
+    /// It was one that is there for other reasons.
+    first_is_locked: bool,
+    /// Write-backs that a fence must complete; the first of them.
+    write_backs: u64,
+    first_write_back: Tag,
+    /// There was one after the first fence.
+    goes_on: bool,
+    /// What an end found unfenced before the first fence.
+    left: Option<Tag>,
+}
+
+impl Fencing {
+    #[inline(always)]
+    fn fence(&mut self, tag: Tag, is_locked: bool) {
+        if self.first.is_none() {
+            self.first = Some(tag);
+            self.first_is_locked = is_locked;
+        }
+        // One that is meant, however late, is one.
+        self.first_is_locked &= is_locked;
+    }
+
+    #[inline(always)]
+    fn write_back(&mut self, tag: Tag) {
+        if self.write_backs == 0 {
+            self.first_write_back = tag;
+        }
+        self.write_backs += 1;
+        self.goes_on |= self.first.is_some();
+    }
+}
+
 /// Which of two independent halves of the rules a checker looks after. What the other half needs, it does not keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Duties {
@@ -160,6 +197,7 @@ pub struct Checker {
     reported_in_tx: BTreeSet<Tag>,
     /// Code of libpmem and libpmemobj, in whatever process: start and end.
     library_code: LibraryCode,
+    fencing: Fencing,
     /// Library calls are seen, so requests need not be judged for repetition.
     sees_library_calls: bool,
     ended: Option<ExitStatus>,
@@ -195,6 +233,7 @@ impl Checker {
             killed: BTreeSet::new(),
             reported_in_tx: BTreeSet::new(),
             library_code: LibraryCode::default(),
+            fencing: Fencing::default(),
             sees_library_calls: false,
             ended: None,
             fault: None,
@@ -240,6 +279,11 @@ impl Checker {
             EventKind::LibraryCall { function, args } => {
                 if self.duties.logging {
                     self.library_call(thread, pc, context, function, args);
+                }
+            }
+            EventKind::FlushOutside { addr, word } => {
+                if self.duties.persistency {
+                    self.flush_outside(thread, pc, context, addr, word);
                 }
             }
             EventKind::Load(_) | EventKind::Context { .. } | EventKind::Futex { .. } => {}
@@ -323,6 +367,7 @@ impl Checker {
             thread: None,
         };
         self.must_be_persistent(everything, &ending);
+        self.never_fenced();
     }
 
     // ------------------------------------------------------------------ the model

@@ -99,6 +99,8 @@ impl Checker {
         let by = thread.into();
         if kind == StoreKind::Locked {
             self.model.fence_at(now, by);
+            self.threads[at].recent_write_backs.fenced();
+            self.fencing.fence(tag, true);
         }
         let overwritten = match kind {
             StoreKind::NonTemporal => self.model.nt_store_at(now, by, range, tag),

@@ -179,6 +179,15 @@ impl brownout_insn::Memory for Lanes {
 pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
     ctx.rip = site.pc;
     let bases = segments(site);
+    if let MemoryForm::Flush(_) = site.form {
+        let addr = brownout_insn::effective_address(&site.insn, &ctx.gpr, bases);
+        if tracked(addr).is_none() {
+            super::outside::flush(ctx, site, addr);
+            ctx.resume = site.original;
+            ctx.resume_is_boundary = false;
+            return;
+        }
+    }
     let mut image = Image([0; XSAVE_LEN]);
     let needs_vectors = matches!(
         site.form,

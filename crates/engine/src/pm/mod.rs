@@ -4,6 +4,7 @@
 //!  regions   tracked mappings, their aliases, faults on them
 //!  site      instructions that touched tracked memory; `translate/site.rs` instruments them
 //!  irregular accesses whose extent only run time shows (strings, masks, gathers, …)
+//!  outside   write-backs of memory that is not tracked
 //!  ring      appending records in one total order
 //!  stacks    calling contexts: unwinding, interning, the per-thread cache
 //!  kernel    system calls that concern tracked memory and files
@@ -23,6 +24,7 @@ pub mod hooks;
 pub mod irregular;
 mod kernel;
 mod names;
+mod outside;
 mod process;
 mod regions;
 mod requests;

@@ -279,6 +279,7 @@ pub fn forked_child(ctx: &mut ThreadContext, fork: Fork) {
     drop(_tables);
     super::hooks::reset_after_fork();
     super::irregular::reset_after_fork();
+    super::outside::reset_after_fork();
     super::requests::reset_after_fork();
     super::kernel::reset_after_fork();
     let Some(birth) = birth else { return };

@@ -3,6 +3,7 @@
 use crate::sync::SpinLock;
 use alloc::boxed::Box;
 use brownout_insn::MemoryForm;
+use core::sync::atomic::AtomicU64;
 use hashbrown::{HashMap, HashSet};
 use iced_x86::Instruction;
 
@@ -57,6 +58,8 @@ pub struct Site {
     pub original: u64,
     pub insn: Instruction,
     pub form: MemoryForm,
+    /// Of a write-back: not 0 as long as one of ordinary memory is worth telling. Emitted code looks at it.
+    pub tells_outside: AtomicU64,
 }
 
 impl Site {
@@ -195,6 +198,7 @@ pub fn new(
         original: 0,
         insn,
         form,
+        tells_outside: AtomicU64::new(1),
     }))
 }
 

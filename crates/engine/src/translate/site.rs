@@ -529,6 +529,17 @@ impl Builder<'_> {
         self.share_context(s);
         self.join(s, record);
         let jump = self.check(&operand);
+        // Ordinary memory: rare where files are tracked, and then worth telling, until enough is told.
+        let payload = &raw const *s as u64;
+        self.hot
+            .mov_imm64(RCX, &raw const s.tells_outside as u64);
+        self.hot.bytes(&[0x48, 0x8B, 0x09]); // mov rcx, [rcx]
+        self.hot.jrcxz(0);
+        let end = self.hot.at;
+        self.hot.reload(RCX, off::spill(slot::SITE_RCX));
+        self.hot.leave(exit::SITE_BEGIN | payload << 8);
+        self.hot.jrcxz_goes_here(end);
+        self.hot.reload(RCX, off::spill(slot::SITE_RCX));
         self.copy(insn, raw);
         s.next_code = self.hot.at;
         let access = Access {

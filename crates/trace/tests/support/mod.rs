@@ -618,6 +618,8 @@ fn kinds() -> impl Strategy<Value = EventKind<'static>> {
         ),
         1 => (any::<i32>(), number())
             .prop_map(|(signal, addr)| EventKind::Signal { signal, addr: TargetAddr(addr) }),
+        1 => (any::<u64>(), any::<u64>())
+            .prop_map(|(addr, word)| EventKind::FlushOutside { addr: TargetAddr(addr), word }),
         1 => (number(), number(), small()).prop_map(|(addr, len, flags)| EventKind::Msync {
             addr: TargetAddr(addr), len, flags,
         }),
