@@ -643,8 +643,9 @@ fn rule_names() -> PossibleValuesParser {
 struct RuleFlags {
     /// Switch rules on (separated by commas)
     ///
-    /// RULE is an id of 'brownout explain', or one of correctness, performance, all. --only,
-    /// --enable and --disable act in the order in which they are given.
+    /// RULE is an id of 'brownout explain', or one of correctness, performance, all. Rules that are
+    /// off by default are switched on by their ids and by all only. --only, --enable and --disable
+    /// act in the order in which they are given.
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule_names(), hide_possible_values = true, help_heading = RULES_HEADING)]
     enable: Vec<String>,
 

@@ -390,21 +390,13 @@ fn recovery(args: RecoveryArgs) -> Result<Recovery, Failure> {
 /// The default set after some edits. Names were checked when the command line was parsed.
 fn rule_set<'a>(edits: impl IntoIterator<Item = &'a RuleEdit>) -> RuleSet {
     fn switch(set: &mut RuleSet, name: &str, on: bool) {
-        let groups: &[Severity] = match name {
-            "all" => &[
-                Severity::Correctness,
-                Severity::Warning,
-                Severity::Performance,
-            ],
-            "correctness" => &[Severity::Correctness],
-            "performance" => &[Severity::Performance],
+        match name {
+            "all" => set.set_all(on),
+            "correctness" => set.set_group(Severity::Correctness, on),
+            "performance" => set.set_group(Severity::Performance, on),
             _ => {
                 set.set(name, on);
-                return;
             }
-        };
-        for severity in groups {
-            set.set_all(*severity, on);
         }
     }
     let mut set = RuleSet::default();
@@ -482,7 +474,13 @@ fn patterns(globs: &[String]) -> Result<Vec<String>, Failure> {
     }
     let here = env::current_dir()
         .map_err(|error| Failure::usage(format!("the current folder is gone: {error}")))?;
-    globs.iter().map(|glob| pattern(glob, &here)).collect()
+    let mut all = Vec::new();
+    for glob in globs {
+        let pattern = pattern(glob, &here)?;
+        all.extend(behind_links(glob, &pattern, &here));
+        all.push(pattern);
+    }
+    Ok(all)
 }
 
 fn dump(args: DumpArgs) -> Result<Dump, Failure> {
@@ -530,11 +528,24 @@ fn pattern(glob: &str, here: &Path) -> Result<String, Failure> {
             "the pattern {glob} of --pm cannot be used: {fault}"
         )));
     }
+    let home = glob
+        .strip_prefix("~/")
+        .and_then(|rest| Some(format!("{}/{rest}", escape(env::home_dir()?.to_str()?))));
+    let glob = home.as_deref().unwrap_or(glob);
+    // A folder stands for all that is below it.
+    let is_folder = !glob.contains(SPECIAL) && glob.contains('/') && here.join(glob).is_dir();
+    if let Some(folder) = glob.strip_suffix('/').or(is_folder.then_some(glob)) {
+        return pattern(&format!("{}/**", folder.trim_end_matches('/')), here);
+    }
     if !glob.contains('/') {
         return Ok(format!("**/{glob}"));
     }
     if glob.starts_with("**/") {
         return Ok(format!("/{glob}"));
+    }
+    // As in `case $path in */db)` and `find -path`: no folder is named, so any will do, also the current one.
+    if let Some(rest) = glob.strip_prefix("*/") {
+        return Ok(format!("/**/{rest}"));
     }
     // Folders up to the first that is a pattern are made real: symlinks and `..` resolved.
     let (mut fixed, mut rest) = (PathBuf::new(), PathBuf::new());
@@ -559,6 +570,54 @@ fn pattern(glob: &str, here: &Path) -> Result<String, Failure> {
     })
 }
 
+/// Patterns for the files that a pattern means by symbolic links: the kernel reports where these lead.
+///
+/// Links in folders that are named are resolved by [`pattern`]; here, those that wildcards match, and those in the current folder that a
+/// name matches. What lies below `**` is not searched.
+fn behind_links(glob: &str, pattern: &str, here: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    if !glob.contains('/') {
+        follow(here, &[glob], &mut found);
+    } else if let Some(path) = pattern.strip_prefix('/') {
+        let components: Vec<&str> = path.split('/').collect();
+        follow(Path::new("/"), &components, &mut found);
+    }
+    found
+}
+
+/// Entries looked at in one folder. Beyond that, links are not followed: somebody who has so many files names them.
+const ENTRIES_MAX: usize = 10_000;
+
+fn follow(folder: &Path, components: &[&str], found: &mut Vec<String>) {
+    let Some((first, rest)) = components.split_first() else {
+        return;
+    };
+    if *first == "**" {
+        return;
+    }
+    if !first.contains(SPECIAL) && !rest.is_empty() {
+        return follow(&folder.join(first), rest, found);
+    }
+    let Ok(glob) = globset::Glob::new(first) else {
+        return;
+    };
+    let (matcher, entries) = (glob.compile_matcher(), fs::read_dir(folder));
+    for entry in entries.into_iter().flatten().take(ENTRIES_MAX).flatten() {
+        if !matcher.is_match(Path::new(&entry.file_name())) {
+            continue;
+        }
+        let path = entry.path();
+        let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        let real = is_link.then(|| fs::canonicalize(&path).ok()).flatten();
+        if let Some(real) = real.as_deref().and_then(Path::to_str) {
+            found.push([&[escape(real).as_str()], rest].concat().join("/"));
+        }
+        if !rest.is_empty() && path.is_dir() {
+            follow(&path, rest, found);
+        }
+    }
+}
+
 /// Characters that mean something in a pattern.
 const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 
@@ -566,10 +625,6 @@ const SPECIAL: [char; 7] = ['*', '?', '[', ']', '{', '}', '\\'];
 fn fault(glob: &str) -> Option<String> {
     if glob.is_empty() {
         return Some("it is empty".to_owned());
-    }
-    if glob.ends_with('/') {
-        let what = "it ends with '/', so it names no file (add '**' for all files below a folder)";
-        return Some(what.to_owned());
     }
     if glob.contains('\0') {
         return Some("it contains a null character".to_owned());
@@ -662,6 +717,23 @@ mod tests {
         let of_check = rules::RULES.iter().filter(|rule| !rule.is_explored());
         assert_eq!(count(rules("--enable all")), of_check.count());
         assert_eq!(count(rules("--only empty-fence,fresh-log")), 2);
+        let is_off = |rule: &&rules::Rule| !rule.is_explored() && !rule.default_on;
+        for rule in rules::RULES.iter().filter(is_off) {
+            // A group is what is on by default; what is off wants to be asked for.
+            for words in [
+                "--only correctness,performance",
+                "--enable correctness,performance",
+            ] {
+                assert!(!rules(words).has(rule.id), "{words} {}", rule.id);
+            }
+            for words in [
+                format!("--only correctness,{}", rule.id),
+                "--only all".into(),
+            ] {
+                assert!(rules(&words).has(rule.id), "{words}");
+            }
+            assert!(!rules("--enable all --disable correctness,performance").has(rule.id));
+        }
         let set = rules("--only performance --disable empty-fence --enable not-ordered");
         assert!(set.has("clean-flush") && set.has("not-ordered"));
         assert!(!set.has("empty-fence") && !set.has("missing-flush"));
@@ -753,6 +825,71 @@ mod tests {
         assert_eq!(ok("link/**"), format!("{shown}/real/**"));
         assert_eq!(ok("none/../x/{a,b}"), format!("{shown}/x/{{a,b}}"));
         assert_eq!(ok("/*"), "/*");
+        // No folder is named: any.
+        assert_eq!(ok("*/db"), "/**/db");
+        assert_eq!(ok("*/db/*.mdb"), "/**/db/*.mdb");
+        // One is: that one.
+        assert_eq!(ok("./*/db"), format!("{shown}/*/db"));
+        assert_eq!(ok("a*/db"), format!("{shown}/a*/db"));
+        // A folder: all below.
+        assert_eq!(ok("real/"), format!("{shown}/real/**"));
+        assert_eq!(ok("./link"), format!("{shown}/real/**"));
+        assert_eq!(ok("new/"), format!("{shown}/new/**"));
+        assert_eq!(ok("/"), "/**");
+        let home = env::home_dir().unwrap().canonicalize().unwrap();
+        assert_eq!(ok("~/p"), format!("{}/p", home.display()));
+        assert_eq!(ok("~"), "**/~");
+    }
+
+    #[test]
+    fn links_that_wildcards_match_are_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().canonicalize().unwrap();
+        for made in ["real", "here"] {
+            fs::create_dir(here.join(made)).unwrap();
+        }
+        fs::write(here.join("real/file"), "").unwrap();
+        for (to, from) in [("../real", "here/folder"), ("../real/file", "here/name")] {
+            std::os::unix::fs::symlink(to, here.join(from)).unwrap();
+        }
+        let shown = here.join("real").display().to_string();
+        let at = here.join("here");
+        let links = |glob: &str| behind_links(glob, &pattern(glob, &at).unwrap(), &at);
+        assert_eq!(links("./f*/*.pool"), [format!("{shown}/*.pool")]);
+        assert_eq!(links("n*"), [format!("{shown}/file")]);
+        assert_eq!(links("name"), [format!("{shown}/file")]);
+        assert_eq!(links("./nam?"), [format!("{shown}/file")]);
+        assert!(links("none").is_empty() && links("**/x").is_empty());
+    }
+
+    /// As the host builds them.
+    #[test]
+    fn what_patterns_match() {
+        let here = Path::new("/some dir");
+        let matches = |glob: &str, path: &str| {
+            globset::GlobBuilder::new(&pattern(glob, here).unwrap())
+                .literal_separator(true)
+                .build()
+                .unwrap()
+                .compile_matcher()
+                .is_match(path)
+        };
+        for (glob, yes, no) in [
+            ("db", "/a/db", "/a/db/x"),
+            ("*/db", "/some dir/db", "/some dir/dbs"),
+            ("*/db", "/a/b/db", "/a/xdb"),
+            ("./*/db", "/some dir/a/db", "/some dir/db"),
+            ("./db", "/some dir/db", "/a/db"),
+            ("a/**/db", "/some dir/a/db", "/some dir/db"),
+            ("a/**/db", "/some dir/a/b/c/db", "/a/db"),
+            ("p[0-9]", "/x/p1", "/x/pa"),
+            ("p[!0-9]", "/x/pa", "/x/p1"),
+            ("{a,b}.pool", "/x/a.pool", "/x/c.pool"),
+            ("/mnt/pmem/", "/mnt/pmem/a/b", "/mnt/pmemx"),
+        ] {
+            assert!(matches(glob, yes), "{glob} {yes}");
+            assert!(!matches(glob, no), "{glob} {no}");
+        }
     }
 
     #[test]
@@ -765,9 +902,7 @@ mod tests {
 
     #[test]
     fn bad_patterns() {
-        for bad in [
-            "", "[a", "x[!", "[]", "{a", "a}", "[z-a]", "a\\", "a\0", "/mnt/",
-        ] {
+        for bad in ["", "[a", "x[!", "[]", "{a", "a}", "[z-a]", "a\\", "a\0"] {
             assert!(fault(bad).is_some(), "{bad:?}");
         }
         for good in ["a", "[]]", "[!]a]", "{a,b}c", "\\[", "**", "[{]"] {

@@ -114,9 +114,18 @@ impl RuleSet {
         true
     }
 
-    /// Switches all rules of a severity on or off.
-    pub fn set_all(&mut self, severity: Severity, on: bool) {
-        let of_check = |rule: &&Rule| rule.severity == severity && !rule.is_explored();
+    /// Switches the rules of a severity on or off. What is off by default is only switched on by its name, or with all.
+    pub fn set_group(&mut self, severity: Severity, on: bool) {
+        let in_group = |rule: &&Rule| rule.severity == severity && (rule.default_on || !on);
+        let of_check = |rule: &&Rule| in_group(rule) && !rule.is_explored();
+        for rule in RULES.iter().filter(of_check) {
+            self.set(rule.id, on);
+        }
+    }
+
+    /// Switches all rules on or off.
+    pub fn set_all(&mut self, on: bool) {
+        let of_check = |rule: &&Rule| !rule.is_explored();
         for rule in RULES.iter().filter(of_check) {
             self.set(rule.id, on);
         }
