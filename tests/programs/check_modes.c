@@ -87,6 +87,8 @@ int main(int argc, char **argv)
     }
     if (asks(mode, "segv"))
         raise(SIGSEGV);
+    if (asks(mode, "deaf"))
+        CHECK(signal(SIGTERM, SIG_IGN) != SIG_ERR);
     if (asks(mode, "wait")) {
         CHECK(write(1, "ready\n", 6) == 6);
         for (;;)

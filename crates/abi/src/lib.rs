@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 pub mod cpu;
 
 /// Bumped with every change of this file.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// "BROWNOUT" in ASCII, little endian.
 pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
 

@@ -28,7 +28,7 @@ use serde_json::{Map, json};
 use crate::exit::{self, Failure};
 use crate::explore::{self, LiveLine};
 use crate::output::TraceOutput;
-use crate::record::{Keep, hint};
+use crate::record::{Keep, hint, missed_patterns};
 use crate::replay::{self, Token};
 use crate::reporting::{self, Known};
 use crate::resolve::{Check, Explore, Source, plain};
@@ -44,9 +44,17 @@ pub fn check(check: Check) -> Result<u8, Failure> {
 pub fn conduct(mut check: Check, wanted: Option<&str>) -> Result<u8, Failure> {
     let known = Known::read(&check.report)?;
     let seen = examine(&mut check)?;
-    let status = seen.status;
     let mut report = seen.report;
+    if seen.has_missed {
+        let text = "--pm matches no file that the program maps shared";
+        report.coverage.limit(Limit::Unmatched, text);
+    }
     known.apply(&mut report);
+    let status = match seen.status {
+        // Nobody may take it for success.
+        exit::OK if seen.is_killed => exit::CANNOT_RUN,
+        status => status,
+    };
     add_replay(&check, &mut report.findings);
     if let Some(fingerprint) = wanted {
         report.findings.retain(|f| f.fingerprint == fingerprint);
@@ -70,6 +78,10 @@ struct Seen {
     status: u8,
     /// Why the events make no sense, if they do not.
     fault: Option<MapFault>,
+    /// A signal ended a process, so that not all was judged.
+    is_killed: bool,
+    /// Persistent memory was named, and none was seen.
+    has_missed: bool,
 }
 
 fn options(check: &Check) -> Options {
@@ -104,6 +116,9 @@ fn examine(check: &mut Check) -> Result<Seen, Failure> {
     if let Source::Run(launch) = &mut check.source {
         launch.values |= analysis.needs_values();
         launch.loads |= analysis.needs_loads();
+        if check.confirm.is_none() {
+            signals::leave_to_program(launch)?;
+        }
     }
     match &check.source {
         Source::Run(launch) if check.confirm.is_some() => {
@@ -156,8 +171,6 @@ fn examine_run(check: &Check, launch: &LaunchConfig, analysis: Analysis) -> Resu
         None => None,
     };
     let mut live = Live { analysis, keep };
-    signals::leave_to_program()
-        .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))?;
     let outcome = match brownout_host::record(launch, &mut live) {
         Ok(outcome) => outcome,
         Err(error) => {
@@ -177,10 +190,18 @@ fn examine_run(check: &Check, launch: &LaunchConfig, analysis: Analysis) -> Resu
         ..Analysed::default()
     };
     let checked = live.analysis.finish();
+    let hints: Vec<String> = outcome.hints.iter().map(hint).collect();
+    let missed = missed_patterns(checked.files.is_empty(), launch);
+    let has_missed = missed.is_some();
+    notes.extend(missed);
     if !checked.touched_pm {
-        let hints = outcome.hints.iter().map(hint);
-        notes.extend(hints.map(|hint| hint.trim_start_matches("hint: ").to_owned()));
+        notes.extend(
+            hints
+                .iter()
+                .map(|h| h.trim_start_matches("hint: ").to_owned()),
+        );
     }
+    let is_killed = checked.killed;
     let mut statistics = Map::new();
     let seconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e6;
     statistics.insert("wall_s".into(), json!(seconds(outcome.wall)));
@@ -189,6 +210,8 @@ fn examine_run(check: &Check, launch: &LaunchConfig, analysis: Analysis) -> Resu
         fault: checked.fault,
         report: report(checked, analysed, notes, statistics),
         status: exit::of_program(&outcome.status),
+        is_killed,
+        has_missed,
     })
 }
 
@@ -233,6 +256,10 @@ fn examine_confirmed(
     let ended = run.status();
     let mut checked = live.analysis.finish();
     let mut notes = Vec::new();
+    let missed = missed_patterns(checked.files.is_empty(), launch);
+    let has_missed = missed.is_some();
+    notes.extend(missed);
+    let is_killed = checked.killed;
     if !checked.touched_pm {
         notes.extend(
             hints
@@ -268,6 +295,8 @@ fn examine_confirmed(
         fault: checked.fault,
         report: report(checked, analysed, notes, statistics),
         status,
+        is_killed,
+        has_missed,
     })
 }
 
@@ -308,11 +337,16 @@ fn examine_trace(path: &Path, mut analysis: Analysis) -> Result<Seen, Failure> {
         trace: Some(path.to_string_lossy().into_owned()),
         ..Analysed::default()
     };
+    // Recorded with patterns that matched nothing: there is nothing in it to be judged.
+    let has_patterns = reader.meta().notes.contains_key("pm");
     let checked = analysis.finish();
+    let (is_killed, has_missed) = (checked.killed, has_patterns && checked.files.is_empty());
     Ok(Seen {
         fault: checked.fault,
         report: report(checked, analysed, notes, Map::new()),
         status: exit::OK,
+        is_killed,
+        has_missed,
     })
 }
 
@@ -349,10 +383,13 @@ fn examine_log(path: &Path, mut analysis: Analysis) -> Result<Seen, Failure> {
         ..Analysed::default()
     };
     let checked = analysis.finish_with_frames(|context| importer.frames(context).to_vec());
+    let is_killed = checked.killed;
     Ok(Seen {
         fault: checked.fault,
         report: report(checked, analysed, notes, Map::new()),
         status: exit::OK,
+        is_killed,
+        has_missed: false,
     })
 }
 

@@ -65,7 +65,7 @@ fn perform() -> Result<u8, Failure> {
         Task::Explore(explore) => explore::explore(*explore),
         Task::Explain(rule) => explain::explain(rule),
         Task::Replay(replay) => replay::replay(&replay),
-        Task::Run(config) => run(&config),
+        Task::Run(config) => run(config),
         Task::Record(recording) => record::record(recording),
         Task::Stat(file) => inspect::stat(&file),
         Task::Dump(dump) => inspect::dump(&dump),
@@ -74,10 +74,9 @@ fn perform() -> Result<u8, Failure> {
     }
 }
 
-fn run(config: &brownout_host::LaunchConfig) -> Result<u8, Failure> {
-    signals::leave_to_program()
-        .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))?;
-    let outcome = brownout_host::run(config)?;
+fn run(mut config: brownout_host::LaunchConfig) -> Result<u8, Failure> {
+    signals::leave_to_program(&mut config)?;
+    let outcome = brownout_host::run(&config)?;
     // Notes tell what a recording misses; here nothing is recorded.
     Ok(exit::of_program(&outcome.status))
 }

@@ -30,7 +30,7 @@ use crate::terminal::{bytes, message, quote};
 use crate::verification::Verification;
 
 /// Runs the program and records it. The exit code is the program's, unless something failed.
-pub fn record(recording: Recording) -> Result<u8, Failure> {
+pub fn record(mut recording: Recording) -> Result<u8, Failure> {
     let path = recording.output.as_deref();
     let output = match path {
         Some(path) => Some(TraceOutput::open(path, recording.force)?),
@@ -53,8 +53,7 @@ pub fn record(recording: Recording) -> Result<u8, Failure> {
         tally: Tally::default(),
         verification,
     };
-    let outcome = signals::leave_to_program()
-        .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))
+    let outcome = signals::leave_to_program(&mut recording.launch)
         .and_then(|()| Ok(brownout_host::record(&recording.launch, &mut recorder)?));
     let outcome = match outcome {
         Ok(outcome) => outcome,
@@ -83,7 +82,21 @@ pub fn record(recording: Recording) -> Result<u8, Failure> {
         Some(_) => message("nothing was verified: no persistent memory was seen"),
         None => {}
     }
-    Ok(exit::of_program(&outcome.status))
+    let missed = missed_patterns(recorder.tally.files == 0, &recording.launch);
+    if let Some(note) = &missed {
+        message(note);
+    }
+    Ok(match exit::of_program(&outcome.status) {
+        // A recording of nothing is no success.
+        exit::OK if missed.is_some() => exit::CANNOT_RUN,
+        status => status,
+    })
+}
+
+/// What to say if there are patterns and no file was tracked.
+pub fn missed_patterns(is_empty: bool, launch: &LaunchConfig) -> Option<String> {
+    let text = "--pm matches no file that the program maps shared: nothing was looked at";
+    (is_empty && !launch.pm_globs.is_empty()).then(|| text.to_owned())
 }
 
 fn meta(launch: &LaunchConfig) -> Meta {

@@ -1,4 +1,4 @@
-//! Signals from the terminal are the program's.
+//! Signals are the program's.
 //!
 //! Ctrl-C and Ctrl-\ reach the whole foreground process group: the program, which does with them what
 //! it would natively, and this process, which must survive to finish the trace. So they are
@@ -6,13 +6,25 @@
 //! while "ignored" would be inherited and change the program's behaviour. For the same reason
 //! SIGPIPE, which Rust's runtime ignores, is given a handler: writes still fail with an error
 //! here, and the program starts with the default.
+//!
+//! SIGTERM and SIGHUP come to this process alone, or to the whole group (`timeout`, a terminal that goes away). They are
+//! [passed on](passed_on), so that the program ends as it would natively, and what was seen until then is reported.
 
 use std::io;
+
+use crate::exit::Failure;
 
 extern "C" fn drop_signal(_signal: libc::c_int) {}
 
 /// Takes effect for the rest of this process's life.
-pub fn leave_to_program() -> io::Result<()> {
+pub fn leave_to_program(launch: &mut brownout_host::LaunchConfig) -> Result<(), Failure> {
+    let cannot = |error| Failure::cannot_run(format!("cannot set up signals: {error}"));
+    drop_those_of_terminals().map_err(cannot)?;
+    launch.pass_on = Some(passed_on().map_err(cannot)?);
+    Ok(())
+}
+
+fn drop_those_of_terminals() -> io::Result<()> {
     for signal in [libc::SIGINT, libc::SIGQUIT] {
         // Whoever started us with these ignored (nohup, a background job) wants the program to
         // be started so, too.
@@ -21,6 +33,26 @@ pub fn leave_to_program() -> io::Result<()> {
         }
     }
     catch(libc::SIGPIPE)
+}
+
+static PASSED_ON: std::sync::OnceLock<std::sync::Arc<std::sync::atomic::AtomicI32>> =
+    std::sync::OnceLock::new();
+
+extern "C" fn pass_on(signal: libc::c_int) {
+    if let Some(flag) = PASSED_ON.get() {
+        flag.store(signal, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Where SIGTERM and SIGHUP go from now on: into a number that the launcher passes on to the program.
+fn passed_on() -> io::Result<std::sync::Arc<std::sync::atomic::AtomicI32>> {
+    let flag = PASSED_ON.get_or_init(Default::default);
+    for signal in [libc::SIGTERM, libc::SIGHUP] {
+        if disposition(signal)? != libc::SIG_IGN {
+            install(signal, pass_on)?;
+        }
+    }
+    Ok(flag.clone())
 }
 
 fn disposition(signal: libc::c_int) -> io::Result<libc::sighandler_t> {

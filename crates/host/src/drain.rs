@@ -2,7 +2,7 @@
 
 use crate::control::{Shared, futex_wake};
 use crate::decode::{Broken, Failure, Reader};
-use crate::processes::Processes;
+use crate::processes::{PASS_ON_AFTER, Processes};
 use crate::service::State;
 use crate::{EventSink, ExitStatus, LaunchConfig, Stopped, decode};
 use brownout_abi as abi;
@@ -24,6 +24,8 @@ const BIRTH: Duration = Duration::from_millis(100);
 
 /// How long those that a program has left behind may wait for something.
 const LEFT_BEHIND: Duration = Duration::from_millis(500);
+/// How long the program may take, when it got a signal that was passed on, to end in order. Whoever has sent it will not wait for ever.
+const PASS_ON_GRACE: Duration = Duration::from_secs(3);
 
 /// What came of a run.
 pub struct Drained {
@@ -67,6 +69,8 @@ struct Watch<'a> {
     /// Processor time at the last look, and since when it is the same.
     quiet: (Duration, Instant),
     next_look: Instant,
+    /// Since when there is a signal to be passed on, and whether it was.
+    signalled: Option<(Instant, bool)>,
 }
 
 impl Watch<'_> {
@@ -76,13 +80,29 @@ impl Watch<'_> {
             begun,
             quiet: (Duration::MAX, begun),
             next_look: begun,
+            signalled: None,
         }
+    }
+
+    /// Passes a signal on. True if that was of no avail.
+    fn pass_on(&mut self, processes: &Processes) -> bool {
+        let signal = self.config.pass_on.as_ref();
+        let signal = signal.map_or(0, |signal| signal.load(Ordering::Relaxed));
+        if signal == 0 {
+            return false;
+        }
+        let (since, is_passed) = self.signalled.get_or_insert((Instant::now(), false));
+        if !*is_passed && since.elapsed() >= PASS_ON_AFTER {
+            *is_passed = true;
+            processes.signal(signal);
+        }
+        since.elapsed() >= PASS_ON_GRACE
     }
 
     /// Why the run is to be ended now, for reasons of time.
     fn reason(&mut self, processes: &Processes, waits_for_us: bool) -> Option<Stopped> {
         let stop = self.config.stop.as_ref();
-        if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+        if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) || self.pass_on(processes) {
             return Some(Stopped::Asked);
         }
         let limits = &self.config.limits;

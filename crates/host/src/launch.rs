@@ -179,13 +179,15 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
     }
     let processes = Processes::new(members, pid, own_group);
     let result = match sink {
-        None if !own_group => processes.wait_for_all().map(|status| Drained {
-            status,
-            events: 0,
-            stopped: None,
-            sink_error: None,
-            broken: None,
-        }),
+        None if !own_group => processes
+            .wait_for_all(config.pass_on.as_deref())
+            .map(|status| Drained {
+                status,
+                events: 0,
+                stopped: None,
+                sink_error: None,
+                broken: None,
+            }),
         None => {
             drain(&shared, config, begun, processes, &state, &mut Nothing).map(|drained| Drained {
                 events: 0,

@@ -43,7 +43,7 @@ use brownout_trace::event::{Event, FileId};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::time::Duration;
 
 /// What to run, and how.
@@ -102,6 +102,9 @@ pub struct LaunchConfig {
     pub limits: Limits,
     /// The program is stopped when this becomes true. Default: none.
     pub stop: Option<Arc<AtomicBool>>,
+    /// A signal that was sent to this process and is the program's, 0 until there is one. All processes of the run get it; in a recording,
+    /// those that have not ended some seconds later are killed, so that what was seen until then can be reported. Default: none.
+    pub pass_on: Option<Arc<AtomicI32>>,
 }
 
 /// Bounds of a run. When one is hit, the program and all that it has started are killed; the run counts as finished,
@@ -162,6 +165,7 @@ impl LaunchConfig {
             dies_with_tool: false,
             limits: Limits::default(),
             stop: None,
+            pass_on: None,
         }
     }
 }

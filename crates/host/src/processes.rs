@@ -15,6 +15,7 @@ use crate::ExitStatus;
 use crate::members::{Member, Members};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often `/proc` is searched at most for processes that could not be found otherwise.
@@ -108,6 +109,9 @@ fn wait_for(fds: &mut [libc::pollfd], timeout: Duration) {
         )
     };
 }
+
+/// How long the program may have got a signal by itself, before it is passed on: `timeout` and terminals send it to all of a group.
+pub const PASS_ON_AFTER: Duration = Duration::from_millis(200);
 
 /// The processes of one run. To be used on the thread that launched it.
 pub struct Processes {
@@ -259,8 +263,22 @@ impl Processes {
         }
     }
 
+    /// Sends a signal to those that run, once.
+    pub fn signal(&self, signal: i32) {
+        for w in &self.watched {
+            // SAFETY: a process named by descriptor. One that has ended does not mind.
+            unsafe {
+                let fd = w.0.fd.as_raw_fd();
+                libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, 0, 0);
+            }
+        }
+    }
+
     /// Waits until all have ended, if nobody else is to be looked after.
-    pub fn wait_for_all(mut self) -> io::Result<ExitStatus> {
+    pub fn wait_for_all(mut self, pass_on: Option<&AtomicI32>) -> io::Result<ExitStatus> {
+        if let Some(signal) = pass_on {
+            self.wait_for_first(signal)?;
+        }
         while !self.childless {
             // SAFETY: plain data, filled by the kernel.
             let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -273,6 +291,28 @@ impl Processes {
             }
         }
         self.status()
+    }
+
+    /// Waits until the first process has ended, and passes a signal on to it if there is one.
+    fn wait_for_first(&mut self, signal: &AtomicI32) -> io::Result<()> {
+        /// How long a signal waits at most.
+        const LOOK: Duration = Duration::from_millis(20);
+        let mut since = None;
+        while self.status.is_none() && !self.childless {
+            let mut fds: Vec<libc::pollfd> =
+                self.watched.iter().map(|w| readable(&w.0.fd)).collect();
+            wait_for(&mut fds, LOOK);
+            let number = signal.load(Ordering::Relaxed);
+            if number != 0 && since.get_or_insert_with(Instant::now).elapsed() >= PASS_ON_AFTER {
+                signal.store(0, Ordering::Relaxed);
+                since = None;
+                self.signal(number);
+            }
+            if !self.reap()? && fds.iter().any(|fd| fd.revents != 0) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        Ok(())
     }
 
     /// Sleeps until a process ends or `wake` is called, at most so long.

@@ -47,6 +47,18 @@ pub fn trials() -> Vec<Trial> {
         trial("recorded::not_a_trace", not_a_trace),
         trial("ending::signal", ended_by_signal),
         trial("ending::ctrl_c", ctrl_c),
+        trial("ending::sigterm", || ended_from_outside("TERM", 15)),
+        trial("ending::sighup", || ended_from_outside("HUP", 1)),
+        trial("ending::deaf_to_sigterm", deaf_to_sigterm),
+        trial("ending::suppressed", ended_by_signal_and_suppressed),
+        trial("surface::pattern_matches_nothing", pattern_matches_nothing),
+        trial("surface::pattern_of_a_shell_user", pattern_of_a_shell_user),
+        trial("processor::without_clwb", without_clwb),
+        trial(
+            "processor::libpmem_takes_what_is_there",
+            libpmem_takes_what_is_there,
+        ),
+        trial("processor::wrong_names_and_needs", wrong_names_and_needs),
         trial("ending::child", child),
     ]
 }
@@ -580,6 +592,208 @@ fn ctrl_c() -> Result<()> {
         "{}",
         check::show(&report)
     );
+    Ok(())
+}
+
+/// Starts a check of a program that waits, and tells its process number when the program is ready.
+fn start_waiting(mode: &str, scratch: &Scratch) -> Result<std::process::Child> {
+    tool::expect_built()?;
+    let options = ["--pm", "pool", "--format", "json", "-o", "out"];
+    let options = [&options[..], &["--fail-on", "never"]].concat();
+    let invocation = check::command(&modes(mode, scratch)?, &options);
+    let mut child = invocation
+        .command()?
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let stdout = child.stdout.take().context("no pipe")?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    if line != "ready\n" {
+        brownout_tests::exec::kill_group(child.id());
+        bail!("the program says {line:?}");
+    }
+    Ok(child)
+}
+
+/// Waits for the end of a check that gets a signal, alone, and reads its report.
+fn end_by(
+    mut child: std::process::Child,
+    signal: &str,
+    scratch: &Scratch,
+) -> Result<(i32, Report)> {
+    let send = format!("kill -s {signal} {}", child.id());
+    let sent = Command::new("/bin/sh").args(["-c", &send]).status()?;
+    ensure!(sent.success());
+    let status = child.wait()?;
+    let status = status
+        .code()
+        .with_context(|| format!("the tool died: {status}"))?;
+    let text = fs::read(scratch.join("out")).context("no report was written")?;
+    Ok((status, serde_json::from_slice(&text)?))
+}
+
+/// What ends the tool (`timeout`, a supervisor, a terminal that goes away) ends the program, and the report comes all the same.
+fn ended_from_outside(signal: &str, number: i32) -> Result<()> {
+    let scratch = Scratch::new()?;
+    let child = start_waiting("forget_early_wait", &scratch)?;
+    let (status, report) = end_by(child, signal, &scratch)?;
+    ensure!(status == 128 + number, "{status}");
+    ensure!(
+        report.findings.len() == 1 && report.findings[0].rule == "not-persisted",
+        "{}",
+        check::show(&report)
+    );
+    let scratch = Scratch::new()?;
+    let child = start_waiting("keep_wait", &scratch)?;
+    let (status, report) = end_by(child, signal, &scratch)?;
+    ensure!(status == 128 + number, "{status}");
+    ensure!(
+        report.verdict == Verdict::Incomplete,
+        "{:?}",
+        report.verdict
+    );
+    Ok(())
+}
+
+/// A program that does not listen is killed after a while: whoever asked will not wait for ever.
+fn deaf_to_sigterm() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let child = start_waiting("keep_deaf_wait", &scratch)?;
+    let (status, report) = end_by(child, "TERM", &scratch)?;
+    ensure!(status != 0, "{status}");
+    ensure!(
+        report.verdict == Verdict::Incomplete,
+        "{:?}",
+        report.verdict
+    );
+    Ok(())
+}
+
+/// Findings that somebody has accepted do not make a run complete that a signal has ended.
+fn ended_by_signal_and_suppressed() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let baseline = ["--format", "json", "-o", "known.json", "--fail-on", "never"];
+    let options = [&["--pm", "pool"], &baseline[..]].concat();
+    let first = check::command(&modes("forget_early_segv", &scratch)?, &options).run()?;
+    ensure!(first.status == 128 + 11, "{}", first.describe());
+    let again = run_in("forget_early_segv", &["--baseline", "known.json"], &scratch)?;
+    again.expect_places(&[])?;
+    verdict(&again, Verdict::Incomplete)?;
+    again.expect_status(128 + 11)
+}
+
+/// A pattern that matches nothing is a mistake in it, and no success, whatever the program says.
+fn pattern_matches_nothing() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let native = modes("forget", &scratch)?;
+    let checked = check::run(&native, &["--pm", "poool"])?;
+    checked.expect_status(3)?;
+    verdict(&checked, Verdict::NothingChecked)?;
+    checked.expect_note("--pm matches no file")?;
+    checked.expect_note(&format!("--pm {}", scratch.join("pool").display()))?;
+    // The program's own failure comes first.
+    let failing = check::run(&modes("forget_seven", &scratch)?, &["--pm", "poool"])?;
+    failing.expect_status(7)?;
+    let trace = scratch.join("run.bwt");
+    let recorded = tool::record(&native, &trace, &["--pm", "poool"]).run()?;
+    ensure!(recorded.status == 3, "{}", recorded.describe());
+    ensure!(recorded.stderr_text().contains("--pm matches no file"));
+    ensure!(recorded.stderr_text().contains("add --pm /"));
+    let of_trace = check::run_recorded(&["--trace", "run.bwt"], scratch.path())?;
+    of_trace.expect_status(3)?;
+    // One that matches is enough, and so is a file that is only read.
+    let both = check::run(
+        &native,
+        &["--pm", "poool", "--pm", "pool", "--fail-on", "never"],
+    )?;
+    both.expect_status(0)
+}
+
+/// `*/pool` is a file `pool` in whatever folder; a folder is all that is in it.
+fn pattern_of_a_shell_user() -> Result<()> {
+    for pattern in ["*/pool", "**/pool", "./pool", "./", "p[n-p]ol"] {
+        let scratch = Scratch::new()?;
+        let checked = check::run(&modes("forget", &scratch)?, &["--pm", pattern])?;
+        checked
+            .expect_places(&[FORGET])
+            .with_context(|| pattern.to_owned())?;
+    }
+    let scratch = Scratch::new()?;
+    let below = check::run(&modes("forget", &scratch)?, &["--pm", "./*/pool"])?;
+    below.expect_status(3)
+}
+
+// ---------------------------------------------------------------------- other processors
+
+fn hiding(native: Invocation, features: &str) -> Invocation {
+    native.env("BROWNOUT_HIDE_CPU", features)
+}
+
+/// A program that executes what the processor lacks dies as it does natively, and the reason is said.
+fn without_clwb() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = layout::programs().join("bare_clwb");
+    let native = Invocation::new([program.as_os_str(), "pool".as_ref()], scratch.path());
+    let checked = check::run(&hiding(native.clone(), "clwb"), &["--pm", "pool"])?;
+    checked.expect_status(128 + 4)?;
+    verdict(&checked, Verdict::Incomplete)?;
+    checked.expect_note("needs clwb, which this processor does not have")?;
+    if brownout_tests::cpu::has("clwb") {
+        let checked = check::run(&native, &["--pm", "pool"])?;
+        checked.expect_status(0)?;
+        verdict(&checked, Verdict::Clean)?;
+    }
+    Ok(())
+}
+
+/// libpmem asks the processor, which is the tool's to answer.
+fn libpmem_takes_what_is_there() -> Result<()> {
+    let used = |features: &str| -> Result<Vec<&'static str>> {
+        let scratch = Scratch::new()?;
+        fs::write(scratch.join("words"), "i 1\nq\n")?;
+        let native = Invocation::new(
+            [
+                examples::binary("mapcli")?.as_os_str(),
+                "btree".as_ref(),
+                "pool".as_ref(),
+            ],
+            scratch.path(),
+        )
+        .stdin(&scratch.join("words"))
+        .timeout(TIMEOUT);
+        let trace = scratch.join("run.bwt");
+        tool::record(&hiding(native, features), &trace, &[])
+            .run()?
+            .expect_success("record")?;
+        let events = brownout_tests::dump::events(&trace, scratch.path())?;
+        let kinds = ["clwb", "clflushopt", "clflush"].into_iter();
+        Ok(kinds
+            .filter(|kind| events.iter().any(|event| &*event.kind == *kind))
+            .collect())
+    };
+    let best = used("")?;
+    let (second, last) = (used("clwb")?, used("clwb,clflushopt")?);
+    ensure!(last == ["clflush"], "{last:?}");
+    ensure!(!second.contains(&"clwb") && second.len() == 1, "{second:?}");
+    if brownout_tests::cpu::has("clwb") {
+        ensure!(best.contains(&"clwb"), "{best:?}");
+    }
+    Ok(())
+}
+
+/// What cannot be hidden is named; what the tool cannot do without is said.
+fn wrong_names_and_needs() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let native = Invocation::new(["/bin/true"], scratch.path());
+    for (features, text) in [("avx3", "cannot hide 'avx3'"), ("bmi2", "lacks BMI2")] {
+        let outcome = tool::run(&hiding(native.clone(), features)).run()?;
+        ensure!(
+            outcome.status == 3 && outcome.stderr_text().contains(text),
+            "{}",
+            outcome.describe()
+        );
+    }
     Ok(())
 }
 

@@ -531,8 +531,7 @@ impl Builder<'_> {
         let jump = self.check(&operand);
         // Ordinary memory: rare where files are tracked, and then worth telling, until enough is told.
         let payload = &raw const *s as u64;
-        self.hot
-            .mov_imm64(RCX, &raw const s.tells_outside as u64);
+        self.hot.mov_imm64(RCX, &raw const s.tells_outside as u64);
         self.hot.bytes(&[0x48, 0x8B, 0x09]); // mov rcx, [rcx]
         self.hot.jrcxz(0);
         let end = self.hot.at;
