@@ -717,6 +717,8 @@ mod tests {
 
     fn shared() -> Shared {
         let beginning = Beginning {
+            cpu_hidden: brownout_abi::cpu::Features::NONE,
+            cpu_lacking: brownout_abi::cpu::Features::NONE,
             mode: 0,
             layout: 0,
             input: (0, 0, false),
