@@ -73,15 +73,17 @@ impl Status {
             let line = text.lines().find_map(|line| line.strip_prefix(name));
             line.map(str::trim)
         };
-        let numbers = |name: &str| -> Vec<u32> {
-            let numbers = field(name).unwrap_or_default().split_ascii_whitespace();
+        // A kernel without PID namespaces has only the one number.
+        let numbers = |name: &str, alone: &str| -> Vec<u32> {
+            let numbers = field(name).or(field(alone)).unwrap_or_default();
+            let numbers = numbers.split_ascii_whitespace();
             numbers.filter_map(|n| n.parse().ok()).collect()
         };
         Some(Status {
             state: *field("State:")?.as_bytes().first()?,
             parent: field("PPid:")?.parse().ok()?,
-            numbers: numbers("NSpid:"),
-            process: numbers("NStgid:"),
+            numbers: numbers("NSpid:", "Pid:"),
+            process: numbers("NStgid:", "Tgid:"),
         })
     }
 
@@ -289,10 +291,14 @@ impl Members {
 
     /// Whether a thread of the run that calls itself `told` is there and runs.
     pub fn has_thread(&self, told: u32) -> bool {
-        self.tasks().iter().any(|path| {
+        let is_it = |path: &str| {
             Status::read(path)
                 .is_some_and(|status| status.numbers.last() == Some(&told) && !status.has_ended())
-        })
+        };
+        // Most often it is where it says, and nothing need be searched.
+        let path = format!("/proc/{told}");
+        is_it(&path) && self.memory(&path) == Memory::Ours
+            || self.tasks().iter().any(|path| is_it(path))
     }
 
     /// The folders of all threads of the run.
