@@ -11,6 +11,7 @@
 //! | `resume::` | an interrupted exploration goes on, and takes over nothing that has changed |
 //! | `confirm::` | `check --confirm` settles what one run suspects |
 //! | `worlds::` | what programs do to other files, ports and processes reaches neither the user nor another recovery |
+//! | `strings::` | string instructions are stores of their elements, in their direction |
 //! | `generated::` | on random small programs it finds exactly the outcomes that brute force finds |
 //! | `mutants::` | libpmemobj's examples, broken on purpose: what matters is found where it is, the rest stays silent |
 //!
@@ -26,6 +27,7 @@ mod operations;
 mod replay;
 mod resume;
 mod seeded;
+mod strings;
 mod worlds;
 
 use anyhow::Result;
@@ -44,6 +46,7 @@ const GROUPS: &[fn() -> Vec<Trial>] = &[
     worlds::trials,
     coverage::trials,
     resume::trials,
+    strings::trials,
 ];
 
 fn main() {
