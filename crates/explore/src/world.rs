@@ -535,6 +535,9 @@ mod tests {
         let line = |offset: u64| LineKey::of(keys::key(id(file), offset).0);
         let Ok(handle) = File::options().write(true).open(&path) else {
             if matches!(did, Did::Replace) {
+                // In a private view, the folder is there only if a file is.
+                let folder = path.parent().expect("it has one");
+                fs::create_dir_all(folder).expect("a folder");
                 fs::write(&path, b"made by recovery").expect("a write");
             }
             return;
@@ -611,6 +614,7 @@ mod tests {
             for (file, did) in deeds {
                 recover(&mut world, *file, did);
             }
+            world.after(&[]);
         }
         Ok(())
     }
@@ -620,13 +624,13 @@ mod tests {
 
         /// Whatever was there before, and whatever a recovery did to it.
         #[test]
-        fn files_hold_exactly_the_image(enclosed in any::<bool>(), stores in stores(), rounds in rounds(false)) {
+        fn files_hold_exactly_the_image(enclosed in prop::bool::weighted(0.2), stores in stores(), rounds in rounds(false)) {
             play(&Scene::new(&stores, enclosed), &rounds)?;
         }
 
         /// Files come and go between failure points, too.
         #[test]
-        fn files_that_do_not_exist_yet_are_not_there(enclosed in any::<bool>(), stores in stores(), mut rounds in rounds(true)) {
+        fn files_that_do_not_exist_yet_are_not_there(enclosed in prop::bool::weighted(0.2), stores in stores(), mut rounds in rounds(true)) {
             // A recovery stores only to files that the next image has, too.
             for next in 1..rounds.len() {
                 let files = rounds[next].0.files;
@@ -637,7 +641,7 @@ mod tests {
 
         /// Two worlds know nothing of each other.
         #[test]
-        fn worlds_are_private(enclosed in any::<bool>(), stores in stores(), rounds in rounds(false)) {
+        fn worlds_are_private(enclosed in prop::bool::weighted(0.2), stores in stores(), rounds in rounds(false)) {
             let scene = Scene::new(&stores, enclosed);
             let mut other = scene.world();
             let Some((want, _)) = rounds.first() else { return Ok(()) };
@@ -680,7 +684,7 @@ mod tests {
         let scene = Scene::new(&[(0, 1, 7)], true);
         let mut world = scene.world();
         if world.view().is_none() {
-            eprintln!("this machine allows no private views");
+            // This machine allows none; explorations say so in their reports.
             return;
         }
         let size = BASE_LINES * LINE as u64;

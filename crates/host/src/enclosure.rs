@@ -1032,13 +1032,10 @@ fn cover(
                 }
             }
             None if kind.is_dir() && has_more => {
-                if cover(&at, mounts, here, skeleton, places, shown).is_err()
-                    && here.starts_with(&at)
-                {
-                    return Err(io::Error::other(format!(
-                        "other file systems are mounted below {}",
-                        at.display()
-                    )));
+                let covered = cover(&at, mounts, here, skeleton, places, shown);
+                if here.starts_with(&at) {
+                    // Of another folder, what cannot be looked at is not there.
+                    covered?;
                 }
             }
             None if kind.is_dir() => places.push(Place::Overlay {
