@@ -8,11 +8,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brownout_findings::{Event, Finding, Frame, Severity};
+use brownout_findings::{Event, Finding, Frame, Severity, blame};
 use brownout_host::LaunchError;
 use brownout_model::{Choices, Survivors};
 
-use crate::finding::{self, Found, Resolvers, own_line};
+use crate::finding::{self, Found, Resolvers};
 use crate::minimise::Minimal;
 use crate::options::Exploration;
 use crate::recording::Did;
@@ -28,7 +28,7 @@ const CONFIRMABLE: [&str; 3] = ["missing-flush", "missing-fence", "overwritten-u
 /// The line of code whose stores a finding of `check` suspects, if exploration can settle it.
 pub fn suspect(finding: &Finding) -> Option<String> {
     match CONFIRMABLE.contains(&finding.rule.as_str()) {
-        true => stored_at(finding).map(own_line),
+        true => stored_at(finding).map(blame::line),
         false => None,
     }
 }
@@ -40,7 +40,7 @@ pub fn settle(findings: &mut Vec<Finding>, exploration: &Exploration) {
         let Some(line) = suspect(finding) else {
             return true;
         };
-        let is_it = |(stack, _): &&(Vec<Frame>, usize)| own_line(stack) == line;
+        let is_it = |(stack, _): &&(Vec<Frame>, usize)| blame::line(stack) == line;
         let mut blamed = exploration.blamed.iter().filter(is_it).peekable();
         let is_blamed = blamed.peek().is_some();
         let witness = blamed
@@ -87,12 +87,12 @@ pub fn witnesses(
         if suspects.is_empty() || !matches!(step.did, Did::Store(..)) {
             continue;
         }
-        let line = own_line(&resolvers.stack(0, recording, step.site));
+        let line = blame::line(&resolvers.stack(0, recording, step.site));
         moments.entry(line).or_default().insert(moment);
     }
     let unexplained = std::mem::take(&mut search.unexplained);
     for line in suspects {
-        let is_blamed = |found: &Found| found.lost_sites.iter().any(|s| own_line(s) == *line);
+        let is_blamed = |found: &Found| found.lost_sites.iter().any(|s| blame::line(s) == *line);
         let Some(moments) = moments.get(line) else {
             continue;
         };

@@ -5,10 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use brownout_findings::{CrashFile, Event, Finding, Frame, Place, Reproduction, Severity};
+use brownout_findings::{CrashFile, Event, Finding, Frame, Place, Reproduction, Severity, blame};
 use brownout_host::LaunchError;
 use brownout_model::{ByteRange, Moment, keys, mask_within, masked};
-use brownout_symbols::C_LIBRARY;
 use brownout_trace::event::FileId;
 use serde::{Deserialize, Serialize};
 
@@ -156,7 +155,7 @@ pub fn guess(search: &Search<'_>, resolvers: &mut Resolvers, failure: &Failure) 
         .map(|step| step.site);
     for site in [first, crash].into_iter().flatten() {
         let stack = resolvers.stack(failure.layer, recording, site);
-        text += &format!(" {}", own_line(&stack));
+        text += &format!(" {}", blame::line(&stack));
     }
     Cause(text)
 }
@@ -327,7 +326,7 @@ pub fn build(
             };
         }
     }
-    let symptom_line = own_line(&symptom_stack);
+    let symptom_line = blame::line(&symptom_stack);
     events.push(Event {
         role: "symptom".into(),
         text: format!("{}{seen_at}", minimal.symptom.describe(&outcome)),
@@ -358,10 +357,10 @@ pub fn build(
     let cause = match lost_sites.first().or(survivor_stack.as_ref()) {
         // One warning is enough: whether the order matters is decided once.
         _ if matches!(minimal.symptom, Symptom::Reordered(_)) => minimal.symptom.rule().to_owned(),
-        Some(stack) => own_line(stack),
+        Some(stack) => blame::line(stack),
         // No store is to blame: crashes in one function with one symptom are one.
         None => {
-            let function = own_frame(&crash_stack).and_then(|frame| frame.function.clone());
+            let function = blame::frame(&crash_stack).and_then(|frame| frame.function.clone());
             format!("{} {symptom_line}", function.unwrap_or_default())
         }
     };
@@ -369,7 +368,7 @@ pub fn build(
         Some(stack) => Some(format!(
             "{} if the store at {} survives",
             minimal.symptom.describe(&outcome),
-            where_is(stack)
+            blame::place(stack)
         )),
         None => None,
     };
@@ -378,7 +377,7 @@ pub fn build(
         Some(stack) => format!(
             "{} if the store at {} is lost",
             minimal.symptom.describe(&outcome),
-            where_is(stack)
+            blame::place(stack)
         ),
         None if crash_stack.is_empty() => format!(
             "{} after a crash at the end of the run",
@@ -387,7 +386,7 @@ pub fn build(
         None => format!(
             "{} after a crash at {}",
             minimal.symptom.describe(&outcome),
-            where_is(&crash_stack)
+            blame::place(&crash_stack)
         ),
     };
     let finding = Finding {
@@ -467,11 +466,11 @@ pub fn explain(
     };
     let overtaker = blame.overtaker.and_then(&mut store);
     let completes = blame.completes.and_then(&mut store);
-    let named = |stack: &Vec<Frame>| where_is(stack);
+    let named = |stack: &Vec<Frame>| blame::place(stack);
     let lost = found.lost_sites.first().map(named);
     let survivor = found.known.survivor.as_ref().map(named);
-    let overtaken_by = overtaker.as_ref().map(|(_, _, stack)| where_is(stack));
-    let completed_by = completes.as_ref().map(|(_, _, stack)| where_is(stack));
+    let overtaken_by = overtaker.as_ref().map(|(_, _, stack)| blame::place(stack));
+    let completed_by = completes.as_ref().map(|(_, _, stack)| blame::place(stack));
     let first_lost = found.known.lost.first().copied().and_then(&mut store);
     let both = |test: &dyn Fn(ByteRange, ByteRange) -> bool| match (&overtaker, &first_lost) {
         (Some((_, a, _)), Some((_, b, _))) => test(*a, *b),
@@ -505,7 +504,7 @@ pub fn explain(
         && let Some((step, range, stack)) = overtaker
         && overtaken_by != lost
     {
-        *message += &format!(" and the one at {} survives", where_is(&stack));
+        *message += &format!(" and the one at {} survives", blame::place(&stack));
         let place = place_of(search, recording, &step, range);
         let text = format!("{} stored here, and survive", bytes_are(range.len()));
         events.insert(crash, event("store", text, step.site, stack, Some(place)));
@@ -513,7 +512,7 @@ pub fn explain(
         && let Some((step, range, stack)) = completes
         && completed_by != survivor
     {
-        *message += &format!(" and the one at {} is not made yet", where_is(&stack));
+        *message += &format!(" and the one at {} is not made yet", blame::place(&stack));
         let place = place_of(search, recording, &step, range);
         let text = format!(
             "{} stored only here, after the crash",
@@ -598,58 +597,6 @@ fn savers(recording: &Recording, crash: u64, lost: &Step, range: ByteRange) -> S
         Some((step, moment)) if moment <= crash => Saved::Unfenced(step.site),
         Some((step, _)) => Saved::Later(step.site),
         None => Saved::Never,
-    }
-}
-
-/// The innermost frame of the program's own code: not of the C library or a standard library, nor of libpmem and its kin.
-pub fn own_frame(stack: &[Frame]) -> Option<&Frame> {
-    let is_library = |frame: &&Frame| {
-        let module = frame.module.as_deref().unwrap_or_default();
-        let name = module.rsplit('/').next().unwrap_or(module);
-        C_LIBRARY.iter().any(|start| name.starts_with(start))
-            || name.starts_with("libpmem")
-            || name.starts_with("libc-")
-            || frame.is_standard_library()
-    };
-    // What a header defines serves whoever includes it.
-    let is_header = |frame: &&Frame| {
-        let file = frame.file.as_deref().unwrap_or_default();
-        [".h", ".hh", ".hpp"].iter().any(|end| file.ends_with(end))
-    };
-    let mut own = stack.iter().filter(|frame| !is_library(frame));
-    own.clone()
-        .find(|frame| !is_header(frame))
-        .or_else(|| own.next())
-        .or(stack.first())
-}
-
-/// Function and line of the program's own code, to tell causes apart.
-pub fn own_line(stack: &[Frame]) -> String {
-    let Some(frame) = own_frame(stack) else {
-        return "the end of the run".into();
-    };
-    let function = frame.function.as_deref().unwrap_or("?");
-    match (&frame.file, frame.line) {
-        (Some(file), Some(line)) => format!("{file}:{line} {function}"),
-        _ => format!(
-            "{} {function}+{:#x}",
-            frame.module.as_deref().unwrap_or("?"),
-            frame.offset
-        ),
-    }
-}
-
-/// `list.c:41`, or what there is.
-fn where_is(stack: &[Frame]) -> String {
-    let Some(frame) = own_frame(stack) else {
-        return "an unknown place".into();
-    };
-    match (&frame.file, frame.line, &frame.function) {
-        (Some(file), Some(line), _) => {
-            format!("{}:{line}", file.rsplit('/').next().unwrap_or(file))
-        }
-        (_, _, Some(function)) => format!("{function}()"),
-        _ => format!("{:#x}", frame.offset),
     }
 }
 

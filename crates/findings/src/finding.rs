@@ -56,7 +56,12 @@ impl Frame {
     /// `copy_from_slice`. It does what its caller asks for.
     pub fn is_standard_library(&self) -> bool {
         /// Headers of compilers and systems.
-        const BEGINNINGS: [&str; 3] = ["/usr/lib/gcc/", "/usr/lib/llvm", "/usr/include/"];
+        const BEGINNINGS: [&str; 4] = [
+            "/usr/lib/gcc/",
+            "/usr/lib/llvm",
+            "/usr/include/",
+            "/usr/local/include/",
+        ];
         /// C++'s library, and Rust's if its sources are installed.
         const PARTS: [&str; 2] = ["/include/c++/", "/rustlib/src/rust/library/"];
         self.file.as_deref().is_some_and(|file| {

@@ -1,10 +1,11 @@
-//! What an analysis has to say: plain data, the catalogue of rules, and how all write numbers.
+//! What an analysis has to say: plain data, the catalogue of rules, whose frame it is, and how all write numbers.
 //!
 //! **Purpose.** Every analysis produces [`Finding`]s and one [`Report`]; only `brownout-report` renders them. The
 //! types here *are* the documented JSON form (`docs/report.md`, `schema/report.schema.json`).
 //!
-//! **Guarantee.** Nothing here looks for anything: no rule, no rendering of findings, no I/O. The one decision that is made here is
-//! the verdict, of what was found and of what was looked at ([`Coverage`]), so that all analyses make it alike.
+//! **Guarantee.** Nothing here looks for anything: no rule, no rendering of findings, no I/O. Two decisions are made here, so that
+//! all make them alike: the verdict, of what was found and of what was looked at ([`Coverage`]), and which frame of a stack stands for an
+//! event ([`blame`]).
 //!
 //! ```
 //! use brownout_findings::{Severity, rules};
@@ -13,6 +14,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod blame;
 mod coverage;
 mod finding;
 pub mod numbers;
