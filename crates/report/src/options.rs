@@ -68,10 +68,12 @@ impl FromStr for Format {
 pub struct Options {
     /// Escape codes for colours. Off by default; a front end knows whether it writes to a terminal.
     pub colour: bool,
-    /// How many findings are shown in full; the rest get one line each. 100 by default: more is not read anyway.
+    /// How many findings are shown in full; of the rest the table at the end tells. 100 by default: more is not read anyway.
     pub limit: Option<usize>,
-    /// How many findings of one root cause are shown in full, the rest one line each. 3 by default.
-    pub limit_per_cause: Option<usize>,
+    /// How many findings that are alike (one rule, one function) are shown in full, the rest one line each. 1 by default.
+    pub limit_per_kind: Option<usize>,
+    /// How many of those lines there are, and how many lines the table at the end has. 12 by default.
+    pub rows_max: usize,
     /// What the user types to see all findings in full, for the sentence that says so. `--all` by default.
     pub show_all: String,
     /// How many frames of a stack are shown under each event. 12 by default; JSON and SARIF have them all.
@@ -90,7 +92,8 @@ impl Default for Options {
         Options {
             colour: false,
             limit: Some(100),
-            limit_per_cause: Some(3),
+            limit_per_kind: Some(1),
+            rows_max: 12,
             show_all: "--all".into(),
             frames_max: 12,
             folder: None,
@@ -105,7 +108,8 @@ impl Options {
     pub fn all(self) -> Options {
         Options {
             limit: None,
-            limit_per_cause: None,
+            limit_per_kind: None,
+            rows_max: usize::MAX,
             frames_max: usize::MAX,
             ..self
         }

@@ -5,17 +5,18 @@
 //! `brownout: no persistent memory was touched; see --pm`, or `brownout: incomplete: …`. "No findings" stands there only if everything
 //! was looked at, but for what the user has accepted, which is named. Text from the program cannot move the cursor, change colours or break a line.
 //!
-//! **Deviations.** What is too much to read is shortened: findings beyond [`Options::limit`] and those of one root cause beyond
-//! [`Options::limit_per_cause`] get one line each, stacks end at `main`, and a tail that an earlier event of the finding has
-//! shown is only counted.
+//! If there is more than one place to look at, a table of them comes before that line, and then the place to begin with.
+//!
+//! **Deviations.** What is too much to read is shortened, and said to be: of findings that are alike (one rule, one function) the first is
+//! told and the others are listed, [`Options::limit`] and [`Options::rows_max`] bound both, stacks end at `main`, and a tail that an
+//! earlier event of the finding has shown is only counted.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use brownout_findings::numbers::{counted, grouped};
-use brownout_findings::{Event, Finding, Frame, Limit, Report, Severity, Verdict};
+use brownout_findings::{Event, Finding, Frame, Limit, Report, Severity, Verdict, blame};
 
 use crate::options::Options;
 use crate::source::Sources;
@@ -26,28 +27,28 @@ use crate::{order, site};
 pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
     let mut page = Page::new(options, true);
     let findings = order::sorted(&report.findings);
+    let kinds = order::alike(&findings);
     let mut in_full = 0;
-    let mut rest: Vec<&Finding> = Vec::new();
-    for group in order::groups(&findings) {
+    for kind in &kinds {
         let room = options.limit.unwrap_or(usize::MAX) - in_full;
         if room == 0 {
-            rest.extend(group);
-            continue;
+            break;
         }
-        let shown = group
+        let shown = kind
             .len()
             .min(room)
-            .min(options.limit_per_cause.unwrap_or(usize::MAX));
-        page.heading(group);
-        for finding in &group[..shown] {
+            .min(options.limit_per_kind.unwrap_or(usize::MAX));
+        for finding in &kind[..shown] {
             page.finding(finding);
         }
-        page.more_of_cause(&group[shown..]);
+        page.more_of_kind(kind[0], &kind[shown..]);
         in_full += shown;
         // One piece at a time, so that memory does not grow with the report.
         out.write_all(page.take().as_bytes())?;
     }
-    page.table(&rest, findings.len());
+    if kinds.len() > 1 {
+        page.table(&order::by_importance(&kinds), findings.len());
+    }
     for limitation in report.coverage.told() {
         let label = format!("limit[{}]", limitation.kind.name());
         let accepted = match limitation.accepted {
@@ -225,78 +226,124 @@ impl<'a> Page<'a> {
         let _ = writeln!(self.text, ": {}", visible(text));
     }
 
-    fn heading(&mut self, group: &[&Finding]) {
-        if group.len() < 2 {
-            return;
-        }
-        let cause = site::causing_event(group[0]);
-        let frame = cause.and_then(|event| Some(&event.stack[site::cause(&event.stack)?]));
-        let place = match frame {
-            Some(frame) => located(frame, self.options, false),
-            None => "an unknown place".into(),
-        };
-        let count = counted(group.len() as u64, "finding");
-        self.styled(BOLD, &format!("{count} with one cause: {place}"));
-        self.text += "\n\n";
-    }
-
-    fn more_of_cause(&mut self, more: &[&Finding]) {
+    /// The others of a kind, a line each.
+    fn more_of_kind(&mut self, first: &Finding, more: &[&Finding]) {
         if more.is_empty() {
             return;
         }
-        let count = grouped(more.len() as u64);
+        let function = site::of_finding(first).and_then(|frame| frame.function.as_deref());
+        let place = match function {
+            Some(function) => format!(" in {}", visible(function)),
+            None => String::new(),
+        };
         let _ = writeln!(
             self.text,
-            "{count} more with the same cause ({} shows them in full):",
+            "{} more of this kind{place} ({} shows them in full):",
+            grouped(more.len() as u64),
             visible(&self.options.show_all)
         );
-        self.rows(more);
-        self.text.push('\n');
-    }
-
-    fn table(&mut self, rest: &[&Finding], all: usize) {
-        if rest.is_empty() {
-            return;
-        }
-        let _ = writeln!(
-            self.text,
-            "{} of {} findings are left; {} shows them in full:\n",
-            grouped(rest.len() as u64),
-            grouped(all as u64),
-            visible(&self.options.show_all)
-        );
-        let mut rules: BTreeMap<(Severity, &str), u64> = BTreeMap::new();
-        for finding in rest {
-            *rules.entry((finding.severity, &finding.rule)).or_default() += 1;
-        }
-        for ((severity, rule), count) in rules {
-            let _ = write!(self.text, "{:>9}  ", grouped(count));
-            let name = format!("{}[{}]", level(severity), visible(rule));
-            self.styled(level_style(severity), &name);
-            self.text.push('\n');
-        }
-        self.text.push('\n');
-        self.rows(rest);
-        self.text.push('\n');
-    }
-
-    /// One line a finding.
-    fn rows(&mut self, findings: &[&Finding]) {
-        for finding in findings {
+        for finding in more.iter().take(self.options.rows_max) {
             let _ = write!(self.text, "  {} ", visible(&finding.fingerprint));
-            self.text += &one_line(finding, self.options);
+            if let Some((stack, at)) = shown_stack(finding) {
+                self.text += &site::place(&stack[at], self.options.folder.as_deref(), false);
+                if let Some(caller) = stack.get(at + 1) {
+                    let _ = write!(self.text, ", by {}", short(caller, self.options));
+                }
+            }
+            if finding.message != first.message {
+                let _ = write!(self.text, ": {}", visible(&finding.message));
+            }
             if finding.count > 1 {
                 let _ = write!(self.text, ", seen {}", counted(finding.count, "time"));
             }
             self.text.push('\n');
         }
+        self.rows_left_out(more.len());
+        self.text.push('\n');
+    }
+
+    fn rows_left_out(&mut self, all: usize) {
+        let left_out = all.saturating_sub(self.options.rows_max);
+        if left_out > 0 {
+            let _ = writeln!(self.text, "  … {} more", grouped(left_out as u64));
+        }
+    }
+
+    /// Where there are findings, a line a kind, and where to begin.
+    fn table(&mut self, kinds: &[&[&Finding]], findings: usize) {
+        let heads = ["rule", "place", "findings", "seen", "worst"];
+        let cells = |kind: &&[&Finding]| {
+            let frame = site::of_finding(kind[0]);
+            let place = frame.map_or("an unknown place".into(), |frame| {
+                let function = frame.function.as_deref();
+                let place = visible(&blame::spoken(frame)).into_owned();
+                match function.filter(|_| frame.line.is_some()) {
+                    Some(function) => format!("{place} in {}", visible(function)),
+                    None => place,
+                }
+            });
+            let seen = kind.iter().map(|finding| finding.count).sum();
+            [
+                visible(&kind[0].rule).into_owned(),
+                shortened(&place, CELL_MAX),
+                grouped(kind.len() as u64),
+                grouped(seen),
+                shortened(&visible(&worst(kind).message), CELL_MAX),
+            ]
+        };
+        let rows: Vec<[String; 5]> = kinds
+            .iter()
+            .take(self.options.rows_max.max(1))
+            .map(cells)
+            .collect();
+        let width = |column: usize| {
+            let cells = rows.iter().map(|row| row[column].chars().count());
+            cells.chain([heads[column].len()]).max().unwrap_or(0)
+        };
+        let widths = [0, 1, 2, 3].map(width);
+        let line = |cells: [&str; 5]| {
+            let [rule, place, findings, seen, worst] = cells;
+            let [a, b, c, d] = widths;
+            format!("  {rule:a$}  {place:b$}  {findings:>c$}  {seen:>d$}  {worst}")
+        };
+        let _ = writeln!(
+            self.text,
+            "{} in {}:\n",
+            counted(findings as u64, "finding"),
+            counted(kinds.len() as u64, "place"),
+        );
+        self.styled(BOLD, &line(heads));
+        self.text.push('\n');
+        for row in &rows {
+            self.text += &line([&row[0], &row[1], &row[2], &row[3], &row[4]]);
+            self.text.push('\n');
+        }
+        self.rows_left_out(kinds.len());
+        let first = kinds[0][0];
+        let place = rows[0][1].clone();
+        let what = match first.help.first() {
+            Some(help) => help.clone(),
+            None => first.message.clone(),
+        };
+        self.text.push('\n');
+        self.labelled("look first", HELP, &format!("at {place}: {what}"), "");
+        self.text.push('\n');
     }
 
     fn finding(&mut self, finding: &Finding) {
         let head = format!("{}[{}]", level(finding.severity), visible(&finding.rule));
         self.mark = level_style(finding.severity);
         self.styled(self.mark, &head);
-        self.styled(BOLD, &format!(": {}", visible(&finding.message)));
+        // What is about a crash says where in its own words.
+        let place = match &finding.crash_point {
+            None => site::of_finding(finding).map(blame::spoken),
+            Some(_) => None,
+        };
+        let message = match place {
+            Some(place) => format!(": {}: {}", visible(&place), visible(&finding.message)),
+            None => format!(": {}", visible(&finding.message)),
+        };
+        self.styled(BOLD, &message);
         self.text.push('\n');
 
         let events: Vec<&Event> = finding.all_events().collect();
@@ -482,6 +529,39 @@ impl<'a> Page<'a> {
         self.styled(GUTTER, &format!("{:>width$} =", ""));
         let _ = writeln!(self.text, " {text}");
     }
+}
+
+/// Widest cell of the table that holds text.
+const CELL_MAX: usize = 60;
+
+fn shortened(text: &str, max: usize) -> String {
+    match text.chars().count() > max {
+        true => text.chars().take(max - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// The finding of a kind that concerns the most bytes, or else was seen most often.
+fn worst<'a>(kind: &[&'a Finding]) -> &'a Finding {
+    let weight = |finding: &&Finding| {
+        let bytes = finding.all_events().find_map(|event| event.place.as_ref());
+        (bytes.map_or(0, |place| place.size), finding.count)
+    };
+    let mut worst = kind[0];
+    for finding in kind {
+        if weight(finding) > weight(&worst) {
+            worst = finding;
+        }
+    }
+    worst
+}
+
+/// The stack that stands for a finding, up to `main`, and which frame of it.
+fn shown_stack(finding: &Finding) -> Option<(&[Frame], usize)> {
+    finding.all_events().find_map(|event| {
+        let stack = site::inside_main(&event.stack);
+        Some((stack, site::site(stack)?))
+    })
 }
 
 fn same_place(a: &Frame, b: &Frame) -> bool {

@@ -325,10 +325,10 @@ pub fn any_options() -> impl Strategy<Value = Options> {
         ]),
     )
         .prop_map(
-            |(colour, limit, limit_per_cause, frames_max, folder)| Options {
+            |(colour, limit, limit_per_kind, frames_max, folder)| Options {
                 colour,
                 limit,
-                limit_per_cause,
+                limit_per_kind,
                 frames_max,
                 folder,
                 ..Options::default()
