@@ -11,6 +11,7 @@
 //! | `recorded::` | recordings, whole and damaged, say what the run said |
 //! | `ending::` | signals, Ctrl-C, children |
 //! | `replay::` | tokens show their findings again |
+//! | `words::` | headlines and suggestions, as the author of the program would read them |
 //! | `large::` | a report of ten thousand findings |
 //!
 //! Programs are judged by their reports in JSON. What they do to the program's own behaviour is the business of
@@ -32,6 +33,8 @@ mod pmtest;
 mod replay;
 #[path = "check/surface.rs"]
 mod surface;
+#[path = "check/words.rs"]
+mod words;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -52,6 +55,7 @@ fn main() {
     trials.extend(surface::trials());
     trials.extend(replay::trials());
     trials.extend(large::trials());
+    trials.extend(words::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }
 

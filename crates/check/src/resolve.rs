@@ -1,11 +1,11 @@
 //! From numbers to words: call stacks, places, suggestions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use brownout_findings::numbers::{counted, grouped};
-use brownout_findings::{Event, Finding, Frame, Place};
+use brownout_findings::{Event, Finding, Frame, Place, blame};
 use brownout_model::keys;
-use brownout_symbols::{C_LIBRARY, Stacks};
+use brownout_symbols::Stacks;
 use brownout_trace::event::{ContextId, ThreadId};
 
 use crate::checker::Checker;
@@ -27,6 +27,7 @@ pub fn findings(
     }
     findings.retain(|weighed| !is_noise(&weighed.finding));
     let mut findings = merge(findings);
+    reconcile(&mut findings);
     if findings.iter().any(|finding| finding.rule == "no-fence") {
         // Where a fence is missing between two write-backs, nobody should be told to leave one out.
         findings.retain(|finding| finding.rule != "redirtied-line");
@@ -42,11 +43,12 @@ pub fn findings(
 fn is_noise(finding: &Finding) -> bool {
     // A locked instruction that the program makes itself may be meant as the fence.
     let completed = finding.events.iter().find(|e| e.role == "completed");
-    let at_exit = |frame: &Frame| is_libc(frame) && frame.function.as_deref() == Some("exit");
+    let at_exit =
+        |frame: &Frame| blame::is_c_library(frame) && frame.function.as_deref() == Some("exit");
     if completed.is_some_and(|event| !event.stack.iter().any(at_exit)) {
         return true;
     }
-    let in_libc = |event: &Event| event.stack.first().is_some_and(is_libc);
+    let in_libc = |event: &Event| event.stack.first().is_some_and(blame::is_c_library);
     finding.rule == "empty-fence" && finding.events.first().is_some_and(in_libc)
 }
 
@@ -66,7 +68,7 @@ fn merge(findings: Vec<Weighed>) -> Vec<Finding> {
         let stack = finding.events.first().map_or(&[][..], |event| &event.stack);
         let places: Vec<_> = stack
             .iter()
-            .filter(|frame| !is_libc(frame))
+            .filter(|frame| !blame::is_c_library(frame))
             .map(|frame| match frame.line {
                 Some(_) => (frame.function.clone(), frame.file.clone(), frame.line, 0),
                 None => (
@@ -110,13 +112,6 @@ fn weight_note(
             .push(format!("{} {what} in all", grouped(amount)));
     }
     finding
-}
-
-fn is_libc(frame: &Frame) -> bool {
-    frame.module.as_deref().is_some_and(|path| {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        C_LIBRARY.iter().any(|start| name.starts_with(start))
-    })
 }
 
 fn finding(
@@ -238,43 +233,56 @@ fn frame_of_text(text: &str) -> Frame {
     }
 }
 
-/// `list.c:41`, or what there is.
-fn where_is(frame: &Frame) -> String {
-    match (&frame.file, frame.line) {
-        (Some(file), Some(line)) => {
-            let name = file.rsplit('/').next().unwrap_or(file);
-            format!("{name}:{line}")
-        }
-        _ => {
-            let module = frame.module.as_deref().unwrap_or("?");
-            let name = module.rsplit('/').next().unwrap_or(module);
-            format!("{name}+{:#x}", frame.offset)
-        }
+/// The frame to talk about. What a header of the program does, it does for whoever includes it: only there can it be mended.
+fn user_frame(event: &Event) -> Option<&Frame> {
+    blame::including(&event.stack).or_else(|| blame::frame(&event.stack))
+}
+
+/// As [`user_frame`], but best in the source file of `other`: wrappers such as `persist` say little.
+fn frame_near<'a>(event: &'a Event, other: &Frame) -> Option<&'a Frame> {
+    let same_file = |frame: &&Frame| frame.line.is_some() && frame.file == other.file;
+    event
+        .stack
+        .iter()
+        .find(same_file)
+        .or_else(|| user_frame(event))
+}
+
+/// Where two events happened, in words that differ: if both are in one helper, its callers.
+fn told_apart(a: &Event, b: &Event) -> (String, String) {
+    let own = |event: &Event| {
+        let stack = blame::inside_main(&event.stack);
+        let from = blame::site(stack).unwrap_or(0);
+        stack[from..]
+            .iter()
+            .filter(|frame| frame.line.is_some())
+            .map(blame::spoken)
+            .collect::<Vec<_>>()
+    };
+    let (a_places, b_places) = (own(a), own(b));
+    let differ = a_places.iter().zip(&b_places).find(|(a, b)| a != b);
+    match differ {
+        Some((a, b)) => (a.clone(), b.clone()),
+        None => (blame::place(&a.stack), blame::place(&b.stack)),
     }
 }
 
-/// The frame to talk about: the innermost with a source line, past the copying of the C library and of standard libraries.
-fn own_frame(event: &Event) -> Option<&Frame> {
-    let is_own = |frame: &&Frame| {
-        let file = frame.file.as_deref().unwrap_or("/usr/");
-        let is_elsewhere = !file.starts_with('/') || file.starts_with("/usr/");
-        frame.line.is_some() && !is_elsewhere && !frame.is_standard_library()
-    };
-    let has_line = |frame: &&Frame| frame.line.is_some();
-    let mut frames = event.stack.iter();
-    frames
-        .find(is_own)
-        .or(event.stack.iter().find(has_line))
-        .or(event.stack.first())
+/// Whether the programmer's words speak of a lock.
+fn speaks_of_lock(text: &str) -> bool {
+    const WORDS: [&str; 9] = [
+        "lock", "locks", "locked", "unlock", "mutex", "rwlock", "spinlock", "latch", "spin",
+    ];
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    words
+        .flat_map(|word| {
+            // `pageLock`.
+            let last = word.rfind(|c: char| c.is_ascii_uppercase()).unwrap_or(0);
+            [word, &word[last..]]
+        })
+        .any(|word| WORDS.contains(&word.to_ascii_lowercase().as_str()))
 }
 
-/// As [`own_frame`], but best in the source file of `other`: wrappers such as `persist` say little.
-fn own_frame_near<'a>(event: &'a Event, other: &Frame) -> Option<&'a Frame> {
-    let same_file = |frame: &&Frame| frame.line.is_some() && frame.file == other.file;
-    event.stack.iter().find(same_file).or(own_frame(event))
-}
-
-/// The nearest place where what is missing would be right.
+/// What would mend it, at the nearest place where that is right.
 fn suggestion(
     rule: &str,
     by_msync: bool,
@@ -282,6 +290,7 @@ fn suggestion(
     sources: &mut Sources,
 ) -> Option<String> {
     let of = |role: &str| events.iter().find(|event| event.role == role);
+    let place_of = |role: &str| of(role).and_then(user_frame).map(blame::spoken);
     match rule {
         "no-fence" => {
             let text = "fence (sfence, pmem_drain) after each group of write-backs, before what depends on it is stored";
@@ -297,28 +306,79 @@ fn suggestion(
         }
         _ => {}
     }
+    if let Some(what) = wasted(rule, events) {
+        return Some(what);
+    }
     let store = of("store")?;
-    let own = own_frame(store)?;
+    let own = blame::frame(&store.stack)?;
+    let user = user_frame(store)?;
     let what = match (&own.file, own.line) {
         (Some(file), Some(line)) => sources.destination(file, line, own.column),
         _ => None,
     };
     let size = store.place.as_ref().map_or(0, |place| place.size);
     let bytes = counted(size, "byte");
-    let (object, object_here) = match &what {
+    // In a header the expression is in terms of its parameters, which say nothing elsewhere.
+    let (object, object_here) = match what.filter(|_| std::ptr::eq(own, user)) {
         Some(expression) => {
             let object = format!("{bytes} at {expression}");
             (object.clone(), object)
         }
         None => (
-            format!("the {bytes} stored at {}", where_is(own)),
+            format!("the {bytes} stored at {}", blame::spoken(user)),
             format!("the {bytes}"),
         ),
     };
-    let before_return = || match &own.function {
-        Some(function) => format!("before returning from {function}, {}", where_is(own)),
-        None => format!("after {}", where_is(own)),
+    let before_return = || match (&user.function, user.line) {
+        (Some(function), Some(_)) => {
+            format!("before returning from {function}, {}", blame::spoken(user))
+        }
+        (Some(function), None) => format!("before returning from {function}"),
+        (None, _) => format!("after {}", blame::spoken(user)),
     };
+    let mut of_lock = || {
+        let expression = match (&own.file, own.line) {
+            (Some(file), Some(line)) => sources.text(file, line),
+            _ => None,
+        };
+        let function = own.function.as_deref().unwrap_or_default();
+        speaks_of_lock(function) || expression.is_some_and(speaks_of_lock)
+    };
+    if matches!(
+        rule,
+        "missing-flush" | "missing-fence" | "tx-unlogged-store" | "tx-not-persisted"
+    ) && size <= LOCK_BYTES_MAX
+        && of_lock()
+    {
+        return Some(format!(
+            "if {object} are a lock, initialise it whenever the file is opened, and say brownout_exclude there: made persistent, it \
+             would stay locked after a crash"
+        ));
+    }
+    if rule == "not-ordered"
+        && let Some(early) = of("later-store")
+    {
+        let (late_place, early_place) = told_apart(store, early);
+        let persist = match by_msync {
+            true => "msync",
+            false => "persist",
+        };
+        // In which order they were stored: traces number events.
+        return Some(match (store.index, early.index) {
+            (Some(late), Some(early)) if early < late => format!(
+                "store at {early_place} only when what is stored at {late_place} is persistent: now it is stored first"
+            ),
+            _ => match of("flush").and_then(|flush| frame_near(flush, user)) {
+                Some(flush) if !by_msync => format!(
+                    "fence between the write-back at {} and the store at {early_place}, which can persist first",
+                    blame::spoken(flush)
+                ),
+                _ => format!(
+                    "{persist} what is stored at {late_place} before the store at {early_place}, which can persist first"
+                ),
+            },
+        });
+    }
     if by_msync
         && matches!(
             rule,
@@ -330,18 +390,32 @@ fn suggestion(
             before_return()
         ));
     }
-    let fence = of("fence").and_then(|event| own_frame_near(event, own));
-    let flush = of("flush").and_then(|event| own_frame_near(event, own));
+    let fence = of("fence").and_then(|event| frame_near(event, user));
+    let flush = of("flush").and_then(|event| frame_near(event, user));
     match rule {
+        "not-persisted" if flush.is_none() => {
+            let assertion = of("assertion")?;
+            let elsewhere = assertion.thread.is_some() && assertion.thread != store.thread;
+            Some(match elsewhere {
+                true => format!(
+                    "persist {object_here} {}: another thread relies on it",
+                    before_return()
+                ),
+                false => format!(
+                    "persist {object} before {}, where it is relied on",
+                    frame_near(assertion, user).map(blame::spoken)?
+                ),
+            })
+        }
         "missing-flush" | "tx-not-persisted" | "not-persisted" | "not-ordered" => {
             match (flush, fence) {
                 (Some(flush), _) => Some(format!(
                     "fence after the write-back at {} to complete it for {object}",
-                    where_is(flush)
+                    blame::spoken(flush)
                 )),
                 (None, Some(fence)) => Some(format!(
                     "write back {object} before the fence at {}, which then completes it",
-                    where_is(fence)
+                    blame::spoken(fence)
                 )),
                 (None, None) => Some(format!("persist {object_here} {}", before_return())),
             }
@@ -349,19 +423,125 @@ fn suggestion(
         "missing-fence" => Some(match flush {
             Some(flush) => format!(
                 "fence in the same thread after the write-back at {}, {}",
-                where_is(flush),
+                blame::spoken(flush),
                 before_return()
             ),
             None => format!("fence in the same thread {}", before_return()),
         }),
         "tx-unlogged-store" => Some(format!("log {object} in the transaction before the store")),
-        "store-outside-tx" => Some(format!("begin a transaction before {}", where_is(own))),
+        "store-outside-tx" => Some(format!(
+            "begin a transaction before {}, and log {object_here} in it",
+            blame::spoken(user)
+        )),
         "overwritten-unpersisted" => Some(format!(
-            "persist what {} stored before it is overwritten",
-            of("earlier-store")
-                .and_then(own_frame)
-                .map_or_else(|| "the earlier store".to_owned(), where_is)
+            "persist what is stored at {} before it is overwritten at {}",
+            place_of("earlier-store").unwrap_or_else(|| "the earlier place".to_owned()),
+            blame::spoken(user)
         )),
         _ => None,
+    }
+}
+
+/// Locks are at most so large: pthread's.
+const LOCK_BYTES_MAX: u64 = 56;
+
+/// What to leave out. Not said of what a library does inside: its user cannot change that.
+fn wasted(rule: &str, events: &[Event]) -> Option<String> {
+    let first = events.first()?;
+    let is_log = matches!(rule, "duplicate-log" | "fresh-log" | "cross-tx-overlap");
+    if !is_log && blame::in_foundation(&first.stack) {
+        return None;
+    }
+    let here = user_frame(first).map(blame::spoken)?;
+    let both = |role: &str| {
+        let earlier = events.iter().find(|event| event.role == role)?;
+        Some(told_apart(first, earlier))
+    };
+    Some(match rule {
+        "clean-flush" => format!(
+            "leave out the write-back at {here}, or make it after the store that it is meant for, with that store's bytes"
+        ),
+        "oversized-flush" => {
+            format!("give the write-back at {here} only the bytes that were stored to")
+        }
+        "double-flush" => match both("earlier-flush") {
+            Some((here, earlier)) => format!(
+                "leave out the write-back at {earlier} or the one at {here}: a line needs one after its last store"
+            ),
+            None => format!("leave out the write-back at {here}"),
+        },
+        "empty-fence" => format!(
+            "leave out the fence at {here}, unless it orders something between threads; it completes only what its own thread has \
+             written back before"
+        ),
+        "duplicate-log" => match both("earlier-log") {
+            Some((here, earlier)) => {
+                format!("leave out what is logged at {here}: {earlier} has logged it")
+            }
+            None => format!("leave out what is logged at {here}"),
+        },
+        "fresh-log" => format!(
+            "leave out what is logged at {here}: if the transaction fails, what it has allocated is freed as it is"
+        ),
+        "cross-tx-overlap" => match both("earlier-log") {
+            Some((here, other)) => format!(
+                "let the transactions at {here} and {other} exclude each other, by a lock that is held until they end"
+            ),
+            None => return None,
+        },
+        "transient-data" => format!(
+            "keep what is stored at {here} in ordinary memory; if its content matters after a crash, it must be written back"
+        ),
+        _ => return None,
+    })
+}
+
+/// Where one rule finds that a line is never made persistent, and another that it need not be there at all, both say so.
+fn reconcile(findings: &mut [Finding]) {
+    let store = |finding: &Finding| {
+        let event = finding.events.iter().find(|event| event.role == "store")?;
+        Some(blame::line(&event.stack))
+    };
+    let transient: HashSet<String> = findings
+        .iter()
+        .filter(|finding| finding.rule == "transient-data")
+        .filter_map(store)
+        .collect();
+    for finding in findings.iter_mut() {
+        let is_same = |line: String| transient.contains(&line);
+        if finding.rule == "missing-flush"
+            && store(finding).is_some_and(is_same)
+            && let Some(help) = finding.help.last_mut()
+        {
+            *help = format!(
+                "if it need not survive a crash, keep it in ordinary memory, or say so by brownout_exclude; else {help}"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_known_by_their_names() {
+        for text in [
+            "&pool->lock",
+            "spin_unlock",
+            "pageLock = 0;",
+            "t->mutex.word = 1",
+        ] {
+            assert!(speaks_of_lock(text), "{text}");
+        }
+        for text in [
+            "block->next",
+            "clock = 1",
+            "&pool->blocks[i]",
+            "flock_of_sheep",
+            "",
+        ] {
+            assert!(!speaks_of_lock(text), "{text}");
+        }
     }
 }

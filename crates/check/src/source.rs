@@ -17,18 +17,21 @@ const FILE_LEN_MAX: u64 = 16 << 20;
 impl Sources {
     /// The expression that names the destination of the store on that line, in that column if known: `&node->next`.
     pub fn destination(&mut self, file: &str, line: u32, column: Option<u32>) -> Option<String> {
-        let text = self.files.entry(file.to_owned()).or_insert_with(|| {
-            let len = fs::metadata(file).ok()?.len();
-            (len <= FILE_LEN_MAX).then(|| fs::read_to_string(file).ok())?
-        });
-        let line = text
-            .as_deref()?
-            .lines()
-            .nth(line.checked_sub(1)? as usize)?;
+        let line = self.text(file, line)?;
         match column {
             Some(column) => destination(statement(line, column)),
             None => destination(line),
         }
+    }
+
+    /// A line, from 1.
+    pub fn text(&mut self, file: &str, line: u32) -> Option<&str> {
+        let text = self.files.entry(file.to_owned()).or_insert_with(|| {
+            let len = fs::metadata(file).ok()?.len();
+            (len <= FILE_LEN_MAX).then(|| fs::read_to_string(file).ok())?
+        });
+        let number = line.checked_sub(1)? as usize;
+        text.as_deref()?.lines().nth(number)
     }
 }
 
@@ -42,6 +45,9 @@ fn statement(line: &str, column: u32) -> &str {
             _ if quoted => {}
             '(' => depth += 1,
             ')' => depth -= 1,
+            // `*node = (struct node){.key = 1, .value = 2};` is one statement.
+            '{' if depth > 0 || assigned(line[start..i].trim()).is_some() => depth += 1,
+            '}' if depth > 0 => depth -= 1,
             ';' | '{' | '}' if depth <= 0 => {
                 if i + 1 >= column {
                     return &line[start..=i];
@@ -74,7 +80,8 @@ fn destination(line: &str) -> Option<String> {
         target = stripped;
     }
     let target = target.trim();
-    if !plain(target) || target.contains(' ') {
+    // `.key = 1` on a line of its own is part of an initialiser that began earlier.
+    if !plain(target) || target.contains(' ') || target.starts_with('.') {
         return None;
     }
     Some(match target.strip_prefix('*') {
@@ -145,6 +152,12 @@ mod tests {
         assert_eq!(of(at("= 4")).as_deref(), Some("&r[i].len"));
         assert_eq!(of(at("++; }")).as_deref(), Some("&r[i].used"));
         assert_eq!(of(at("i = 0")), None);
+        let literal = "n = next(); *n = (struct node){.key = 1, .value = two()}; n->used = 1;";
+        for (part, expected) in [(".value", "n"), ("*n", "n"), ("n->used", "&n->used")] {
+            let column = literal.find(part).expect("there") as u32 + 2;
+            let found = destination(statement(literal, column));
+            assert_eq!(found.as_deref(), Some(expected), "{part}");
+        }
         assert_eq!(statement("a = 1; b = 2", 999), " b = 2");
         assert_eq!(statement("a = 1;", 0), "a = 1;");
     }
@@ -169,6 +182,7 @@ mod tests {
             ("persist(p, 8);", None),
             ("for (i = 0; i < n; i++)", None),
             ("}", None),
+            ("    .key = k,", None),
         ];
         for (line, expected) in cases {
             assert_eq!(destination(line).as_deref(), expected, "{line}");

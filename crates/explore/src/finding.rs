@@ -5,7 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use brownout_findings::{CrashFile, Event, Finding, Frame, Place, Reproduction, Severity, blame};
+use brownout_findings::{
+    CrashFile, Event, Finding, Frame, Place, Reproduction, Severity, blame as whose,
+};
 use brownout_host::LaunchError;
 use brownout_model::{ByteRange, Moment, keys, mask_within, masked};
 use brownout_trace::event::FileId;
@@ -155,7 +157,7 @@ pub fn guess(search: &Search<'_>, resolvers: &mut Resolvers, failure: &Failure) 
         .map(|step| step.site);
     for site in [first, crash].into_iter().flatten() {
         let stack = resolvers.stack(failure.layer, recording, site);
-        text += &format!(" {}", blame::line(&stack));
+        text += &format!(" {}", whose::line(&stack));
     }
     Cause(text)
 }
@@ -326,7 +328,7 @@ pub fn build(
             };
         }
     }
-    let symptom_line = blame::line(&symptom_stack);
+    let symptom_line = whose::line(&symptom_stack);
     events.push(Event {
         role: "symptom".into(),
         text: format!("{}{seen_at}", minimal.symptom.describe(&outcome)),
@@ -357,10 +359,10 @@ pub fn build(
     let cause = match lost_sites.first().or(survivor_stack.as_ref()) {
         // One warning is enough: whether the order matters is decided once.
         _ if matches!(minimal.symptom, Symptom::Reordered(_)) => minimal.symptom.rule().to_owned(),
-        Some(stack) => blame::line(stack),
+        Some(stack) => whose::line(stack),
         // No store is to blame: crashes in one function with one symptom are one.
         None => {
-            let function = blame::frame(&crash_stack).and_then(|frame| frame.function.clone());
+            let function = whose::frame(&crash_stack).and_then(|frame| frame.function.clone());
             format!("{} {symptom_line}", function.unwrap_or_default())
         }
     };
@@ -368,7 +370,7 @@ pub fn build(
         Some(stack) => Some(format!(
             "{} if the store at {} survives",
             minimal.symptom.describe(&outcome),
-            blame::place(stack)
+            whose::place(stack)
         )),
         None => None,
     };
@@ -377,7 +379,7 @@ pub fn build(
         Some(stack) => format!(
             "{} if the store at {} is lost",
             minimal.symptom.describe(&outcome),
-            blame::place(stack)
+            whose::place(stack)
         ),
         None if crash_stack.is_empty() => format!(
             "{} after a crash at the end of the run",
@@ -386,7 +388,7 @@ pub fn build(
         None => format!(
             "{} after a crash at {}",
             minimal.symptom.describe(&outcome),
-            blame::place(&crash_stack)
+            whose::place(&crash_stack)
         ),
     };
     let finding = Finding {
@@ -466,11 +468,11 @@ pub fn explain(
     };
     let overtaker = blame.overtaker.and_then(&mut store);
     let completes = blame.completes.and_then(&mut store);
-    let named = |stack: &Vec<Frame>| blame::place(stack);
+    let named = |stack: &Vec<Frame>| whose::place(stack);
     let lost = found.lost_sites.first().map(named);
     let survivor = found.known.survivor.as_ref().map(named);
-    let overtaken_by = overtaker.as_ref().map(|(_, _, stack)| blame::place(stack));
-    let completed_by = completes.as_ref().map(|(_, _, stack)| blame::place(stack));
+    let overtaken_by = overtaker.as_ref().map(|(_, _, stack)| whose::place(stack));
+    let completed_by = completes.as_ref().map(|(_, _, stack)| whose::place(stack));
     let first_lost = found.known.lost.first().copied().and_then(&mut store);
     let both = |test: &dyn Fn(ByteRange, ByteRange) -> bool| match (&overtaker, &first_lost) {
         (Some((_, a, _)), Some((_, b, _))) => test(*a, *b),
@@ -504,7 +506,7 @@ pub fn explain(
         && let Some((step, range, stack)) = overtaker
         && overtaken_by != lost
     {
-        *message += &format!(" and the one at {} survives", blame::place(&stack));
+        *message += &format!(" and the one at {} survives", whose::place(&stack));
         let place = place_of(search, recording, &step, range);
         let text = format!("{} stored here, and survive", bytes_are(range.len()));
         events.insert(crash, event("store", text, step.site, stack, Some(place)));
@@ -512,7 +514,7 @@ pub fn explain(
         && let Some((step, range, stack)) = completes
         && completed_by != survivor
     {
-        *message += &format!(" and the one at {} is not made yet", blame::place(&stack));
+        *message += &format!(" and the one at {} is not made yet", whose::place(&stack));
         let place = place_of(search, recording, &step, range);
         let text = format!(
             "{} stored only here, after the crash",

@@ -83,7 +83,14 @@ pub fn by_importance<'k, 'a>(kinds: &'k [Vec<&'a Finding>]) -> Vec<&'k [&'a Find
             // What is done for nothing costs as often as it is done.
             Severity::Performance => kind.iter().map(|finding| finding.count).sum(),
         };
-        (kind[0].severity, is_inside(kind[0]), Reverse(many))
+        // What explains others comes before them.
+        let explains = kind[0].rule == "no-fence";
+        (
+            kind[0].severity,
+            !explains,
+            is_inside(kind[0]),
+            Reverse(many),
+        )
     });
     sorted
 }

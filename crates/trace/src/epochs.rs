@@ -23,7 +23,9 @@ impl CodeEpochs {
     pub fn observe(&mut self, event: &Event<'_>) -> bool {
         let process = match event.kind {
             EventKind::ProcessStart { process, .. } => process,
-            EventKind::Module { process, path, .. } if path.is_empty() => process,
+            EventKind::Module {
+                process, path: [], ..
+            } => process,
             _ => return false,
         };
         match self.of.get_mut(&process) {
