@@ -347,6 +347,53 @@ static void writes_from(void)
     close(p[1]);
 }
 
+// Ways around the mapping.
+static void around(void)
+{
+    next_case("/proc/self/mem");
+    int mem = open("/proc/self/mem", O_RDWR);
+    CHECK(mem >= 0);
+    off_t at = (off_t)(uintptr_t)pm;
+    memcpy(pm, "through the mapping", 19);
+    CHECK(pread(mem, dram, 19, at) == 19 && !memcmp(dram, pm, 19));
+    CHECK(pwrite(mem, "through the file", 16, at + 64) == 16 && !memcmp(pm + 64, "through the file", 16));
+    CHECK(lseek(mem, at + 128, SEEK_SET) == at + 128);
+    CHECK(write(mem, "one", 3) == 3 && write(mem, "two", 3) == 3 && !memcmp(pm + 128, "onetwo", 6));
+    CHECK(lseek(mem, 0, SEEK_CUR) == at + 134);
+    struct iovec parts[2] = {{dram, 0}, {dram, 6}};
+    CHECK(preadv(mem, parts, 2, at + 128) == 6 && !memcmp(dram, "onetwo", 6));
+    // From the pool to the pool.
+    CHECK(pwrite(mem, pm + 128, 6, at + 192) == 6 && !memcmp(pm + 192, "onetwo", 6));
+    CHECK(pread(mem, pm + 256, 6, at + 192) == 6 && !memcmp(pm + 256, "onetwo", 6));
+    // Other memory is reached as ever.
+    strcpy((char *)dram, "ordinary");
+    CHECK(pwrite(mem, "O", 1, (off_t)(uintptr_t)dram) == 1 && !strcmp((char *)dram, "Ordinary"));
+    close(mem);
+    next_case("process_vm_readv and process_vm_writev of this process");
+    struct iovec here = {dram, 8}, there = {pm, 8};
+    memcpy(pm, "12345678", 8);
+    CHECK(process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 8 && !memcmp(dram, "12345678", 8));
+    memcpy(dram, "87654321", 8);
+    CHECK(process_vm_writev(getpid(), &here, 1, &there, 1, 0) == 8 && !memcmp(pm, "87654321", 8));
+    next_case("answers of calls that the engine makes itself");
+    struct stat *status = (struct stat *)pm;
+    CHECK(stat("/", status) == 0 && S_ISDIR(status->st_mode));
+    CHECK(clock_gettime(CLOCK_MONOTONIC, (struct timespec *)(pm + 256)) == 0);
+    CHECK(syscall(SYS_gettimeofday, pm + 320, NULL) == 0);
+    CHECK(syscall(SYS_time, pm + 384) > 0);
+    CHECK(syscall(SYS_getcpu, pm + 448, pm + 456, NULL) == 0);
+    CHECK(syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, pm + 512, 8) == 0);
+    CHECK(syscall(SYS_rt_sigaction, SIGUSR2, NULL, pm + 576, 8) == 0);
+    CHECK(syscall(SYS_sigaltstack, NULL, pm + 640) == 0);
+    CHECK(syscall(SYS_times, pm + 704) > 0 && getrusage(RUSAGE_SELF, (struct rusage *)(pm + 768)) == 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(3);
+    CHECK(waitpid(child, (int *)(pm + 1024), 0) == child && WEXITSTATUS(*(int *)(pm + 1024)) == 3);
+    next_case("mlock");
+    CHECK(mlock(pm, 4096) == 0 && munlock(pm, 4096) == 0);
+}
+
 static void mappings(struct pool pool, const char *path)
 {
     next_case("pwrite to the mapped file");
@@ -510,6 +557,7 @@ int main(int argc, char **argv)
     answers(pool);
     futexes();
     writes_from();
+    around();
     mappings(pool, path);
     grow_and_shrink(path);
     fork_both();

@@ -159,6 +159,22 @@ const PROGRAMS: &[&str] = &[
     "pm_threads8",
 ];
 
+/// What `pm_refused` does, and words of the message.
+const REFUSED: &[(&str, &str)] = &[
+    ("child_mem", "persistent memory of another process"),
+    ("child_vm", "persistent memory of another process"),
+    ("child_ptrace", "persistent memory of another process"),
+    ("remap", "remap_file_pages"),
+    ("aio", "io_submit"),
+    (
+        "tid",
+        "leaves an address in persistent memory with the kernel",
+    ),
+    ("clone", "a thread's number"),
+    ("shmat", "shared memory over persistent memory"),
+    ("hidden", "may point to persistent memory"),
+];
+
 /// Where a program maps its pool.
 #[derive(Clone, Copy)]
 enum Place {
@@ -203,7 +219,16 @@ fn main() {
             }
         }
     }
+    trials.push(trial(
+        "programs::pm_syscalls_deterministic".to_owned(),
+        deterministic_calls,
+    ));
     trials.push(trial("unsupported::stack_in_pm".to_owned(), stack_in_pm));
+    for (how, words) in REFUSED {
+        trials.push(trial(format!("unsupported::{how}"), move || {
+            refused(how, words)
+        }));
+    }
     for place in [Place::Any, Place::Fixed] {
         let suffix = place.suffix();
         trials.push(trial(format!("exact::loads{suffix}"), move || {
@@ -461,6 +486,38 @@ fn exact_flushes(place: Place) -> Result<()> {
             "{kind}: {count} expected, {recorded} recorded; all: {found:?}"
         );
     }
+    Ok(())
+}
+
+/// Some calls are answered by the engine in deterministic mode; what they write is recorded all the same.
+fn deterministic_calls() -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let program = binary("@pm_syscalls")?;
+    let native = Invocation::new([program.as_os_str(), "pool".as_ref()], scratch.path());
+    let recorded = tool::record(
+        &native.timeout(TIMEOUT),
+        &scratch.join("trace.bwt"),
+        &["--verify", "--loads", "--deterministic", "--pm", "pool*"],
+    )
+    .run()?;
+    ensure!(recorded.status == 0, "{}", recorded.describe());
+    tool::expect_verified(&recorded)
+}
+
+/// What cannot be followed ends the run with a message, and never goes unseen.
+fn refused(how: &str, words: &str) -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let program = binary("@pm_refused")?;
+    let argv = [program.as_os_str(), "pool".as_ref(), how.as_ref()];
+    let native = Invocation::new(argv, scratch.path()).timeout(TIMEOUT);
+    let outcome = tool::record(&native, &scratch.join("trace.bwt"), &["--pm", "pool"]).run()?;
+    ensure!(
+        outcome.status == 3 && outcome.stderr_text().contains(words),
+        "not refused\n{}",
+        outcome.describe()
+    );
     Ok(())
 }
 

@@ -38,6 +38,8 @@ const PACKAGES: &[Package] = &[
     package("libpmemobj-dev"),
     package("libpmemlog-dev"),
     package("libpmemblk-dev"),
+    // A database that persists by `fsync` and its kin.
+    package("liblmdb-dev"),
     // Compilers and what the examples include.
     command("gcc", "gcc"),
     command("g++", "g++"),

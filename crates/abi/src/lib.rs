@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 pub mod cpu;
 
 /// Bumped with every change of this file.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 12;
 /// "BROWNOUT" in ASCII, little endian.
 pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
 
@@ -116,6 +116,8 @@ pub enum Request {
     Answer = 6,
     /// A tracked file has another device and inode now. `args` = device, inode, its number, [`file_life`].
     SameFile = 7,
+    /// Which files are tracked, by whatever process? `args[0]` = device, or 0 for all. Answers their numbers, 64 bits each, as text.
+    Files = 8,
 }
 
 /// Answer to [`Request::ClassifyFile`].
@@ -403,6 +405,8 @@ pub mod rare {
     pub const NAME: u64 = 23;
     /// addr, pointer
     pub const FLUSH_OUTSIDE: u64 = 24;
+    /// file, offset, size
+    pub const FILE_SYNC: u64 = 25;
 }
 
 /// Fixed part of every record.

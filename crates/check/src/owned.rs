@@ -145,6 +145,9 @@ fn rare<'a>(kind: &EventKind<'a>) -> (EventKind<'static>, &'a [u8]) {
         EventKind::FileRead { file, offset, size } => {
             (EventKind::FileRead { file, offset, size }, none)
         }
+        EventKind::FileSync { file, offset, size } => {
+            (EventKind::FileSync { file, offset, size }, none)
+        }
         EventKind::Input { fd, at } => (EventKind::Input { fd, at }, none),
         EventKind::Output { fd, size } => (EventKind::Output { fd, size }, none),
         EventKind::Lookup {

@@ -111,6 +111,34 @@ fn real_pid(shown: u32) -> u32 {
         .map_or(shown, |p| p.0)
 }
 
+/// Arguments that name processes, in calls that are otherwise made as they are.
+pub fn real_pids(number: u64, a: &mut [u64; 6]) {
+    if !on() {
+        return;
+    }
+    const P_PID: u64 = 1;
+    let arguments: &[usize] = match number {
+        101 => &[1],                                     // ptrace
+        129 => &[0],                                     // rt_sigqueueinfo
+        140 | 141 if a[0] == 0 => &[1],                  // getpriority, setpriority of PRIO_PROCESS
+        142..=145 | 148 | 203 | 204 | 314 | 315 => &[0], // sched_…
+        247 if a[0] == P_PID => &[1],                    // waitid
+        251 | 252 if a[0] == 1 => &[1], // ioprio_set, ioprio_get of IOPRIO_WHO_PROCESS
+        256 | 279 => &[0],              // migrate_pages, move_pages
+        274 => &[0],                    // get_robust_list
+        297 => &[0, 1],                 // rt_tgsigqueueinfo
+        298 => &[1],                    // perf_event_open
+        302 => &[0],                    // prlimit64
+        310 | 311 => &[0],              // process_vm_readv, process_vm_writev
+        312 => &[0, 1],                 // kcmp
+        434 => &[0],                    // pidfd_open
+        _ => return,
+    };
+    for &n in arguments {
+        a[n] = real_signed(a[n]);
+    }
+}
+
 /// Before a process or thread is made: the number that it will be known by.
 pub fn reserve_pid() -> u32 {
     if on() {
@@ -233,9 +261,12 @@ pub fn concerns(number: u64) -> bool {
 /// Answers or adapts a call. `None`: make it as it is.
 pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Option<i64>> {
     let put = |addr: u64, v: &[u64]| -> bool {
-        v.iter()
-            .enumerate()
-            .all(|(i, w)| write_value(addr + 8 * i as u64, w))
+        let mut words = v.iter().enumerate();
+        let good = words.all(|(i, w)| write_value(addr + 8 * i as u64, w));
+        if good {
+            crate::pm::kernel_wrote(addr, 8 * v.len() as u64);
+        }
+        good
     };
     let ok = |good: bool| Some(Some(if good { 0 } else { -sys::EFAULT }));
     match number {
@@ -245,6 +276,7 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
         GETPGRP => Some(Some(1)),
         GETPGID | GETSID => Some(Some(1)),
         SETPGID => Some(plain(
+            ctx,
             number,
             &[
                 real_pid(a[0] as u32) as u64,
@@ -255,10 +287,10 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
                 0,
             ],
         )),
-        SET_TID_ADDRESS => Some(plain(number, a).map(|r| shown_pid(r as u32) as i64)),
+        SET_TID_ADDRESS => Some(plain(ctx, number, a).map(|r| shown_pid(r as u32) as i64)),
         nr::TIME => {
             let s = (EPOCH_NS + now_ns()) / 1_000_000_000;
-            if a[0] != 0 && !write_value(a[0], &s) {
+            if a[0] != 0 && !put(a[0], &[s]) {
                 return Some(Some(-sys::EFAULT));
             }
             Some(Some(s as i64))
@@ -319,22 +351,29 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
             Some(Some(if good { n as i64 } else { -sys::EFAULT }))
         }
         nr::GETCPU => {
-            let z = 0u32;
-            ok((a[0] == 0 || write_value(a[0], &z)) && (a[1] == 0 || write_value(a[1], &z)))
+            let zero = |addr: u64| {
+                let good = addr == 0 || write_value(addr, &0u32);
+                if good && addr != 0 {
+                    crate::pm::kernel_wrote(addr, 4);
+                }
+                good
+            };
+            ok(zero(a[0]) && zero(a[1]))
         }
-        nr::OPEN => open(a[0], a[1]),
-        nr::OPENAT => open(a[1], a[2]),
-        nr::KILL | nr::TKILL => Some(plain(number, &[real_signed(a[0]), a[1], 0, 0, 0, 0])),
+        nr::OPEN => open(a[0], a[1]).or_else(|| open_proc(ctx, number, a, 0)),
+        nr::OPENAT => open(a[1], a[2]).or_else(|| open_proc(ctx, number, a, 1)),
+        nr::KILL | nr::TKILL => Some(plain(ctx, number, &[real_signed(a[0]), a[1], 0, 0, 0, 0])),
         nr::TGKILL => Some(plain(
+            ctx,
             number,
             &[real_signed(a[0]), real_signed(a[1]), a[2], 0, 0, 0],
         )),
         nr::WAIT4 => {
-            let r = plain(number, &[real_signed(a[0]), a[1], a[2], a[3], 0, 0]);
+            let r = plain(ctx, number, &[real_signed(a[0]), a[1], a[2], a[3], 0, 0]);
             Some(r.map(|r| if r > 0 { shown_pid(r as u32) as i64 } else { r }))
         }
         STAT | LSTAT | nr::FSTAT | NEWFSTATAT => {
-            let r = plain(number, a)?;
+            let r = plain(ctx, number, a)?;
             let buffer = if number == NEWFSTATAT { a[2] } else { a[1] };
             if r == 0 {
                 // atime, mtime, ctime: three (seconds, nanoseconds) pairs at offset 72.
@@ -344,7 +383,7 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
             Some(Some(r))
         }
         nr::STATX => {
-            let r = plain(number, a)?;
+            let r = plain(ctx, number, a)?;
             if r == 0 {
                 let t = EPOCH_NS / 1_000_000_000;
                 // atime, btime, ctime, mtime: 16 bytes each at offset 64.
@@ -365,17 +404,29 @@ fn real_signed(pid: u64) -> u64 {
     }
 }
 
-/// The call itself; tracked pointers do not occur in these except for stat buffers, which engine code then completes.
-fn plain(number: u64, a: &[u64; 6]) -> Option<i64> {
+/// The call itself; what it reads and writes of tracked memory is recorded.
+fn plain(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
+    crate::pm::made(ctx, number, a)
+}
+
+/// `/proc/PID/…` by the number that the program knows.
+fn open_proc(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], at: usize) -> Option<Option<i64>> {
+    let path = sys::read_path(a[at])?;
+    let rest = path.strip_prefix(b"/proc/")?;
+    let end = rest.iter().position(|c| !c.is_ascii_digit())?;
+    let shown = rest[..end].iter().fold(0u32, |n, c| {
+        n.wrapping_mul(10).wrapping_add(u32::from(c - b'0'))
+    });
+    let real = real_pid(shown);
+    if end == 0 || real == shown {
+        return None;
+    }
+    let mut real = alloc::format!("/proc/{real}").into_bytes();
+    real.extend_from_slice(&rest[end..]);
+    real.push(0);
     let mut b = *a;
-    for x in &mut b {
-        *x = crate::pm::readable_alias(*x);
-    }
-    // SAFETY: the program's own call.
-    match unsafe { crate::asm::program_syscall(&[number, b[0], b[1], b[2], b[3], b[4], b[5]]) } {
-        crate::asm::Outcome::Done(r) => Some(r),
-        crate::asm::Outcome::Interrupted => None,
-    }
+    b[at] = real.as_ptr() as u64;
+    Some(plain(ctx, number, &b))
 }
 
 /// Files that yield random bytes are replaced.

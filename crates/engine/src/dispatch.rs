@@ -299,6 +299,7 @@ impl Engine {
             if range.writable && !self_check && last_page != page && self.protect(last_page) {
                 continue;
             }
+            crate::pm::code_is_read(pc, t.pc_end);
             break (t, hot, cold, last_page);
         };
         let arena = &mut self.arenas.list[arena_index];
@@ -647,6 +648,13 @@ pub fn is_engine(addr: u64) -> bool {
 
 /// Called by `bo_exit`; leaves the place to go on in `ctx.resume`.
 pub extern "C" fn engine_dispatch(ctx: &mut ThreadContext) {
+    // Once before, because what follows may not come back, and once behind, because it may translate.
+    crate::pm::code_was_read(ctx);
+    dispatch(ctx);
+    crate::pm::code_was_read(ctx);
+}
+
+fn dispatch(ctx: &mut ThreadContext) {
     let arg = ctx.exit_arg;
     let payload = arg >> 8;
     match arg & 0xff {

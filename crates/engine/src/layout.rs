@@ -625,6 +625,9 @@ pub fn shmat(a: &[u64; 6]) -> Option<i64> {
     const SHMCTL: u64 = 31;
     const IPC_STAT: u64 = 2;
     const SHM_REMAP: u64 = 0o40000;
+    if a[2] & SHM_REMAP != 0 && crate::pm::readable_alias(a[1]) != a[1] {
+        crate::fatal_unsupported("the program attaches shared memory over persistent memory");
+    }
     let mut status = [0u64; 14];
     // SAFETY: our own buffer of the kernel's 112 bytes.
     let known =

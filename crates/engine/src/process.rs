@@ -103,7 +103,7 @@ pub fn clone(
     } else {
         old
     };
-    // SAFETY: `child` is fresh and stays alive until the thread ends. PM pointers were rewritten by the caller.
+    // SAFETY: `child` is fresh and stays alive until the thread ends. The caller has refused pointers to PM.
     let ret = unsafe { asm::bo_clone(flags, child.self_ptr, ptid, ctid, tls) };
     if ret > 0 {
         crate::deterministic::bind_pid(ret as u32, shown);

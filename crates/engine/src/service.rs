@@ -120,6 +120,18 @@ pub fn same_file(device: u64, inode: u64, life: u64, file: u32) {
     call(Request::SameFile, &[device, inode, file as u64, life], &[]);
 }
 
+/// See [`Request::Files`]. Of more than fit, the last are not told.
+pub fn files(device: u64) -> alloc::vec::Vec<u32> {
+    let mut numbers = alloc::vec::Vec::new();
+    call_for_text(Request::Files, &[device], &[], |text| {
+        for number in text.chunks_exact(8) {
+            let number = u64::from_le_bytes(core::array::from_fn(|i| number[i]));
+            numbers.push(number as u32);
+        }
+    });
+    numbers
+}
+
 /// See [`Request::LibraryFunctions`]; `found` is called with the address and number of each.
 pub fn library_functions(
     start: u64,

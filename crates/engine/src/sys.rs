@@ -85,6 +85,7 @@ pub mod nr {
     pub const RT_SIGSUSPEND: u64 = 130;
     pub const SIGALTSTACK: u64 = 131;
     pub const ARCH_PRCTL: u64 = 158;
+    pub const SYNC: u64 = 162;
     pub const GETTID: u64 = 186;
     pub const TKILL: u64 = 200;
     pub const TIME: u64 = 201;
@@ -104,6 +105,7 @@ pub mod nr {
     pub const PREADV: u64 = 295;
     pub const PWRITEV: u64 = 296;
     pub const RT_TGSIGQUEUEINFO: u64 = 297;
+    pub const SYNCFS: u64 = 306;
     pub const SENDMMSG: u64 = 307;
     pub const GETCPU: u64 = 309;
     pub const GETRANDOM: u64 = 318;

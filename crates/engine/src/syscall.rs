@@ -26,16 +26,20 @@ pub fn handle(ctx: &mut ThreadContext) {
 
 fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
     let result = match number {
-        nr::RT_SIGACTION => signal::sigaction(ctx, &a),
-        nr::RT_SIGPROCMASK => signal::sigprocmask(ctx, &a),
-        nr::SIGALTSTACK => signal::sigaltstack(ctx, &a),
+        nr::RT_SIGACTION => pm::answered(ctx, number, &a, |ctx| signal::sigaction(ctx, &a)),
+        nr::RT_SIGPROCMASK => pm::answered(ctx, number, &a, |ctx| signal::sigprocmask(ctx, &a)),
+        nr::SIGALTSTACK => pm::answered(ctx, number, &a, |ctx| signal::sigaltstack(ctx, &a)),
         nr::RT_SIGRETURN => signal::sigreturn(ctx),
         nr::CLONE => {
-            let mut a = a;
-            for p in [2, 3] {
-                a[p] = pm::readable_alias(a[p]);
-            }
             let (flags, stack, ptid, ctid, tls) = process::clone_arguments(&a);
+            if [ptid, ctid]
+                .iter()
+                .any(|&at| at != 0 && pm::readable_alias(at) != at)
+            {
+                crate::fatal_unsupported(
+                    "the program has the kernel write a thread's number to persistent memory (clone)",
+                );
+            }
             shown(process::clone(ctx, flags, stack, ptid, ctid, tls))
         }
         nr::FORK => shown(process::plain_fork(ctx)),
@@ -80,7 +84,7 @@ fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
         | nr::BRK => return memory(ctx, number, a),
         nr::SHMAT => return layout::shmat(&a),
         nr::RT_SIGSUSPEND => return with_mask(ctx, number, a, 0, 1),
-        nr::RT_SIGPENDING => signal::sigpending(ctx, &a),
+        nr::RT_SIGPENDING => pm::answered(ctx, number, &a, |ctx| signal::sigpending(ctx, &a)),
         nr::PSELECT6 => return pselect(ctx, a),
         nr::PPOLL => return with_mask(ctx, number, a, 3, 4),
         nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => return with_mask(ctx, number, a, 4, 5),
@@ -101,6 +105,7 @@ fn shown(result: i64) -> i64 {
 /// The call as it is, tracked pointers rewritten.
 pub fn pass(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
     let mut a = *a;
+    crate::deterministic::real_pids(number, &mut a);
     let redirected = redirects::apply(number, &mut a);
     let result = if pm::is_plain_syscall(number) {
         as_it_is(number, &a)

@@ -536,6 +536,9 @@ impl EventSink for Recorder {
             EventKind::Fsync { file, .. } => {
                 self.sync(site, keys::whole_file(*file))?;
             }
+            EventKind::FileSync { file, offset, size } => {
+                self.sync(site, ByteRange::new(keys::key(*file, *offset), *size))?;
+            }
             EventKind::FileWrite {
                 file,
                 offset,

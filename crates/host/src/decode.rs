@@ -592,6 +592,11 @@ fn rare_kind(which: u64, w: [u64; 6], text: &[u8]) -> Option<EventKind<'_>> {
             offset: w[1],
             size: w[2] as u32,
         },
+        rare::FILE_SYNC => EventKind::FileSync {
+            file: FileId(w[0] as u32),
+            offset: w[1],
+            size: w[2],
+        },
         rare::INPUT => EventKind::Input {
             fd: w[0] as i32,
             at: w[1],

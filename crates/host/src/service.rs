@@ -391,6 +391,7 @@ fn answer(
     const NOTE: u32 = Request::Note as u32;
     const FUNCTIONS: u32 = Request::LibraryFunctions as u32;
     const ANSWER: u32 = Request::Answer as u32;
+    const FILES: u32 = Request::Files as u32;
     const SAME_FILE: u32 = Request::SameFile as u32;
     match request {
         ATTACH => {
@@ -427,6 +428,19 @@ fn answer(
                 .files
                 .insert((args[0], args[1], args[3]), args[2] as u32);
             Reply::default()
+        }
+        FILES => {
+            let on = |device: u64| args[0] == 0 || args[0] == device;
+            let s = state.lock();
+            let files = s.files.iter().filter(|(key, _)| on(key.0));
+            let mut numbers: Vec<u64> = files.map(|(_, file)| u64::from(*file)).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            Reply {
+                result: numbers.len() as u32,
+                text: numbers.into_iter().flat_map(u64::to_le_bytes).collect(),
+                ..Reply::default()
+            }
         }
         FUNCTIONS => {
             let [start, len, offset, is_program, ..] = args;
@@ -523,7 +537,7 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64, bool) {
         s.ordinary.insert(id);
     }
     let requester = state.members.requester(tid as u32);
-    let (pid, folder) = requester.map_or((0, String::new()), |r| (r.pid, r.folder));
+    let folder = requester.map_or(String::new(), |r| r.folder);
     let path = PathBuf::from(format!("{folder}/fd/{fd}"));
     if changed {
         use std::os::unix::fs::OpenOptionsExt;
@@ -534,7 +548,6 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64, bool) {
         // Where that fails, for want of descriptors, an inode number may be used again.
         s.held.extend(held);
     }
-    let readable = Readable::make(&path, pid, fd);
     s.waiting = Some((FileId(id), path));
     s.waiting_done = false;
     state.wake.wake();
@@ -542,7 +555,6 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64, bool) {
     while !s.waiting_done && !s.closed {
         s = state.new_file.wait(s).unwrap_or_else(|e| e.into_inner());
     }
-    drop(readable);
     (ClassifyAnswer::TrackedNew as u32, id as u64, !is_pm)
 }
 
@@ -554,57 +566,6 @@ fn is_kept(path: &Path) -> bool {
     path.is_absolute()
         && !path.as_os_str().as_bytes().starts_with(b"/memfd:")
         && (!is_pseudo || path.starts_with("/dev/shm"))
-}
-
-/// Lets the sink open a file whose owner (we) may not read it: libpmemobj creates pools with no permissions at all
-/// and grants them when the pool is complete. The program waits meanwhile and finds the mode as it was.
-struct Readable {
-    file: std::fs::File,
-    mode: libc::mode_t,
-}
-
-impl Readable {
-    fn make(path: &Path, pid: libc::pid_t, fd: u32) -> Option<Readable> {
-        use std::os::fd::FromRawFd;
-        use std::os::unix::fs::MetadataExt;
-        let denied = std::fs::File::open(path)
-            .is_err_and(|e| e.kind() == std::io::ErrorKind::PermissionDenied);
-        if !denied {
-            return None;
-        }
-        // SAFETY: both calls give a new descriptor or an error.
-        let file = unsafe {
-            let process = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-            if process < 0 {
-                return None;
-            }
-            let process = std::fs::File::from_raw_fd(process as i32);
-            let copy = libc::syscall(
-                libc::SYS_pidfd_getfd,
-                std::os::fd::AsRawFd::as_raw_fd(&process),
-                fd,
-                0,
-            );
-            if copy < 0 {
-                return None;
-            }
-            std::fs::File::from_raw_fd(copy as i32)
-        };
-        let mode = file.metadata().ok()?.mode() & 0o7777;
-        let readable = Readable { file, mode };
-        readable.set(mode | 0o400).then_some(readable)
-    }
-
-    fn set(&self, mode: libc::mode_t) -> bool {
-        // SAFETY: our own descriptor.
-        unsafe { libc::fchmod(std::os::fd::AsRawFd::as_raw_fd(&self.file), mode) == 0 }
-    }
-}
-
-impl Drop for Readable {
-    fn drop(&mut self) {
-        self.set(self.mode);
-    }
 }
 
 /// Seizes a thread that is about to `execve`, on a tracer thread of its own. True if that worked.

@@ -8,7 +8,7 @@
 //! | `NtStore` | the same, then `FLUSH` of these words |
 //! | `Flush` | `FLUSH` of the line; then `FENCE` if it is a `clflush` |
 //! | `Fence` | `FENCE` |
-//! | `Msync` with `MS_SYNC`, `Fsync` | `FLUSH` of the range or of the file, `FENCE` |
+//! | `Msync` with `MS_SYNC`, `Fsync`, `FileSync` | `FLUSH` of the range or of the file, `FENCE` |
 //! | pmemcheck's `DO_FLUSH`, `DO_FENCE`; the annotations `FLUSH`, `FENCE` | `FLUSH`, `FENCE` |
 //! | pmemcheck's `EMIT_LOG`; the annotation `MARKER` | sections, see below |
 //! | others | nothing |
@@ -194,6 +194,10 @@ impl<'a, W: Write> Exporter<'a, W> {
             }
             EventKind::Fsync { file, .. } => {
                 self.flush_file(file, 0, u64::MAX);
+                self.fence(event.thread);
+            }
+            EventKind::FileSync { file, offset, size } => {
+                self.flush_file(file, offset, size);
                 self.fence(event.thread);
             }
             EventKind::Pmemcheck { code, args, text } => match code {

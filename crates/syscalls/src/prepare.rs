@@ -464,6 +464,7 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
         let alias = run.alias?;
         self.out.touch();
         self.out.unknown.push(Range { addr, len: run.len });
+        self.note_read(addr, run.len);
         self.compared(addr, run.len, When::Always);
         Some(alias)
     }
@@ -640,6 +641,7 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
                 when,
                 ..
             } if len <= BOUNCE_MAX => {
+                self.note_read(addr, len);
                 self.compared(addr, len, when);
             }
             Buffers::Used { when, total, .. } => {

@@ -95,7 +95,8 @@ mod tag {
     pub const NAME: u8 = 36;
     pub const STRING_STORE: u8 = 37;
     pub const FLUSH_OUTSIDE: u8 = 38;
-    pub const COUNT: u8 = 39;
+    pub const FILE_SYNC: u8 = 39;
+    pub const COUNT: u8 = 40;
 }
 
 /// What follows the site in the columns, per tag.
@@ -167,6 +168,7 @@ const LAYOUTS: [Layout; tag::COUNT as usize] = [
     row(false, 3, Bytes::Counted), // NAME           detail: change; file, replaced file, length of names
     row(true,  1, Bytes::Access),  // STRING_STORE   detail: size; elements
     row(true,  1, Bytes::Never),   // FLUSH_OUTSIDE  word
+    row(false, 3, Bytes::Never),   // FILE_SYNC      file, offset, size
 ];
 
 /// `tag | values << 7 | detail << 8`, so that comparing a shape is one comparison.
@@ -716,6 +718,10 @@ impl Encoder {
                 EventKind::FileRead { file, offset, size } => {
                     let fields = row_of([u64::from(file.0), offset, u64::from(size)]);
                     (tag::FILE_READ, 0, 0, fields, &[])
+                }
+                EventKind::FileSync { file, offset, size } => {
+                    let fields = row_of([u64::from(file.0), offset, size]);
+                    (tag::FILE_SYNC, 0, 0, fields, &[])
                 }
                 EventKind::Input { fd, at } => (tag::INPUT, fd as u32, 0, row_of([at]), &[]),
                 EventKind::Output { fd, size } => (tag::OUTPUT, fd as u32, 0, row_of([size]), &[]),
@@ -1288,6 +1294,11 @@ impl Decoder {
                 file: FileId(field_u32(row[0])?),
                 offset: row[1],
                 size: field_u32(row[2])?,
+            },
+            tag::FILE_SYNC => EventKind::FileSync {
+                file: FileId(field_u32(row[0])?),
+                offset: row[1],
+                size: row[2],
             },
             tag::INPUT => EventKind::Input {
                 fd: detail as i32,

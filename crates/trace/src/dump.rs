@@ -417,6 +417,10 @@ impl Scene {
                 let name = self.name(*file);
                 let _ = write!(line, "{name}+{offset:#x} {size}");
             }
+            EventKind::FileSync { file, offset, size } => {
+                let name = self.name(*file);
+                let _ = write!(line, "{name}+{offset:#x} {size}");
+            }
             EventKind::Input { fd, at } => {
                 let _ = write!(line, "fd {fd}");
                 if *at != u64::MAX {
@@ -654,6 +658,11 @@ impl Scene {
                 }
             }
             EventKind::FileRead { file, offset, size } => {
+                put("file", file.0.into());
+                put("offset", (*offset).into());
+                put("size", (*size).into());
+            }
+            EventKind::FileSync { file, offset, size } => {
                 put("file", file.0.into());
                 put("offset", (*offset).into());
                 put("size", (*size).into());

@@ -386,6 +386,16 @@ pub enum EventKind<'a> {
         /// True for `fdatasync`.
         data_only: bool,
     },
+    /// A stretch of a tracked file is durable, with the size that it takes to read it back: a descriptor with `O_DSYNC` or `O_SYNC`, or a
+    /// call with `RWF_DSYNC` or `RWF_SYNC`, wrote it. It follows the [`FileWrite`](Self::FileWrite).
+    FileSync {
+        /// Which.
+        file: FileId,
+        /// Where.
+        offset: u64,
+        /// How many bytes.
+        size: u64,
+    },
     /// A name appeared, went or changed, or was made durable. Recorded only on request, after the call that did it.
     Name {
         /// What happened.
@@ -574,6 +584,7 @@ impl<'a> EventKind<'a> {
             EventKind::Fsync {
                 data_only: true, ..
             } => "fdatasync",
+            EventKind::FileSync { .. } => "file_sync",
             EventKind::Name { .. } => "name",
             EventKind::ProcessStart { .. } => "process_start",
             EventKind::ProcessExit { .. } => "process_exit",

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `seeded::` | planted bugs are found where they are, and nothing else is |
 //! | `maps::` | libpmemobj's maps survive every crash, but for two known bugs |
+//! | `lmdb::` | LMDB's default mode survives every crash, its writable mapping has one known bug |
+//! | `reads::` | however recovery reads the pool, that is seen |
 //! | `replay::` | tokens and commands of findings show them again |
 //! | `operations::` | `--oracle ops`: what a whole operation is, what was acknowledged, what differs |
 //! | `cli::` | options, forms of the report, exit codes, endings; the user's files stay as they are |
@@ -21,9 +23,11 @@ mod cli;
 mod confirm;
 mod coverage;
 mod generated;
+mod lmdb;
 mod maps;
 mod mutants;
 mod operations;
+mod reads;
 mod replay;
 mod resume;
 mod seeded;
@@ -39,6 +43,8 @@ const GROUPS: &[fn() -> Vec<Trial>] = &[
     mutants::trials,
     seeded::trials,
     maps::trials,
+    lmdb::trials,
+    reads::trials,
     replay::trials,
     operations::trials,
     cli::trials,

@@ -103,6 +103,13 @@ impl Checker {
                 let tag = self.tag_of(at, event);
                 self.synchronised(event.thread, keys::whole_file(*file), tag);
             }
+            EventKind::FileSync { file, offset, size } => {
+                let (file, offset, len) = (*file, *offset, *size);
+                let at = self.thread(event.thread);
+                let tag = self.tag_of(at, event);
+                let range = keys::range(FileRange { file, offset, len });
+                self.synchronised(event.thread, range, tag);
+            }
             EventKind::FileWrite {
                 file, offset, size, ..
             } => {

@@ -13,7 +13,7 @@ use brownout_abi::{ClassifyAnswer, PM_ALIAS_DELTA, life, rare};
 use brownout_syscalls::{
     FileEffect, Memory, Prepared, ReadAt, Run, SyncScope, Translate, WrittenAt,
 };
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether any file of this process is tracked, mapped or not.
 static FILES: AtomicBool = AtomicBool::new(false);
@@ -110,7 +110,7 @@ fn file_life(fd: u64) -> u64 {
     brownout_abi::file_life(life::BIRTH, birth.as_flattened())
 }
 
-struct Engine;
+pub struct Engine;
 
 impl Translate for Engine {
     fn alias_of(&self, addr: u64) -> Option<u64> {
@@ -175,8 +175,14 @@ pub fn is_plain_syscall(number: u64) -> bool {
     !crate::mode().record
         || !(regions::any()
             || FILES.load(Ordering::Relaxed)
+            || syncs_all(number)
             || super::boundaries::concerns(number)
             || super::names::concerns(number))
+}
+
+/// Whether a call makes files durable that this process need not know of.
+fn syncs_all(number: u64) -> bool {
+    matches!(number, nr::SYNC | nr::SYNCFS)
 }
 
 /// Files that are tracked from the beginning.
@@ -200,6 +206,7 @@ pub fn init_files() {
 /// In a forked child other threads' locks are nobody's.
 pub fn reset_after_fork() {
     KNOWN.reset_after_fork();
+    CODE.reset_after_fork();
 }
 
 /// Runs `f` with the arguments rewritten to aliases.
@@ -212,7 +219,7 @@ pub fn with_prepared(
     let mut b = *a;
     let mut prepared = Prepared::new();
     if crate::mode().record && regions::any() {
-        // A call with pointers that cannot be rewritten is made as it is: the kernel answers EFAULT.
+        // What cannot be rewritten cannot be read by the kernel either: it answers EFAULT.
         let _ = brownout_syscalls::prepare(number, &mut b, &Engine, &Engine, &mut prepared);
         kernel_reads(ctx, &prepared);
     }
@@ -226,6 +233,11 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
     {
         return answer;
     }
+    if crate::mode().record
+        && let Some(answer) = super::remote::syscall(ctx, number, a)
+    {
+        return answer;
+    }
     if super::names::concerns(number) {
         let before = super::names::before(ctx, number, a);
         let result = tracked_syscall(ctx, number, a, |ctx, result| {
@@ -234,14 +246,16 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
         super::names::after(ctx, number, a, before, result);
         return Some(result);
     }
-    if !crate::mode().record || !(regions::any() || FILES.load(Ordering::Relaxed)) {
+    if !crate::mode().record
+        || !(regions::any() || FILES.load(Ordering::Relaxed) || syncs_all(number))
+    {
         return crate::syscall::as_it_is(number, a);
     }
     tracked_syscall(ctx, number, a, |_, _| {})
 }
 
 /// `made` is told the result before what the call did to files is recorded.
-fn tracked_syscall(
+pub fn tracked_syscall(
     ctx: &mut ThreadContext,
     number: u64,
     a: &[u64; 6],
@@ -253,16 +267,72 @@ fn tracked_syscall(
         if let Some(errno) = u.answer() {
             return Some(-(errno as i64));
         }
-        warn_once(&u);
+        crate::fatal_unsupported(&alloc::format!("{u}"));
     }
+    refuse_retained(number, &prepared);
     kernel_reads(ctx, &prepared);
     let result = crate::syscall::as_it_is(number, &b);
     let Some(result) = result else {
         brownout_syscalls::finish(&prepared, -sys::EINTR, &Engine, &Engine, &mut |_, _| {});
         return None;
     };
+    kernel_writes(ctx, number, &prepared, result);
+    made(ctx, result);
+    if FILES.load(Ordering::Relaxed) || syncs_all(number) {
+        if crate::mode().loads {
+            file_reads(ctx, number, a, result);
+        }
+        file_effects(ctx, number, a, result);
+    }
+    if number == nr::FUTEX {
+        event(
+            ctx,
+            rare::FUTEX,
+            [a[0], a[1], a[2], result as u64, 0, 0],
+            &[],
+        );
+    }
+    Some(result)
+}
+
+/// A call that the engine answers by itself: what it reads and writes of tracked memory is recorded all the same.
+pub fn answered(
+    ctx: &mut ThreadContext,
+    number: u64,
+    a: &[u64; 6],
+    answer: impl FnOnce(&mut ThreadContext) -> i64,
+) -> i64 {
+    if !crate::mode().record || !regions::any() {
+        return answer(ctx);
+    }
+    let mut b = *a;
+    let mut prepared = Prepared::new();
+    if let Err(u) = brownout_syscalls::prepare(number, &mut b, &Engine, &Engine, &mut prepared) {
+        crate::fatal_unsupported(&alloc::format!("{u}"));
+    }
+    refuse_retained(number, &prepared);
+    kernel_reads(ctx, &prepared);
+    let result = answer(ctx);
+    kernel_writes(ctx, number, &prepared, result);
+    result
+}
+
+/// Memory that the kernel goes on to use after the call: what it does there then would not be seen.
+fn refuse_retained(number: u64, prepared: &Prepared) {
+    // What comes of these is told by `io_getevents`.
+    const IO_SUBMIT: u64 = 209;
+    if number != IO_SUBMIT && !prepared.retained().is_empty() {
+        crate::fatal_unsupported(&alloc::format!(
+            "system call {number} ({}) leaves an address in persistent memory with the kernel, which would write there unseen",
+            brownout_syscalls::name(number)
+        ));
+    }
+}
+
+/// Records what a call has written to tracked memory.
+fn kernel_writes(ctx: &mut ThreadContext, number: u64, prepared: &Prepared, result: i64) {
     let mut written: Vec<(u64, u64)> = Vec::new();
-    brownout_syscalls::finish(&prepared, result, &Engine, &Engine, &mut |addr, len| {
+    brownout_syscalls::finish(prepared, result, &Engine, &Engine, &mut |addr, len| {
         written.push((addr, len))
     });
     if !written.is_empty() {
@@ -283,33 +353,28 @@ fn tracked_syscall(
             }
         }
     }
-    made(ctx, result);
-    if FILES.load(Ordering::Relaxed) {
-        if crate::mode().loads {
-            file_reads(ctx, number, a, result);
-        }
-        file_effects(ctx, number, a, result);
+}
+
+/// The program's own call, with what it does to tracked memory and files.
+pub fn made(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
+    if crate::mode().record && (regions::any() || FILES.load(Ordering::Relaxed)) {
+        tracked_syscall(ctx, number, a, |_, _| {})
+    } else {
+        crate::syscall::as_it_is(number, a)
     }
-    if number == nr::FUTEX {
-        event(
-            ctx,
-            rare::FUTEX,
-            [a[0], a[1], a[2], result as u64, 0, 0],
-            &[],
-        );
-    }
-    Some(result)
 }
 
 /// Records what the kernel is about to read of tracked memory: before the call, because that may overwrite it.
 fn kernel_reads(ctx: &mut ThreadContext, prepared: &Prepared) {
-    if !crate::mode().loads || prepared.reads().is_empty() {
+    // Buffers of asynchronous I/O count as read when they are handed over.
+    let ranges = prepared.reads().iter().chain(prepared.retained());
+    if !crate::mode().loads || ranges.clone().next().is_none() {
         return;
     }
     let site = site::pseudo(ctx.rip);
     let mut ring = Writer::lock(ctx);
     let context = stacks::context(ctx, site, &mut ring);
-    for range in prepared.reads() {
+    for range in ranges {
         for (start, end) in readable_parts(range.addr, range.addr.saturating_add(range.len)) {
             let alias = super::readable_alias(start);
             ring.access(
@@ -321,6 +386,40 @@ fn kernel_reads(ctx: &mut ThreadContext, prepared: &Prepared) {
                 alias,
                 end - start,
             );
+        }
+    }
+}
+
+/// Code in tracked memory that was translated and is not recorded as read yet.
+static CODE: crate::sync::SpinLock<Vec<(u64, u64)>> = crate::sync::SpinLock::new(Vec::new());
+static CODE_WAITS: AtomicBool = AtomicBool::new(false);
+
+/// A block of code is being translated. The engine's lock is held, so the record has to wait.
+pub fn code_is_read(start: u64, end: u64) {
+    if crate::mode().loads && regions::any() && REGIONS.lock().overlaps(start, end) {
+        CODE.lock().push((start, end));
+        CODE_WAITS.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Records the code that was translated since: executing it is reading it.
+pub fn code_was_read(ctx: &mut ThreadContext) {
+    if !CODE_WAITS.load(Ordering::Relaxed) {
+        return;
+    }
+    CODE_WAITS.store(false, Ordering::Relaxed);
+    let blocks = core::mem::take(&mut *CODE.lock());
+    for (start, end) in blocks {
+        let site = site::pseudo(start);
+        let mut ring = Writer::lock(ctx);
+        // Line by line: where an instruction, and the block, ends depends on what was read before. So that reads are a function of
+        // what they have seen, each is of a whole line.
+        for (start, end) in readable_parts(start & !63, end.next_multiple_of(64)) {
+            for line in (start..end).step_by(64) {
+                let alias = super::readable_alias(line);
+                let load = brownout_abi::kind::LOAD;
+                ring.access(ctx, load, site.id, 0, line, alias, 64);
+            }
         }
     }
 }
@@ -347,7 +446,7 @@ pub fn read_by_the_dying(ctx: &mut ThreadContext) {
 
 /// What of a range can be read: a failed call is reported as if it had written all, which may reach beyond the end of the
 /// file.
-fn readable_parts(start: u64, end: u64) -> Vec<(u64, u64)> {
+pub fn readable_parts(start: u64, end: u64) -> Vec<(u64, u64)> {
     let mut parts: Vec<(u64, u64)> = Vec::new();
     let mut at = start;
     while at < end {
@@ -364,16 +463,6 @@ fn readable_parts(start: u64, end: u64) -> Vec<(u64, u64)> {
         at = next;
     }
     parts
-}
-
-fn warn_once(u: &brownout_syscalls::Unsupported) {
-    static SEEN: AtomicU32 = AtomicU32::new(0);
-    if SEEN.fetch_add(1, Ordering::Relaxed) == 0 {
-        service::note(
-            alloc::format!("{u}: what the kernel writes there may be missing from the recording")
-                .as_bytes(),
-        );
-    }
 }
 
 pub fn event(ctx: &mut ThreadContext, which: u64, words: [u64; 6], text: &[u8]) {
@@ -473,7 +562,7 @@ pub fn also_known_as(_: &mut ThreadContext, fd: u64, file: u32) {
 }
 
 /// The file position of a descriptor.
-fn position(fd: i32) -> u64 {
+pub fn position(fd: i32) -> u64 {
     // SAFETY: lseek(fd, 0, SEEK_CUR).
     unsafe { sc!(nr::LSEEK, fd, 0, 1) as u64 }
 }
@@ -504,20 +593,36 @@ fn file_was_read(ctx: &mut ThreadContext, file: u32, offset: u64, len: u64) {
     }
 }
 
+const RWF_DSYNC: u64 = 2;
+const RWF_SYNC: u64 = 4;
+
+/// All tracked files on a device (0: on any) are durable, also those that only other processes know of.
+fn all_synced(ctx: &mut ThreadContext, device: u64) {
+    for file in service::files(device) {
+        event(ctx, rare::FSYNC, [file as u64, 0, 0, 0, 0, 0], &[]);
+    }
+}
+
 fn file_effects(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64) {
     if result < 0 {
         return;
     }
     if let Some(scope) = brownout_syscalls::sync_scope(number, a) {
-        if let SyncScope::File { fd, .. } = scope
-            && let Some(file) = tracked_file(fd as u64)
-        {
-            event(
-                ctx,
-                rare::FSYNC,
-                [file as u64, (number == nr::FDATASYNC) as u64, 0, 0, 0, 0],
-                &[],
-            );
+        match scope {
+            SyncScope::File { fd, metadata } => {
+                if let Some(file) = tracked_file(fd as u64) {
+                    let words = [file as u64, !metadata as u64, 0, 0, 0, 0];
+                    event(ctx, rare::FSYNC, words, &[]);
+                }
+            }
+            SyncScope::FileSystem { fd } => {
+                if let Some(s) = fstat(fd as u64) {
+                    all_synced(ctx, s.dev);
+                }
+            }
+            SyncScope::Everything => all_synced(ctx, 0),
+            // `msync` is handled with the mappings; `sync_file_range` promises nothing: not the size, not the device's cache.
+            SyncScope::Memory { .. } | SyncScope::FileRange { .. } => {}
         }
         return;
     }
@@ -529,17 +634,24 @@ fn file_effects(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64)
             let Some(file) = tracked_file(fd as u64) else {
                 return;
             };
-            let append = {
-                // SAFETY: F_GETFL.
-                let flags = unsafe { sc!(nr::FCNTL, fd, 3) };
-                flags >= 0 && flags & 0o2000 != 0
-            };
+            const O_APPEND: i64 = 0o2000;
+            // Also part of O_SYNC. Both stay as the file was opened: F_SETFL does not change them.
+            const O_DSYNC: i64 = 0o10000;
+            // SAFETY: F_GETFL.
+            let flags = unsafe { sc!(nr::FCNTL, fd, 3) }.max(0);
+            let append = flags & O_APPEND != 0;
             let offset = match at {
                 WrittenAt::Offset(o) if !append => o,
                 WrittenAt::BeforePosition => position(fd).wrapping_sub(len),
                 _ => fstat(fd as u64).map_or(0, |s| s.size).wrapping_sub(len),
             };
             file_content(ctx, file, fd as u64, offset, len);
+            if flags & O_DSYNC != 0 && number != nr::COPY_FILE_RANGE
+                || number == nr::PWRITEV2 && a[5] & (RWF_DSYNC | RWF_SYNC) != 0
+            {
+                let words = [file as u64, offset, len, 0, 0, 0];
+                event(ctx, rare::FILE_SYNC, words, &[]);
+            }
         }
         FileEffect::Resized { fd, size } => {
             if let Some(file) = tracked_file(fd as u64) {
@@ -555,7 +667,14 @@ fn file_effects(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64)
             if let Some(s) = fstat(fd as u64) {
                 event(ctx, rare::TRUNCATE, [file as u64, s.size, 0, 0, 0, 0], &[]);
                 // Punched or zeroed stretches read as what they are now.
+                const COLLAPSE_OR_INSERT: u64 = 0x28;
                 let mode = a[1];
+                // Those move everything behind.
+                let len = if mode & COLLAPSE_OR_INSERT != 0 {
+                    u64::MAX
+                } else {
+                    len
+                };
                 if mode & !1 != 0 {
                     file_content(
                         ctx,
@@ -601,10 +720,14 @@ fn file_effects(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64)
 fn file_content(ctx: &mut ThreadContext, file: u32, fd: u64, offset: u64, len: u64) {
     const PIECE: usize = 1920;
     let site = site::pseudo(ctx.rip);
-    let path = alloc::format!("/proc/self/fd/{}\0", fd as i32);
     // The program's descriptor may be write-only.
-    // SAFETY: NUL-terminated; O_RDONLY|O_CLOEXEC.
-    let own = unsafe { sc!(nr::OPEN, path.as_ptr(), 0x8_0000) };
+    let mut own = open_again(fd);
+    if own < 0
+        && let Some(readable) = fstat(fd).and_then(|s| Readable::make(fd, s.mode))
+    {
+        own = open_again(fd);
+        drop(readable);
+    }
     let mut ring = Writer::lock(ctx);
     let context = stacks::context(ctx, site, &mut ring);
     let mut at = 0;
@@ -665,6 +788,44 @@ pub fn classify(
     ask(ctx, fd, &s, map_sync, registered, writable, false)
 }
 
+/// Lets the owner of a file (we, and the tool) read it although its mode does not: libpmemobj creates pools with no permissions at
+/// all and grants them when the pool is complete. The program's thread waits meanwhile and finds the mode as it was.
+struct Readable {
+    fd: u64,
+    mode: u32,
+}
+
+impl Readable {
+    const FCHMOD: u64 = 91;
+
+    fn make(fd: u64, mode: u32) -> Option<Readable> {
+        const EACCES: i64 = 13;
+        let own = open_again(fd);
+        if own >= 0 {
+            // SAFETY: our own descriptor.
+            unsafe { sc!(nr::CLOSE, own) };
+        }
+        let mode = mode & 0o7777;
+        // SAFETY: changes the mode of the program's file for a moment.
+        let readable = own == -EACCES && unsafe { sc!(Self::FCHMOD, fd as i32, mode | 0o400) } == 0;
+        readable.then_some(Readable { fd, mode })
+    }
+}
+
+impl Drop for Readable {
+    fn drop(&mut self) {
+        // SAFETY: gives the program's file its mode again.
+        unsafe { sc!(Self::FCHMOD, self.fd as i32, self.mode) };
+    }
+}
+
+/// A descriptor of our own for reading, or an error.
+fn open_again(fd: u64) -> i64 {
+    let path = alloc::format!("/proc/self/fd/{}\0", fd as i32);
+    // SAFETY: NUL-terminated; O_RDONLY|O_CLOEXEC.
+    unsafe { sc!(nr::OPEN, path.as_ptr(), 0x8_0000) }
+}
+
 /// Asks the tool about a file, and records what is new. `changed`: it is not about to be mapped.
 fn ask(
     ctx: &mut ThreadContext,
@@ -688,7 +849,10 @@ fn ask(
         ThreadContext::current().tid as u64,
         file_life(fd),
     ];
+    // The tool may want to copy the content.
+    let readable = Readable::make(fd, s.mode);
     let (answer, file, ordinary) = service::classify_file(&args, &path);
+    drop(readable);
     if answer == ClassifyAnswer::Ordinary {
         if changed {
             // Not asked again at each call.

@@ -8,6 +8,7 @@
 //!  ring      appending records in one total order
 //!  stacks    calling contexts: unwinding, interning, the per-thread cache
 //!  kernel    system calls that concern tracked memory and files
+//!  remote    ways around the program's own mappings
 //!  names     what the program does to names, and to files that it does not map
 //!  boundaries what the program takes from the world and gives to it
 //!  requests  what the program tells us (pmemcheck requests, annotations)
@@ -27,13 +28,17 @@ mod names;
 mod outside;
 mod process;
 mod regions;
+mod remote;
 mod requests;
 pub mod ring;
 pub mod site;
 mod stacks;
 
 pub use boundaries::{dies, looked_up, records_deaths, syscall};
-pub use kernel::{init_files, is_plain_syscall, kernel_wrote, memory, mmap, with_prepared};
+pub use kernel::{
+    answered, code_is_read, code_was_read, init_files, is_plain_syscall, kernel_wrote, made,
+    memory, mmap, with_prepared,
+};
 pub use process::*;
 pub use regions::{FaultAnswer, fault, init_thread, is_allowed, readable_alias};
 pub use requests::{UNLOGGED, client_request};

@@ -660,7 +660,8 @@ impl Builder<'_> {
         self.cold.spill(off::spill(slot::BRANCH_RDX), RDX);
         self.cold.spill(off::spill(slot::SITE_R3), rax);
         self.cold.bytes(&[0x9F, 0x0F, 0x90, 0xC0]); // lahf; seto al
-        self.cold.mov_imm64(RDX, pc);
+        // Code in persistent memory may be unreadable where the program sees it.
+        self.cold.mov_imm64(RDX, crate::pm::readable_alias(pc));
         let mut fail = Vec::new();
         let mut differs = |e: &mut Emitter| {
             e.bytes(&[0x0F, 0x85]); // jne fail

@@ -322,6 +322,16 @@ pub fn every_kind() -> Vec<Event<'static>> {
                 size: 3,
             },
         ),
+        event(
+            1,
+            0x40_1400,
+            1,
+            EventKind::FileSync {
+                file: FileId(2),
+                offset: 16,
+                size: 5,
+            },
+        ),
         event(1, 0x40_1404, 1, EventKind::Input { fd: 0, at: 12 }),
         event(1, 0x40_1404, 1, EventKind::Output { fd: 1, size: 12 }),
         event(
@@ -602,6 +612,9 @@ fn kinds() -> impl Strategy<Value = EventKind<'static>> {
         }),
         1 => (small(), number(), small()).prop_map(|(file, offset, size)| {
             EventKind::FileRead { file: FileId(file), offset, size }
+        }),
+        1 => (small(), number(), number()).prop_map(|(file, offset, size)| {
+            EventKind::FileSync { file: FileId(file), offset, size }
         }),
         1 => (any::<i32>(), any::<u64>()).prop_map(|(fd, at)| EventKind::Input { fd, at }),
         1 => (any::<i32>(), number()).prop_map(|(fd, size)| EventKind::Output { fd, size }),
