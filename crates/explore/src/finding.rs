@@ -509,7 +509,7 @@ pub fn explain(
         *message += &format!(" and the one at {} survives", whose::place(&stack));
         let place = place_of(search, recording, &step, range);
         let text = format!("{} stored here, and survive", bytes_are(range.len()));
-        events.insert(crash, event("store", text, step.site, stack, Some(place)));
+        events.insert(crash, event("early", text, step.site, stack, Some(place)));
     } else if survivor.is_some()
         && let Some((step, range, stack)) = completes
         && completed_by != survivor
@@ -522,7 +522,7 @@ pub fn explain(
         );
         events.insert(
             crash + 1,
-            event("store", text, step.site, stack, Some(place)),
+            event("late", text, step.site, stack, Some(place)),
         );
     }
     if blame.creation

@@ -5,7 +5,7 @@
 //! findings of one store line share.
 //!
 //! **Guarantee.** A fingerprint depends on the rule, the roles of the events, and the names of functions and modules on
-//! their stacks; not on lines, columns, addresses, paths, messages, counts or threads. No two findings of a call get the
+//! their stacks; not on events that only explain the others (stores that came too early or too late, where a file was found), nor on lines, columns, addresses, paths, messages, counts or threads. No two findings of a call get the
 //! same one. The order of the findings does not matter, unless they agree in everything that is looked at.
 //!
 //! **Deviations.**
@@ -50,7 +50,7 @@ fn fingerprints(findings: &[Finding]) -> Vec<String> {
     for (at, finding) in findings.iter().enumerate() {
         let mut hash = Hash::new("fingerprint");
         hash.text(&finding.rule);
-        for event in &finding.events {
+        for event in finding.events.iter().filter(|event| !explains(event)) {
             hash.text(&event.role);
             let frames = site::inside_main(&event.stack);
             hash.number(frames.len() as u64);
@@ -78,6 +78,12 @@ fn fingerprints(findings: &[Finding]) -> Vec<String> {
         }
     }
     out
+}
+
+/// Whether an event only explains what the others say. Which crash of a cause is looked into first depends on the machine's load, and
+/// with it what else is found to blame.
+fn explains(event: &Event) -> bool {
+    ["early", "late", "lookup"].contains(&event.role.as_str())
 }
 
 /// Compares by file, line and offset of the frames, then by all else that tells two findings apart.
