@@ -381,6 +381,7 @@ fn replays(mode: &str) -> Result<()> {
     let argv = [
         layout::brownout().display().to_string(),
         "replay".into(),
+        "--yes".into(),
         token.clone(),
     ];
     let outcome = Invocation::new(argv, &home.folder())
