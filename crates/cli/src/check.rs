@@ -239,6 +239,7 @@ fn examine_confirmed(
         folder: "brownout-explore".into(),
         domain: check.domain.clone(),
         whole_lines: false,
+        posix_names: false,
         tso: false,
         report: check.report.clone(),
         command_line: Vec::new(),

@@ -411,6 +411,13 @@ pub struct ExploreArgs {
     #[arg(long, value_enum, value_name = "UNIT", default_value_t = Unit::Word, help_heading = MODEL_HEADING)]
     pub atomicity: Unit,
 
+    /// What the file system promises about names and sizes of files
+    ///
+    /// ordered: they survive in the order in which they were changed, as ext4 and XFS do it. posix: each change
+    /// survives or not, unless the folder (for names) or the file (for its size) was synced.
+    #[arg(long, value_enum, value_name = "PROMISE", default_value_t = Names::Ordered, help_heading = MODEL_HEADING)]
+    pub names: Names,
+
     /// Demand that store buffers are covered, too
     ///
     /// With one thread they add no crash state, so all is covered anyway. Stores of several threads are taken in the
@@ -437,6 +444,15 @@ pub enum Unit {
     Word,
     /// A cache line
     Line,
+}
+
+/// What is promised about names and sizes of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Names {
+    /// One journal, in order
+    Ordered,
+    /// Each change by itself
+    Posix,
 }
 
 /// How to crash and recover, for every analysis that does.

@@ -12,6 +12,7 @@ use brownout_explore::{
 use brownout_findings::rules::RuleSet;
 use brownout_findings::{Analysed, Finding, Limit, Replay, Report, SCHEMA_VERSION, Tool};
 use brownout_host::EventSink;
+use brownout_model::names::Promise;
 use brownout_model::{Atomicity, Config, Domain};
 
 use crate::exit::{self, Failure};
@@ -107,6 +108,10 @@ pub fn options(explore: &Explore) -> Result<Options, Failure> {
                 false => Atomicity::Word,
             },
             ..Config::default()
+        },
+        promise: match explore.posix_names {
+            true => Promise::Posix,
+            false => Promise::Ordered,
         },
         operations: recovery.operations,
         ordered: recovery.ordered,

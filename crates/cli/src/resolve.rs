@@ -15,8 +15,8 @@ use brownout_rule::host::split_argument;
 use brownout_trace::event::ThreadId;
 
 use crate::cli::{
-    CheckArgs, Cli, Command, DumpArgs, ExploreArgs, Format, LaunchArgs, RecordArgs, RecoveryArgs,
-    ReportArgs, RuleEdit, Shell, TraceCommand, Unit,
+    CheckArgs, Cli, Command, DumpArgs, ExploreArgs, Format, LaunchArgs, Names, RecordArgs,
+    RecoveryArgs, ReportArgs, RuleEdit, Shell, TraceCommand, Unit,
 };
 use crate::compat;
 use crate::exit::Failure;
@@ -123,6 +123,8 @@ pub struct Explore {
     pub domain: String,
     /// A crash does not tear a store inside a line.
     pub whole_lines: bool,
+    /// Names and sizes of files survive each by itself.
+    pub posix_names: bool,
     /// Store buffers must be covered.
     pub tso: bool,
     /// What becomes of findings.
@@ -352,6 +354,7 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
         folder: args.folder,
         domain: args.domain,
         whole_lines: args.atomicity == Unit::Line,
+        posix_names: args.names == Names::Posix,
         tso: args.tso,
         resume: args.resume,
         report: reporting(args.report),

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use brownout_host::{EventSink, ExitStatus, LaunchConfig, LaunchError, Limits, Stopped};
+use brownout_model::names::Promise;
 use brownout_model::{ByteRange, LINE_BYTES, LineBytes, keys, mask_within, masked};
 use brownout_trace::epochs::Epoch;
 use brownout_trace::event::{self as trace, Event, EventKind, FileId, TargetAddr};
@@ -93,6 +94,8 @@ pub struct Setting {
     pub checker: Option<String>,
     pub limits: Limits,
     pub stop: Arc<AtomicBool>,
+    /// What is promised about names and sizes, if they are explored.
+    pub names: Option<Promise>,
     /// What recovery prints after whole operations, once that is known.
     pub expected: OnceLock<HashSet<Vec<u8>>>,
     /// Lines whose content differs between failure points; what is read elsewhere is the same for all. `None`: any may.
@@ -152,7 +155,14 @@ pub fn execute(
     // Each run gets other addresses than those before it that have written to these files: a pointer to ordinary memory that one
     // of them has left there leads nowhere, as it does after a real restart.
     let layout = image.crashes();
-    let recover = run(setting, &setting.recover, layout, world, &mut watcher)?;
+    let recover = run(
+        setting,
+        &setting.recover,
+        layout,
+        world,
+        &mut watcher,
+        false,
+    )?;
     let mut again = None;
     if let Some(expected) = setting.expected.get()
         && matches!(recover.status, Status::Exit(_))
@@ -160,7 +170,14 @@ pub fn execute(
     {
         // It may have told of the crash; then the second time shows what is there.
         watcher.begin_another();
-        let second = run(setting, &setting.recover, layout + 1, world, &mut watcher)?;
+        let second = run(
+            setting,
+            &setting.recover,
+            layout + 1,
+            world,
+            &mut watcher,
+            false,
+        )?;
         again = matches!(second.status, Status::Exit(_)).then_some(second.stdout);
     }
     let mut checked = None;
@@ -170,7 +187,7 @@ pub fn execute(
         let command =
             judging(checker, world, acknowledged).map_err(lost("writing what was acknowledged"))?;
         watcher.begin_another();
-        let judged = run(setting, &command, layout + 2, world, &mut watcher)?;
+        let judged = run(setting, &command, layout + 2, world, &mut watcher, false)?;
         let mut said = judged.stdout;
         said.extend(judged.stderr);
         said.drain(..said.len().saturating_sub(LAST_WORDS));
@@ -216,7 +233,14 @@ pub fn record(
         watcher: Watcher::new(image, None, false),
         recorder,
     };
-    let ran = run(setting, command, image.crashes(), world, &mut both)?;
+    let ran = run(
+        setting,
+        command,
+        image.crashes(),
+        world,
+        &mut both,
+        setting.names.is_some(),
+    )?;
     both.watcher.tell(&ran, world);
     Ok((both.recorder, ran.status))
 }
@@ -234,13 +258,13 @@ pub fn refer(
         .map_err(lost("laying down the crash image"))?;
     let mut watcher = Watcher::new(image, None, false);
     // As the recorded run, of which it is a part.
-    let ran = run(setting, first, 0, world, &mut watcher)?;
+    let ran = run(setting, first, 0, world, &mut watcher, false)?;
     if ran.is_distrusted() {
         // What it was killed in the middle of is not known; what recovery then does to that is.
         world.distrust();
     }
     watcher.begin_another();
-    let recovered = run(setting, &setting.recover, 1, world, &mut watcher)?;
+    let recovered = run(setting, &setting.recover, 1, world, &mut watcher, false)?;
     let mut execution = watcher.into_execution(recovered, world);
     execution.path.clear();
     Ok(execution)
@@ -281,6 +305,7 @@ fn run(
     layout: u32,
     world: &World,
     sink: &mut dyn EventSink,
+    names: bool,
 ) -> Result<Ran, LaunchError> {
     let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
     let out = world.folder().join("stdout");
@@ -291,6 +316,7 @@ fn run(
     config.deterministic = true;
     config.layout = layout;
     config.boundaries = true;
+    config.names = names;
     world.equip(&mut config);
     config.limits = setting.limits;
     config.stop = Some(setting.stop.clone());

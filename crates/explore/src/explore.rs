@@ -31,7 +31,7 @@ use crate::recording::Recording;
 use crate::run::{Recorded, Run, record_run, until};
 use crate::search::{Failure, Halt, LeftOver, Progress, Sampling, Search};
 use crate::statistics::{statistics, write_outcomes};
-use crate::view::{Base, FileState, Image, Narrowed, Timeline, View};
+use crate::view::{Base, Image, Narrowed, Timeline, View};
 use crate::world::World;
 
 /// Failures that are looked into; what is beyond is counted.
@@ -142,6 +142,7 @@ fn explore_recorded(
         checker: options.checker.clone(),
         limits: first_limits,
         stop: options.stop.clone(),
+        names: run.origin.enclosures.is_some().then_some(options.promise),
         expected: OnceLock::new(),
         varying: (depth == 1).then(|| varying(&recording)),
     };
@@ -179,6 +180,24 @@ fn explore_recorded(
     if never_ends {
         // More than once is not waited for.
         setting.limits = first_limits;
+    }
+    if setting.names.is_none() && recording.files.values().any(|file| file.created) {
+        exploration.coverage.limit(
+            Limit::Unsupported,
+            "names and sizes of files count as durable at once, because recoveries have no private view: crashes in between are not explored",
+        );
+    }
+    for what in recording.unfollowed.iter().take(5) {
+        exploration.coverage.limit(
+            Limit::Unsupported,
+            format!("not part of the crash states: {what}"),
+        );
+    }
+    if recording.names_sampled {
+        exploration.coverage.limit(
+            Limit::Sampled,
+            "where many changes of names and sizes may be lost, not all combinations were tried; --exhaustive tries all",
+        );
     }
     if good_exit != 0 {
         exploration.coverage.limit(
@@ -431,7 +450,7 @@ fn show(
     let recover = &search.setting.recover;
     let images = finding::write_image(&found.image, stage.world, &names, folder)
         .map_err(io_error("cannot write a crash image"))?;
-    let mut reproduction = finding::reproduction(&names, &images, recover, setup);
+    let mut reproduction = finding::reproduction(&names, &images, &found.image, recover, setup);
     let outcome = search.outcomes[found.outcome as usize].clone();
     found.spec.expect(&outcome);
     reproduction.status = outcome.status.to_string();
@@ -587,18 +606,11 @@ fn count_of(count: usize, one: &str, many: &str) -> String {
 /// Files as they were before the run, as an image.
 fn initial_image(recording: &Recording) -> Result<Image, Error> {
     let mut files = BTreeMap::new();
-    let mut states = BTreeMap::new();
     for (id, file) in &recording.files {
-        let base = File::open(&file.base).map_err(io_error("cannot read a copy"))?;
-        files.insert(*id, base);
-        let state = match file.created {
-            true => FileState {
-                exists: false,
-                size: 0,
-            },
-            false => file.before,
-        };
-        states.insert(*id, state);
+        if !file.base.as_os_str().is_empty() {
+            let base = File::open(&file.base).map_err(io_error("cannot read a copy"))?;
+            files.insert(*id, base);
+        }
     }
     let mut timeline = Timeline::new(Base::Files(files), 64);
     timeline.close(Vec::new());
@@ -608,7 +620,7 @@ fn initial_image(recording: &Recording) -> Result<Image, Error> {
             point: 0,
         },
         survivors: BTreeMap::new(),
-        files: Arc::new(states),
+        files: recording.initial.clone(),
     })
 }
 
@@ -645,7 +657,7 @@ fn identity(options: &Options, recording: &Recording, programs: &BTreeSet<PathBu
     for file in recording.files.values() {
         hash.update(file.path.as_os_str().as_encoded_bytes());
     }
-    hash.update(format!("{:?}", options.model).as_bytes());
+    hash.update(format!("{:?} {:?}", options.model, options.promise).as_bytes());
     hash.update(options.checker.as_deref().unwrap_or_default().as_bytes());
     hash.update(format!("{} {}", options.operations, options.depth == Some(1)).as_bytes());
     hash.update(options.recover.display().as_bytes());
@@ -682,7 +694,15 @@ fn look_into(search: &mut Search<'_>, in_a_hurry: bool) -> Result<Vec<Found>, Er
     let mut guesses: BTreeMap<finding::Cause, usize> = BTreeMap::new();
     let mut failures: Vec<Failure> = search.failures.clone();
     // The fewer losses, the clearer.
-    failures.sort_by_key(|failure| (failure.layer > 0, failure.narrowed.len(), failure.point));
+    failures.sort_by_key(|failure| {
+        let points = &search.layers[failure.layer].recording.points;
+        let names = points[failure.point as usize].lost.len();
+        (
+            failure.layer > 0,
+            failure.narrowed.len() + names,
+            failure.point,
+        )
+    });
     let mut found: Vec<Found> = Vec::new();
     let mut looked = 0;
     let mut passed_over = 0;
@@ -699,6 +719,7 @@ fn look_into(search: &mut Search<'_>, in_a_hurry: bool) -> Result<Vec<Found>, Er
             continue;
         }
         looked += 1;
+        let failure = minimise::keep_names(search, failure)?;
         let Some(minimal) = minimise::minimise(search, &failure)? else {
             search.coverage.limit(
                 Limit::Nondeterministic,

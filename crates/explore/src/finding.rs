@@ -15,14 +15,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::blame::{self, Facts, WrittenBack};
 use crate::execution::{Command, quote};
+use crate::filing::{NameStep, is_ordinary};
 use crate::line::LineKey;
 use crate::minimise::Minimal;
 use crate::oracle::Symptom;
 use crate::outcome::{Outcome, Status};
-use crate::recording::{Did, Reason, Recording, Site, Step};
+use crate::recording::{Did, FailurePoint, Reason, Recording, Site, Step};
 use crate::search::{Failure, Search};
 use crate::stacks::Resolver;
-use crate::view::{Image, Narrowed};
+use crate::view::{Entry, Image, Narrowed};
 use crate::world::World;
 
 /// More lost stores are counted, not shown.
@@ -195,6 +196,7 @@ pub fn build(
     moments.dedup();
     let mut events = Vec::new();
     let mut lost_sites = Vec::new();
+    let mut help: Vec<String> = Vec::new();
     let mut shown: Vec<Site> = Vec::new();
     let total = lost.len();
     let mut first = None;
@@ -218,12 +220,14 @@ pub fn build(
             .map(|(_, range)| range.len())
             .sum();
         let is_torn = gone < whole.len();
+        let is_written = is_ordinary(keys::place(range.start()).0);
+        let verb = if is_written { "written" } else { "stored" };
         let text = match is_torn {
             true => format!(
-                "{} stored here, and lost in part ({gone})",
+                "{} {verb} here, and lost in part ({gone})",
                 bytes_are(whole.len())
             ),
-            false => format!("{} stored here, and lost", bytes_are(whole.len())),
+            false => format!("{} {verb} here, and lost", bytes_are(whole.len())),
         };
         events.push(event(
             "store",
@@ -245,6 +249,7 @@ pub fn build(
         }
         let text = match &saved {
             Saved::Unfenced(_) => "written back here, but no fence has completed that yet",
+            Saved::Later(_) if is_written => "synced only here, after the crash",
             Saved::Later(_) => "written back only here, after the crash",
             Saved::Never => "",
         };
@@ -252,6 +257,71 @@ pub fn build(
             let stack = resolvers.stack(layer, recording, site);
             events.push(event("flush", text.to_owned(), site, stack, None));
         }
+        if help.is_empty() && is_written {
+            help.push(format!(
+                "fsync the file after it is written at {}, before anything depends on it",
+                whose::place(&stack)
+            ));
+        }
+    }
+    // What was done to names and sizes and is lost.
+    let mut lost_name = None;
+    for number in point.lost.iter().take(LOST_SHOWN) {
+        let Some(step) = recording.names.get(*number as usize) else {
+            continue;
+        };
+        let stack = resolvers.stack(layer, recording, step.site);
+        events.push(event(
+            "name",
+            format!("{} is done here, and lost", step.what),
+            step.site,
+            stack.clone(),
+            None,
+        ));
+        if lost_name.is_none() {
+            let later = recording.names[*number as usize..].iter();
+            let published = later.clone().find(|s| s.publishes && s.file == step.file);
+            let is_published = published.is_some_and(|s| {
+                let at = recording.names.iter().position(|o| std::ptr::eq(o, s));
+                at.is_some_and(|at| !point.lost.contains(&(at as u32)))
+                    && s.site.event < point.site.map_or(u64::MAX, |site| site.event)
+            });
+            help.push(match (step.extends, published) {
+                (true, Some(publication)) if is_published => {
+                    let stack = resolvers.stack(layer, recording, publication.site);
+                    format!(
+                        "fsync the file before {} at {}: its name may survive although its data does not",
+                        publication.what,
+                        whose::place(&stack)
+                    )
+                }
+                (true, _) => format!(
+                    "fsync the file after it is written at {}, before anything depends on it",
+                    whose::place(&stack)
+                ),
+                (false, _) => format!(
+                    "fsync the folder (or the file, if its size was set) after {} at {}, before anything depends on it",
+                    step.what,
+                    whose::place(&stack)
+                ),
+            });
+            lost_name = Some((step.what.clone(), stack));
+        }
+    }
+    if total > 0
+        && lost_name.is_none()
+        && let Some((step, range)) = lost.first()
+        && let Some(publication) = publication_of(recording, point, step, *range)
+    {
+        let stack = resolvers.stack(layer, recording, publication.site);
+        help.insert(
+            0,
+            format!(
+                "fsync the file (or write back and fence what is stored) before {} at {}: its name survives, its data does not",
+                publication.what,
+                whose::place(&stack)
+            ),
+        );
     }
     let mut survivor_stack = None;
     for moment in minimal.survivors.iter().take(LOST_SHOWN) {
@@ -348,6 +418,11 @@ pub fn build(
             "no store is lost: what was stored too early survives, while its operation is not over"
                 .into(),
         );
+    } else if lost_name.is_some() {
+        let more = point.lost.len().saturating_sub(LOST_SHOWN);
+        if more > 0 {
+            notes.push(format!("{more} more changes of names and sizes are lost"));
+        }
     } else if layer == 0 {
         notes.push("no store is lost: the crash point alone breaks recovery".into());
     } else {
@@ -356,7 +431,9 @@ pub fn build(
                 .into(),
         );
     }
-    let cause = match lost_sites.first().or(survivor_stack.as_ref()) {
+    let lost_name_stack = lost_name.as_ref().map(|(_, stack)| stack);
+    let blamed = lost_sites.first().or(lost_name_stack);
+    let cause = match blamed.or(survivor_stack.as_ref()) {
         // One warning is enough: whether the order matters is decided once.
         _ if matches!(minimal.symptom, Symptom::Reordered(_)) => minimal.symptom.rule().to_owned(),
         Some(stack) => whose::line(stack),
@@ -376,11 +453,30 @@ pub fn build(
     };
     let message = match lost_sites.first() {
         _ if survives.is_some() => survives.unwrap_or_default(),
+        Some(stack)
+            if lost
+                .first()
+                .is_some_and(|(_, range)| is_ordinary(keys::place(range.start()).0)) =>
+        {
+            format!(
+                "{} if what is written at {} is lost",
+                minimal.symptom.describe(&outcome),
+                whose::place(stack)
+            )
+        }
         Some(stack) => format!(
             "{} if the store at {} is lost",
             minimal.symptom.describe(&outcome),
             whose::place(stack)
         ),
+        None if lost_name.is_some() => {
+            let (what, stack) = lost_name.clone().unwrap_or_default();
+            format!(
+                "{} if {what} at {} is lost",
+                minimal.symptom.describe(&outcome),
+                whose::place(&stack)
+            )
+        }
         None if crash_stack.is_empty() => format!(
             "{} after a crash at the end of the run",
             minimal.symptom.describe(&outcome)
@@ -402,7 +498,7 @@ pub fn build(
         root_cause: String::new(),
         count: 1,
         events,
-        help: Vec::new(),
+        help,
         notes,
         crash_point: Some(crash),
         replay: None,
@@ -495,7 +591,10 @@ pub fn explain(
         creation: blame.creation,
         completes: completed_by.as_deref(),
     };
-    found.finding.help = blame::advice(&facts);
+    // What is to be done about a lost change of a file is known already.
+    if found.finding.help.is_empty() {
+        found.finding.help = blame::advice(&facts);
+    }
     let message = &mut found.finding.message;
     let events = &mut found.finding.events;
     let crash = events.iter().position(|event| event.role == "crash");
@@ -578,6 +677,24 @@ fn place_of(search: &Search<'_>, recording: &Recording, step: &Step, range: Byte
     }
 }
 
+/// What gave the file of a lost store its name afterwards, before the crash, and survives.
+fn publication_of<'r>(
+    recording: &'r Recording,
+    point: &FailurePoint,
+    lost: &Step,
+    range: ByteRange,
+) -> Option<&'r NameStep> {
+    let (content, _) = keys::place(range.start());
+    let path = &recording.files.get(&content)?.path;
+    let crash = point.site.map_or(u64::MAX, |site| site.event);
+    (0..).zip(&recording.names).find_map(|(number, step)| {
+        let is_later = step.site.event > lost.site.event && step.site.event < crash;
+        let file = recording.files.get(&step.content)?;
+        (is_later && step.publishes && file.path == *path && !point.lost.contains(&number))
+            .then_some(step)
+    })
+}
+
 /// What would have kept a lost store.
 enum Saved {
     /// Written back before the crash, but not fenced.
@@ -637,11 +754,10 @@ pub fn write_image(
     world.lay(image)?;
     let mut written = BTreeMap::new();
     for (path, id) in world.existing() {
-        let name = names
-            .get(&id)
-            .and_then(|path| path.file_name())
-            .unwrap_or_default();
-        let mut to = folder.join(name);
+        let own = world.called(id).or(names.get(&id));
+        let name = own.and_then(|path| path.file_name()).unwrap_or_default();
+        let name = name.to_owned();
+        let mut to = folder.join(&name);
         if written.values().any(|other| *other == to) {
             to = folder.join(format!("{}-{}", id.0, name.to_string_lossy()));
         }
@@ -655,6 +771,7 @@ pub fn write_image(
 pub fn reproduction(
     names: &BTreeMap<FileId, PathBuf>,
     images: &BTreeMap<FileId, PathBuf>,
+    image: &Image,
     recover: &Command,
     setup: Option<&str>,
 ) -> Reproduction {
@@ -663,7 +780,38 @@ pub fn reproduction(
         .into_iter()
         .collect();
     let mut files = Vec::new();
-    for (id, path) in names {
+    let mut called: BTreeMap<FileId, String> = BTreeMap::new();
+    for (path, entry) in &image.files.names {
+        let path = crate::filing::path_of(path);
+        let to = quote(&path.to_string_lossy());
+        let mut file = CrashFile {
+            path: path.to_string_lossy().into_owned(),
+            image: None,
+        };
+        match entry {
+            // Folders, too, that the run has made.
+            Entry::Absent => steps.push(format!("rm -rf {to}")),
+            Entry::Folder => steps.push(format!("mkdir -p {to}")),
+            Entry::Link(target) => {
+                let target = String::from_utf8_lossy(target);
+                steps.push(format!("ln -sfn {} {to}", quote(&target)));
+            }
+            Entry::File(id) => match (called.get(id), images.get(id)) {
+                (Some(first), _) => steps.push(format!("ln -f {first} {to}")),
+                (None, Some(image)) => {
+                    let image = image.to_string_lossy().into_owned();
+                    steps.push(format!("cp {} {to}", quote(&image)));
+                    called.insert(*id, to);
+                    file.image = Some(image);
+                }
+                (None, None) => {}
+            },
+        }
+        files.push(file);
+    }
+    // Where names are not what the image is about, each file has its own.
+    let fixed = names.iter().filter(|_| image.files.names.is_empty());
+    for (id, path) in fixed {
         if let Some(folder) = path.parent()
             && !folder.is_dir()
             && images.contains_key(id)

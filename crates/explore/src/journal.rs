@@ -4,6 +4,7 @@
 //! they come. Guarantee: a file that was cut short anywhere (`kill -9`, a full disk) yields every whole frame before the cut;
 //! one of another exploration yields nothing and is begun anew.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -15,17 +16,29 @@ use crate::execution::Acknowledged;
 use crate::line::LineKey;
 use crate::outcome::Outcome;
 use crate::trie::Read;
+use crate::view::Entry as NameEntry;
 
 /// First bytes of the file: name and version.
-const MAGIC: &[u8; 8] = b"BOEXJ\0\0\x01";
+const MAGIC: &[u8; 8] = b"BOEXJ\0\0\x02";
 /// No execution is longer; a damaged length must not fill the memory.
 const FRAME_MAX: usize = 1 << 30;
+
+/// The files that an execution found: by number, there or not, size; names; numbers that contents have not got yet.
+pub type Found = (
+    Vec<(u32, bool, u64)>,
+    BTreeMap<Vec<u8>, NameEntry>,
+    (u32, u32),
+);
 
 /// One execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The files that it found: number, there or not, size.
     pub files: Vec<(u32, bool, u64)>,
+    /// What names stand for.
+    pub names: BTreeMap<Vec<u8>, NameEntry>,
+    /// Numbers that contents have not got yet.
+    pub next: (u32, u32),
     /// What a checker was told.
     pub operations: u64,
     /// Likewise.
@@ -37,7 +50,7 @@ pub struct Entry {
 
 impl Entry {
     pub fn new(
-        files: Vec<(u32, bool, u64)>,
+        (files, names, next): Found,
         acknowledged: &Acknowledged,
         path: &[(Read, LineBytes)],
         outcome: &Outcome,
@@ -49,6 +62,8 @@ impl Entry {
         });
         Entry {
             files,
+            names,
+            next,
             operations: acknowledged.operations,
             text: acknowledged.text.clone(),
             reads: reads.collect(),
@@ -173,6 +188,7 @@ fn parse_frame(bytes: &[u8], at: usize) -> Option<(Entry, usize)> {
 mod tests {
     use super::*;
     use crate::outcome::Status;
+    use brownout_trace::event::FileId;
     use proptest::prelude::*;
 
     fn entry(reads: Vec<(u64, u64)>, text: Vec<u8>) -> Entry {
@@ -199,7 +215,12 @@ mod tests {
             operations: 3,
             text,
         };
-        Entry::new(vec![(1, true, 4096)], &acknowledged, &path, &outcome)
+        let names = BTreeMap::from([
+            (b"/pool".to_vec(), NameEntry::File(FileId(1))),
+            (b"/gone".to_vec(), NameEntry::Absent),
+        ]);
+        let found = (vec![(1, true, 4096)], names, (2, 1 << 19));
+        Entry::new(found, &acknowledged, &path, &outcome)
     }
 
     fn entries() -> impl Strategy<Value = Vec<Entry>> {

@@ -23,6 +23,35 @@ pub struct Minimal {
     pub survivors: Vec<Moment>,
 }
 
+/// The failure with as few changes of names and sizes lost as possible: of the failure points at the same place, the first that fails in the
+/// same way with everything stored that is there.
+pub fn keep_names(search: &mut Search<'_>, failure: Failure) -> Result<Failure, LaunchError> {
+    let points = &search.layers[failure.layer].recording.points;
+    let own = &points[failure.point as usize];
+    let (place, lost) = (own.place, own.lost.len());
+    let mut others: Vec<(usize, u32)> = (0..)
+        .zip(points)
+        .filter(|(_, point)| point.place == place && point.lost.len() < lost)
+        .map(|(at, point): (u32, _)| (point.lost.len(), at))
+        .collect();
+    others.sort_unstable();
+    for (_, point) in others.into_iter().take(ONE_BY_ONE) {
+        let tried = Failure {
+            point,
+            ..failure.clone()
+        };
+        let view = search.view(tried.layer, point);
+        let files = search.layers[tried.layer].recording.points[point as usize]
+            .files
+            .clone();
+        let image = Image::newest(&view, &tried.narrowed, &files);
+        if test(search, &tried, &image)?.is_some() {
+            return Ok(tried);
+        }
+    }
+    Ok(failure)
+}
+
 /// `None` if the search was stopped meanwhile, or the failure does not show again.
 pub fn minimise(
     search: &mut Search<'_>,
@@ -85,7 +114,9 @@ pub fn minimise(
             }
         }
     }
-    let survivors = match image.survivors.is_empty() {
+    // Lost names and sizes explain it already.
+    let lost_names = &search.layers[layer].recording.points[failure.point as usize].lost;
+    let survivors = match image.survivors.is_empty() && lost_names.is_empty() {
         true => harmful_survivors(search, failure, &image)?,
         false => Vec::new(),
     };

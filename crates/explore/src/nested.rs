@@ -46,6 +46,8 @@ pub fn nest(search: &mut Search<'_>, depth: u32, options: &Options) -> Result<u3
             let record_options = RecordOptions {
                 model: options.model,
                 judge_acknowledgements: false,
+                names: search.setting.names,
+                names_max: options.names_max(),
             };
             let Some(recording) = search.record(&crash.image, record_options)? else {
                 leave(search, options, count - done);
@@ -54,6 +56,16 @@ pub fn nest(search: &mut Search<'_>, depth: u32, options: &Options) -> Result<u3
             if recording.is_interleaved {
                 let text = interleaved("recovery stores");
                 search.coverage.limit(Limit::Interleaving, text);
+            }
+            for what in recording.unfollowed.iter().take(5) {
+                let text = format!("not part of a second crash: {what}");
+                search.coverage.limit(Limit::Unsupported, text);
+            }
+            if recording.names_sampled {
+                search.coverage.limit(
+                    Limit::Sampled,
+                    "where many changes of names and sizes may be lost in recovery, not all combinations were tried; --exhaustive tries all",
+                );
             }
             search.statistics.nested_runs += 1;
             if !recording.touched || recording.points.is_empty() {

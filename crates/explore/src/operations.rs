@@ -397,7 +397,10 @@ fn by_points(
             // If several were completed at once, where that was.
             let is_there =
                 |p: &FailurePoint| p.reason == Reason::Acknowledges && done(p) >= Some(k);
-            points.iter().position(is_there)
+            // Of the states that a crash may leave at one place, the newest.
+            points
+                .iter()
+                .position(|point| point.lost.is_empty() && is_there(point))
         })
         .collect();
     let mut outcomes = Vec::new();
@@ -482,6 +485,8 @@ mod tests {
         let options = RecordOptions {
             model,
             judge_acknowledgements,
+            names: None,
+            names_max: 1,
         };
         let lines = Lines::new(input.into());
         let mut recorder = Recorder::new(options, folder.path()).with_input(lines);

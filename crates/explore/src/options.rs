@@ -10,6 +10,7 @@ use std::time::Duration;
 use brownout_findings::{Coverage, Finding, Frame};
 use brownout_host::LaunchError;
 use brownout_model::Config;
+use brownout_model::names::Promise;
 use serde_json::{Map, Value};
 
 use crate::execution::Command;
@@ -28,6 +29,8 @@ pub struct Options {
     pub pm_globs: Vec<String>,
     /// The model.
     pub model: Config,
+    /// What the file system promises about names and sizes of files.
+    pub promise: Promise,
     /// Operations are atomic.
     pub operations: bool,
     /// The order in which recovery prints things belongs to the operations.
@@ -60,6 +63,21 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
     /// A recovery that takes longer does not end.
     pub patience: Option<Duration>,
+}
+
+/// So many states of names and sizes are taken at one place of the run.
+const NAMES_MAX: usize = 128;
+/// If everything is to be tried.
+const NAMES_EXHAUSTIVE: usize = 100_000;
+
+impl Options {
+    /// How many states of names and sizes are taken at one place of the run.
+    pub(crate) fn names_max(&self) -> usize {
+        match self.exhaustive {
+            true => NAMES_EXHAUSTIVE,
+            false => NAMES_MAX,
+        }
+    }
 }
 
 /// What came of it.

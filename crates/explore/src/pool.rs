@@ -133,8 +133,7 @@ fn perform(setting: &Setting, world: &mut World, work: Work) -> Done {
         }
         Work::Record { image, options } => {
             let base = Base::Crashed(image.clone());
-            let states = image.files.as_ref().clone();
-            let recorder = Recorder::on(options, base, states);
+            let recorder = Recorder::on(options, base, &image.files);
             let recorded = execution::record(setting, &setting.recover, world, &image, recorder);
             Done::Recorded(recorded.map(|(recorder, _)| Box::new(recorder.finish())))
         }

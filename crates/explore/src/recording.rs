@@ -10,8 +10,13 @@
 //!   acknowledged must survive. If nobody judges acknowledgements, or the program asks in the middle of a line, only if anything was
 //!   stored since the previous point.
 //!
-//! Deviations: `write` to a tracked file counts as a store, which `fsync` or `msync` completes. Sizes and the existence of
-//! files are durable at once. What libpmemobj declares clean by request is left as the instructions made it.
+//! What names and sizes a crash may leave says [`brownout_model::names`]. Each such state is a failure point of its own, at the same place: what
+//! recovery finds by name is fixed before it runs, what it reads is chosen as it goes on.
+//!
+//! Deviations: `write` to persistent memory counts as a store, which `fsync` or `msync` completes. What is written to an ordinary file is written back by the
+//! page, in every domain. A mapping counts as one with `MAP_SYNC` (but in the page domain): the first store to a page makes the file's
+//! existence and size durable. Where nobody asks for names, sizes and the existence of files are durable at once. What libpmemobj
+//! declares clean by request is left as the instructions made it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -20,23 +25,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use brownout_host::EventSink;
+use brownout_model::names::{Promise, Sync};
 use brownout_model::{
-    ByteRange, Config, Domain, Event as ModelEvent, FenceRule, History, Line, Op, Thread, Unit,
-    Write, keys,
+    Atomicity, ByteRange, Choices, Config, Domain, Event as ModelEvent, FenceRule, History, Line,
+    Op, Thread, Unit, Write, keys,
 };
 use brownout_trace::epochs::Epoch;
 use brownout_trace::event::{
-    Access, ContextId, Elements, Event, EventKind, FenceKind, FileId, MS_SYNC, ProcessId,
-    TargetAddr, ThreadId,
+    Access, ContextId, Elements, Event, EventKind, FenceKind, FileId, MS_SYNC, NameChange,
+    PmReason, ProcessId, TargetAddr, ThreadId, split_names,
 };
 use brownout_trace::maps::{AddressSpaces, MapFault};
 use rustc_hash::FxHashSet;
 
 use crate::files;
+use crate::filing::{self, Filing, NameStep, is_ordinary, is_page};
 use crate::input::{Consumed, Lines};
 use crate::interleaving::Interleaving;
 use crate::stacks::Definitions;
-use crate::view::{Base, FileState, Timeline};
+use crate::view::{Base, Entry, FileState, Files, Timeline};
 
 /// Where in the code something happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +99,12 @@ pub struct FailurePoint {
     pub outputs: u64,
     /// Bytes of standard output.
     pub output_bytes: u64,
-    /// The tracked files.
-    pub files: Arc<BTreeMap<FileId, FileState>>,
+    /// The files: what names and sizes this crash leaves.
+    pub files: Arc<Files>,
+    /// What was done to names and sizes and is lost in it, by number.
+    pub lost: Arc<[u32]>,
+    /// Failure points of the same place have the same number.
+    pub place: u32,
 }
 
 /// A tracked file of the run.
@@ -131,6 +142,14 @@ pub struct Recording {
     pub outputs: u64,
     /// Some store was made.
     pub touched: bool,
+    /// What was done to names and sizes.
+    pub names: Vec<NameStep>,
+    /// What was done to files and is not part of the crash states, in words.
+    pub unfollowed: BTreeSet<String>,
+    /// At some failure point not all states of names and sizes were taken.
+    pub names_sampled: bool,
+    /// The files before the run.
+    pub initial: Arc<Files>,
 }
 
 impl Recording {
@@ -154,6 +173,10 @@ pub struct RecordOptions {
     pub model: Config,
     /// A failure point at each acknowledgement, although nothing was stored since the last or is uncertain.
     pub judge_acknowledgements: bool,
+    /// What is promised about names and sizes; `None` if they count as durable at once.
+    pub names: Option<Promise>,
+    /// So many states of names and sizes are taken at one place; of more, some.
+    pub names_max: usize,
 }
 
 /// Takes the events of a run.
@@ -166,9 +189,16 @@ pub struct Recorder {
     unit_bytes: u64,
     /// Where copies of files go; `None` if the files are known already.
     scratch: Option<PathBuf>,
-    bases: BTreeMap<FileId, PathBuf>,
+    /// By the stream's number, until the file is defined.
+    bases: BTreeMap<FileId, (PathBuf, Option<File>)>,
     files: BTreeMap<FileId, TrackedFile>,
-    states: BTreeMap<FileId, FileState>,
+    filing: Filing,
+    /// What ordinary files hold.
+    pages: History,
+    /// Names and files of before the run, by when they were first seen (in failure points), so that earlier points have them, too.
+    found: Vec<(usize, Vec<u8>, Entry, Option<FileState>)>,
+    places: u32,
+    names_sampled: bool,
     points: Vec<FailurePoint>,
     steps: Vec<Step>,
     definitions: Definitions,
@@ -202,10 +232,10 @@ impl Recorder {
         self
     }
 
-    /// For a run on an image.
-    pub fn on(options: RecordOptions, base: Base, states: BTreeMap<FileId, FileState>) -> Recorder {
+    /// For a run on an image, which has these files.
+    pub fn on(options: RecordOptions, base: Base, files: &Files) -> Recorder {
         let mut recorder = Recorder::with_base(options, base, None);
-        recorder.states = states;
+        recorder.filing = Filing::on(options.names, files);
         recorder
     }
 
@@ -221,7 +251,15 @@ impl Recorder {
             scratch,
             bases: BTreeMap::new(),
             files: BTreeMap::new(),
-            states: BTreeMap::new(),
+            filing: Filing::new(options.names),
+            pages: History::new(Config {
+                domain: Domain::Page,
+                atomicity: Atomicity::Page,
+                ..options.model
+            }),
+            found: Vec::new(),
+            places: 0,
+            names_sampled: false,
             points: Vec::new(),
             steps: Vec::new(),
             definitions: Definitions::default(),
@@ -244,27 +282,26 @@ impl Recorder {
         if self.stored_since || self.options.judge_acknowledgements {
             self.point(Reason::End, None);
         }
-        // A file that was found later was there before, unless the run has made it.
-        let before: BTreeMap<FileId, FileState> = self
-            .files
-            .iter()
-            .map(|(id, file)| {
-                let state = match file.created {
-                    true => FileState {
-                        exists: false,
-                        size: 0,
-                    },
-                    false => file.before,
-                };
-                (*id, state)
-            })
-            .collect();
-        let mut shared: BTreeMap<BTreeMap<FileId, FileState>, Arc<_>> = BTreeMap::new();
-        for point in &mut self.points {
-            let mut states = before.clone();
-            states.extend(point.files.iter().map(|(id, state)| (*id, *state)));
-            let entry = shared.entry(states.clone());
-            point.files = entry.or_insert_with(|| Arc::new(states)).clone();
+        let next = self.filing.next();
+        let mut initial = Files {
+            next,
+            ..Files::default()
+        };
+        for (_, path, entry, state) in &self.found {
+            add_found(&mut initial, path, entry, *state);
+        }
+        let mut shared: BTreeMap<Files, Arc<Files>> = BTreeMap::new();
+        for (at, point) in self.points.iter_mut().enumerate() {
+            let mut files = point.files.as_ref().clone();
+            files.next = next;
+            // What was found later was there before.
+            for (first, path, entry, state) in &self.found {
+                if *first > at {
+                    add_found(&mut files, path, entry, *state);
+                }
+            }
+            let entry = shared.entry(files.clone());
+            point.files = entry.or_insert_with(|| Arc::new(files)).clone();
         }
         Recording {
             timeline: Arc::new(self.timeline),
@@ -281,6 +318,10 @@ impl Recorder {
             input: self.consumed.whole.map(|_| self.consumed.into_lines()),
             outputs: self.outputs,
             touched: self.touched,
+            names: self.filing.steps,
+            unfollowed: self.filing.unfollowed,
+            names_sampled: self.names_sampled,
+            initial: Arc::new(initial),
         }
     }
 
@@ -298,8 +339,10 @@ impl Recorder {
 
     /// Looks at what changed since the last time.
     fn look(&mut self) {
-        for unit in self.history.take_changed() {
-            let certain = self.history.choices(unit).is_none_or(|c| c.is_certain());
+        let mut changed = self.history.take_changed();
+        changed.extend(self.pages.take_changed());
+        for unit in changed {
+            let certain = self.choices(unit).is_none_or(|c| c.is_certain());
             match certain {
                 true => self.open.remove(&unit),
                 false => self.open.insert(unit),
@@ -308,25 +351,43 @@ impl Recorder {
         }
     }
 
+    fn choices(&self, unit: Unit) -> Option<Choices> {
+        match is_page(unit) {
+            true => self.pages.choices(unit),
+            false => self.history.choices(unit),
+        }
+    }
+
     fn is_uncertain(&mut self) -> bool {
         self.look();
-        !self.open.is_empty()
+        !self.open.is_empty() || self.filing.names.is_uncertain()
     }
 
     fn point(&mut self, reason: Reason, site: Option<Site>) {
         self.look();
         let changed = std::mem::take(&mut self.changed);
-        let choices = changed.into_iter().filter_map(|u| self.history.choices(u));
-        self.timeline.close(choices.collect());
-        self.points.push(FailurePoint {
-            reason,
-            site,
-            moment: self.history.now().0,
-            consumed: self.consumed.whole,
-            outputs: self.outputs,
-            output_bytes: self.output_bytes,
-            files: Arc::new(self.states.clone()),
-        });
+        let choices: Vec<Choices> = changed
+            .into_iter()
+            .filter_map(|unit| self.choices(unit))
+            .collect();
+        let mut choices = Some(choices);
+        let (states, all) = self.filing.states(self.options.names_max);
+        self.names_sampled |= !all;
+        for state in states {
+            self.timeline.close(choices.take().unwrap_or_default());
+            self.points.push(FailurePoint {
+                reason,
+                site,
+                moment: self.history.now().0,
+                consumed: self.consumed.whole,
+                outputs: self.outputs,
+                output_bytes: self.output_bytes,
+                files: Arc::new(filing::files_of(&state, (0, 0))),
+                lost: state.lost.into(),
+                place: self.places,
+            });
+        }
+        self.places += 1;
         self.stored_since = false;
     }
 
@@ -360,11 +421,30 @@ impl Recorder {
             .map_err(|e| io::Error::other(e.to_string()))?;
         // Each piece of a wide store by itself: the power can fail before the next.
         self.stored_since |= matches!(event.op, Op::Store(_) | Op::NtStore(_) | Op::Rmw(_));
+        self.pages.tick();
+        self.step(site, did);
+        Ok(())
+    }
+
+    /// An event that concerns an ordinary file.
+    fn apply_page(&mut self, site: Site, op: Op<'_>, did: Did) -> io::Result<()> {
+        let event = ModelEvent::new(Thread(site.thread.0), op);
+        if self.stored_since && self.pages.completes(&event) {
+            self.point(Reason::Completes, Some(site));
+        }
+        self.pages
+            .apply(&event)
+            .map_err(|e| io::Error::other(e.to_string()))?;
+        self.history.tick();
+        self.step(site, did);
+        Ok(())
+    }
+
+    fn step(&mut self, site: Site, did: Did) {
         self.steps.push(Step { site, did });
         // Not its place among all events: how often threads wait for each other is chance, and changes no crash state.
         self.digest.update(&site.pc.0.to_le_bytes());
         debug_assert_eq!(self.steps.len() as u64, self.history.now().0);
-        Ok(())
     }
 
     /// A model's store for the part of an access that lies in one file.
@@ -382,6 +462,17 @@ impl Recorder {
         )
         .map_err(MapFault::into_error)?;
         for (keys, at) in parts {
+            let (file, offset) = keys::place(keys.start());
+            let keys = self.content_keys(keys);
+            if self.options.model.domain != Domain::Page
+                && !is_ordinary(keys::place(keys.start()).0)
+            {
+                for page in (offset / filing::PAGE)..(offset + keys.len()).div_ceil(filing::PAGE) {
+                    if self.filing.faults(file, page * filing::PAGE) {
+                        self.sync_names(site, &Sync::Data(file));
+                    }
+                }
+            }
             let bytes = &access.bytes[at..at + keys.len() as usize];
             let addr = TargetAddr(access.addr.0 + at as u64);
             let make = match make {
@@ -405,17 +496,32 @@ impl Recorder {
         bytes: &[u8],
         make: Make,
     ) -> io::Result<()> {
-        for part in keys.split(self.unit_bytes) {
-            let unit = Unit(part.start().0 / self.unit_bytes);
+        let ordinary = is_ordinary(keys::place(keys.start()).0);
+        let unit_bytes = if ordinary {
+            filing::PAGE
+        } else {
+            self.unit_bytes
+        };
+        for part in keys.split(unit_bytes) {
+            let unit = filing::unit_of(part.start().0, self.unit_bytes);
             if self.initialised.insert(unit) {
-                let start = TargetAddr(unit.0 * self.unit_bytes);
-                self.history
-                    .set_initial(start, &self.timeline.initial(unit));
+                let start = TargetAddr(unit.0 * unit_bytes);
+                let initial = self.timeline.initial(unit);
+                match ordinary {
+                    true => self.pages.set_initial(start, &initial),
+                    false => self.history.set_initial(start, &initial),
+                }
             }
         }
         self.digest.update(&keys.start().0.to_le_bytes());
         self.digest.update(bytes);
         let write = Write::new(keys.start(), bytes);
+        if ordinary {
+            // What one call writes into a page is written back with it, or not.
+            self.apply_page(site, Op::Store(write), Did::Store(keys, addr))?;
+            self.stored_since = true;
+            return Ok(());
+        }
         let op = match make {
             Make::Store => Op::Store(write),
             Make::String(elements) => Op::Store(write.by(elements)),
@@ -432,14 +538,68 @@ impl Recorder {
     /// `msync` and `fsync`: what is open there becomes certain.
     fn sync(&mut self, site: Site, keys: ByteRange) -> io::Result<()> {
         self.look();
-        let from = Unit(keys.start().0 / self.unit_bytes);
-        let to = Unit(keys.end().0.div_ceil(self.unit_bytes));
+        let ordinary = is_ordinary(keys::place(keys.start()).0);
+        let unit_bytes = if ordinary {
+            filing::PAGE
+        } else {
+            self.unit_bytes
+        };
+        let from = Unit(keys.start().0 / unit_bytes);
+        let to = Unit(keys.end().0.div_ceil(unit_bytes));
         let open: Vec<Unit> = self.open.range(from..to).copied().collect();
         for unit in open {
-            let range = ByteRange::new(TargetAddr(unit.0 * self.unit_bytes), self.unit_bytes);
-            self.apply(site, Op::Msync(range), Did::Sync(range))?;
+            let range = ByteRange::new(TargetAddr(unit.0 * unit_bytes), unit_bytes);
+            match ordinary {
+                true => self.apply_page(site, Op::Msync(range), Did::Sync(range))?,
+                false => self.apply(site, Op::Msync(range), Did::Sync(range))?,
+            }
         }
         Ok(())
+    }
+
+    /// Keys of the stream's files as keys of what those hold now.
+    fn content_keys(&self, keys: ByteRange) -> ByteRange {
+        let (file, offset) = keys::place(keys.start());
+        match self.filing.content(file) {
+            Some(content) => ByteRange::new(keys::key(content, offset), keys.len()),
+            None => keys,
+        }
+    }
+
+    /// Names and sizes become certain.
+    fn sync_names(&mut self, site: Site, sync: &Sync<'_>) {
+        if self.filing.completes(sync) {
+            if self.stored_since {
+                self.point(Reason::Completes, Some(site));
+            }
+            self.filing.sync(sync);
+        }
+    }
+
+    /// `fsync` and its kin: what a file holds, its size and its names.
+    fn sync_file(&mut self, site: Site, file: FileId, sync: &Sync<'_>) -> io::Result<()> {
+        if let Some(content) = self.filing.content(file) {
+            self.sync(site, keys::whole_file(content))?;
+        }
+        self.sync_names(site, sync);
+        Ok(())
+    }
+
+    /// Something is about to be done to names or sizes.
+    fn before_change(&mut self, site: Site) {
+        if self.filing.is_at_once() {
+            self.before_durable(site);
+        }
+    }
+
+    /// It is done; `file` is what it was done to.
+    fn after_change(&mut self, file: FileId) {
+        if self.filing.is_at_once() {
+            self.filing.sync(&Sync::All);
+        } else {
+            self.stored_since = true;
+        }
+        self.touched |= self.filing.content(file).is_some_and(|c| !is_ordinary(c));
     }
 
     /// Something that is durable at once is about to happen: the moment before it is worth a crash.
@@ -451,38 +611,263 @@ impl Recorder {
     }
 
     fn resize(&mut self, site: Site, file: FileId, size: u64) -> io::Result<()> {
-        let Some(state) = self.states.get(&file).copied() else {
+        let Some(old_size) = self.filing.size(file).filter(|old| *old != size) else {
             return Ok(());
         };
-        if state.size == size {
-            return Ok(());
+        self.before_change(site);
+        if size < old_size {
+            match self.filing.cut(file) {
+                Some((old, new)) => self.fork(old, new, size),
+                None => self.erase(site, file, size)?,
+            }
         }
-        self.before_durable(site);
-        let Some(state) = self.states.get_mut(&file) else {
+        self.filing.resize(site, file, size);
+        self.digest.update(&size.to_le_bytes());
+        self.after_change(file);
+        Ok(())
+    }
+
+    /// A new content begins with the first bytes of an old one, as far as those are known to be there.
+    fn fork(&mut self, old: FileId, new: FileId, size: u64) {
+        if let Some(file) = self.files.get(&old) {
+            let file = TrackedFile {
+                created: true,
+                before: FileState::default(),
+                base: PathBuf::new(),
+                ..file.clone()
+            };
+            self.files.insert(new, file);
+        }
+        let ordinary = is_ordinary(new);
+        let unit_bytes = if ordinary {
+            filing::PAGE
+        } else {
+            self.unit_bytes
+        };
+        let from = keys::key(old, 0).0;
+        for at in (0..size).step_by(unit_bytes as usize) {
+            let unit = filing::unit_of(from + at, self.unit_bytes);
+            let len = (size - at).min(unit_bytes);
+            let to = keys::key(new, at);
+            let choices = self.choices(unit);
+            let history = if ordinary {
+                &mut self.pages
+            } else {
+                &mut self.history
+            };
+            match choices {
+                Some(choices) => history.adopt(&choices, to, len),
+                None => {
+                    let mut initial = self.timeline.initial(unit);
+                    initial.truncate(len as usize);
+                    if initial.iter().all(|byte| *byte == 0) {
+                        continue;
+                    }
+                    history.adopt_certain(to, &initial);
+                }
+            }
+            let new_unit = filing::unit_of(to.0, self.unit_bytes);
+            self.initialised.insert(new_unit);
+            self.changed.insert(new_unit);
+        }
+    }
+
+    /// What is cut off reads as zeros should the file grow again.
+    fn erase(&mut self, site: Site, file: FileId, size: u64) -> io::Result<()> {
+        let Some(content) = self.filing.content(file) else {
             return Ok(());
         };
-        let shrinks = size < state.size;
-        *state = FileState { exists: true, size };
-        if shrinks {
-            // What is cut off reads as zeros should the file grow again.
-            let from = keys::key(file, size).0;
-            let end = keys::key(file, u64::MAX).0;
-            let cut: Vec<Unit> = self
-                .initialised
-                .iter()
-                .copied()
-                .filter(|unit| (from..end).contains(&((unit.0 + 1) * self.unit_bytes - 1)))
-                .collect();
-            for unit in cut {
-                let start = (unit.0 * self.unit_bytes).max(from);
-                let len = (unit.0 + 1) * self.unit_bytes - start;
-                let keys = ByteRange::new(TargetAddr(start), len);
-                let zeros = vec![0; len as usize];
-                self.store_keys(site, keys, TargetAddr(0), &zeros, Make::Store)?;
-                self.sync(site, keys)?;
+        let from = keys::key(content, size).0;
+        let end = keys::key(content, u64::MAX).0;
+        let cut: Vec<Unit> = self
+            .initialised
+            .iter()
+            .copied()
+            .filter(|unit| !is_page(*unit))
+            .filter(|unit| (from..end).contains(&((unit.0 + 1) * self.unit_bytes - 1)))
+            .collect();
+        for unit in cut {
+            let start = (unit.0 * self.unit_bytes).max(from);
+            let len = (unit.0 + 1) * self.unit_bytes - start;
+            let keys = ByteRange::new(TargetAddr(start), len);
+            let zeros = vec![0; len as usize];
+            self.store_keys(site, keys, TargetAddr(0), &zeros, Make::Store)?;
+            self.sync(site, keys)?;
+        }
+        Ok(())
+    }
+
+    /// A file appears in the stream, or turns out to be persistent memory.
+    fn file(&mut self, site: Site, event: &EventKind<'_>) {
+        let EventKind::File {
+            file,
+            path,
+            size,
+            reason,
+            created,
+        } = event
+        else {
+            return;
+        };
+        let ordinary = *reason == PmReason::Changed;
+        if self.filing.content(*file).is_some() {
+            if !ordinary && let Some((old, new)) = self.filing.upgrade(*file) {
+                self.move_content(old, new);
+            }
+            return;
+        }
+        let is_unnamed = path.ends_with(b" (deleted)");
+        if *created && self.filing.is_at_once() {
+            self.before_durable(site);
+        }
+        let content = self.filing.add(*file, *size, ordinary);
+        let state = FileState {
+            exists: true,
+            size: *size,
+        };
+        let (base, opened) = self.bases.remove(file).unwrap_or_default();
+        if let Some(opened) = opened
+            && let Base::Files(files) = self.timeline.base_mut()
+        {
+            files.insert(content, opened);
+        } else if !created && !is_unnamed && self.scratch.is_none() {
+            let name = String::from_utf8_lossy(path);
+            self.filing
+                .unfollowed
+                .insert(format!("what a recovery did to {name}"));
+        }
+        self.files.insert(
+            content,
+            TrackedFile {
+                path: filing::path_of(path),
+                created: *created,
+                before: state,
+                base,
+                original: None,
+            },
+        );
+        if *created && self.filing.is_at_once() {
+            self.found
+                .push((self.points.len(), path.to_vec(), Entry::Absent, None));
+            self.filing.made(site, *file, path);
+            self.after_change(*file);
+        } else if !created && !is_unnamed {
+            let known = self.filing.names.node(path).is_some();
+            self.filing
+                .names
+                .found(path, Some(brownout_model::names::Node::File(*file)));
+            if !known {
+                let entry = Entry::File(content);
+                self.found
+                    .push((self.points.len(), path.to_vec(), entry, Some(state)));
+            }
+        }
+    }
+
+    /// What an ordinary file holds becomes what persistent memory holds.
+    fn move_content(&mut self, old: FileId, new: FileId) {
+        if let Some(file) = self.files.get(&old).cloned() {
+            self.files.insert(new, file);
+        }
+        if let Base::Files(files) = self.timeline.base_mut()
+            && let Some(file) = files.get(&old).and_then(|file| file.try_clone().ok())
+        {
+            files.insert(new, file);
+        }
+        let first = Unit(keys::key(old, 0).0 / filing::PAGE);
+        let last = Unit(keys::key(old, u64::MAX).0 / filing::PAGE);
+        let pages: Vec<Unit> = self
+            .initialised
+            .iter()
+            .copied()
+            .filter(|unit| (first..=last).contains(unit))
+            .collect();
+        for page in pages {
+            let Some(choices) = self.pages.choices(page) else {
+                continue;
+            };
+            let offset = keys::place(TargetAddr(page.0 * filing::PAGE)).1;
+            let to = keys::key(new, offset);
+            self.history.adopt(&choices, to, filing::PAGE);
+            for at in (to.0..to.0 + filing::PAGE).step_by(self.unit_bytes as usize) {
+                let unit = Unit(at / self.unit_bytes);
+                self.initialised.insert(unit);
+                self.changed.insert(unit);
+            }
+        }
+    }
+
+    /// Something happened to a name.
+    fn name(
+        &mut self,
+        site: Site,
+        change: NameChange,
+        file: FileId,
+        replaced: FileId,
+        names: &[u8],
+    ) -> io::Result<()> {
+        let (path, to) = split_names(names);
+        match change {
+            NameChange::SyncFolder => self.sync_names(site, &Sync::Folder(path)),
+            NameChange::SyncAll => {
+                for content in self.filing.all() {
+                    self.sync(site, keys::whole_file(content))?;
+                }
+                self.sync_names(site, &Sync::All);
+            }
+            _ => {
+                // What was there before the run is there at earlier failure points, too.
+                let entry = |recorder: &Recorder, file: FileId| {
+                    let shape = recorder.filing.names.shape(file)?;
+                    let content = FileId(shape.content.0);
+                    let state = FileState {
+                        exists: true,
+                        size: shape.size,
+                    };
+                    Some((Entry::File(content), Some(state)))
+                };
+                let absent = (Entry::Absent, None);
+                let first = match change {
+                    NameChange::Unlink | NameChange::Rename | NameChange::Exchange => {
+                        entry(self, file)
+                    }
+                    NameChange::Rmdir => Some((Entry::Folder, None)),
+                    NameChange::RenameFolder | NameChange::Unfollowed => None,
+                    _ => Some(absent.clone()),
+                };
+                let second = match change {
+                    NameChange::Rename | NameChange::Exchange | NameChange::RenameFolder => {
+                        Some(entry(self, replaced).unwrap_or(absent))
+                    }
+                    _ => None,
+                };
+                for (name, found) in [(path, first), (to, second)] {
+                    if let Some((entry, state)) = found
+                        && !self.filing.names.knows(name)
+                    {
+                        self.found
+                            .push((self.points.len(), name.to_vec(), entry, state));
+                    }
+                }
+                self.before_change(site);
+                if self.filing.named(site, change, file, replaced, names) {
+                    self.digest.update(names);
+                    self.after_change(file);
+                }
             }
         }
         Ok(())
+    }
+}
+
+/// Adds what was there before the run to a state that does not know of it.
+fn add_found(files: &mut Files, path: &[u8], entry: &Entry, state: Option<FileState>) {
+    if files.names.contains_key(path) {
+        return;
+    }
+    files.names.insert(path.to_vec(), entry.clone());
+    if let (Entry::File(content), Some(state)) = (entry, state) {
+        files.states.entry(*content).or_insert(state);
     }
 }
 
@@ -514,9 +899,12 @@ impl EventSink for Recorder {
                 let Some(found) = self.spaces.translate(event.thread, *addr) else {
                     return Err(MapFault::Unmapped(event.thread, *addr).into_error());
                 };
-                let line = Line::of(keys::key(found.file, found.offset));
-                let op = Op::Flush { kind: *kind, line };
-                self.apply(site, op, Did::Flush(line.range()))?;
+                let content = self.filing.content(found.file).unwrap_or(found.file);
+                if !is_ordinary(content) {
+                    let line = Line::of(keys::key(content, found.offset));
+                    let op = Op::Flush { kind: *kind, line };
+                    self.apply(site, op, Did::Flush(line.range()))?;
+                }
             }
             EventKind::Fence(kind) => {
                 let op = match kind {
@@ -530,11 +918,17 @@ impl EventSink for Recorder {
             }
             EventKind::Msync { addr, len, flags } if flags & MS_SYNC != 0 => {
                 for range in self.spaces.ranges(event.thread, *addr, *len) {
-                    self.sync(site, keys::range(range))?;
+                    let keys = self.content_keys(keys::range(range));
+                    self.sync(site, keys)?;
+                    self.sync_names(site, &Sync::Data(range.file));
                 }
             }
-            EventKind::Fsync { file, .. } => {
-                self.sync(site, keys::whole_file(*file))?;
+            EventKind::Fsync { file, data_only } => {
+                let sync = match data_only {
+                    true => Sync::Data(*file),
+                    false => Sync::File(*file),
+                };
+                self.sync_file(site, *file, &sync)?;
             }
             EventKind::FileSync { file, offset, size } => {
                 self.sync(site, ByteRange::new(keys::key(*file, *offset), *size))?;
@@ -546,45 +940,27 @@ impl EventSink for Recorder {
                 bytes,
             } => {
                 let end = offset + u64::from(*size);
-                if self.states.get(file).is_some_and(|state| state.size < end) {
-                    self.before_durable(site);
-                }
-                if let Some(state) = self.states.get_mut(file) {
-                    state.size = state.size.max(end);
-                    let keys = ByteRange::new(keys::key(*file, *offset), u64::from(*size));
-                    if bytes.len() == *size as usize {
-                        self.store_keys(site, keys, TargetAddr(0), bytes, Make::Store)?;
+                if let Some(content) = self.filing.content(*file)
+                    && bytes.len() == *size as usize
+                {
+                    if self.filing.size(*file).is_some_and(|size| size < end) {
+                        self.before_change(site);
+                        self.filing.extend(site, *file, end);
+                        self.after_change(*file);
                     }
+                    let keys = ByteRange::new(keys::key(content, *offset), u64::from(*size));
+                    self.store_keys(site, keys, TargetAddr(0), bytes, Make::Store)?;
                 }
             }
             EventKind::Truncate { file, size } => self.resize(site, *file, *size)?,
-            EventKind::File {
+            kind @ EventKind::File { .. } => self.file(site, kind),
+            EventKind::Map { file, .. } => self.filing.mapped(*file),
+            EventKind::Name {
+                change,
                 file,
-                path,
-                size,
-                created,
-                ..
-            } => {
-                use std::os::unix::ffi::OsStrExt;
-                if *created {
-                    self.before_durable(site);
-                }
-                let state = FileState {
-                    exists: true,
-                    size: *size,
-                };
-                self.states.insert(*file, state);
-                self.files.insert(
-                    *file,
-                    TrackedFile {
-                        path: PathBuf::from(std::ffi::OsStr::from_bytes(path)),
-                        created: *created,
-                        before: state,
-                        base: self.bases.get(file).cloned().unwrap_or_default(),
-                        original: None,
-                    },
-                );
-            }
+                replaced,
+                names,
+            } => self.name(site, *change, *file, *replaced, names)?,
             EventKind::Input { at, .. } => {
                 // In the middle of a line nothing is over.
                 let is_over = self.consumed.asks(*at);
@@ -609,10 +985,8 @@ impl EventSink for Recorder {
         };
         let copy = scratch.join(format!("before-{}", file.0));
         files::copy_sparse(&File::open(path)?, &copy)?;
-        if let Base::Files(files) = self.timeline.base_mut() {
-            files.insert(file, File::open(&copy)?);
-        }
-        self.bases.insert(file, copy);
+        let opened = File::open(&copy)?;
+        self.bases.insert(file, (copy, Some(opened)));
         Ok(())
     }
 }

@@ -75,6 +75,7 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
             wall: Some(options.patience.unwrap_or(Duration::from_secs(10))),
         },
         stop: options.stop.clone(),
+        names: run.origin.enclosures.is_some().then_some(options.promise),
         expected: OnceLock::new(),
         varying: None,
     };
@@ -86,12 +87,14 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
     for (i, crash) in spec.crashes.iter().enumerate() {
         if i > 0 {
             let before = image.take().ok_or_else(differs)?;
-            let states = before.files.as_ref().clone();
             let record_options = RecordOptions {
                 model: options.model,
                 judge_acknowledgements: false,
+                names: setting.names,
+                names_max: options.names_max(),
             };
-            let recorder = Recorder::on(record_options, Base::Crashed(before.clone()), states);
+            let recorder =
+                Recorder::on(record_options, Base::Crashed(before.clone()), &before.files);
             let (recorder, _) =
                 execution::record(&setting, &setting.recover, &mut world, &before, recorder)?;
             recording = recorder.finish();
@@ -132,8 +135,8 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
     let execution = execution::execute(&setting, &mut world, &image, &acknowledged, false)?;
     let images = finding::write_image(&image, &mut world, &names, &options.folder)
         .map_err(io_error("cannot write a crash image"))?;
-    let mut reproduction =
-        finding::reproduction(&names, &images, &setting.recover, run.setup_needed(options));
+    let setup = run.setup_needed(options);
+    let mut reproduction = finding::reproduction(&names, &images, &image, &setting.recover, setup);
     let mut stage = Stage {
         setting: &setting,
         world: &mut world,

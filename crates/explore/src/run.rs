@@ -11,6 +11,7 @@ use std::time::Instant;
 use brownout_findings::{Coverage, Limit};
 use brownout_host::{Enclosure, EventSink, LaunchConfig, Layer, Limits, Stopped};
 use brownout_model::Domain;
+use brownout_model::names::Promise;
 use brownout_trace::event::{Event, FileId};
 
 use crate::files::{copy_sparse, hash_sparse};
@@ -19,6 +20,7 @@ use crate::input::Lines;
 use crate::native::Originals;
 use crate::options::{Error, Options, io_error};
 use crate::outcome::{Hang, Status};
+use crate::pm_only::PmOnly;
 use crate::recording::{RecordOptions, Recorder, Recording};
 use crate::view::FileState;
 use crate::world::Origin;
@@ -131,7 +133,8 @@ fn record(
     // The set-up may have made it.
     let stdin = view.map_or(stdin.to_path_buf(), |view| view.path(stdin));
     let (input, lines) = standard_input(&stdin)?;
-    let recorder = recorder(options, scratch).with_input(lines);
+    let names = view.is_some().then_some(options.promise);
+    let recorder = recorder(options, scratch, names).with_input(lines);
     let mut config = LaunchConfig::new(&options.program.program, &options.program.args);
     let out = scratch.join(STDOUT);
     let err = scratch.join(STDERR);
@@ -139,6 +142,7 @@ fn record(
     config.deterministic = true;
     config.boundaries = true;
     config.line_input = true;
+    config.names = names.is_some();
     config.enclosure = view.cloned();
     config.dies_with_tool = true;
     config.stop = Some(options.stop.clone());
@@ -146,6 +150,7 @@ fn record(
     config.stdin = Some(input);
     config.stdout = Some(File::create(&out).map_err(io_error("cannot keep the output"))?);
     config.stderr = Some(File::create(&err).map_err(io_error("cannot keep the output"))?);
+    let also = also.map(|sink| PmOnly::new(sink));
     let mut sink = Tee { recorder, also };
     let outcome = brownout_host::record(&config, &mut sink)?;
     let recorder = sink.recorder;
@@ -182,12 +187,14 @@ fn record(
     })
 }
 
-fn recorder(options: &Options, scratch: &Path) -> Recorder {
+fn recorder(options: &Options, scratch: &Path, names: Option<Promise>) -> Recorder {
     let record_options = RecordOptions {
         model: options.model,
         judge_acknowledgements: options.operations
             || options.acknowledged_survives
             || options.checker.is_some(),
+        names,
+        names_max: options.names_max(),
     };
     Recorder::new(record_options, scratch)
 }
@@ -195,7 +202,7 @@ fn recorder(options: &Options, scratch: &Path) -> Recorder {
 /// A run that did not come about.
 fn nothing(options: &Options, scratch: &Path, coverage: Coverage) -> Recorded {
     Recorded {
-        recording: recorder(options, scratch).finish(),
+        recording: recorder(options, scratch, None).finish(),
         status: Status::Hang(Hang::Time),
         hints: Vec::new(),
         notes: Vec::new(),
@@ -294,7 +301,7 @@ fn copy_up(options: &Options, view: &Enclosure) {
 /// Gives events to two.
 struct Tee<'s> {
     recorder: Recorder,
-    also: Option<&'s mut dyn EventSink>,
+    also: Option<PmOnly<'s>>,
 }
 
 impl EventSink for Tee<'_> {
@@ -307,7 +314,7 @@ impl EventSink for Tee<'_> {
 
     fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
         match &mut self.also {
-            Some(also) => also.answer(question),
+            Some(also) => also.sink.answer(question),
             None => [0; 3],
         }
     }

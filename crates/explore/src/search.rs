@@ -30,7 +30,7 @@ use crate::outcome::{Outcome, Status};
 use crate::pool::{Done, Pool, Work};
 use crate::recording::{RecordOptions, Recording};
 use crate::trie::{NodeId, Reached, Read, Trie};
-use crate::view::{FileState, Image, Narrowed, Seen, View};
+use crate::view::{FileState, Files, Image, Narrowed, Seen, View};
 
 /// An execution that does not fit those before it is tried again so often.
 const RETRIES: u32 = 2;
@@ -256,7 +256,7 @@ type Place = (usize, u32);
 /// Tells something about a failure point of the recorded run.
 type Tells<T> = Box<dyn Fn(&Recording, u32) -> T + Send>;
 
-type TrieKey = (Arc<BTreeMap<FileId, FileState>>, Acknowledged);
+type TrieKey = (Arc<Files>, Acknowledged);
 
 /// See the module's header.
 pub struct Search<'p> {
@@ -393,7 +393,7 @@ impl<'p> Search<'p> {
         }
     }
 
-    fn files(&self, layer: usize, point: u32) -> Arc<BTreeMap<FileId, FileState>> {
+    fn files(&self, layer: usize, point: u32) -> Arc<Files> {
         self.layers[layer].recording.points[point as usize]
             .files
             .clone()
@@ -886,10 +886,12 @@ impl<'p> Search<'p> {
 
     fn write_down(&mut self, layer: usize, point: u32, execution: &Execution) {
         let files = self.files(layer, point);
+        let names = files.names.clone();
+        let next = files.next;
         let files = files.iter().map(|(id, s)| (id.0, s.exists, s.size));
         let acknowledged = self.acknowledged_at(layer, point);
         let entry = Entry::new(
-            files.collect(),
+            (files.collect(), names, next),
             &acknowledged,
             &execution.path,
             &execution.outcome,
@@ -914,7 +916,12 @@ impl<'p> Search<'p> {
                 text: entry.text.clone(),
             };
             let Some(path) = entry.path() else { continue };
-            let trie = self.trie_of((Arc::new(files.collect()), acknowledged));
+            let files = Files {
+                states: files.collect(),
+                names: entry.names.clone(),
+                next: entry.next,
+            };
+            let trie = self.trie_of((Arc::new(files), acknowledged));
             let outcome = self.intern(&entry.outcome);
             if self.tries[trie].add(&path, outcome).is_ok() {
                 self.statistics.resumed += 1;

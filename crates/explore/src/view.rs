@@ -13,16 +13,71 @@ use std::sync::Arc;
 use brownout_model::{Choices, Cut, LineBytes, LineMask, Survivors, Unit, masked};
 use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde::{Deserialize, Serialize};
 
+use crate::filing::{bytes_of, unit_of};
 use crate::line::{LINE, LineKey};
 
 /// What a file is apart from its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileState {
     /// It is there.
     pub exists: bool,
     /// Its size in bytes.
     pub size: u64,
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Entry {
+    /// Nothing is there.
+    Absent,
+    /// A regular file with this content.
+    File(#[serde(with = "number")] FileId),
+    Folder,
+    /// A symbolic link.
+    Link(Vec<u8>),
+}
+
+mod number {
+    use super::FileId;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(file: &FileId, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u32(file.0)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<FileId, D::Error> {
+        u32::deserialize(from).map(FileId)
+    }
+}
+
+/// All files that a crash may leave, apart from their bytes: which there are, how long they are, what they are called.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Files {
+    /// By content: a file that was cut short has had several, of which at most one is there.
+    pub states: BTreeMap<FileId, FileState>,
+    /// Every name that the run has touched. None, if nobody looks at names.
+    pub names: BTreeMap<Vec<u8>, Entry>,
+    /// Numbers of contents that a run on these files may give: of persistent memory, and of ordinary files.
+    pub next: (u32, u32),
+}
+
+impl From<BTreeMap<FileId, FileState>> for Files {
+    fn from(states: BTreeMap<FileId, FileState>) -> Files {
+        Files {
+            states,
+            ..Files::default()
+        }
+    }
+}
+
+impl std::ops::Deref for Files {
+    type Target = BTreeMap<FileId, FileState>;
+
+    fn deref(&self) -> &BTreeMap<FileId, FileState> {
+        &self.states
+    }
 }
 
 /// Content before anything was stored.
@@ -83,8 +138,9 @@ impl Timeline {
 
     /// The content of a unit before the run.
     pub fn initial(&self, unit: Unit) -> Vec<u8> {
-        let start = LineKey::of(unit.0 * self.unit_bytes).0;
-        let lines = start..start + self.unit_bytes / LINE as u64;
+        let bytes = self.bytes_of(unit);
+        let start = LineKey::of(unit.0 * bytes).0;
+        let lines = start..start + bytes / LINE as u64;
         lines
             .flat_map(|line| self.base.line(LineKey(line)))
             .collect()
@@ -93,6 +149,12 @@ impl Timeline {
     /// Ends the stretch before the next failure point, in which these units have changed.
     pub fn close(&mut self, changed: Vec<Choices>) {
         let point = self.open.len() as u32;
+        if changed.is_empty()
+            && let Some(last) = self.open.last()
+        {
+            self.open.push(last.clone());
+            return;
+        }
         let mut open: Vec<Unit> = match self.open.last() {
             Some(last) => last.to_vec(),
             None => Vec::new(),
@@ -123,7 +185,11 @@ impl Timeline {
     }
 
     fn unit_of(&self, line: LineKey) -> Unit {
-        Unit(line.start() / self.unit_bytes)
+        unit_of(line.start(), self.unit_bytes)
+    }
+
+    fn bytes_of(&self, unit: Unit) -> u64 {
+        bytes_of(unit, self.unit_bytes)
     }
 }
 
@@ -168,7 +234,7 @@ impl View {
         let Some(choices) = self.choices(unit) else {
             return Seen::Certain(masked(&self.timeline.base.line(line), mask));
         };
-        let offset = line.start() % self.timeline.unit_bytes;
+        let offset = line.start() % self.timeline.bytes_of(unit);
         let open;
         let cuts = match narrowed.get(&unit) {
             Some(cuts) => cuts,
@@ -191,7 +257,7 @@ pub struct Image {
     pub view: View,
     /// What survived of the open units; of those not named, everything.
     pub survivors: BTreeMap<Unit, Survivors>,
-    pub files: Arc<BTreeMap<FileId, FileState>>,
+    pub files: Arc<Files>,
 }
 
 impl Image {
@@ -204,11 +270,7 @@ impl Image {
     }
 
     /// The newest image of what is left.
-    pub fn newest(
-        view: &View,
-        narrowed: &Narrowed,
-        files: &Arc<BTreeMap<FileId, FileState>>,
-    ) -> Image {
+    pub fn newest(view: &View, narrowed: &Narrowed, files: &Arc<Files>) -> Image {
         let survivors = narrowed
             .iter()
             .filter_map(|(unit, cuts)| Some((*unit, cuts.iter().max()?.newest())))
@@ -231,7 +293,7 @@ impl Image {
                     Some(survivors) => choices.content(survivors),
                     None => choices.content(&choices.newest()),
                 };
-                let offset = (line.start() % timeline.unit_bytes) as usize;
+                let offset = (line.start() % timeline.bytes_of(unit)) as usize;
                 let mut bytes = [0; LINE];
                 bytes.copy_from_slice(&content[offset..offset + LINE]);
                 bytes
@@ -247,8 +309,9 @@ impl Image {
             Base::Crashed(image) => image.lines(),
         };
         for unit in timeline.touched() {
-            let first = LineKey::of(unit.0 * timeline.unit_bytes).0;
-            lines.extend((first..first + timeline.unit_bytes / LINE as u64).map(LineKey));
+            let bytes = timeline.bytes_of(unit);
+            let first = LineKey::of(unit.0 * bytes).0;
+            lines.extend((first..first + bytes / LINE as u64).map(LineKey));
         }
         lines
     }
@@ -389,7 +452,7 @@ mod tests {
         ) {
             let unit_bytes = config.domain.rules().unit_bytes;
             let (timeline, points) = timeline(config, base(), &steps);
-            let files = Arc::new(BTreeMap::new());
+            let files = Arc::new(Files::default());
             for (point, history) in points.iter().enumerate() {
                 let view = View { timeline: timeline.clone(), point: point as u32 };
                 let open = timeline.touched().filter(|unit| history.choices(*unit).is_some_and(|c| !c.is_certain()));
@@ -460,7 +523,7 @@ mod tests {
             lost in prop::collection::btree_set(0..LINES, 0..4),
         ) {
             let unit_bytes = config.domain.rules().unit_bytes;
-            let files = Arc::new(BTreeMap::new());
+            let files = Arc::new(Files::default());
             let (timeline_one, points) = timeline(config, base(), &first);
             let view = View { timeline: timeline_one, point: point.index(points.len()) as u32 };
             let mut crashed = Image::newest(&view, &Narrowed::new(), &files);

@@ -14,7 +14,7 @@
 //! [`World::equip`] tells a launch to happen here, and [`World::after`] looks at what it has left. Between two images only the lines that differ are
 //! written, and those that the last recovery has stored to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -27,9 +27,10 @@ use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::files::copy_sparse;
+use crate::filing::{is_ordinary, path_of};
 use crate::line::{LINE, LineKey};
 use crate::recording::TrackedFile;
-use crate::view::{FileState, Image};
+use crate::view::{Entry, FileState, Files, Image};
 
 /// What a checker reads, in an enclosed world. The same in all of them, so that it does the same in all of them.
 const TOLD: &str = "brownout-acknowledged";
@@ -80,6 +81,10 @@ pub struct World {
     dirty: FxHashSet<LineKey>,
     /// `None`: redirected.
     enclosed: Option<Enclosed>,
+    /// The names that were laid down last, if names are what the image is about.
+    names: Option<BTreeMap<Vec<u8>, Entry>>,
+    /// What each file that is there is called.
+    called: BTreeMap<FileId, PathBuf>,
 }
 
 impl World {
@@ -122,6 +127,8 @@ impl World {
             now: FxHashMap::default(),
             dirty: FxHashSet::default(),
             enclosed,
+            names: None,
+            called: BTreeMap::new(),
         })
     }
 
@@ -149,15 +156,20 @@ impl World {
         config.known_files = self.existing();
         let last = self.files.keys().next_back();
         config.last_file = last.copied().unwrap_or_default();
-        config.redirects = self
+        let redirects: BTreeMap<PathBuf, PathBuf> = self
             .files
-            .values()
-            .map(|file| match &self.enclosed {
+            .iter()
+            .filter(|(id, _)| !is_ordinary(**id))
+            .map(|(id, file)| match &self.enclosed {
                 // It stays; but where the program looks for it is told.
-                Some(_) => (file.name.clone(), file.name.clone()),
+                Some(_) => {
+                    let name = self.called.get(id).unwrap_or(&file.name);
+                    (name.clone(), name.clone())
+                }
                 None => (file.name.clone(), file.copy.clone()),
             })
             .collect();
+        config.redirects = redirects.into_iter().collect();
         config.enclosure = self.view().cloned();
         config.dies_with_tool = true;
     }
@@ -183,11 +195,23 @@ impl World {
 
     /// What the program calls the files.
     pub fn names(&self) -> Vec<PathBuf> {
-        self.files.values().map(|file| file.name.clone()).collect()
+        let files = self.files.iter();
+        files
+            .map(|(id, file)| self.called.get(id).unwrap_or(&file.name).clone())
+            .collect()
+    }
+
+    /// What a file is called in the image that was laid down last, if that says so.
+    pub fn called(&self, file: FileId) -> Option<&PathBuf> {
+        self.called.get(&file)
     }
 
     /// The files that are there now, as the tool finds them.
     pub fn existing(&self) -> Vec<(PathBuf, FileId)> {
+        if self.names.is_some() {
+            let there = self.called.iter();
+            return there.map(|(id, name)| (self.find(name), *id)).collect();
+        }
         let all = self.files.iter().map(|(id, f)| (self.find(&f.name), *id));
         all.filter(|(path, _)| path.exists()).collect()
     }
@@ -202,9 +226,26 @@ impl World {
             for file in self.files.values_mut() {
                 file.handle = None;
             }
+            self.names = None;
         }
+        match &self.enclosed {
+            Some(enclosed) if !image.files.names.is_empty() => {
+                let view = enclosed.view.clone();
+                self.lay_names(&image.files, &view)?;
+            }
+            _ => self.lay_files(&image.files)?,
+        }
+        self.lay_lines(image)?;
+        if let Some(enclosed) = &mut self.enclosed {
+            enclosed.laid = enclosed.view.changed()?;
+        }
+        Ok(())
+    }
+
+    /// Every file under the one name that it has.
+    fn lay_files(&mut self, files: &Files) -> io::Result<()> {
         for (id, file) in &mut self.files {
-            let state = image.files.get(id).copied().unwrap_or(FileState {
+            let state = files.get(id).copied().unwrap_or(FileState {
                 exists: false,
                 size: 0,
             });
@@ -215,6 +256,106 @@ impl World {
                 self.dirty.retain(|line| line.file() != *id);
             }
         }
+        Ok(())
+    }
+
+    /// Every name of the image, and the files, folders and links that they stand for. If the names are those of the last image, files stay as
+    /// they are; else all are made anew. Nothing outside the private view is touched.
+    fn lay_names(&mut self, files: &Files, view: &Enclosure) -> io::Result<()> {
+        if self.names.as_ref() == Some(&files.names) && self.can_stay(files, view) {
+            for (id, state) in &files.states {
+                if let Some(file) = self.files.get(id)
+                    && let Some(handle) = &file.handle
+                {
+                    if handle.metadata()?.len() != state.size {
+                        handle.set_len(state.size)?;
+                    }
+                    // Permissions are as they were, whatever the last recovery did to them.
+                    if let Some(mode) = file.mode
+                        && handle.metadata()?.mode() != mode
+                    {
+                        handle.set_permissions(fs::Permissions::from_mode(mode))?;
+                    }
+                }
+            }
+            return Ok(());
+        }
+        let old = self.names.take().unwrap_or_default();
+        let all: BTreeSet<&Vec<u8>> = old.keys().chain(files.names.keys()).collect();
+        // What lies in a folder comes behind it.
+        for path in all.into_iter().rev() {
+            let at = view.path(&path_of(path));
+            match fs::symlink_metadata(&at) {
+                Ok(meta) if meta.is_dir() => fs::remove_dir_all(&at)?,
+                Ok(_) => fs::remove_file(&at)?,
+                Err(_) => {}
+            }
+        }
+        self.called.clear();
+        for file in self.files.values_mut() {
+            file.handle = None;
+        }
+        self.now.clear();
+        self.dirty.clear();
+        for (path, entry) in &files.names {
+            let name = path_of(path);
+            let at = view.path(&name);
+            match entry {
+                Entry::Absent => {}
+                Entry::Folder => fs::create_dir_all(&at)?,
+                Entry::Link(to) => std::os::unix::fs::symlink(path_of(to), &at)?,
+                Entry::File(id) => {
+                    if let Some(folder) = at.parent() {
+                        // The run may have removed a folder that it did not make.
+                        fs::create_dir_all(folder)?;
+                    }
+                    if let Some(first) = self.called.get(id) {
+                        fs::hard_link(view.path(first), &at)?;
+                        continue;
+                    }
+                    let file = self.files.entry(*id).or_insert_with(|| WorldFile {
+                        name: name.clone(),
+                        copy: PathBuf::new(),
+                        hidden: PathBuf::new(),
+                        base: PathBuf::new(),
+                        handle: None,
+                        mode: None,
+                    });
+                    let made = match file.base.as_os_str().is_empty() {
+                        true => File::options()
+                            .read(true)
+                            .write(true)
+                            .create_new(true)
+                            .open(&at)?,
+                        false => copy_sparse(&File::open(&file.base)?, &at)?,
+                    };
+                    made.set_len(files.get(id).map_or(0, |state| state.size))?;
+                    file.mode = Some(made.metadata()?.mode());
+                    file.handle = Some(made);
+                    self.called.insert(*id, name);
+                }
+            }
+        }
+        self.names = Some(files.names.clone());
+        Ok(())
+    }
+
+    /// Whether the files that were laid down are still there, and need not be cut short.
+    fn can_stay(&self, files: &Files, view: &Enclosure) -> bool {
+        self.called.iter().all(|(id, name)| {
+            let handle = self.files.get(id).and_then(|file| file.handle.as_ref());
+            let state = files.get(id).copied().unwrap_or_default();
+            handle.is_some_and(|handle| {
+                let own = identity(handle).ok();
+                let there = fs::symlink_metadata(view.path(name)).ok();
+                own.is_some()
+                    && there.map(|m| (m.dev(), m.ino())) == own
+                    && handle.metadata().is_ok_and(|m| m.len() <= state.size)
+            })
+        })
+    }
+
+    fn lay_lines(&mut self, image: &Image) -> io::Result<()> {
         let mut lines = image.lines();
         lines.extend(self.now.keys());
         lines.extend(std::mem::take(&mut self.dirty).into_iter().inspect(|line| {
@@ -241,9 +382,6 @@ impl World {
             }
             // Not, or not wholly, written: the file is not there, or shorter. It may come back.
             self.dirty.insert(line);
-        }
-        if let Some(enclosed) = &mut self.enclosed {
-            enclosed.laid = enclosed.view.changed()?;
         }
         Ok(())
     }
@@ -472,7 +610,11 @@ mod tests {
                 point: want.point.index(self.points as usize) as u32,
             };
             let files = (0..FILES).map(|file| (id(file), want.files[file as usize]));
-            let mut image = Image::newest(&view, &Narrowed::new(), &Arc::new(files.collect()));
+            let mut image = Image::newest(
+                &view,
+                &Narrowed::new(),
+                &Arc::new(files.collect::<BTreeMap<_, _>>().into()),
+            );
             for unit in view.open() {
                 // Of each open unit, all or nothing.
                 if want.lost.index(7) as u64 > unit.0 % 5

@@ -177,6 +177,61 @@ impl History {
             }
     }
 
+    /// Time passes without an event: something happened that another history keeps.
+    pub fn tick(&mut self) {
+        self.now.0 += 1;
+    }
+
+    /// Begins memory at `to` with what a unit of this or another history may hold, of its first bytes `len`: what is certain, and the stores that may
+    /// be missing, each at its moment. Unordered stores among them are never completed.
+    pub fn adopt(&mut self, choices: &Choices, to: TargetAddr, len: u64) {
+        let from = choices.unit().0 * choices.size() as u64;
+        let keep = ByteRange::new(TargetAddr(from), len.min(choices.size() as u64));
+        self.set_initial(to, &choices.base[..keep.len() as usize]);
+        for write in choices.writes() {
+            let start = write.range.start.max(keep.start);
+            let end = write.range.end.min(keep.end);
+            if start >= end {
+                continue;
+            }
+            let skipped = (start - write.range.start) as usize;
+            let bytes = &write.bytes[skipped..skipped + (end - start) as usize];
+            let range = ByteRange::new(TargetAddr(start - from + to.0), end - start);
+            for part in range.split(self.rules.unit_bytes) {
+                let at = (part.start - range.start) as usize;
+                let id = self.unit_of(part.start);
+                self.changed.insert(id);
+                let unit = self.unit_mut(part);
+                let kind = match write.unordered {
+                    true => Kind::Unordered {
+                        done: write.certain,
+                    },
+                    false => Kind::Cached,
+                };
+                if write.certain && !write.unordered {
+                    unit.floor = unit.floor.max(write.moment);
+                }
+                unit.writes.push(Uncertain {
+                    moment: write.moment,
+                    thread: Thread(0),
+                    order: 0,
+                    range: part,
+                    bytes: bytes[at..at + part.len() as usize].into(),
+                    kind,
+                });
+            }
+        }
+    }
+
+    /// Memory holds this from now on, certainly.
+    pub fn adopt_certain(&mut self, addr: TargetAddr, bytes: &[u8]) {
+        self.set_initial(addr, bytes);
+        let range = ByteRange::new(addr, bytes.len() as u64);
+        for part in range.split(self.rules.unit_bytes) {
+            self.changed.insert(self.unit_of(part.start));
+        }
+    }
+
     /// Says what memory held before the first event. Bytes never given are zero.
     pub fn set_initial(&mut self, addr: TargetAddr, bytes: &[u8]) {
         let range = ByteRange::new(addr, bytes.len() as u64);

@@ -300,9 +300,33 @@ impl Names {
         self.now.files.insert(file, shape);
     }
 
+    /// A content gets another number.
+    pub fn renumber(&mut self, old: Content, new: Content) {
+        let files = self
+            .base
+            .files
+            .values_mut()
+            .chain(self.now.files.values_mut());
+        for shape in files.filter(|shape| shape.content == old) {
+            shape.content = new;
+        }
+        for pending in &mut self.pending {
+            if let Change::Resize { content, .. } = &mut pending.change
+                && *content == old
+            {
+                *content = new;
+            }
+        }
+    }
+
     /// What a name stands for now.
     pub fn node(&self, path: &[u8]) -> Option<&Node> {
         self.now.names.get(path)?.as_ref()
+    }
+
+    /// Whether anything is known of a name, be it that nothing has it.
+    pub fn knows(&self, path: &[u8]) -> bool {
+        self.now.names.contains_key(path)
     }
 
     /// Names in or below a folder.

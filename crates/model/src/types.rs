@@ -10,6 +10,9 @@ use brownout_trace::event::{Elements, TargetAddr, ThreadId};
 /// Size of a cache line, bytes.
 pub const LINE_BYTES: u64 = 64;
 
+/// Size of a page, bytes.
+pub const PAGE_BYTES: u64 = 4096;
+
 /// A thread of the run, as the trace numbers it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Thread(pub u32);
@@ -121,6 +124,8 @@ pub enum Atomicity {
     Word,
     /// A store inside one line is never torn: what ADR parts do in practice.
     Line,
+    /// A store inside one page is never torn: what one `write` puts into an ordinary file is written back with its page.
+    Page,
 }
 
 impl Atomicity {
@@ -129,6 +134,7 @@ impl Atomicity {
         match self {
             Atomicity::Word => 8,
             Atomicity::Line => LINE_BYTES,
+            Atomicity::Page => PAGE_BYTES,
         }
     }
 }
@@ -196,7 +202,7 @@ impl<'a> Write<'a> {
             (None, _) => (u64::MAX, false),
             (Some(elements), Atomicity::Word) => (elements.bytes.into(), elements.descending),
             // Lines in the order of the instruction, each as a whole.
-            (Some(elements), Atomicity::Line) => (u64::MAX, elements.descending),
+            (Some(elements), Atomicity::Line | Atomicity::Page) => (u64::MAX, elements.descending),
         };
         let parts = Parts {
             rest: self.range,

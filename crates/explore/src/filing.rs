@@ -1,0 +1,422 @@
+//! The files of a run: which names they have, how long they are, and under which keys their contents are known.
+//!
+//! The stream numbers files in order of appearance. A recording numbers *contents*: a file has a new one when it is made and whenever it is cut
+//! short, because what was there before comes back if the cut is lost in a crash ([`brownout_model::names`]). Keys, lines and units are those of
+//! contents. Contents of persistent memory come first; those of ordinary files, which are written back by the page whatever the domain, have numbers of their
+//! own range, so that a unit tells of which kind it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use brownout_model::names::{Change, Content, NameState, Names, Node, Path, Promise, Shape, Sync};
+use brownout_model::{Unit, keys};
+use brownout_trace::event::{FileId, NameChange, TargetAddr, split_names};
+use rustc_hash::FxHashSet;
+
+use crate::recording::Site;
+use crate::view::{Entry, FileState, Files};
+
+/// Contents of ordinary files have numbers from here on.
+pub const ORDINARY: u32 = 1 << 19;
+/// Those of persistent memory end here: so that units of lines lie below those of ordinary files' pages.
+const PM_END: u32 = 1 << 13;
+/// An ordinary file is written back by the page.
+pub const PAGE: u64 = 4096;
+
+/// Whether a content is that of an ordinary file.
+pub fn is_ordinary(content: FileId) -> bool {
+    content.0 >= ORDINARY
+}
+
+/// Whether a unit is a page of an ordinary file.
+pub fn is_page(unit: Unit) -> bool {
+    unit.0 >= keys::key(FileId(ORDINARY), 0).0 / PAGE
+}
+
+/// The unit that holds a key; `unit_bytes` are those of the domain.
+pub fn unit_of(key: u64, unit_bytes: u64) -> Unit {
+    match is_ordinary(keys::place(TargetAddr(key)).0) {
+        true => Unit(key / PAGE),
+        false => Unit(key / unit_bytes),
+    }
+}
+
+/// Bytes of a unit.
+pub fn bytes_of(unit: Unit, unit_bytes: u64) -> u64 {
+    if is_page(unit) { PAGE } else { unit_bytes }
+}
+
+/// Something that was done to names or sizes, for whoever reads a finding.
+#[derive(Clone, Debug)]
+pub struct NameStep {
+    pub site: Site,
+    /// "the renaming of 'a' to 'b'".
+    pub what: String,
+    /// The file that it is about.
+    pub file: FileId,
+    /// What that held then.
+    pub content: FileId,
+    /// It gave the file a name.
+    pub publishes: bool,
+    /// It made the file longer by writing behind its end.
+    pub extends: bool,
+}
+
+/// See the module's header.
+pub struct Filing {
+    pub names: Names,
+    /// Names are what this is about; else every change is durable at once, and a file keeps its content.
+    is_exact: bool,
+    /// The content that each file has now.
+    contents: BTreeMap<FileId, FileId>,
+    next_pm: u32,
+    next_ordinary: u32,
+    pub steps: Vec<NameStep>,
+    /// What happened and is not part of the crash states, in words.
+    pub unfollowed: BTreeSet<String>,
+    /// Pages that were stored to since the file was last mapped.
+    faulted: FxHashSet<(FileId, u64)>,
+    /// Counts changes.
+    version: u64,
+    states: Option<(u64, usize, Vec<NameState>, bool)>,
+}
+
+impl Filing {
+    pub fn new(promise: Option<Promise>) -> Filing {
+        Filing {
+            names: Names::new(promise.unwrap_or_default()),
+            is_exact: promise.is_some(),
+            contents: BTreeMap::new(),
+            next_pm: 1,
+            next_ordinary: ORDINARY,
+            steps: Vec::new(),
+            unfollowed: BTreeSet::new(),
+            faulted: FxHashSet::default(),
+            version: 0,
+            states: None,
+        }
+    }
+
+    /// For a run on what a crash has left.
+    pub fn on(promise: Option<Promise>, files: &Files) -> Filing {
+        let mut filing = Filing::new(promise);
+        let names = files.names.iter().map(|(path, entry)| {
+            let node = match entry {
+                Entry::Absent => None,
+                Entry::File(content) => Some(Node::File(*content)),
+                Entry::Folder => Some(Node::Folder),
+                Entry::Link(to) => Some(Node::Link(to.as_slice().into())),
+            };
+            (path.as_slice().into(), node)
+        });
+        let state = NameState {
+            names: names.collect(),
+            files: files
+                .iter()
+                .filter(|(_, state)| state.exists)
+                .map(|(content, state)| {
+                    let shape = Shape {
+                        content: Content(content.0),
+                        size: state.size,
+                    };
+                    (*content, shape)
+                })
+                .collect(),
+            lost: Vec::new(),
+        };
+        filing.names = Names::on(promise.unwrap_or_default(), &state);
+        filing.contents = state.files.keys().map(|file| (*file, *file)).collect();
+        (filing.next_pm, filing.next_ordinary) = files.next;
+        filing.next_pm = filing.next_pm.max(1);
+        filing.next_ordinary = filing.next_ordinary.max(ORDINARY);
+        filing
+    }
+
+    /// The content that a file has now.
+    pub fn content(&self, file: FileId) -> Option<FileId> {
+        self.contents.get(&file).copied()
+    }
+
+    /// What all files hold now.
+    pub fn all(&self) -> Vec<FileId> {
+        self.contents.values().copied().collect()
+    }
+
+    /// Numbers that are not given to contents yet.
+    pub fn next(&self) -> (u32, u32) {
+        (self.next_pm, self.next_ordinary)
+    }
+
+    fn allocate(&mut self, ordinary: bool) -> FileId {
+        let next = match ordinary || self.next_pm >= PM_END {
+            true => &mut self.next_ordinary,
+            false => &mut self.next_pm,
+        };
+        *next += 1;
+        FileId(*next - 1)
+    }
+
+    /// A file that was not known.
+    pub fn add(&mut self, file: FileId, size: u64, ordinary: bool) -> FileId {
+        let content = self.allocate(ordinary);
+        self.contents.insert(file, content);
+        let shape = Shape {
+            content: Content(content.0),
+            size,
+        };
+        self.names.known(file, shape);
+        self.version += 1;
+        content
+    }
+
+    /// A file has turned out to be persistent memory: its content gets another number. Both numbers, if it had one of an ordinary file.
+    pub fn upgrade(&mut self, file: FileId) -> Option<(FileId, FileId)> {
+        let old = self.content(file).filter(|content| is_ordinary(*content))?;
+        let new = self.allocate(false);
+        self.contents.insert(file, new);
+        self.names.renumber(Content(old.0), Content(new.0));
+        self.version += 1;
+        Some((old, new))
+    }
+
+    /// The file is cut short: what it holds from now on is another content. Both numbers.
+    pub fn cut(&mut self, file: FileId) -> Option<(FileId, FileId)> {
+        let old = self.content(file)?;
+        if !self.is_exact {
+            return None;
+        }
+        let new = self.allocate(is_ordinary(old));
+        self.contents.insert(file, new);
+        Some((old, new))
+    }
+
+    pub fn size(&self, file: FileId) -> Option<u64> {
+        self.names.shape(file).map(|shape| shape.size)
+    }
+
+    fn apply(&mut self, step: NameStep, change: Change) {
+        self.names.apply(self.steps.len() as u32, change);
+        self.steps.push(step);
+        self.version += 1;
+    }
+
+    pub fn resize(&mut self, site: Site, file: FileId, size: u64) {
+        let Some(content) = self.content(file) else {
+            return;
+        };
+        let step = NameStep {
+            site,
+            what: format!("setting the size to {size}"),
+            file,
+            content,
+            publishes: false,
+            extends: false,
+        };
+        let content = Content(content.0);
+        self.apply(
+            step,
+            Change::Resize {
+                file,
+                content,
+                size,
+            },
+        );
+    }
+
+    /// The file has grown because something was written behind its end.
+    pub fn extend(&mut self, site: Site, file: FileId, size: u64) {
+        let step = NameStep {
+            site,
+            what: format!("the growth to {size} bytes"),
+            file,
+            content: self.content(file).unwrap_or_default(),
+            publishes: false,
+            extends: true,
+        };
+        self.apply(step, Change::Extend { file, size });
+    }
+
+    /// The file was made, and there will be no event that says under which name.
+    pub fn made(&mut self, site: Site, file: FileId, path: &[u8]) {
+        self.named(site, NameChange::Create, file, FileId(0), path);
+    }
+
+    /// A name has changed. True if something has become uncertain.
+    pub fn named(
+        &mut self,
+        site: Site,
+        change: NameChange,
+        file: FileId,
+        replaced: FileId,
+        names: &[u8],
+    ) -> bool {
+        let (path, to) = split_names(names);
+        let node = |file: FileId| (file != FileId(0)).then_some(Node::File(file));
+        let short = |path: &[u8]| {
+            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+            format!("'{}'", String::from_utf8_lossy(name))
+        };
+        let owned: Path = path.into();
+        let put = |node: Node, is_new: bool| Change::Put {
+            path: owned.clone(),
+            node,
+            is_new,
+        };
+        let (what, publishes, change) = match change {
+            NameChange::Create => {
+                self.names.found(path, None);
+                let what = format!("the creation of {}", short(path));
+                (what, true, put(Node::File(file), true))
+            }
+            NameChange::Link => {
+                self.names.found(path, None);
+                let what = format!("the name {}", short(path));
+                (what, true, put(Node::File(file), false))
+            }
+            NameChange::Mkdir => {
+                self.names.found(path, None);
+                let what = format!("the creation of the folder {}", short(path));
+                (what, false, put(Node::Folder, true))
+            }
+            NameChange::Symlink => {
+                self.names.found(path, None);
+                let what = format!("the symbolic link {}", short(path));
+                (what, false, put(Node::Link(to.into()), true))
+            }
+            NameChange::Unlink | NameChange::Rmdir => {
+                let was = match change {
+                    NameChange::Rmdir => Some(Node::Folder),
+                    _ => node(file),
+                };
+                if was.is_some() {
+                    self.names.found(path, was);
+                }
+                if self.names.node(path).is_none() {
+                    return self.not_followed(path, "the removal of something that is not a file");
+                }
+                let what = format!("the removal of {}", short(path));
+                let path = owned.clone();
+                (what, false, Change::Remove { path })
+            }
+            NameChange::Rename | NameChange::RenameFolder => {
+                if let Some(node) = node(file) {
+                    self.names.found(path, Some(node));
+                }
+                self.names.found(to, node(replaced));
+                if self.names.node(path).is_none() {
+                    let what = match change {
+                        NameChange::Rename => "the renaming of something that is not a file",
+                        _ => "the renaming of a folder that was there before",
+                    };
+                    return self.not_followed(path, what);
+                }
+                let what = format!("the renaming of {} to {}", short(path), short(to));
+                let (from, to) = (owned.clone(), to.into());
+                (what, true, Change::Move { from, to })
+            }
+            NameChange::Exchange => {
+                self.names.found(path, node(file));
+                self.names.found(to, node(replaced));
+                let what = format!("the exchange of {} and {}", short(path), short(to));
+                let (from, to) = (owned.clone(), to.into());
+                (what, true, Change::Swap { from, to })
+            }
+            NameChange::Unfollowed => {
+                let what = String::from_utf8_lossy(to).into_owned();
+                return self.not_followed(path, &what);
+            }
+            NameChange::SyncFolder | NameChange::SyncAll => return false,
+        };
+        let step = NameStep {
+            site,
+            what,
+            file,
+            content: self.content(file).unwrap_or_default(),
+            publishes,
+            extends: false,
+        };
+        self.apply(step, change);
+        true
+    }
+
+    fn not_followed(&mut self, path: &[u8], what: &str) -> bool {
+        let path = String::from_utf8_lossy(path);
+        self.unfollowed.insert(match path.is_empty() {
+            true => what.to_owned(),
+            false => format!("{what} ({path})"),
+        });
+        false
+    }
+
+    /// A mapping of the file begins: its pages are yet to be touched.
+    pub fn mapped(&mut self, file: FileId) {
+        self.faulted.retain(|(other, _)| *other != file);
+    }
+
+    /// A store to a page of a mapping, the first one: then the kernel makes durable what is needed to find the page again, because the
+    /// mapping counts as one with `MAP_SYNC`.
+    pub fn faults(&mut self, file: FileId, offset: u64) -> bool {
+        self.faulted.insert((file, offset / PAGE))
+    }
+
+    pub fn completes(&self, sync: &Sync<'_>) -> bool {
+        self.names.completes(sync)
+    }
+
+    pub fn sync(&mut self, sync: &Sync<'_>) {
+        self.names.sync(sync);
+        self.version += 1;
+    }
+
+    /// Whether changes are durable as soon as they are made.
+    pub fn is_at_once(&self) -> bool {
+        !self.is_exact
+    }
+
+    /// What a crash may leave now, the newest last; and whether that is all.
+    pub fn states(&mut self, max: usize) -> (Vec<NameState>, bool) {
+        if let Some((version, limit, states, all)) = &self.states
+            && (*version, *limit) == (self.version, max)
+        {
+            return (states.clone(), *all);
+        }
+        let (mut states, all) = self.names.states(max);
+        states.reverse();
+        self.states = Some((self.version, max, states.clone(), all));
+        (states, all)
+    }
+}
+
+/// As images have it.
+pub fn files_of(state: &NameState, next: (u32, u32)) -> Files {
+    let mut files = Files {
+        next,
+        ..Files::default()
+    };
+    for shape in state.files.values() {
+        let there = FileState {
+            exists: true,
+            size: shape.size,
+        };
+        files.states.insert(FileId(shape.content.0), there);
+    }
+    for (path, node) in &state.names {
+        let entry = match node {
+            None => Entry::Absent,
+            Some(Node::File(file)) => match state.files.get(file) {
+                Some(shape) => Entry::File(FileId(shape.content.0)),
+                None => Entry::Absent,
+            },
+            Some(Node::Folder) => Entry::Folder,
+            Some(Node::Link(to)) => Entry::Link(to.to_vec()),
+        };
+        files.names.insert(path.to_vec(), entry);
+    }
+    files
+}
+
+/// A path of the stream as the tool has paths.
+pub fn path_of(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+}
