@@ -16,7 +16,10 @@
 //! Does not check: what `random_code::Exclusion` lists, code in several threads, asynchronous
 //! signals (but for blobs without end, which one interrupts).
 
-#![allow(clippy::print_stdout, reason = "the closing line says what was executed")]
+#![allow(
+    clippy::print_stdout,
+    reason = "the closing line says what was executed"
+)]
 
 use std::env;
 use std::fmt::Write as _;

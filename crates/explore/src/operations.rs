@@ -298,9 +298,9 @@ fn by_lines(
     };
     // If already the state before the first operation prints something else when the program did not end in order, the output tells
     // of the crash itself. Then the recorded run is the measure.
-    let ends_otherwise = !before
+    let ends_otherwise = before
         .first()
-        .is_some_and(|before| references.count_in(before, 0, 0) == Some(0));
+        .is_none_or(|before| references.count_in(before, 0, 0) != Some(0));
     if is_few && !ends_otherwise {
         return Ok(Measured::Lines(references));
     }

@@ -272,7 +272,7 @@ impl Oracle {
         if allowed.contains(&data) {
             return None;
         }
-        if older.contains(&data) && !(is_reordered(allowed) && !self.ordered) {
+        if older.contains(&data) && (self.ordered || !is_reordered(allowed)) {
             return Some(Symptom::Lost(span));
         }
         if self.only_durability {

@@ -150,7 +150,7 @@ fn record(
     config.stdin = Some(input);
     config.stdout = Some(File::create(&out).map_err(io_error("cannot keep the output"))?);
     config.stderr = Some(File::create(&err).map_err(io_error("cannot keep the output"))?);
-    let also = also.map(|sink| PmOnly::new(sink));
+    let also = also.map(PmOnly::new);
     let mut sink = Tee { recorder, also };
     let outcome = brownout_host::record(&config, &mut sink)?;
     let recorder = sink.recorder;

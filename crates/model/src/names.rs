@@ -585,11 +585,14 @@ impl Names {
     }
 }
 
+/// What recovery can tell two states apart by.
+type Looks = (BTreeMap<Path, Option<Node>>, BTreeMap<FileId, Shape>);
+
 /// States, each once: of two that look alike, the one that has lost less.
 #[derive(Default)]
 struct Found {
     list: Vec<NameState>,
-    seen: BTreeMap<(BTreeMap<Path, Option<Node>>, BTreeMap<FileId, Shape>), usize>,
+    seen: BTreeMap<Looks, usize>,
 }
 
 impl Found {

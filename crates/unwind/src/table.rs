@@ -147,7 +147,7 @@ impl<'a> Tables<'a> {
 fn entry_bytes(rest: &[u8]) -> Option<usize> {
     let length = u32::from_le_bytes(*rest.first_chunk()?);
     let bytes = length as usize + 4;
-    (length >= 8 && length < 0xffff_fff0 && bytes <= rest.len()).then_some(bytes)
+    ((8..0xffff_fff0).contains(&length) && bytes <= rest.len()).then_some(bytes)
 }
 
 /// The next place that looks like a common entry. The section is aligned, and so are its entries.
