@@ -757,7 +757,10 @@ mod tests {
                     match seed % 4 {
                         0 => word,
                         // Heads of all kinds and lengths, most of them as they are.
-                        1 => word & 0xffff_0000 | random.next() % 30 << 8 | 3 + random.next() % 12,
+                        1 => {
+                            let kind = random.next() % 30;
+                            word & 0xffff_0000 | kind << 8 | (3 + random.next() % 12)
+                        }
                         2 => {
                             let kinds = [
                                 kind::RARE,
@@ -767,7 +770,7 @@ mod tests {
                                 kind::STORE,
                             ];
                             let kind = kinds[random.next() as usize % 5];
-                            word & 0x1f_0000_0000 | u64::from(kind) << 8 | 3 + random.next() % 9
+                            word & 0x1f_0000_0000 | u64::from(kind) << 8 | (3 + random.next() % 9)
                         }
                         // Small numbers: events of all kinds, lengths that nearly fit.
                         _ => random.next() % 64 * [1, 256, 1 << 32][random.next() as usize % 3],

@@ -142,21 +142,19 @@ impl AddressSpaces {
             } => {
                 self.threads.insert(thread, process);
             }
+            // One that is known already begins anew by `execve`, before which it has lost its mappings; or it is told twice.
             EventKind::ProcessStart {
                 process, parent, ..
-            } => {
-                // One that is known already begins anew by `execve`, before which it has lost its mappings; or it is told twice.
-                if !self.processes.contains_key(&process) {
-                    let mappings = match parent {
-                        ProcessId(0) => Vec::new(),
-                        _ => self
-                            .processes
-                            .get(&parent)
-                            .ok_or(MapFault::UnknownProcess(parent))?
-                            .clone(),
-                    };
-                    self.processes.insert(process, mappings);
-                }
+            } if !self.processes.contains_key(&process) => {
+                let mappings = match parent {
+                    ProcessId(0) => Vec::new(),
+                    _ => self
+                        .processes
+                        .get(&parent)
+                        .ok_or(MapFault::UnknownProcess(parent))?
+                        .clone(),
+                };
+                self.processes.insert(process, mappings);
             }
             EventKind::ProcessExit { process, .. } => {
                 // The entry stays, because a process that is known and starts again does so by
