@@ -21,7 +21,7 @@ use crate::native::Originals;
 use crate::options::{Error, Options, io_error};
 use crate::outcome::{Hang, Status};
 use crate::pm_only::PmOnly;
-use crate::recording::{RecordOptions, Recorder, Recording};
+use crate::recording::{RecordOptions, Recorder, Recording, TrackedFile};
 use crate::view::FileState;
 use crate::world::Origin;
 
@@ -379,7 +379,9 @@ impl Run {
 fn name_by_files(recording: &mut Recording) -> io::Result<()> {
     let mut hash = blake3::Hasher::new();
     hash.update(&recording.digest);
-    for file in recording.files.values() {
+    // What a file holds after it was cut short has no copy of its own: it began with the file's.
+    let copied = |file: &&TrackedFile| !file.base.as_os_str().is_empty();
+    for file in recording.files.values().filter(copied) {
         hash_sparse(&File::open(&file.base)?, &mut hash)?;
     }
     recording.digest = *hash.finalize().as_bytes();
