@@ -174,7 +174,7 @@ fn overtaker(
     Ok(found)
 }
 
-/// Whether recovery has failed at every earlier point at which a file is there, everything surviving; and the store with which
+/// Whether recovery has failed at every earlier point at which a file is there and not empty, everything surviving; and the store with which
 /// it began to fail.
 fn since_when(
     search: &mut Search<'_>,
@@ -185,7 +185,8 @@ fn since_when(
     for point in (0..failure.point).rev().take(POINTS_MAX) {
         let recording = &search.layers[failure.layer].recording;
         let files = &recording.points[point as usize].files;
-        if !files.values().any(|file| file.exists) {
+        // An empty one is no more than a name.
+        if !files.values().any(|file| file.exists && file.size > 0) {
             return Ok((seen > 0, None));
         }
         if fails_at(search, failure, point)? {

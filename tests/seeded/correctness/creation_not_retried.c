@@ -27,7 +27,7 @@ static void open_pool(struct pool *pool)
         pm_fail("not a pool");
 #endif
     if (pool->magic != PM_MAGIC) {
-        pool->capacity = CAPACITY;
+        pool->capacity = CAPACITY; /* @create */
         pool->step = 5;
         pm_persist(&pool->capacity, 2 * sizeof(uint64_t)); /* @create */
         pm_create(&pool->magic); /* @create */

@@ -49,7 +49,7 @@ const HELP: &[(&str, &str)] = &[
     ),
     (
         "correctness/nt_without_fence",
-        "fence after the non-temporal store at nt_without_fence.c",
+        "fence after the non-temporal store at",
     ),
     (
         "correctness/pointer_to_dram",
