@@ -43,7 +43,7 @@ fn explored(recover: &str, more: &[&str], scratch: &Scratch) -> Result<Explored>
 }
 
 fn build(source: &str, name: &str, flags: &[&str], scratch: &Scratch) -> Result<()> {
-    let file = scratch.join(&format!("{name}.c"));
+    let file = scratch.join(format!("{name}.c"));
     fs::write(&file, source)?;
     compile(&file, scratch.join(name), flags)?;
     Ok(())
