@@ -931,7 +931,11 @@ impl EventSink for Recorder {
                 self.sync_file(site, *file, &sync)?;
             }
             EventKind::FileSync { file, offset, size } => {
-                self.sync(site, ByteRange::new(keys::key(*file, *offset), *size))?;
+                if let Some(content) = self.filing.content(*file) {
+                    self.sync(site, ByteRange::new(keys::key(content, *offset), *size))?;
+                }
+                // The size that it takes to read it back is durable, too.
+                self.sync_names(site, &Sync::Data(*file));
             }
             EventKind::FileWrite {
                 file,

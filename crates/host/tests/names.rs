@@ -215,6 +215,12 @@ int main(int argc, char **argv) {
             "truncate 3 2",
             "link t file 6",
             "exchange t d file 6 over 3",
+            "fsync 1",
+            "fsync 2",
+            "fsync 3",
+            "fsync 4",
+            "fsync 5",
+            "fsync 6",
             "sync_all ",
         ]
     );

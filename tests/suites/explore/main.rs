@@ -6,6 +6,7 @@
 //! | `maps::` | libpmemobj's maps survive every crash, but for two known bugs |
 //! | `lmdb::` | LMDB's default mode survives every crash, its writable mapping has one known bug |
 //! | `reads::` | however recovery reads the pool, that is seen |
+//! | `synced::` | what `O_DSYNC` makes durable is certain |
 //! | `replay::` | tokens and commands of findings show them again |
 //! | `operations::` | `--oracle ops`: what a whole operation is, what was acknowledged, what differs |
 //! | `cli::` | options, forms of the report, exit codes, endings; the user's files stay as they are |
@@ -32,6 +33,7 @@ mod replay;
 mod resume;
 mod seeded;
 mod strings;
+mod synced;
 mod worlds;
 
 use anyhow::Result;
@@ -45,6 +47,7 @@ const GROUPS: &[fn() -> Vec<Trial>] = &[
     maps::trials,
     lmdb::trials,
     reads::trials,
+    synced::trials,
     replay::trials,
     operations::trials,
     cli::trials,
