@@ -9,13 +9,17 @@ static void init(void) { make("pool", "", 4096); }
 static void run(void)
 {
     volatile uint64_t *count = map("pool", 4096);
+#ifdef DSYNC
+    int log = need(open("log", O_WRONLY | O_CREAT | O_APPEND | O_DSYNC, 0600));
+#else
     int log = need(open("log", O_WRONLY | O_CREAT | O_APPEND, 0600));
+#endif
     for (int i = 1; i <= 3; i++) {
         char record[32];
         memset(record, 'a' + i, sizeof record);
         if (write(log, record, sizeof record) != sizeof record) /* @data */
             need(-1);
-#ifndef BUG
+#if !defined BUG && !defined DSYNC
         need(fdatasync(log));
 #endif
         *count = i;

@@ -155,11 +155,14 @@ impl Checked {
         Ok(())
     }
 
-    /// Fails unless a note has these words.
+    /// Fails unless a note has these words, or a limitation.
     pub fn expect_note(&self, words: &str) -> Result<()> {
+        let limits = self.report.coverage.limitations.iter();
+        let mut said = limits.map(|limit| &limit.text).chain(&self.report.notes);
         ensure!(
-            self.report.notes.iter().any(|note| note.contains(words)),
-            "no note says {words:?}: {:?}",
+            said.any(|text| text.contains(words)),
+            "nothing says {words:?}: {:?}, {:?}",
+            self.report.coverage,
             self.report.notes
         );
         Ok(())

@@ -84,7 +84,9 @@ impl<'s> PmOnly<'s> {
                     return Ok(());
                 }
             }
-            EventKind::FileRead { file, .. } | EventKind::Fsync { file, .. }
+            EventKind::FileRead { file, .. }
+            | EventKind::Fsync { file, .. }
+            | EventKind::FileSync { file, .. }
                 if self.waiting.contains_key(file) =>
             {
                 return Ok(());

@@ -34,11 +34,11 @@ static void open_pool(struct pool *pool)
     TX_NOTE(brownout_tx_only(&pool->fees, sizeof pool->fees));
 }
 
-static void transfer(struct pool *pool, uint64_t *from, uint64_t *to, uint64_t amount)
+static void transfer(struct pool *pool, uint64_t *from, uint64_t *to, uint64_t amount, uint64_t fee)
 {
     tx_log(&pool->log, from, sizeof *from);
     tx_log(&pool->log, to, sizeof *to);
-    tx_set(from, *from - amount);
+    tx_set(from, *from - amount - fee);
     tx_set(to, *to + amount);
 }
 
@@ -58,13 +58,12 @@ static void operation(struct pool *pool, int i)
     uint64_t amount = 10 + (uint64_t)i;
     tx_begin(&pool->log);
 #ifdef BUG
-    transfer(pool, from, to, amount);
+    transfer(pool, from, to, amount, 0);
     tx_commit(&pool->log);
     book_fee(pool, from); /* @book-fee */
 #else
     tx_log(&pool->log, &pool->fees, sizeof pool->fees.balance);
-    transfer(pool, from, to, amount);
-    tx_set(from, *from - FEE);
+    transfer(pool, from, to, amount, FEE);
     tx_set(&pool->fees.balance, pool->fees.balance + FEE);
     tx_commit(&pool->log);
 #endif

@@ -13,6 +13,7 @@ use std::fs;
 use std::ops::Range;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use brownout_findings::{Coverage, Limit};
 use brownout_model::{Config, Domain};
 use brownout_tests::generated::{Ending, Litmus, Truth, generate};
 use brownout_tests::{Invocation, layout, programs, tool};
@@ -126,12 +127,13 @@ struct Explored {
 #[derive(Deserialize)]
 struct Report {
     statistics: Statistics,
+    coverage: Coverage,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 struct Statistics {
     failure_points: usize,
-    /// Nothing was left out.
+    /// Nothing was left out, as far as a script goes.
     complete: bool,
     /// For messages.
     #[serde(flatten)]
@@ -186,7 +188,10 @@ fn explore(litmus: &Litmus, domain: Domain) -> Result<Explored> {
         fs::read_to_string(litmus.folder().join(name))
             .with_context(|| format!("explore wrote no {name}\n{}", outcome.describe()))
     };
-    let report: Report = serde_json::from_str(&read("report.json")?).context("report.json")?;
+    let mut report: Report = serde_json::from_str(&read("report.json")?).context("report.json")?;
+    // A script says which thread is next, so that there is one interleaving only.
+    let limits = report.coverage.open();
+    report.statistics.complete = limits.iter().all(|limit| *limit == Limit::Interleaving);
     let mut by_failure_point: BTreeMap<u64, BTreeSet<Ending>> = BTreeMap::new();
     let mut events: BTreeMap<u64, u64> = BTreeMap::new();
     for line in read("outcomes.jsonl")?.lines() {

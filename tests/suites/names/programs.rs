@@ -69,6 +69,7 @@ pub fn trials() -> Vec<Trial> {
     }
     trials.push(trial("programs::what_is_not_followed_is_said", unfollowed));
     trials.push(trial("programs::rename_needs_its_folder_by_posix", posix));
+    trials.push(trial("programs::o_dsync_is_as_good_as_fdatasync", dsync));
     trials.push(trial("programs::files_are_left_alone", left_alone));
     trials
 }
@@ -140,6 +141,12 @@ fn unfollowed() -> Result<()> {
     );
     let scratch = Scratch::new()?;
     explored("unfollowed", &[], &[], &scratch)?.expect_clean()
+}
+
+/// What a descriptor with `O_DSYNC` writes is durable, with the size of the file.
+fn dsync() -> Result<()> {
+    let scratch = Scratch::new()?;
+    explored("log_beside", &["-DDSYNC"], &[], &scratch)?.expect_clean()
 }
 
 /// By the letter of POSIX a synced file may lack its name; by one ordered journal it does not.
