@@ -564,11 +564,12 @@ pub fn explain(
     };
     let overtaker = blame.overtaker.and_then(&mut store);
     let completes = blame.completes.and_then(&mut store);
-    let named = |stack: &Vec<Frame>| whose::place(stack);
+    // For advice: messages name the header, too.
+    let named = |stack: &Vec<Frame>| whose::mended_at(stack);
     let lost = found.lost_sites.first().map(named);
     let survivor = found.known.survivor.as_ref().map(named);
-    let overtaken_by = overtaker.as_ref().map(|(_, _, stack)| whose::place(stack));
-    let completed_by = completes.as_ref().map(|(_, _, stack)| whose::place(stack));
+    let overtaken_by = overtaker.as_ref().map(|(_, _, stack)| named(stack));
+    let completed_by = completes.as_ref().map(|(_, _, stack)| named(stack));
     let first_lost = found.known.lost.first().copied().and_then(&mut store);
     let both = |test: &dyn Fn(ByteRange, ByteRange) -> bool| match (&overtaker, &first_lost) {
         (Some((_, a, _)), Some((_, b, _))) => test(*a, *b),

@@ -146,6 +146,14 @@ pub fn place(stack: &[Frame]) -> String {
     }
 }
 
+/// As [`spoken`], of the frame in which something can be mended: what a header does, it does for whoever includes it.
+pub fn mended_at(stack: &[Frame]) -> String {
+    match including(stack) {
+        Some(user) => spoken(user),
+        None => place(stack),
+    }
+}
+
 /// Function and line to tell causes apart; in a header, also those of the code that includes it.
 pub fn line(stack: &[Frame]) -> String {
     let whole = |frame: &Frame| {
@@ -261,6 +269,7 @@ mod tests {
         ];
         assert_eq!(site(&stack), Some(1));
         assert_eq!(place(&stack), "pm.h:7, for list.c:41");
+        assert_eq!(mended_at(&stack), "list.c:41");
         assert_eq!(
             line(&stack),
             "/home/u/p/include/pm.h:7 pm_store < /home/u/p/list.c:41 push"
