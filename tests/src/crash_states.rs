@@ -177,8 +177,11 @@ impl Plan {
         }
     }
 
+    /// A program that goes wrong whenever its pool is opened again has nothing to compare with; then it is enough to end well.
     fn explains(&self, recovered: &Recovered, (from, to): Bounds) -> bool {
-        matches!(recovered, Recovered::Well(_)) && self.expected[from..=to].contains(recovered)
+        let is_well = |recovered: &Recovered| matches!(recovered, Recovered::Well(_));
+        let expected = &self.expected[from..=to];
+        is_well(recovered) && (expected.contains(recovered) || !expected.iter().all(is_well))
     }
 }
 

@@ -474,8 +474,10 @@ mod tests {
             })
             .map(|expectation| expectation.rule.as_str())
             .collect();
+        // What only warns is no bug to plant: such programs are with the suite that explores operations.
         let bare: Vec<&str> = brownout_findings::rules::RULES
             .iter()
+            .filter(|rule| rule.severity != brownout_findings::Severity::Warning)
             .map(|rule| rule.id)
             .filter(|id| !expected.contains(id))
             .collect();

@@ -116,11 +116,6 @@ fn bad_glob() {
         USAGE,
         "empty",
     );
-    refused(
-        &["record", "-o", "t", "--pm", "/mnt/", "--", "true"],
-        USAGE,
-        "ends with '/'",
-    );
 }
 
 #[test]

@@ -9,6 +9,8 @@
 //! at it, and does nothing else with what it has rejected, is not seen here; the search wants all torn contents that it has tried to end
 //! alike before it believes it.
 
+use std::cmp::Reverse;
+
 /// Bytes before what is uncertain at which the summed stretch may begin: a header may be certain already.
 pub const BEFORE: usize = 1024;
 /// Bytes behind it at which it may end: what was not written to is summed, too.
@@ -17,19 +19,28 @@ pub const BEHIND: usize = 8192;
 const GENERATIONS: u32 = 1 << 16;
 /// Sums stand at word boundaries.
 const WORD: usize = 8;
+/// Less than this, the sum included, may be something else that happens to look like one.
+const STRETCH_MIN: usize = 4 * WORD;
 
-/// Whether a stretch of `bytes` that covers `from..to` has its checksum beside it or in it.
-pub fn covers(bytes: &[u8], from: usize, to: usize) -> bool {
+/// The longest stretch of `bytes` that covers what is at `from` and has its checksum beside it or in it: where it begins and ends. `ends` are
+/// where reads of something uncertain end, in order.
+pub fn stretch(bytes: &[u8], from: usize, ends: &[usize]) -> Option<(usize, usize)> {
     let first = from / WORD * WORD;
-    let words = to.next_multiple_of(WORD);
-    if to > bytes.len() {
-        return false;
+    if first + WORD > bytes.len() {
+        return None;
     }
     let starts = (first.saturating_sub(BEFORE)..=first).step_by(WORD);
-    starts.into_iter().any(|start| {
-        fletcher_within(&bytes[start..], words - start)
-            || crc_within(&bytes[start..], first, to - start, start)
-    })
+    let ends = starts.filter_map(|start| {
+        let at_least = (first + WORD - start).max(STRETCH_MIN);
+        let fletcher = fletcher_within(&bytes[start..], at_least);
+        // Only near what is uncertain: a sum of 32 bits must not be looked for everywhere.
+        let crc = match start + 64 < first {
+            true => None,
+            false => crc_within(&bytes[start..], at_least, start, ends),
+        };
+        Some((start, start + fletcher.max(crc)?))
+    });
+    ends.max_by_key(|(start, end)| (*end, Reverse(*start)))
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
@@ -67,12 +78,13 @@ impl Fletcher {
     }
 }
 
-/// A sum in one of the first words of the stretch, or in its last.
-fn fletcher_within(bytes: &[u8], at_least: usize) -> bool {
+/// How long the longest stretch from the beginning of the bytes is that has its sum in one of its first words, or in its last.
+fn fletcher_within(bytes: &[u8], at_least: usize) -> Option<usize> {
     let heads = [0, WORD, 2 * WORD];
     let stored = heads.map(|at| word(bytes, at).filter(|sum| *sum != 0));
     let mut sums = [Fletcher::default(); 3];
     let mut all = Fletcher::default();
+    let mut found = None;
     for at in (0..bytes.len() / WORD * WORD).step_by(WORD) {
         let Some(word) = word(bytes, at) else { break };
         for (i, head) in heads.into_iter().enumerate() {
@@ -86,39 +98,43 @@ fn fletcher_within(bytes: &[u8], at_least: usize) -> bool {
         }
         let at_head = (0..3).any(|i| at > heads[i] && stored[i].is_some_and(|sum| sums[i].is(sum)));
         if at_head || word != 0 && ending.value() == word {
-            return true;
+            found = Some(at + WORD);
         }
     }
-    false
+    found
 }
 
 /// The polynomials of zlib and of the processor's instruction, reflected.
 const POLYNOMIALS: [u32; 2] = [0xedb8_8320, 0x82f6_3b78];
 
-/// CRC-32 of a stretch, in the word before it or behind it.
-fn crc_within(bytes: &[u8], first: usize, at_least: usize, start: usize) -> bool {
-    // Only near what is uncertain: a sum of 32 bits must not be looked for everywhere.
-    if start + 64 < first {
-        return false;
-    }
+/// How long the longest stretch from the beginning of the bytes is that begins with its CRC-32 and ends with a read, or soon after the last.
+fn crc_within(bytes: &[u8], at_least: usize, start: usize, ends: &[usize]) -> Option<usize> {
+    let last = ends.last().copied()?;
+    let is_end = |end: usize| {
+        ends.binary_search(&(start + end)).is_ok() || (last..=last + 256).contains(&(start + end))
+    };
     let half = |at: usize| {
         let bytes = bytes.get(at..at + 4)?;
         bytes.try_into().ok().map(u32::from_le_bytes)
     };
-    POLYNOMIALS.into_iter().any(|polynomial| {
-        [4, 8].into_iter().any(|data| {
-            let stored = [half(0), half(4)].map(|sum| sum.filter(|sum| *sum != 0));
+    let stored = [half(0), half(4)].map(|sum| sum.filter(|sum| *sum != 0));
+    let mut found = None;
+    for polynomial in POLYNOMIALS {
+        for data in [4, 8] {
             let mut crc = u32::MAX;
-            let end = bytes.len().min(at_least + 256);
-            (data..end).any(|at| {
-                crc ^= u32::from(bytes[at]);
+            let all = bytes.len().min((last + 256).saturating_sub(start));
+            for (at, byte) in bytes[..all].iter().enumerate().skip(data) {
+                crc ^= u32::from(*byte);
                 for _ in 0..8 {
                     crc = crc >> 1 ^ polynomial & (crc & 1).wrapping_neg();
                 }
-                at + 1 >= at_least && stored.contains(&Some(!crc))
-            })
-        })
-    })
+                if at + 1 >= at_least && stored.contains(&Some(!crc)) && is_end(at + 1) {
+                    found = found.max(Some(at + 1));
+                }
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -131,6 +147,11 @@ mod tests {
             sum.add(if i == at { 0 } else { word(bytes, i).unwrap() });
         }
         sum.value()
+    }
+
+    /// Whether one stretch covers all of this.
+    fn covers(bytes: &[u8], from: usize, to: usize) -> bool {
+        stretch(bytes, from, &[to]).is_some_and(|(start, end)| start <= from && to <= end)
     }
 
     /// Something that looks like data, between zeros.
@@ -200,6 +221,16 @@ mod tests {
             bytes[1000] ^= 1;
             assert!(!covers(&bytes, 512, 1100));
         }
+    }
+
+    /// As in libpmemobj's redo logs: what says that there is no further entry lies behind what is summed.
+    #[test]
+    fn what_lies_behind_is_not_covered() {
+        let mut bytes = data();
+        let sum = fletcher(&bytes[512..912], 0);
+        bytes[512..520].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(stretch(&bytes, 520, &[920]).map(|(_, end)| end), Some(912));
+        assert_eq!(stretch(&bytes, 912, &[920]), None);
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::pool::Pool;
 use crate::recording::Recording;
 use crate::run::{Recorded, Run, record_run, until};
 use crate::search::{Failure, Halt, LeftOver, Progress, Sampling, Search};
-use crate::statistics::{statistics, write_outcomes};
+use crate::statistics::{nothing_explored, statistics, write_outcomes};
 use crate::view::{Base, Image, Narrowed, Timeline, View};
 use crate::world::World;
 
@@ -107,6 +107,7 @@ fn explore_recorded(
         bug: None,
     };
     if !is_whole {
+        exploration.statistics = nothing_explored(recording.points.len(), begun);
         exploration.notes = notes;
         return Ok(exploration);
     }
@@ -163,6 +164,7 @@ fn explore_recorded(
             kind,
             format!("{what} before all was explored: 0 of {all} failure points done (0 %)"),
         );
+        exploration.statistics = nothing_explored(all, begun);
         exploration.notes = notes;
         return Ok(exploration);
     }
@@ -180,12 +182,6 @@ fn explore_recorded(
     if never_ends {
         // More than once is not waited for.
         setting.limits = first_limits;
-    }
-    if setting.names.is_none() && recording.files.values().any(|file| file.created) {
-        exploration.coverage.limit(
-            Limit::Unsupported,
-            "names and sizes of files count as durable at once, because recoveries have no private view: crashes in between are not explored",
-        );
     }
     for what in recording.unfollowed.iter().take(5) {
         exploration.coverage.limit(

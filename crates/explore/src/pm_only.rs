@@ -1,12 +1,15 @@
 //! The stream of a run as it is where nobody asks for names: for analyses that look at persistent memory only.
 //!
 //! A file is defined when it is first mapped, with the size that it has then; what is done to it before, to names, and to ordinary files is left out.
+//! [`PmOnly::from_first_change`] keeps what is done to persistent memory before. What is left out is named in [`PmOnly::left_out`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use brownout_host::EventSink;
-use brownout_trace::event::{Event, EventKind, FileId, PmReason, TargetAddr, ThreadId};
+use brownout_trace::event::{
+    Event, EventKind, FileId, NameChange, PmReason, TargetAddr, ThreadId, split_names,
+};
 use brownout_trace::maps::AddressSpaces;
 
 /// A file that was not mapped yet.
@@ -23,6 +26,10 @@ pub struct PmOnly<'s> {
     waiting: BTreeMap<FileId, Waiting>,
     ordinary: BTreeSet<FileId>,
     spaces: AddressSpaces,
+    /// Persistent memory is defined when it is first changed, by whatever means.
+    from_first_change: bool,
+    /// Paths of changes that the sink does not hear of.
+    pub left_out: BTreeSet<Vec<u8>>,
 }
 
 impl<'s> PmOnly<'s> {
@@ -32,6 +39,16 @@ impl<'s> PmOnly<'s> {
             waiting: BTreeMap::new(),
             ordinary: BTreeSet::new(),
             spaces: AddressSpaces::new(),
+            from_first_change: false,
+            left_out: BTreeSet::new(),
+        }
+    }
+
+    /// See the module's header.
+    pub fn from_first_change(sink: &'s mut dyn EventSink) -> PmOnly<'s> {
+        PmOnly {
+            from_first_change: true,
+            ..PmOnly::new(sink)
         }
     }
 
@@ -49,7 +66,15 @@ impl<'s> PmOnly<'s> {
             .observe(event)
             .map_err(|fault| io::Error::other(fault.to_string()))?;
         match &event.kind {
-            EventKind::Name { .. } => return Ok(()),
+            EventKind::Name { change, names, .. } => match change {
+                NameChange::SyncFolder => return Ok(()),
+                NameChange::SyncAll if self.from_first_change => {}
+                NameChange::SyncAll => return Ok(()),
+                _ => {
+                    self.left_out.insert(split_names(names).0.to_vec());
+                    return Ok(());
+                }
+            },
             EventKind::File {
                 file,
                 path,
@@ -58,9 +83,18 @@ impl<'s> PmOnly<'s> {
                 created,
             } => {
                 match reason {
-                    PmReason::Changed => self.ordinary.insert(*file),
-                    _ => self.ordinary.remove(file),
-                };
+                    PmReason::Changed => {
+                        self.left_out.insert(path.to_vec());
+                        self.ordinary.insert(*file);
+                    }
+                    _ => {
+                        self.ordinary.remove(file);
+                        if self.from_first_change {
+                            self.waiting.remove(file);
+                            return self.sink.event(event);
+                        }
+                    }
+                }
                 let waiting = Waiting {
                     path: path.to_vec(),
                     size: *size,

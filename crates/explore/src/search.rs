@@ -37,6 +37,8 @@ const RETRIES: u32 = 2;
 
 /// Torn contents of a bulk that wait to be tried, at one failure point. Of more, some are left out.
 const TORN_MAX: usize = 256;
+/// Places of a failure point at which a checksum is looked for. Each takes a few milliseconds.
+const LOOKS_MAX: usize = 64;
 
 /// With so many failing crash states, a failure point is left.
 const FAILING_AT_POINT: u64 = 32;
@@ -110,6 +112,8 @@ impl Bulk {
 struct BulkClass {
     load: u64,
     store: u64,
+    /// What makes it torn is covered by a checksum.
+    summed: bool,
 }
 
 /// Bounds for recoveries that read much of what is uncertain, to reject it by a checksum: every word would double the states.
@@ -158,10 +162,24 @@ struct Spent {
     at: FxHashMap<Place, u32>,
     /// How torn contents end.
     outcomes: FxHashMap<Place, BTreeSet<u32>>,
-    /// Where what it reads has a checksum.
-    checksummed: FxHashMap<Place, bool>,
-    /// It had one before, and what was torn ended alike.
-    is_checksummed: bool,
+    /// A checksum was recognised before, and what was torn ended alike.
+    is_believed: bool,
+}
+
+/// Stretches that carry their own checksum, as they are if nothing is lost.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    stretches: Vec<(u64, u64)>,
+    /// From where one was looked for.
+    looked: BTreeSet<u64>,
+}
+
+impl Sums {
+    /// Whether a checksum covers a stretch.
+    fn cover(&self, from: u64, to: u64) -> bool {
+        let mut all = self.stretches.iter();
+        all.any(|(start, end)| *start <= from && to <= *end)
+    }
 }
 
 /// Torn contents of a bulk that wait to be tried.
@@ -276,6 +294,7 @@ pub struct Search<'p> {
     torn: BTreeMap<(Place, BulkClass), Torn>,
     deferred: u64,
     spent: FxHashMap<BulkClass, Spent>,
+    sums: FxHashMap<Place, Sums>,
     sampled: FxHashSet<BulkClass>,
     pub sampling: Sampling,
     pub failures: Vec<Failure>,
@@ -356,6 +375,7 @@ impl<'p> Search<'p> {
             torn: BTreeMap::new(),
             deferred: 0,
             spent: FxHashMap::default(),
+            sums: FxHashMap::default(),
             sampled: FxHashSet::default(),
             sampling: Sampling::default(),
             failures: Vec::new(),
@@ -645,13 +665,11 @@ impl<'p> Search<'p> {
     /// Torn contents that are not tried. If what they tear carries its own checksum, and those that were tried all ended alike, they
     /// do as well; else they are unknown.
     fn leave_out(&mut self, place: Place, class: BulkClass, torn: Torn) {
-        let is_alike = |spent: &Spent| spent.outcomes.get(&place).is_none_or(|o| o.len() == 1);
-        let is_alike = self.spent.get(&class).is_some_and(is_alike);
-        let is_checksummed = is_alike && self.is_checksummed(place, &torn);
         let count = torn.items.len() as u64 + torn.dropped;
         let spent = self.spent.entry(class).or_default();
-        if is_checksummed {
-            spent.is_checksummed = true;
+        let is_alike = spent.outcomes.get(&place).is_none_or(|o| o.len() == 1);
+        if class.summed && is_alike {
+            spent.is_believed = true;
             self.statistics.checksummed += count;
         } else {
             spent.exceeded += 1;
@@ -663,30 +681,48 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Whether everything uncertain that these have read is covered by a checksum.
-    fn is_checksummed(&self, place: Place, torn: &Torn) -> bool {
-        let (layer, point) = place;
-        let view = self.view(layer, point);
-        let image = Image::newest(&view, &Narrowed::new(), &self.files(layer, point));
-        let mut lines: BTreeMap<LineKey, (u64, u64)> = BTreeMap::new();
-        for read in torn.items.values().filter_map(|item| item.torn_at) {
-            let first = u64::from(read.mask.trailing_zeros());
+    /// Takes those out whose torn part is covered by a checksum. What a recovery reads behind that, as a log's end, is not.
+    fn take_summed(&mut self, place: Place, torn: &mut Torn) -> Torn {
+        let bytes_of = |read: &Read| {
+            let start = read.line.start();
             let end = LINE_BYTES - u64::from(read.mask.leading_zeros());
-            let (from, to) = lines.entry(read.line).or_insert((first, end));
-            (*from, *to) = (first.min(*from), end.max(*to));
-        }
-        let mut ranges = lines
-            .iter()
-            .map(|(line, (from, to))| (line.start() + from, line.start() + to));
-        let (Some((from, mut to)), last) = (ranges.next(), ranges.next_back()) else {
-            return false;
+            (start + u64::from(read.mask.trailing_zeros()), start + end)
         };
-        to = last.map_or(to, |(_, last)| last);
-        // All of one piece, as a rule. A log may have several entries, each with a sum of its own.
-        let mut each = lines.iter();
-        covered(&image, from, to)
-            || each
-                .all(|(line, (from, to))| covered(&image, line.start() + from, line.start() + to))
+        let reads = torn.items.values().filter_map(|item| item.torn_at);
+        let reads: BTreeSet<(u64, u64)> = reads.map(|read| bytes_of(&read)).collect();
+        let mut sums = self.sums.remove(&place).unwrap_or_default();
+        let mut image = None;
+        for (from, to) in &reads {
+            if sums.looked.len() >= LOOKS_MAX
+                || sums.cover(*from, *to)
+                || !sums.looked.insert(*from)
+            {
+                continue;
+            }
+            let image = image.get_or_insert_with(|| {
+                let view = self.view(place.0, place.1);
+                Image::newest(&view, &Narrowed::new(), &self.files(place.0, place.1))
+            });
+            sums.stretches.extend(summed(image, *from, &reads));
+        }
+        let is_summed = |item: &Item| {
+            let read = item.torn_at.as_ref().map(bytes_of);
+            read.is_some_and(|(from, to)| sums.cover(from, to))
+        };
+        let (summed, other): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut torn.items)
+            .into_iter()
+            .partition(|(_, item)| is_summed(item));
+        torn.items = other;
+        self.sums.insert(place, sums);
+        // What had no room was torn in more places than what had, so also in one of these.
+        let dropped = match torn.items.is_empty() {
+            true => std::mem::take(&mut torn.dropped),
+            false => 0,
+        };
+        Torn {
+            items: summed,
+            dropped,
+        }
     }
 
     /// Queues the least torn contents of one bulk, as far as the budget allows; what it does not allow is left out.
@@ -694,15 +730,27 @@ impl<'p> Search<'p> {
         let Some(((place, class), mut torn)) = self.torn.pop_first() else {
             return;
         };
-        let is_known = |spent: &Spent| spent.checksummed.get(&place).copied();
-        let is_checksummed = match self.spent.get(&class).and_then(is_known) {
-            Some(is_checksummed) => is_checksummed,
-            None => self.is_checksummed(place, &torn),
-        };
+        if !class.summed {
+            let summed = self.take_summed(place, &mut torn);
+            if !summed.items.is_empty() {
+                let class = BulkClass {
+                    summed: true,
+                    ..class
+                };
+                let waiting = self.torn.entry((place, class)).or_default();
+                waiting.dropped += summed.dropped;
+                for (key, mut item) in summed.items {
+                    item.payer = Some(class);
+                    waiting.items.insert(key, item);
+                }
+            }
+            if torn.items.is_empty() && torn.dropped == 0 {
+                return;
+            }
+        }
         let spent = self.spent.entry(class).or_default();
-        spent.checksummed.insert(place, is_checksummed);
-        let budget = match is_checksummed {
-            true => Some(self.sampling.budget_checksummed[usize::from(spent.is_checksummed)]),
+        let budget = match class.summed {
+            true => Some(self.sampling.budget_checksummed[usize::from(spent.is_believed)]),
             false => self.sampling.budget.get(spent.exceeded).copied(),
         };
         let here = budget
@@ -714,6 +762,7 @@ impl<'p> Search<'p> {
             return;
         }
         let Some(((least, ..), _)) = torn.items.first_key_value() else {
+            self.leave_out(place, class, torn);
             return;
         };
         let least = *least;
@@ -776,6 +825,7 @@ impl<'p> Search<'p> {
             class: BulkClass {
                 load: read.pc,
                 store: store.map_or(0, |step| step.site.pc.0),
+                summed: false,
             },
             first,
             choices: 0,
@@ -1263,11 +1313,11 @@ impl<'p> Search<'p> {
     }
 }
 
-/// Whether a checksum covers these bytes.
-fn covered(image: &Image, from: u64, to: u64) -> bool {
+/// The stretch with a checksum that covers what is at `from`. `reads` are those of something uncertain.
+fn summed(image: &Image, from: u64, reads: &BTreeSet<(u64, u64)>) -> Option<(u64, u64)> {
     let file = LineKey::of(from).file();
     let begin = from.saturating_sub(checksum::BEFORE as u64) / LINE_BYTES * LINE_BYTES;
-    let lines = (begin..to + checksum::BEHIND as u64).step_by(LINE_BYTES as usize);
+    let lines = (begin..from + checksum::BEHIND as u64).step_by(LINE_BYTES as usize);
     // Before the beginning and behind the end of a file are other files' keys.
     let lines = lines.map(LineKey::of).filter(|line| line.file() == file);
     let mut start = None;
@@ -1276,9 +1326,16 @@ fn covered(image: &Image, from: u64, to: u64) -> bool {
         start.get_or_insert(line.start());
         bytes.extend_from_slice(&image.line(line));
     }
-    start.is_some_and(|start| {
-        checksum::covers(&bytes, (from - start) as usize, (to - start) as usize)
-    })
+    let start = start?;
+    let all = start..start + bytes.len() as u64;
+    let ends = reads
+        .iter()
+        .map(|(_, to)| *to)
+        .filter(|to| all.contains(to));
+    let ends: BTreeSet<usize> = ends.map(|to| (to - start) as usize).collect();
+    let ends: Vec<usize> = ends.into_iter().collect();
+    let (first, last) = checksum::stretch(&bytes, (from - start) as usize, &ends)?;
+    Some((start + first as u64, start + last as u64))
 }
 
 /// The option with the largest (or smallest) cut.

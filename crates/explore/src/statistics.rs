@@ -10,6 +10,17 @@ use serde_json::{Map, Value, json};
 
 use crate::search::Search;
 
+/// Of an exploration that ended before the first crash state, on a run with so many failure points.
+pub fn nothing_explored(failure_points: usize, begun: Instant) -> Map<String, Value> {
+    let mut statistics = Map::new();
+    statistics.insert("complete".into(), json!(false));
+    statistics.insert("failure_points".into(), json!(failure_points));
+    statistics.insert("points_done".into(), json!(0));
+    statistics.insert("executions".into(), json!(0));
+    statistics.insert("wall_s".into(), json!(begun.elapsed().as_secs_f64()));
+    statistics
+}
+
 /// By name.
 pub fn statistics(
     search: &Search<'_>,

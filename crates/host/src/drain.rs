@@ -23,7 +23,7 @@ const IDLE: Duration = Duration::from_micros(300);
 const BIRTH: Duration = Duration::from_millis(100);
 
 /// How long those that a program has left behind may wait for something.
-const LEFT_BEHIND: Duration = Duration::from_millis(500);
+const LEFT_BEHIND: Duration = Duration::from_millis(200);
 /// How long the program may take, when it got a signal that was passed on, to end in order. Whoever has sent it will not wait for ever.
 const PASS_ON_GRACE: Duration = Duration::from_secs(3);
 

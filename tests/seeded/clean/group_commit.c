@@ -25,7 +25,7 @@ static void operation(struct pool *pool, int i)
 {
     pool->entries[i].value = 100 + (uint64_t)i;
     pm_flush(&pool->entries[i], sizeof pool->entries[i]);
-    if ((i + 1) % GROUP != 0 && i + 1 != pm_job.operations)
+    if ((i + 1) % GROUP != 0)
         return;
     pm_fence();
     uint64_t before = pool->count;

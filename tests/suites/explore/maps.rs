@@ -128,7 +128,7 @@ fn expect_few_runs(explored: &Explored) -> Result<()> {
         explored.number("failure_points")?,
     );
     ensure!(
-        runs < 3 * points,
+        runs < 2 * points,
         "{runs} recoveries for {points} failure points"
     );
     Ok(())
