@@ -2,12 +2,13 @@
 //!
 //! Recovery that verifies a checksum reads much uncertain data and then takes all of it or none: of its many torn contents each is
 //! rejected alike, unless it has the right checksum by chance. Which function a recovery computes is not known; but if a well-known one, over a
-//! stretch that covers everything uncertain, gives exactly what is stored there, then that is no accident: a
-//! sum of 64 bits matches by chance once in 10^19 times, one of 32 bits (tried some thousand times) once in a million.
+//! stretch that covers something uncertain, gives exactly what is stored there, then that is no accident: a
+//! sum of 64 bits matches by chance once in 10^19 times, one of 32 bits (tried some thousand times) once in a million. What is read
+//! behind the stretch is not covered.
 //!
 //! Which way it errs: data with a checksum of another kind is not recognised. That a recovery which keeps such a sum also looks
 //! at it, and does nothing else with what it has rejected, is not seen here; the search wants all torn contents that it has tried to end
-//! alike before it believes it.
+//! alike, or as what is not torn does, before it believes it.
 
 use std::cmp::Reverse;
 
@@ -117,7 +118,8 @@ fn crc_within(bytes: &[u8], at_least: usize, start: usize, ends: &[usize]) -> Op
         let bytes = bytes.get(at..at + 4)?;
         bytes.try_into().ok().map(u32::from_le_bytes)
     };
-    let stored = [half(0), half(4)].map(|sum| sum.filter(|sum| *sum != 0));
+    // The sum of four bytes with all bits set is the same, and stays so however many zeros follow.
+    let stored = [half(0), half(4)].map(|sum| sum.filter(|sum| ![0, u32::MAX].contains(sum)));
     let mut found = None;
     for polynomial in POLYNOMIALS {
         for data in [4, 8] {
@@ -238,5 +240,8 @@ mod tests {
         assert!(!covers(&[0; 4096], 256, 1024));
         assert!(!covers(&data(), 512, 1200));
         assert!(!covers(&[1; 64], 0, 100), "it is not all there");
+        let mut bytes = [0; 4096];
+        bytes[600..608].fill(u8::MAX);
+        assert_eq!(stretch(&bytes, 608, &[616]), None);
     }
 }

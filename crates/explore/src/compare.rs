@@ -87,6 +87,16 @@ pub fn is_reordered(printed: &[u8], expected: &[u8]) -> bool {
     differs && mine.len() == theirs.len() && pairs.all(|(a, b)| are_shuffled(a, b))
 }
 
+/// Whether outputs are answers to so many questions, one in a line, which lie at other places: a line that occurs several times says
+/// nothing of which item it is about, so it is its place that does.
+pub fn are_answers(printed: &[u8], expected: &[u8], questions: usize) -> bool {
+    let (a, b) = (lines(printed), lines(expected));
+    let is_repeated = |line: &[u8]| b.iter().filter(|other| **other == line).count() > 1;
+    a.len() == questions
+        && b.len() == questions
+        && (a.iter().zip(&b)).any(|(a, b)| a != b && (is_repeated(a) || is_repeated(b)))
+}
+
 /// Whether the words of one line are those of another, in whole tuples.
 fn are_shuffled(a: &[u8], b: &[u8]) -> bool {
     let (a, b) = (words(a), words(b));
@@ -336,6 +346,21 @@ mod tests {
         for (printed, expected, is_order) in table {
             let found = is_reordered(printed.as_bytes(), expected.as_bytes());
             assert_eq!(found, is_order, "{printed:?} instead of {expected:?}");
+        }
+    }
+
+    #[test]
+    fn answers_have_their_places() {
+        let table = [
+            ("0\n1\n1\n", "1\n0\n1\n", 3, true),
+            ("0\n1\n1\n", "1\n0\n1\n", 2, false),
+            // Names of items.
+            ("5\n7\n", "7\n5\n", 2, false),
+            ("no\n9\n7\nno\n", "no\n7\n9\nno\n", 4, false),
+        ];
+        for (printed, expected, questions, are) in table {
+            let found = are_answers(printed.as_bytes(), expected.as_bytes(), questions);
+            assert_eq!(found, are, "{printed:?} instead of {expected:?}");
         }
     }
 

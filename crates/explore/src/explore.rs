@@ -241,7 +241,12 @@ fn explore_recorded(
         Box::new(move |recording, point| known.acknowledged(recording, point));
     open_journal(&mut search, options, &baseline.programs)?;
     if options.operations || options.acknowledged_survives && !operations.are_lines() {
-        let references = operations.references(&mut search, &options.program, &initial, scratch)?;
+        let mut references =
+            operations.references(&mut search, &options.program, &initial, scratch)?;
+        if let (Some(references), Some(input)) = (&mut references, &options.recover.stdin) {
+            let input = fs::read(input).unwrap_or_default();
+            references.questions = input.iter().filter(|byte| **byte == b'\n').count();
+        }
         if references.is_none() && options.operations && search.stopped.is_none() {
             if !operations.reads_lines() {
                 return Err(Error::Usage(

@@ -286,6 +286,7 @@ fn by_lines(
     let references = References {
         outputs,
         addresses: false,
+        questions: 0,
     };
     if is_few {
         let expected: HashSet<Vec<u8>> = references.outputs.iter().cloned().collect();
@@ -332,6 +333,7 @@ fn by_lines(
     Ok(Measured::Lines(References {
         outputs,
         addresses: false,
+        questions: 0,
     }))
 }
 
@@ -380,6 +382,7 @@ fn by_outputs(search: &mut Search<'_>, initial: &Image) -> Result<Option<Referen
     Ok(found.map(|outcomes| References {
         outputs: outputs(outcomes),
         addresses: false,
+        questions: 0,
     }))
 }
 
@@ -622,6 +625,7 @@ mod tests {
         References {
             outputs,
             addresses: false,
+            questions: 0,
         }
     }
 

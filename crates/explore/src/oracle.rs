@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::compare::{difference, gone, is_reordered, without_addresses};
+use crate::compare::{are_answers, difference, gone, is_reordered, without_addresses};
 use crate::outcome::{Hang, Outcome, Status};
 
 /// How many whole operations may be there after a crash.
@@ -171,9 +171,16 @@ pub struct References {
     pub outputs: Vec<Vec<u8>>,
     /// Recovery prints addresses, which differ from run to run. In `outputs` they are made equal.
     pub addresses: bool,
+    /// Lines of recovery's standard input: if it prints as many, these may be answers.
+    pub questions: usize,
 }
 
 impl References {
+    /// Whether an output is another one in another order.
+    fn is_reordered(&self, printed: &[u8], expected: &[u8]) -> bool {
+        is_reordered(printed, expected) && !are_answers(printed, expected, self.questions)
+    }
+
     /// What is left of an output without the lines that never appear after whole operations: recovery may remark on the crash.
     fn without_remarks(&self, output: &[u8]) -> Vec<u8> {
         let lines = |bytes: &'_ [u8]| -> Vec<Vec<u8>> {
@@ -215,7 +222,7 @@ impl References {
         let data = self.data(outcome);
         let outputs = || (from..=to).zip(self.within(Span { from, to }));
         let exact = outputs().find(|(_, expected)| **expected == data);
-        let found = exact.or_else(|| outputs().find(|(_, o)| is_reordered(&data, o)));
+        let found = exact.or_else(|| outputs().find(|(_, o)| self.is_reordered(&data, o)));
         found.map(|(k, _)| k)
     }
 
@@ -268,7 +275,7 @@ impl Oracle {
         let references = self.references.as_ref()?;
         let data = references.data(outcome);
         let (allowed, older) = (references.within(span), references.before(span));
-        let is_reordered = |of: &[Vec<u8>]| of.iter().any(|o| is_reordered(&data, o));
+        let is_reordered = |of: &[Vec<u8>]| of.iter().any(|o| references.is_reordered(&data, o));
         if allowed.contains(&data) {
             return None;
         }
@@ -306,7 +313,7 @@ impl Oracle {
             && let Some(k) = references
                 .before(*span)
                 .iter()
-                .rposition(|o| *o == data || is_reordered(&data, o))
+                .rposition(|o| *o == data || references.is_reordered(&data, o))
         {
             notes.push(format!(
                 "it is what is there after {}, but {} acknowledged",
@@ -367,6 +374,7 @@ mod tests {
             references: Some(References {
                 outputs,
                 addresses: false,
+                questions: 0,
             }),
             only_durability,
             ordered: false,
@@ -558,6 +566,20 @@ mod tests {
                 Some(Symptom::Lost(during(2)))
             );
         }
+        // Answers to questions are no items that may change places.
+        let mut answers = oracle(&["1\n1\n0\n", "1\n0\n1\n"], false);
+        let other = printed("0\n1\n1\n");
+        assert_eq!(
+            answers.judge(&other, during(0)),
+            Some(Symptom::Reordered(during(0)))
+        );
+        if let Some(references) = &mut answers.references {
+            references.questions = 3;
+        }
+        assert_eq!(
+            answers.judge(&other, during(0)),
+            Some(Symptom::NotAtomic(during(0)))
+        );
         // After more than were begun, it is something else.
         let early = printed("4 3 2 \n");
         assert_eq!(

@@ -295,6 +295,8 @@ pub struct Search<'p> {
     deferred: u64,
     spent: FxHashMap<BulkClass, Spent>,
     sums: FxHashMap<Place, Sums>,
+    /// How what is not torn ends.
+    whole: FxHashMap<Place, BTreeSet<u32>>,
     sampled: FxHashSet<BulkClass>,
     pub sampling: Sampling,
     pub failures: Vec<Failure>,
@@ -376,6 +378,7 @@ impl<'p> Search<'p> {
             deferred: 0,
             spent: FxHashMap::default(),
             sums: FxHashMap::default(),
+            whole: FxHashMap::default(),
             sampled: FxHashSet::default(),
             sampling: Sampling::default(),
             failures: Vec::new(),
@@ -662,12 +665,16 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Torn contents that are not tried. If what they tear carries its own checksum, and those that were tried all ended alike, they
-    /// do as well; else they are unknown.
+    /// Torn contents that are not tried. If what they tear carries its own checksum, and those that were tried all ended alike, or as what is
+    /// not torn does (other uncertain data may make a difference), they do as well; else they are unknown.
     fn leave_out(&mut self, place: Place, class: BulkClass, torn: Torn) {
         let count = torn.items.len() as u64 + torn.dropped;
         let spent = self.spent.entry(class).or_default();
-        let is_alike = spent.outcomes.get(&place).is_none_or(|o| o.len() == 1);
+        let whole = self.whole.get(&place);
+        let is_alike = spent
+            .outcomes
+            .get(&place)
+            .is_none_or(|torn| torn.len() == 1 || whole.is_some_and(|whole| torn.is_subset(whole)));
         if class.summed && is_alike {
             spent.is_believed = true;
             self.statistics.checksummed += count;
@@ -1001,9 +1008,14 @@ impl<'p> Search<'p> {
     fn settled(&mut self, item: Item, outcome: u32, from_trie: bool) {
         let place = (item.layer, item.point);
         self.leave(place);
-        if let Some(class) = item.payer {
-            let spent = self.spent.entry(class).or_default();
-            spent.outcomes.entry(place).or_default().insert(outcome);
+        match item.payer {
+            Some(class) => {
+                let spent = self.spent.entry(class).or_default();
+                spent.outcomes.entry(place).or_default().insert(outcome);
+            }
+            None => {
+                self.whole.entry(place).or_default().insert(outcome);
+            }
         }
         if let Some(log) = &mut self.outcome_log {
             log.insert((item.layer, item.point, outcome));
