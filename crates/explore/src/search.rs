@@ -134,8 +134,9 @@ pub struct Sampling {
     /// Recoveries for torn contents of a class at one failure point, if the budget was enough at all earlier ones, if it was not at
     /// one, ….
     pub budget: [u32; 3],
-    /// The same where a checksum covers what is read: at the first failure point, and at each of the others.
-    pub budget_checksummed: [u32; 2],
+    /// The same where a checksum covers what is read, at the first failure point; then one at the next three, and whenever their number
+    /// has doubled.
+    pub summed: u32,
     /// Recoveries for torn contents of a class, at all failure points together.
     pub budget_in_all: u32,
 }
@@ -147,7 +148,7 @@ impl Default for Sampling {
             small_log2: 8.0,
             few_unordered: 4,
             budget: [64, 8, 0],
-            budget_checksummed: [8, 1],
+            summed: 8,
             budget_in_all: 2_000,
         }
     }
@@ -162,8 +163,23 @@ struct Spent {
     at: FxHashMap<Place, u32>,
     /// How torn contents end.
     outcomes: FxHashMap<Place, BTreeSet<u32>>,
-    /// A checksum was recognised before, and what was torn ended alike.
-    is_believed: bool,
+    /// Where a checksum was recognised, and what was torn ended alike.
+    believed: FxHashSet<Place>,
+    /// How many recoveries may try torn contents that a checksum covers.
+    allowed: FxHashMap<Place, u32>,
+}
+
+impl Spent {
+    /// See [`Sampling::summed`]. The rarer, the more often it was right.
+    fn allowed_at(&mut self, place: Place, first: u32) -> u32 {
+        let so_far = self.believed.len();
+        let allowed = match so_far {
+            0 => first,
+            1 | 3 => 1,
+            _ => u32::from(so_far.is_power_of_two()),
+        };
+        *self.allowed.entry(place).or_insert(allowed)
+    }
 }
 
 /// Stretches that carry their own checksum, as they are if nothing is lost.
@@ -478,10 +494,7 @@ impl<'p> Search<'p> {
         let mut next = 0;
         loop {
             self.tell();
-            // When all is known that must be: what it is worth trying in addition.
-            if self.queue.is_empty() && self.pool.in_flight == 0 && !self.torn.is_empty() {
-                self.take_torn();
-            }
+            // When all is known that must be, torn contents are worth trying in addition.
             let is_idle = self.queue.is_empty() && self.pool.in_flight == 0;
             if is_idle && self.torn.is_empty() && next == points {
                 break;
@@ -489,6 +502,10 @@ impl<'p> Search<'p> {
             if self.is_over() {
                 self.left_over = Some(LeftOver::Points);
                 break;
+            }
+            if is_idle && !self.torn.is_empty() {
+                self.take_torn();
+                continue;
             }
             if let Some(item) = self.queue.pop() {
                 // Enough is under way: what comes back may make this one unnecessary.
@@ -676,7 +693,7 @@ impl<'p> Search<'p> {
             .get(&place)
             .is_none_or(|torn| torn.len() == 1 || whole.is_some_and(|whole| torn.is_subset(whole)));
         if class.summed && is_alike {
-            spent.is_believed = true;
+            spent.believed.insert(place);
             self.statistics.checksummed += count;
         } else {
             spent.exceeded += 1;
@@ -757,7 +774,7 @@ impl<'p> Search<'p> {
         }
         let spent = self.spent.entry(class).or_default();
         let budget = match class.summed {
-            true => Some(self.sampling.budget_checksummed[usize::from(spent.is_believed)]),
+            true => Some(spent.allowed_at(place, self.sampling.summed)),
             false => self.sampling.budget.get(spent.exceeded).copied(),
         };
         let here = budget
