@@ -162,7 +162,7 @@ struct Spent {
     in_all: u32,
     at: FxHashMap<Place, u32>,
     /// How torn contents end.
-    outcomes: FxHashMap<Place, BTreeSet<u32>>,
+    outcomes: Outcomes,
     /// Where a checksum was recognised, and what was torn ended alike.
     believed: FxHashSet<Place>,
     /// How many recoveries may try torn contents that a checksum covers.
@@ -171,7 +171,13 @@ struct Spent {
 
 impl Spent {
     /// See [`Sampling::summed`]. The rarer, the more often it was right.
-    fn allowed_at(&mut self, place: Place, first: u32) -> u32 {
+    fn allowed_at(&mut self, place: Place, first: u32, whole: &Outcomes) -> u32 {
+        for (other, torn) in self.outcomes.iter().filter(|(other, _)| **other != place) {
+            match are_alike(Some(torn), whole.get(other)) {
+                true => self.believed.insert(*other),
+                false => self.believed.remove(other),
+            };
+        }
         let so_far = self.believed.len();
         let allowed = match so_far {
             0 => first,
@@ -180,6 +186,14 @@ impl Spent {
         };
         *self.allowed.entry(place).or_insert(allowed)
     }
+}
+
+/// By failure point, how what was tried there ended.
+type Outcomes = FxHashMap<Place, BTreeSet<u32>>;
+
+/// Whether torn contents all ended alike, or as what is not torn does.
+fn are_alike(torn: Option<&BTreeSet<u32>>, whole: Option<&BTreeSet<u32>>) -> bool {
+    torn.is_none_or(|torn| torn.len() == 1 || whole.is_some_and(|whole| torn.is_subset(whole)))
 }
 
 /// Stretches that carry their own checksum, as they are if nothing is lost.
@@ -312,7 +326,7 @@ pub struct Search<'p> {
     spent: FxHashMap<BulkClass, Spent>,
     sums: FxHashMap<Place, Sums>,
     /// How what is not torn ends.
-    whole: FxHashMap<Place, BTreeSet<u32>>,
+    whole: Outcomes,
     sampled: FxHashSet<BulkClass>,
     pub sampling: Sampling,
     pub failures: Vec<Failure>,
@@ -494,7 +508,6 @@ impl<'p> Search<'p> {
         let mut next = 0;
         loop {
             self.tell();
-            // When all is known that must be, torn contents are worth trying in addition.
             let is_idle = self.queue.is_empty() && self.pool.in_flight == 0;
             if is_idle && self.torn.is_empty() && next == points {
                 break;
@@ -503,8 +516,10 @@ impl<'p> Search<'p> {
                 self.left_over = Some(LeftOver::Points);
                 break;
             }
-            if is_idle && !self.torn.is_empty() {
-                self.take_torn();
+            if self.queue.is_empty()
+                && let Some(waiting) = self.ready_to_tear()
+            {
+                self.take_torn(waiting);
                 continue;
             }
             if let Some(item) = self.queue.pop() {
@@ -517,7 +532,9 @@ impl<'p> Search<'p> {
                 self.follow(item);
                 continue;
             }
-            if next < points && self.torn.is_empty() && self.pool.in_flight < 2 * self.pool.size() {
+            // Torn contents of a few points wait at a time, not those of all.
+            let has_room = self.torn.len() <= 2 * self.pool.size();
+            if next < points && has_room && self.pool.in_flight < 2 * self.pool.size() {
                 self.begin(layer, next);
                 next += 1;
                 continue;
@@ -687,11 +704,7 @@ impl<'p> Search<'p> {
     fn leave_out(&mut self, place: Place, class: BulkClass, torn: Torn) {
         let count = torn.items.len() as u64 + torn.dropped;
         let spent = self.spent.entry(class).or_default();
-        let whole = self.whole.get(&place);
-        let is_alike = spent
-            .outcomes
-            .get(&place)
-            .is_none_or(|torn| torn.len() == 1 || whole.is_some_and(|whole| torn.is_subset(whole)));
+        let is_alike = are_alike(spent.outcomes.get(&place), self.whole.get(&place));
         if class.summed && is_alike {
             spent.believed.insert(place);
             self.statistics.checksummed += count;
@@ -749,9 +762,28 @@ impl<'p> Search<'p> {
         }
     }
 
+    /// Torn contents of a failure point of which all else is known: they are worth trying in addition.
+    fn ready_to_tear(&self) -> Option<(Place, BulkClass)> {
+        let mut waiting: BTreeMap<Place, (BulkClass, usize)> = BTreeMap::new();
+        for ((place, class), torn) in &self.torn {
+            waiting.entry(*place).or_insert((*class, 0)).1 += torn.items.len();
+        }
+        let is_ready = |place: &Place, count: usize| self.left.get(place) == Some(&count);
+        waiting
+            .iter()
+            .find(|(place, (_, count))| is_ready(place, *count))
+            // Nothing else is under way, so all that can be known is.
+            .or_else(|| {
+                waiting
+                    .first_key_value()
+                    .filter(|_| self.pool.in_flight == 0)
+            })
+            .map(|(place, (class, _))| (*place, *class))
+    }
+
     /// Queues the least torn contents of one bulk, as far as the budget allows; what it does not allow is left out.
-    fn take_torn(&mut self) {
-        let Some(((place, class), mut torn)) = self.torn.pop_first() else {
+    fn take_torn(&mut self, (place, class): (Place, BulkClass)) {
+        let Some(mut torn) = self.torn.remove(&(place, class)) else {
             return;
         };
         if !class.summed {
@@ -774,7 +806,7 @@ impl<'p> Search<'p> {
         }
         let spent = self.spent.entry(class).or_default();
         let budget = match class.summed {
-            true => Some(spent.allowed_at(place, self.sampling.summed)),
+            true => Some(spent.allowed_at(place, self.sampling.summed, &self.whole)),
             false => self.sampling.budget.get(spent.exceeded).copied(),
         };
         let here = budget
