@@ -155,7 +155,7 @@ fn record(
     let also = also.map(PmOnly::new);
     let first = match names {
         Some(_) => First::All(&mut recorder),
-        None => First::Pm(PmOnly::from_first_change(&mut recorder)),
+        None => First::Pm(Box::new(PmOnly::from_first_change(&mut recorder))),
     };
     let mut sink = Tee { first, also };
     let outcome = brownout_host::record(&config, &mut sink)?;
@@ -321,7 +321,7 @@ fn copy_up(options: &Options, view: &Enclosure) {
 /// What the recorder is told.
 enum First<'s> {
     All(&'s mut Recorder),
-    Pm(PmOnly<'s>),
+    Pm(Box<PmOnly<'s>>),
 }
 
 /// Gives events to two.

@@ -584,7 +584,7 @@ fn elements(ctx: &ThreadContext, site: &Site, record: u8, a: &Access) -> Option<
     let element = u64::from(s.element_bytes);
     let is_down = ctx.rflags & DIRECTION != 0;
     // Whole words in ascending order is what any long store is taken for.
-    let is_plain = element == 8 && a.address % 8 == 0 && !is_down;
+    let is_plain = element == 8 && a.address.is_multiple_of(8) && !is_down;
     let is_string = record == kind::STORE && a.bytes > element && !is_plain;
     is_string.then_some(element | (is_down as u64) << 8)
 }
