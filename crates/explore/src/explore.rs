@@ -373,6 +373,12 @@ fn explore_recorded(
     if let Some(path) = &options.outcomes {
         write_outcomes(&search, path).map_err(io_error("cannot write the outcomes"))?;
     }
+    if search.statistics.unsteady > 0 {
+        search.notes.insert(format!(
+            "{} recoveries read in another order when they were run again, and ended alike: threads or chance decide on it",
+            search.statistics.unsteady
+        ));
+    }
     notes.extend(search.notes.iter().cloned());
     match search.journal.take() {
         Some(journal) if halted.is_none() => journal.remove(),

@@ -73,6 +73,8 @@ struct Item {
     /// By the first unit of each.
     bulks: BTreeMap<Unit, Bulk>,
     retries: u32,
+    /// How it ended when it was run and did not fit.
+    ended: BTreeSet<u32>,
     /// The class on whose budget this is run.
     payer: Option<BulkClass>,
     /// The read that sees what makes it torn.
@@ -245,6 +247,8 @@ pub struct Statistics {
     pub saved: u64,
     /// Failure points of recoveries.
     pub nested_points: u64,
+    /// Recoveries that read in another order when they were run again, and ended alike.
+    pub unsteady: u64,
     /// Torn contents of bulks that were not followed.
     pub sampled: u64,
     /// Torn contents that were not followed because a checksum gives them away.
@@ -597,6 +601,7 @@ impl<'p> Search<'p> {
             narrowed: Narrowed::new(),
             bulks: BTreeMap::new(),
             retries: 0,
+            ended: BTreeSet::new(),
             payer: None,
             torn_at: None,
         });
@@ -617,7 +622,7 @@ impl<'p> Search<'p> {
             |read| match view.read(read.line, read.mask, &item.narrowed) {
                 Seen::Certain(bytes) => bytes,
                 Seen::Open(unit, options) => {
-                    self.choose(&view, &mut item, read, unit, options, &mut others)
+                    self.choose(&view, &mut item, read, unit, options, None, &mut others)
                 }
             },
         );
@@ -634,7 +639,11 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Decides what an uncertain read sees; what else it may see becomes items.
+    /// Decides what an uncertain read sees (`seen`, if that is known); what else it may see becomes items.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a read, where it is made, and what it may see"
+    )]
     fn choose(
         &mut self,
         view: &View,
@@ -642,6 +651,7 @@ impl<'p> Search<'p> {
         read: &Read,
         unit: Unit,
         options: Vec<(LineBytes, Vec<Cut>)>,
+        seen: Option<&LineBytes>,
         others: &mut Vec<Item>,
     ) -> LineBytes {
         let newest = position_of(&options, |cuts| cuts.iter().max().cloned(), true);
@@ -655,6 +665,8 @@ impl<'p> Search<'p> {
         // The newest is followed first: it is what a run without a crash has seen.
         let chosen =
             (0..options.len()).min_by_key(|i| (torn(*i), *i != newest, std::cmp::Reverse(*i)));
+        let is_seen = |(bytes, _): &(LineBytes, _)| Some(bytes) == seen;
+        let chosen = options.iter().position(is_seen).or(chosen);
         let chosen = chosen.unwrap_or(newest);
         for i in (0..options.len()).rev().filter(|i| *i != chosen) {
             let mut other = item.clone();
@@ -953,8 +965,18 @@ impl<'p> Search<'p> {
             {
                 self.tries[trie_id].settle(node, outcome);
             }
+            // Its threads take turns as they like, or chance decides what it looks at first. If it comes to the same end when it is
+            // run again, this is how the states end that look alike to what it has read.
+            Err(_) if item.ended.contains(&outcome) => {
+                self.statistics.unsteady += 1;
+                self.tries[trie_id].give_back(node);
+                self.requeue_waiting(trie_id, node);
+                self.follow_itself(item, &execution.path, outcome);
+                return Ok(());
+            }
             Err(_) if item.retries < RETRIES => {
                 item.retries += 1;
+                item.ended.insert(outcome);
                 let view = self.view(item.layer, item.point);
                 self.start(item, trie_id, node, &view);
                 return Ok(());
@@ -984,10 +1006,31 @@ impl<'p> Search<'p> {
         // Its own reads may have been open, too: those other contents are found by walking once more.
         self.statistics.saved = self.statistics.saved.saturating_sub(1);
         self.queue.push(item);
+        self.requeue_waiting(trie_id, node);
+        Ok(())
+    }
+
+    fn requeue_waiting(&mut self, trie_id: usize, node: NodeId) {
         if let Some(waiting) = self.waiting.remove(&(trie_id, node)) {
             self.queue.extend(waiting);
         }
-        Ok(())
+    }
+
+    /// Settles the states that agree with all that a recovery has read; other contents of that become items of their own.
+    fn follow_itself(&mut self, mut item: Item, path: &[(Read, LineBytes)], outcome: u32) {
+        let view = self.view(item.layer, item.point);
+        let mut others = Vec::new();
+        for (read, seen) in path {
+            if let Seen::Open(unit, options) = view.read(read.line, read.mask, &item.narrowed) {
+                self.choose(&view, &mut item, read, unit, options, Some(seen), &mut others);
+            }
+        }
+        for other in &mut others {
+            (other.retries, other.ended) = (0, BTreeSet::new());
+        }
+        *self.left.entry((item.layer, item.point)).or_default() += others.len();
+        self.queue.append(&mut others);
+        self.settled(item, outcome, false);
     }
 
     fn write_down(&mut self, layer: usize, point: u32, execution: &Execution) {

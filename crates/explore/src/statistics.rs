@@ -54,6 +54,7 @@ pub fn statistics(
     put("nested_recoveries_skipped", json!(s.nested_skipped));
     put("sampled_reads", json!(s.sampled));
     put("checksummed_reads", json!(s.checksummed));
+    put("unsteady", json!(s.unsteady));
     put("resumed", json!(s.resumed));
     put("self_tested", json!(s.self_tested));
     put("recovery_events", json!(s.recovery_events));

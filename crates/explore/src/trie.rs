@@ -48,6 +48,8 @@ enum End {
     Outcome(u32),
     /// Being found out.
     Pending,
+    /// Was to be found out, and nothing came of it.
+    Open,
     Fork {
         read: Read,
         ways: Vec<(ContentId, NodeId)>,
@@ -108,6 +110,7 @@ impl Trie {
             match &node.end {
                 End::Outcome(outcome) => return Reached::Outcome(*outcome),
                 End::Pending => return Reached::Pending(id),
+                End::Open => return Reached::Unknown,
                 End::Fork { read, ways } => {
                     let seen = self.contents.get(&see(read));
                     match ways.iter().find(|(content, _)| Some(content) == seen) {
@@ -140,6 +143,9 @@ impl Trie {
                 return self.branch(id, i, &seen);
             }
             let End::Fork { read, ways } = &known.end else {
+                if let End::Open = known.end {
+                    self.nodes[id.0 as usize].end = End::Pending;
+                }
                 return id;
             };
             let seen = see(read);
@@ -225,7 +231,7 @@ impl Trie {
                     }
                     at += 1;
                 }
-                End::Outcome(_) | End::Pending => {
+                End::Outcome(_) | End::Pending | End::Open => {
                     return Err(Diverged {
                         after: at,
                         ended: false,
@@ -264,6 +270,11 @@ impl Trie {
         next.set(0);
         let node = self.reserve(see);
         self.insert(node, path, outcome)
+    }
+
+    /// Gives a reserved place back: what was run there does not fit. Whoever comes to it runs it again.
+    pub fn give_back(&mut self, pending: NodeId) {
+        self.nodes[pending.0 as usize].end = End::Open;
     }
 
     /// Settles a reserved place with an outcome although its path does not fit: the recovery is not deterministic.
@@ -467,6 +478,9 @@ mod tests {
             let refused = trie.insert(node, &path, 77);
             prop_assert_eq!(refused.map_err(|diverged| diverged.after), Err(at));
             prop_assert_eq!(trie.walk(seeing(odd)), Reached::Pending(node), "it can be tried again");
+            trie.give_back(node);
+            prop_assert_eq!(trie.walk(seeing(odd)), Reached::Unknown);
+            prop_assert_eq!(trie.reserve(seeing(odd)), node);
             trie.settle(node, 78);
             prop_assert_eq!(trie.walk(seeing(odd)), Reached::Outcome(78));
             for memory in rest {

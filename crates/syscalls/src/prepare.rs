@@ -279,7 +279,12 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
         // What cannot be read the kernel cannot read either; still it gets the alias, in which it
         // may be able to write.
         let len = bound.exact(&self.view, args, addr).unwrap_or(1);
-        self.view.touches_pm(addr, len).then_some(len)
+        let touches = self.view.touches_pm(addr, len);
+        if touches && matches!(bound, Bound::Path | Bound::Text | Bound::Counted { .. }) {
+            self.out.touch();
+            self.out.self_ending.push(Range { addr, len });
+        }
+        touches.then_some(len)
     }
 
     /// Shortens a transfer that cannot be copied, because it is too long or not all there, to the part

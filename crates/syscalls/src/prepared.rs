@@ -21,6 +21,8 @@ pub struct Prepared {
     pub(crate) args: [u64; 6],
     pub(crate) pending: Vec<Pending>,
     pub(crate) reads: Vec<Range>,
+    /// Those that are as long as their content says.
+    pub(crate) self_ending: Vec<Range>,
     pub(crate) retained: Vec<Range>,
     pub(crate) unknown: Vec<Range>,
     /// Words of the program's memory to restore after the call.
@@ -39,6 +41,7 @@ impl Prepared {
             args: [0; 6],
             pending: Vec::new(),
             reads: Vec::new(),
+            self_ending: Vec::new(),
             retained: Vec::new(),
             unknown: Vec::new(),
             patches: Vec::new(),
@@ -68,6 +71,14 @@ impl Prepared {
     /// their NUL. Ranges may overlap.
     pub fn reads(&self) -> &[Range] {
         &self.reads
+    }
+
+    /// Whether the kernel reads one of [`reads`](Self::reads) byte after byte until its content says that it ends: a string, or items
+    /// behind their number.
+    pub fn ends_itself(&self, range: &Range) -> bool {
+        let end = range.addr.wrapping_add(range.len);
+        let mut all = self.self_ending.iter();
+        all.any(|whole| whole.addr <= range.addr && end <= whole.addr.wrapping_add(whole.len))
     }
 
     /// PM whose address the kernel keeps and will use after the call (`set_tid_address`, `clone`
@@ -102,6 +113,7 @@ impl Prepared {
     fn clear(&mut self) {
         self.pending.clear();
         self.reads.clear();
+        self.self_ending.clear();
         self.retained.clear();
         self.unknown.clear();
         self.patches.clear();

@@ -14,6 +14,7 @@
 //! | `resume::` | an interrupted exploration goes on, and takes over nothing that has changed |
 //! | `confirm::` | `check --confirm` settles what one run suspects |
 //! | `worlds::` | what programs do to other files, ports and processes reaches neither the user nor another recovery |
+//! | `unsteady::` | reads whose length depends on the content, threads and chance in recovery keep nothing from being explored |
 //! | `strings::` | string instructions are stores of their elements, in their direction |
 //! | `generated::` | on random small programs it finds exactly the outcomes that brute force finds |
 //! | `mutants::` | libpmemobj's examples, broken on purpose: what matters is found where it is, the rest stays silent |
@@ -34,6 +35,7 @@ mod resume;
 mod seeded;
 mod strings;
 mod synced;
+mod unsteady;
 mod worlds;
 
 use anyhow::Result;
@@ -56,6 +58,7 @@ const GROUPS: &[fn() -> Vec<Trial>] = &[
     coverage::trials,
     resume::trials,
     strings::trials,
+    unsteady::trials,
 ];
 
 fn main() {

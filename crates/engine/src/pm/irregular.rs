@@ -87,6 +87,11 @@ const RCX: usize = 1;
 const RSI: usize = 6;
 const RDI: usize = 7;
 
+/// The direction flag.
+const DIRECTION: u64 = 0x400;
+/// Comparisons of a string instruction whose loads are told at a time.
+const COMPARISONS_MAX: u64 = 4096;
+
 /// Bytes of a standard-format image of what AVX-512 machines have; AMX is not used by these forms.
 const XSAVE_LEN: usize = 4096;
 /// x87, SSE, AVX, opmask, ZMM_Hi256, Hi16_ZMM.
@@ -297,6 +302,9 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
                 if rounds == 0 {
                     refuse_straddling(site.pc);
                 }
+                if s.reads_destination && crate::mode().loads {
+                    rounds = rounds.min(COMPARISONS_MAX);
+                }
                 work.rest = gpr[RCX] - rounds;
                 ctx.gpr[RCX] = rounds;
                 work.rcx = rounds;
@@ -399,14 +407,7 @@ pub fn end(ctx: &mut ThreadContext, site: &'static Site) {
         before[RCX] = work.rcx;
         before[RSI] = work.rsi;
         before[RDI] = work.rdi;
-        brownout_insn::string_accesses(
-            &site.insn,
-            &before,
-            ctx.rflags,
-            segments(site),
-            iterations,
-            &mut |a| accesses.push(a),
-        );
+        string_accesses(site, s, &before, ctx.rflags, iterations, &mut accesses);
     }
     let mut ring = Writer::adopt(ctx);
     append(ctx, site, &accesses, &mut ring);
@@ -457,20 +458,48 @@ pub fn undo(ctx: &mut ThreadContext, site: &'static Site, uc: &mut UContext) -> 
             let mut before = ctx.gpr;
             (before[RCX], before[RSI], before[RDI]) = (work.rcx, work.rsi, work.rdi);
             let mut accesses = Vec::new();
-            brownout_insn::string_accesses(
-                &site.insn,
-                &before,
-                uc.m.eflags,
-                segments(site),
-                done,
-                &mut |a| accesses.push(a),
-            );
+            string_accesses(site, s, &before, uc.m.eflags, done, &mut accesses);
             let mut ring = Writer::adopt(ctx);
             append(ctx, site, &accesses, &mut ring);
             ring.keep();
         }
     }
     true
+}
+
+/// What a string instruction has accessed in so many repetitions that began with these registers.
+///
+/// Those that compare stop at what they find. Their loads are told one by one, in the order in which they were made: so that each is
+/// a function of what those before have seen, as it would be in a loop of ordinary instructions.
+fn string_accesses(
+    site: &Site,
+    string: &brownout_insn::StringOperation,
+    before: &[u64; 16],
+    rflags: u64,
+    iterations: u64,
+    accesses: &mut Vec<Access>,
+) {
+    use brownout_insn::Repeat;
+    let compares = matches!(string.repeat, Repeat::WhileEqual | Repeat::WhileNotEqual);
+    let (rounds, each) = match compares {
+        true if crate::mode().loads => (iterations, 1),
+        true => (0, 0),
+        false => (1, iterations),
+    };
+    let element = u64::from(string.element_bytes);
+    let step = match rflags & DIRECTION {
+        0 => element,
+        _ => element.wrapping_neg(),
+    };
+    let mut registers = *before;
+    for _ in 0..rounds {
+        let (insn, bases) = (&site.insn, segments(site));
+        brownout_insn::string_accesses(insn, &registers, rflags, bases, each, &mut |a| {
+            accesses.push(a)
+        });
+        registers[RSI] = registers[RSI].wrapping_add(step);
+        registers[RDI] = registers[RDI].wrapping_add(step);
+    }
 }
 
 fn effect(site: &Site) -> Option<brownout_insn::Effect> {
@@ -577,7 +606,6 @@ fn append_one(
 /// For what a repeated string instruction has stored: its elements, if it makes a difference that it was several. The direction flag is
 /// the program's own, and the instruction does not change it.
 fn elements(ctx: &ThreadContext, site: &Site, record: u8, a: &Access) -> Option<u64> {
-    const DIRECTION: u64 = 0x400;
     let MemoryForm::String(s) = &site.form else {
         return None;
     };

@@ -375,17 +375,15 @@ fn kernel_reads(ctx: &mut ThreadContext, prepared: &Prepared) {
     let mut ring = Writer::lock(ctx);
     let context = stacks::context(ctx, site, &mut ring);
     for range in ranges {
+        // A string byte by byte: how far it goes depends on what was read before. So that reads are a function of what they have seen.
+        let is_string = prepared.ends_itself(range);
         for (start, end) in readable_parts(range.addr, range.addr.saturating_add(range.len)) {
-            let alias = super::readable_alias(start);
-            ring.access(
-                ctx,
-                brownout_abi::kind::LOAD,
-                site.id,
-                context,
-                start,
-                alias,
-                end - start,
-            );
+            let step = if is_string { 1 } else { (end - start).max(1) };
+            for at in (start..end).step_by(step as usize) {
+                let alias = super::readable_alias(at);
+                let load = brownout_abi::kind::LOAD;
+                ring.access(ctx, load, site.id, context, at, alias, step);
+            }
         }
     }
 }
