@@ -1022,7 +1022,15 @@ impl<'p> Search<'p> {
         let mut others = Vec::new();
         for (read, seen) in path {
             if let Seen::Open(unit, options) = view.read(read.line, read.mask, &item.narrowed) {
-                self.choose(&view, &mut item, read, unit, options, Some(seen), &mut others);
+                self.choose(
+                    &view,
+                    &mut item,
+                    read,
+                    unit,
+                    options,
+                    Some(seen),
+                    &mut others,
+                );
             }
         }
         for other in &mut others {
