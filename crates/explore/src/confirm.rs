@@ -73,13 +73,17 @@ pub fn settle(findings: &mut Vec<Finding>, exploration: &Exploration) {
 }
 
 /// For each suspected line that no finding blames yet: a crash state that fails if its store, and what was stored to the same unit
-/// afterwards, is lost, and does not if the unit survives. The smallest set of another finding may have left it out.
+/// afterwards, is lost, and does not if the unit survives. The smallest set of another finding may have left it out. Where no crash state
+/// fails there is nothing to look for.
 pub fn witnesses(
     search: &mut Search<'_>,
     suspects: &[String],
     found: &[Found],
 ) -> Result<Witnesses, LaunchError> {
     let mut witnesses = Witnesses::default();
+    if search.all_is_well() {
+        return Ok(witnesses);
+    }
     let mut resolvers = Resolvers::default();
     let mut moments: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
     let recording = &search.layers[0].recording;

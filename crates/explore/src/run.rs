@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use brownout_findings::numbers::counted;
 use brownout_findings::{Coverage, Limit};
 use brownout_host::{Enclosure, EventSink, LaunchConfig, Layer, Limits, Stopped};
 use brownout_model::Domain;
@@ -161,7 +160,7 @@ fn record(
     let outcome = brownout_host::record(&config, &mut sink)?;
     let left_out = match sink.first {
         First::All(_) => BTreeSet::new(),
-        First::Pm(only) => only.left_out,
+        First::Pm(only) => only.left_out(),
     };
     let status = match outcome.status {
         brownout_host::ExitStatus::Code(code) => Status::Exit(code),
@@ -169,14 +168,16 @@ fn record(
     };
     let mut notes = outcome.notes;
     let mut coverage = Coverage::default();
-    if let Some(path) = left_out.first() {
+    if let Some(first) = left_out.first() {
+        let more = match left_out.len() {
+            1 => String::new(),
+            n => format!(", and {} more", n - 1),
+        };
         coverage.limit(
             Limit::Unsupported,
             format!(
                 "names, sizes and ordinary files count as durable at once, because recoveries have no private view: crashes between \
-                 changes to them are not explored ({}, {} in all)",
-                String::from_utf8_lossy(path),
-                counted(left_out.len() as u64, "path"),
+                 changes to them are not explored ({first}{more})"
             ),
         );
     }

@@ -1173,6 +1173,11 @@ impl<'p> Search<'p> {
         }
     }
 
+    /// Whether no crash state that was tried fails.
+    pub fn all_is_well(&self) -> bool {
+        self.failing_at.is_empty()
+    }
+
     /// Whether enough crash states of a failure point fail: losses combine, and their combinations tell nothing new.
     fn is_hopeless(&self, item: &Item) -> bool {
         let enough = match self.failing {
