@@ -146,7 +146,7 @@ pub enum FatalKind {
 pub const TEXT_LEN: usize = 4096;
 
 /// Most files that can be tracked from the beginning of a run.
-pub const KNOWN_MAX: usize = 256;
+pub const KNOWN_MAX: usize = 4096;
 /// Bytes for the paths of redirected files, a NUL behind each.
 pub const REDIRECTS_LEN: usize = 0x6000;
 /// Created files that are remembered; of more than these, the last.

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use brownout_findings::{Limit, Severity};
-use brownout_host::Limits;
+use brownout_host::{KNOWN_FILES_MAX, Limits};
 use brownout_trace::event::FileId;
 use rustc_hash::FxHashSet;
 use serde_json::Map;
@@ -187,6 +187,15 @@ fn explore_recorded(
         exploration.coverage.limit(
             Limit::Unsupported,
             format!("not part of the crash states: {what}"),
+        );
+    }
+    if recording.files.len() > KNOWN_FILES_MAX {
+        exploration.coverage.limit(
+            Limit::Unsupported,
+            format!(
+                "the run changes {} files, and of {KNOWN_FILES_MAX} at most it is seen what recovery reads",
+                recording.files.len()
+            ),
         );
     }
     if recording.names_sampled {

@@ -21,7 +21,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brownout_host::{Changed, Enclosure, Enclosures, LaunchConfig, Layer};
+use brownout_host::{Changed, Enclosure, Enclosures, KNOWN_FILES_MAX, LaunchConfig, Layer};
 use brownout_model::LineBytes;
 use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -206,10 +206,10 @@ impl World {
         self.called.get(&file)
     }
 
-    /// The files that are there now, as the tool finds them.
+    /// The files that are there now, as the tool finds them: persistent memory first, and no more than can be followed.
     pub fn existing(&self) -> Vec<(PathBuf, FileId)> {
         if self.names.is_some() {
-            let there = self.called.iter();
+            let there = self.called.iter().take(KNOWN_FILES_MAX);
             return there.map(|(id, name)| (self.find(name), *id)).collect();
         }
         let all = self.files.iter().map(|(id, f)| (self.find(&f.name), *id));

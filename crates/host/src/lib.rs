@@ -32,6 +32,8 @@ mod preflight;
 mod processes;
 mod service;
 
+/// Most [known files](LaunchConfig::known_files) of a run.
+pub use brownout_abi::KNOWN_MAX as KNOWN_FILES_MAX;
 pub use decode::Batch;
 pub use enclosure::{
     Changed, Denied, Enclosure, Enclosures, Layer, Privilege, end_orphans, remove_all,

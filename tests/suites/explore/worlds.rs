@@ -85,6 +85,18 @@ static void litter(void)
     must(chmod("log", 0400) == 0, "chmod");
 }
 
+/* More files than a recovery of old could be told of. */
+static void many(void)
+{
+    for (int i = 0; i < 300; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "file-%d", i);
+        int fd = open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+        must(fd >= 0, name);
+        close(fd);
+    }
+}
+
 /* Who has the lock file or the port is alone. It talks to itself, so that the port stays blocked for a while. */
 static void serve(int port)
 {
@@ -109,7 +121,9 @@ int main(int argc, char **argv)
 {
     const char *mode = argv[1], *path = argv[2];
     if (strcmp(mode, "write") == 0 || strcmp(mode, "wrong") == 0) {
-        if (argc > 3)
+        if (argc > 3 && strcmp(argv[3], "many") == 0)
+            many();
+        else if (argc > 3)
             litter();
         struct pool *pool = map(path);
         for (long i = 0; i < NUMBERS; i++) {
@@ -184,6 +198,7 @@ pub fn trials() -> Vec<Trial> {
     }
     trials.push(trial("worlds::killed", killed));
     trials.push(trial("worlds::left_out_is_said", left_out));
+    trials.push(trial("worlds::many_files", many_files));
     trials
 }
 
@@ -424,6 +439,14 @@ fn left_out() -> Result<()> {
     explored.expect_no_error()?;
     explored.expect_status(3)?;
     explored.expect_note("crashes between changes to them are not explored")
+}
+
+/// A run may change hundreds of files. (Which of them a crash leaves is sampled.)
+fn many_files() -> Result<()> {
+    let home = Home::new()?;
+    let options = ["--depth", "1", "--accept", "sampled"];
+    let explored = home.explore("auto", &["write", "pool", "many"], "check pool", &options)?;
+    explored.expect_clean()
 }
 
 /// Killed at any moment, the tool leaves no process, no folder and no change.
