@@ -357,10 +357,13 @@ int main(int argc, char **argv) {
     let (keep, _) = run(&config);
     let base = 0x2000_0000_0000u64;
     let loads: Vec<_> = keep.events.iter().filter(|e| e.name == "load").collect();
-    for (at, size) in [(0, 77), (512, 33), (1024, 44), (256, 10)] {
+    // A path is read until it ends, so byte by byte, its end included.
+    let path = (256..266).map(|at| (at, 1));
+    for (at, size) in [(0, 77), (512, 33), (1024, 44)].into_iter().chain(path) {
         let expected = format!("addr: {:#x}, size: {size},", base + at);
         let load = loads.iter().find(|load| load.text.contains(&expected));
         let load = load.unwrap_or_else(|| panic!("no load with {expected} in {loads:?}"));
         assert_ne!(load.pc, 0);
     }
+    assert_eq!(loads.len(), 13, "{loads:?}");
 }
