@@ -36,8 +36,6 @@ fn explored(mode: &str) -> Result<Explored> {
     let options = [
         "--domain",
         "page",
-        "--jobs",
-        "1",
         "--pm",
         "db",
         "--setup",
