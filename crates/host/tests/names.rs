@@ -301,3 +301,24 @@ int main(int argc, char **argv) {
     record(&config, &mut story).expect("it runs");
     assert!(story.lines.is_empty(), "{:?}", story.lines);
 }
+
+/// Interpreters ask every script whether it is a terminal, and write past descriptors that only read.
+#[test]
+fn what_is_only_looked_at_is_not_found() {
+    let folder = Folder::new();
+    std::fs::write(folder.path.join("script"), "text").unwrap();
+    let story = story(
+        &folder,
+        r#"
+int main(int argc, char **argv) {
+    need(chdir(argv[1]));
+    int fd = need(open("script", O_RDONLY));
+    char text[4];
+    if (isatty(fd) || read(fd, text, 4) != 4 || write(fd, text, 4) != -1 || ftruncate(fd, 0) != -1)
+        return 1;
+    return 0;
+}
+"#,
+    );
+    assert_eq!(story.lines, [""; 0]);
+}

@@ -176,6 +176,11 @@ const RWF_APPEND: u64 = 0x10;
 const FICLONE: u32 = 0x4004_9409;
 const FICLONERANGE: u32 = 0x4020_940d;
 
+/// Whether a call that [can change a file](is_file_write) is one that does, as far as its arguments tell: most of `ioctl` changes none.
+pub fn asks_for_change(nr: u64, args: &[u64; 6]) -> bool {
+    nr != NR_IOCTL || matches!(args[1] as u32, FICLONE | FICLONERANGE)
+}
+
 /// Whether and how a call can change a file: a quick test by number. Opening counts because of
 /// `O_TRUNC`, `ioctl` because of `FICLONE`.
 pub fn is_file_write(nr: u64) -> Option<FileWrite> {
@@ -383,6 +388,14 @@ mod tests {
 
     fn effect(nr: u64, args: [u64; 6], result: i64) -> Option<FileEffect> {
         file_effect(nr, &args, result, &NoPm, &NoPm)
+    }
+
+    #[test]
+    fn asking_a_file_whether_it_is_a_terminal_does_not_change_it() {
+        const TCGETS: u64 = 0x5401;
+        assert!(!asks_for_change(NR_IOCTL, &[3, TCGETS, 0, 0, 0, 0]));
+        assert!(asks_for_change(NR_IOCTL, &[3, FICLONE.into(), 4, 0, 0, 0]));
+        assert!(asks_for_change(NR_WRITE, &[3, 0, 1, 0, 0, 0]));
     }
 
     #[test]

@@ -78,7 +78,7 @@ mod table;
 
 pub use effect::{
     FileEffect, FileRead, FileTarget, FileWrite, Position, ReadAt, SyncScope, WrittenAt,
-    file_effect, file_read, is_file_write, is_sync, sync_scope,
+    asks_for_change, file_effect, file_read, is_file_write, is_sync, sync_scope,
 };
 pub use finish::finish;
 pub use kind::{

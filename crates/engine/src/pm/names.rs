@@ -224,6 +224,14 @@ fn open_flags(number: u64, a: &[u64; 6]) -> Option<(Place, u64)> {
     })
 }
 
+/// Whether a descriptor is open for writing. Through others every change fails.
+fn can_write(fd: u64) -> bool {
+    const F_GETFL: u64 = 3;
+    // SAFETY: asks only.
+    let flags = unsafe { sc!(nr::FCNTL, fd, F_GETFL) };
+    flags >= 0 && flags as u64 & O_ACCMODE != 0
+}
+
 /// Looks at what a call is about to change.
 pub fn before(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Before {
     if let Some((place, flags)) = open_flags(number, a) {
@@ -250,7 +258,9 @@ pub fn before(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Before {
     }
     if let Some(write) = brownout_syscalls::is_file_write(number) {
         if let FileTarget::Fd(n) = write.file
+            && brownout_syscalls::asks_for_change(number, a)
             && fstat(a[n as usize]).is_some_and(|s| s.mode() & S_IFMT == S_IFREG)
+            && can_write(a[n as usize])
         {
             kernel::track_changed(ctx, a[n as usize]);
         }
