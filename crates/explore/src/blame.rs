@@ -272,6 +272,8 @@ pub struct Facts<'f> {
     pub torn: bool,
     pub creation: bool,
     pub completes: Option<&'f str>,
+    /// What is lost lies in a file that persists by calls, not by write-backs and fences.
+    pub by_calls: bool,
 }
 
 /// What to do.
@@ -340,6 +342,7 @@ fn of_lost(facts: &Facts<'_>, place: &str, written_back: WrittenBack) -> String 
     let persist = match written_back {
         Unfenced => format!("fence the write-back of what is stored at {place}"),
         NonTemporal => format!("fence after the non-temporal store at {place}"),
+        Never | Later if facts.by_calls => format!("msync or fsync what is stored at {place}"),
         Never | Later => format!("write back and fence what is stored at {place}"),
     };
     if facts.torn {
@@ -399,6 +402,7 @@ mod tests {
         torn: false,
         creation: false,
         completes: None,
+        by_calls: false,
     };
 
     fn said(facts: &Facts<'_>) -> String {
@@ -478,6 +482,14 @@ mod tests {
                     ..lost(WrittenBack::Later)
                 },
                 "write back and fence what is stored at data.c:1 before this is acknowledged",
+            ),
+            (
+                Facts {
+                    reason: Reason::Acknowledges,
+                    by_calls: true,
+                    ..lost(WrittenBack::Later)
+                },
+                "msync or fsync what is stored at data.c:1 before this is acknowledged",
             ),
             (
                 lost(WrittenBack::NonTemporal),

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blame::{self, Facts, WrittenBack};
 use crate::execution::{Command, quote};
-use crate::filing::{NameStep, is_ordinary};
+use crate::filing::{NameStep, PAGE, is_ordinary};
 use crate::line::LineKey;
 use crate::minimise::Minimal;
 use crate::oracle::Symptom;
@@ -591,6 +591,8 @@ pub fn explain(
         torn: blame.torn,
         creation: blame.creation,
         completes: completed_by.as_deref(),
+        by_calls: recording.timeline.unit_bytes() == PAGE
+            || first_lost.is_some_and(|(_, range, _)| is_ordinary(keys::place(range.start()).0)),
     };
     // What is to be done about a lost change of a file is known already.
     if found.finding.help.is_empty() {

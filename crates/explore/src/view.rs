@@ -123,6 +123,11 @@ pub struct Timeline {
 }
 
 impl Timeline {
+    /// Bytes of a unit of persistent memory.
+    pub fn unit_bytes(&self) -> u64 {
+        self.unit_bytes
+    }
+
     pub fn new(base: Base, unit_bytes: u64) -> Timeline {
         Timeline {
             base,
