@@ -31,6 +31,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use brownout_report::bounded;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command, CommandFactory, ValueHint};
 use toml::de::{DeTable, DeValue};
@@ -351,8 +352,11 @@ fn without_config(words: Vec<OsString>) -> Vec<OsString> {
     out
 }
 
+/// Longer files are no configurations.
+const BYTES_MAX: u64 = 16 << 20;
+
 fn read(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| {
+    bounded::read_text(path, BYTES_MAX, "a configuration").map_err(|error| {
         let path = quote(path);
         Failure::usage(format!("cannot read {path}: {}", plain(&error)))
     })

@@ -99,6 +99,32 @@ fn empty_program() {
     refused(&["run", "--", ""], USAGE, "empty");
 }
 
+/// An option may name what never ends.
+#[test]
+fn endless_files() {
+    for option in ["--suppressions", "--baseline", "--config"] {
+        refused(
+            &["check", option, "/dev/zero", "--", "true"],
+            USAGE,
+            "too long to be",
+        );
+    }
+}
+
+/// Whoever opens a pipe waits for its other end.
+#[test]
+fn a_pipe_is_no_program() {
+    let folder = TempDir::new().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = Command::new("mkfifo")
+        .args(["-m", "755"])
+        .arg(&pipe)
+        .status();
+    assert!(made.unwrap().success());
+    let output = brownout(folder.path(), &["run", "--", "./pipe"]);
+    complains(&output, 126, "it is not a regular file");
+}
+
 #[test]
 fn bad_glob() {
     refused(

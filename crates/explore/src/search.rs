@@ -114,7 +114,7 @@ impl Bulk {
 struct BulkClass {
     load: u64,
     store: u64,
-    /// What makes it torn is covered by a checksum.
+    /// What makes it torn is covered by a checksum; then `store` is 0.
     summed: bool,
 }
 
@@ -136,7 +136,7 @@ pub struct Sampling {
     /// Recoveries for torn contents of a class at one failure point, if the budget was enough at all earlier ones, if it was not at
     /// one, ….
     pub budget: [u32; 3],
-    /// The same where a checksum covers what is read, at the first failure point; then one at the next three, and whenever their number
+    /// The same where a checksum covers what is read, at the first failure point; then one at the next two, and whenever their number
     /// has doubled.
     pub summed: u32,
     /// Recoveries for torn contents of a class, at all failure points together.
@@ -150,7 +150,7 @@ impl Default for Sampling {
             small_log2: 8.0,
             few_unordered: 4,
             budget: [64, 8, 0],
-            summed: 8,
+            summed: 4,
             budget_in_all: 2_000,
         }
     }
@@ -183,7 +183,6 @@ impl Spent {
         let so_far = self.believed.len();
         let allowed = match so_far {
             0 => first,
-            1 | 3 => 1,
             _ => u32::from(so_far.is_power_of_two()),
         };
         *self.allowed.entry(place).or_insert(allowed)
@@ -801,8 +800,10 @@ impl<'p> Search<'p> {
         if !class.summed {
             let summed = self.take_summed(place, &mut torn);
             if !summed.items.is_empty() {
+                // Whoever verifies a checksum does not care which of the copy's instructions has stored what.
                 let class = BulkClass {
                     summed: true,
+                    store: 0,
                     ..class
                 };
                 let waiting = self.torn.entry((place, class)).or_default();

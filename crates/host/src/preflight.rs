@@ -54,6 +54,10 @@ fn check(
     if meta.is_dir() {
         return Err(not("it is a directory".into()));
     }
+    // Opening a pipe would wait for its other end.
+    if !meta.is_file() {
+        return Err(not("it is not a regular file".into()));
+    }
     if meta.permissions().mode() & 0o111 == 0 {
         return Err(not(
             "it is not executable (chmod +x it, or run its interpreter)".into(),

@@ -15,6 +15,11 @@ use brownout_findings::numbers::counted;
 use brownout_findings::{Finding, SCHEMA_VERSION};
 use serde::Deserialize;
 
+use crate::bounded;
+
+/// Longer files are no reports that somebody keeps.
+const BYTES_MAX: u64 = 1 << 30;
+
 /// What an earlier report found.
 #[derive(Clone, Debug, Default)]
 pub struct Baseline {
@@ -52,7 +57,7 @@ impl Baseline {
     /// Reads a report in JSON from a file.
     pub fn load(path: &Path) -> Result<Baseline, BaselineError> {
         let name = path.display();
-        let text = std::fs::read(path).map_err(|error| {
+        let text = bounded::read(path, BYTES_MAX, "a report").map_err(|error| {
             BaselineError(format!("{name}: the baseline cannot be read: {error}"))
         })?;
         Baseline::parse(&text).map_err(|error| BaselineError(format!("{name}: {error}")))

@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 pub mod baseline;
+pub mod bounded;
 pub mod fingerprint;
 mod finish;
 pub mod json;

@@ -36,6 +36,7 @@ pub use jiff::civil::Date;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::bounded;
 use crate::fingerprint::is_fingerprint;
 use crate::pattern::{self, Pattern};
 use crate::site;
@@ -180,10 +181,7 @@ impl Suppressions {
             message,
         };
         let failed = |error| unreadable(format!("the suppressions cannot be read: {error}"));
-        if std::fs::metadata(path).map_err(failed)?.len() > BYTES_MAX {
-            return Err(unreadable("this is too long to be suppressions".into()));
-        }
-        let text = std::fs::read_to_string(path).map_err(failed)?;
+        let text = bounded::read_text(path, BYTES_MAX, "suppressions").map_err(failed)?;
         Suppressions::parse(&name, &text)
     }
 

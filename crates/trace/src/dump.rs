@@ -275,13 +275,14 @@ pub fn dump<R: Read + Seek>(
     }
 }
 
-/// Bytes as text that stays on one line: control characters escaped, bad UTF-8 replaced.
+/// Bytes as text that stays on one line and in its order: control characters and those that turn the direction escaped, bad UTF-8 replaced.
 pub(crate) fn one_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
         // Line and paragraph separators end lines for some viewers too.
-        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') {
+        let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}') {
             line.extend(c.escape_default());
         } else {
             line.push(c);
