@@ -122,7 +122,7 @@ fn a_pipe_is_no_program() {
         .status();
     assert!(made.unwrap().success());
     let output = brownout(folder.path(), &["run", "--", "./pipe"]);
-    complains(&output, 126, "it is not a regular file");
+    complains(&output, CANNOT_RUN, "it is not a regular file");
 }
 
 #[test]
