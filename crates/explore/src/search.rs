@@ -762,7 +762,7 @@ impl<'p> Search<'p> {
             .partition(|(_, item)| is_summed(item));
         torn.items = other;
         self.sums.insert(place, sums);
-        // What had no room was torn in more places than what had, so also in one of these.
+        // What had no room was mostly torn in more places than what had, so also in one of these. It is not looked at whether all of it was.
         let dropped = match torn.items.is_empty() {
             true => std::mem::take(&mut torn.dropped),
             false => 0,
