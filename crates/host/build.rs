@@ -30,7 +30,7 @@ fn main() {
 
     let target = out.join("engine-target");
     let status = Command::new(std::env::var_os("CARGO").expect("cargo sets it"))
-        .args(["build", "--release", "--manifest-path"])
+        .args(["build", "--release", "--locked", "--manifest-path"])
         .arg(crates.join("engine/Cargo.toml"))
         .arg("--target-dir")
         .arg(&target)
@@ -45,7 +45,11 @@ fn main() {
         )
         .status()
         .expect("cargo runs");
-    assert!(status.success(), "the engine does not build");
+    assert!(
+        status.success(),
+        "the engine does not build; if its Cargo.lock is behind, run \
+         `cargo update --workspace --manifest-path crates/engine/Cargo.toml`"
+    );
     let elf = std::fs::read(target.join("release/brownout-engine")).expect("just built");
     flatten(&elf, &out);
 }

@@ -11,6 +11,7 @@
 // A command-line tool prints.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod apart;
 mod bench;
 mod build;
 mod demo;

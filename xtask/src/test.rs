@@ -12,9 +12,7 @@ use anyhow::{Context, Result, anyhow};
 use brownout_abi::cpu::{Feature, Features, HIDE_VARIABLE};
 use brownout_tests::{cpu, layout, random_code};
 
-use crate::{build, setup, shell};
-
-const ENGINE: &str = "crates/engine/Cargo.toml";
+use crate::{apart, build, setup, shell};
 
 /// Everything. Further words go to the test runner, to pick tests by name.
 pub fn test(words: &[&str]) -> Result<ExitCode> {
@@ -22,8 +20,7 @@ pub fn test(words: &[&str]) -> Result<ExitCode> {
     step("packages", setup::setup)?;
     step("format", || {
         shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
-        // The engine is no member of the workspace, because it is built differently.
-        shell::run(shell::cargo().args(["fmt", "--check", "--manifest-path", ENGINE]))
+        apart::check_format()
     })?;
     step("lints", || {
         shell::run(shell::cargo().args([
@@ -34,7 +31,8 @@ pub fn test(words: &[&str]) -> Result<ExitCode> {
             "--",
             "--deny",
             "warnings",
-        ]))
+        ]))?;
+        apart::lint()
     })?;
     step("tool, programs, examples", build::build)?;
     println!("== tests");
@@ -97,7 +95,10 @@ pub fn bless() -> Result<()> {
 
 fn step(name: &str, action: impl FnOnce() -> Result<()>) -> Result<()> {
     println!("== {name}");
-    action().with_context(|| format!("step `{name}` failed"))
+    let start = Instant::now();
+    action().with_context(|| format!("step `{name}` failed"))?;
+    println!("   {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
 }
 
 #[derive(Clone, Copy, Default)]

@@ -50,14 +50,23 @@ static HEAP: heap::Heap = heap::Heap::new();
 /// What was asked for.
 #[derive(Clone, Copy)]
 pub struct Mode {
+    /// [`abi::MODE_RECORD`].
     pub record: bool,
+    /// [`abi::MODE_LOADS`].
     pub loads: bool,
+    /// [`abi::MODE_VALUES`].
     pub values: bool,
+    /// [`abi::MODE_DETERMINISTIC`].
     pub deterministic: bool,
+    /// [`abi::MODE_EXECUTE_FLUSHES`].
     pub execute_flushes: bool,
+    /// [`abi::MODE_LEAN`].
     pub lean: bool,
+    /// [`abi::MODE_BOUNDARIES`].
     pub boundaries: bool,
+    /// [`abi::MODE_LINE_INPUT`].
     pub line_input: bool,
+    /// [`abi::MODE_NAMES`].
     pub names: bool,
     /// What the program must not see of the processor.
     pub hidden: abi::cpu::Features,

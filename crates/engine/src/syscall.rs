@@ -120,9 +120,9 @@ pub fn pass(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
 
 /// Makes the call with these arguments.
 pub fn as_it_is(number: u64, a: &[u64; 6]) -> Option<i64> {
+    let call = [number, a[0], a[1], a[2], a[3], a[4], a[5]];
     // SAFETY: none of these arguments names memory of the engine by accident; a program that does so by
     // intent breaks itself, as it could natively.
-    let call = [number, a[0], a[1], a[2], a[3], a[4], a[5]];
     let mut outcome = unsafe { program_syscall(&call) };
     if matches!(outcome, Outcome::Done(r) if r == -sys::EFAULT) && ENGINE.lock().unprotect_all() {
         // The kernel may have met a code page that only we have write-protected.
