@@ -1,8 +1,10 @@
 //! The memory layout that the in-target engine and the tool outside share.
 //!
-//! One versioned file: whatever crosses the border between the target's address space and the
-//! tool's process is declared here, with its size asserted. Both sides are built from the same
-//! sources in one build, so the version only guards against a mixed installation.
+//! Whatever crosses the border between the target's address space and the tool's process is
+//! declared here. Both sides are compiled from this file in one build, and the tool embeds the
+//! engine, so they agree on layouts without being told. What the compiler cannot see is asserted:
+//! that [`Control`] fits into the memory set aside for it, and that fields lie where emitted code
+//! and assembly look for them.
 //!
 //! ```text
 //!  target process(es)                            tool process
@@ -17,7 +19,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 pub mod cpu;
 
-/// Bumped with every change of this file.
+/// The engine ends the process if it finds another number in the control block. Since tool and engine
+/// come from one build, that happens only if something else than a control block is mapped there. It is
+/// not the version of a format: the layout changes without it.
 pub const VERSION: u32 = 12;
 /// "BROWNOUT" in ASCII, little endian.
 pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
@@ -156,7 +160,7 @@ pub const CREATED_MAX: usize = 512;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KnownFile {
-    /// Its device and inode.
+    /// Its device.
     pub device: u64,
     /// Its inode.
     pub inode: u64,
@@ -343,7 +347,7 @@ pub mod kind {
     pub const KERNEL_STORE: u8 = 7;
     /// Defines a context: `ctx` = number, `size` = parent, `addr` = return address.
     pub const CONTEXT: u8 = 17;
-    /// Payload: `[words; 5]`, text. `size` = payload bytes in use. Which event: [`super::rare`] in `addr`.
+    /// Payload: six words, then text. `size` = payload bytes in use. Which event: [`super::rare`] in `addr`.
     pub const RARE: u8 = 18;
     /// A plain pmemcheck request; payload: code (with base), four arguments.
     pub const REQUEST: u8 = 21;

@@ -135,7 +135,8 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
             let persona = libc::personality(0xffff_ffff);
             libc::personality(persona as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
             if deterministic {
-                // One fixed core count and no migration between what differs by core.
+                // Whether the kernel has a huge page at hand differs from run to run, and programs can tell: by
+                // resident sizes, and by which mappings it aligns for that.
                 libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
             }
             if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) < 0 {
