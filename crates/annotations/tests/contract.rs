@@ -1,9 +1,9 @@
-//! The numbers and arguments of the bindings are those of `brownout_abi::annotation`.
+//! The numbers and arguments of the bindings are those of `brownout_requests::annotation`.
 
 mod support;
 
-use brownout_abi::annotation;
 use brownout_annotations::code;
+use brownout_requests::annotation;
 use std::collections::BTreeMap;
 use std::fs;
 use support::tool::{Received, receive};
@@ -25,7 +25,7 @@ fn numbers() -> Vec<(&'static str, u64, u64)> {
     }
     .to_vec();
     numbers.push(("INTERFACE", annotation::INTERFACE, code::INTERFACE));
-    numbers.push(("BASE", brownout_abi::ANNOTATION_BASE, code::BASE));
+    numbers.push(("BASE", brownout_requests::ANNOTATION_BASE, code::BASE));
     numbers
 }
 
@@ -53,25 +53,31 @@ fn definitions(text: &str, prefix: &str) -> BTreeMap<String, u64> {
 fn numbers_agree_name_by_name() {
     let contract: BTreeMap<String, u64> = numbers()
         .into_iter()
-        .map(|(name, abi, ours)| {
-            assert_eq!(abi, ours, "{name}");
-            (name.to_owned(), abi)
+        .map(|(name, number, ours)| {
+            assert_eq!(number, ours, "{name}");
+            (name.to_owned(), number)
         })
         .collect();
 
     let header = fs::read_to_string(include().join("brownout.h")).expect("the header");
     let mut header_names = definitions(&header, "    BROWNOUT_");
     header_names.extend(definitions(&header, "{ BROWNOUT_"));
-    assert_eq!(header_names, contract, "left: brownout.h, right: the ABI");
+    assert_eq!(
+        header_names, contract,
+        "left: brownout.h, right: crates/requests"
+    );
 
     // A number that is added there must come here.
-    let abi = include_str!("../../abi/src/lib.rs");
-    let (_, module) = abi
+    let source = include_str!("../../requests/src/lib.rs");
+    let (_, module) = source
         .split_once("pub mod annotation {")
         .expect("the module is still called that");
     let mut module = definitions(module, "    pub const ");
-    module.insert("BASE".to_owned(), brownout_abi::ANNOTATION_BASE);
-    assert_eq!(module, contract, "left: the ABI's source, right: this test");
+    module.insert("BASE".to_owned(), brownout_requests::ANNOTATION_BASE);
+    assert_eq!(
+        module, contract,
+        "left: the source of crates/requests, right: this test"
+    );
 }
 
 /// What `requests.c` and `requests.rs` ask for.

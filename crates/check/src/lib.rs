@@ -42,12 +42,14 @@ mod source;
 mod thread;
 mod tx;
 
+use std::io;
 use std::path::Path;
 
 use brownout_findings::Finding;
 use brownout_findings::rules::RuleSet;
 use brownout_rule::host::Plugin;
 use brownout_symbols::{Options as SymbolOptions, Stacks};
+use brownout_trace::EventSink;
 use brownout_trace::event::{ContextId, Event, EventKind, ExitStatus, TargetAddr, ThreadId};
 use brownout_trace::maps::MapFault;
 
@@ -85,21 +87,6 @@ enum Checkers {
     Here(Box<Checker>),
     /// Several, each on a thread of its own.
     Pool(Pool),
-}
-
-/// An [`Analysis`] by one checker, without custom rules.
-pub struct Plain<'a> {
-    checker: &'a mut Checker,
-    stacks: &'a mut Stacks,
-}
-
-impl Plain<'_> {
-    /// As [`Analysis::event`], compiled into the caller's loop.
-    #[inline(always)]
-    pub fn event(&mut self, event: &Event<'_>) {
-        self.stacks.observe(event);
-        self.checker.next_event(event);
-    }
 }
 
 /// What an analysis came to.
@@ -175,7 +162,6 @@ impl Analysis {
     }
 
     /// The next event of the run.
-    #[inline]
     pub fn event(&mut self, event: &Event<'_>) {
         self.stacks.observe(event);
         match &mut self.checkers {
@@ -186,17 +172,6 @@ impl Analysis {
                 checker.event(event);
             }
             Checkers::Pool(pool) => pool.event(event),
-        }
-    }
-
-    /// This analysis without what it takes to do otherwise, if one checker does it all: for loops over many events.
-    pub fn plain(&mut self) -> Option<Plain<'_>> {
-        match &mut self.checkers {
-            Checkers::Here(checker) if self.plugins.is_empty() => Some(Plain {
-                checker,
-                stacks: &mut self.stacks,
-            }),
-            _ => None,
         }
     }
 
@@ -215,7 +190,7 @@ impl Analysis {
             pc: TargetAddr(0),
             context: ContextId(0),
             kind: EventKind::Annotation {
-                code: brownout_abi::annotation::CHECKPOINT,
+                code: brownout_trace::annotation::CHECKPOINT,
                 args: [0; 5],
                 text: &[],
             },
@@ -258,5 +233,31 @@ impl Analysis {
             notes: self.notes,
             fault: first.fault(),
         }
+    }
+}
+
+impl EventSink for Analysis {
+    /// Never fails: events that make no sense become the outcome's [`fault`](Outcome::fault).
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.event(event);
+        Ok(())
+    }
+
+    fn events(&mut self, events: &[Event<'_>]) -> io::Result<()> {
+        match &mut self.checkers {
+            // The usual case has a loop of its own, into which all that is done to an event is compiled.
+            Checkers::Here(checker) if self.plugins.is_empty() => {
+                for event in events {
+                    self.stacks.observe(event);
+                    checker.next_event(event);
+                }
+            }
+            _ => events.iter().for_each(|event| self.event(event)),
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
+        self.answer(question)
     }
 }

@@ -21,7 +21,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::path::Path;
 
-use brownout_abi::{annotation, pmemcheck};
 use brownout_findings::{Severity, rules};
 use brownout_model::{ByteRange, LINE_BYTES, Moment, Persistency, Tag, keys};
 use brownout_rule::host::{Finding, FindingEvent, HostServices, LoadError, Plugin, RuleFailed};
@@ -33,6 +32,7 @@ use brownout_trace::event::{
     LIBRARY_FUNCTIONS, ProcessId, TargetAddr, ThreadId,
 };
 use brownout_trace::maps::{AddressSpaces, FileRange};
+use brownout_trace::{annotation, pmemcheck};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 

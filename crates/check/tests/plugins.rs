@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use brownout_abi::annotation;
 use brownout_check::{Analysis, Options, Outcome, RuleError};
 use brownout_findings::Severity;
 use brownout_rule::host::Plugin;
@@ -13,6 +12,7 @@ use brownout_rule::{
     Pm, ProcessId, Reporter, Rule, Site, State, ThreadId,
 };
 use brownout_symbols::Options as SymbolOptions;
+use brownout_trace::annotation;
 use brownout_trace::event::{
     self as trace, ContextId, EventKind, ExitStatus, PmReason, TargetAddr,
 };

@@ -1,9 +1,9 @@
 //! The rules on threads of their own find what they find in one place.
 
-use brownout_abi::annotation;
 use brownout_check::{Analysis, Options};
 use brownout_findings::rules::{RULES, RuleSet};
 use brownout_symbols::Options as SymbolOptions;
+use brownout_trace::annotation;
 use brownout_trace::event::{
     Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind, PmReason,
     ProcessId, TargetAddr, ThreadId,

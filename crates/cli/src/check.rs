@@ -16,13 +16,12 @@ use std::time::Duration;
 
 use brownout_check::{Analysis, Options};
 use brownout_findings::{Analysed, Coverage, Finding, Limit, Report, SCHEMA_VERSION, Tool};
-use brownout_host::{Batch, EventSink, ExitStatus, LaunchConfig};
+use brownout_host::{ExitStatus, LaunchConfig};
 use brownout_model::{Config, Domain};
 use brownout_storelog::Importer;
 use brownout_symbols::Options as SymbolOptions;
-use brownout_trace::event::Event;
 use brownout_trace::maps::MapFault;
-use brownout_trace::{Reader, event};
+use brownout_trace::{Reader, Tee, event};
 use serde_json::{Map, json};
 
 use crate::exit::{self, Failure};
@@ -130,57 +129,26 @@ fn examine(check: &mut Check) -> Result<Seen, Failure> {
     }
 }
 
-/// Feeds a live run to the analysis, and keeps the recording if asked for.
-struct Live {
-    analysis: Analysis,
-    keep: Option<Keep>,
-}
-
-impl EventSink for Live {
-    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
-        self.analysis.event(event);
-        if let Some(keep) = &mut self.keep {
-            keep.push(event);
-        }
-        Ok(())
-    }
-
-    fn events(&mut self, batch: &mut Batch<'_>) -> io::Result<()> {
-        if self.keep.is_none()
-            && let Some(mut analysis) = self.analysis.plain()
-        {
-            while let Some(event) = batch.next() {
-                analysis.event(&event);
-            }
-            return Ok(());
-        }
-        while let Some(event) = batch.next() {
-            self.event(&event)?;
-        }
-        Ok(())
-    }
-
-    fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
-        self.analysis.answer(question)
-    }
-}
-
-fn examine_run(check: &Check, launch: &LaunchConfig, analysis: Analysis) -> Result<Seen, Failure> {
-    let keep = match &check.save_trace {
+fn examine_run(
+    check: &Check,
+    launch: &LaunchConfig,
+    mut analysis: Analysis,
+) -> Result<Seen, Failure> {
+    let mut keep = match &check.save_trace {
         Some(path) => Some(Keep::new(TraceOutput::open(path, false)?, launch)),
         None => None,
     };
-    let mut live = Live { analysis, keep };
-    let outcome = match brownout_host::record(launch, &mut live) {
+    let mut sink = Tee::of([&mut analysis]).and(keep.as_mut());
+    let outcome = match brownout_host::record(launch, &mut sink) {
         Ok(outcome) => outcome,
         Err(error) => {
-            if let Some(keep) = live.keep {
+            if let Some(keep) = keep {
                 keep.abandon();
             }
             return Err(error.into());
         }
     };
-    if let Some(keep) = live.keep {
+    if let Some(keep) = keep {
         keep.finish(outcome.wall)?;
     }
     let mut notes = outcome.notes.clone();
@@ -189,7 +157,7 @@ fn examine_run(check: &Check, launch: &LaunchConfig, analysis: Analysis) -> Resu
         program: program.map(|w| w.to_string_lossy().into_owned()).collect(),
         ..Analysed::default()
     };
-    let checked = live.analysis.finish();
+    let checked = analysis.finish();
     let hints: Vec<String> = outcome.hints.iter().map(hint).collect();
     let missed = missed_patterns(checked.files.is_empty(), launch);
     let has_missed = missed.is_some();
@@ -219,7 +187,7 @@ fn examine_run(check: &Check, launch: &LaunchConfig, analysis: Analysis) -> Resu
 fn examine_confirmed(
     check: &Check,
     launch: &LaunchConfig,
-    analysis: Analysis,
+    mut analysis: Analysis,
 ) -> Result<Seen, Failure> {
     let Some((recovery, stdin)) = &check.confirm else {
         return Err(Failure::usage("--confirm was not given"));
@@ -244,18 +212,14 @@ fn examine_confirmed(
         report: check.report.clone(),
         command_line: Vec::new(),
     };
-    let mut live = Live {
-        analysis,
-        keep: None,
-    };
-    let (mut options, run) = explore::confirm(&explore, &mut live)?;
+    let (mut options, run) = explore::confirm(&explore, &mut analysis)?;
     let (output, errors) = run.output();
     // The program has its output to itself, as without --confirm.
     let _ = io::stdout().write_all(&output);
     let _ = io::stderr().write_all(&errors);
     let hints: Vec<String> = run.hints().iter().map(hint).collect();
     let ended = run.status();
-    let mut checked = live.analysis.finish();
+    let mut checked = analysis.finish();
     let mut notes = Vec::new();
     let missed = missed_patterns(checked.files.is_empty(), launch);
     let has_missed = missed.is_some();

@@ -11,9 +11,9 @@ use brownout_explore::{
 };
 use brownout_findings::rules::RuleSet;
 use brownout_findings::{Analysed, Finding, Limit, Replay, Report, SCHEMA_VERSION, Tool};
-use brownout_host::EventSink;
 use brownout_model::names::Promise;
 use brownout_model::{Atomicity, Config, Domain};
+use brownout_trace::EventSink;
 
 use crate::exit::{self, Failure};
 use crate::record::hint;

@@ -1,9 +1,10 @@
 //! `brownout record`: runs a program and writes what it does to a trace.
 //!
 //! ```text
-//!  brownout_host::record ── events ──▶ Recorder ─┬▶ Writer ─▶ file
-//!                                                ├▶ Tally ─▶ summary line
-//!                                                └▶ Verification (on request)
+//!  brownout_host::record ── events ──▶ Tee ─┬▶ Tally ─▶ summary line
+//!                                           ├▶ Trace ─▶ file
+//!                                           ├▶ StoreLog ─▶ file (on request)
+//!                                           └▶ Verification (on request)
 //! ```
 //!
 //! Guarantee: trouble with the trace never disturbs the program. When the file can take no more,
@@ -16,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brownout_findings::numbers::{counted, grouped};
-use brownout_host::{EventSink, LaunchConfig, Outcome};
+use brownout_host::{LaunchConfig, Outcome};
 use brownout_storelog::{Exported, Exporter};
-use brownout_trace::event::{Event, EventKind, FileId};
+use brownout_trace::event::{Event, EventKind};
 use brownout_trace::maps::MapFault;
-use brownout_trace::{Meta, Reader, Writer, Written};
+use brownout_trace::{EventSink, Meta, Reader, Tee, Writer, Written};
 
 use crate::exit::{self, Failure};
 use crate::output::TraceOutput;
@@ -36,53 +37,50 @@ pub fn record(mut recording: Recording) -> Result<u8, Failure> {
         Some(path) => Some(TraceOutput::open(path, recording.force)?),
         None => None,
     };
-    let verification = match (recording.verify, &output) {
+    let mut verification = match (recording.verify, &output) {
         (true, Some(output)) => {
             Some(Verification::new(&output.folder()).inspect_err(|_| output.abandon())?)
         }
         _ => None,
     };
-    let store_log = match &recording.pmemcheck_log {
+    let mut store_log = match &recording.pmemcheck_log {
         Some(path) => Some(StoreLog::create(path)?),
         None => None,
     };
-    let mut recorder = Recorder {
-        store_log,
-        trace: output.map(Trace::Pending),
-        meta: meta(&recording.launch),
-        tally: Tally::default(),
-        verification,
-    };
+    let mut tally = Tally::default();
+    let mut trace = output.map(|output| Trace::new(output, meta(&recording.launch)));
+    let mut sink = Tee::of([&mut tally])
+        .and(trace.as_mut())
+        .and(store_log.as_mut())
+        .and(verification.as_mut());
     let outcome = signals::leave_to_program(&mut recording.launch)
-        .and_then(|()| Ok(brownout_host::record(&recording.launch, &mut recorder)?));
+        .and_then(|()| Ok(brownout_host::record(&recording.launch, &mut sink)?));
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(failure) => {
-            if let Some(trace) = recorder.trace {
+            if let Some(trace) = trace {
                 trace.abandon();
             }
             return Err(failure);
         }
     };
     let duration = (!recording.launch.deterministic).then_some(outcome.wall);
-    let trace = recorder
-        .trace
-        .map(|trace| trace.finish(&recorder.meta, duration));
+    let trace = trace.map(|trace| trace.finish(duration));
     let written = trace.as_ref().and_then(|trace| trace.as_ref().ok());
-    report(path, &outcome, &recorder.tally, written);
+    report(path, &outcome, &tally, written);
     // A recording that stopped makes the verdict of the verification worthless, so it comes first.
     if let (Some(Err(trouble)), Some(path)) = (trace, path) {
         return Err(trouble.failure(path));
     }
-    if let Some(log) = recorder.store_log {
+    if let Some(log) = store_log {
         log.finish()?;
     }
-    match recorder.verification {
-        Some(verification) if recorder.tally.files > 0 => verification.conclude()?,
+    match verification {
+        Some(verification) if tally.files > 0 => verification.conclude()?,
         Some(_) => message("nothing was verified: no persistent memory was seen"),
         None => {}
     }
-    let missed = missed_patterns(recorder.tally.files == 0, &recording.launch);
+    let missed = missed_patterns(tally.files == 0, &recording.launch);
     if let Some(note) = &missed {
         message(note);
     }
@@ -170,8 +168,13 @@ fn readable_events(path: &Path) -> u64 {
     }
 }
 
-/// The trace in its stages.
-enum Trace {
+/// A trace that is being written.
+struct Trace {
+    meta: Meta,
+    stage: Stage,
+}
+
+enum Stage {
     /// Nothing has happened; an old trace may still be in the file.
     Pending(TraceOutput),
     /// Being written.
@@ -181,54 +184,62 @@ enum Trace {
 }
 
 impl Trace {
-    fn push(&mut self, meta: &Meta, event: &Event<'_>) {
-        self.begin(meta);
-        if let Trace::Open(writer) = self
-            && let Err(error) = writer.push(event)
-        {
-            *self = Trace::Failed(Trouble(error));
-        }
+    fn new(output: TraceOutput, meta: Meta) -> Trace {
+        let stage = Stage::Pending(output);
+        Trace { meta, stage }
     }
 
-    fn begin(&mut self, meta: &Meta) {
-        if let Trace::Pending(_) = self {
-            let nothing = Trace::Failed(Trouble(io::ErrorKind::Other.into()));
-            if let Trace::Pending(output) = std::mem::replace(self, nothing) {
-                *self = match Writer::new(output, meta) {
-                    Ok(writer) => Trace::Open(Box::new(writer)),
-                    Err(error) => Trace::Failed(Trouble(error)),
+    fn begin(&mut self) {
+        if let Stage::Pending(_) = self.stage {
+            let nothing = Stage::Failed(Trouble(io::ErrorKind::Other.into()));
+            if let Stage::Pending(output) = std::mem::replace(&mut self.stage, nothing) {
+                self.stage = match Writer::new(output, &self.meta) {
+                    Ok(writer) => Stage::Open(Box::new(writer)),
+                    Err(error) => Stage::Failed(Trouble(error)),
                 };
             }
         }
     }
 
-    fn finish(mut self, meta: &Meta, duration: Option<Duration>) -> Result<Written, Trouble> {
-        self.begin(meta);
-        match self {
-            Trace::Open(mut writer) => {
+    fn finish(mut self, duration: Option<Duration>) -> Result<Written, Trouble> {
+        self.begin();
+        match self.stage {
+            Stage::Open(mut writer) => {
                 if let Some(duration) = duration {
                     writer.set_duration(duration);
                 }
                 writer.finish().map_err(Trouble)
             }
-            Trace::Failed(trouble) => Err(trouble),
-            Trace::Pending(_) => unreachable!("begun above"),
+            Stage::Failed(trouble) => Err(trouble),
+            Stage::Pending(_) => unreachable!("begun above"),
         }
     }
 
     /// The program was not started, or was lost. Events that came are kept (without a footer,
     /// because the recording did not end in order); without any, all is as it was before.
     fn abandon(self) {
-        if let Trace::Pending(output) = self {
+        if let Stage::Pending(output) = self.stage {
             output.abandon();
         }
+    }
+}
+
+impl EventSink for Trace {
+    /// Never fails: the program runs on, and [`finish`](Trace::finish) says what went wrong.
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.begin();
+        if let Stage::Open(writer) = &mut self.stage
+            && let Err(error) = writer.push(event)
+        {
+            self.stage = Stage::Failed(Trouble(error));
+        }
+        Ok(())
     }
 }
 
 /// A trace that is kept while something else looks at the events.
 pub struct Keep {
     trace: Trace,
-    meta: Meta,
     path: PathBuf,
     deterministic: bool,
 }
@@ -238,21 +249,15 @@ impl Keep {
     pub fn new(output: TraceOutput, launch: &LaunchConfig) -> Keep {
         Keep {
             path: output.path().to_owned(),
-            trace: Trace::Pending(output),
-            meta: meta(launch),
+            trace: Trace::new(output, meta(launch)),
             deterministic: launch.deterministic,
         }
-    }
-
-    /// One more event.
-    pub fn push(&mut self, event: &Event<'_>) {
-        self.trace.push(&self.meta, event);
     }
 
     /// The run is over.
     pub fn finish(self, wall: Duration) -> Result<(), Failure> {
         let duration = (!self.deterministic).then_some(wall);
-        let finished = self.trace.finish(&self.meta, duration);
+        let finished = self.trace.finish(duration);
         finished.map_err(|trouble| trouble.failure(&self.path))?;
         Ok(())
     }
@@ -260,6 +265,12 @@ impl Keep {
     /// The program was not started, or was lost.
     pub fn abandon(self) {
         self.trace.abandon();
+    }
+}
+
+impl EventSink for Keep {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.trace.event(event)
     }
 }
 
@@ -286,15 +297,6 @@ impl StoreLog {
         })
     }
 
-    fn event(&mut self, event: &Event<'_>) {
-        if let Some(exporter) = &mut self.exporter
-            && let Err(error) = exporter.event(event)
-        {
-            self.trouble = Some(error);
-            self.exporter = None;
-        }
-    }
-
     fn finish(self) -> Result<(), Failure> {
         let written = match (self.exporter, self.trouble) {
             (_, Some(error)) => Err(error),
@@ -318,6 +320,19 @@ impl StoreLog {
     }
 }
 
+impl EventSink for StoreLog {
+    /// Never fails: the program runs on, and [`finish`](StoreLog::finish) says what went wrong.
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        if let Some(exporter) = &mut self.exporter
+            && let Err(error) = exporter.event(event)
+        {
+            self.trouble = Some(error);
+            self.exporter = None;
+        }
+        Ok(())
+    }
+}
+
 fn log_summary(path: &str, exported: &Exported) -> String {
     let mut text = format!(
         "{path}: {}, {}, {} in {}",
@@ -338,37 +353,6 @@ fn log_summary(path: &str, exported: &Exported) -> String {
     text
 }
 
-struct Recorder {
-    store_log: Option<StoreLog>,
-    trace: Option<Trace>,
-    meta: Meta,
-    tally: Tally,
-    verification: Option<Verification>,
-}
-
-impl EventSink for Recorder {
-    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
-        self.tally.count(event);
-        if let Some(trace) = &mut self.trace {
-            trace.push(&self.meta, event);
-        }
-        if let Some(log) = &mut self.store_log {
-            log.event(event);
-        }
-        if let Some(verification) = &mut self.verification {
-            verification.event(event);
-        }
-        Ok(())
-    }
-
-    fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {
-        if let Some(verification) = &mut self.verification {
-            verification.new_file(file, path);
-        }
-        Ok(())
-    }
-}
-
 /// Counts events by kind.
 #[derive(Debug, Default)]
 struct Tally {
@@ -376,6 +360,13 @@ struct Tally {
     kinds: Vec<(&'static str, u64)>,
     files: u64,
     events: u64,
+}
+
+impl EventSink for Tally {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.count(event);
+        Ok(())
+    }
 }
 
 impl Tally {
@@ -467,7 +458,9 @@ pub fn hint(path: &PathBuf) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brownout_trace::event::{ContextId, FenceKind, FlushKind, PmReason, TargetAddr, ThreadId};
+    use brownout_trace::event::{
+        ContextId, FenceKind, FileId, FlushKind, PmReason, TargetAddr, ThreadId,
+    };
 
     fn event(kind: EventKind<'_>) -> Event<'_> {
         Event {

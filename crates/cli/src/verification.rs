@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use brownout_findings::numbers::grouped;
 use brownout_symbols::{Options, Stacks};
+use brownout_trace::EventSink;
 use brownout_trace::event::{Event, FileId};
 use brownout_trace::verify::{Mismatch, Verifier, VerifierOptions, VerifyReport};
 use tempfile::TempDir;
@@ -32,6 +33,28 @@ pub struct Verification {
     live: HashMap<FileId, File>,
     /// Why nothing can be said any more.
     trouble: Option<String>,
+}
+
+impl EventSink for Verification {
+    /// Never fails: the program runs on, and [`conclude`](Verification::conclude) says what went wrong.
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        if self.trouble.is_none() {
+            self.stacks.observe(event);
+            if let Err(error) = self.verifier.feed(event) {
+                self.give_up(error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {
+        let copied = snapshot::copy(path, &copy_path(self.folder.path(), file));
+        match copied.and_then(|()| File::open(path)) {
+            Ok(live) => drop(self.live.insert(file, live)),
+            Err(error) => self.give_up(format!("cannot copy {}: {}", quote(path), plain(&error))),
+        }
+        Ok(())
+    }
 }
 
 impl Verification {
@@ -59,25 +82,6 @@ impl Verification {
             live: HashMap::new(),
             trouble: None,
         })
-    }
-
-    /// A file is about to be mapped for the first time.
-    pub fn new_file(&mut self, file: FileId, path: &Path) {
-        let copied = snapshot::copy(path, &copy_path(self.folder.path(), file));
-        match copied.and_then(|()| File::open(path)) {
-            Ok(live) => drop(self.live.insert(file, live)),
-            Err(error) => self.give_up(format!("cannot copy {}: {}", quote(path), plain(&error))),
-        }
-    }
-
-    /// The next event of the recording.
-    pub fn event(&mut self, event: &Event<'_>) {
-        if self.trouble.is_none() {
-            self.stacks.observe(event);
-            if let Err(error) = self.verifier.feed(event) {
-                self.give_up(error.to_string());
-            }
-        }
     }
 
     fn give_up(&mut self, reason: String) {
@@ -209,7 +213,7 @@ mod tests {
         let (process, file) = (ProcessId(1), FileId(1));
         let parent = ProcessId(0);
         let path = pool.as_os_str().as_bytes();
-        verification.new_file(file, &pool);
+        verification.new_file(file, &pool).unwrap();
         let events = [
             EventKind::ProcessStart {
                 process,
@@ -246,7 +250,7 @@ mod tests {
             },
         ];
         for kind in events {
-            verification.event(&event(kind));
+            verification.event(&event(kind)).unwrap();
         }
         (pool, verification)
     }
@@ -265,7 +269,9 @@ mod tests {
     fn store(verification: &mut Verification, offset: u64, bytes: &[u8]) {
         let addr = TargetAddr(BASE + offset);
         let size = bytes.len() as u32;
-        verification.event(&event(EventKind::Store(Access { addr, size, bytes })));
+        verification
+            .event(&event(EventKind::Store(Access { addr, size, bytes })))
+            .unwrap();
     }
 
     #[test]
@@ -322,7 +328,9 @@ mod tests {
     fn without_the_first_content_there_is_no_verdict() {
         let folder = tempfile::tempdir().unwrap();
         let mut verification = Verification::new(folder.path()).unwrap();
-        verification.new_file(FileId(1), Path::new("/no/such/pool"));
+        verification
+            .new_file(FileId(1), Path::new("/no/such/pool"))
+            .unwrap();
         let failure = verification.conclude().unwrap_err();
         assert_eq!(failure.code, exit::CANNOT_RUN);
         assert!(
@@ -332,13 +340,15 @@ mod tests {
         );
 
         let mut verification = Verification::new(folder.path()).unwrap();
-        verification.event(&event(EventKind::File {
-            file: FileId(1),
-            path: b"/p",
-            size: 1,
-            reason: PmReason::Dax,
-            created: false,
-        }));
+        verification
+            .event(&event(EventKind::File {
+                file: FileId(1),
+                path: b"/p",
+                size: 1,
+                reason: PmReason::Dax,
+                created: false,
+            }))
+            .unwrap();
         let failure = verification.conclude().unwrap_err();
         assert!(failure.sentence.contains("its first content was not seen"));
     }

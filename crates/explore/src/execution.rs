@@ -9,12 +9,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use brownout_host::{EventSink, ExitStatus, LaunchConfig, LaunchError, Limits, Stopped};
+use brownout_host::{ExitStatus, LaunchConfig, LaunchError, Limits, Stopped};
 use brownout_model::names::Promise;
 use brownout_model::{ByteRange, LINE_BYTES, LineBytes, keys, mask_within, masked};
 use brownout_trace::epochs::Epoch;
 use brownout_trace::event::{self as trace, Event, EventKind, FileId, TargetAddr};
 use brownout_trace::maps::{AddressSpaces, MapFault};
+use brownout_trace::{EventSink, Tee};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::line::LineKey;
@@ -223,26 +224,23 @@ pub fn record(
     command: &Command,
     world: &mut World,
     image: &Image,
-    recorder: Recorder,
+    mut recorder: Recorder,
 ) -> Result<(Recorder, Status), LaunchError> {
     let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
     world
         .lay(image)
         .map_err(lost("laying down the crash image"))?;
-    let mut both = Both {
-        watcher: Watcher::new(image, None, false),
-        recorder,
-    };
+    let mut watcher = Watcher::new(image, None, false);
     let ran = run(
         setting,
         command,
         image.crashes(),
         world,
-        &mut both,
+        &mut Tee::of([&mut watcher, &mut recorder]),
         setting.names.is_some(),
     )?;
-    both.watcher.tell(&ran, world);
-    Ok((both.recorder, ran.status))
+    watcher.tell(&ran, world);
+    Ok((recorder, ran.status))
 }
 
 /// Runs a command on an image, and the recovery on what it leaves.
@@ -268,18 +266,6 @@ pub fn refer(
     let mut execution = watcher.into_execution(recovered, world);
     execution.path.clear();
     Ok(execution)
-}
-
-struct Both<'i> {
-    watcher: Watcher<'i>,
-    recorder: Recorder,
-}
-
-impl EventSink for Both<'_> {
-    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
-        self.watcher.event(event)?;
-        self.recorder.event(event)
-    }
 }
 
 /// How a run looked from outside.
@@ -579,7 +565,7 @@ impl EventSink for Watcher<'_> {
                     .push(PathBuf::from(std::ffi::OsStr::from_bytes(path)));
             }
             EventKind::Annotation { code, args, text }
-                if *code == brownout_abi::annotation::MUST_HOLD && args[1] == 0 =>
+                if *code == brownout_trace::annotation::MUST_HOLD && args[1] == 0 =>
             {
                 self.broken.push(String::from_utf8_lossy(text).into_owned());
             }

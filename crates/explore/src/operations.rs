@@ -467,8 +467,8 @@ fn newest_at(search: &Search<'_>, point: u32) -> Image {
 
 #[cfg(test)]
 mod tests {
-    use brownout_host::EventSink;
     use brownout_model::Config;
+    use brownout_trace::EventSink;
     use brownout_trace::event::{
         Access, ContextId, Event, EventKind, FileId, PmReason, ProcessId, TargetAddr, ThreadId,
     };

@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::Path;
 
-use brownout_host::EventSink;
+use brownout_trace::EventSink;
 use brownout_trace::event::{
     ContextId, Event, EventKind, FileId, NameChange, PmReason, TargetAddr, ThreadId, split_names,
 };
@@ -74,7 +75,7 @@ impl Held {
 
 /// See the module's header.
 pub struct PmOnly<'s> {
-    pub sink: &'s mut dyn EventSink,
+    sink: &'s mut dyn EventSink,
     waiting: BTreeMap<FileId, Waiting>,
     ordinary: BTreeSet<FileId>,
     spaces: AddressSpaces,
@@ -202,8 +203,10 @@ impl<'s> PmOnly<'s> {
         }
         Ok(())
     }
+}
 
-    pub fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+impl EventSink for PmOnly<'_> {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.spaces
             .observe(event)
             .map_err(|fault| io::Error::other(fault.to_string()))?;
@@ -286,6 +289,14 @@ impl<'s> PmOnly<'s> {
             }
         }
         self.sink.event(event)
+    }
+
+    fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
+        self.sink.answer(question)
+    }
+
+    fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {
+        self.sink.new_file(file, path)
     }
 }
 

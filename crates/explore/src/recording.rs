@@ -24,12 +24,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brownout_host::EventSink;
 use brownout_model::names::{Promise, Sync};
 use brownout_model::{
     Atomicity, ByteRange, Choices, Config, Domain, Event as ModelEvent, FenceRule, History, Line,
     Op, Thread, Unit, Write, keys,
 };
+use brownout_trace::EventSink;
 use brownout_trace::epochs::Epoch;
 use brownout_trace::event::{
     Access, ContextId, Elements, Event, EventKind, FenceKind, FileId, MS_SYNC, NameChange,

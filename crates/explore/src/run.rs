@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use brownout_findings::{Coverage, Limit};
-use brownout_host::{Enclosure, EventSink, LaunchConfig, Layer, Limits, Stopped};
+use brownout_host::{Enclosure, LaunchConfig, Layer, Limits, Stopped};
 use brownout_model::Domain;
 use brownout_model::names::Promise;
-use brownout_trace::event::{Event, FileId};
+use brownout_trace::{EventSink, Tee};
 
 use crate::files::{copy_sparse, hash_sparse};
 use crate::ground::{self, Ground};
@@ -151,16 +151,19 @@ fn record(
     config.stdin = Some(input);
     config.stdout = Some(File::create(&out).map_err(io_error("cannot keep the output"))?);
     config.stderr = Some(File::create(&err).map_err(io_error("cannot keep the output"))?);
-    let also = also.map(PmOnly::new);
-    let first = match names {
-        Some(_) => First::All(&mut recorder),
-        None => First::Pm(Box::new(PmOnly::from_first_change(&mut recorder))),
-    };
-    let mut sink = Tee { first, also };
-    let outcome = brownout_host::record(&config, &mut sink)?;
-    let left_out = match sink.first {
-        First::All(_) => BTreeSet::new(),
-        First::Pm(only) => only.left_out(),
+    let mut also = also.map(PmOnly::new);
+    let sink = Tee::default().and(also.as_mut());
+    let (outcome, left_out) = match names {
+        Some(_) => {
+            let mut sink = sink.and(Some(&mut recorder));
+            (brownout_host::record(&config, &mut sink)?, BTreeSet::new())
+        }
+        None => {
+            let mut only = PmOnly::from_first_change(&mut recorder);
+            let mut sink = sink.and(Some(&mut only));
+            let outcome = brownout_host::record(&config, &mut sink)?;
+            (outcome, only.left_out())
+        }
     };
     let status = match outcome.status {
         brownout_host::ExitStatus::Code(code) => Status::Exit(code),
@@ -316,44 +319,6 @@ fn copy_up(options: &Options, view: &Enclosure) {
             .read(true)
             .write(true)
             .open(view.path(&path));
-    }
-}
-
-/// What the recorder is told.
-enum First<'s> {
-    All(&'s mut Recorder),
-    Pm(Box<PmOnly<'s>>),
-}
-
-/// Gives events to two.
-struct Tee<'f, 's> {
-    first: First<'f>,
-    also: Option<PmOnly<'s>>,
-}
-
-impl EventSink for Tee<'_, '_> {
-    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
-        if let Some(also) = &mut self.also {
-            also.event(event)?;
-        }
-        match &mut self.first {
-            First::All(recorder) => recorder.event(event),
-            First::Pm(only) => only.event(event),
-        }
-    }
-
-    fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
-        match &mut self.also {
-            Some(also) => also.sink.answer(question),
-            None => [0; 3],
-        }
-    }
-
-    fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {
-        match &mut self.first {
-            First::All(recorder) => recorder.new_file(file, path),
-            First::Pm(only) => only.sink.new_file(file, path),
-        }
     }
 }
 

@@ -260,12 +260,16 @@ impl Decoder {
 /// Bytes of a write-back.
 const LINE: u64 = 64;
 
-/// A stretch of the stream, as events. Given to [`EventSink::events`].
+/// Events that are handed to the sink at a time: enough that calling it costs nothing beside them, few enough that they are still in the
+/// innermost cache when it reads them.
+const EVENTS_AT_ONCE: usize = 32;
+
+/// A stretch of the stream, as events.
 ///
 /// It ends before a record that is more than an event: one that asks, or that announces a process, or that is put together from several.
-pub struct Batch<'a> {
-    shared: &'a Shared,
-    decoder: &'a mut Decoder,
+struct Batch<'r, 'd> {
+    shared: &'r Shared,
+    decoder: &'d mut Decoder,
     /// Where the next record begins.
     read: u64,
     /// Records that begin before are in this stretch; no record reaches beyond the second.
@@ -276,18 +280,18 @@ pub struct Batch<'a> {
     lines: u32,
 }
 
-impl<'a> Batch<'a> {
+impl<'r, 'd> Batch<'r, 'd> {
     /// The records from `read` on that begin before `end`, as far as there are no more than `events_max` events. The writer has
     /// published all before `published`.
     ///
     /// # Safety
     /// The writer has published this stretch, and it is not released while the batch, or an event from it, lives.
-    pub unsafe fn new(
-        shared: &'a Shared,
-        decoder: &'a mut Decoder,
+    unsafe fn new(
+        shared: &'r Shared,
+        decoder: &'d mut Decoder,
         (read, end, published): (u64, u64, u64),
         events_max: u64,
-    ) -> Batch<'a> {
+    ) -> Batch<'r, 'd> {
         Batch {
             shared,
             decoder,
@@ -301,7 +305,7 @@ impl<'a> Batch<'a> {
 
     /// The next line of a write-back; `self.lines` is 0 if it is the last.
     #[inline(always)]
-    fn flush(&mut self, head: &RecordHead, kind: FlushKind) -> EventKind<'a> {
+    fn flush(&mut self, head: &RecordHead, kind: FlushKind) -> EventKind<'r> {
         let into = u64::from(self.lines) * LINE;
         let is_last = u64::from(head.size) <= into + LINE;
         self.lines = if is_last { 0 } else { self.lines + 1 };
@@ -311,18 +315,25 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Where the first record begins that was not an event of this batch.
-    pub fn read(&self) -> u64 {
-        self.read
+    /// Gives all events to the sink.
+    fn pass_on(&mut self, events: &mut Vec<Event<'r>>, sink: &mut dyn EventSink) -> io::Result<()> {
+        loop {
+            events.clear();
+            while events.len() < EVENTS_AT_ONCE
+                && let Some(event) = self.next()
+            {
+                events.push(event);
+            }
+            if events.is_empty() {
+                return Ok(());
+            }
+            sink.events(events)?;
+        }
     }
 
     /// The next event.
     #[inline(always)]
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "an iterator would be tempted to outlive its stretch"
-    )]
-    pub fn next(&mut self) -> Option<Event<'a>> {
+    fn next(&mut self) -> Option<Event<'r>> {
         if self.read >= self.end || self.decoder.events >= self.events_max {
             return None;
         }
@@ -335,7 +346,7 @@ impl<'a> Batch<'a> {
         }
         // SAFETY: likewise, the whole record. The ring is not written to before it is released.
         let payload = unsafe { self.shared.ring(self.read + HEAD_LEN as u64, payload_len) };
-        let access = |payload: &'a [u8]| {
+        let access = |payload: &'r [u8]| {
             let bytes = match payload.is_empty() {
                 true => &[][..],
                 // `None` is the first piece of a long access.
@@ -409,6 +420,7 @@ pub unsafe fn take(
     reader: &mut dyn Reader,
 ) -> Taken {
     let mut failure = None;
+    let mut events = Vec::with_capacity(EVENTS_AT_ONCE);
     while read < stop {
         if decoder.events >= events_max {
             sink = None;
@@ -417,8 +429,9 @@ pub unsafe fn take(
             // SAFETY: the caller's promise.
             let mut batch =
                 unsafe { Batch::new(shared, decoder, (read, stop, published), events_max) };
-            let taken = wanted.events(&mut batch);
-            read = batch.read();
+            let taken = batch.pass_on(&mut events, *wanted);
+            // Where the first record begins that was not an event.
+            read = batch.read;
             if let Err(e) = taken {
                 failure = Some(Failure::Sink(e));
                 sink = None;

@@ -34,16 +34,16 @@ mod service;
 
 /// Most [known files](LaunchConfig::known_files) of a run.
 pub use brownout_abi::KNOWN_MAX as KNOWN_FILES_MAX;
-pub use decode::Batch;
 pub use enclosure::{
     Changed, Denied, Enclosure, Enclosures, Layer, Privilege, end_orphans, remove_all,
 };
 pub use error::LaunchError;
 pub use launch::{record, run};
 
-use brownout_trace::event::{Event, FileId};
+use brownout_trace::EventSink;
+use brownout_trace::event::FileId;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::time::Duration;
@@ -198,33 +198,4 @@ pub struct Outcome {
     pub stopped: Option<Stopped>,
     /// How long threads of the program have waited for the sink, in total.
     pub waited: Duration,
-}
-
-/// Takes events, in order.
-pub trait EventSink {
-    /// One event. After an error it is not called again.
-    fn event(&mut self, event: &Event<'_>) -> std::io::Result<()>;
-
-    /// Several events; by default one after the other. For sinks to which every nanosecond of an event matters: this loop is compiled
-    /// together with the sink's own [`event`](Self::event).
-    fn events(&mut self, batch: &mut Batch<'_>) -> std::io::Result<()> {
-        while let Some(event) = batch.next() {
-            self.event(&event)?;
-        }
-        Ok(())
-    }
-
-    /// What to answer to an annotation that asks for an answer; called right after [`event`](Self::event) had it. The
-    /// program waits. What the words mean is the annotation's business; no answer is all zeros.
-    fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
-        let _ = question;
-        [0; 3]
-    }
-
-    /// A tracked file is about to be mapped for the first time; the program waits until this returns, so
-    /// the content is still the initial one. `path` opens the live file.
-    fn new_file(&mut self, file: FileId, path: &Path) -> std::io::Result<()> {
-        let _ = (file, path);
-        Ok(())
-    }
 }

@@ -2,7 +2,8 @@
 
 mod support;
 
-use brownout_host::{EventSink, LaunchConfig, record};
+use brownout_host::{LaunchConfig, record};
+use brownout_trace::EventSink;
 use brownout_trace::event::{Access, Event, EventKind};
 use std::collections::BTreeMap;
 use std::io;

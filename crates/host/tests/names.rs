@@ -2,7 +2,8 @@
 
 mod support;
 
-use brownout_host::{EventSink, LaunchConfig, record};
+use brownout_host::{LaunchConfig, record};
+use brownout_trace::EventSink;
 use brownout_trace::event::{Event, EventKind, FileId, PmReason, split_names};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -6,7 +6,8 @@
 
 mod support;
 
-use brownout_host::{EventSink, ExitStatus, LaunchConfig, Limits, Outcome, record};
+use brownout_host::{ExitStatus, LaunchConfig, Limits, Outcome, record};
+use brownout_trace::EventSink;
 use brownout_trace::event::{Event, FileId};
 use brownout_trace::verify::{Verifier, VerifierOptions, copy_sparse};
 use std::collections::HashMap;

@@ -33,11 +33,11 @@ use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::io::{self, Write};
 
-use brownout_abi::{annotation, pmemcheck};
 use brownout_trace::event::{
     Access, Event, EventKind, FileId, FlushKind, MS_SYNC, TargetAddr, ThreadId,
 };
 use brownout_trace::maps::{AddressSpaces, MapFault};
+use brownout_trace::{annotation, pmemcheck};
 
 use crate::LINE;
 use crate::layout::{Layout, invalid};

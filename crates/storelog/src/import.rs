@@ -40,7 +40,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::Read;
 
-use brownout_abi::annotation::MARKER;
+use brownout_trace::annotation::MARKER;
 use brownout_trace::event::{
     Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind, PmReason,
     ProcessId, TargetAddr, ThreadId,

@@ -199,7 +199,7 @@ fn what_is_left_out_is_counted() {
         thread_start(2, 1),
         store(BASE + 0x1ffc, &[1; 4]),
         event(EventKind::Annotation {
-            code: brownout_abi::annotation::STORE,
+            code: brownout_trace::annotation::STORE,
             args: [BASE, 8, 0, 0, 0],
             text: &[],
         }),

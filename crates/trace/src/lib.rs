@@ -7,6 +7,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`event`] | what can happen |
+//! | [`annotation`], [`pmemcheck`] | the numbers by which programs and libraries say something |
+//! | [`sink`] | who takes events, one or several |
 //! | [`writer`], [`reader`] | the trace file; its bytes are described in [`mod@format`] |
 //! | [`maps`] | which file lies at which target address |
 //! | [`stat`], [`dump`] | for people and scripts |
@@ -51,10 +53,13 @@ pub mod format;
 mod image;
 pub mod maps;
 pub mod reader;
+pub mod sink;
 pub mod stat;
 pub mod verify;
 pub mod writer;
 
+/// Meaning of an [`Annotation`](EventKind::Annotation) event's code and arguments, and of a [`Pmemcheck`](EventKind::Pmemcheck) event's.
+pub use brownout_requests::{annotation, pmemcheck};
 pub use error::{Error, Place};
 pub use event::{
     Access, ContextId, Elements, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind,
@@ -62,6 +67,7 @@ pub use event::{
 };
 pub use format::Meta;
 pub use reader::{Gap, Reader};
+pub use sink::{EventSink, Tee};
 pub use writer::{Writer, WriterOptions, Written};
 
 /// For the fuzz target only: takes `payload` apart as a block of `count` events, past the

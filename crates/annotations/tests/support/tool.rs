@@ -163,14 +163,14 @@ pub fn receive(program: &Path, names_known: bool, answer: impl Fn(u32) -> u64) -
         let mut registers = tracee.registers();
         assert_eq!(registers.rdx, 0, "the default answer");
         let [code, mut args @ ..]: [u64; 6] = tracee.words(registers.rax);
-        let code = u32::try_from(code - brownout_abi::ANNOTATION_BASE).expect("one of ours");
+        let code = u32::try_from(code - brownout_requests::ANNOTATION_BASE).expect("one of ours");
         let mut text = String::new();
         if code & 0x8000 != 0 {
             text = tracee.text(args[0]);
             args[0] = 0;
         }
         registers.rdx = answer(code);
-        if code == brownout_abi::annotation::FIND_VARIABLE && names_known {
+        if code == brownout_requests::annotation::FIND_VARIABLE && names_known {
             let found = [0x7000u64.to_le_bytes(), 0x70u64.to_le_bytes()].concat();
             tracee
                 .memory

@@ -16,7 +16,6 @@ mod transactions;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use brownout_abi::{annotation, pmemcheck};
 use brownout_findings::numbers::{counted, grouped};
 use brownout_model::{
     ByteRange, Event as ModelEvent, FlushOutcome, Intervals, LINE_BYTES, Line, Moment, Op, Outcome,
@@ -27,6 +26,7 @@ use brownout_trace::event::{
     LIBRARY_FUNCTIONS, MS_SYNC, ProcessId, TargetAddr, ThreadId,
 };
 use brownout_trace::maps::{AddressSpaces, FileRange, MapFault};
+use brownout_trace::{annotation, pmemcheck};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

@@ -1,7 +1,8 @@
 //! What the tests share: a folder with a compiled program and a pool, and a sink that keeps what it gets.
 #![allow(dead_code)] // each test file uses its part
 
-use brownout_host::{EventSink, LaunchConfig, Outcome, record};
+use brownout_host::{LaunchConfig, Outcome, record};
+use brownout_trace::EventSink;
 use brownout_trace::event::{Event, EventKind, FileId};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::collections::HashMap;

@@ -1,0 +1,197 @@
+//! Who takes events: [`EventSink`], and [`Tee`] for several at once.
+//!
+//! ```text
+//!  live run ─┐                      ┌▶ an analysis
+//!  trace    ─┼─ events ─▶ EventSink ┼▶ a trace writer
+//!  log      ─┘                      └▶ a counter
+//! ```
+//! The trait belongs to the vocabulary and not to the host, so that a consumer of events neither builds the engine nor knows where
+//! its events come from. Whoever has many events hands them over as a slice: then a sink is called once for some dozens of events, its
+//! loop over them is compiled together with what it does to each, and a `dyn EventSink` costs nothing that can be measured.
+//!
+//! ```
+//! use brownout_trace::{Event, EventKind, EventSink, Tee};
+//!
+//! /// Counts fences.
+//! #[derive(Default)]
+//! struct Fences(u64);
+//!
+//! impl EventSink for Fences {
+//!     fn event(&mut self, event: &Event<'_>) -> std::io::Result<()> {
+//!         self.0 += u64::from(matches!(event.kind, EventKind::Fence(_)));
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let (mut one, mut other) = (Fences::default(), Fences::default());
+//! let both = Tee::of([&mut one, &mut other]);
+//! ```
+
+use std::io;
+use std::path::Path;
+
+use crate::event::{Event, FileId};
+
+/// What an annotation is answered by somebody who has no answer.
+pub const NO_ANSWER: [u64; 3] = [0; 3];
+
+/// Takes events, in order.
+pub trait EventSink {
+    /// One event. After an error no more events come.
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()>;
+
+    /// Several events, in order; by default one after the other. A sink to which every nanosecond of an event matters has its own loop.
+    fn events(&mut self, events: &[Event<'_>]) -> io::Result<()> {
+        events.iter().try_for_each(|event| self.event(event))
+    }
+
+    /// What to answer to an annotation that asks for an answer; called right after [`event`](Self::event) had it. The
+    /// program waits. What the words mean is the annotation's business; [`NO_ANSWER`] is all zeros.
+    fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
+        let _ = question;
+        NO_ANSWER
+    }
+
+    /// A tracked file is about to be mapped for the first time; the program waits until this returns, so
+    /// the content is still the initial one. `path` opens the live file.
+    fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {
+        let _ = (file, path);
+        Ok(())
+    }
+}
+
+/// Gives events to several sinks, to each of them in order.
+///
+/// A sink that fails ends the stream for all; those before it may have had some dozens of events more than those behind it.
+#[derive(Default)]
+pub struct Tee<'s> {
+    sinks: Vec<&'s mut dyn EventSink>,
+}
+
+impl<'s> Tee<'s> {
+    /// These, in this order.
+    pub fn of<const N: usize>(sinks: [&'s mut dyn EventSink; N]) -> Tee<'s> {
+        Tee {
+            sinks: Vec::from(sinks),
+        }
+    }
+
+    /// One more, if there is one.
+    pub fn and<S: EventSink>(mut self, sink: Option<&'s mut S>) -> Tee<'s> {
+        if let Some(sink) = sink {
+            self.sinks.push(sink);
+        }
+        self
+    }
+}
+
+impl EventSink for Tee<'_> {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.sinks.iter_mut().try_for_each(|sink| sink.event(event))
+    }
+
+    fn events(&mut self, events: &[Event<'_>]) -> io::Result<()> {
+        let mut sinks = self.sinks.iter_mut();
+        sinks.try_for_each(|sink| sink.events(events))
+    }
+
+    /// The answer of the first sink that has one.
+    fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
+        let mut answers = self.sinks.iter_mut().map(|sink| sink.answer(question));
+        let given = answers.find(|answer| *answer != NO_ANSWER);
+        given.unwrap_or(NO_ANSWER)
+    }
+
+    fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {
+        let mut sinks = self.sinks.iter_mut();
+        sinks.try_for_each(|sink| sink.new_file(file, path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{ContextId, EventKind, FenceKind, TargetAddr, ThreadId};
+
+    /// Remembers what it got; fails at the event of this number, and answers with these words.
+    #[derive(Default)]
+    struct Heard {
+        events: Vec<u32>,
+        files: Vec<u32>,
+        fails_at: Option<u32>,
+        answer: [u64; 3],
+    }
+
+    impl EventSink for Heard {
+        fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+            if self.fails_at == Some(event.thread.0) {
+                return Err(io::ErrorKind::Other.into());
+            }
+            self.events.push(event.thread.0);
+            Ok(())
+        }
+
+        fn answer(&mut self, _: &Event<'_>) -> [u64; 3] {
+            self.answer
+        }
+
+        fn new_file(&mut self, file: FileId, _: &Path) -> io::Result<()> {
+            self.files.push(file.0);
+            Ok(())
+        }
+    }
+
+    fn event(number: u32) -> Event<'static> {
+        Event {
+            thread: ThreadId(number),
+            pc: TargetAddr(0),
+            context: ContextId(0),
+            kind: EventKind::Fence(FenceKind::Sfence),
+        }
+    }
+
+    #[test]
+    fn all_sinks_get_all_events_in_order() {
+        let (mut one, mut two, mut three) = <(Heard, Heard, Heard)>::default();
+        let mut tee = Tee::of([&mut one, &mut two])
+            .and(Some(&mut three))
+            .and(None::<&mut Heard>);
+        tee.event(&event(1)).unwrap();
+        tee.events(&[event(2), event(3)]).unwrap();
+        tee.new_file(FileId(7), Path::new("/p")).unwrap();
+        for heard in [one, two, three] {
+            assert_eq!((heard.events, heard.files), (vec![1, 2, 3], vec![7]));
+        }
+    }
+
+    #[test]
+    fn a_failure_is_passed_on_and_ends_what_is_handed_over() {
+        let mut one = Heard::default();
+        let mut two = Heard {
+            fails_at: Some(2),
+            ..Heard::default()
+        };
+        let mut three = Heard::default();
+        let mut tee = Tee::of([&mut one, &mut two, &mut three]);
+        assert!(tee.events(&[event(1), event(2), event(3)]).is_err());
+        assert_eq!(one.events, [1, 2, 3]);
+        assert_eq!(two.events, [1]);
+        assert!(three.events.is_empty());
+    }
+
+    #[test]
+    fn whoever_has_an_answer_gives_it() {
+        let mut silent = Heard::default();
+        let mut first = Heard {
+            answer: [1, 2, 3],
+            ..Heard::default()
+        };
+        let mut second = Heard {
+            answer: [4, 5, 6],
+            ..Heard::default()
+        };
+        let mut tee = Tee::of([&mut silent, &mut first, &mut second]);
+        assert_eq!(tee.answer(&event(1)), [1, 2, 3]);
+        assert_eq!(Tee::default().answer(&event(1)), NO_ANSWER);
+    }
+}
