@@ -16,6 +16,7 @@ mod bench;
 mod build;
 mod demo;
 mod examples;
+mod selection;
 mod setup;
 mod shell;
 mod test;
@@ -29,7 +30,9 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   demo            find real bugs in real programs, while you watch
-  test            everything that must hold: packages, format, lints, all tests
+  test [NAME]     everything that must hold: packages, format, lints, all tests (or those whose name contains NAME)
+  test --fast     what tells most in a minute: format, the crates' own tests, a few whole programs;
+                  -p CRATE tests that crate alone, with its lints
   ci              the same as test
   bless           accept the output of golden tests as it is now
   bench [engine]  speed against native: --rounds N (default 5), --only NAME, --json FILE

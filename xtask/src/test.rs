@@ -12,36 +12,31 @@ use anyhow::{Context, Result, anyhow};
 use brownout_abi::cpu::{Feature, Features, HIDE_VARIABLE};
 use brownout_tests::{cpu, layout, random_code};
 
+use crate::selection::Selection;
 use crate::{apart, build, setup, shell};
 
-/// Everything. Further words go to the test runner, to pick tests by name.
+/// Everything, or what the words select.
 pub fn test(words: &[&str]) -> Result<ExitCode> {
     let start = Instant::now();
+    let selection = Selection::parse(words)?;
+    if selection.fast {
+        let totals = fast(&selection)?;
+        return Ok(conclude(totals, start));
+    }
     step("packages", setup::setup)?;
-    step("format", || {
-        shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
-        apart::check_format()
-    })?;
+    step("format", check_format)?;
     step("lints", || {
-        shell::run(shell::cargo().args([
-            "clippy",
-            "--quiet",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "--deny",
-            "warnings",
-        ]))?;
+        lint(&[])?;
         apart::lint()
     })?;
     step("tool, programs, examples", build::build)?;
     println!("== tests");
     let mut totals = if shell::exists("cargo-nextest") {
-        nextest(words)?
+        nextest(&selection)?
     } else {
-        cargo_test(words)?
+        cargo_test(&selection.names)?
     };
-    if words.is_empty() {
+    if selection.is_everything() {
         let mut runs = vec![("all features".to_owned(), totals, Features::NONE)];
         for mask in cpu::MASKS {
             let hidden = Features::parse(mask).map_err(|word| anyhow!("no feature {word}"))?;
@@ -62,17 +57,96 @@ pub fn test(words: &[&str]) -> Result<ExitCode> {
             .map(|(name, run, _)| format!("{name}: {} passed, {} failed", run.passed, run.failed));
         println!("{}", counts.collect::<Vec<_>>().join("; "));
     }
+    Ok(conclude(totals, start))
+}
+
+/// What tells most in a minute; with crates picked, what concerns them.
+fn fast(selection: &Selection) -> Result<Totals> {
+    step("format", check_format)?;
+    if selection.picks_packages() {
+        step("lints", || {
+            if selection.engine {
+                apart::lint_engine()?;
+            }
+            match selection.packages.as_slice() {
+                [] => Ok(()),
+                packages => lint(packages),
+            }
+        })?;
+    }
+    // A crate's own tests need nothing but cargo; whole programs need the tool, and must be there themselves.
+    let with_programs = !selection.picks_packages() || selection.engine;
+    if with_programs {
+        step("tool, programs, examples", build::build)?;
+    }
+    println!("== tests");
+    if !shell::exists("cargo-nextest") {
+        // It cannot pick across crates, so the whole programs are left to the full run.
+        let mut command = cargo_test_command();
+        match selection.packages.as_slice() {
+            [] => command.args(["--workspace", "--exclude", "brownout-tests"]),
+            packages => command.args(packages.iter().flat_map(|name| ["--package", name])),
+        };
+        if !selection.names.is_empty() {
+            command.arg("--").args(&selection.names);
+        }
+        return cargo_test_totals(&mut command);
+    }
+    let mut sets: Vec<String> = selection
+        .packages
+        .iter()
+        .map(|package| format!("package({package})"))
+        .collect();
+    if !selection.picks_packages() {
+        sets.push("not package(brownout-tests)".into());
+    }
+    let mut command = nextest_command();
+    if with_programs {
+        sets.push(SMOKE.into());
+        command.arg("--workspace");
+    } else {
+        // Only these are built, which is most of the time that is gained.
+        command.args(
+            selection
+                .packages
+                .iter()
+                .flat_map(|name| ["--package", name]),
+        );
+    }
+    command
+        .args(["-E", &sets.join(" | ")])
+        .args(&selection.names);
+    nextest_totals(&mut command)
+}
+
+fn conclude(totals: Totals, start: Instant) -> ExitCode {
     println!(
         "{} passed, {} failed ({} s)",
         totals.passed,
         totals.failed,
         start.elapsed().as_secs()
     );
-    Ok(if totals.failed == 0 && totals.passed > 0 {
+    if totals.failed == 0 && totals.passed > 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    })
+    }
+}
+
+fn check_format() -> Result<()> {
+    shell::run(shell::cargo().args(["fmt", "--all", "--check"]))?;
+    apart::check_format()
+}
+
+/// clippy on these packages; on all members of the workspace, if none is named.
+fn lint(packages: &[String]) -> Result<()> {
+    let mut command = shell::cargo();
+    command.args(["clippy", "--quiet", "--all-targets"]);
+    match packages {
+        [] => command.arg("--workspace"),
+        packages => command.args(packages.iter().flat_map(|name| ["--package", name])),
+    };
+    shell::run(command.args(["--", "--deny", "warnings"]))
 }
 
 /// Golden tests write instead of comparing when they see this variable.
@@ -120,14 +194,25 @@ const WRITE_BACKS: &str = "binary(seeded) \
     | test(/^generated::(eadr|seeds_000)/) \
     | test(/^processor::/)";
 
+/// A few whole programs for `--fast`: translation (flags, strings, signal frames, threads, processes), recording of every kind of
+/// instruction, the planted bugs and their fixed twins, exploration against brute force, and every canary. Each takes a second
+/// or less, but for the exploration.
+const SMOKE: &str = "test(/canary/) \
+    | (binary(transparency) & test(/^program::(flags|rep_string|sig_ucontext|threads64|pm_forks)$/)) \
+    | (binary(completeness) & test(/^programs::pm_all_insns_at_a_fixed_address$/)) \
+    | (binary(seeded) & test(/^check::correctness/)) \
+    | (binary(explore) & test(/^generated::seeds_000/))";
+
 /// The suites that depend on the processor, with features hidden.
 fn without(mask: &str, hidden: Features) -> Result<Totals> {
     let vectors = hidden.has(Feature::Avx512);
     if shell::exists("cargo-nextest") {
         let mut command = nextest_command();
-        command
-            .env(HIDE_VARIABLE, mask)
-            .args(["-E", if vectors { VECTORS } else { WRITE_BACKS }]);
+        command.env(HIDE_VARIABLE, mask).args([
+            "--workspace",
+            "-E",
+            if vectors { VECTORS } else { WRITE_BACKS },
+        ]);
         return nextest_totals(&mut command);
     }
     let mut command = cargo_test_command();
@@ -144,12 +229,13 @@ fn without(mask: &str, hidden: Features) -> Result<Totals> {
 }
 
 /// nextest runs each test in its own process and knows how many are slow.
-fn nextest(words: &[&str]) -> Result<Totals> {
-    let totals = nextest_totals(nextest_command().args(words));
+fn nextest(selection: &Selection) -> Result<Totals> {
+    let totals = nextest_totals(nextest_command().arg("--workspace").args(&selection.names));
     // Documentation examples are not nextest's business.
     let mut doc = shell::cargo();
     doc.args(["test", "--workspace", "--release", "--doc", "--quiet"]);
-    let doc_failed = words.is_empty() && !doc.status().context("cannot run cargo")?.success();
+    let doc_failed =
+        selection.is_everything() && !doc.status().context("cannot run cargo")?.success();
     let mut totals = totals?;
     totals.failed += u64::from(doc_failed);
     Ok(totals)
@@ -161,7 +247,6 @@ fn nextest_command() -> Command {
         .args([
             "nextest",
             "run",
-            "--workspace",
             "--release",
             "--no-fail-fast",
             "--config-file",
@@ -198,11 +283,11 @@ fn cargo_test_command() -> Command {
     command
 }
 
-fn cargo_test(words: &[&str]) -> Result<Totals> {
+fn cargo_test(names: &[String]) -> Result<Totals> {
     let mut command = cargo_test_command();
     command.arg("--workspace");
-    if !words.is_empty() {
-        command.arg("--").args(words);
+    if !names.is_empty() {
+        command.arg("--").args(names);
     }
     cargo_test_totals(&mut command)
 }
