@@ -17,6 +17,7 @@
 //!
 //! Does not check: other interleavings of threads than the recorded one.
 
+use brownout_random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -417,20 +418,9 @@ fn choices(counts: &[usize]) -> Vec<Vec<usize>> {
             }
         }
     }
-    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = Random::new(0);
     for _ in 0..RANDOM_STATES {
-        picked.insert(
-            counts
-                .iter()
-                .map(|count| {
-                    // xorshift64
-                    seed ^= seed << 13;
-                    seed ^= seed >> 7;
-                    seed ^= seed << 17;
-                    (seed % *count as u64) as usize
-                })
-                .collect(),
-        );
+        picked.insert(counts.iter().map(|count| random.index(*count)).collect());
     }
     picked.into_iter().collect()
 }

@@ -1,5 +1,6 @@
 //! libpmemobj's examples: which there are, how they are compiled, and how to use them unattended.
 
+use brownout_random::Random;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -341,7 +342,7 @@ pub fn binary(name: &str) -> Result<PathBuf> {
 
 /// Random commands for `mapcli`: insert, remove, look up. The same for the same seed.
 pub fn random_commands(seed: u64, count: usize) -> String {
-    let mut random = SplitMix64(seed);
+    let mut random = Random::new(seed);
     let mut text = String::new();
     for _ in 0..count {
         let key = random.below(200) + 1;
@@ -354,21 +355,6 @@ pub fn random_commands(seed: u64, count: usize) -> String {
     }
     text.push_str("q\n");
     text
-}
-
-/// Steele, Lea and Flood's generator: small, and the same everywhere.
-#[derive(Debug)]
-pub struct SplitMix64(pub u64);
-
-impl SplitMix64 {
-    /// A number below `bound`, which is small.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
 }
 
 /// Fails unless Debian's package has this upstream version: what is known about it holds for no other.

@@ -28,6 +28,8 @@ pub mod random_code;
 pub mod scratch;
 pub mod seeded;
 pub mod tool;
+pub mod trial;
 
 pub use exec::{Invocation, Outcome};
 pub use scratch::Scratch;
+pub use trial::trial;

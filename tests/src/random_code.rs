@@ -13,6 +13,7 @@
 //! Deviations: where the manuals leave flags undefined, an instruction that defines all follows.
 //! AF after logic instructions is compared nevertheless: every processor clears it.
 
+use brownout_random::Random;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -41,46 +42,6 @@ const SMALL_64: i64 = 0x900;
 /// Where patterns keep pointers; other instructions may hit them, which makes for wild jumps.
 const SLOTS: i64 = 0x3100;
 const OTHER_STACK: i64 = 0x3800;
-
-/// xorshift64*: a seed that is printed is enough to repeat a test.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// From any seed.
-    pub fn new(seed: u64) -> Random {
-        // splitmix's finisher: neighbouring seeds give unrelated sequences.
-        let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        Random((z ^ (z >> 31)) | 1)
-    }
-
-    /// 64 bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    /// A number smaller than `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        (self.bits() >> 16) % bound
-    }
-
-    fn between(&mut self, from: i64, to: i64) -> i64 {
-        from + self.below((to - from) as u64) as i64
-    }
-
-    fn percent(&mut self, chance: u64) -> bool {
-        self.below(100) < chance
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
-}
 
 /// How the code is mapped; the numbers are those of `run_blob.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -40,8 +40,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use brownout_tests::{Invocation, Scratch, layout};
-use libtest_mimic::{Arguments, Failed, Trial};
+use brownout_tests::{Invocation, Scratch, layout, trial};
+use libtest_mimic::Arguments;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -57,12 +57,6 @@ fn main() {
     trials.extend(large::trials());
     trials.extend(words::trials());
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn trial(name: impl Into<String>, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
-    Trial::test(name.into(), move || {
-        test().map_err(|error| Failed::from(format!("{error:#}")))
-    })
 }
 
 /// One of our programs, as it was built.

@@ -18,8 +18,8 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use brownout_tests::examples::{binary, random_commands};
 use brownout_tests::programs::{self, Build};
-use brownout_tests::{Invocation, Outcome, Scratch, dump, exec, tool};
-use libtest_mimic::{Arguments, Failed, Trial};
+use brownout_tests::{Invocation, Outcome, Scratch, dump, exec, tool, trial};
+use libtest_mimic::Arguments;
 
 const TIMEOUT: Duration = Duration::from_secs(300);
 const COMMANDS: usize = 1000;
@@ -244,12 +244,6 @@ fn main() {
         deterministic,
     ));
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn trial(name: String, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        test().map_err(|error| Failed::from(format!("{error:#}")))
-    })
 }
 
 /// mapcli prints the seed of its own generator, which is the time.

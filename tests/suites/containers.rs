@@ -12,8 +12,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use brownout_tests::{Invocation, Outcome, Scratch, examples, layout, tool};
-use libtest_mimic::{Arguments, Failed, Trial};
+use brownout_tests::{Invocation, Outcome, Scratch, examples, layout, tool, trial};
+use libtest_mimic::Arguments;
 
 const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -41,12 +41,6 @@ fn main() {
         }));
     }
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn trial(name: &str, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
-    Trial::test(name.to_owned(), move || {
-        test().map_err(|error| Failed::from(format!("{error:#}")))
-    })
 }
 
 fn is_root() -> bool {

@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_tests::random_code::{self, Blob, Family, Mapping, Material, Mix};
-use brownout_tests::{Invocation, Outcome, Scratch, check, cpu, dump, layout, tool};
-use libtest_mimic::{Arguments, Failed, Trial};
+use brownout_tests::{Invocation, Outcome, Scratch, check, cpu, dump, layout, tool, trial};
+use libtest_mimic::{Arguments, Trial};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Differing blobs of one run that are shown in full.
@@ -362,13 +362,13 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut trials: Vec<Trial> = TESTS
         .iter()
-        .map(|(name, seed, mix)| trial(name, move || compare_rounds(*seed, mix, PLAIN)))
+        .map(|(name, seed, mix)| trial(*name, move || compare_rounds(*seed, mix, PLAIN)))
         .collect();
     trials.extend(POOL_TESTS.iter().map(|(name, seed, mix, setting)| {
-        trial(name, move || compare_rounds(*seed, mix, *setting))
+        trial(*name, move || compare_rounds(*seed, mix, *setting))
     }));
     trials.extend(SAME_EVENTS.iter().map(|(name, seed, mix, setting)| {
-        trial(name, move || same_events_rounds(*seed, mix, *setting))
+        trial(*name, move || same_events_rounds(*seed, mix, *setting))
     }));
     trials.push(trial("canary", canary));
     trials.push(trial("blobs_mostly_run_to_their_end", mostly_whole));
@@ -377,12 +377,6 @@ fn main() {
         println!("executed: {}", random_code::forms(cpu::hidden()));
     }
     conclusion.exit();
-}
-
-fn trial(name: &str, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        test().map_err(|error| Failed::from(format!("{error:#}")))
-    })
 }
 
 fn number(variable: &str) -> Result<Option<u64>> {

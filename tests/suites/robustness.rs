@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use brownout_tests::{Invocation, Outcome, Scratch, dump, exec, layout, tool};
-use libtest_mimic::{Arguments, Failed, Trial};
+use brownout_tests::{Invocation, Outcome, Scratch, dump, exec, layout, tool, trial};
+use libtest_mimic::Arguments;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -109,17 +109,11 @@ fn main() {
         trial("damaged::not_a_trace", not_a_trace),
     ];
     for (name, words, code) in BAD_USES {
-        trials.push(trial(&format!("usage::{name}"), move || {
+        trials.push(trial(format!("usage::{name}"), move || {
             bad_use(words, *code)
         }));
     }
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn trial(name: &str, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        test().map_err(|error| Failed::from(format!("{error:#}")))
-    })
 }
 
 fn endless(how: &str, scratch: &Scratch) -> Result<Invocation> {

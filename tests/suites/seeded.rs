@@ -19,8 +19,9 @@ use anyhow::{Context, Result, bail, ensure};
 use brownout_findings::{Finding, Report, Severity, Verdict};
 use brownout_tests::crash_states::{self, Recovered};
 use brownout_tests::seeded::{self, Build, Case, Expectation, Seeded, Symptom};
-use brownout_tests::{Invocation, Outcome, Scratch, layout, tool};
-use libtest_mimic::{Arguments, Failed, Trial};
+use brownout_tests::trial::broken;
+use brownout_tests::{Invocation, Outcome, Scratch, layout, tool, trial};
+use libtest_mimic::{Arguments, Trial};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -31,9 +32,7 @@ fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     let programs = seeded::discover().unwrap_or_else(|error| {
-        trials.push(Trial::test("headers", move || {
-            Err(Failed::from(format!("{error:#}")))
-        }));
+        trials.push(broken("headers", &error));
         Vec::new()
     });
     for program in programs {
@@ -42,20 +41,18 @@ fn main() {
             let label = format!("{name}::{}", build.name());
             // Reported as ignored.
             let lacks_bug = build.has_bug() && program.lacks_bug();
-            trials.push(trial(
-                format!("native::{label}"),
-                &program,
-                move |program| native(program, build, &[]),
-            ));
+            trials.push(of(&program, format!("native::{label}"), move |program| {
+                native(program, build, &[])
+            }));
             trials.push(
-                trial(format!("check::{label}"), &program, move |program| {
+                of(&program, format!("check::{label}"), move |program| {
                     check(program, build)
                 })
                 .with_ignored_flag(lacks_bug),
             );
             if program.cases.is_empty() && matches!(build, Build::Fixed | Build::Bug) {
                 trials.push(
-                    trial(format!("crash::{label}"), &program, move |program| {
+                    of(&program, format!("crash::{label}"), move |program| {
                         crash(program, build)
                     })
                     .with_ignored_flag(lacks_bug),
@@ -69,34 +66,29 @@ fn main() {
                 case.kind.replace(' ', "_")
             );
             let number = case.number.to_string();
-            trials.push(trial(
-                format!("native::{label}"),
-                &program,
-                move |program| native(program, Build::Fixed, &[&number]),
-            ));
+            trials.push(of(&program, format!("native::{label}"), move |program| {
+                native(program, Build::Fixed, &[&number])
+            }));
             trials.push(
-                trial(format!("check::{label}"), &program, move |program| {
+                of(&program, format!("check::{label}"), move |program| {
                     check_case(program, &case)
                 })
                 .with_ignored_flag(program.lacks_bug()),
             );
         }
     }
-    trials.push(Trial::test("canary", || {
-        canary().map_err(|error| Failed::from(format!("{error:#}")))
-    }));
+    trials.push(trial("canary", canary));
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-fn trial(
-    name: String,
+/// A test of one program.
+fn of(
     program: &Seeded,
+    name: String,
     test: impl FnOnce(&Seeded) -> Result<()> + Send + 'static,
 ) -> Trial {
     let program = program.clone();
-    Trial::test(name, move || {
-        test(&program).map_err(|error| Failed::from(format!("{error:#}")))
-    })
+    trial(name, move || test(&program))
 }
 
 fn binary(program: &Seeded, build: Build) -> Result<PathBuf> {

@@ -195,6 +195,7 @@ fn bits(first: u64, len: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brownout_random::Random;
 
     fn r(start: u64, len: u64) -> ByteRange {
         ByteRange::new(TargetAddr(start), len)
@@ -205,13 +206,8 @@ mod tests {
     fn says_what_the_ranges_say() {
         let mut excluded = Excluded::default();
         let mut plain = RangeSet::default();
-        let mut key = 1u64;
-        let mut random = |below: u64| {
-            key = key
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            (key >> 33) % below
-        };
+        let mut numbers = Random::new(1);
+        let mut random = |below| numbers.below(below);
         let mut said = [0, 0];
         for round in 0..20_000u64 {
             let start = random(1 << 22);

@@ -117,19 +117,17 @@ impl<V: Copy> Sorted<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brownout_random::Random;
     use std::collections::BTreeMap;
 
-    /// Against a tree, with enough spans for many chunks. The order of insertion is a full cycle of a generator.
+    /// Against a tree, with enough spans for many chunks, inserted in random order.
     #[test]
     fn agrees_with_a_tree() {
         let mut sorted = Sorted::new();
         let mut tree = BTreeMap::new();
-        let mut key = 1u64;
+        let mut random = Random::new(1);
         for round in 0..6000u64 {
-            key = key
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            let start = key >> 50;
+            let start = random.below(1 << 14);
             let position = sorted.seek(start);
             let there = sorted.get(position).is_some_and(|span| span.start == start);
             assert_eq!(there, tree.contains_key(&start));

@@ -2,6 +2,7 @@
 
 use brownout_check::{Analysis, Options};
 use brownout_findings::rules::{RULES, RuleSet};
+use brownout_random::Random;
 use brownout_symbols::Options as SymbolOptions;
 use brownout_trace::annotation;
 use brownout_trace::event::{
@@ -10,19 +11,6 @@ use brownout_trace::event::{
 };
 
 const BASE: u64 = 0x2000_0000_0000;
-
-/// A generator with a seed: the same numbers everywhere.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 33) % limit
-    }
-}
 
 fn event(thread: u32, pc: u64, kind: EventKind<'static>) -> Event<'static> {
     Event {
@@ -80,11 +68,11 @@ fn beginning() -> Vec<Event<'static>> {
     events
 }
 
-fn random_event(numbers: &mut Numbers) -> Event<'static> {
-    let thread = 1 + numbers.below(2) as u32;
-    let pc = 0x1000 + numbers.below(12);
-    let addr = TargetAddr(BASE + numbers.below(64) * 8);
-    let size = [1, 8, 8, 16, 64][numbers.below(5) as usize];
+fn random_event(random: &mut Random) -> Event<'static> {
+    let thread = 1 + random.below(2) as u32;
+    let pc = 0x1000 + random.below(12);
+    let addr = TargetAddr(BASE + random.below(64) * 8);
+    let size = [1, 8, 8, 16, 64][random.below(5) as usize];
     let access = Access {
         addr,
         size,
@@ -100,7 +88,7 @@ fn random_event(numbers: &mut Numbers) -> Event<'static> {
         args: [addr.0, size.into(), 0, 0],
         text: &[],
     };
-    let kind = match numbers.below(24) {
+    let kind = match random.below(24) {
         0..=5 => EventKind::Store(access),
         6 => EventKind::NtStore(access),
         7 => EventKind::Rmw(access),
@@ -119,7 +107,7 @@ fn random_event(numbers: &mut Numbers) -> Event<'static> {
         18 => annotate(annotation::IS_PERSISTED),
         19 => annotate(annotation::IS_ORDERED_BEFORE),
         20 => request(17),
-        21 => request([18, 20, 22, 24][numbers.below(4) as usize]),
+        21 => request([18, 20, 22, 24][random.below(4) as usize]),
         22 => annotate(annotation::SECTION_BEGIN),
         _ => annotate(annotation::SECTION_END),
     };
@@ -141,11 +129,11 @@ fn options() -> Options {
 fn a_pool_finds_what_one_checker_finds() {
     let mut rules_seen = std::collections::BTreeSet::new();
     for seed in 0..40 {
-        let mut numbers = Numbers(seed);
+        let mut random = Random::new(seed);
         let mut here = Analysis::new(options(), SymbolOptions::default());
         let mut pool = Analysis::in_parallel(options(), SymbolOptions::default());
         let mut events = beginning();
-        events.extend((0..5000).map(|_| random_event(&mut numbers)));
+        events.extend((0..5000).map(|_| random_event(&mut random)));
         let status = ExitStatus::Code(0);
         events.push(event(0, 0, EventKind::End { status }));
         for (i, event) in events.iter().enumerate() {

@@ -699,6 +699,7 @@ mod tests {
     use super::*;
     use crate::control::Beginning;
     use brownout_abi::{RING_BASE, RING_LEN};
+    use brownout_random::Random;
     use std::sync::atomic::Ordering;
 
     /// Counts.
@@ -719,18 +720,6 @@ mod tests {
     impl Reader for () {
         fn announced(&mut self, _: i32) {}
         fn answered(&mut self, _: u32, _: [u64; 3]) {}
-    }
-
-    /// xorshift64*, from the seed that a failure names.
-    struct Random(u64);
-
-    impl Random {
-        fn next(&mut self) -> u64 {
-            self.0 ^= self.0 >> 12;
-            self.0 ^= self.0 << 25;
-            self.0 ^= self.0 >> 27;
-            self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-        }
     }
 
     fn shared() -> Shared {
@@ -762,17 +751,17 @@ mod tests {
     fn whatever_is_in_the_ring_reading_it_ends_and_never_panics() {
         let shared = shared();
         for seed in 1..=400u64 {
-            let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let count = 1 + random.next() % 4096;
+            let mut random = Random::new(seed);
+            let count = 1 + random.bits() % 4096;
             let words: Vec<u64> = (0..count)
                 .map(|_| {
-                    let word = random.next();
+                    let word = random.bits();
                     match seed % 4 {
                         0 => word,
                         // Heads of all kinds and lengths, most of them as they are.
                         1 => {
-                            let kind = random.next() % 30;
-                            word & 0xffff_0000 | kind << 8 | (3 + random.next() % 12)
+                            let kind = random.bits() % 30;
+                            word & 0xffff_0000 | kind << 8 | (3 + random.bits() % 12)
                         }
                         2 => {
                             let kinds = [
@@ -782,15 +771,15 @@ mod tests {
                                 kind::MORE,
                                 kind::STORE,
                             ];
-                            let kind = kinds[random.next() as usize % 5];
-                            word & 0x1f_0000_0000 | u64::from(kind) << 8 | (3 + random.next() % 9)
+                            let kind = kinds[random.bits() as usize % 5];
+                            word & 0x1f_0000_0000 | u64::from(kind) << 8 | (3 + random.bits() % 9)
                         }
                         // Small numbers: events of all kinds, lengths that nearly fit.
-                        _ => random.next() % 64 * [1, 256, 1 << 32][random.next() as usize % 3],
+                        _ => random.bits() % 64 * [1, 256, 1 << 32][random.bits() as usize % 3],
                     }
                 })
                 .collect();
-            let read = RING_BASE + random.next() % RING_LEN / 8 * 8;
+            let read = RING_BASE + random.bits() % RING_LEN / 8 * 8;
             fill(&shared, read, &words);
             let write = RING_BASE + (read + 8 * count + seed % 3) % RING_LEN;
             let control = shared.control();

@@ -69,7 +69,7 @@ fn state<'a>(cpu: &'a Cpu, registers: &'a mut Registers) -> RegisterState<'a> {
 
 fn random_registers(cpu: &Cpu, random: &mut Random) -> Registers {
     let mut registers = Registers::new();
-    registers.gpr.fill_with(|| random.next());
+    registers.gpr.fill_with(|| random.bits());
     for (_, component) in [2, 5, 6, 7].map(|number| (number, cpu.layout.components[number])) {
         let place = component.offset as usize..(component.offset + component.size) as usize;
         random.fill(&mut registers.image.0[place]);
@@ -79,11 +79,11 @@ fn random_registers(cpu: &Cpu, random: &mut Random) -> Registers {
     image[..2].copy_from_slice(&0x37Fu16.to_le_bytes());
     // Any top of the x87 stack, no pending exception.
     image[2..4].copy_from_slice(&((random.below(8) as u16) << 11).to_le_bytes());
-    image[4] = random.next() as u8;
+    image[4] = random.bits() as u8;
     image[24..28].copy_from_slice(&0x1F80u32.to_le_bytes());
     // Now and then some components are in their initial state, whatever the bytes say.
     let used = if random.below(4) == 0 {
-        random.next()
+        random.bits()
     } else {
         u64::MAX
     };
@@ -93,9 +93,9 @@ fn random_registers(cpu: &Cpu, random: &mut Random) -> Registers {
     let mut state = state(cpu, &mut registers);
     for number in 0..8 {
         let value = match random.below(4) {
-            0 => random.next() & random.next() & random.next(),
-            1 => random.next() | random.next() | random.next(),
-            _ => random.next(),
+            0 => random.bits() & random.bits() & random.bits(),
+            1 => random.bits() | random.bits() | random.bits(),
+            _ => random.bits(),
         };
         if state.opmask(number) != 0 {
             state.set_opmask(number, value);
@@ -170,7 +170,7 @@ fn place_operand(
     registers.gpr[8] = arena.address() + 64 * random.below(ARENA_BYTES as u64 / 64);
     let narrow = random.below(4) == 0 && insn.mnemonic() != Mnemonic::Movdir64b;
     insn.set_memory_base(if narrow { Register::EBX } else { Register::RBX });
-    registers.gpr[RBX] = middle | if narrow { random.next() << 32 } else { 0 };
+    registers.gpr[RBX] = middle | if narrow { random.bits() << 32 } else { 0 };
     if narrow {
         insn.set_memory_displacement64(displacement as u32 as u64);
         insn.set_memory_displ_size(if displacement == 0 { 0 } else { 4 });
@@ -186,7 +186,7 @@ fn place_operand(
             let index = random.below(2 * range) as i64 - range as i64;
             // An address that is cut to 32 bits does not depend on the upper half of the index.
             let garbage = if narrow && step == 8 {
-                (random.next() >> 1 << 34) as i64
+                (random.bits() >> 1 << 34) as i64
             } else {
                 0
             };
@@ -242,7 +242,7 @@ fn emulation_does_what_the_cpu_does() {
     };
     let seed = 0x5EED_0004;
     println!("seed {seed:#x}");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut arena = Arena::new(ARENA_BYTES);
     let (mut run, mut lacking) = (BTreeSet::new(), BTreeSet::new());
     for code in Code::values() {
@@ -348,7 +348,7 @@ fn a_fault_leaves_what_the_cpu_leaves() {
     };
     let seed = 0x5EED_0005;
     println!("seed {seed:#x}");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut arena = Arena::new(ARENA_BYTES);
     let mut faults = 0;
     for code in Code::values() {
@@ -485,7 +485,7 @@ fn accesses_are_the_bytes_that_fault() {
     };
     let seed = 0x5EED_0006;
     println!("seed {seed:#x}");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let arena = Arena::new(harness::PAGE);
     let (mut ran, mut faulted, mut completed) = (BTreeSet::new(), 0, 0);
     let mut wrong = std::collections::BTreeMap::new();
@@ -575,7 +575,7 @@ fn state_areas_cover_what_changes() {
     };
     let seed = 0x5EED_0007;
     println!("seed {seed:#x}");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut arena = Arena::new(ARENA_BYTES);
     let area = arena.address() + 4096;
     let mut ran = BTreeSet::new();
@@ -597,7 +597,7 @@ fn state_areas_cover_what_changes() {
             let mut before = random_registers(&cpu, &mut random);
             before.gpr[RBX] = area;
             // Hidden components would be saved nevertheless, if they were asked for.
-            before.gpr[0] = random.next() & cpu.hidden.hide_in_xcr0(0xE7);
+            before.gpr[0] = random.bits() & cpu.hidden.hide_in_xcr0(0xE7);
             before.gpr[2] = 0;
             let mut reported = vec![false; ARENA_BYTES];
             let report = &mut |access: brownout_insn::Access| {

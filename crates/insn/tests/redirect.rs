@@ -162,7 +162,7 @@ fn every_opcode_with_a_memory_operand() {
 fn random_instructions() {
     let seed = 0x5EED_0003;
     println!("seed {seed:#x}");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut encoder = Encode::new();
     let mut codes = BTreeSet::new();
     for _ in 0..12_000_000 {

@@ -129,7 +129,7 @@ fn usage_is_what_the_cpu_uses() {
     let Some(cpu) = Cpu::acquire() else { return };
     let seed = 0x5EED_0008;
     println!("seed {seed:#x}");
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut contents = vec![0; harness::PAGE];
     random.fill(&mut contents);
     let mut bench = Bench {
@@ -171,11 +171,11 @@ fn usage_is_what_the_cpu_uses() {
             if random.below(4) == 0 {
                 random.below(3)
             } else {
-                random.next()
+                random.bits()
             }
         });
         before.gpr[RBX] = bench.arena.address() + 1024;
-        before.rflags = random.next() & !(1 << 10);
+        before.rflags = random.bits() & !(1 << 10);
         before.image.0[..2].copy_from_slice(&0x37Fu16.to_le_bytes());
         before.image.0[24..28].copy_from_slice(&0x1F80u32.to_le_bytes());
         let Some((after, memory)) = bench.run(&bytes[..length], &before) else {
@@ -204,7 +204,7 @@ fn usage_is_what_the_cpu_uses() {
 
         for number in (0..16).filter(|&number| number != RSP && reads >> number & 1 == 0) {
             let mut other = before.clone();
-            other.gpr[number] = random.next();
+            other.gpr[number] = random.bits();
             let Some((changed, changed_memory)) = bench.run(&bytes[..length], &other) else {
                 complain(format!("faults because of register {number}"));
                 continue;

@@ -3,6 +3,7 @@
 //! Each program prints addresses of its own code together with its `/proc/self/maps`, so the whole
 //! way from a mapped address to a source line is tested against the real loader.
 
+use brownout_random::Random;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -423,19 +424,12 @@ fn damaged_files_cause_no_panic() {
     for part in 0..60 {
         ask(&whole[..whole.len() * part / 60]);
     }
-    // A fixed-seed generator (Knuth's MMIX constants), so that a failure repeats.
-    let mut state = 0x5eed_u64;
-    let mut random = |below: usize| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (state >> 33) as usize % below
-    };
+    let mut random = Random::new(0x5eed);
     for round in 0..200 {
         let mut bytes = whole.clone();
         for _ in 0..1 << (round % 10) {
-            let at = random(bytes.len());
-            bytes[at] = random(256) as u8;
+            let at = random.index(bytes.len());
+            bytes[at] = random.below(256) as u8;
         }
         ask(&bytes);
     }

@@ -5,6 +5,7 @@
 //! with the same result and the same memory, and what was reported must be what the first one
 //! wrote, as far as it is PM. The seed of a failing run is in its message.
 
+use brownout_random::Random;
 use brownout_syscalls::{Memory, Prepared, Translate, finish, prepare};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -23,21 +24,6 @@ const READV: u64 = 19;
 const WRITEV: u64 = 20;
 const RECVMSG: u64 = 47;
 const RECVMMSG: u64 = 299;
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 /// Which window each page belongs to, if it is PM, and what is in memory.
 #[derive(Clone)]
@@ -266,7 +252,7 @@ fn scene(random: &mut Random) -> (World, u64, [u64; 6], u64) {
         _ => BTreeSet::new(),
     };
     let bytes = (0..PAGES * PAGE)
-        .map(|_| 0x80 | random.next() as u8)
+        .map(|_| 0x80 | random.bits() as u8)
         .collect();
     let world = World {
         windows,
@@ -354,7 +340,7 @@ fn tracked_calls_behave_like_untracked_ones() {
     let mut excused = 0;
     let mut prepared = Prepared::new();
     for seed in 1..=20_000u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Random::new(seed);
         let (tracked, nr, args, available) = scene(&mut random);
         let plain = World {
             windows: vec![None; PAGES as usize],

@@ -16,6 +16,7 @@
 //! Events are made beforehand, so that only [`Writer`] is measured; output goes to memory that
 //! counts and forgets.
 
+use brownout_random::Random;
 use std::io::{self, Cursor, Write};
 use std::time::{Duration, Instant};
 
@@ -23,23 +24,6 @@ use brownout_trace::{
     Access, ContextId, Event, EventKind, FenceKind, FlushKind, Meta, Reader, TargetAddr, ThreadId,
     Writer, WriterOptions,
 };
-
-/// SplitMix64, for reproducible streams without a dependency.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 const POOL: u64 = 0x7e00_0000_0000;
 const CODE: u64 = 0x5555_5555_4000;
@@ -212,7 +196,7 @@ fn noise(events: usize, random: &mut Random) -> Vec<Draft> {
             site: random.below(300) as u32,
             what: What::Store {
                 addr: POOL + random.below(1 << 32),
-                value: random.next(),
+                value: random.bits(),
             },
         })
         .collect()
@@ -307,7 +291,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "stream", "M events/s", "ns/event", "bytes/event", "read M ev/s"
     );
 
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     // Half text, half numbers: what records consist of.
     let contents: Vec<u8> = (0..8192u64)
         .map(|at| {

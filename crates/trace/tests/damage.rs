@@ -4,8 +4,9 @@ mod support;
 
 use std::io::{self, Cursor, Write};
 
+use brownout_random::Random;
 use brownout_trace::{Error, Event, Meta, Reader, Writer, WriterOptions};
-use support::{Random, block_offsets, blocks_of, every_kind, payload_of, read, render, write};
+use support::{block_offsets, blocks_of, every_kind, payload_of, read, render, write};
 
 #[test]
 fn cut_at_any_byte_the_whole_blocks_are_read() {
@@ -241,28 +242,28 @@ fn exercise(file: &[u8]) -> u64 {
 }
 
 fn mutate(file: &mut Vec<u8>, random: &mut Random) {
-    for _ in 0..=random.below(4) {
+    for _ in 0..=random.index(4) {
         if file.is_empty() {
             return;
         }
-        let at = random.below(file.len());
-        match random.below(6) {
-            0 => file[at] ^= 1 << random.below(8),
-            1 => file[at] = random.next() as u8,
+        let at = random.index(file.len());
+        match random.index(6) {
+            0 => file[at] ^= 1 << random.index(8),
+            1 => file[at] = random.bits() as u8,
             2 => file.truncate(at),
             3 => {
-                let end = (at + 1 + random.below(64)).min(file.len());
+                let end = (at + 1 + random.index(64)).min(file.len());
                 file.drain(at..end);
             }
             4 => {
-                let end = (at + 1 + random.below(64)).min(file.len());
+                let end = (at + 1 + random.index(64)).min(file.len());
                 let piece = file[at..end].to_vec();
-                let to = random.below(file.len());
+                let to = random.index(file.len());
                 file.splice(to..to, piece);
             }
             _ => {
                 let end = (at + 8).min(file.len());
-                let value = [0u64, u64::MAX, 1 << 31, 1 << 40][random.below(4)];
+                let value = [0u64, u64::MAX, 1 << 31, 1 << 40][random.index(4)];
                 file[at..end].copy_from_slice(&value.to_le_bytes()[..end - at]);
             }
         }
@@ -280,8 +281,8 @@ fn mutated_files_never_panic() {
         .collect();
     let mut total = 0;
     for seed in 0..5000 {
-        let mut random = Random(seed);
-        let mut file = seeds[random.below(seeds.len())].clone();
+        let mut random = Random::new(seed);
+        let mut file = seeds[random.index(seeds.len())].clone();
         mutate(&mut file, &mut random);
         total += exercise(&file);
     }
@@ -303,7 +304,7 @@ fn mutated_payloads_never_panic() {
     );
     let mut outcomes = [0u32; 2];
     for seed in 0..20_000 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut mutated = payload.clone();
         mutate(&mut mutated, &mut random);
         let decoded = brownout_trace::decode_payload_for_fuzzing(&mutated, count);

@@ -192,16 +192,16 @@ fn huge_writes_are_split_at_line_boundaries() {
 
 #[test]
 fn many_sites_and_values_that_do_not_compress() {
-    let mut random = support::Random(7);
-    let values: Vec<[u8; 8]> = (0..50_000).map(|_| random.next().to_le_bytes()).collect();
+    let mut random = brownout_random::Random::new(7);
+    let values: Vec<[u8; 8]> = (0..50_000).map(|_| random.bits().to_le_bytes()).collect();
     let events: Vec<_> = values
         .iter()
         .map(|value| {
-            let (pc, addr) = (random.next(), random.next());
+            let (pc, addr) = (random.bits(), random.bits());
             event(
-                random.next() as u32,
+                random.bits() as u32,
                 pc,
-                random.next() as u32,
+                random.bits() as u32,
                 EventKind::Store(access(addr, value)),
             )
         })
@@ -218,12 +218,12 @@ fn many_sites_and_values_that_do_not_compress() {
 #[test]
 fn a_typical_run_takes_few_bytes() {
     use brownout_trace::{FenceKind, FlushKind};
-    let mut random = support::Random(3);
+    let mut random = brownout_random::Random::new(3);
     let base = 0x7e00_0000_0000;
     let mut file = Vec::new();
     let mut writer = Writer::new(&mut file, &Meta::default()).expect("memory");
     for insert in 0u64..20_000 {
-        let bucket = base + 0x10_0000 + random.next() % 0x10_0000 * 64;
+        let bucket = base + 0x10_0000 + random.bits() % 0x10_0000 * 64;
         let log = base + 0x1000 + insert % 64 * 64;
         let mut store = |nth: u32, addr, value: u64| {
             let value = value.to_le_bytes();
@@ -234,8 +234,8 @@ fn a_typical_run_takes_few_bytes() {
         };
         store(1, log, bucket - base);
         store(2, log + 8, insert);
-        store(3, bucket, random.next() % 1_000_000);
-        store(4, bucket + 8, base + random.next() % (1 << 24));
+        store(3, bucket, random.bits() % 1_000_000);
+        store(4, bucket + 8, base + random.bits() % (1 << 24));
         for (nth, addr) in [(5, log), (6, bucket)] {
             let flush = EventKind::Flush {
                 kind: FlushKind::Clwb,

@@ -14,7 +14,7 @@ use crate::cpu;
 
 use super::brute_force::Memories;
 use super::script::{Copying, Op, POOL_BYTES, Script, Step, low_bytes, number};
-use crate::random_code::Random;
+use brownout_random::Random;
 
 /// Pieces (after splitting at words) of all stores of a program to one line: the reference tries all sets of them.
 const PIECES_MAX: usize = 9;

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use brownout_findings::{Finding, Severity};
+use brownout_random::Random;
 use brownout_tests::check;
-use brownout_tests::examples::{self, SplitMix64};
+use brownout_tests::examples;
 use brownout_tests::{Invocation, Scratch, layout};
 use libtest_mimic::Trial;
 
@@ -72,7 +73,7 @@ fn five_at_random() -> Result<()> {
     };
     let scratch = Scratch::new()?;
     let mut all = candidates(&scratch)?;
-    let mut random = SplitMix64(seed);
+    let mut random = Random::new(seed);
     // Of either severity: there are far more findings about performance.
     let mut chosen = Vec::new();
     for number in 0..REPLAYED {

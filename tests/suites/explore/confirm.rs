@@ -10,8 +10,9 @@ use anyhow::{Result, ensure};
 use brownout_findings::Report;
 use brownout_tests::check::show;
 use brownout_tests::seeded::{self, Build, Seeded};
+use brownout_tests::trial::broken;
 use brownout_tests::{Invocation, Scratch, explore, layout};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 
 use crate::trial;
 
@@ -21,10 +22,7 @@ pub fn trials() -> Vec<Trial> {
     let programs = match seeded::discover() {
         Ok(programs) => programs,
         Err(error) => {
-            let message = format!("{error:#}");
-            return vec![Trial::test("confirm::headers", || {
-                Err(Failed::from(message))
-            })];
+            return vec![broken("confirm::headers", &error)];
         }
     };
     let mut trials = Vec::new();

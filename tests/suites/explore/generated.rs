@@ -16,8 +16,9 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use brownout_findings::{Coverage, Limit};
 use brownout_model::{Config, Domain};
 use brownout_tests::generated::{Ending, Litmus, Truth, generate};
+use brownout_tests::trial::broken;
 use brownout_tests::{Invocation, layout, programs, tool};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 use serde::Deserialize;
 
 use crate::trial;
@@ -37,10 +38,7 @@ pub fn trials() -> Vec<Trial> {
     let seeds = match chosen() {
         Ok(seeds) => seeds.unwrap_or(SEEDS),
         Err(error) => {
-            let message = format!("{error:#}");
-            return vec![Trial::test("generated::seeds", || {
-                Err(Failed::from(message))
-            })];
+            return vec![broken("generated::seeds", &error)];
         }
     };
     // `litmus_vm` has 32-byte stores.

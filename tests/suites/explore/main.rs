@@ -38,8 +38,8 @@ mod synced;
 mod unsteady;
 mod worlds;
 
-use anyhow::Result;
-use libtest_mimic::{Arguments, Failed, Trial};
+use brownout_tests::trial;
+use libtest_mimic::{Arguments, Trial};
 
 /// The trials of each module.
 const GROUPS: &[fn() -> Vec<Trial>] = &[
@@ -65,10 +65,4 @@ fn main() {
     let arguments = Arguments::from_args();
     let trials = GROUPS.iter().flat_map(|trials| trials()).collect();
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn trial(name: impl Into<String>, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
-    Trial::test(name.into(), move || {
-        test().map_err(|error| Failed::from(format!("{error:#}")))
-    })
 }

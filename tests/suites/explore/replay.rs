@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use brownout_findings::Finding;
-use brownout_tests::examples::SplitMix64;
+use brownout_random::Random;
 use brownout_tests::explore::{self, Explored, reproduction};
 use brownout_tests::seeded::{self, Seeded};
 use brownout_tests::{Invocation, Scratch, check};
@@ -171,7 +171,7 @@ fn five_at_random() -> Result<()> {
         Ok(text) => text.split("..").next().unwrap_or(&text).parse()?,
         Err(_) => SEED,
     };
-    let mut random = SplitMix64(seed);
+    let mut random = Random::new(seed);
     let mut programs: Vec<Seeded> = seeded::discover()?;
     programs.retain(|program| program.explore && !program.lacks_bug());
     for _ in 0..SEEDED {
@@ -190,7 +190,7 @@ fn five_at_random() -> Result<()> {
         .with_context(|| format!("BROWNOUT_SEED={seed}: {name}"))
 }
 
-fn one_of<'e>(explored: &'e Explored, random: &mut SplitMix64) -> Result<&'e Finding> {
+fn one_of<'e>(explored: &'e Explored, random: &mut Random) -> Result<&'e Finding> {
     explored.expect_findings()?;
     let findings = &explored.report.findings;
     Ok(&findings[random.below(findings.len() as u64) as usize])

@@ -14,8 +14,9 @@ use brownout_findings::{Finding, Frame};
 use brownout_tests::check::show;
 use brownout_tests::explore::{self, Explored, blamed};
 use brownout_tests::seeded::{self, Build, Expectation, Seeded};
+use brownout_tests::trial::broken;
 use brownout_tests::{Invocation, Scratch};
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Trial;
 
 use crate::trial;
 
@@ -69,10 +70,7 @@ pub fn trials() -> Vec<Trial> {
     let programs = match seeded::discover() {
         Ok(programs) => programs,
         Err(error) => {
-            let message = format!("{error:#}");
-            return vec![Trial::test("seeded::headers", || {
-                Err(Failed::from(message))
-            })];
+            return vec![broken("seeded::headers", &error)];
         }
     };
     let mut trials = vec![trial("seeded::canary", canary)];

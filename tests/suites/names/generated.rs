@@ -6,6 +6,7 @@
 //!
 //! `BROWNOUT_SEED=17` runs one script only, `BROWNOUT_SEED=1000..3000` many others.
 
+use brownout_random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fmt::Write as _;
@@ -129,56 +130,42 @@ impl std::fmt::Display for Op {
     }
 }
 
-/// A generator of numbers, the same each time.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % n
-    }
-}
-
 /// Files before the run.
 const BEFORE: [(&str, usize, char); 2] = [("d/a", 20, 'A'), ("d/b", 7, 'B')];
 const NAMES: [&str; 6] = ["d/a", "d/b", "d/c", "d/e", "d/s/a", "d/s/c"];
 
 /// A script whose operations all succeed.
 fn generate(seed: u64) -> Vec<Op> {
-    let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1);
-    numbers.below(2);
+    let mut random = Random::new(seed);
     let mut world = World::new();
     let mut script = Vec::new();
     let mut changes = 0;
-    let wanted = 4 + numbers.below(4);
+    let wanted = 4 + random.index(4);
     let mut byte = b'm';
     for _ in 0..200 {
         if changes >= wanted {
             break;
         }
-        let a = NAMES[numbers.below(NAMES.len())].to_owned();
-        let b = NAMES[numbers.below(NAMES.len())].to_owned();
-        let op = match numbers.below(16) {
+        let a = NAMES[random.index(NAMES.len())].to_owned();
+        let b = NAMES[random.index(NAMES.len())].to_owned();
+        let op = match random.index(16) {
             0 | 1 => Op::Create(a),
             2..=4 => {
                 byte += 1;
-                Op::Write(a, numbers.below(25), 1 + numbers.below(30), byte as char)
+                Op::Write(a, random.index(25), 1 + random.index(30), byte as char)
             }
-            5 => Op::Resize(a, numbers.below(40)),
+            5 => Op::Resize(a, random.index(40)),
             6 => Op::Empty(a),
             7..=9 => Op::Rename(a, b),
             10 => Op::Link(a, b),
             11 => Op::Unlink(a),
-            12 => match numbers.below(3) {
+            12 => match random.index(3) {
                 0 => Op::Rmdir("d/s".into()),
                 _ => Op::Mkdir("d/s".into()),
             },
             13 => Op::Fsync(a),
             14 => Op::Fdatasync(a),
-            _ => Op::Fsync(if numbers.below(3) == 0 { "d/s" } else { "d" }.into()),
+            _ => Op::Fsync(if random.index(3) == 0 { "d/s" } else { "d" }.into()),
         };
         if world.can(&op) {
             changes += usize::from(!matches!(op, Op::Fsync(_) | Op::Fdatasync(_)));

@@ -14,19 +14,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use libtest_mimic::{Arguments, Failed, Trial};
+use brownout_tests::trial;
+use libtest_mimic::Arguments;
 
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials = programs::trials();
     trials.extend(generated::trials());
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-fn trial(name: impl Into<String>, test: impl FnOnce() -> Result<()> + Send + 'static) -> Trial {
-    Trial::test(name.into(), move || {
-        test().map_err(|error| Failed::from(format!("{error:#}")))
-    })
 }
 
 fn source(name: &str) -> PathBuf {

@@ -6,6 +6,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub use brownout_random::Random;
 use iced_x86::{
     Code, Decoder, DecoderOptions, Encoder, EncodingKind, Instruction, OpCodeOperandKind, OpKind,
     Register,
@@ -222,29 +223,6 @@ fn set_operand(insn: &mut Instruction, index: u32, position: u32, kind: OpCodeOp
     }
 }
 
-/// xorshift64*, seeded and printed by the caller: a failing case must be reproducible.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 16) % bound
-    }
-
-    pub fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let value = self.next().to_le_bytes();
-            chunk.copy_from_slice(&value[..chunk.len()]);
-        }
-    }
-}
-
 /// Random bytes that are likelier than chance to begin with a rarely met prefix or opcode map.
 pub fn random_bytes(random: &mut Random) -> [u8; 15] {
     let mut bytes = [0u8; 15];
@@ -273,7 +251,7 @@ pub fn random_bytes(random: &mut Random) -> [u8; 15] {
                 }
             }
             if random.below(2) == 0 {
-                bytes[at] = 0x40 | (random.next() as u8 & 0xF);
+                bytes[at] = 0x40 | (random.bits() as u8 & 0xF);
                 at += 1;
             }
             bytes[at] = 0x0F;

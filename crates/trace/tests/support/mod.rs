@@ -11,23 +11,6 @@ use brownout_trace::{
 };
 use proptest::prelude::*;
 
-/// SplitMix64: reproducible without a dependency, and its seed can be printed.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-}
-
 pub fn event(thread: u32, pc: u64, context: u32, kind: EventKind<'_>) -> Event<'_> {
     Event {
         thread: ThreadId(thread),
