@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: what running under the tool costs, as ratios to native.
 //!
 //! ```text
-//!  bench.rs      rounds, medians, options    ◀── shared
+//!  bench.rs
+//!  ├─ common.rs  rounds, medians, options    ◀── shared
 //!  ├─ engine.rs  `bench engine`: brownout run and record
 //!  ├─ check.rs   `bench check`: brownout check, its memory too
 //!  ├─ explore.rs `bench explore`: brownout explore, and one recovery under it
@@ -15,40 +16,16 @@
 //! Goals are printed beside what was measured; missing one is no failure, because machines differ.
 
 mod check;
+mod common;
 mod engine;
 mod explore;
 mod places;
 mod redis;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
-
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::Result;
 
 use crate::{build, examples, setup};
-
-/// Enough for a median that one disturbed round does not move.
-const ROUNDS_DEFAULT: usize = 5;
-
-/// With `--quick`.
-const ROUNDS_QUICK: usize = 3;
-
-/// What the command line asks for.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Options {
-    /// Measured rounds; each benchmark has its default.
-    rounds: Option<usize>,
-    /// Only cases whose name contains this.
-    only: Option<String>,
-    /// Where the raw times go.
-    json: Option<PathBuf>,
-    /// Less work, for a first impression.
-    quick: bool,
-    /// The checker's memory instead of its speed.
-    memory: bool,
-}
+use common::Options;
 
 /// Runs the benchmark that is asked for.
 pub fn bench(words: &[&str]) -> Result<()> {
@@ -64,247 +41,4 @@ pub fn bench(words: &[&str]) -> Result<()> {
     build::own_programs()?;
     examples::build()?;
     benchmark(&options)
-}
-
-impl Options {
-    fn parse(words: &[&str]) -> Result<Options> {
-        let mut options = Options::default();
-        let mut words = words.iter().copied();
-        while let Some(word) = words.next() {
-            let mut value = || {
-                words
-                    .next()
-                    .with_context(|| format!("{word} wants a value"))
-            };
-            match word {
-                "--rounds" => {
-                    let rounds = value()?.parse().context("--rounds wants a number")?;
-                    ensure!(rounds > 0, "--rounds wants at least 1");
-                    options.rounds = Some(rounds);
-                }
-                "--only" => options.only = Some(value()?.to_owned()),
-                "--json" => options.json = Some(PathBuf::from(value()?)),
-                "--quick" => options.quick = true,
-                "--memory" => options.memory = true,
-                other => bail!("no such benchmark or option: {other}"),
-            }
-        }
-        Ok(options)
-    }
-
-    /// The cases that are asked for; at least one.
-    fn select<C>(&self, cases: Vec<C>, name: impl Fn(&C) -> &str) -> Result<Vec<C>> {
-        let mut cases = cases;
-        if let Some(only) = &self.only {
-            cases.retain(|case| name(case).contains(only));
-            ensure!(
-                !cases.is_empty(),
-                "no case of this benchmark has {only} in its name"
-            );
-        }
-        Ok(cases)
-    }
-
-    /// Writes the raw times, if a file is asked for.
-    fn write_json<'a>(&self, cases: impl Iterator<Item = (&'a str, &'a Times)>) -> Result<()> {
-        let rows = cases
-            .map(|(name, times)| {
-                serde_json::json!({
-                    "name": name,
-                    "native_s": seconds(&times.native),
-                    "tool_s": seconds(&times.tool),
-                })
-            })
-            .collect();
-        self.write_rows(rows)
-    }
-
-    /// Writes these rows, if a file is asked for.
-    fn write_rows(&self, rows: Vec<serde_json::Value>) -> Result<()> {
-        let Some(path) = &self.json else {
-            return Ok(());
-        };
-        let text = format!("{:#}\n", serde_json::Value::from(rows));
-        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-    }
-
-    /// How often what is timed is run.
-    fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(match self.quick {
-            true => ROUNDS_QUICK,
-            false => ROUNDS_DEFAULT,
-        })
-    }
-}
-
-/// Which of the two is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Native,
-    Tool,
-}
-
-/// What a case took, round by round.
-#[derive(Debug, Default)]
-struct Times {
-    native: Vec<Duration>,
-    tool: Vec<Duration>,
-}
-
-impl Times {
-    /// How many times slower the tool is; of medians.
-    fn ratio(&self) -> f64 {
-        median(&self.tool) / median(&self.native)
-    }
-}
-
-/// Runs all cases `rounds` times in turn, after an unmeasured round for page cache and first-time work.
-fn interleave(
-    cases: usize,
-    rounds: usize,
-    mut run: impl FnMut(usize, Side) -> Result<Duration>,
-) -> Result<Vec<Times>> {
-    let mut all: Vec<Times> = (0..cases).map(|_| Times::default()).collect();
-    for round in 0..=rounds {
-        for (index, times) in all.iter_mut().enumerate() {
-            let native = run(index, Side::Native)?;
-            let tool = run(index, Side::Tool)?;
-            if round > 0 {
-                times.native.push(native);
-                times.tool.push(tool);
-            }
-        }
-        match round {
-            0 => eprintln!("warm-up done"),
-            _ => eprintln!("round {round} of {rounds} done"),
-        }
-    }
-    Ok(all)
-}
-
-/// The same surroundings for both sides.
-fn set_surroundings(command: &mut Command, folder: &Path) {
-    command
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        // Native libpmem calls msync on ordinary files unless told; under the tool it takes the flush path.
-        .env("PMEM_IS_PMEM_FORCE", "1")
-        .env("LC_ALL", "C.UTF-8");
-}
-
-fn expect_success(name: &str, side: Side, output: &Output) -> Result<()> {
-    ensure!(
-        output.status.success(),
-        "{name} ended with {} {}\n{}",
-        output.status,
-        match side {
-            Side::Native => "natively",
-            Side::Tool => "under the tool",
-        },
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(())
-}
-
-fn seconds(times: &[Duration]) -> Vec<f64> {
-    times.iter().map(Duration::as_secs_f64).collect()
-}
-
-fn median(times: &[Duration]) -> f64 {
-    median_of(&seconds(times))
-}
-
-/// Of nothing it is not a number.
-fn median_of(numbers: &[f64]) -> f64 {
-    let mut sorted = numbers.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => f64::NAN,
-        len if len % 2 == 1 => sorted[middle],
-        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
-    }
-}
-
-/// `None` of nothing.
-fn geometric_mean(ratios: &[f64]) -> Option<f64> {
-    let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
-    (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
-}
-
-fn verdict(met: bool) -> &'static str {
-    match met {
-        true => "met",
-        false => "**missed**",
-    }
-}
-
-fn text_of(path: PathBuf) -> String {
-    path.to_string_lossy().into_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn medians() {
-        let ms = |n: u64| Duration::from_millis(n);
-        assert!((median(&[ms(5), ms(1), ms(9)]) - 0.005).abs() < 1e-12);
-        assert!((median(&[ms(4), ms(2)]) - 0.003).abs() < 1e-12);
-        assert!(median(&[]).is_nan());
-    }
-
-    #[test]
-    fn geometric_means() {
-        let mean = geometric_mean(&[1.0, 4.0]).expect("of two numbers");
-        assert!((mean - 2.0).abs() < 1e-12);
-        assert_eq!(geometric_mean(&[]), None);
-    }
-
-    #[test]
-    fn both_sides_take_turns_and_the_first_round_does_not_count() {
-        let mut calls = Vec::new();
-        let times = interleave(2, 2, |index, side| {
-            calls.push((index, side));
-            Ok(Duration::from_secs(calls.len() as u64))
-        })
-        .expect("nothing fails");
-        use Side::{Native, Tool};
-        let round = [(0, Native), (0, Tool), (1, Native), (1, Tool)];
-        assert_eq!(calls, [round, round, round].concat());
-        let secs = |list: [u64; 2]| list.map(Duration::from_secs);
-        assert_eq!(times[0].native, secs([5, 9]));
-        assert_eq!(times[1].tool, secs([8, 12]));
-    }
-
-    #[test]
-    fn options_are_understood_or_refused() {
-        let options = Options::parse(&["--rounds", "3", "--quick", "--only", "btree"]);
-        let expected = Options {
-            rounds: Some(3),
-            only: Some("btree".into()),
-            quick: true,
-            ..Options::default()
-        };
-        assert_eq!(options.expect("all are known"), expected);
-        for words in [&["--rounds"][..], &["--rounds", "0"], &["--fast"], &["run"]] {
-            assert!(Options::parse(words).is_err(), "{words:?}");
-        }
-    }
-
-    #[test]
-    fn selecting_nothing_is_an_error() {
-        let options = Options {
-            only: Some("b".into()),
-            ..Options::default()
-        };
-        assert_eq!(
-            options.select(vec!["a", "ab"], |name| name).ok(),
-            Some(vec!["ab"])
-        );
-        assert!(options.select(vec!["a"], |name| name).is_err());
-    }
 }

@@ -31,6 +31,7 @@
 mod checker;
 mod collect;
 mod excluded;
+mod options;
 mod owned;
 mod plugins;
 mod pool;
@@ -46,7 +47,6 @@ use std::io;
 use std::path::Path;
 
 use brownout_findings::Finding;
-use brownout_findings::rules::RuleSet;
 use brownout_rule::host::Plugin;
 use brownout_symbols::{Options as SymbolOptions, Stacks};
 use brownout_trace::EventSink;
@@ -57,18 +57,8 @@ use plugins::Plugins;
 use pool::Pool;
 
 pub use checker::{Checker, Counts};
+pub use options::Options;
 pub use plugins::RuleError;
-
-/// What to look for.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// Persistence domain and the like. Default: x86.
-    pub model: brownout_model::Config,
-    /// Which rules are on. Default: all but the opt-in ones.
-    pub rules: RuleSet,
-    /// Every store must be in a transaction. Default: no, most programs have none.
-    pub tx_only: bool,
-}
 
 /// A checker and what it takes to say where.
 #[derive(Debug)]

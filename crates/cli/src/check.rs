@@ -28,11 +28,11 @@ use crate::exit::{self, Failure};
 use crate::explore::{self, LiveLine};
 use crate::output::TraceOutput;
 use crate::record::{Keep, hint, missed_patterns};
-use crate::replay::{self, Token};
 use crate::reporting::{self, Known};
 use crate::resolve::{Check, Explore, Source, plain};
 use crate::signals;
 use crate::terminal::quote;
+use crate::token::Token;
 
 /// Checks, reports, and says how to exit.
 pub fn check(check: Check) -> Result<u8, Failure> {
@@ -57,7 +57,7 @@ pub fn conduct(mut check: Check, wanted: Option<&str>) -> Result<u8, Failure> {
     add_replay(&check, &mut report.findings);
     if let Some(fingerprint) = wanted {
         report.findings.retain(|f| f.fingerprint == fingerprint);
-        replay::conclude(&report.findings, fingerprint);
+        reporting::conclude(&report.findings, fingerprint);
     }
     reporting::write(&check.report, check.rules, &report)?;
     if let Some(fault) = seen.fault {

@@ -17,11 +17,11 @@ use brownout_trace::EventSink;
 
 use crate::exit::{self, Failure};
 use crate::record::hint;
-use crate::replay::Token;
 use crate::reporting::{self, Known};
 use crate::resolve::Explore;
 use crate::signals;
 use crate::terminal::message;
+use crate::token::Token;
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {

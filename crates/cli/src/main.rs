@@ -28,6 +28,7 @@ mod shell;
 mod signals;
 mod snapshot;
 mod terminal;
+mod token;
 mod usage;
 mod verification;
 

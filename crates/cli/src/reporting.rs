@@ -165,3 +165,11 @@ pub fn exit_code(reporting: &Reporting, report: &Report, status: u8) -> u8 {
         _ => status,
     }
 }
+
+/// Says whether it was there again.
+pub fn conclude(findings: &[Finding], fingerprint: &str) {
+    message(&match findings.is_empty() {
+        true => format!("finding {fingerprint} did not show again"),
+        false => format!("finding {fingerprint} shows again"),
+    });
+}

@@ -20,7 +20,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::line::LineKey;
 use crate::outcome::{Hang, Outcome, Status};
-use crate::recording::{Recorder, Site};
+use crate::recording::Recorder;
+use crate::site::Site;
 use crate::stacks::Definitions;
 use crate::trie::Read;
 use crate::view::Image;

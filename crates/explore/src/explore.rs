@@ -17,6 +17,7 @@ use serde_json::Map;
 use crate::confirm;
 use crate::execution::{self, Setting};
 use crate::finding::{self, Found, Resolvers};
+use crate::interleaving::interleaved;
 use crate::journal::Journal;
 use crate::line::LineKey;
 use crate::minimise;
@@ -603,13 +604,6 @@ fn limit_by_search(search: &mut Search<'_>, halted: Option<Halt>) {
             format!("{recoveries} not cut short in turn, because there are too many"),
         );
     }
-}
-
-/// What is said where several threads store.
-pub fn interleaved(who: &str) -> String {
-    format!(
-        "{who} to persistent memory in several threads or processes: the one interleaving that was recorded is explored"
-    )
 }
 
 fn count_of(count: usize, one: &str, many: &str) -> String {

@@ -9,42 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use brownout_model::names::{Change, Content, NameState, Names, Node, Path, Promise, Shape, Sync};
-use brownout_model::{Unit, keys};
-use brownout_trace::event::{FileId, NameChange, TargetAddr, split_names};
+use brownout_trace::event::{FileId, NameChange, split_names};
 use rustc_hash::FxHashSet;
 
-use crate::recording::Site;
+use crate::site::Site;
+use crate::unit::{ORDINARY, PAGE, is_ordinary};
 use crate::view::{Entry, FileState, Files};
 
-/// Contents of ordinary files have numbers from here on.
-pub const ORDINARY: u32 = 1 << 19;
 /// Those of persistent memory end here: so that units of lines lie below those of ordinary files' pages.
 const PM_END: u32 = 1 << 13;
-/// An ordinary file is written back by the page.
-pub const PAGE: u64 = 4096;
-
-/// Whether a content is that of an ordinary file.
-pub fn is_ordinary(content: FileId) -> bool {
-    content.0 >= ORDINARY
-}
-
-/// Whether a unit is a page of an ordinary file.
-pub fn is_page(unit: Unit) -> bool {
-    unit.0 >= keys::key(FileId(ORDINARY), 0).0 / PAGE
-}
-
-/// The unit that holds a key; `unit_bytes` are those of the domain.
-pub fn unit_of(key: u64, unit_bytes: u64) -> Unit {
-    match is_ordinary(keys::place(TargetAddr(key)).0) {
-        true => Unit(key / PAGE),
-        false => Unit(key / unit_bytes),
-    }
-}
-
-/// Bytes of a unit.
-pub fn bytes_of(unit: Unit, unit_bytes: u64) -> u64 {
-    if is_page(unit) { PAGE } else { unit_bytes }
-}
 
 /// Something that was done to names or sizes, for whoever reads a finding.
 #[derive(Clone, Debug)]

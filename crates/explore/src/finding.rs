@@ -15,14 +15,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::blame::{self, Facts, WrittenBack};
 use crate::execution::{Command, quote};
-use crate::filing::{NameStep, PAGE, is_ordinary};
+use crate::filing::NameStep;
 use crate::line::LineKey;
 use crate::minimise::Minimal;
 use crate::oracle::Symptom;
 use crate::outcome::{Outcome, Status};
-use crate::recording::{Did, FailurePoint, Reason, Recording, Site, Step};
+use crate::recording::{Did, FailurePoint, Reason, Recording, Step};
 use crate::search::{Failure, Search};
+use crate::site::Site;
 use crate::stacks::Resolver;
+use crate::unit::{PAGE, is_ordinary};
 use crate::view::{Entry, Image, Narrowed};
 use crate::world::World;
 

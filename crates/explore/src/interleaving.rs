@@ -103,6 +103,13 @@ impl Interleaving {
     }
 }
 
+/// What is said where several threads store.
+pub fn interleaved(who: &str) -> String {
+    format!(
+        "{who} to persistent memory in several threads or processes: the one interleaving that was recorded is explored"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use brownout_trace::event::{ContextId, ExitStatus, TargetAddr};

@@ -33,9 +33,11 @@ mod recording;
 mod replay;
 mod run;
 mod search;
+mod site;
 mod stacks;
 mod statistics;
 mod trie;
+mod unit;
 mod view;
 mod world;
 

@@ -4,7 +4,7 @@
 
 use brownout_findings::Limit;
 
-use crate::explore::interleaved;
+use crate::interleaving::interleaved;
 use crate::options::{Error, Options};
 use crate::recording::RecordOptions;
 use crate::search::{Layer, LeftOver, Search};

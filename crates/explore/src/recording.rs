@@ -30,33 +30,21 @@ use brownout_model::{
     Op, Thread, Unit, Write, keys,
 };
 use brownout_trace::EventSink;
-use brownout_trace::epochs::Epoch;
 use brownout_trace::event::{
-    Access, ContextId, Elements, Event, EventKind, FenceKind, FileId, MS_SYNC, NameChange,
-    PmReason, ProcessId, TargetAddr, ThreadId, split_names,
+    Access, Elements, Event, EventKind, FenceKind, FileId, MS_SYNC, NameChange, PmReason,
+    TargetAddr, split_names,
 };
 use brownout_trace::maps::{AddressSpaces, MapFault};
 use rustc_hash::FxHashSet;
 
 use crate::files;
-use crate::filing::{self, Filing, NameStep, is_ordinary, is_page};
+use crate::filing::{self, Filing, NameStep};
 use crate::input::{Consumed, Lines};
 use crate::interleaving::Interleaving;
+use crate::site::Site;
 use crate::stacks::Definitions;
+use crate::unit::{PAGE, is_ordinary, is_page, unit_of};
 use crate::view::{Base, Entry, FileState, Files, Timeline};
-
-/// Where in the code something happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site {
-    pub thread: ThreadId,
-    pub process: ProcessId,
-    /// When `pc` meant what it means here.
-    pub epoch: Epoch,
-    pub pc: TargetAddr,
-    pub context: ContextId,
-    /// Place in the total order of the run's events.
-    pub event: u64,
-}
 
 /// What an event did to persistency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -467,8 +455,8 @@ impl Recorder {
             if self.options.model.domain != Domain::Page
                 && !is_ordinary(keys::place(keys.start()).0)
             {
-                for page in (offset / filing::PAGE)..(offset + keys.len()).div_ceil(filing::PAGE) {
-                    if self.filing.faults(file, page * filing::PAGE) {
+                for page in (offset / PAGE)..(offset + keys.len()).div_ceil(PAGE) {
+                    if self.filing.faults(file, page * PAGE) {
                         self.sync_names(site, &Sync::Data(file));
                     }
                 }
@@ -497,13 +485,9 @@ impl Recorder {
         make: Make,
     ) -> io::Result<()> {
         let ordinary = is_ordinary(keys::place(keys.start()).0);
-        let unit_bytes = if ordinary {
-            filing::PAGE
-        } else {
-            self.unit_bytes
-        };
+        let unit_bytes = if ordinary { PAGE } else { self.unit_bytes };
         for part in keys.split(unit_bytes) {
-            let unit = filing::unit_of(part.start().0, self.unit_bytes);
+            let unit = unit_of(part.start().0, self.unit_bytes);
             if self.initialised.insert(unit) {
                 let start = TargetAddr(unit.0 * unit_bytes);
                 let initial = self.timeline.initial(unit);
@@ -539,11 +523,7 @@ impl Recorder {
     fn sync(&mut self, site: Site, keys: ByteRange) -> io::Result<()> {
         self.look();
         let ordinary = is_ordinary(keys::place(keys.start()).0);
-        let unit_bytes = if ordinary {
-            filing::PAGE
-        } else {
-            self.unit_bytes
-        };
+        let unit_bytes = if ordinary { PAGE } else { self.unit_bytes };
         let from = Unit(keys.start().0 / unit_bytes);
         let to = Unit(keys.end().0.div_ceil(unit_bytes));
         let open: Vec<Unit> = self.open.range(from..to).copied().collect();
@@ -639,14 +619,10 @@ impl Recorder {
             self.files.insert(new, file);
         }
         let ordinary = is_ordinary(new);
-        let unit_bytes = if ordinary {
-            filing::PAGE
-        } else {
-            self.unit_bytes
-        };
+        let unit_bytes = if ordinary { PAGE } else { self.unit_bytes };
         let from = keys::key(old, 0).0;
         for at in (0..size).step_by(unit_bytes as usize) {
-            let unit = filing::unit_of(from + at, self.unit_bytes);
+            let unit = unit_of(from + at, self.unit_bytes);
             let len = (size - at).min(unit_bytes);
             let to = keys::key(new, at);
             let choices = self.choices(unit);
@@ -666,7 +642,7 @@ impl Recorder {
                     history.adopt_certain(to, &initial);
                 }
             }
-            let new_unit = filing::unit_of(to.0, self.unit_bytes);
+            let new_unit = unit_of(to.0, self.unit_bytes);
             self.initialised.insert(new_unit);
             self.changed.insert(new_unit);
         }
@@ -774,8 +750,8 @@ impl Recorder {
         {
             files.insert(new, file);
         }
-        let first = Unit(keys::key(old, 0).0 / filing::PAGE);
-        let last = Unit(keys::key(old, u64::MAX).0 / filing::PAGE);
+        let first = Unit(keys::key(old, 0).0 / PAGE);
+        let last = Unit(keys::key(old, u64::MAX).0 / PAGE);
         let pages: Vec<Unit> = self
             .initialised
             .iter()
@@ -786,10 +762,10 @@ impl Recorder {
             let Some(choices) = self.pages.choices(page) else {
                 continue;
             };
-            let offset = keys::place(TargetAddr(page.0 * filing::PAGE)).1;
+            let offset = keys::place(TargetAddr(page.0 * PAGE)).1;
             let to = keys::key(new, offset);
-            self.history.adopt(&choices, to, filing::PAGE);
-            for at in (to.0..to.0 + filing::PAGE).step_by(self.unit_bytes as usize) {
+            self.history.adopt(&choices, to, PAGE);
+            for at in (to.0..to.0 + PAGE).step_by(self.unit_bytes as usize) {
                 let unit = Unit(at / self.unit_bytes);
                 self.initialised.insert(unit);
                 self.changed.insert(unit);

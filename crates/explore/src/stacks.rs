@@ -8,7 +8,7 @@ use brownout_symbols::{Options, Stacks};
 use brownout_trace::epochs::{CodeEpochs, Epoch};
 use brownout_trace::event::{ContextId, Event, EventKind, ProcessId, TargetAddr, ThreadId};
 
-use crate::recording::Site;
+use crate::site::Site;
 
 enum Definition {
     Module(ProcessId, TargetAddr, u64, u64, Vec<u8>),

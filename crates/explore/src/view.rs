@@ -15,8 +15,8 @@ use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
-use crate::filing::{bytes_of, unit_of};
 use crate::line::{LINE, LineKey};
+use crate::unit::{bytes_of, unit_of};
 
 /// What a file is apart from its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -27,9 +27,10 @@ use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::files::copy_sparse;
-use crate::filing::{is_ordinary, path_of};
+use crate::filing::path_of;
 use crate::line::{LINE, LineKey};
 use crate::recording::TrackedFile;
+use crate::unit::is_ordinary;
 use crate::view::{Entry, FileState, Files, Image};
 
 /// What a checker reads, in an enclosed world. The same in all of them, so that it does the same in all of them.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Coverage;
+use crate::{Coverage, Verdict};
 
 /// Version of the JSON form. Grows by one when a field changes its meaning or goes; new fields do not count.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -185,20 +185,6 @@ impl Finding {
         let alone = self.crash_point.iter().filter(move |_| !listed);
         self.events.iter().chain(alone)
     }
-}
-
-/// What the report says in one word. [`Coverage::verdict`] makes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// All was looked at and nothing is wrong.
-    Clean,
-    /// Something is wrong.
-    Findings,
-    /// There was nothing to look at: no persistent memory was touched. Not a clean bill.
-    NothingChecked,
-    /// Not everything was looked at; what was found is shown, the rest is unknown.
-    Incomplete,
 }
 
 /// Who made the report.

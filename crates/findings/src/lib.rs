@@ -19,9 +19,11 @@ mod coverage;
 mod finding;
 pub mod numbers;
 pub mod rules;
+mod verdict;
 
 pub use coverage::{Coverage, Limit, Limitation};
 pub use finding::{
     Analysed, CrashFile, Event, Finding, Frame, Place, Replay, Report, Reproduction,
-    SCHEMA_VERSION, Severity, Tool, Verdict,
+    SCHEMA_VERSION, Severity, Tool,
 };
+pub use verdict::Verdict;

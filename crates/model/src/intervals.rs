@@ -12,11 +12,7 @@ use brownout_trace::event::TargetAddr;
 use crate::domain::{Config, FenceRule, FlushOrder, FlushRule, Rules, StoreRule};
 use crate::shadow::{Entry, Shadow, Slot, Stored, mask};
 use crate::state::{Input, Persistency};
-use crate::types::{ByteRange, Epoch, Event, FlushKind, LINE_BYTES, Line, Moment, Op, Thread};
-
-/// What the caller calls an event by (its code location, say). Kept with what the event did; not interpreted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tag(pub u32);
+use crate::types::{ByteRange, Epoch, Event, FlushKind, LINE_BYTES, Line, Moment, Op, Tag, Thread};
 
 /// When something happens: not before `from`, and by the beginning of `to` at the latest, if that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -84,9 +84,9 @@ pub use choices::{
 pub use convert::from_recorded;
 pub use crash::{CrashState, History, MissingValues, ReadOption};
 pub use domain::{Config, Domain, FenceRule, FlushOrder, FlushRule, Rules, StoreRule};
-pub use intervals::{FlushOutcome, Interval, Intervals, Outcome, Status, Tag};
+pub use intervals::{FlushOutcome, Interval, Intervals, Outcome, Status};
 pub use state::{Input, Persistency};
 pub use types::{
-    Atomicity, ByteRange, Epoch, Event, FlushKind, LINE_BYTES, Line, Moment, Op, Thread, Unit,
+    Atomicity, ByteRange, Epoch, Event, FlushKind, LINE_BYTES, Line, Moment, Op, Tag, Thread, Unit,
     Write,
 };

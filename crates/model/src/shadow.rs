@@ -10,9 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Index, IndexMut};
 
-use crate::intervals::Tag;
 use crate::state::Persistency;
-use crate::types::{ByteRange, Epoch, LINE_BYTES, Moment, Thread};
+use crate::types::{ByteRange, Epoch, LINE_BYTES, Moment, Tag, Thread};
 
 const PAGE_LINES: usize = 256;
 const PAGE_BYTES: u64 = PAGE_LINES as u64 * LINE_BYTES;

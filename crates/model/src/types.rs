@@ -348,6 +348,10 @@ impl<'a> Event<'a> {
     }
 }
 
+/// What the caller calls an event by (its code location, say). Kept with what the event did; not interpreted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(pub u32);
+
 #[cfg(test)]
 mod tests {
     use super::*;

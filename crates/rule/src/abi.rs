@@ -24,7 +24,7 @@ use crate::event::{
     Access, Address, ContextId, Event, EventIndex, FenceKind, FileId, FlushKind, Kind, KindCode,
     Place, ProcessId, Site, ThreadId,
 };
-use crate::pm::{State, Status};
+use crate::state::{State, Status};
 
 /// First word of a [`PluginTable`].
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BROWNRUL");

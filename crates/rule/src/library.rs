@@ -14,7 +14,7 @@ use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{LittleEndian, Object, ObjectSymbol, elf};
 
 use crate::abi::SYMBOL;
-use crate::host::LoadError;
+use crate::error::LoadError;
 
 /// A table that a loaded library exports.
 #[derive(Debug)]

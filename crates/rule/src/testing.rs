@@ -5,7 +5,7 @@
 
 use crate::event::{Address, ContextId, Event, EventIndex, Kind, Place, ProcessId, ThreadId};
 use crate::host::{Finding, HostServices, LoadError, Plugin, RuleFailed};
-use crate::pm::Status;
+use crate::state::Status;
 use crate::{Info, Rule};
 
 /// What a [`Bench`] answers. It models nothing: say what should be true.

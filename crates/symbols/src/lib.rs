@@ -36,6 +36,7 @@
 //! ```
 
 mod demangle;
+mod elf;
 mod frame;
 mod image;
 mod locate;

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::image::ElfFile;
+use crate::elf::ElfFile;
 
 /// How the file names of the C library and of its loader begin.
 pub const C_LIBRARY: [&str; 2] = ["libc.so", "ld-linux"];

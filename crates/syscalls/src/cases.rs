@@ -5,7 +5,6 @@
 
 use crate::kind::*;
 use crate::layouts;
-use crate::table::{NO_ARGS, pad};
 
 /// How to find the arguments' kinds of a call with operations.
 #[derive(Debug)]

@@ -328,3 +328,31 @@ pub(crate) const fn or(arg: u8) -> ArgKind {
 pub(crate) const fn d(n: u16) -> ArgKind {
     inout(Bound::Bytes(n), Wrote::Changed, When::Always)
 }
+
+/// Why a call cannot be followed completely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No row for this number.
+    UnknownCall,
+    /// `io_uring_setup`: the kernel would take pointers from a ring that is written behind our
+    /// back.
+    RingSetup,
+    /// A ring that exists already is used.
+    RingUse,
+    /// A structure of unknown layout holds an address in PM.
+    HiddenPointer,
+    /// A buffer crosses the border of PM and is too long, or kept too long, to be copied.
+    Straddles,
+}
+
+pub(crate) const NO_ARGS: [ArgKind; 6] = [V; 6];
+
+pub(crate) const fn pad(args: &[ArgKind]) -> [ArgKind; 6] {
+    let mut all = NO_ARGS;
+    let mut n = 0;
+    while n < args.len() {
+        all[n] = args[n];
+        n += 1;
+    }
+    all
+}

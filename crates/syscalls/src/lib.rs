@@ -75,6 +75,7 @@ mod prepare;
 mod prepared;
 mod scratch;
 mod table;
+mod unsupported;
 
 pub use effect::{
     FileEffect, FileRead, FileTarget, FileWrite, Position, ReadAt, SyncScope, WrittenAt,
@@ -82,60 +83,11 @@ pub use effect::{
 };
 pub use finish::finish;
 pub use kind::{
-    ArgKind, Bound, Dir, FieldLen, Layout, Nested, Out, Pointee, PointerField, When, Wrote,
+    ArgKind, Bound, Dir, FieldLen, Layout, Nested, Out, Pointee, PointerField, Reason, When, Wrote,
 };
 pub use memory::{Memory, Run, Translate};
 pub use names::{errno_name, signal_name};
 pub use prepare::{BOUNCE_MAX, UNKNOWN_MAX, prepare};
 pub use prepared::{Prepared, Range};
 pub use table::{SyscallInfo, all, info, name};
-
-use core::fmt;
-
-/// Why a call cannot be followed completely.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// No row for this number.
-    UnknownCall,
-    /// `io_uring_setup`: the kernel would take pointers from a ring that is written behind our
-    /// back.
-    RingSetup,
-    /// A ring that exists already is used.
-    RingUse,
-    /// A structure of unknown layout holds an address in PM.
-    HiddenPointer,
-    /// A buffer crosses the border of PM and is too long, or kept too long, to be copied.
-    Straddles,
-}
-
-/// A call that cannot be followed completely. Its arguments were rewritten as far as possible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unsupported {
-    /// The call's number.
-    pub nr: u64,
-    /// What is wrong.
-    pub reason: Reason,
-}
-
-impl Unsupported {
-    /// The (positive) `errno` to answer instead of making the call, where programs are known to
-    /// have another way. Without one, make the call, [`finish`] it, and tell the user.
-    pub fn answer(&self) -> Option<i32> {
-        match self.reason {
-            Reason::RingSetup => Some(38), // ENOSYS, as on a kernel without io_uring
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Unsupported {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.reason {
-            Reason::UnknownCall => "is not known",
-            Reason::RingSetup | Reason::RingUse => "passes buffers that cannot be followed",
-            Reason::HiddenPointer => "has an argument that may point to persistent memory",
-            Reason::Straddles => "has a buffer that crosses the border of persistent memory",
-        };
-        write!(f, "system call {} ({}) {what}", self.nr, name(self.nr))
-    }
-}
+pub use unsupported::Unsupported;

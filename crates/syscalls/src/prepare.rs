@@ -3,11 +3,14 @@
 //! The invariant of every function here: if program memory that it needs cannot be read, it leaves
 //! the argument as it was, so that the kernel finds the same bad pointer and answers for itself.
 
-use crate::kind::{ArgKind, Bound, Dir, FieldLen, Layout, Nested, Out, Pointee, When, Wrote};
+use crate::kind::{
+    ArgKind, Bound, Dir, FieldLen, Layout, Nested, Out, Pointee, Reason, When, Wrote,
+};
 use crate::memory::{Memory, Translate, View};
 use crate::prepared::{Extent, Pending, Prepared, Range};
 use crate::scratch::Slot;
-use crate::{Reason, Unsupported, info};
+use crate::table::info;
+use crate::unsupported::Unsupported;
 use alloc::vec::Vec;
 
 /// Buffers that lie partly in PM are copied for the call up to this size.

@@ -4,7 +4,6 @@
 //! sizes. Numbers that have a row but were never implemented on x86-64 (`getpmsg`, `vserver`, …)
 //! have no pointers: the kernel answers `ENOSYS` without looking.
 
-use crate::Reason;
 use crate::cases::{self, Selector};
 use crate::kind::*;
 use crate::layouts;
@@ -57,18 +56,6 @@ pub fn name(nr: u64) -> &'static str {
 /// All rows, in the order of their numbers.
 pub fn all() -> impl Iterator<Item = &'static SyscallInfo> {
     TABLE.iter().filter(|row| !row.name.is_empty())
-}
-
-pub(crate) const NO_ARGS: [ArgKind; 6] = [V; 6];
-
-pub(crate) const fn pad(args: &[ArgKind]) -> [ArgKind; 6] {
-    let mut all = NO_ARGS;
-    let mut n = 0;
-    while n < args.len() {
-        all[n] = args[n];
-        n += 1;
-    }
-    all
 }
 
 const fn row(nr: u32, name: &'static str, args: &[ArgKind]) -> SyscallInfo {

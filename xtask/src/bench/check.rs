@@ -21,9 +21,9 @@ use brownout_findings::numbers::grouped;
 use brownout_tests::layout;
 use serde_json::Value;
 
+use super::common::{Options, Side, Times, geometric_mean, median, median_of, text_of, verdict};
 use super::places::{Places, remove_if_there};
 use super::redis::Redis;
-use super::{Options, Side, Times, geometric_mean, median, median_of, text_of, verdict};
 
 const PEAK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -94,7 +94,7 @@ fn speed(options: &Options, places: &Places) -> Result<()> {
     let cases = options.select(cases(options.quick), |case| &case.name)?;
     let rounds = options.rounds();
     let mut observed: Vec<Observed> = cases.iter().map(|_| Observed::default()).collect();
-    let times = super::interleave(cases.len(), rounds, |index, side| {
+    let times = super::common::interleave(cases.len(), rounds, |index, side| {
         let (time, told) = run(&cases[index], side, places)?;
         if let Some(told) = told {
             let observed = &mut observed[index];
@@ -365,7 +365,7 @@ fn run(case: &Case, side: Side, places: &Places) -> Result<(Duration, Option<Too
             let peak = (side == Side::Tool).then(|| Peak::watch(server.child()));
             let time = server.benchmark(*requests)?;
             let output = server.shut_down()?;
-            super::expect_success(&case.name, side, &output)?;
+            super::common::expect_success(&case.name, side, &output)?;
             let told = peak.map(|peak| told(places, peak.stop())).transpose()?;
             Ok((time, told))
         }
@@ -395,7 +395,7 @@ fn run_program(
     let peak = (side == Side::Tool).then(|| Peak::watch(&child));
     let output: Output = child.wait_with_output()?;
     let time = start.elapsed();
-    super::expect_success(name, side, &output)?;
+    super::common::expect_success(name, side, &output)?;
     let told = peak.map(|peak| told(places, peak.stop())).transpose()?;
     remove_if_there(&pool)?;
     Ok((time, told))
@@ -419,7 +419,7 @@ fn command(program: &str, arguments: &[String], side: Side, places: &Places) -> 
         }
     };
     command.args(arguments);
-    super::set_surroundings(&mut command, places.scratch.path());
+    super::common::set_surroundings(&mut command, places.scratch.path());
     Ok(command)
 }
 

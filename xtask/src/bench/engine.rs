@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use brownout_tests::{Scratch, layout};
 
-use super::{Options, Side, Times, geometric_mean, median};
+use super::common::{Options, Side, Times, geometric_mean, median};
 
 /// What the tool does in the second variant.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,8 +43,8 @@ pub fn bench(options: &Options) -> Result<()> {
     let scratch = Scratch::new()?;
     eprintln!("preparing inputs …");
     let cases = options.select(cases(&scratch)?, |case| case.name)?;
-    let rounds = options.rounds.unwrap_or(super::ROUNDS_DEFAULT);
-    let times = super::interleave(cases.len(), rounds, |index, side| {
+    let rounds = options.rounds.unwrap_or(super::common::ROUNDS_DEFAULT);
+    let times = super::common::interleave(cases.len(), rounds, |index, side| {
         time(&cases[index], side, &scratch)
     })?;
     println!("{}", table(&cases, &times, rounds));
@@ -161,7 +161,7 @@ fn time(case: &Case, side: Side, scratch: &Scratch) -> Result<Duration> {
             }
         };
         command.args(&case.argv[1..]);
-        super::set_surroundings(&mut command, scratch.path());
+        super::common::set_surroundings(&mut command, scratch.path());
         command.stdin(match &case.stdin {
             Some(path) => Stdio::from(fs::File::open(path)?),
             None => Stdio::null(),
@@ -171,7 +171,7 @@ fn time(case: &Case, side: Side, scratch: &Scratch) -> Result<Duration> {
             .output()
             .with_context(|| format!("cannot run {}", case.name))?;
         total += start.elapsed();
-        super::expect_success(case.name, side, &output)?;
+        super::common::expect_success(case.name, side, &output)?;
     }
     Ok(total / repeats)
 }

@@ -22,8 +22,8 @@ use brownout_findings::numbers::grouped;
 use brownout_tests::layout;
 use serde_json::{Value, json};
 
+use super::common::{Options, Side, Times, expect_success, median, seconds, text_of, verdict};
 use super::places::{Places, remove_if_there};
-use super::{Options, Side, Times, expect_success, median, seconds, text_of, verdict};
 use crate::shell;
 
 const MAPS: [&str; 7] = [
@@ -77,7 +77,7 @@ pub fn bench(options: &Options) -> Result<()> {
         .iter()
         .map(|case| bench.filled(case))
         .collect::<Result<Vec<_>>>()?;
-    let times = super::interleave(cases.len(), options.rounds(), |index, side| {
+    let times = super::common::interleave(cases.len(), options.rounds(), |index, side| {
         bench.recover(&cases[index], &pools[index], side)
     })?;
     let rows: Vec<Row> = cases
@@ -235,7 +235,7 @@ impl Bench {
         let folder = self.places.scratch.path();
         let mut command = Command::new(&self.mapcli);
         command.arg(case.map).arg(pool);
-        super::set_surroundings(&mut command, folder);
+        super::common::set_surroundings(&mut command, folder);
         command.stdin(Stdio::from(File::open(folder.join(input))?));
         let start = Instant::now();
         let output = command.output().context("cannot run mapcli")?;
@@ -255,7 +255,7 @@ impl Bench {
             .args(["--format", "json", "-o"])
             .arg(&report)
             .args(["--", &self.mapcli, case.map, pool]);
-        super::set_surroundings(&mut command, self.places.scratch.path());
+        super::common::set_surroundings(&mut command, self.places.scratch.path());
         let start = Instant::now();
         let output = command.output().context("cannot run brownout")?;
         let wall = start.elapsed();
