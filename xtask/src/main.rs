@@ -16,6 +16,7 @@ mod bench;
 mod build;
 mod demo;
 mod examples;
+mod graph;
 mod selection;
 mod setup;
 mod shell;
@@ -34,6 +35,7 @@ usage: cargo xtask COMMAND
   test --fast     what tells most in a minute: format, the crates' own tests, a few whole programs;
                   -p CRATE tests that crate alone, with its lints
   ci              the same as test
+  graph           who depends on whom; fails on circles between crates or modules; --bless writes the table of crates
   bless           accept the output of golden tests as it is now
   bench [engine]  speed against native: --rounds N (default 5), --only NAME, --json FILE
   bench check     the same for `brownout check`; --quick does less, --memory measures the checker's memory
@@ -59,6 +61,8 @@ fn dispatch(words: &[&str]) -> Result<ExitCode> {
     match words {
         ["demo"] => demo::demo()?,
         ["test" | "ci", rest @ ..] => return test::test(rest),
+        ["graph"] => graph::graph()?,
+        ["graph", "--bless"] => graph::bless()?,
         ["bless"] => test::bless()?,
         ["bench", rest @ ..] => bench::bench(rest)?,
         ["setup"] => setup::setup()?,

@@ -13,7 +13,7 @@ use brownout_abi::cpu::{Feature, Features, HIDE_VARIABLE};
 use brownout_tests::{cpu, layout, random_code};
 
 use crate::selection::Selection;
-use crate::{apart, build, setup, shell};
+use crate::{apart, build, graph, setup, shell};
 
 /// Everything, or what the words select.
 pub fn test(words: &[&str]) -> Result<ExitCode> {
@@ -25,6 +25,7 @@ pub fn test(words: &[&str]) -> Result<ExitCode> {
     }
     step("packages", setup::setup)?;
     step("format", check_format)?;
+    step("module graph", graph::graph)?;
     step("lints", || {
         lint(&[])?;
         apart::lint()
@@ -152,6 +153,7 @@ fn lint(packages: &[String]) -> Result<()> {
 /// Golden tests write instead of comparing when they see this variable.
 pub fn bless() -> Result<()> {
     setup::setup()?;
+    graph::bless()?;
     build::build()?;
     shell::run(
         shell::cargo()
