@@ -6,6 +6,7 @@
 //!  ├─ engine.rs  `bench engine`: brownout run and record
 //!  ├─ check.rs   `bench check`: brownout check, its memory too
 //!  ├─ explore.rs `bench explore`: brownout explore, and one recovery under it
+//!  ├─ session.rs `bench session`: runs forked from a kept process, against launches
 //!  ├─ places.rs  folders for pools and reports
 //!  └─ redis.rs   a server and its client, for `bench check`
 //! ```
@@ -21,6 +22,7 @@ mod engine;
 mod explore;
 mod places;
 mod redis;
+mod session;
 
 use anyhow::Result;
 
@@ -33,6 +35,7 @@ pub fn bench(words: &[&str]) -> Result<()> {
         ["engine", rest @ ..] => (engine::bench, rest),
         ["check", rest @ ..] => (check::bench, rest),
         ["explore", rest @ ..] => (explore::bench, rest),
+        ["session", rest @ ..] => (session::bench, rest),
         rest => (engine::bench, rest),
     };
     let options = Options::parse(words)?;

@@ -40,6 +40,7 @@ usage: cargo xtask COMMAND
   bench [engine]  speed against native: --rounds N (default 5), --only NAME, --json FILE
   bench check     the same for `brownout check`; --quick does less, --memory measures the checker's memory
   bench explore   what `brownout explore` has to run and how long that takes; --quick does less
+  bench session   how many runs a second a kept process is forked into, against launches; --quick does less
   setup           install the Debian packages that the tests need (or name those missing)
   build           build the tool, the test programs and the libpmemobj examples
 

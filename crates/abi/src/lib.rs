@@ -15,7 +15,7 @@
 //! ```
 #![no_std]
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 pub mod cpu;
 
@@ -56,7 +56,7 @@ pub const THREADS_BASE: u64 = 0x6400_0000_0000;
 pub const ENGINE_LIMIT: u64 = 0x6800_0000_0000;
 
 /// Bytes that [`Control`] occupies at the start of the control file. Most of them are tables that are hardly used: the file is sparse.
-pub const CONTROL_LEN: u64 = 0x8_0000 + 8 * SITES_MAX as u64;
+pub const CONTROL_LEN: u64 = 0x10_8000 + 8 * SITES_MAX as u64;
 /// More instructions than these cannot be told apart in one run.
 pub const SITES_MAX: usize = 1 << 22;
 /// Thread numbers are 16 bits.
@@ -147,6 +147,55 @@ pub enum FatalKind {
     /// A bug of the engine.
     Bug = 1,
 }
+
+/// Where the first program of a run stops, to be forked from ([`Control::stop_at`]).
+pub mod stop_at {
+    /// Nowhere: it is the run.
+    pub const NOWHERE: u32 = 0;
+    /// Before the first system call whose result could differ between the runs: one that looks at the places of [`super::Control::world`],
+    /// or that does more than look.
+    pub const WORLD: u32 = 1;
+    /// Before the first read of standard input.
+    pub const INPUT: u32 = 2;
+}
+
+/// What the process that is forked from does ([`Control::kept_state`], a futex).
+pub mod kept_state {
+    /// It has not stopped yet.
+    pub const RUNS: u32 = 0;
+    /// It has stopped, and waits. Set by the engine; the number of the last child is in [`super::Control::kept_child`].
+    pub const WAITS: u32 = 1;
+    /// It is to fork. Set by the tool.
+    pub const FORKS: u32 = 2;
+    /// It is to end. Set by the tool.
+    pub const ENDS: u32 = 3;
+}
+
+/// Bits of [`Control::kept_flags`]: what a fork does not inherit.
+pub mod kept_flags {
+    /// Each child leads a process group of its own.
+    pub const OWN_GROUP: u32 = 1;
+    /// Each child ends with the tool.
+    pub const DIES_WITH_TOOL: u32 = 2;
+}
+
+/// What a run has found out that the next one can use ([`Control::learned`]): the upper bits of the first word, whose rest is an address.
+pub mod learned {
+    /// Bits of the address.
+    pub const ADDRESS: u64 = (1 << 56) - 1;
+    /// An instruction that touches tracked memory.
+    pub const SITE: u64 = 1 << 56;
+    /// A block that a branch leads to; the second word is what it returns to, or 0.
+    pub const BLOCK: u64 = 2 << 56;
+    /// A block that an indirect branch leads to.
+    pub const INDIRECT: u64 = 3 << 56;
+    /// A block that is gone on with after a system call or a fault.
+    pub const RESUMED: u64 = 4 << 56;
+}
+/// As many of them are told.
+pub const LEARNED_MAX: usize = 1 << 15;
+/// Bytes for the paths of the places that differ between runs, a NUL behind each.
+pub const WORLD_LEN: usize = 0x4000;
 
 /// Longest text that a service request can carry.
 pub const TEXT_LEN: usize = 4096;
@@ -304,6 +353,24 @@ pub struct Control {
     _pad4: u32,
     /// Pairs of paths: as the program says, as the kernel is told. A NUL ends each path.
     pub redirects: [u8; REDIRECTS_LEN],
+
+    // -- a process that is kept, to be forked from
+    /// One of [`stop_at`].
+    pub stop_at: u32,
+    /// Bits of [`kept_flags`].
+    pub kept_flags: u32,
+    /// One of [`kept_state`].
+    pub kept_state: AtomicU32,
+    /// The last child; or, negative, why there is none.
+    pub kept_child: AtomicI32,
+    /// How many paths there are in `world`.
+    pub world_count: u32,
+    /// How many of `learned` there are.
+    pub learned_count: AtomicU32,
+    /// Absolute paths of folders in which anything may differ between runs. A NUL ends each.
+    pub world: [u8; WORLD_LEN],
+    /// See [`learned`].
+    pub learned: [[AtomicU64; 2]; LEARNED_MAX],
 
     // -- what is known of all processes
     /// Processes that are being made and have not announced themselves yet.

@@ -93,6 +93,13 @@ pub fn init(ctx: &mut ThreadContext, shown: u32) {
     }
 }
 
+/// The process or thread that the kernel has called `before` is called `now`: a copy of it goes on in its place.
+pub fn is_now(before: u32, now: u32) {
+    for pid in PIDS.lock().iter_mut().filter(|pid| pid.0 == before) {
+        pid.0 = now;
+    }
+}
+
 /// The number under which the program knows the process or thread `real`.
 pub fn shown_pid(real: u32) -> u32 {
     if !on() {

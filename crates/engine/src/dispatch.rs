@@ -15,6 +15,7 @@ use crate::translate::{self, Translated};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use brownout_abi::learned;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Reasons for leaving the cache: the low 8 bits of `exit_arg`; the rest is the payload.
@@ -197,7 +198,14 @@ impl Engine {
                 if arrival == Arrival::Resume {
                     self.resumed.insert(pc);
                 }
-                self.translate(pc, indirect, 0)?
+                let id = self.translate(pc, indirect, 0)?;
+                let what = match arrival {
+                    Arrival::Branch => learned::BLOCK,
+                    Arrival::Indirect => learned::INDIRECT,
+                    Arrival::Resume => learned::RESUMED,
+                };
+                crate::session::found(what | pc, 0);
+                id
             }
         };
         if arrival != Arrival::Resume {
@@ -205,6 +213,7 @@ impl Engine {
         }
         if indirect && self.blocks[id as usize].prefix == 0 {
             self.add_prefix(id);
+            crate::session::found(learned::INDIRECT | pc, 0);
         }
         Some(id)
     }
@@ -218,6 +227,7 @@ impl Engine {
                 return Some(id);
             }
             if self.is_simple(pc) {
+                crate::session::found(learned::BLOCK | pc, returns_to);
                 return self.translate(pc, false, returns_to);
             }
             self.exits[n as usize].returns_to = 0;
@@ -333,26 +343,58 @@ impl Engine {
         if t.prefix != 0 {
             self.publish(pc, t.prefix);
         }
-        // Link at once what is already translated.
         for e in first_exit..self.exits.len() as u32 {
-            let (target, mut expected) = {
-                let x = &self.exits[e as usize];
-                (x.target, x.returns_to)
-            };
-            // Not every call: a target that has not run yet is judged when it is first called.
-            if expected != 0 && self.by_pc.contains_key(&target) && !self.is_simple(target) {
-                expected = 0;
-                self.exits[e as usize].returns_to = 0;
-            }
-            let to = match expected {
-                0 => self.by_pc.get(&target),
-                _ => self.by_return.get(&(target, expected)),
-            };
-            if let Some(&to) = to {
-                self.link(e, to);
-            }
+            self.link_if_translated(e);
         }
         Some(id)
+    }
+
+    /// Links an exit at once if what it leads to is translated already.
+    fn link_if_translated(&mut self, e: u32) {
+        let (target, mut expected) = {
+            let x = &self.exits[e as usize];
+            (x.target, x.returns_to)
+        };
+        // Not every call: a target that has not run yet is judged when it is first called.
+        if expected != 0 && self.by_pc.contains_key(&target) && !self.is_simple(target) {
+            expected = 0;
+            self.exits[e as usize].returns_to = 0;
+        }
+        let to = match expected {
+            0 => self.by_pc.get(&target),
+            _ => self.by_return.get(&(target, expected)),
+        };
+        if let Some(&to) = to {
+            self.link(e, to);
+        }
+    }
+
+    /// Translates what a run has translated, if this process has the same code there.
+    pub fn learn(&mut self, pc: u64, arrival: Arrival, returns_to: u64) {
+        // Writable code has to be looked at when it is executed.
+        if self.code.find(pc).is_none_or(|range| range.writable) {
+            return;
+        }
+        if returns_to == 0 {
+            self.block(pc, arrival);
+        } else if !self.by_return.contains_key(&(pc, returns_to)) && self.is_simple(pc) {
+            self.translate(pc, false, returns_to);
+        }
+    }
+
+    /// Links all exits whose targets are translated.
+    pub fn link_all(&mut self) {
+        for id in 0..self.blocks.len() {
+            // What leaves a dead block is not kept up to date.
+            if self.blocks[id].dead {
+                continue;
+            }
+            for e in self.blocks[id].exits.clone() {
+                if self.exits[e as usize].linked == NO_BLOCK {
+                    self.link_if_translated(e);
+                }
+            }
+        }
     }
 
     /// An out-of-line prefix for a block that was first reached directly.

@@ -35,6 +35,7 @@ mod redirects;
 mod requests;
 mod runtime;
 mod service;
+mod session;
 mod signal;
 mod sync;
 mod sys;
@@ -119,6 +120,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
             missing: abi::cpu::Features(control.cpu_hidden | control.cpu_lacking),
         };
     }
+    session::init(launch.previous_process == 0);
     redirects::init();
     pm::init_files();
     process::refresh_pid();

@@ -237,6 +237,15 @@ pub fn write_memory(addr: u64, data: &[u8]) -> bool {
     unsafe { crate::asm::copy_program(addr, data.as_ptr() as u64, data.len() as u64) }
 }
 
+/// The number that a text begins with, and how many digits it has.
+pub fn read_decimal(text: &[u8]) -> Option<(u64, usize)> {
+    let digits = text.iter().take_while(|c| c.is_ascii_digit()).count();
+    let number = text[..digits].iter().fold(0u64, |n, c| {
+        n.wrapping_mul(10).wrapping_add(u64::from(c - b'0'))
+    });
+    (digits > 0).then_some((number, digits))
+}
+
 /// The string at `addr`, without its NUL. None if it cannot be read or is longer than a path can be.
 pub fn read_path(addr: u64) -> Option<alloc::vec::Vec<u8>> {
     const PATH_MAX: usize = 4096;

@@ -25,6 +25,7 @@ pub fn handle(ctx: &mut ThreadContext) {
 }
 
 fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
+    crate::session::before_syscall(ctx, number, &a);
     let result = match number {
         nr::RT_SIGACTION => pm::answered(ctx, number, &a, |ctx| signal::sigaction(ctx, &a)),
         nr::RT_SIGPROCMASK => pm::answered(ctx, number, &a, |ctx| signal::sigprocmask(ctx, &a)),

@@ -3,10 +3,11 @@
 use brownout_abi::cpu::Features;
 use brownout_abi::{
     CONTROL_LEN, Control, KNOWN_MAX, KnownFile, MAGIC, REDIRECTS_LEN, RING_BASE, RING_LEN,
-    RecordHead, VERSION,
+    RecordHead, VERSION, WORLD_LEN,
 };
 use std::fs::File;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -42,6 +43,14 @@ pub struct Beginning {
     pub redirect_count: u32,
     /// At most [`REDIRECTS_LEN`] bytes.
     pub redirects: Vec<u8>,
+    /// Where the program stops, to be forked from: one of [`brownout_abi::stop_at`].
+    pub stop_at: u32,
+    /// Bits of [`brownout_abi::kept_flags`].
+    pub kept_flags: u32,
+    /// How many folders are in the text; a NUL behind each path.
+    pub world_count: u32,
+    /// At most [`WORLD_LEN`] bytes.
+    pub world: Vec<u8>,
 }
 
 /// The control block and ring. Clones share one mapping, which is undone with the last of them.
@@ -157,13 +166,21 @@ impl Shared {
         control.next_pid.store(1000, Relaxed);
         (control.input_device, control.input_inode) = (beginning.input.0, beginning.input.1);
         control.input_is_file = beginning.input.2.into();
-        let known = &beginning.known[..beginning.known.len().min(KNOWN_MAX)];
-        control.known_count = known.len() as u32;
-        control.known[..known.len()].copy_from_slice(known);
-        let text = &beginning.redirects[..beginning.redirects.len().min(REDIRECTS_LEN)];
-        control.redirect_count = beginning.redirect_count;
-        control.redirects[..text.len()].copy_from_slice(text);
-        Ok((Shared(Arc::new(mapping)), file))
+        control.stop_at = beginning.stop_at;
+        control.kept_flags = beginning.kept_flags;
+        let world = &beginning.world[..beginning.world.len().min(WORLD_LEN)];
+        control.world_count = beginning.world_count;
+        control.world[..world.len()].copy_from_slice(world);
+        let shared = Shared(Arc::new(mapping));
+        // SAFETY: nobody else knows of it yet.
+        unsafe {
+            shared.begin(
+                &beginning.known,
+                beginning.redirect_count,
+                &beginning.redirects,
+            );
+        }
+        Ok((shared, file))
     }
 
     /// The control block.
@@ -191,25 +208,68 @@ impl Shared {
         sites.get(site as usize).map_or(0, |pc| pc.load(Relaxed))
     }
 
-    /// `len` bytes of the ring from stream position `at`.
+    /// The records in the ring, by stream position.
+    pub fn records(&self) -> Records<'_> {
+        // The ring is mapped twice in a row, so any start has RING_LEN bytes behind it.
+        Records {
+            base: self.0.ring,
+            mask: RING_LEN - 1,
+            of: PhantomData,
+        }
+    }
+
+    /// The control block, to write down what a run begins with. A NUL is behind each of the paths.
     ///
     /// # Safety
-    /// The writer has published these bytes and the reader has not released them.
-    pub unsafe fn ring(&self, at: u64, len: usize) -> &[u8] {
-        // SAFETY: the ring is mapped twice in a row, so any start has RING_LEN bytes behind it.
-        unsafe { std::slice::from_raw_parts(self.0.ring.add((at & (RING_LEN - 1)) as usize), len) }
+    /// No process of the run is there yet, or all that are wait to be told to go on.
+    pub unsafe fn begin(&self, known: &[KnownFile], redirect_count: u32, redirects: &[u8]) {
+        // SAFETY: the caller's promise; fields of our own mapping.
+        let control = unsafe { &mut *self.0.control };
+        let known = &known[..known.len().min(KNOWN_MAX)];
+        control.known_count = known.len() as u32;
+        control.known[..known.len()].copy_from_slice(known);
+        let text = &redirects[..redirects.len().min(REDIRECTS_LEN)];
+        control.redirect_count = redirect_count;
+        control.redirects[..text.len()].copy_from_slice(text);
     }
 }
 
-impl Shared {
+/// Where records lie: the ring, or a copy of a stretch of the stream, whose positions begin at 0.
+#[derive(Clone, Copy)]
+pub struct Records<'a> {
+    base: *const u8,
+    mask: u64,
+    of: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Records<'a> {
+    /// Of a copy.
+    pub fn of(bytes: &'a [u64]) -> Records<'a> {
+        Records {
+            base: bytes.as_ptr().cast(),
+            mask: u64::MAX,
+            of: PhantomData,
+        }
+    }
+
+    /// `len` bytes from stream position `at`.
+    ///
+    /// # Safety
+    /// The writer has published these bytes and the reader has not released them.
+    #[inline]
+    pub unsafe fn bytes(&self, at: u64, len: usize) -> &'a [u8] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.base.add((at & self.mask) as usize), len) }
+    }
+
     /// The fixed part of the record at stream position `at`.
     ///
     /// # Safety
-    /// As for [`ring`](Self::ring).
+    /// As for [`bytes`](Self::bytes).
     #[inline]
     pub unsafe fn head(&self, at: u64) -> RecordHead {
         // SAFETY: as above. Records begin at multiples of 8, and any bytes are a head.
-        unsafe { *self.0.ring.add((at & (RING_LEN - 1)) as usize).cast() }
+        unsafe { *self.base.add((at & self.mask) as usize).cast() }
     }
 }
 

@@ -3,7 +3,7 @@
 //! The ring lies in memory that the program can write to. Whatever is there, reading it neither panics nor goes on for ever: what is not a
 //! record ends the stream with [`Broken`], which is a bug of ours (or a program that has overwritten the engine's memory).
 
-use crate::control::Shared;
+use crate::control::{Records, Shared};
 use crate::{EventSink, ExitStatus, LaunchError};
 use brownout_abi::{HEAD_LEN, RecordHead, annotation, kind, rare};
 use brownout_trace::event::{self, *};
@@ -268,7 +268,7 @@ const EVENTS_AT_ONCE: usize = 32;
 ///
 /// It ends before a record that is more than an event: one that asks, or that announces a process, or that is put together from several.
 struct Batch<'r, 'd> {
-    shared: &'r Shared,
+    records: Records<'r>,
     decoder: &'d mut Decoder,
     /// Where the next record begins.
     read: u64,
@@ -287,13 +287,13 @@ impl<'r, 'd> Batch<'r, 'd> {
     /// # Safety
     /// The writer has published this stretch, and it is not released while the batch, or an event from it, lives.
     unsafe fn new(
-        shared: &'r Shared,
+        records: Records<'r>,
         decoder: &'d mut Decoder,
         (read, end, published): (u64, u64, u64),
         events_max: u64,
     ) -> Batch<'r, 'd> {
         Batch {
-            shared,
+            records,
             decoder,
             read,
             end,
@@ -338,14 +338,14 @@ impl<'r, 'd> Batch<'r, 'd> {
             return None;
         }
         // SAFETY: `new`'s caller has promised that records begin here.
-        let head = unsafe { self.shared.head(self.read) };
+        let head = unsafe { self.records.head(self.read) };
         let len = usize::from(head.words) * 8;
         let payload_len = len.checked_sub(HEAD_LEN)?;
         if self.read + len as u64 > self.published {
             return None;
         }
         // SAFETY: likewise, the whole record. The ring is not written to before it is released.
-        let payload = unsafe { self.shared.ring(self.read + HEAD_LEN as u64, payload_len) };
+        let payload = unsafe { self.records.bytes(self.read + HEAD_LEN as u64, payload_len) };
         let access = |payload: &'r [u8]| {
             let bytes = match payload.is_empty() {
                 true => &[][..],
@@ -412,7 +412,7 @@ pub trait Reader {
 /// # Safety
 /// Nothing before `published` is released meanwhile.
 pub unsafe fn take(
-    shared: &Shared,
+    records: Records<'_>,
     decoder: &mut Decoder,
     (mut read, stop, published): (u64, u64, u64),
     events_max: u64,
@@ -428,7 +428,7 @@ pub unsafe fn take(
         if let Some(wanted) = &mut sink {
             // SAFETY: the caller's promise.
             let mut batch =
-                unsafe { Batch::new(shared, decoder, (read, stop, published), events_max) };
+                unsafe { Batch::new(records, decoder, (read, stop, published), events_max) };
             let taken = batch.pass_on(&mut events, *wanted);
             // Where the first record begins that was not an event.
             read = batch.read;
@@ -441,13 +441,13 @@ pub unsafe fn take(
             }
         }
         // SAFETY: likewise.
-        let words = u64::from(unsafe { shared.head(read) }.words);
+        let words = u64::from(unsafe { records.head(read) }.words);
         if words < 3 || read + words * 8 > published {
             failure = Some(Failure::Broken(Broken("a record of a wrong length")));
             break;
         }
         // SAFETY: likewise, the whole record.
-        let record = unsafe { shared.ring(read, words as usize * 8) };
+        let record = unsafe { records.bytes(read, words as usize * 8) };
         read += words * 8;
         if let Some(pid) = announced(record) {
             reader.announced(pid);
@@ -497,6 +497,27 @@ pub fn asker(r: &[u8]) -> Option<u32> {
             annotation::CHECKPOINT | annotation::FIND_VARIABLE
         );
     asks.then(|| u16::from_le_bytes([r[2], r[3]]) as u32)
+}
+
+/// Which words of the records in a copy of a stretch of the stream are the number of the process that wrote them, as the kernel has it.
+pub fn own_numbers(stretch: &[u64], pid: u32) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at + HEAD_LEN / 8 <= stretch.len() {
+        let words = (stretch[at] & 0xff) as usize;
+        let words_of: &[usize] = match ((stretch[at] >> 8) as u8, stretch[at + 2]) {
+            (kind::RARE, rare::PROCESS_START) => &[2],
+            (kind::RARE, rare::THREAD_START) => &[2, 3],
+            _ => &[],
+        };
+        for word in words_of.iter().map(|n| at + HEAD_LEN / 8 + n) {
+            if stretch.get(word) == Some(&u64::from(pid)) {
+                found.push(word);
+            }
+        }
+        at += words.max(1);
+    }
+    found
 }
 
 /// The number of the process that this record announces, as a process of the run knows it, if it is such a record.
@@ -732,6 +753,10 @@ mod tests {
             known: Vec::new(),
             redirect_count: 0,
             redirects: Vec::new(),
+            stop_at: 0,
+            kept_flags: 0,
+            world_count: 0,
+            world: Vec::new(),
         };
         Shared::create(&beginning, None).expect("memory").0
     }
@@ -741,7 +766,7 @@ mod tests {
         for (i, word) in words.iter().enumerate() {
             let at = (from + 8 * i as u64) & (RING_LEN - 1);
             // SAFETY: inside the ring, which this test alone uses.
-            let place = unsafe { shared.ring(at, 8) }.as_ptr().cast_mut();
+            let place = unsafe { shared.records().bytes(at, 8) }.as_ptr().cast_mut();
             // SAFETY: likewise, eight bytes.
             unsafe { place.cast::<u64>().write(*word) };
         }
@@ -794,7 +819,7 @@ mod tests {
             // SAFETY: nobody else has this ring.
             let taken = unsafe {
                 take(
-                    &shared,
+                    shared.records(),
                     &mut decoder,
                     range,
                     events_max,
@@ -820,7 +845,7 @@ mod tests {
             // SAFETY: nobody else has this ring.
             let taken = unsafe {
                 take(
-                    &shared,
+                    shared.records(),
                     &mut decoder,
                     range,
                     u64::MAX,

@@ -1,12 +1,14 @@
 //! Feeds the sink, watches the limits, and notices the end.
 
-use crate::control::{Shared, futex_wake};
+use crate::control::{Records, Shared, futex_wake};
 use crate::decode::{Broken, Failure, Reader};
 use crate::processes::{PASS_ON_AFTER, Processes};
 use crate::service::State;
 use crate::{EventSink, ExitStatus, LaunchConfig, Stopped, decode};
 use brownout_abi as abi;
+use brownout_trace::event::FileId;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -132,6 +134,56 @@ impl Watch<'_> {
     }
 }
 
+/// What the process that a run was forked from has recorded before.
+#[derive(Default)]
+pub struct Prologue {
+    /// The records.
+    pub words: Vec<u64>,
+    /// Files that were seen for the first time: before which byte, which, and where the tool finds them.
+    pub files: Vec<(u64, FileId, PathBuf)>,
+}
+
+impl Prologue {
+    /// Gives all of it to the sink.
+    fn replay(
+        &self,
+        decoder: &mut decode::Decoder,
+        events_max: u64,
+        sink: &mut dyn EventSink,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), Failure> {
+        let records = Records::of(&self.words);
+        let end = self.words.len() as u64 * 8;
+        let files = self
+            .files
+            .iter()
+            .map(|(at, file, path)| (*at, Some((*file, path))));
+        let mut read = 0;
+        for (at, file) in files.chain([(end, None)]) {
+            // SAFETY: a copy of ours, up to where it ends.
+            let taken = unsafe {
+                let range = (read, at, end);
+                decode::take(
+                    records,
+                    decoder,
+                    range,
+                    events_max,
+                    Some(&mut *sink),
+                    listener,
+                )
+            };
+            read = taken.read;
+            if let Some(failure) = taken.failure {
+                return Err(failure);
+            }
+            if let Some((file, path)) = file {
+                sink.new_file(file, path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Feeds the sink until the program and everything it started has ended, or was stopped.
 pub fn drain(
     shared: &Shared,
@@ -140,6 +192,7 @@ pub fn drain(
     mut processes: Processes,
     state: &State,
     sink: &mut dyn EventSink,
+    prologue: &Prologue,
 ) -> io::Result<Drained> {
     let control = shared.control();
     let events_max = config.limits.events.unwrap_or(u64::MAX);
@@ -150,6 +203,15 @@ pub fn drain(
     let mut stopped = None;
     let mut ended_since = None;
     let mut broken = None;
+    let mut listener = Listener {
+        processes: &mut processes,
+        state,
+    };
+    match prologue.replay(&mut decoder, events_max, sink, &mut listener) {
+        Ok(()) => {}
+        Err(Failure::Sink(e)) => sink_error = Some(e),
+        Err(Failure::Broken(what)) => broken = Some(what),
+    }
     loop {
         if stopped.is_none() && decoder.events() >= events_max {
             stopped = Some(Stopped::Events);
@@ -185,7 +247,7 @@ pub fn drain(
                 // SAFETY: published by the writer, and released below.
                 let taken = unsafe {
                     decode::take(
-                        shared,
+                        shared.records(),
                         &mut decoder,
                         range,
                         events_max,

@@ -29,6 +29,8 @@ pub enum LaunchError {
     Launch(&'static str, std::io::Error),
     /// The program did something that is documented as unsupported, and was ended.
     UnsupportedAction(String),
+    /// The program cannot be kept and forked from, or not any more: why. It may well be launched.
+    NotKept(String),
     /// A bug of this tool.
     Bug(String),
     /// The sink failed; the program ran on.
@@ -74,6 +76,10 @@ impl fmt::Display for LaunchError {
             Variable(why) => write!(f, "{why}"),
             Launch(what, e) => write!(f, "cannot start the program: {what}: {e}"),
             UnsupportedAction(why) => write!(f, "not supported: {why}"),
+            NotKept(why) => write!(
+                f,
+                "the program cannot be kept ready (it can be launched for each run): {why}"
+            ),
             Bug(why) => write!(f, "bug in Brownout's engine: {why}"),
             Sink(e, _) if MapFault::is_in(e) => {
                 write!(f, "bug in Brownout: the events make no sense: {e}")

@@ -2,13 +2,12 @@
 
 use crate::control::{Beginning, Shared};
 use crate::decode::Broken;
-use crate::drain::{Drained, Nothing, drain};
+use crate::drain::{Drained, Nothing, Prologue, drain};
 use crate::inject::{Image, Previous, Target};
 use crate::members::Members;
 use crate::processes::Processes;
 use crate::service::{Service, State};
 use crate::{EventSink, LaunchConfig, LaunchError, Limits, Outcome, decode, preflight};
-use brownout_abi::cpu::Features;
 use brownout_abi::{self as abi, KnownFile};
 use std::ffi::CString;
 use std::fs::File;
@@ -18,7 +17,7 @@ use std::os::fd::FromRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,7 +33,83 @@ pub fn record(config: &LaunchConfig, sink: &mut dyn EventSink) -> Result<Outcome
     launch(config, Some(sink))
 }
 
-fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Outcome, LaunchError> {
+fn launch<'s>(
+    config: &LaunchConfig,
+    sink: Option<&'s mut (dyn EventSink + 's)>,
+) -> Result<Outcome, LaunchError> {
+    let Prepared {
+        begun,
+        shared,
+        members,
+        image,
+        state,
+        command,
+        own_group,
+        ..
+    } = prepare(config, sink.is_some(), Place::default())?;
+    let pid = spawn(command)?;
+    if sink.is_some() || own_group {
+        state.collect_replaced();
+    }
+    let service = Service::start(shared.clone(), image.clone(), state.clone());
+    if let Err(e) = let_go(pid, &image) {
+        service.stop();
+        return Err(e);
+    }
+    let processes = Processes::new(members, pid, own_group);
+    let result = if sink.is_none() && !own_group {
+        let ended = processes.wait_for_all(config.pass_on.as_deref());
+        ended.map(|status| Drained {
+            status,
+            events: 0,
+            stopped: None,
+            sink_error: None,
+            broken: None,
+        })
+    } else {
+        let is_recorded = sink.is_some();
+        let mut nothing = Nothing;
+        let sink = sink.unwrap_or(&mut nothing);
+        let before = Prologue::default();
+        let drained = drain(&shared, config, begun, processes, &state, sink, &before);
+        drained.map(|drained| Drained {
+            events: if is_recorded { drained.events } else { 0 },
+            ..drained
+        })
+    };
+    service.stop();
+    outcome(&shared, &state, begun, result)
+}
+
+/// Where a program is to stop, as the control block says it.
+#[derive(Default)]
+pub struct Place {
+    /// One of [`abi::stop_at`].
+    pub stop_at: u32,
+    /// Folders in which anything may differ between runs.
+    pub world: Vec<PathBuf>,
+}
+
+/// A launch of which all is there but the process.
+pub struct Prepared {
+    pub begun: Instant,
+    pub shared: Shared,
+    pub members: Members,
+    pub image: Arc<Image>,
+    pub state: Arc<State>,
+    pub command: Command,
+    /// The program leads a process group of its own.
+    pub own_group: bool,
+    /// Files that are tracked from the beginning.
+    pub known: Vec<KnownFile>,
+}
+
+/// Makes everything that a program needs to be launched. The command is to be started while `config` lives.
+pub fn prepare(
+    config: &LaunchConfig,
+    records: bool,
+    place: Place,
+) -> Result<Prepared, LaunchError> {
     let (cpu_hidden, cpu_lacking) = preflight::check_machine()?;
     let globs = decode::globs(&config.pm_globs)?;
     let enclosure = config.enclosure.as_deref();
@@ -44,10 +119,8 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
         None => path.to_path_buf(),
     })?;
     let mut mode = 0;
-    if sink.is_some() {
-        mode |= abi::MODE_RECORD;
-    }
     for (on, bit) in [
+        (records, abi::MODE_RECORD),
         (config.loads, abi::MODE_LOADS),
         (config.values, abi::MODE_VALUES),
         (config.deterministic, abi::MODE_DETERMINISTIC),
@@ -62,10 +135,40 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
         }
     }
     let begun = Instant::now();
+    // So that all of it can be killed at once.
+    let own_group = config.limits != Limits::default() || config.stop.is_some();
+    let mut kept_flags = 0;
+    for (on, bit) in [
+        (own_group, abi::kept_flags::OWN_GROUP),
+        (config.dies_with_tool, abi::kept_flags::DIES_WITH_TOOL),
+    ] {
+        if on {
+            kept_flags |= bit;
+        }
+    }
+    let known = known_files(config)?;
+    let (redirect_count, redirects) = redirects(config)?;
+    let world = paths(&place.world);
+    if world.len() > abi::WORLD_LEN {
+        return Err(LaunchError::Tables(format!(
+            "the paths of the folders that differ between runs are {} bytes long in total, {} are possible",
+            world.len(),
+            abi::WORLD_LEN
+        )));
+    }
     let beginning = Beginning {
+        mode,
+        layout: config.layout,
         cpu_hidden,
         cpu_lacking,
-        ..beginning(config, mode)?
+        input: input(config),
+        known: known.clone(),
+        redirect_count,
+        redirects,
+        stop_at: place.stop_at,
+        kept_flags,
+        world_count: place.world.len() as u32,
+        world,
     };
     let handed = match enclosure {
         Some(enclosure) => enclosure.hand("control"),
@@ -86,16 +189,35 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
     let state = State::new(
         globs,
         members.clone(),
-        &beginning.known,
+        &known,
         config.last_file.0,
         streams(config),
         root,
     )
     .map(Arc::new)
     .map_err(|e| LaunchError::Launch("event descriptor", e))?;
-    // SAFETY: orphans of the program come to us, so that they can be followed and waited for.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
-    let mut command = Command::new(&program);
+    let command = command(config, &program, &here, own_group)?;
+    Ok(Prepared {
+        begun,
+        shared,
+        members,
+        image,
+        state,
+        command,
+        own_group,
+        known,
+    })
+}
+
+/// How the program is started.
+fn command(
+    config: &LaunchConfig,
+    program: &Path,
+    here: &Path,
+    own_group: bool,
+) -> Result<Command, LaunchError> {
+    let enclosure = config.enclosure.as_deref();
+    let mut command = Command::new(program);
     command.arg0(&config.program).args(&config.args);
     let copy = |file: &File| {
         file.try_clone()
@@ -110,13 +232,11 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
     if let Some(file) = &config.stderr {
         command.stderr(copy(file)?);
     }
-    // So that all of it can be killed at once.
-    let own_group = config.limits != Limits::default() || config.stop.is_some();
     if own_group {
         command.process_group(0);
     }
     let deterministic = config.deterministic;
-    let mut enter = match enclosure.map(|enclosure| enclosure.enter(&here)) {
+    let mut enter = match enclosure.map(|enclosure| enclosure.enter(here)) {
         Some(Ok(enter)) => Some(enter),
         Some(Err(e)) => return Err(LaunchError::Launch("entering the private view", e)),
         None => None,
@@ -129,7 +249,7 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
                 enter()?;
             }
             if dies_with_tool {
-                // It is this thread that waits for the program, so it ends before the program only if the tool does.
+                // The thread that starts the program stays until it has ended, so it ends before the program only if the tool does.
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
             }
             let persona = libc::personality(0xffff_ffff);
@@ -145,6 +265,13 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
             Ok(())
         });
     }
+    Ok(command)
+}
+
+/// Starts the command, which stops before its first instruction. It is traced by the calling thread.
+pub fn spawn(mut command: Command) -> Result<libc::pid_t, LaunchError> {
+    // SAFETY: orphans of the program come to us, so that they can be followed and waited for.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
     let child = command
         .spawn()
         .map_err(|e| LaunchError::Launch("exec", e))?;
@@ -158,46 +285,38 @@ fn launch(config: &LaunchConfig, sink: Option<&mut dyn EventSink>) -> Result<Out
             io::Error::other("the program ended before it began"),
         ));
     }
-    if sink.is_some() || own_group {
-        state.collect_replaced();
-    }
-    let service = Service::start(shared.clone(), image.clone(), state.clone());
+    Ok(pid)
+}
+
+/// Puts the engine into a program that has just been [spawned](spawn) by this thread, and lets it run. If that fails, it is no more.
+pub fn let_go(pid: libc::pid_t, image: &Image) -> Result<(), LaunchError> {
     let target = Target::new(pid);
-    if let Err(e) = target
-        .inject(&image, Previous::default())
-        .and_then(|()| target.detach(0))
-    {
-        // SAFETY: our own child, which cannot go on.
-        unsafe {
-            libc::kill(pid, libc::SIGKILL);
-            libc::waitpid(pid, &mut status, libc::__WALL);
-        }
-        service.stop();
-        return Err(LaunchError::Launch(
-            "putting the engine into the program",
-            e,
-        ));
+    let injected = target
+        .inject(image, Previous::default())
+        .and_then(|()| target.detach(0));
+    injected.map_err(|e| {
+        end_child(pid);
+        LaunchError::Launch("putting the engine into the program", e)
+    })
+}
+
+/// Ends a child of ours that nobody has taken note of yet.
+pub fn end_child(pid: libc::pid_t) {
+    let mut status = 0;
+    // SAFETY: our own child, whose number is its own until we have waited for it.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, &mut status, libc::__WALL);
     }
-    let processes = Processes::new(members, pid, own_group);
-    let result = match sink {
-        None if !own_group => processes
-            .wait_for_all(config.pass_on.as_deref())
-            .map(|status| Drained {
-                status,
-                events: 0,
-                stopped: None,
-                sink_error: None,
-                broken: None,
-            }),
-        None => {
-            drain(&shared, config, begun, processes, &state, &mut Nothing).map(|drained| Drained {
-                events: 0,
-                ..drained
-            })
-        }
-        Some(sink) => drain(&shared, config, begun, processes, &state, sink),
-    };
-    service.stop();
+}
+
+/// What came of a run, once all its processes have ended.
+pub fn outcome(
+    shared: &Shared,
+    state: &State,
+    begun: Instant,
+    result: io::Result<Drained>,
+) -> Result<Outcome, LaunchError> {
     state.join_tracers();
     let drained = result.map_err(|e| LaunchError::Launch("waiting for the program", e))?;
     if let Some((kind, text)) = state.fatal() {
@@ -292,15 +411,18 @@ fn file_life(path: &Path) -> u64 {
     abi::file_life(abi::life::BIRTH, birth.as_flattened())
 }
 
-/// What the control block says from the beginning.
-fn beginning(config: &LaunchConfig, mode: u32) -> Result<Beginning, LaunchError> {
+/// Device and inode of standard input, and whether it is a regular file. Without a standard input nothing is one.
+fn input(config: &LaunchConfig) -> (u64, u64, bool) {
     let input = match &config.stdin {
         Some(file) => file.metadata(),
         // SAFETY: borrowed for the length of one call, and not closed by it.
         None => ManuallyDrop::new(unsafe { File::from_raw_fd(0) }).metadata(),
     };
-    // Without a standard input nothing is one.
-    let input = input.map_or((0, 0, false), |m| (m.dev(), m.ino(), m.is_file()));
+    input.map_or((0, 0, false), |m| (m.dev(), m.ino(), m.is_file()))
+}
+
+/// The files that are tracked from the beginning.
+pub fn known_files(config: &LaunchConfig) -> Result<Vec<KnownFile>, LaunchError> {
     if config.known_files.len() > abi::KNOWN_MAX {
         return Err(LaunchError::Tables(format!(
             "{} files are to be tracked from the beginning, {} are possible",
@@ -316,30 +438,35 @@ fn beginning(config: &LaunchConfig, mode: u32) -> Result<Beginning, LaunchError>
         let life = file_life(path);
         known.push(KnownFile::new(meta.dev(), meta.ino(), life, file.0));
     }
-    let mut redirects = Vec::new();
-    for path in config.redirects.iter().flat_map(|(from, to)| [from, to]) {
-        let bytes = path.as_os_str().as_bytes();
-        if !path.is_absolute() || path.file_name().is_none() || bytes.contains(&0) {
+    Ok(known)
+}
+
+/// How many paths are redirected, and the pairs of them.
+pub fn redirects(config: &LaunchConfig) -> Result<(u32, Vec<u8>), LaunchError> {
+    let pairs = || config.redirects.iter().flat_map(|(from, to)| [from, to]);
+    for path in pairs() {
+        let has_nul = path.as_os_str().as_bytes().contains(&0);
+        if !path.is_absolute() || path.file_name().is_none() || has_nul {
             return Err(LaunchError::Redirect(path.clone()));
         }
-        redirects.extend_from_slice(bytes);
-        redirects.push(0);
     }
-    if redirects.len() > abi::REDIRECTS_LEN {
+    let text = paths(pairs());
+    if text.len() > abi::REDIRECTS_LEN {
         return Err(LaunchError::Tables(format!(
             "the paths of redirected files are {} bytes long in total, {} are possible",
-            redirects.len(),
+            text.len(),
             abi::REDIRECTS_LEN
         )));
     }
-    Ok(Beginning {
-        mode,
-        layout: config.layout,
-        cpu_hidden: Features::NONE,
-        cpu_lacking: Features::NONE,
-        input,
-        known,
-        redirect_count: config.redirects.len() as u32,
-        redirects,
-    })
+    Ok((config.redirects.len() as u32, text))
+}
+
+/// Paths with a NUL behind each.
+fn paths<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Vec<u8> {
+    let mut text = Vec::new();
+    for path in paths {
+        text.extend_from_slice(path.as_os_str().as_bytes());
+        text.push(0);
+    }
+    text
 }

@@ -13,6 +13,8 @@
 //! [`record`] and [`run`] may be called on several threads at once, each with its own program, and leave no mapping, descriptor,
 //! thread or process behind. The calling thread's other children, if it has any, are taken for the program's.
 //!
+//! [`Session`] keeps a program ready and forks it for one run after the other.
+//!
 //! ```no_run
 //! use brownout_host::{LaunchConfig, run};
 //! let outcome = run(&LaunchConfig::new("/bin/echo", ["hello"])).unwrap();
@@ -31,6 +33,7 @@ mod members;
 mod preflight;
 mod processes;
 mod service;
+mod session;
 
 /// Most [known files](LaunchConfig::known_files) of a run.
 pub use brownout_abi::KNOWN_MAX as KNOWN_FILES_MAX;
@@ -39,6 +42,7 @@ pub use enclosure::{
 };
 pub use error::LaunchError;
 pub use launch::{record, run};
+pub use session::{Session, StopAt};
 
 use brownout_trace::EventSink;
 use brownout_trace::event::FileId;

@@ -12,7 +12,7 @@
 //! on the first thread waits for it, as its reaper; a run on another thread does not.
 
 use crate::ExitStatus;
-use crate::members::{Member, Members};
+use crate::members::{Member, Members, ProcNumber};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -52,9 +52,7 @@ struct Watched(Member);
 
 impl Watched {
     fn has_ended(&self) -> bool {
-        let mut poll = [readable(&self.0.fd)];
-        wait_for(&mut poll, Duration::ZERO);
-        poll[0].revents != 0
+        has_ended(&self.0.fd)
     }
 
     /// Whether somebody has taken note of its end, after it has ended. We do, if it is a child of any thread of ours.
@@ -84,6 +82,13 @@ impl Watched {
         }
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
+}
+
+/// Whether the process that a pidfd names has ended.
+pub fn has_ended(fd: &OwnedFd) -> bool {
+    let mut poll = [readable(fd)];
+    wait_for(&mut poll, Duration::ZERO);
+    poll[0].revents != 0
 }
 
 fn readable(fd: &OwnedFd) -> libc::pollfd {
@@ -131,9 +136,25 @@ pub struct Processes {
     /// One was announced that is not where it was said to be.
     missing: bool,
     searched: Option<Instant>,
+    /// The first process was forked from this one, which has the run's memory, too, and is not of the run. Then the first is the child of another
+    /// thread of ours.
+    kept: Option<ProcNumber>,
 }
 
 impl Processes {
+    /// Of a run whose first process was forked from another one.
+    pub fn forked(
+        members: Members,
+        first: libc::pid_t,
+        own_group: bool,
+        kept: ProcNumber,
+    ) -> Processes {
+        Processes {
+            kept: Some(kept),
+            ..Processes::new(members, first, own_group)
+        }
+    }
+
     pub fn new(members: Members, first: libc::pid_t, own_group: bool) -> Processes {
         let child = members.open_child(first);
         let begun_elsewhere = child
@@ -150,6 +171,7 @@ impl Processes {
             begun_elsewhere,
             missing: false,
             searched: None,
+            kept: None,
         }
     }
 
@@ -186,7 +208,8 @@ impl Processes {
         if !is_due && !is_urgent {
             return false;
         }
-        let known = |number| self.watched.iter().any(|w| w.0.number == number);
+        let known =
+            |number| Some(number) == self.kept || self.watched.iter().any(|w| w.0.number == number);
         let found = self.members.open_others(known);
         let any = !found.is_empty();
         self.watched.extend(found.into_iter().map(Watched));
@@ -204,11 +227,16 @@ impl Processes {
     pub fn reap(&mut self) -> io::Result<bool> {
         let mut any = false;
         while !self.childless {
-            match reap() {
+            let whom = match self.kept {
+                None => Whom::AnyOfThisThread,
+                Some(_) => Whom::One(self.first),
+            };
+            match reap(whom) {
                 Ok(Some((pid, status))) => {
                     any = true;
                     if pid == self.first {
                         self.status = Some(exit_status(status));
+                        self.childless |= self.kept.is_some();
                     }
                 }
                 Ok(None) => break,
@@ -339,16 +367,27 @@ fn exit_status(status: i32) -> ExitStatus {
     }
 }
 
-/// Takes one ended child of this thread. `None`: none has ended yet.
+/// Which children are meant.
+enum Whom {
+    AnyOfThisThread,
+    /// Of whichever thread of ours.
+    One(libc::pid_t),
+}
+
+/// Takes one ended child. `None`: none has ended yet.
 ///
 /// A child that one of our tracer threads has seized also shows its ptrace stops here. Those are the tracer's: so this only
 /// looks first, and takes what has really ended.
-fn reap() -> io::Result<Option<(libc::pid_t, i32)>> {
-    let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::WNOHANG | libc::__WNOTHREAD;
+fn reap(whom: Whom) -> io::Result<Option<(libc::pid_t, i32)>> {
+    let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::WNOHANG;
+    let (kind, id, flags) = match whom {
+        Whom::AnyOfThisThread => (libc::P_ALL, 0, flags | libc::__WNOTHREAD),
+        Whom::One(pid) => (libc::P_PID, pid as libc::id_t, flags),
+    };
     // SAFETY: plain data, filled by the kernel.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: asks only.
-    while unsafe { libc::waitid(libc::P_ALL, 0, &mut info, flags) } < 0 {
+    while unsafe { libc::waitid(kind, id, &mut info, flags) } < 0 {
         let e = io::Error::last_os_error();
         if e.kind() != io::ErrorKind::Interrupted {
             return Err(e);

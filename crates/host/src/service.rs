@@ -30,6 +30,15 @@ pub struct State {
     new_answer: Condvar,
 }
 
+/// What is known at the stop of a process that runs are forked from.
+#[derive(Default)]
+pub struct Stopped {
+    files: HashMap<(u64, u64, u64), u32>,
+    ordinary: HashSet<u32>,
+    hints: Vec<PathBuf>,
+    notes: Vec<String>,
+}
+
 #[derive(Default)]
 struct Inner {
     /// By device, inode and life.
@@ -100,6 +109,34 @@ impl State {
             new_file: Condvar::new(),
             new_answer: Condvar::new(),
         })
+    }
+
+    /// What was found out until the stop, besides the files that were `known` from the beginning.
+    pub fn stopped(&self, known: &[KnownFile]) -> Stopped {
+        let s = self.lock();
+        let is_given = |file: &u32| known.iter().any(|k| k.file == *file);
+        let found = s.files.iter().filter(|(_, file)| !is_given(file));
+        Stopped {
+            files: found.map(|(key, file)| (*key, *file)).collect(),
+            ordinary: s.ordinary.clone(),
+            hints: s.hints.clone(),
+            notes: s.notes.clone(),
+        }
+    }
+
+    /// A run begins where there was a stop.
+    pub fn begin(&self, at: &Stopped, known: &[KnownFile], last: u32) {
+        let given = known.iter().map(|k| ((k.device, k.inode, k.life), k.file));
+        let found = at.files.iter().map(|(key, file)| (*key, *file));
+        *self.lock() = Inner {
+            files: found.chain(given).collect(),
+            last_file: last,
+            ordinary: at.ordinary.clone(),
+            hints: at.hints.clone(),
+            notes: at.notes.clone(),
+            collects: true,
+            ..Inner::default()
+        };
     }
 
     /// What ends a sleep of the drain loop.
@@ -296,6 +333,17 @@ impl LastWill {
 
 impl Service {
     pub fn start(shared: Shared, image: Arc<Image>, state: Arc<State>) -> Service {
+        Service::start_between(shared, image, state, || {}, |()| {})
+    }
+
+    /// The thread does something before, and something behind.
+    pub fn start_between<T>(
+        shared: Shared,
+        image: Arc<Image>,
+        state: Arc<State>,
+        first: impl FnOnce() -> T + Send + 'static,
+        last: impl FnOnce(T) + Send + 'static,
+    ) -> Service {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = stop.clone();
         let served = shared.clone();
@@ -303,7 +351,9 @@ impl Service {
         let will = last_will.clone();
         let thread = std::thread::spawn(move || {
             will.sign(&served);
-            serve(served, image, state, flag)
+            let begun = first();
+            serve(served, image, state, flag);
+            last(begun);
         });
         Service {
             stop,
@@ -311,6 +361,16 @@ impl Service {
             thread,
             _last_will: last_will,
         }
+    }
+
+    /// Waits until no request is under way, and forgets who has made the last one: nobody is there who could ask.
+    pub fn settle(&self) {
+        let c = self.shared.control();
+        while c.service_state.load(Ordering::Acquire) == 1 {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        c.service_state.store(0, Ordering::Release);
+        c.service_lock.store(0, Ordering::Release);
     }
 
     pub fn stop(self) {

@@ -75,9 +75,14 @@ fn opens(number: u64) -> bool {
     matches!(number, nr::OPEN | nr::CREAT | nr::OPENAT | nr::OPENAT2)
 }
 
-fn is_input(s: &Stat) -> bool {
+fn has_input(s: &Stat) -> bool {
     let c = control();
     (s.dev, s.ino) == (c.input_device, c.input_inode)
+}
+
+/// Whether a descriptor is standard input.
+pub fn is_input(fd: u64) -> bool {
+    fstat(fd).is_some_and(|s| has_input(&s))
 }
 
 /// A system call of the program.
@@ -89,7 +94,7 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
     let is_creation = mode.boundaries && creates(number, a);
     let input = reads_from(number)
         .map(|arg| a[arg])
-        .filter(|&fd| fstat(fd).is_some_and(|s| is_input(&s)));
+        .filter(|&fd| is_input(fd));
     if let Some(fd) = input
         && mode.boundaries
         && ctx.announced != ctx.rip

@@ -29,6 +29,8 @@ struct Known {
     file: u32,
     /// It is not persistent memory, and tracked only because the run changes it.
     ordinary: bool,
+    /// The tool has named it for this run.
+    given: bool,
 }
 
 static KNOWN: crate::sync::SpinLock<Vec<Known>> = crate::sync::SpinLock::new(Vec::new());
@@ -53,6 +55,7 @@ fn remember(fd: u64, s: &Stat, file: u32, ordinary: bool) {
         life,
         file,
         ordinary,
+        given: false,
     });
 }
 
@@ -185,22 +188,27 @@ fn syncs_all(number: u64) -> bool {
     matches!(number, nr::SYNC | nr::SYNCFS)
 }
 
-/// Files that are tracked from the beginning.
+/// Files that are tracked from the beginning. Called again where a run begins in a copy of a process that had others.
 pub fn init_files() {
     let c = service::control();
-    if !crate::mode().record || c.known_count == 0 {
+    if !crate::mode().record {
         return;
     }
-    let known = &c.known[..c.known_count as usize];
-    let known = known.iter().map(|k| Known {
+    let given = &c.known[..c.known_count as usize];
+    let given = given.iter().map(|k| Known {
         device: k.device,
         inode: k.inode,
         life: k.life,
         file: k.file,
         ordinary: false,
+        given: true,
     });
-    KNOWN.lock().extend(known);
-    FILES.store(true, Ordering::Relaxed);
+    let mut known = KNOWN.lock();
+    known.retain(|k| !k.given);
+    known.extend(given);
+    if !known.is_empty() {
+        FILES.store(true, Ordering::Relaxed);
+    }
 }
 
 /// In a forked child other threads' locks are nobody's.
@@ -517,6 +525,11 @@ pub fn fstat(fd: u64) -> Option<Stat> {
     (unsafe { sc!(nr::FSTAT, fd as i32, &mut s as *mut _) } == 0).then_some(s)
 }
 const _: () = assert!(core::mem::size_of::<Stat>() == 144);
+
+/// What kind of file a descriptor is, and its permissions.
+pub fn file_mode(fd: u64) -> Option<u32> {
+    fstat(fd).map(|s| s.mode)
+}
 
 pub fn tracked_file(fd: u64) -> Option<u32> {
     if !FILES.load(Ordering::Relaxed) {

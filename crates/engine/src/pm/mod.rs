@@ -34,13 +34,13 @@ pub mod ring;
 pub mod site;
 mod stacks;
 
-pub use boundaries::{dies, looked_up, records_deaths, syscall};
+pub use boundaries::{dies, is_input, looked_up, records_deaths, syscall};
 pub use kernel::{
-    answered, code_is_read, code_was_read, init_files, is_plain_syscall, kernel_wrote, made,
-    memory, mmap, with_prepared,
+    answered, code_is_read, code_was_read, file_mode, init_files, is_plain_syscall, kernel_wrote,
+    made, memory, mmap, with_prepared,
 };
 pub use process::*;
-pub use regions::{FaultAnswer, fault, init_thread, is_allowed, readable_alias};
+pub use regions::{FaultAnswer, fault, init_thread, is_allowed, mark_site, readable_alias};
 pub use requests::{UNLOGGED, client_request};
 pub use stacks::{bo_verify_no, bo_verify_read, code_changed};
 

@@ -38,7 +38,7 @@ fn set_thread(ctx: &mut ThreadContext, thread: u32) {
 }
 
 /// Lets the tool know who a thread number is. Called by the thread itself, before it first takes the ring.
-fn register(ctx: &ThreadContext) {
+pub fn register(ctx: &ThreadContext) {
     control().threads[ctx.thread as usize & (THREADS_MAX - 1)].store(ctx.tid, Ordering::Release);
 }
 

@@ -311,6 +311,13 @@ fn uses_stack(pc: u64) -> bool {
 /// in when they were replaced.
 const FAULTS_MAX: u32 = 10_000;
 
+/// The instruction at `pc` is known to touch tracked memory.
+pub fn mark_site(pc: u64) {
+    if super::site::mark(pc) {
+        retranslate(pc);
+    }
+}
+
 /// Kills the blocks that hold an uninstrumented translation of `pc`. False if there was none.
 fn retranslate(pc: u64) -> bool {
     let mut e = crate::dispatch::ENGINE.lock();

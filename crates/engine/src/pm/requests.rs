@@ -93,6 +93,12 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
             annotation::TX_END => ctx.tx_depth = ctx.tx_depth.saturating_sub(1),
             _ => {}
         }
+        if matches!(
+            (code & 0xffff) as u32,
+            annotation::CHECKPOINT | annotation::FIND_VARIABLE
+        ) {
+            crate::session::before_question(ctx);
+        }
         let text = if code & ANNOTATION_WITH_TEXT != 0 {
             read_text(args[0])
         } else {

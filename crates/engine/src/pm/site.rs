@@ -107,7 +107,11 @@ static ANY: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new
 /// Marks an instruction. False if it was marked already.
 pub fn mark(pc: u64) -> bool {
     ANY.store(true, core::sync::atomic::Ordering::Relaxed);
-    TABLE.lock().known.insert(pc)
+    let is_new = TABLE.lock().known.insert(pc);
+    if is_new {
+        crate::session::found(brownout_abi::learned::SITE | pc, 0);
+    }
+    is_new
 }
 
 /// Counts faults of an instruction that is marked already; more than a few mean that it is not understood.
