@@ -290,7 +290,7 @@ fn run(
     setting: &Setting,
     command: &Command,
     layout: u32,
-    world: &World,
+    world: &mut World,
     sink: &mut dyn EventSink,
     names: bool,
 ) -> Result<Ran, LaunchError> {
@@ -315,7 +315,7 @@ fn run(
     );
     config.stdout = Some(File::create(&out).map_err(lost("making a file for the output"))?);
     config.stderr = Some(File::create(&err).map_err(lost("making a file for the output"))?);
-    let ended = brownout_host::record(&config, sink)?;
+    let ended = world.run(&config, sink)?;
     if ended.stopped.is_some()
         && let Some(view) = world.view()
     {

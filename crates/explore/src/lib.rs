@@ -29,6 +29,7 @@ mod oracle;
 mod outcome;
 mod pm_only;
 mod pool;
+mod ready;
 mod recording;
 mod replay;
 mod run;

@@ -21,14 +21,18 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brownout_host::{Changed, Enclosure, Enclosures, KNOWN_FILES_MAX, LaunchConfig, Layer};
+use brownout_host::{
+    Changed, Enclosure, Enclosures, KNOWN_FILES_MAX, LaunchConfig, LaunchError, Layer,
+};
 use brownout_model::LineBytes;
+use brownout_trace::EventSink;
 use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::files::copy_sparse;
 use crate::filing::path_of;
 use crate::line::{LINE, LineKey};
+use crate::ready::Ready;
 use crate::recording::TrackedFile;
 use crate::unit::is_ordinary;
 use crate::view::{Entry, FileState, Files, Image};
@@ -74,6 +78,8 @@ struct Enclosed {
 
 /// See the module's header.
 pub struct World {
+    /// Ended before the view is.
+    ready: Ready,
     folder: tempfile::TempDir,
     files: BTreeMap<FileId, WorldFile>,
     /// Lines that differ, or may differ, from the base.
@@ -123,6 +129,7 @@ impl World {
             None => None,
         };
         Ok(World {
+            ready: Ready::default(),
             folder,
             files,
             now: FxHashMap::default(),
@@ -175,6 +182,19 @@ impl World {
         config.dies_with_tool = true;
     }
 
+    /// Runs a program that was told to happen here.
+    pub fn run(
+        &mut self,
+        config: &LaunchConfig,
+        sink: &mut dyn EventSink,
+    ) -> Result<brownout_host::Outcome, LaunchError> {
+        let laid = self.names.iter().flatten().map(|(path, _)| path_of(path));
+        let known = self.files.values().map(|file| file.name.clone());
+        let folder = |path: PathBuf| path.parent().map(Path::to_path_buf);
+        let places = laid.chain(known).filter_map(folder).collect();
+        self.ready.run(config, places, sink)
+    }
+
     /// Opens something for a program in this world to read.
     pub fn open(&self, path: &Path) -> io::Result<File> {
         match File::open(self.find(path)) {
@@ -222,6 +242,7 @@ impl World {
         if let Some(enclosed) = &mut self.enclosed
             && enclosed.stale
         {
+            self.ready.clear();
             enclosed.view = Arc::new(enclosed.enclosures.enclose(&enclosed.below)?);
             enclosed.stale = false;
             for file in self.files.values_mut() {
