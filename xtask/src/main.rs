@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  setup ─▶ build ─┬▶ demo
-//!                  ├▶ test (= ci)      fmt, clippy, every test of the workspace
+//!                  ├▶ test (= ci)      fmt, clippy, rustdoc, dependencies, every test of the workspace
 //!                  └▶ bench            engine, check or explore, beside native, as a table
 //! ```
 //!
@@ -15,8 +15,10 @@ mod apart;
 mod bench;
 mod build;
 mod demo;
+mod dependencies;
 mod examples;
 mod graph;
+mod release;
 mod selection;
 mod setup;
 mod shell;
@@ -41,6 +43,9 @@ usage: cargo xtask COMMAND
   bench check     the same for `brownout check`; --quick does less, --memory measures the checker's memory
   bench explore   what `brownout explore` has to run and how long that takes; --quick does less
   bench session   how many runs a second a kept process is forked into, against launches; --quick does less
+  release         whether a release can be made: changelog, oldest Rust, stripped binary
+  dependencies    licences, doubled versions, oldest Rust of what we depend on (a part of test)
+  oldest-rust     compile everything with the oldest Rust that Cargo.toml promises
   setup           install the Debian packages that the tests need (or name those missing)
   build           build the tool, the test programs and the libpmemobj examples
 
@@ -66,6 +71,9 @@ fn dispatch(words: &[&str]) -> Result<ExitCode> {
         ["graph", "--bless"] => graph::bless()?,
         ["bless"] => test::bless()?,
         ["bench", rest @ ..] => bench::bench(rest)?,
+        ["release"] => release::release()?,
+        ["dependencies"] => dependencies::check()?,
+        ["oldest-rust"] => release::oldest_rust()?,
         ["setup"] => setup::setup()?,
         ["build"] => {
             setup::setup()?;

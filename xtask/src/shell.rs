@@ -31,6 +31,11 @@ pub fn run(command: &mut Command) -> Result<()> {
 
 /// Runs it silently; its output is shown only if it fails.
 pub fn run_quiet(command: &mut Command) -> Result<()> {
+    output(command).map(drop)
+}
+
+/// Runs it and gives back what it prints; all of its output is shown if it fails.
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .output()
         .with_context(|| format!("cannot run {}", line(command)))?;
@@ -43,7 +48,7 @@ pub fn run_quiet(command: &mut Command) -> Result<()> {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Whether a command of this name is in PATH.

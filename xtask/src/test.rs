@@ -13,7 +13,7 @@ use brownout_abi::cpu::{Feature, Features, HIDE_VARIABLE};
 use brownout_tests::{cpu, layout, random_code};
 
 use crate::selection::Selection;
-use crate::{apart, build, graph, setup, shell};
+use crate::{apart, build, dependencies, graph, setup, shell};
 
 /// Everything, or what the words select.
 pub fn test(words: &[&str]) -> Result<ExitCode> {
@@ -30,6 +30,14 @@ pub fn test(words: &[&str]) -> Result<ExitCode> {
         lint(&[])?;
         apart::lint()
     })?;
+    step("documentation", || {
+        shell::run(
+            shell::cargo()
+                .args(["doc", "--quiet", "--workspace", "--no-deps", "--locked"])
+                .env("RUSTDOCFLAGS", "--deny warnings"),
+        )
+    })?;
+    step("dependencies", dependencies::check)?;
     step("tool, programs, examples", build::build)?;
     println!("== tests");
     let mut totals = if shell::exists("cargo-nextest") {

@@ -165,6 +165,17 @@ impl Features {
     }
 }
 
+/// What the processor answers to `cpuid`.
+#[cfg(target_arch = "x86_64")]
+pub fn cpuid(leaf: u32, subleaf: u32) -> core::arch::x86_64::CpuidResult {
+    // Compilers from some version on call it safe; the oldest that we promise does not.
+    #[allow(unused_unsafe)]
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe {
+        core::arch::x86_64::__cpuid_count(leaf, subleaf)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

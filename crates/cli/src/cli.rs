@@ -1,4 +1,6 @@
 //! The command line as typed. What it means is decided in [`crate::resolve`].
+// What is documentation here is help text: brackets are meant as they stand.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 use std::ffi::OsString;
 use std::path::PathBuf;

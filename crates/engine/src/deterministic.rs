@@ -186,7 +186,7 @@ pub fn instruction(ctx: &mut ThreadContext, insn: &Instruction) {
         Mnemonic::Rdpid => crate::emulate::set_register(ctx, insn, 0),
         Mnemonic::Cpuid => {
             let (leaf, sub) = (ctx.gpr[0] as u32, ctx.gpr[1] as u32);
-            let mut r = core::arch::x86_64::__cpuid_count(leaf, sub);
+            let mut r = brownout_abi::cpu::cpuid(leaf, sub);
             [r.eax, r.ebx, r.ecx, r.edx] =
                 crate::mode()
                     .hidden

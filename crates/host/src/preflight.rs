@@ -139,7 +139,7 @@ pub fn check_machine() -> Result<(Features, Features), LaunchError> {
             "its processor lacks BMI2 ({why})"
         )));
     }
-    let leaf = std::arch::x86_64::__cpuid_count(7, 0).ebx;
+    let leaf = brownout_abi::cpu::cpuid(7, 0).ebx;
     let mut lacking = Features::NONE;
     for (bit, feature) in [(24, Feature::Clwb), (23, Feature::Clflushopt)] {
         if leaf >> bit & 1 == 0 {

@@ -166,7 +166,7 @@ impl Duties {
     };
 }
 
-/// Rules over one run: give it every event in order, then [`finish`](Checker::finish).
+/// Rules over one run: give it every event in order, then take its end by `finish`.
 #[derive(Debug)]
 pub struct Checker {
     options: Options,

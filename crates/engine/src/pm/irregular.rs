@@ -114,7 +114,7 @@ fn layout() -> XsaveLayout {
 
 fn ask_layout() -> XsaveLayout {
     XsaveLayout::from_cpuid(crate::insn::xgetbv(0) & xsave_mask(), |leaf, sub| {
-        let r = core::arch::x86_64::__cpuid_count(leaf, sub);
+        let r = brownout_abi::cpu::cpuid(leaf, sub);
         [r.eax, r.ebx, r.ecx, r.edx]
     })
 }

@@ -712,7 +712,7 @@ impl Builder<'_> {
 
 /// Whether the processor offers transactions at all; without, `xbegin` is an invalid instruction.
 fn has_rtm() -> bool {
-    core::arch::x86_64::__cpuid_count(7, 0).ebx & 1 << 11 != 0
+    brownout_abi::cpu::cpuid(7, 0).ebx & 1 << 11 != 0
 }
 
 const _: () = assert!(GRANULES_OFFSET != 0);

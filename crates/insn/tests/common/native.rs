@@ -5,10 +5,11 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use brownout_abi::cpu::cpuid;
 use brownout_abi::cpu::{Feature, Features, HIDE_VARIABLE};
 use brownout_insn::{XsaveLayout, feature_of};
 use iced_x86::{Decoder, DecoderOptions};
-use std::arch::x86_64::{__cpuid_count, _xgetbv};
+use std::arch::x86_64::_xgetbv;
 use std::sync::{Mutex, MutexGuard};
 
 /// x87, SSE, AVX and the three AVX-512 components; PKRU must stay as it is.
@@ -209,7 +210,7 @@ impl Cpu {
         // SAFETY: the feature was detected.
         let xcr0 = hidden.hide_in_xcr0(unsafe { xcr0() });
         let layout = XsaveLayout::from_cpuid(xcr0, |leaf, subleaf| {
-            let answer = __cpuid_count(leaf, subleaf);
+            let answer = cpuid(leaf, subleaf);
             [answer.eax, answer.ebx, answer.ecx, answer.edx]
         });
         assert!(layout.standard_size(COMPONENTS) as usize <= XSAVE_BYTES);
