@@ -218,8 +218,24 @@ impl Sums {
 struct Torn {
     /// By how torn they are, then in an order that spreads them over the bulk.
     items: BTreeMap<(u32, u64, u64), Item>,
-    /// So many had no room.
-    dropped: u64,
+    /// Those that had no room: how many, by what they tear.
+    dropped: BTreeMap<Stretch, u64>,
+}
+
+impl Torn {
+    fn count(&self) -> u64 {
+        self.items.len() as u64 + self.dropped.values().sum::<u64>()
+    }
+}
+
+/// First byte, and the one behind the last.
+type Stretch = (u64, u64);
+
+/// The bytes that a read sees, from the first to the last.
+fn stretch_of(read: &Read) -> Stretch {
+    let start = read.line.start();
+    let end = LINE_BYTES - u64::from(read.mask.leading_zeros());
+    (start + u64::from(read.mask.trailing_zeros()), start + end)
 }
 
 /// Something wrong, in one crash state.
@@ -704,8 +720,9 @@ impl<'p> Search<'p> {
         torn.items.insert((how, spread, self.deferred), item);
         if torn.items.len() > TORN_MAX {
             // The last that is left may be needed to know what this is about.
-            torn.items.pop_last();
-            torn.dropped += 1;
+            let dropped = torn.items.pop_last().and_then(|(_, item)| item.torn_at);
+            let stretch = dropped.as_ref().map_or((0, u64::MAX), stretch_of);
+            *torn.dropped.entry(stretch).or_default() += 1;
             self.leave(place);
         }
     }
@@ -713,7 +730,7 @@ impl<'p> Search<'p> {
     /// Torn contents that are not tried. If what they tear carries its own checksum, and those that were tried all ended alike, or as what is
     /// not torn does (other uncertain data may make a difference), they do as well; else they are unknown.
     fn leave_out(&mut self, place: Place, class: BulkClass, torn: Torn) {
-        let count = torn.items.len() as u64 + torn.dropped;
+        let count = torn.count();
         let spent = self.spent.entry(class).or_default();
         let is_alike = are_alike(spent.outcomes.get(&place), self.whole.get(&place));
         if class.summed && is_alike {
@@ -731,13 +748,9 @@ impl<'p> Search<'p> {
 
     /// Takes those out whose torn part is covered by a checksum. What a recovery reads behind that, as a log's end, is not.
     fn take_summed(&mut self, place: Place, torn: &mut Torn) -> Torn {
-        let bytes_of = |read: &Read| {
-            let start = read.line.start();
-            let end = LINE_BYTES - u64::from(read.mask.leading_zeros());
-            (start + u64::from(read.mask.trailing_zeros()), start + end)
-        };
         let reads = torn.items.values().filter_map(|item| item.torn_at);
-        let reads: BTreeSet<(u64, u64)> = reads.map(|read| bytes_of(&read)).collect();
+        let reads = reads.map(|read| stretch_of(&read));
+        let reads: BTreeSet<Stretch> = reads.chain(torn.dropped.keys().copied()).collect();
         let mut sums = self.sums.remove(&place).unwrap_or_default();
         let mut image = None;
         for (from, to) in &reads {
@@ -754,23 +767,25 @@ impl<'p> Search<'p> {
             sums.stretches.extend(summed(image, *from, &reads));
         }
         let is_summed = |item: &Item| {
-            let read = item.torn_at.as_ref().map(bytes_of);
+            let read = item.torn_at.as_ref().map(stretch_of);
             read.is_some_and(|(from, to)| sums.cover(from, to))
         };
         let (summed, other): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut torn.items)
             .into_iter()
             .partition(|(_, item)| is_summed(item));
         torn.items = other;
-        self.sums.insert(place, sums);
-        // What had no room was mostly torn in more places than what had, so also in one of these. It is not looked at whether all of it was.
-        let dropped = match torn.items.is_empty() {
-            true => std::mem::take(&mut torn.dropped),
-            false => 0,
-        };
-        Torn {
+        let mut of_summed = Torn {
             items: summed,
-            dropped,
+            dropped: BTreeMap::new(),
+        };
+        if !of_summed.items.is_empty() {
+            // Else there is none left to be tried in their place.
+            (of_summed.dropped, torn.dropped) = std::mem::take(&mut torn.dropped)
+                .into_iter()
+                .partition(|((from, to), _)| sums.cover(*from, *to));
         }
+        self.sums.insert(place, sums);
+        of_summed
     }
 
     /// Torn contents of a failure point of which all else is known: they are worth trying in addition.
@@ -807,13 +822,15 @@ impl<'p> Search<'p> {
                     ..class
                 };
                 let waiting = self.torn.entry((place, class)).or_default();
-                waiting.dropped += summed.dropped;
+                for (stretch, count) in summed.dropped {
+                    *waiting.dropped.entry(stretch).or_default() += count;
+                }
                 for (key, mut item) in summed.items {
                     item.payer = Some(class);
                     waiting.items.insert(key, item);
                 }
             }
-            if torn.items.is_empty() && torn.dropped == 0 {
+            if torn.count() == 0 {
                 return;
             }
         }
@@ -843,7 +860,7 @@ impl<'p> Search<'p> {
         }
         if !torn.items.is_empty() {
             self.torn.insert((place, class), torn);
-        } else if torn.dropped > 0 {
+        } else if !torn.dropped.is_empty() {
             self.leave_out(place, class, torn);
         }
     }
