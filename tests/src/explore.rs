@@ -201,7 +201,7 @@ pub fn reproduction(finding: &Finding) -> Result<&Reproduction> {
 pub fn blamed(finding: &Finding) -> Result<&Event> {
     let event = finding.events.first().context("no events")?;
     ensure!(
-        ["store", "crash"].contains(&event.role.as_str()),
+        ["store", "crash"].contains(&event.role.name()),
         "{} begins with a {}",
         finding.message,
         event.role

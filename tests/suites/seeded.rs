@@ -266,7 +266,7 @@ fn judge(
                 .any(|expectation| fits(program, finding, expectation));
         let by_product = finding.severity == Severity::Performance
             && !expected.is_empty()
-            && expected.iter().all(|e| e.rule != finding.rule);
+            && expected.iter().all(|e| finding.rule != e.rule);
         ensure!(
             known || by_product,
             "unexpected {}\n{}",

@@ -1,53 +1,15 @@
 //! Findings while the run goes on: counted by rule and site, with the first occurrence kept.
 
-use brownout_findings::Severity;
-use brownout_findings::rules::RuleSet;
+use brownout_findings::rules::{BuiltIn, RuleSet};
+use brownout_findings::{Role, RuleId, Severity};
 use brownout_model::{ByteRange, Moment, Tag};
 use brownout_trace::event::{TargetAddr, ThreadId};
 use rustc_hash::FxHashMap;
 
-macro_rules! rules {
-    ($($name:ident = $id:literal)*) => {
-        /// The built-in rules, for quick tests; the catalogue has the rest.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Rule { $($name),* }
-
-        impl Rule {
-            const ALL: &[Rule] = &[$(Rule::$name),*];
-
-            pub fn id(self) -> &'static str {
-                match self { $(Rule::$name => $id),* }
-            }
-        }
-    };
-}
-
-rules! {
-    MissingFlush = "missing-flush"
-    MissingFence = "missing-fence"
-    NoFence = "no-fence"
-    NotPersisted = "not-persisted"
-    NotOrdered = "not-ordered"
-    TxUnloggedStore = "tx-unlogged-store"
-    TxNotPersisted = "tx-not-persisted"
-    StoreOutsideTx = "store-outside-tx"
-    OverwrittenUnpersisted = "overwritten-unpersisted"
-    CrossTxOverlap = "cross-tx-overlap"
-    CleanFlush = "clean-flush"
-    DoubleFlush = "double-flush"
-    EmptyFence = "empty-fence"
-    DuplicateLog = "duplicate-log"
-    FreshLog = "fresh-log"
-    TransientData = "transient-data"
-    OversizedFlush = "oversized-flush"
-    RedirtiedLine = "redirtied-line"
-    FlushOutsidePm = "flush-outside-pm"
-}
-
 /// Something that happened, not yet in words a user knows.
 #[derive(Clone, Debug)]
 pub struct RawEvent {
-    pub role: &'static str,
+    pub role: Role,
     pub text: String,
     pub tag: Tag,
     pub thread: Option<ThreadId>,
@@ -57,7 +19,7 @@ pub struct RawEvent {
 }
 
 impl RawEvent {
-    pub fn new(role: &'static str, text: impl Into<String>, tag: Tag) -> Self {
+    pub fn new(role: Role, text: impl Into<String>, tag: Tag) -> Self {
         RawEvent {
             role,
             text: text.into(),
@@ -87,7 +49,7 @@ impl RawEvent {
 /// A finding before symbolisation.
 #[derive(Clone, Debug)]
 pub struct Raw {
-    pub rule: String,
+    pub rule: RuleId,
     pub severity: Severity,
     pub message: String,
     pub events: Vec<RawEvent>,
@@ -99,14 +61,14 @@ pub struct Raw {
 }
 
 /// Rule, primary site, secondary site.
-type Key = (Rule, Tag, Tag);
+type Key = (BuiltIn, Tag, Tag);
 
 #[derive(Debug)]
 pub struct Collector {
-    on: [bool; Rule::ALL.len()],
+    on: RuleSet,
     by_key: FxHashMap<Key, usize>,
     /// Findings of custom rules: rule, message, sites.
-    custom: FxHashMap<(String, String, Vec<Tag>), usize>,
+    custom: FxHashMap<(RuleId, String, Vec<Tag>), usize>,
     pub raw: Vec<Raw>,
     /// Occurrences of correctness findings.
     pub failures: u64,
@@ -114,12 +76,8 @@ pub struct Collector {
 
 impl Collector {
     pub fn new(rules: RuleSet) -> Self {
-        let mut on = [false; Rule::ALL.len()];
-        for rule in Rule::ALL {
-            on[*rule as usize] = rules.has(rule.id());
-        }
         Collector {
-            on,
+            on: rules,
             by_key: FxHashMap::default(),
             custom: FxHashMap::default(),
             raw: Vec::new(),
@@ -127,14 +85,14 @@ impl Collector {
         }
     }
 
-    pub fn is_on(&self, rule: Rule) -> bool {
-        self.on[rule as usize]
+    pub fn is_on(&self, rule: BuiltIn) -> bool {
+        self.on.has(rule)
     }
 
     /// One occurrence. `describe` is called for the first one.
     pub fn report(
         &mut self,
-        rule: Rule,
+        rule: BuiltIn,
         primary: Tag,
         secondary: Tag,
         bytes: u64,
@@ -150,11 +108,9 @@ impl Collector {
             .or_insert(next);
         if at == next {
             let (message, events) = describe();
-            let listed = brownout_findings::rules::find(rule.id());
-            let severity = listed.map_or(Severity::Correctness, |rule| rule.severity);
             self.raw.push(Raw {
-                rule: rule.id().to_owned(),
-                severity,
+                rule: rule.into(),
+                severity: rule.rule().severity,
                 message,
                 events,
                 help: Vec::new(),
@@ -180,21 +136,5 @@ impl Collector {
             self.raw.push(Raw { count: 0, ..raw });
         }
         self.raw[at].count += 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rules_are_those_of_the_catalogue() {
-        let ids: Vec<&str> = Rule::ALL.iter().map(|rule| rule.id()).collect();
-        let listed: Vec<&str> = brownout_findings::rules::RULES
-            .iter()
-            .filter(|rule| !rule.is_explored())
-            .map(|rule| rule.id)
-            .collect();
-        assert_eq!(ids, listed);
     }
 }

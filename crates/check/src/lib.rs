@@ -46,7 +46,7 @@ mod tx;
 use std::io;
 use std::path::Path;
 
-use brownout_findings::Finding;
+use brownout_findings::{BuiltIn, Finding};
 use brownout_rule::host::Plugin;
 use brownout_symbols::{Options as SymbolOptions, Stacks};
 use brownout_trace::EventSink;
@@ -211,7 +211,7 @@ impl Analysis {
         let first = &checkers[0];
         let counts = first.counts();
         let files = first.files.values();
-        let lacks_flush = findings.iter().any(|f| f.rule == "missing-flush");
+        let lacks_flush = findings.iter().any(|f| f.rule == BuiltIn::MissingFlush);
         Outcome {
             findings,
             counts,

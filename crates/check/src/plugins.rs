@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::path::Path;
 
-use brownout_findings::{Severity, rules};
+use brownout_findings::{Role, Severity, rules};
 use brownout_model::{ByteRange, LINE_BYTES, Moment, Persistency, Tag, keys};
 use brownout_rule::host::{Finding, FindingEvent, HostServices, LoadError, Plugin, RuleFailed};
 use brownout_rule::{
@@ -714,7 +714,7 @@ impl HostServices for Services<'_> {
         let events = events.map(|event| raw_event(checker, self.viewer, event));
         let events = events.collect();
         checker.collector.report_custom(Raw {
-            rule: rule.id.to_string(),
+            rule: rule.id.as_ref().into(),
             severity: match rule.severity {
                 rule::Severity::Correctness => Severity::Correctness,
                 rule::Severity::Performance => Severity::Performance,
@@ -729,10 +729,15 @@ impl HostServices for Services<'_> {
     }
 }
 
+/// What a finding calls an event of this kind. The two crates have the same words; a test compares them.
+fn role(kind: KindCode) -> Role {
+    kind.role().parse().unwrap_or(Role::Event)
+}
+
 fn raw_event(checker: &mut Checker, viewer: Option<ThreadId>, event: FindingEvent) -> RawEvent {
     let place = event.place();
     let Some(site) = event.site else {
-        return RawEvent::new("exit", event.text, Tag(0));
+        return RawEvent::new(Role::Exit, event.text, Tag(0));
     };
     let tag = checker.sites.number(Site {
         process: ProcessId(site.process.0),
@@ -744,6 +749,18 @@ fn raw_event(checker: &mut Checker, viewer: Option<ThreadId>, event: FindingEven
         thread: (site.thread.0 != 0).then_some(ThreadId(site.thread.0)),
         moment: (site.index.0 != 0).then_some(Moment(site.index.0)),
         place: place.map(|place| (keys(place), TargetAddr(place.address.0))),
-        ..RawEvent::new(site.kind.role(), event.text, tag)
+        ..RawEvent::new(role(site.kind), event.text, tag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_have_a_word_for_every_kind_of_event() {
+        for kind in (0..64).map(KindCode) {
+            assert_eq!(kind.role().parse(), Ok(role(kind)), "{kind:?}");
+        }
     }
 }

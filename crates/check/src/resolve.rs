@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use brownout_findings::numbers::{counted, grouped};
-use brownout_findings::{Event, Finding, Frame, Place, blame};
+use brownout_findings::rules::BuiltIn;
+use brownout_findings::{Event, Finding, Frame, Place, Role, blame};
 use brownout_model::keys;
 use brownout_symbols::Stacks;
 use brownout_trace::event::{ContextId, ThreadId};
@@ -28,12 +29,15 @@ pub fn findings(
     findings.retain(|weighed| !is_noise(&weighed.finding));
     let mut findings = merge(findings);
     reconcile(&mut findings);
-    if findings.iter().any(|finding| finding.rule == "no-fence") {
+    if findings
+        .iter()
+        .any(|finding| finding.rule == BuiltIn::NoFence)
+    {
         // Where a fence is missing between two write-backs, nobody should be told to leave one out.
-        findings.retain(|finding| finding.rule != "redirtied-line");
+        findings.retain(|finding| finding.rule != BuiltIn::RedirtiedLine);
     }
     // What explains others comes before them.
-    let key = |finding: &Finding| (finding.severity, finding.rule != "no-fence");
+    let key = |finding: &Finding| (finding.severity, finding.rule != BuiltIn::NoFence);
     findings.sort_by(|a, b| (key(a), &a.rule).cmp(&(key(b), &b.rule)));
     findings
 }
@@ -42,14 +46,14 @@ pub fn findings(
 /// fence, except at the program's exit.
 fn is_noise(finding: &Finding) -> bool {
     // A locked instruction that the program makes itself may be meant as the fence.
-    let completed = finding.events.iter().find(|e| e.role == "completed");
+    let completed = finding.events.iter().find(|e| e.role == Role::Completed);
     let at_exit =
         |frame: &Frame| blame::is_c_library(frame) && frame.function.as_deref() == Some("exit");
     if completed.is_some_and(|event| !event.stack.iter().any(at_exit)) {
         return true;
     }
     let in_libc = |event: &Event| event.stack.first().is_some_and(blame::is_c_library);
-    finding.rule == "empty-fence" && finding.events.first().is_some_and(in_libc)
+    finding.rule == BuiltIn::EmptyFence && finding.events.first().is_some_and(in_libc)
 }
 
 /// A finding, and the bytes (or lines) that its occurrences concern.
@@ -101,10 +105,14 @@ fn weight_note(
     }: Weighed,
 ) -> Finding {
     if finding.count > 1 && amount > 0 {
-        let what = match finding.rule.as_str() {
-            "clean-flush" | "double-flush" | "oversized-flush" | "redirtied-line" | "no-fence" => {
-                "lines"
-            }
+        let what = match finding.rule.built_in() {
+            Some(
+                BuiltIn::CleanFlush
+                | BuiltIn::DoubleFlush
+                | BuiltIn::OversizedFlush
+                | BuiltIn::RedirtiedLine
+                | BuiltIn::NoFence,
+            ) => "lines",
             _ => "bytes",
         };
         finding
@@ -128,7 +136,8 @@ fn finding(
         .collect();
     let mut help = raw.help;
     let by_msync = checker.persists_by_msync();
-    help.extend(suggestion(&raw.rule, by_msync, &events, sources));
+    let rule = raw.rule.built_in();
+    help.extend(rule.and_then(|rule| suggestion(rule, by_msync, &events, sources)));
     let finding = Finding {
         rule: raw.rule,
         severity: raw.severity,
@@ -174,7 +183,7 @@ fn event(
     let own = stack.iter().position(|frame| !is_annotation(frame));
     stack.drain(..own.unwrap_or(0));
     Event {
-        role: raw.role.to_owned(),
+        role: raw.role,
         text: raw.text.clone(),
         thread: raw.thread.map(|ThreadId(number)| number),
         // Traces number events from 0.
@@ -284,23 +293,23 @@ fn speaks_of_lock(text: &str) -> bool {
 
 /// What would mend it, at the nearest place where that is right.
 fn suggestion(
-    rule: &str,
+    rule: BuiltIn,
     by_msync: bool,
     events: &[Event],
     sources: &mut Sources,
 ) -> Option<String> {
-    let of = |role: &str| events.iter().find(|event| event.role == role);
-    let place_of = |role: &str| of(role).and_then(user_frame).map(blame::spoken);
+    let of = |role: Role| events.iter().find(|event| event.role == role);
+    let place_of = |role: Role| of(role).and_then(user_frame).map(blame::spoken);
     match rule {
-        "no-fence" => {
+        BuiltIn::NoFence => {
             let text = "fence (sfence, pmem_drain) after each group of write-backs, before what depends on it is stored";
             return Some(text.to_owned());
         }
-        "flush-outside-pm" if of("target").is_some() => {
+        BuiltIn::FlushOutsidePm if of(Role::Target).is_some() => {
             let text = "if what the pointer points to was meant, give the write-back the pointer, not its address";
             return Some(text.to_owned());
         }
-        "redirtied-line" => {
+        BuiltIn::RedirtiedLine => {
             let text = "store all of the line first, then write it back once";
             return Some(text.to_owned());
         }
@@ -309,7 +318,7 @@ fn suggestion(
     if let Some(what) = wasted(rule, events) {
         return Some(what);
     }
-    let store = of("store")?;
+    let store = of(Role::Store)?;
     let own = blame::frame(&store.stack)?;
     let user = user_frame(store)?;
     let what = match (&own.file, own.line) {
@@ -346,7 +355,10 @@ fn suggestion(
     };
     if matches!(
         rule,
-        "missing-flush" | "missing-fence" | "tx-unlogged-store" | "tx-not-persisted"
+        BuiltIn::MissingFlush
+            | BuiltIn::MissingFence
+            | BuiltIn::TxUnloggedStore
+            | BuiltIn::TxNotPersisted
     ) && size <= LOCK_BYTES_MAX
         && of_lock()
     {
@@ -355,8 +367,8 @@ fn suggestion(
              would stay locked after a crash"
         ));
     }
-    if rule == "not-ordered"
-        && let Some(early) = of("later-store")
+    if rule == BuiltIn::NotOrdered
+        && let Some(early) = of(Role::LaterStore)
     {
         let (late_place, early_place) = told_apart(store, early);
         let persist = match by_msync {
@@ -368,7 +380,7 @@ fn suggestion(
             (Some(late), Some(early)) if early < late => format!(
                 "store at {early_place} only when what is stored at {late_place} is persistent: now it is stored first"
             ),
-            _ => match of("flush").and_then(|flush| frame_near(flush, user)) {
+            _ => match of(Role::Flush).and_then(|flush| frame_near(flush, user)) {
                 Some(flush) if !by_msync => format!(
                     "fence between the write-back at {} and the store at {early_place}, which can persist first",
                     blame::spoken(flush)
@@ -382,7 +394,10 @@ fn suggestion(
     if by_msync
         && matches!(
             rule,
-            "missing-flush" | "tx-not-persisted" | "not-persisted" | "not-ordered"
+            BuiltIn::MissingFlush
+                | BuiltIn::TxNotPersisted
+                | BuiltIn::NotPersisted
+                | BuiltIn::NotOrdered
         )
     {
         return Some(format!(
@@ -390,11 +405,11 @@ fn suggestion(
             before_return()
         ));
     }
-    let fence = of("fence").and_then(|event| frame_near(event, user));
-    let flush = of("flush").and_then(|event| frame_near(event, user));
+    let fence = of(Role::Fence).and_then(|event| frame_near(event, user));
+    let flush = of(Role::Flush).and_then(|event| frame_near(event, user));
     match rule {
-        "not-persisted" if flush.is_none() => {
-            let assertion = of("assertion")?;
+        BuiltIn::NotPersisted if flush.is_none() => {
+            let assertion = of(Role::Assertion)?;
             let elsewhere = assertion.thread.is_some() && assertion.thread != store.thread;
             Some(match elsewhere {
                 true => format!(
@@ -407,20 +422,21 @@ fn suggestion(
                 ),
             })
         }
-        "missing-flush" | "tx-not-persisted" | "not-persisted" | "not-ordered" => {
-            match (flush, fence) {
-                (Some(flush), _) => Some(format!(
-                    "fence after the write-back at {} to complete it for {object}",
-                    blame::spoken(flush)
-                )),
-                (None, Some(fence)) => Some(format!(
-                    "write back {object} before the fence at {}, which then completes it",
-                    blame::spoken(fence)
-                )),
-                (None, None) => Some(format!("persist {object_here} {}", before_return())),
-            }
-        }
-        "missing-fence" => Some(match flush {
+        BuiltIn::MissingFlush
+        | BuiltIn::TxNotPersisted
+        | BuiltIn::NotPersisted
+        | BuiltIn::NotOrdered => match (flush, fence) {
+            (Some(flush), _) => Some(format!(
+                "fence after the write-back at {} to complete it for {object}",
+                blame::spoken(flush)
+            )),
+            (None, Some(fence)) => Some(format!(
+                "write back {object} before the fence at {}, which then completes it",
+                blame::spoken(fence)
+            )),
+            (None, None) => Some(format!("persist {object_here} {}", before_return())),
+        },
+        BuiltIn::MissingFence => Some(match flush {
             Some(flush) => format!(
                 "fence in the same thread after the write-back at {}, {}",
                 blame::spoken(flush),
@@ -428,14 +444,16 @@ fn suggestion(
             ),
             None => format!("fence in the same thread {}", before_return()),
         }),
-        "tx-unlogged-store" => Some(format!("log {object} in the transaction before the store")),
-        "store-outside-tx" => Some(format!(
+        BuiltIn::TxUnloggedStore => {
+            Some(format!("log {object} in the transaction before the store"))
+        }
+        BuiltIn::StoreOutsideTx => Some(format!(
             "begin a transaction before {}, and log {object_here} in it",
             blame::spoken(user)
         )),
-        "overwritten-unpersisted" => Some(format!(
+        BuiltIn::OverwrittenUnpersisted => Some(format!(
             "persist what is stored at {} before it is overwritten at {}",
-            place_of("earlier-store").unwrap_or_else(|| "the earlier place".to_owned()),
+            place_of(Role::EarlierStore).unwrap_or_else(|| "the earlier place".to_owned()),
             blame::spoken(user)
         )),
         _ => None,
@@ -446,50 +464,53 @@ fn suggestion(
 const LOCK_BYTES_MAX: u64 = 56;
 
 /// What to leave out. Not said of what a library does inside: its user cannot change that.
-fn wasted(rule: &str, events: &[Event]) -> Option<String> {
+fn wasted(rule: BuiltIn, events: &[Event]) -> Option<String> {
     let first = events.first()?;
-    let is_log = matches!(rule, "duplicate-log" | "fresh-log" | "cross-tx-overlap");
+    let is_log = matches!(
+        rule,
+        BuiltIn::DuplicateLog | BuiltIn::FreshLog | BuiltIn::CrossTxOverlap
+    );
     if !is_log && blame::in_foundation(&first.stack) {
         return None;
     }
     let here = user_frame(first).map(blame::spoken)?;
-    let both = |role: &str| {
+    let both = |role: Role| {
         let earlier = events.iter().find(|event| event.role == role)?;
         Some(told_apart(first, earlier))
     };
     Some(match rule {
-        "clean-flush" => format!(
+        BuiltIn::CleanFlush => format!(
             "leave out the write-back at {here}, or make it after the store that it is meant for, with that store's bytes"
         ),
-        "oversized-flush" => {
+        BuiltIn::OversizedFlush => {
             format!("give the write-back at {here} only the bytes that were stored to")
         }
-        "double-flush" => match both("earlier-flush") {
+        BuiltIn::DoubleFlush => match both(Role::EarlierFlush) {
             Some((here, earlier)) => format!(
                 "leave out the write-back at {earlier} or the one at {here}: a line needs one after its last store"
             ),
             None => format!("leave out the write-back at {here}"),
         },
-        "empty-fence" => format!(
+        BuiltIn::EmptyFence => format!(
             "leave out the fence at {here}, unless it orders something between threads; it completes only what its own thread has \
              written back before"
         ),
-        "duplicate-log" => match both("earlier-log") {
+        BuiltIn::DuplicateLog => match both(Role::EarlierLog) {
             Some((here, earlier)) => {
                 format!("leave out what is logged at {here}: {earlier} has logged it")
             }
             None => format!("leave out what is logged at {here}"),
         },
-        "fresh-log" => format!(
+        BuiltIn::FreshLog => format!(
             "leave out what is logged at {here}: if the transaction fails, what it has allocated is freed as it is"
         ),
-        "cross-tx-overlap" => match both("earlier-log") {
+        BuiltIn::CrossTxOverlap => match both(Role::EarlierLog) {
             Some((here, other)) => format!(
                 "let the transactions at {here} and {other} exclude each other, by a lock that is held until they end"
             ),
             None => return None,
         },
-        "transient-data" => format!(
+        BuiltIn::TransientData => format!(
             "keep what is stored at {here} in ordinary memory; if its content matters after a crash, it must be written back"
         ),
         _ => return None,
@@ -499,17 +520,20 @@ fn wasted(rule: &str, events: &[Event]) -> Option<String> {
 /// Where one rule finds that a line is never made persistent, and another that it need not be there at all, both say so.
 fn reconcile(findings: &mut [Finding]) {
     let store = |finding: &Finding| {
-        let event = finding.events.iter().find(|event| event.role == "store")?;
+        let event = finding
+            .events
+            .iter()
+            .find(|event| event.role == Role::Store)?;
         Some(blame::line(&event.stack))
     };
     let transient: HashSet<String> = findings
         .iter()
-        .filter(|finding| finding.rule == "transient-data")
+        .filter(|finding| finding.rule == BuiltIn::TransientData)
         .filter_map(store)
         .collect();
     for finding in findings.iter_mut() {
         let is_same = |line: String| transient.contains(&line);
-        if finding.rule == "missing-flush"
+        if finding.rule == BuiltIn::MissingFlush
             && store(finding).is_some_and(is_same)
             && let Some(help) = finding.help.last_mut()
         {

@@ -938,7 +938,7 @@ fn findings_are_grouped_and_placed() {
         panic!("{second:#?}")
     };
     assert_eq!(
-        (here.role.as_str(), here.text.as_str()),
+        (here.role.name(), here.text.as_str()),
         ("store", "stored here")
     );
     assert_eq!((here.thread, first.thread), (Some(1), Some(1)));

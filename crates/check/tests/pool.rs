@@ -117,7 +117,7 @@ fn random_event(random: &mut Random) -> Event<'static> {
 fn options() -> Options {
     let mut rules = RuleSet::default();
     for rule in RULES {
-        rules.set(rule.id, true);
+        rules.set(rule.is, true);
     }
     Options {
         rules,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use brownout_findings::Limit;
-use brownout_findings::rules::RULES;
+use brownout_findings::rules::{Analysis, RULES};
 use brownout_model::Domain;
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
 use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
@@ -652,7 +652,7 @@ fn limit_names() -> PossibleValuesParser {
 }
 
 fn rule_names() -> PossibleValuesParser {
-    let rules = RULES.iter().filter(|rule| !rule.is_explored());
+    let rules = RULES.iter().filter(|rule| rule.analysis == Analysis::Check);
     PossibleValuesParser::new(rules.map(|rule| rule.id).chain(RULE_GROUPS))
 }
 

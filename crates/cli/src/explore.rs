@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use brownout_explore::{
     Command, CrashSpec, Error, Exploration, Options, Progress, Run, Statistics,
 };
-use brownout_findings::rules::RuleSet;
+use brownout_findings::rules::{Analysis, RuleSet};
 use brownout_findings::{Analysed, Finding, Limit, Replay, Report, SCHEMA_VERSION, Tool};
 use brownout_model::names::Promise;
 use brownout_model::{Atomicity, Config, Domain};
@@ -66,7 +66,11 @@ pub fn explore(explore: Explore) -> Result<u8, Failure> {
                 .map(Token::replay);
         }
     }
-    reporting::write(&explore.report, RuleSet::explore(), &report)?;
+    reporting::write(
+        &explore.report,
+        RuleSet::defaults(Analysis::Explore),
+        &report,
+    )?;
     if let Some(bug) = bug {
         return Err(Failure::bug(bug));
     }

@@ -397,8 +397,10 @@ fn rule_set<'a>(edits: impl IntoIterator<Item = &'a RuleEdit>) -> RuleSet {
             "all" => set.set_all(on),
             "correctness" => set.set_group(Severity::Correctness, on),
             "performance" => set.set_group(Severity::Performance, on),
-            _ => {
-                set.set(name, on);
+            name => {
+                if let Some(rule) = rules::find(name) {
+                    set.set(rule.is, on);
+                }
             }
         }
     }
@@ -675,6 +677,7 @@ pub fn plain(error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brownout_findings::BuiltIn;
     use std::os::unix::ffi::OsStrExt;
 
     use clap::Parser;
@@ -715,31 +718,34 @@ mod tests {
     #[test]
     fn rules_are_chosen_by_name_and_by_group() {
         let rules = |words: &str| check(&format!("{words} --trace t")).rules;
-        let count = |set: RuleSet| rules::RULES.iter().filter(|rule| set.has(rule.id)).count();
+        let count = |set: RuleSet| rules::RULES.iter().filter(|rule| set.has(rule.is)).count();
         assert_eq!(rules(""), RuleSet::default());
-        let of_check = rules::RULES.iter().filter(|rule| !rule.is_explored());
+        let of_check = rules::RULES
+            .iter()
+            .filter(|rule| rule.analysis == rules::Analysis::Check);
         assert_eq!(count(rules("--enable all")), of_check.count());
         assert_eq!(count(rules("--only empty-fence,fresh-log")), 2);
-        let is_off = |rule: &&rules::Rule| !rule.is_explored() && !rule.default_on;
+        let is_off =
+            |rule: &&rules::Rule| rule.analysis == rules::Analysis::Check && !rule.default_on;
         for rule in rules::RULES.iter().filter(is_off) {
             // A group is what is on by default; what is off wants to be asked for.
             for words in [
                 "--only correctness,performance",
                 "--enable correctness,performance",
             ] {
-                assert!(!rules(words).has(rule.id), "{words} {}", rule.id);
+                assert!(!rules(words).has(rule.is), "{words} {}", rule.id);
             }
             for words in [
                 format!("--only correctness,{}", rule.id),
                 "--only all".into(),
             ] {
-                assert!(rules(&words).has(rule.id), "{words}");
+                assert!(rules(&words).has(rule.is), "{words}");
             }
-            assert!(!rules("--enable all --disable correctness,performance").has(rule.id));
+            assert!(!rules("--enable all --disable correctness,performance").has(rule.is));
         }
         let set = rules("--only performance --disable empty-fence --enable not-ordered");
-        assert!(set.has("clean-flush") && set.has("not-ordered"));
-        assert!(!set.has("empty-fence") && !set.has("missing-flush"));
+        assert!(set.has(BuiltIn::CleanFlush) && set.has(BuiltIn::NotOrdered));
+        assert!(!set.has(BuiltIn::EmptyFence) && !set.has(BuiltIn::MissingFlush));
     }
 
     #[test]
@@ -748,9 +754,16 @@ mod tests {
         assert_eq!(default.rules, RuleSet::default());
         let set = "--compat pmemcheck --mult-stores=yes --flush-check=no --log-file=r --trace t";
         let check = check(set);
-        assert!(check.rules.has("overwritten-unpersisted") && check.rules.has("missing-flush"));
-        for rule in ["clean-flush", "double-flush", "oversized-flush"] {
-            assert!(!check.rules.has(rule), "{rule}");
+        assert!(
+            check.rules.has(BuiltIn::OverwrittenUnpersisted)
+                && check.rules.has(BuiltIn::MissingFlush)
+        );
+        for rule in [
+            BuiltIn::CleanFlush,
+            BuiltIn::DoubleFlush,
+            BuiltIn::OversizedFlush,
+        ] {
+            assert!(!check.rules.has(rule), "{rule:?}");
         }
         assert_eq!(check.report.output.as_deref(), Some(Path::new("r")));
         assert_eq!(check.report.compat, Some(Compat::Pmemcheck));

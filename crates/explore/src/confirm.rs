@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brownout_findings::{Event, Finding, Frame, Severity, blame};
+use brownout_findings::{BuiltIn, Event, Finding, Frame, Role, Severity, blame};
 use brownout_host::LaunchError;
 use brownout_model::{Choices, Survivors};
 
@@ -23,11 +23,19 @@ use crate::view::{Image, Narrowed};
 const TRIES_MAX: usize = 400;
 
 /// Rules whose findings exploration can settle.
-const CONFIRMABLE: [&str; 3] = ["missing-flush", "missing-fence", "overwritten-unpersisted"];
+const CONFIRMABLE: [BuiltIn; 3] = [
+    BuiltIn::MissingFlush,
+    BuiltIn::MissingFence,
+    BuiltIn::OverwrittenUnpersisted,
+];
 
 /// The line of code whose stores a finding of `check` suspects, if exploration can settle it.
 pub fn suspect(finding: &Finding) -> Option<String> {
-    match CONFIRMABLE.contains(&finding.rule.as_str()) {
+    match finding
+        .rule
+        .built_in()
+        .is_some_and(|rule| CONFIRMABLE.contains(&rule))
+    {
         true => stored_at(finding).map(blame::line),
         false => None,
     }
@@ -219,7 +227,7 @@ fn judged(
 
 /// The stack of the store that a finding is about.
 fn stored_at(finding: &Finding) -> Option<&[Frame]> {
-    let is_store = |event: &&Event| event.role == "store";
+    let is_store = |event: &&Event| event.role == Role::Store;
     let store = finding.events.iter().find(is_store);
     store.map(|event| event.stack.as_slice())
 }
@@ -230,11 +238,8 @@ fn confirm(finding: &mut Finding, witness: &Finding) {
         .insert(0, format!("confirmed: {}", witness.message));
     finding.crash_point.clone_from(&witness.crash_point);
     finding.reproduction.clone_from(&witness.reproduction);
-    let shown = ["load", "symptom"];
-    let consequences = witness
-        .events
-        .iter()
-        .filter(|e| shown.contains(&e.role.as_str()));
+    let shown = [Role::Load, Role::Symptom];
+    let consequences = witness.events.iter().filter(|e| shown.contains(&e.role));
     finding.events.extend(consequences.cloned());
 }
 
@@ -246,7 +251,7 @@ fn dismiss(finding: &mut Finding) {
             finding.rule
         ),
     );
-    finding.rule = "transient-data".into();
+    finding.rule = BuiltIn::TransientData.into();
     finding.severity = Severity::Performance;
     finding.message = "what is stored here is never made persistent, and recovery does not need it: it could live in DRAM".into();
     finding.help =

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use brownout_findings::{
-    CrashFile, Event, Finding, Frame, Place, Reproduction, Severity, blame as whose,
+    CrashFile, Event, Finding, Frame, Place, Reproduction, Role, Severity, blame as whose,
 };
 use brownout_host::LaunchError;
 use brownout_model::{ByteRange, Moment, keys, mask_within, masked};
@@ -150,7 +150,7 @@ pub fn guess(search: &Search<'_>, resolvers: &mut Resolvers, failure: &Failure) 
         .collect();
     lost.sort_unstable();
     let crash = recording.points[failure.point as usize].site;
-    let mut text = failure.symptom.rule().to_owned();
+    let mut text = failure.symptom.rule().id().to_owned();
     if let Symptom::Reordered(_) = failure.symptom {
         return Cause(text);
     }
@@ -232,7 +232,7 @@ pub fn build(
             false => format!("{} {verb} here, and lost", bytes_are(whole.len())),
         };
         events.push(event(
-            "store",
+            Role::Store,
             text,
             step.site,
             stack.clone(),
@@ -257,7 +257,7 @@ pub fn build(
         };
         if let Saved::Unfenced(site) | Saved::Later(site) = saved {
             let stack = resolvers.stack(layer, recording, site);
-            events.push(event("flush", text.to_owned(), site, stack, None));
+            events.push(event(Role::Flush, text.to_owned(), site, stack, None));
         }
         if help.is_empty() && is_written {
             help.push(format!(
@@ -274,7 +274,7 @@ pub fn build(
         };
         let stack = resolvers.stack(layer, recording, step.site);
         events.push(event(
-            "name",
+            Role::Name,
             format!("{} is done here, and lost", step.what),
             step.site,
             stack.clone(),
@@ -338,7 +338,7 @@ pub fn build(
             survivor_stack = Some(stack.clone());
         }
         events.push(event(
-            "store",
+            Role::Store,
             format!("{} stored here, and survive", bytes_are(range.len())),
             step.site,
             stack,
@@ -350,7 +350,7 @@ pub fn build(
         None => Vec::new(),
     };
     let crash = Event {
-        role: "crash".into(),
+        role: Role::Crash,
         text: match (point.reason, layer) {
             (Reason::Completes, 0) => "the power fails here, before this takes effect".into(),
             (Reason::Completes, _) => {
@@ -387,7 +387,7 @@ pub fn build(
         if let Some((_, site)) = stale {
             let stack = resolver.stack(*site);
             let text = "recovery reads the stale content here";
-            events.push(event("load", text.to_owned(), *site, stack, None));
+            events.push(event(Role::Load, text.to_owned(), *site, stack, None));
         }
         if let Some(site) = detail.found {
             found_at = Some((site, resolver.stack(site)));
@@ -402,7 +402,7 @@ pub fn build(
     }
     let symptom_line = whose::line(&symptom_stack);
     events.push(Event {
-        role: "symptom".into(),
+        role: Role::Symptom,
         text: format!("{}{seen_at}", minimal.symptom.describe(&outcome)),
         thread: None,
         index: None,
@@ -437,7 +437,9 @@ pub fn build(
     let blamed = lost_sites.first().or(lost_name_stack);
     let cause = match blamed.or(survivor_stack.as_ref()) {
         // One warning is enough: whether the order matters is decided once.
-        _ if matches!(minimal.symptom, Symptom::Reordered(_)) => minimal.symptom.rule().to_owned(),
+        _ if matches!(minimal.symptom, Symptom::Reordered(_)) => {
+            minimal.symptom.rule().id().to_owned()
+        }
         Some(stack) => whose::line(stack),
         // No store is to blame: crashes in one function with one symptom are one.
         None => {
@@ -602,7 +604,7 @@ pub fn explain(
     }
     let message = &mut found.finding.message;
     let events = &mut found.finding.events;
-    let crash = events.iter().position(|event| event.role == "crash");
+    let crash = events.iter().position(|event| event.role == Role::Crash);
     let crash = crash.unwrap_or(events.len());
     if lost.is_some()
         && !blame.creation
@@ -613,7 +615,10 @@ pub fn explain(
         *message += &format!(" and the one at {} survives", whose::place(&stack));
         let place = place_of(search, recording, &step, range);
         let text = format!("{} stored here, and survive", bytes_are(range.len()));
-        events.insert(crash, event("early", text, step.site, stack, Some(place)));
+        events.insert(
+            crash,
+            event(Role::Early, text, step.site, stack, Some(place)),
+        );
     } else if survivor.is_some()
         && let Some((step, range, stack)) = completes
         && completed_by != survivor
@@ -626,23 +631,23 @@ pub fn explain(
         );
         events.insert(
             crash + 1,
-            event("late", text, step.site, stack, Some(place)),
+            event(Role::Late, text, step.site, stack, Some(place)),
         );
     }
     if blame.creation
         && let Some((site, stack)) = found.known.found_at.take()
     {
         let text = "recovery finds the file there, and takes it for complete".to_owned();
-        let symptom = events.iter().position(|event| event.role == "symptom");
+        let symptom = events.iter().position(|event| event.role == Role::Symptom);
         let at = symptom.unwrap_or(events.len());
-        events.insert(at, event("lookup", text, site, stack, None));
+        events.insert(at, event(Role::Lookup, text, site, stack, None));
     }
     Ok(())
 }
 
-fn event(role: &str, text: String, site: Site, stack: Vec<Frame>, place: Option<Place>) -> Event {
+fn event(role: Role, text: String, site: Site, stack: Vec<Frame>, place: Option<Place>) -> Event {
     Event {
-        role: role.into(),
+        role,
         text,
         thread: Some(site.thread.0),
         index: Some(site.event),

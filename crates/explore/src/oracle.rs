@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use brownout_findings::BuiltIn;
+
 use crate::compare::{are_answers, difference, gone, is_reordered, without_addresses};
 use crate::outcome::{Hang, Outcome, Status};
 
@@ -55,15 +57,15 @@ pub enum Symptom {
 
 impl Symptom {
     /// The rule that it violates.
-    pub fn rule(&self) -> &'static str {
+    pub fn rule(&self) -> BuiltIn {
         match self {
-            Symptom::Signal(_) => "recovery-crash",
-            Symptom::Exit(_) => "recovery-error",
-            Symptom::Hang => "recovery-hang",
-            Symptom::NotAtomic(_) | Symptom::Lost(_) => "not-atomic",
-            Symptom::Reordered(_) => "other-order",
-            Symptom::Checker => "checker-failed",
-            Symptom::Broken(_) => "recovery-assertion",
+            Symptom::Signal(_) => BuiltIn::RecoveryCrash,
+            Symptom::Exit(_) => BuiltIn::RecoveryError,
+            Symptom::Hang => BuiltIn::RecoveryHang,
+            Symptom::NotAtomic(_) | Symptom::Lost(_) => BuiltIn::NotAtomic,
+            Symptom::Reordered(_) => BuiltIn::OtherOrder,
+            Symptom::Checker => BuiltIn::CheckerFailed,
+            Symptom::Broken(_) => BuiltIn::RecoveryAssertion,
         }
     }
 
@@ -470,7 +472,10 @@ mod tests {
             // Half of an operation.
             let torn = printed("a");
             let judged = strict.judge(&torn, during(done));
-            assert!(judged.is_some_and(|s| s.rule() == "not-atomic"), "{done}");
+            assert!(
+                judged.is_some_and(|s| s.rule() == BuiltIn::NotAtomic),
+                "{done}"
+            );
             assert_eq!(lenient.judge(&torn, during(done)), None);
         }
     }
@@ -534,7 +539,7 @@ mod tests {
             Symptom::Checker,
             Symptom::Broken(String::new()),
         ];
-        let rules: HashSet<&str> = all.iter().map(Symptom::rule).collect();
+        let rules: HashSet<BuiltIn> = all.iter().map(Symptom::rule).collect();
         assert_eq!(rules.len(), all.len(), "each has a rule of its own");
     }
 

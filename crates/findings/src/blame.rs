@@ -17,7 +17,7 @@
 //!
 //! **Guarantee.** Every stack that is not empty has a cause and a site.
 
-use crate::{Event, Finding, Frame};
+use crate::{Event, Finding, Frame, Role};
 
 /// Libraries whose functions store, write back and fence on behalf of a caller.
 const PRIMITIVES: [&str; 5] = ["libc", "libpmem", "libpmem2", "ld-linux-x86-64", "[vdso]"];
@@ -123,7 +123,10 @@ pub fn including(stack: &[Frame]) -> Option<&Frame> {
 
 /// The event that names the cause of a finding: its first store, else its first event.
 pub fn causing_event(finding: &Finding) -> Option<&Event> {
-    let store = finding.events.iter().find(|event| event.role == "store");
+    let store = finding
+        .events
+        .iter()
+        .find(|event| event.role == Role::Store);
     store.or(finding.events.first())
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Coverage, Verdict};
+use crate::{Coverage, Role, RuleId, Verdict};
 
 /// Version of the JSON form. Grows by one when a field changes its meaning or goes; new fields do not count.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -90,7 +90,7 @@ pub struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// What it was, one word: `store`, `flush`, `fence`, `log`, `alloc`, `assertion`, `tx-end`, `unmap`, `exit`, `load`, ….
-    pub role: String,
+    pub role: Role,
     /// One line: "8 bytes are stored here". No final stop.
     pub text: String,
     /// Which thread, numbered from 1.
@@ -144,8 +144,8 @@ pub struct Reproduction {
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Stable id of the rule.
-    pub rule: String,
+    /// Which rule.
+    pub rule: RuleId,
     /// How bad.
     pub severity: Severity,
     /// One sentence, no final stop.

@@ -18,6 +18,7 @@ pub mod blame;
 mod coverage;
 mod finding;
 pub mod numbers;
+mod role;
 pub mod rules;
 mod verdict;
 
@@ -26,4 +27,6 @@ pub use finding::{
     Analysed, CrashFile, Event, Finding, Frame, Place, Replay, Report, Reproduction,
     SCHEMA_VERSION, Severity, Tool,
 };
+pub use role::Role;
+pub use rules::{BuiltIn, RuleId};
 pub use verdict::Verdict;

@@ -20,7 +20,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use brownout_findings::{Event, Finding, Frame};
+use brownout_findings::{Event, Finding, Frame, Role};
 
 use crate::site;
 use crate::text::base_name;
@@ -49,9 +49,9 @@ fn fingerprints(findings: &[Finding]) -> Vec<String> {
     let mut alike: HashMap<String, Vec<usize>> = HashMap::new();
     for (at, finding) in findings.iter().enumerate() {
         let mut hash = Hash::new("fingerprint");
-        hash.text(&finding.rule);
+        hash.text(finding.rule.as_str());
         for event in finding.events.iter().filter(|event| !explains(event)) {
-            hash.text(&event.role);
+            hash.text(event.role.name());
             let frames = site::inside_main(&event.stack);
             hash.number(frames.len() as u64);
             for frame in frames {
@@ -83,7 +83,7 @@ fn fingerprints(findings: &[Finding]) -> Vec<String> {
 /// Whether an event only explains what the others say. Which crash of a cause is looked into first depends on the machine's load, and
 /// with it what else is found to blame.
 fn explains(event: &Event) -> bool {
-    ["early", "late", "lookup"].contains(&event.role.as_str())
+    matches!(event.role, Role::Early | Role::Late | Role::Lookup)
 }
 
 /// Compares by file, line and offset of the frames, then by all else that tells two findings apart.
@@ -242,7 +242,7 @@ mod tests {
             root_cause: String::new(),
             count: 1,
             events: vec![Event {
-                role: "store".into(),
+                role: Role::Store,
                 text: "stored here".into(),
                 stack,
                 ..Event::default()
@@ -319,7 +319,7 @@ mod tests {
         let mut other_module = push(10);
         other_module.events[0].stack[0].module = Some("libx.so".into());
         let mut other_role = push(10);
-        other_role.events[0].role = "flush".into();
+        other_role.events[0].role = Role::Flush;
         let mut two_events = push(10);
         two_events.events.push(Event::default());
         let all = [
@@ -370,7 +370,7 @@ mod tests {
         flush_first.events.insert(
             0,
             Event {
-                role: "flush".into(),
+                role: Role::Flush,
                 stack: vec![frame(Some("f"), 1)],
                 ..Event::default()
             },

@@ -137,12 +137,12 @@ fn summary(report: &Report) -> String {
 
 fn cases(report: &Report, options: &Options) -> Vec<Case> {
     let findings = order::sorted(&report.findings);
-    let built_in = rules::RULES.iter().map(|rule| rule.id);
-    let built_in = built_in.filter(|id| options.rules.has(id));
-    let mut names: Vec<&str> = built_in.collect();
+    let built_in = rules::RULES.iter();
+    let built_in = built_in.filter(|rule| options.rules.has(rule.is));
+    let mut names: Vec<&str> = built_in.map(|rule| rule.id).collect();
     for finding in &findings {
         if !names.contains(&finding.rule.as_str()) {
-            names.push(&finding.rule);
+            names.push(finding.rule.as_str());
         }
     }
     let mut cases: Vec<Case> = names

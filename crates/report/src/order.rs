@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use brownout_findings::{Finding, Frame, Severity};
+use brownout_findings::{BuiltIn, Finding, Frame, Role, Severity};
 
 use crate::site;
 
@@ -84,7 +84,7 @@ pub fn by_importance<'k, 'a>(kinds: &'k [Vec<&'a Finding>]) -> Vec<&'k [&'a Find
             Severity::Performance => kind.iter().map(|finding| finding.count).sum(),
         };
         // What explains others comes before them.
-        let explains = kind[0].rule == "no-fence";
+        let explains = kind[0].rule == BuiltIn::NoFence;
         (
             kind[0].severity,
             !explains,
@@ -97,7 +97,7 @@ pub fn by_importance<'k, 'a>(kinds: &'k [Vec<&'a Finding>]) -> Vec<&'k [&'a Find
 
 /// What a library does inside. Logging is what the program asks the library for.
 fn is_inside(finding: &Finding) -> bool {
-    let asked = finding.events.first().is_some_and(|e| e.role == "log");
+    let asked = finding.events.first().is_some_and(|e| e.role == Role::Log);
     let first = finding.events.first();
     !asked && first.is_some_and(|event| site::in_foundation(&event.stack))
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use brownout_findings::{Event, Finding, Frame, Report, Severity, Verdict};
+use brownout_findings::{BuiltIn, Event, Finding, Frame, Report, Severity, Verdict};
 
 use crate::options::Options;
 use crate::order;
@@ -23,7 +23,7 @@ use crate::text::{base_name, visible};
 
 /// A part of the summary.
 struct Section {
-    rules: &'static [&'static str],
+    rules: &'static [BuiltIn],
     count: &'static str,
     /// Stands above the list.
     title: Option<&'static str>,
@@ -31,40 +31,51 @@ struct Section {
     has_state: bool,
 }
 
+impl Section {
+    fn has(&self, finding: &Finding) -> bool {
+        let rule = finding.rule.built_in();
+        rule.is_some_and(|rule| self.rules.contains(&rule))
+    }
+}
+
 /// pmemcheck's own sections, in its order. The first is there even if it counts nothing.
 const SECTIONS: [Section; 6] = [
     Section {
-        rules: &["missing-flush", "missing-fence", "tx-not-persisted"],
+        rules: &[
+            BuiltIn::MissingFlush,
+            BuiltIn::MissingFence,
+            BuiltIn::TxNotPersisted,
+        ],
         count: "Number of stores not made persistent",
         title: Some("Stores not made persistent properly:"),
         has_state: true,
     },
     Section {
-        rules: &["double-flush"],
+        rules: &[BuiltIn::DoubleFlush],
         count: "Number of redundantly flushed stores",
         title: Some("Stores flushed multiple times:"),
         has_state: true,
     },
     Section {
-        rules: &["clean-flush", "oversized-flush"],
+        rules: &[BuiltIn::CleanFlush, BuiltIn::OversizedFlush],
         count: "Number of unnecessary flushes",
         title: None,
         has_state: false,
     },
     Section {
-        rules: &["overwritten-unpersisted"],
+        rules: &[BuiltIn::OverwrittenUnpersisted],
         count: "Number of overwritten stores",
         title: Some("Overwritten stores before they were made persistent:"),
         has_state: true,
     },
     Section {
-        rules: &["tx-unlogged-store", "store-outside-tx"],
+        rules: &[BuiltIn::TxUnloggedStore, BuiltIn::StoreOutsideTx],
         count: "Number of stores made without adding to transaction",
         title: Some("Stores made without adding to transactions:"),
         has_state: false,
     },
     Section {
-        rules: &["cross-tx-overlap"],
+        rules: &[BuiltIn::CrossTxOverlap],
         count: "Number of overlapping regions registered in different transactions",
         title: Some("Overlapping regions:"),
         has_state: false,
@@ -82,7 +93,7 @@ pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Re
         let of_section: Vec<&Finding> = findings
             .iter()
             .copied()
-            .filter(|finding| section.rules.contains(&finding.rule.as_str()))
+            .filter(|finding| section.has(finding))
             .collect();
         if at > 0 && of_section.is_empty() {
             continue;
@@ -105,7 +116,7 @@ pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Re
     }
     let mut others: BTreeMap<(Severity, &str), Vec<&Finding>> = BTreeMap::new();
     for finding in &findings {
-        let listed = |section: &Section| section.rules.contains(&finding.rule.as_str());
+        let listed = |section: &Section| section.has(finding);
         if !SECTIONS.iter().any(listed) {
             let key = (finding.severity, finding.rule.as_str());
             others.entry(key).or_default().push(finding);
@@ -173,9 +184,9 @@ impl Lines {
                 self.push(&format!("[{at}]    {}", visible(&event.text)));
             }
             if let Some(place) = &event.place {
-                let state = match finding.rule.as_str() {
+                let state = match finding.rule.built_in() {
                     _ if !has_state => "",
-                    "missing-fence" | "double-flush" => "\tstate: FLUSHED",
+                    Some(BuiltIn::MissingFence | BuiltIn::DoubleFlush) => "\tstate: FLUSHED",
                     _ => "\tstate: DIRTY",
                 };
                 let (address, size) = (place.address, place.size);

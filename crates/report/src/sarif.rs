@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use brownout_findings::{Event, Finding, Frame, Report, Severity, Verdict, rules};
+use brownout_findings::{Event, Finding, Frame, Report, RuleId, Severity, Verdict, rules};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -145,19 +145,21 @@ impl<'a> Rules<'a> {
     fn new(report: &'a Report) -> Rules<'a> {
         let mut foreign: Vec<(&str, Severity)> = Vec::new();
         for finding in &report.findings {
-            let known = rules::find(&finding.rule).is_some()
-                || foreign.iter().any(|(id, _)| *id == finding.rule);
+            let known = finding.rule.built_in().is_some()
+                || foreign.iter().any(|(id, _)| finding.rule == *id);
             if !known {
-                foreign.push((&finding.rule, finding.severity));
+                foreign.push((finding.rule.as_str(), finding.severity));
             }
         }
         Rules { foreign }
     }
 
-    fn index(&self, id: &str) -> Option<usize> {
-        let built_in = rules::RULES.iter().position(|rule| rule.id == id);
-        let foreign = || self.foreign.iter().position(|(other, _)| *other == id);
-        built_in.or_else(|| Some(rules::RULES.len() + foreign()?))
+    fn index(&self, rule: &RuleId) -> Option<usize> {
+        let foreign = || self.foreign.iter().position(|(other, _)| rule == other);
+        match rule.built_in() {
+            Some(built_in) => Some(built_in as usize),
+            None => Some(rules::RULES.len() + foreign()?),
+        }
     }
 
     fn descriptors(&self) -> Vec<Value> {

@@ -96,7 +96,7 @@ pub struct Entry {
 
 impl Entry {
     fn matches(&self, finding: &Finding) -> bool {
-        let rule = self.rule.as_ref().is_none_or(|rule| *rule == finding.rule);
+        let rule = self.rule.as_ref().is_none_or(|rule| finding.rule == *rule);
         let fingerprint = self.fingerprint.as_ref();
         rule && fingerprint.is_none_or(|wanted| *wanted == finding.fingerprint)
             && self.stack.as_ref().is_none_or(|patterns| {
@@ -430,6 +430,7 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::fingerprint;
+    use brownout_findings::Role;
     use brownout_findings::{Event, Frame, Severity};
     use proptest::prelude::*;
 
@@ -448,11 +449,11 @@ mod tests {
             count: 1,
             events: vec![
                 Event {
-                    role: "exit".into(),
+                    role: Role::Exit,
                     ..Event::default()
                 },
                 Event {
-                    role: "store".into(),
+                    role: Role::Store,
                     stack: functions.iter().map(frame).collect(),
                     ..Event::default()
                 },

@@ -137,7 +137,11 @@ pub(crate) fn plain_finding(finding: &Finding, options: &Options) -> String {
 
 /// One finding on one line, without colours.
 pub(crate) fn one_line(finding: &Finding, options: &Options) -> String {
-    let mut line = format!("{}[{}]", level(finding.severity), visible(&finding.rule));
+    let mut line = format!(
+        "{}[{}]",
+        level(finding.severity),
+        visible(finding.rule.as_str())
+    );
     if let Some(frame) = site::of_finding(finding) {
         let _ = write!(line, " {}", located(frame, options, false));
     }
@@ -284,7 +288,7 @@ impl<'a> Page<'a> {
             });
             let seen = kind.iter().map(|finding| finding.count).sum();
             [
-                visible(&kind[0].rule).into_owned(),
+                visible(kind[0].rule.as_str()).into_owned(),
                 shortened(&place, CELL_MAX),
                 grouped(kind.len() as u64),
                 grouped(seen),
@@ -331,7 +335,11 @@ impl<'a> Page<'a> {
     }
 
     fn finding(&mut self, finding: &Finding) {
-        let head = format!("{}[{}]", level(finding.severity), visible(&finding.rule));
+        let head = format!(
+            "{}[{}]",
+            level(finding.severity),
+            visible(finding.rule.as_str())
+        );
         self.mark = level_style(finding.severity);
         self.styled(self.mark, &head);
         // What is about a crash says where in its own words.
@@ -363,7 +371,7 @@ impl<'a> Page<'a> {
         if finding.count > 1 {
             let _ = writeln!(self.text, "  = seen {}", counted(finding.count, "time"));
         }
-        if brownout_findings::rules::find(&finding.rule).is_some() {
+        if finding.rule.built_in().is_some() {
             let _ = writeln!(self.text, "  = explain: brownout explain {}", finding.rule);
         }
         if let Some(reproduction) = &finding.reproduction {

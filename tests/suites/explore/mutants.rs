@@ -1049,7 +1049,7 @@ fn judge(mutant: &Mutant, report: &Report) -> Result<()> {
 
 /// Whether an event of the recorded run, not of recovery, is in a function or below it.
 fn is_in(source: &str, function: &str, event: &Event) -> bool {
-    ["store", "flush", "crash"].contains(&event.role.as_str())
+    ["store", "flush", "crash"].contains(&event.role.name())
         && event.stack.iter().any(|frame| {
             frame.function.as_deref() == Some(function)
                 && frame

@@ -113,7 +113,7 @@ impl Checker {
             for (range, status) in left {
                 let next_fence = self.sites.next_fence(status.tag);
                 self.collector.report(
-                    Rule::NotPersisted,
+                    BuiltIn::NotPersisted,
                     status.tag,
                     assertion,
                     range.len(),
@@ -124,7 +124,7 @@ impl Checker {
                         );
                         let mut events = not_persistent(range, &status, next_fence);
                         let text = "asserted to be persistent here";
-                        events.push(RawEvent::new("assertion", text, assertion).by(thread));
+                        events.push(RawEvent::new(Role::Assertion, text, assertion).by(thread));
                         (message, events)
                     },
                 );
@@ -160,7 +160,7 @@ impl Checker {
                 let (a_part, a_status) = (*a_part, *a_status);
                 let next_fence = self.sites.next_fence(a_status.tag);
                 self.collector.report(
-                    Rule::NotOrdered,
+                    BuiltIn::NotOrdered,
                     a_status.tag,
                     assertion,
                     a_part.len(),
@@ -171,7 +171,7 @@ impl Checker {
                                 .to_owned();
                         let mut events = not_persistent(a_part, &a_status, next_fence);
                         let later = RawEvent::new(
-                            "later-store",
+                            Role::LaterStore,
                             format!("{} that can persist before it", stored(b_part.len())),
                             b_status.tag,
                         );
@@ -182,7 +182,7 @@ impl Checker {
                                 .on(b_part, TargetAddr(0)),
                         );
                         let text = "the order is asserted here";
-                        events.push(RawEvent::new("assertion", text, assertion).by(thread));
+                        events.push(RawEvent::new(Role::Assertion, text, assertion).by(thread));
                         (message, events)
                     },
                 );
@@ -193,7 +193,7 @@ impl Checker {
     pub(super) fn section_end(&mut self, event: &Event<'_>, at: usize) {
         let tag = self.tag_of(at, event);
         let ending = Ending {
-            role: "section-end",
+            role: Role::SectionEnd,
             text: "the section ends here".to_owned(),
             tag,
             thread: Some(event.thread),

@@ -62,7 +62,7 @@ impl Checker {
                 self.observe(event);
                 if !ranges.is_empty() {
                     let ending = Ending {
-                        role: "unmap",
+                        role: Role::Unmap,
                         text: "the region is unmapped here".to_owned(),
                         tag: self.tag_of(at, event),
                         thread: Some(event.thread),
@@ -82,7 +82,7 @@ impl Checker {
                     _ => "the program ends",
                 };
                 let ending = Ending {
-                    role: "exit",
+                    role: Role::Exit,
                     text: text.to_owned(),
                     tag: Tag(0),
                     thread: None,
@@ -216,9 +216,9 @@ impl Checker {
             self.fencing.left.get_or_insert(started);
         }
         let (rule, what) = match status.state {
-            Persistency::Dirty => (Rule::MissingFlush, "never written back"),
-            Persistency::Draining => (Rule::MissingFence, "past the cache and never fenced"),
-            _ => (Rule::MissingFence, "written back and never fenced"),
+            Persistency::Dirty => (BuiltIn::MissingFlush, "never written back"),
+            Persistency::Draining => (BuiltIn::MissingFence, "past the cache and never fenced"),
+            _ => (BuiltIn::MissingFence, "written back and never fenced"),
         };
         self.collector
             .report(rule, status.tag, Tag(0), range.len(), || {
@@ -234,8 +234,12 @@ impl Checker {
     }
 
     pub(super) fn report_transient(&mut self, range: ByteRange, status: &Status, stores: u16) {
-        self.collector
-            .report(Rule::TransientData, status.tag, Tag(0), LINE_BYTES, || {
+        self.collector.report(
+            BuiltIn::TransientData,
+            status.tag,
+            Tag(0),
+            LINE_BYTES,
+            || {
                 let message = format!(
                     "a line is stored to {} times and never written back: it belongs in DRAM",
                     match stores {
@@ -244,11 +248,12 @@ impl Checker {
                         n => grouped(u64::from(n)),
                     }
                 );
-                let store = RawEvent::new("store", "last stored to here", status.tag)
+                let store = RawEvent::new(Role::Store, "last stored to here", status.tag)
                     .by(ThreadId(status.thread.0))
                     .at(status.stored)
                     .on(range, TargetAddr(0));
                 (message, vec![store])
-            });
+            },
+        );
     }
 }

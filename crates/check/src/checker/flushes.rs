@@ -121,7 +121,7 @@ impl Checker {
         let whole = ByteRange::new(run.first, run.next - run.first.0);
         let place = (whole, run.first_addr);
         let flush_event = |text: String| {
-            RawEvent::new("flush", text, run.tag)
+            RawEvent::new(Role::Flush, text, run.tag)
                 .by(thread)
                 .at(run.begun)
                 .on(place.0, place.1)
@@ -129,8 +129,8 @@ impl Checker {
         if run.clean > 0 {
             let oversized = run.clean < run.lines && run.clean * 2 > run.lines;
             let rule = match oversized {
-                true => Rule::OversizedFlush,
-                false => Rule::CleanFlush,
+                true => BuiltIn::OversizedFlush,
+                false => BuiltIn::CleanFlush,
             };
             let pointless =
                 self.options.model.domain.rules().clwb == brownout_model::FlushRule::Ignored;
@@ -156,10 +156,10 @@ impl Checker {
                 };
                 let mut events = vec![flush_event(text)];
                 if let Some((store, flush)) = run.persisted {
-                    events.push(RawEvent::new("earlier-store", "it was last stored to here", store));
+                    events.push(RawEvent::new(Role::EarlierStore, "it was last stored to here", store));
                     if flush != Tag(0) && flush != run.tag {
                         let text = "and written back here already";
-                        events.push(RawEvent::new("earlier-flush", text, flush));
+                        events.push(RawEvent::new(Role::EarlierFlush, text, flush));
                     }
                 }
                 (message, events)
@@ -168,9 +168,9 @@ impl Checker {
         if run.redirtied > 0 {
             let (tag, earlier, lines) = (run.tag, run.earlier_redirtied, run.redirtied);
             self.collector
-                .report(Rule::RedirtiedLine, tag, Tag(0), lines, || {
+                .report(BuiltIn::RedirtiedLine, tag, Tag(0), lines, || {
                     let message = "a line is stored to between its write-back and the fence, and written back again";
-                    let first = RawEvent::new("earlier-flush", "written back here first", earlier);
+                    let first = RawEvent::new(Role::EarlierFlush, "written back here first", earlier);
                     let text = "the line is written back again here, before any fence".to_owned();
                     (message.to_owned(), vec![flush_event(text), first])
                 });
@@ -178,10 +178,11 @@ impl Checker {
         if run.again > 0 {
             let (tag, earlier, again) = (run.tag, run.earlier, run.again);
             self.collector
-                .report(Rule::DoubleFlush, tag, Tag(0), again, || {
+                .report(BuiltIn::DoubleFlush, tag, Tag(0), again, || {
                     let message =
                         "a second write-back of a line to which nothing was stored in between";
-                    let first = RawEvent::new("earlier-flush", "written back here first", earlier);
+                    let first =
+                        RawEvent::new(Role::EarlierFlush, "written back here first", earlier);
                     let text = "the line is written back again here".to_owned();
                     (message.to_owned(), vec![flush_event(text), first])
                 });
@@ -206,17 +207,17 @@ impl Checker {
         let now = self.moment();
         let target = self.parts(thread, TargetAddr(word), 1).first().copied();
         self.collector
-            .report(Rule::FlushOutsidePm, tag, Tag(0), 0, || {
+            .report(BuiltIn::FlushOutsidePm, tag, Tag(0), 0, || {
                 let message = "a write-back of ordinary memory, which makes nothing persistent";
                 let text = format!(
                     "{:#x}, which is in no tracked file, is written back here",
                     addr.0
                 );
-                let flush = RawEvent::new("flush", text, tag).by(thread).at(now);
+                let flush = RawEvent::new(Role::Flush, text, tag).by(thread).at(now);
                 let mut events = vec![flush];
                 if let Some((range, addr)) = target {
                     let text = "that line holds a pointer to here: was this meant?";
-                    let what = RawEvent::new("target", text, Tag(0));
+                    let what = RawEvent::new(Role::Target, text, Tag(0));
                     events.push(what.on(range, addr));
                 }
                 (message.to_owned(), events)
@@ -245,7 +246,7 @@ impl Checker {
         };
         let lines = fencing.write_backs;
         self.collector
-            .report(Rule::NoFence, tag, Tag(0), lines, || {
+            .report(BuiltIn::NoFence, tag, Tag(0), lines, || {
                 let what = match lines {
                     0 => "bytes are stored past the cache".to_owned(),
                     1 => "a line is written back".to_owned(),
@@ -253,10 +254,10 @@ impl Checker {
                 };
                 let message = format!("{what}, and the program never executes a fence");
                 let text = "under way from here on, with nothing to complete it";
-                let mut events = vec![RawEvent::new("flush", text, tag)];
+                let mut events = vec![RawEvent::new(Role::Flush, text, tag)];
                 if let Some(fence) = completed {
                     let text = "only at its exit a locked instruction completes it, by chance";
-                    events.push(RawEvent::new("completed", text, fence));
+                    events.push(RawEvent::new(Role::Completed, text, fence));
                 }
                 (message, events)
             });
@@ -297,10 +298,10 @@ impl Checker {
         }
         if nothing_to_do && judged && state.has_stored && !state.stopped {
             let now = self.moment();
-            self.collector.report(Rule::EmptyFence, tag, Tag(0), 0, || {
+            self.collector.report(BuiltIn::EmptyFence, tag, Tag(0), 0, || {
                 let message = "a fence with nothing to complete: no write-back and no non-temporal \
                                store of this thread since its previous fence";
-                let fence = RawEvent::new("fence", "fenced here", tag);
+                let fence = RawEvent::new(Role::Fence, "fenced here", tag);
                 (message.to_owned(), vec![fence.by(thread).at(now)])
             });
         }

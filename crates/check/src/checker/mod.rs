@@ -17,6 +17,7 @@ mod transactions;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use brownout_findings::numbers::{counted, grouped};
+use brownout_findings::{BuiltIn, Role};
 use brownout_model::{
     ByteRange, Event as ModelEvent, FlushOutcome, Intervals, LINE_BYTES, Line, Moment, Op, Outcome,
     Persistency, Status, Tag, keys,
@@ -31,7 +32,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::Options;
-use crate::collect::{Collector, RawEvent, Rule};
+use crate::collect::{Collector, RawEvent};
 use crate::excluded::Excluded;
 use crate::ranges::RangeSet;
 use crate::sites::{LibraryCode, Site, Sites};
@@ -96,7 +97,7 @@ type Parts = SmallVec<[Part; 2]>;
 
 /// Why a range must be persistent now.
 struct Ending {
-    role: &'static str,
+    role: Role,
     text: String,
     tag: Tag,
     thread: Option<ThreadId>,
@@ -361,7 +362,7 @@ impl Checker {
         }
         let everything = ByteRange::new(TargetAddr(0), u64::MAX);
         let ending = Ending {
-            role: "exit",
+            role: Role::Exit,
             text: "the program ends".to_owned(),
             tag: Tag(0),
             thread: None,
@@ -532,7 +533,7 @@ pub(crate) fn join_answers(question: &Event<'_>, answers: &[[u64; 3]]) -> [u64; 
 /// The store that is not persistent, and what was done for it.
 fn not_persistent(range: ByteRange, status: &Status, next_fence: Option<Tag>) -> Vec<RawEvent> {
     let thread = ThreadId(status.thread.0);
-    let store = RawEvent::new("store", stored(range.len()), status.tag)
+    let store = RawEvent::new(Role::Store, stored(range.len()), status.tag)
         .by(thread)
         .at(status.stored)
         .on(range, TargetAddr(0));
@@ -541,12 +542,12 @@ fn not_persistent(range: ByteRange, status: &Status, next_fence: Option<Tag>) ->
         Persistency::Dirty => {
             if let Some(fence) = next_fence {
                 let text = "the thread's next fence is here, with no write-back in between";
-                events.push(RawEvent::new("fence", text, fence));
+                events.push(RawEvent::new(Role::Fence, text, fence));
             }
         }
         Persistency::Flushing => {
             let text = "written back here, with no fence of that thread afterwards";
-            events.push(RawEvent::new("flush", text, status.flush_tag));
+            events.push(RawEvent::new(Role::Flush, text, status.flush_tag));
         }
         _ => {}
     }

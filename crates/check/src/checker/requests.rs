@@ -68,7 +68,7 @@ impl Checker {
             pmemcheck::REMOVE_PMEM_MAPPING => {
                 let tag = self.tag(at, pc, context);
                 let ending = Ending {
-                    role: "unmap",
+                    role: Role::Unmap,
                     text: "the region is given up here".to_owned(),
                     tag,
                     thread: Some(thread),

@@ -125,7 +125,7 @@ impl Checker {
             state.wants_fence(tag);
         }
         if let Some(earlier) = overwritten
-            && self.collector.is_on(Rule::OverwrittenUnpersisted)
+            && self.collector.is_on(BuiltIn::OverwrittenUnpersisted)
         {
             self.overwritten(thread, tag, earlier, part);
         }
@@ -136,18 +136,18 @@ impl Checker {
         let now = self.moment();
         let size = part.0.len();
         self.collector
-            .report(Rule::OverwrittenUnpersisted, tag, earlier, size, || {
+            .report(BuiltIn::OverwrittenUnpersisted, tag, earlier, size, || {
                 let message = format!(
                     "{} overwritten before the previous content was persistent",
                     bytes_are(size)
                 );
                 let events = vec![
-                    RawEvent::new("store", "overwritten here", tag)
+                    RawEvent::new(Role::Store, "overwritten here", tag)
                         .by(thread)
                         .at(now)
                         .on(part.0, part.1),
                     RawEvent::new(
-                        "earlier-store",
+                        Role::EarlierStore,
                         "the previous content is stored here",
                         earlier,
                     ),
@@ -198,12 +198,12 @@ impl Checker {
         let into = first.start().0 - range.start().0;
         let size = left.iter().map(|gap| gap.len()).sum();
         self.collector
-            .report(Rule::TxUnloggedStore, tag, Tag(0), size, || {
+            .report(BuiltIn::TxUnloggedStore, tag, Tag(0), size, || {
                 let message = format!(
                     "{} stored to in a transaction that has neither logged nor allocated them",
                     bytes_are(size)
                 );
-                let event = RawEvent::new("store", stored(size), tag)
+                let event = RawEvent::new(Role::Store, stored(size), tag)
                     .by(thread)
                     .at(now)
                     .on(first, TargetAddr(addr.0 + into));
@@ -225,9 +225,9 @@ impl Checker {
         let now = self.moment();
         let size = part.0.len();
         self.collector
-            .report(Rule::StoreOutsideTx, tag, Tag(0), size, || {
+            .report(BuiltIn::StoreOutsideTx, tag, Tag(0), size, || {
                 let message = format!("{} stored to outside any transaction", bytes_are(size));
-                let event = RawEvent::new("store", stored(size), tag)
+                let event = RawEvent::new(Role::Store, stored(size), tag)
                     .by(thread)
                     .at(now)
                     .on(part.0, part.1);

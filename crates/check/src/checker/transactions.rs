@@ -37,7 +37,7 @@ impl Checker {
             self.reported_in_tx.insert(status.tag);
             let next_fence = self.sites.next_fence(status.tag);
             self.collector.report(
-                Rule::TxNotPersisted,
+                BuiltIn::TxNotPersisted,
                 status.tag,
                 Tag(0),
                 range.len(),
@@ -48,7 +48,7 @@ impl Checker {
                     );
                     let mut events = not_persistent(range, &status, next_fence);
                     let text = "the transaction ends here";
-                    events.push(RawEvent::new("tx-end", text, end).by(thread));
+                    events.push(RawEvent::new(Role::TxEnd, text, end).by(thread));
                     (message, events)
                 },
             );
@@ -124,14 +124,14 @@ impl Checker {
         let now = self.moment();
         let size = part.0.len();
         self.collector
-            .report(Rule::CrossTxOverlap, tag, logged.tag, size, || {
+            .report(BuiltIn::CrossTxOverlap, tag, logged.tag, size, || {
                 let message = format!(
                     "{} in two transactions that are open at the same time",
                     bytes_are(size)
                 );
-                let first = RawEvent::new("log", "logged here", tag);
+                let first = RawEvent::new(Role::Log, "logged here", tag);
                 let text = "and in another open transaction here";
-                let other = RawEvent::new("earlier-log", text, logged.tag).by(logged.thread);
+                let other = RawEvent::new(Role::EarlierLog, text, logged.tag).by(logged.thread);
                 (
                     message,
                     vec![first.by(thread).at(now).on(part.0, part.1), other],
@@ -173,7 +173,7 @@ impl Checker {
         let now = self.moment();
         let size = part.0.len();
         let log = |text: &str| {
-            RawEvent::new("log", text, tag)
+            RawEvent::new(Role::Log, text, tag)
                 .by(thread)
                 .at(now)
                 .on(part.0, part.1)
@@ -181,20 +181,20 @@ impl Checker {
         match fresh {
             true => self
                 .collector
-                .report(Rule::FreshLog, tag, Tag(0), size, || {
+                .report(BuiltIn::FreshLog, tag, Tag(0), size, || {
                     let message = format!(
                         "{} logged that the same transaction has allocated",
                         bytes_are(size)
                     );
-                    let alloc = RawEvent::new("alloc", "allocated here", earlier.tag);
+                    let alloc = RawEvent::new(Role::Alloc, "allocated here", earlier.tag);
                     (message, vec![log("logged here"), alloc])
                 }),
             false => self
                 .collector
-                .report(Rule::DuplicateLog, tag, Tag(0), size, || {
+                .report(BuiltIn::DuplicateLog, tag, Tag(0), size, || {
                     let message =
                         format!("{} logged again in the same transaction", bytes_are(size));
-                    let first = RawEvent::new("earlier-log", "logged here first", earlier.tag);
+                    let first = RawEvent::new(Role::EarlierLog, "logged here first", earlier.tag);
                     (message, vec![log("logged again here"), first])
                 }),
         }

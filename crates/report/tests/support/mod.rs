@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use brownout_findings::{
-    Analysed, Event, Finding, Frame, Place, Replay, Report, SCHEMA_VERSION, Severity, Tool,
+    Analysed, Event, Finding, Frame, Place, Replay, Report, Role, SCHEMA_VERSION, Severity, Tool,
     Verdict, rules,
 };
 use brownout_report::{Format, Options, render};
@@ -64,7 +64,7 @@ pub fn bare(function: Option<&str>, module: &str, offset: u64) -> Frame {
 
 pub fn event(role: &str, text: &str, stack: Vec<Frame>) -> Event {
     Event {
-        role: role.into(),
+        role: role.parse().expect("a role"),
         text: text.into(),
         stack,
         ..Event::default()
@@ -209,7 +209,7 @@ fn any_event() -> impl Strategy<Value = Event> {
             address,
         });
     (
-        prop_oneof![Just("store".to_owned()), Just("flush".to_owned()), text()],
+        prop::sample::select(Role::ALL),
         text(),
         prop::option::of(0u32..4),
         prop::option::of(number()),
@@ -246,7 +246,7 @@ fn any_finding() -> impl Strategy<Value = Finding> {
     )
         .prop_map(
             |(rule, severity, message, count, events, help, notes, crash_point, replay)| Finding {
-                rule,
+                rule: rule.into(),
                 severity,
                 message,
                 fingerprint: String::new(),
