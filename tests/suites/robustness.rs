@@ -7,7 +7,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use brownout_tests::{Invocation, Outcome, Scratch, dump, exec, layout, tool, trial};
 use libtest_mimic::Arguments;
 
-const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Exit codes that `brownout --help` documents.
 const DAMAGED: i32 = 1;
@@ -102,6 +102,15 @@ fn main() {
             "tool_killed_and_not_collected",
             tool_killed_and_not_collected,
         ),
+        trial("tool_killed_under_run", || {
+            tool_signalled("KILL", "echo $$; exec sleep 600")
+        }),
+        trial("tool_terminated_under_run", || {
+            tool_signalled("TERM", "echo $$; exec sleep 600")
+        }),
+        trial("tool_terminated_with_a_process_left_behind", || {
+            tool_signalled("HUP", "sleep 600 & echo $!")
+        }),
         trial("disk_full::at_once", disk_full_at_once),
         trial("disk_full::midway", disk_full_midway),
         trial("damaged::truncated", truncated_trace),
@@ -274,6 +283,39 @@ fn tool_killed_and_not_collected() -> Result<()> {
     exec::kill_group(tool.id());
     tool.wait()?;
     ensure!(ended, "the program goes on without the tool");
+    Ok(())
+}
+
+/// A shell that says the number of a process under `run`: that must not go on when the tool alone gets a signal.
+fn tool_signalled(signal: &str, script: &str) -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let shell = Invocation::shell(script, scratch.path());
+    let mut tool = tool::run(&shell)
+        .command()?
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    let out = tool.stdout.take().context("no pipe")?;
+    BufReader::new(out).read_line(&mut line)?;
+    let number = line.trim().to_owned();
+    ensure!(!number.is_empty(), "the program says nothing");
+    // So that the shell has become `sleep`, or has left it behind.
+    thread::sleep(Duration::from_millis(300));
+    let kill = Command::new("kill")
+        .args(["-s", signal, &tool.id().to_string()])
+        .status()?;
+    ensure!(kill.success(), "no signal was sent");
+    let deadline = Instant::now() + TIMEOUT;
+    let runs = || fs::read_link(format!("/proc/{number}/exe")).is_ok();
+    while (runs() || tool.try_wait()?.is_none()) && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let left = (runs(), tool.try_wait()?.is_none());
+    exec::kill_group(tool.id());
+    tool.wait()?;
+    ensure!(!left.0, "the program goes on without the tool");
+    ensure!(!left.1, "the tool goes on after the signal");
     Ok(())
 }
 

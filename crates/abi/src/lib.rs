@@ -103,7 +103,8 @@ pub enum Request {
     None = 0,
     /// The calling thread is about to `execve`: seize it and inject the engine. `args` = tid, address at
     /// which it traps if that fails, and for [`Launch`]: process number, ignored and blocked synchronous signals,
-    /// shown process number; and its thread number, to free the ring from it when the old program is gone.
+    /// shown process number; then its thread number, to free the ring from it when the old program is gone, and the signal mask that the
+    /// new program begins with.
     AttachForExec = 1,
     /// Is this file persistent memory? `args` = device, inode, `1` if mapped with MAP_SYNC,
     /// `1` if registered by the program, `1` if the file is on a DAX mount, fd (bit 32: mapped writable; bit 33: the program is
@@ -373,6 +374,10 @@ pub struct Control {
     pub learned: [[AtomicU64; 2]; LEARNED_MAX],
 
     // -- what is known of all processes
+    /// The number of the tool's process in its own namespace. Orphans of the program become its children.
+    pub tool_process: AtomicU32,
+    /// The number by which the process that it has launched knows itself; 0 before that has begun.
+    pub first_process: AtomicU32,
     /// Processes that are being made and have not announced themselves yet.
     pub unannounced: AtomicU32,
     /// How many files were created, ever.

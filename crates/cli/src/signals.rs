@@ -21,6 +21,8 @@ pub fn leave_to_program(launch: &mut brownout_host::LaunchConfig) -> Result<(), 
     let cannot = |error| Failure::cannot_run(format!("cannot set up signals: {error}"));
     drop_those_of_terminals().map_err(cannot)?;
     launch.pass_on = Some(passed_on().map_err(cannot)?);
+    // SIGKILL cannot be passed on.
+    launch.dies_with_tool = true;
     Ok(())
 }
 

@@ -28,7 +28,11 @@ pub fn real_pid() -> u32 {
 /// Called at start and in a forked child.
 pub fn refresh_pid() {
     // SAFETY: no arguments.
-    PID.store(unsafe { sc!(nr::GETPID) } as u32, Ordering::Relaxed);
+    let pid = unsafe { sc!(nr::GETPID) } as u32;
+    PID.store(pid, Ordering::Relaxed);
+    // Whoever comes first.
+    let first = &service::control().first_process;
+    let _ = first.compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 /// Makes `ctx` the calling thread's context.
@@ -222,6 +226,21 @@ pub fn clone_arguments(a: &[u64; 6]) -> (u64, u64, u64, u64, u64) {
     )
 }
 
+/// `getppid`. Orphans of the program are the tool's children, so that it can wait for them. They are told that their parent is the
+/// first process, as they would be natively.
+pub fn parent() -> i64 {
+    const INIT: i64 = 1;
+    // SAFETY: no arguments.
+    let parent = unsafe { sc!(nr::GETPPID) };
+    let c = service::control();
+    let is = |number: &AtomicU32, pid: u32| number.load(Ordering::Relaxed) == pid;
+    if is(&c.tool_process, parent as u32) && !is(&c.first_process, real_pid()) {
+        INIT
+    } else {
+        parent
+    }
+}
+
 /// `exit_group`. `None`: a signal comes first.
 pub fn exit_group(ctx: &mut ThreadContext, code: u64) -> Option<i64> {
     // From here on nothing of the program is executed any more.
@@ -251,31 +270,41 @@ unsafe extern "C" {
 }
 
 /// `execve` and `execveat`: the tool outside seizes this thread, so that the engine is there
-/// again when the new program begins.
-pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> i64 {
-    let followed = service::attach_for_exec(
-        ctx.tid,
+/// again when the new program begins. `None`: a signal comes first.
+///
+/// All asynchronous signals are blocked from here on: one that came to our handler now would be gone with the old program. The
+/// kernel keeps them, and the tool gives the new program the mask that this one believes to have.
+pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> Option<i64> {
+    let old = signal::block_all();
+    if ctx.has_pending() {
+        if ctx.pending_signal() == 0 {
+            signal::set_mask(old);
+        }
+        return None;
+    }
+    let inherited = old & !signal::SYNC_MASK | ctx.blocked_sync;
+    let followed = service::attach_for_exec(&[
+        ctx.tid as u64,
         bo_exec_failed as *const () as usize as u64,
         // Who has this memory, too, keeps it, and the process of the stream with it.
         ctx.process as u64 | (shares_memory(ctx) as u64) << 32,
         signal::ignored_sync(ctx),
         ctx.blocked_sync,
-        crate::deterministic::shown_pid(real_pid()),
-        ctx.thread,
-    );
+        crate::deterministic::shown_pid(real_pid()) as u64,
+        ctx.thread as u64,
+        inherited,
+    ]);
     // If the call succeeds, it ends all other threads of this process. The tool gives the ring back then.
     let ring = (followed && has_siblings(ctx))
         .then(|| crate::pm::hold_ring(ctx))
         .flatten();
     signal::before_exec(ctx);
-    let old = signal::block_all();
-    let real = if ctx.pending_signal() != 0 {
-        ctx.pending.mask
+    if followed {
+        signal::set_mask(!signal::SYNC_MASK | ctx.blocked_sync);
     } else {
-        old
-    };
-    // The new program inherits the mask that this one believes to have.
-    signal::set_mask(real | ctx.blocked_sync);
+        // Nobody will set it later.
+        signal::set_mask(inherited);
+    }
     signal::pass_on_held(ctx);
     // SAFETY: the program's own call, pointers rewritten by the caller.
     let ret = unsafe {
@@ -285,15 +314,15 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> i64 {
     };
     drop(ring);
     signal::after_failed_exec();
-    signal::set_mask(if ctx.pending_signal() != 0 {
-        signal::block_all()
+    if ctx.pending_signal() == 0 {
+        signal::set_mask(old);
     } else {
-        old
-    });
+        signal::block_all();
+    }
     if followed {
         // Tells the tracer to let go.
         // SAFETY: traps to the tracer, which suppresses the signal and detaches.
         unsafe { bo_exec_failed() };
     }
-    ret
+    Some(ret)
 }

@@ -82,26 +82,9 @@ pub fn exit_if_orphaned() {
     }
 }
 
-/// True if the thread is seized and its next program will have the engine.
-pub fn attach_for_exec(
-    tid: u32,
-    failed_at: u64,
-    process: u64,
-    ignored_sync: u64,
-    blocked_sync: u64,
-    shown_pid: u32,
-    thread: u32,
-) -> bool {
-    let args = [
-        tid as u64,
-        failed_at,
-        process,
-        ignored_sync,
-        blocked_sync,
-        shown_pid as u64,
-        thread as u64,
-    ];
-    call(Request::AttachForExec, &args, &[]).0 == 1
+/// See [`Request::AttachForExec`]. True if the thread is seized and its next program will have the engine.
+pub fn attach_for_exec(args: &[u64; 8]) -> bool {
+    call(Request::AttachForExec, args, &[]).0 == 1
 }
 
 /// See [`Request::ClassifyFile`].

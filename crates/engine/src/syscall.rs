@@ -52,10 +52,11 @@ fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
         // Shared rings would let the kernel write to tracked memory unseen; programs fall back.
         nr::IO_URING_SETUP => -sys::ENOSYS,
         nr::EXECVE | nr::EXECVEAT => {
-            return pm::with_prepared(ctx, number, &a, |ctx, call| Some(process::exec(ctx, call)));
+            return pm::with_prepared(ctx, number, &a, |ctx, call| process::exec(ctx, call));
         }
         nr::EXIT => process::exit_thread(ctx, a[0]),
         nr::EXIT_GROUP => return process::exit_group(ctx, a[0]),
+        nr::GETPPID if !crate::mode().deterministic => process::parent(),
         nr::UNSHARE => {
             process::may_enter_namespace(a[0]);
             return pass(ctx, number, &a);

@@ -162,6 +162,7 @@ impl Shared {
         control.next_process.store(1, Relaxed);
         control.next_context.store(1, Relaxed);
         control.next_site.store(1, Relaxed);
+        control.tool_process.store(std::process::id(), Relaxed);
         // Looks like a pid, and is none that a system process has.
         control.next_pid.store(1000, Relaxed);
         (control.input_device, control.input_inode) = (beginning.input.0, beginning.input.1);

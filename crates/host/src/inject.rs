@@ -7,6 +7,7 @@
 
 use crate::enclosure::{Enclosure, Handed};
 use brownout_abi::{CONTROL_BASE, CONTROL_LEN, ENGINE_BASE, Launch, RING_BASE, RING_LEN};
+use std::cell::RefCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -94,7 +95,15 @@ pub struct Previous {
     pub ignored_sync: u64,
     pub blocked_sync: u64,
     pub shown_pid: u64,
+    /// The signal mask that the program begins with, if it is not the one that it has.
+    pub mask: Option<u64>,
 }
+
+/// Signals that came while the process was being changed.
+type Kept = RefCell<Vec<(i32, libc::siginfo_t)>>;
+
+const PTRACE_GETSIGMASK: libc::c_uint = 0x420a;
+const PTRACE_SETSIGMASK: libc::c_uint = 0x420b;
 
 /// A stopped process that this thread traces.
 pub struct Target {
@@ -193,8 +202,53 @@ impl Target {
         )
     }
 
+    fn mask(&self) -> io::Result<u64> {
+        let mut mask = 0u64;
+        // SAFETY: eight bytes of ours.
+        unsafe { check(libc::ptrace(PTRACE_GETSIGMASK, self.pid, 8, &mut mask))? };
+        Ok(mask)
+    }
+
+    /// Sets the signals that the stopped process blocks.
+    pub fn set_mask(&self, mask: u64) -> io::Result<()> {
+        // SAFETY: eight bytes of ours.
+        unsafe { check(libc::ptrace(PTRACE_SETSIGMASK, self.pid, 8, &mask)).map(|_| ()) }
+    }
+
+    /// A signal has stopped the process that cannot be blocked, or must not be: it is kept for later. SIGTRAP by whatever but a step:
+    /// somebody has sent it.
+    fn keep(&self, signal: i32, kept: &Kept) {
+        // SAFETY: plain data, filled by the kernel.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: our tracee, in a stop for a signal; our own variable.
+        let known = unsafe { libc::ptrace(libc::PTRACE_GETSIGINFO, self.pid, 0, &mut info) } == 0;
+        if known {
+            kept.borrow_mut().push((signal, info));
+        }
+    }
+
+    /// Sends what was kept. The process is still stopped, so it waits there.
+    fn send(&self, kept: &Kept) {
+        for (signal, info) in kept.borrow_mut().drain(..) {
+            // SAFETY: our tracee, which has not been waited for. Who may not say what another has said sends it in its own name.
+            unsafe {
+                let pid = self.pid;
+                let call = libc::SYS_rt_tgsigqueueinfo;
+                if libc::syscall(call, pid, pid, signal, &info) != 0 {
+                    libc::syscall(libc::SYS_tgkill, pid, pid, signal);
+                }
+            }
+        }
+    }
+
     /// Makes one system call in the stopped process, whose RIP is at a `syscall` instruction.
-    fn syscall(&self, base: &libc::user_regs_struct, nr: i64, a: [u64; 6]) -> io::Result<u64> {
+    fn syscall(
+        &self,
+        kept: &Kept,
+        base: &libc::user_regs_struct,
+        nr: i64,
+        a: [u64; 6],
+    ) -> io::Result<u64> {
         let mut r = *base;
         r.rax = nr as u64;
         r.orig_rax = u64::MAX;
@@ -209,32 +263,70 @@ impl Target {
                 return Err(io::Error::last_os_error());
             }
             if !libc::WIFSTOPPED(status) {
-                return Err(io::Error::other(
-                    "the program was killed while it was being started",
-                ));
+                // It was killed.
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }
-            if libc::WSTOPSIG(status) == libc::SIGTRAP {
-                let now = self.registers()?;
-                if now.rip == base.rip + 2 {
-                    let v = now.rax;
-                    return if v > -4096i64 as u64 {
-                        Err(io::Error::from_raw_os_error(-(v as i64) as i32))
-                    } else {
-                        Ok(v)
-                    };
-                }
-                // Leaving `execve` counts as a step, and sets rax: not our instruction yet.
-                self.set_registers(&r)?;
+            let signal = libc::WSTOPSIG(status);
+            if status >> 16 != 0 {
+                // A group stop: the process is to stop, and will when it is let go.
+                continue;
             }
+            if signal != libc::SIGTRAP || self.was_sent()? {
+                self.keep(signal, kept);
+                continue;
+            }
+            let now = self.registers()?;
+            if now.rip == base.rip + 2 {
+                let v = now.rax;
+                return if v > -4096i64 as u64 {
+                    Err(io::Error::from_raw_os_error(-(v as i64) as i32))
+                } else {
+                    Ok(v)
+                };
+            }
+            // Leaving `execve` counts as a step, and sets rax: not our instruction yet.
+            self.set_registers(&r)?;
+        }
+    }
+
+    /// Whether the signal that has stopped the process was sent by a process.
+    fn was_sent(&self) -> io::Result<bool> {
+        // SAFETY: plain data, filled by the kernel.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            check(libc::ptrace(
+                libc::PTRACE_GETSIGINFO,
+                self.pid,
+                0,
+                &mut info,
+            ))?;
+            Ok(info.si_code <= 0)
         }
     }
 
     /// Maps the engine and sets the registers to its entry. If that fails, the program is as it was, so that it can run
     /// on its own.
+    ///
+    /// Signals wait meanwhile: the kernel keeps those that can be blocked, we keep the others.
     pub fn inject(&self, image: &Image, previous: Previous) -> io::Result<()> {
+        let mask = match previous.mask {
+            Some(mask) => mask,
+            None => self.mask()?,
+        };
+        // Not SIGTRAP: that is how a step ends, and blocking it would have the kernel forget what the program does about it.
+        self.set_mask(!(1 << (libc::SIGTRAP - 1)))?;
+        let kept = Kept::default();
+        let result = self.inject_masked(image, previous, &kept);
+        // If these fail, the process is gone, and whoever lets it go will know.
+        let _ = self.set_mask(mask);
+        self.send(&kept);
+        result
+    }
+
+    fn inject_masked(&self, image: &Image, previous: Previous, kept: &Kept) -> io::Result<()> {
         let start = self.registers()?;
         let saved = self.peek(start.rip)?;
-        let result = self.inject_at(image, previous, &start, saved);
+        let result = self.inject_at(image, previous, &start, saved, kept);
         if result.is_err() {
             // If these fail too, the process is gone, and the error that we have says why.
             let _ = self.poke(start.rip, saved);
@@ -252,9 +344,10 @@ impl Target {
         previous: Previous,
         start: &libc::user_regs_struct,
         saved: u64,
+        kept: &Kept,
     ) -> io::Result<()> {
         self.poke(start.rip, saved & !0xffff | 0x050f)?; // syscall
-        let sc = |nr: i64, a: [u64; 6]| self.syscall(start, nr, a);
+        let sc = |nr: i64, a: [u64; 6]| self.syscall(kept, start, nr, a);
         let me = crate::members::own_number()
             .ok_or_else(|| io::Error::other("/proc does not tell our number"))?
             .0;

@@ -259,6 +259,10 @@ fn command(
                 // resident sizes, and by which mappings it aligns for that.
                 libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
             }
+            // A signal that came between here and `execve` would stop the process, and nobody would let it go on. So all wait but the one
+            // that tells of `execve`.
+            let all = !(1u64 << (libc::SIGTRAP - 1));
+            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &all, 0, 8);
             if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) < 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -291,8 +295,16 @@ pub fn spawn(mut command: Command) -> Result<libc::pid_t, LaunchError> {
 /// Puts the engine into a program that has just been [spawned](spawn) by this thread, and lets it run. If that fails, it is no more.
 pub fn let_go(pid: libc::pid_t, image: &Image) -> Result<(), LaunchError> {
     let target = Target::new(pid);
+    // The program inherits what we have inherited; the standard library would have it begin with nothing blocked.
+    let mut mask = 0u64;
+    // SAFETY: asks only; eight bytes of ours.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, 0, 0, &raw mut mask, 8) };
+    let begins_with = Previous {
+        mask: Some(mask),
+        ..Previous::default()
+    };
     let injected = target
-        .inject(image, Previous::default())
+        .inject(image, begins_with)
         .and_then(|()| target.detach(0));
     injected.map_err(|e| {
         end_child(pid);

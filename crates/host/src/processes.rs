@@ -118,6 +118,9 @@ fn wait_for(fds: &mut [libc::pollfd], timeout: Duration) {
 /// How long the program may have got a signal by itself, before it is passed on: `timeout` and terminals send it to all of a group.
 pub const PASS_ON_AFTER: Duration = Duration::from_millis(200);
 
+/// How long a signal waits at most until it is seen.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// The processes of one run. To be used on the thread that launched it.
 pub struct Processes {
     members: Members,
@@ -308,6 +311,16 @@ impl Processes {
             self.wait_for_first(signal)?;
         }
         while !self.childless {
+            if let Some(signal) = pass_on {
+                // Those that the first has left behind. They are not known, so that they are searched for if need be.
+                wait_for(&mut [], LOOK);
+                if signal.load(Ordering::Relaxed) != 0 {
+                    self.search(true);
+                    self.signal(signal.swap(0, Ordering::Relaxed));
+                }
+                self.reap()?;
+                continue;
+            }
             // SAFETY: plain data, filled by the kernel.
             let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
             let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
@@ -323,8 +336,6 @@ impl Processes {
 
     /// Waits until the first process has ended, and passes a signal on to it if there is one.
     fn wait_for_first(&mut self, signal: &AtomicI32) -> io::Result<()> {
-        /// How long a signal waits at most.
-        const LOOK: Duration = Duration::from_millis(20);
         let mut since = None;
         while self.status.is_none() && !self.childless {
             let mut fds: Vec<libc::pollfd> =

@@ -460,6 +460,7 @@ fn answer(
                 ignored_sync: args[3],
                 blocked_sync: args[4],
                 shown_pid: args[5],
+                mask: Some(args[7]),
             };
             let thread = args[6] as u32;
             let attached = match state.members.requester(args[0] as u32) {
@@ -469,7 +470,10 @@ fn answer(
                     attach(requester.tid, args[1], thread, previous, image, state)
                 }
                 None => {
-                    state.not_followed(None, "its number in its PID namespace leads nowhere");
+                    // One that was killed meanwhile does not run on its own.
+                    if state.members.has_thread(args[0] as u32) {
+                        state.not_followed(None, "its number in its PID namespace leads nowhere");
+                    }
                     false
                 }
             };
@@ -643,8 +647,9 @@ fn attach(
         // SAFETY: PTRACE_SEIZE of a thread that waits for our answer.
         let r = unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, 0, libc::PTRACE_O_TRACEEXEC) };
         let ok = r == 0;
-        if !ok {
-            let why = std::io::Error::last_os_error();
+        let why = std::io::Error::last_os_error();
+        // One that was killed meanwhile does not run on its own.
+        if !ok && why.raw_os_error() != Some(libc::ESRCH) {
             state.not_followed(
                 Some(tid),
                 &format!("it cannot be traced ({why}; is a debugger attached?)"),
@@ -684,8 +689,12 @@ fn follow_exec(failed_at: u64, thread: u32, previous: Previous, image: &Image, s
             // The old program and all its threads are gone; with this one, so that none was in the middle of a record.
             free_ring(state.members.control(), thread);
             if !crate::preflight::is_native(pid) {
+                // The process may be gone by now, as below.
+                let _ = previous.mask.map(|mask| stopped.set_mask(mask));
                 state.not_followed(Some(pid), "it is not an x86-64 program");
-            } else if let Err(e) = stopped.inject(image, previous) {
+            } else if let Err(e) = stopped.inject(image, previous)
+                && e.raw_os_error() != Some(libc::ESRCH)
+            {
                 state.not_followed(
                     Some(pid),
                     &format!("the engine cannot be put into it ({e})"),
@@ -702,9 +711,14 @@ fn follow_exec(failed_at: u64, thread: u32, previous: Previous, image: &Image, s
             let _ = stopped.detach(0);
             return;
         }
-        // Any other signal is the program's; group stops (event PTRACE_EVENT_STOP) just go on listening.
-        let deliver = if event == 0 { signal } else { 0 };
+        // Any other signal is the program's. If it is to stop, it stays stopped until it is told to go on.
+        let is_group_stop = event == libc::PTRACE_EVENT_STOP && signal != libc::SIGTRAP;
+        let (how, deliver) = match (is_group_stop, event) {
+            (true, _) => (libc::PTRACE_LISTEN, 0),
+            (false, 0) => (libc::PTRACE_CONT, signal),
+            (false, _) => (libc::PTRACE_CONT, 0),
+        };
         // SAFETY: resumes our tracee.
-        unsafe { libc::ptrace(libc::PTRACE_CONT, pid, 0, deliver) };
+        unsafe { libc::ptrace(how, pid, 0, deliver) };
     }
 }
