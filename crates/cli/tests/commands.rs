@@ -441,3 +441,78 @@ fn help_and_version_go_to_stdout() {
     let version = text(&run(&["--version"]).stdout);
     assert_eq!(version, format!("brownout {}\n", env!("CARGO_PKG_VERSION")));
 }
+
+// ---------------------------------------------------------------- bugs of ours
+
+/// Stores three words, then writes nonsense where the tool looks for the next record, as no program does.
+const RING_BREAKER: &str = r#"
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
+    ftruncate(fd, 4096);
+    volatile uint64_t *pool = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    for (int i = 0; i < 3; i++)
+        pool[8 * i] = 0x1111 * (i + 1);
+    volatile uint64_t *published = (uint64_t *)strtoull(argv[2], 0, 16);
+    volatile uint64_t *tail = (uint64_t *)strtoull(argv[3], 0, 16);
+    volatile uint64_t *next = (uint64_t *)*tail;
+    for (int i = 0; i < 3; i++)
+        next[i] = ~0ul;
+    *published = *tail = (uint64_t)(next + 255);
+    for (;;)
+        pause();
+}
+"#;
+
+#[test]
+fn the_last_events_are_shown_when_the_engine_fails() {
+    use brownout_abi::{CONTROL_BASE, Control};
+    let folder = TempDir::new().unwrap();
+    let program = compile(folder.path(), "breaker", RING_BREAKER, &["-O1", "-w"]);
+    let [published, tail] = [
+        std::mem::offset_of!(Control, ring_write),
+        std::mem::offset_of!(Control, ring_tail),
+    ]
+    .map(|offset| format!("{:x}", CONTROL_BASE + offset as u64));
+    let record = |last: Option<&str>| {
+        let mut command = brownout();
+        command
+            .current_dir(folder.path())
+            .args(["record", "-o", "t", "--pm", "pool", "--"]);
+        command.arg(&program).args(["pool", &published, &tail]);
+        command.env_remove("BROWNOUT_LAST_EVENTS");
+        if let Some(last) = last {
+            command.env("BROWNOUT_LAST_EVENTS", last);
+        }
+        let output = command.output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+
+    let (code, without) = record(None);
+    assert_eq!(code, Some(70), "{without}");
+    assert!(
+        without.contains("bug in Brownout's engine") && !without.contains("last events"),
+        "{without}"
+    );
+
+    let (code, with) = record(Some("2"));
+    assert_eq!(code, Some(70), "{with}");
+    let lines: Vec<&str> = with
+        .lines()
+        .skip_while(|line| *line != "the last events before:")
+        .skip(1)
+        .take(2)
+        .collect();
+    assert!(
+        lines.len() == 2 && lines[0].contains("pool+0x40 8") && lines[1].contains("pool+0x80 8"),
+        "{with}"
+    );
+
+    let (code, wrong) = record(Some("many"));
+    assert_eq!(code, Some(3), "{wrong}");
+    assert!(wrong.contains("must be a number of events"), "{wrong}");
+}

@@ -6,6 +6,7 @@ use crate::drain::{Drained, Nothing, Prologue, drain};
 use crate::inject::{Image, Previous, Target};
 use crate::members::Members;
 use crate::processes::Processes;
+use crate::recent;
 use crate::service::{Service, State};
 use crate::{EventSink, LaunchConfig, LaunchError, Limits, Outcome, decode, preflight};
 use brownout_abi::{self as abi, KnownFile};
@@ -30,7 +31,7 @@ pub fn run(config: &LaunchConfig) -> Result<Outcome, LaunchError> {
 
 /// Runs the program and feeds its events to `sink`.
 pub fn record(config: &LaunchConfig, sink: &mut dyn EventSink) -> Result<Outcome, LaunchError> {
-    launch(config, Some(sink))
+    recent::watched(sink, |sink| launch(config, Some(sink)))
 }
 
 fn launch<'s>(

@@ -18,6 +18,7 @@ use crate::drain::{Prologue, drain};
 use crate::launch::{self, Place, Prepared};
 use crate::members::{Member, Members};
 use crate::processes::{Processes, has_ended};
+use crate::recent;
 use crate::service::{Service, State, Stopped};
 use crate::{EventSink, LaunchConfig, LaunchError, Outcome, control::Shared, decode};
 use brownout_abi::{kept_state, stop_at};
@@ -221,6 +222,14 @@ impl Session {
     ///
     /// After [`LaunchError::NotKept`] no run was made, and none can be made any more.
     pub fn run(
+        &mut self,
+        config: &LaunchConfig,
+        sink: &mut dyn EventSink,
+    ) -> Result<Outcome, LaunchError> {
+        recent::watched(sink, |sink| self.run_once(config, sink))
+    }
+
+    fn run_once(
         &mut self,
         config: &LaunchConfig,
         sink: &mut dyn EventSink,

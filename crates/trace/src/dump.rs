@@ -293,14 +293,14 @@ pub(crate) fn one_line(bytes: &[u8]) -> String {
 
 /// What is known at a point of the stream.
 #[derive(Default)]
-struct Scene {
+pub(crate) struct Scene {
     spaces: AddressSpaces,
     /// Short names for the text form.
     names: BTreeMap<FileId, String>,
 }
 
 impl Scene {
-    fn observe(&mut self, event: &Event<'_>) {
+    pub(crate) fn observe(&mut self, event: &Event<'_>) {
         // Contradictions are the verifier's business; a dump shows the stream as it is.
         let _ = self.spaces.observe(event);
         if let EventKind::File { file, path, .. } = event.kind {
@@ -329,7 +329,13 @@ impl Scene {
     }
 
     // Writing to a `String` cannot fail, so the results of `write!` below say nothing.
-    fn text(&mut self, line: &mut String, index: u64, event: &Event<'_>, frames: &[Frame]) {
+    pub(crate) fn text(
+        &mut self,
+        line: &mut String,
+        index: u64,
+        event: &Event<'_>,
+        frames: &[Frame],
+    ) {
         let name = event.kind.name();
         let thread = format!("t{}", event.thread);
         let _ = write!(line, "{index:>8}  {thread:<4} {name:<13} ");

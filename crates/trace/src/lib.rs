@@ -51,6 +51,7 @@ mod error;
 pub mod event;
 pub mod format;
 mod image;
+mod last;
 pub mod maps;
 pub mod reader;
 pub mod sink;
@@ -66,6 +67,7 @@ pub use event::{
     NameChange, PmReason, ProcessId, TargetAddr, ThreadId,
 };
 pub use format::Meta;
+pub use last::LastEvents;
 pub use reader::{Gap, Reader};
 pub use sink::{EventSink, Tee};
 pub use writer::{Writer, WriterOptions, Written};
