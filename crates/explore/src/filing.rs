@@ -393,3 +393,204 @@ pub fn path_of(bytes: &[u8]) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use brownout_trace::epochs::Epoch;
+    use brownout_trace::event::{ContextId, ProcessId, TargetAddr, ThreadId};
+
+    use super::*;
+
+    const POOL: FileId = FileId(1);
+    const LOG: FileId = FileId(2);
+
+    fn site() -> Site {
+        Site {
+            thread: ThreadId(1),
+            process: ProcessId(1),
+            epoch: Epoch::default(),
+            pc: TargetAddr(0x1000),
+            context: ContextId(0),
+            event: 0,
+        }
+    }
+
+    /// Names and sizes are what it is about.
+    fn exact() -> Filing {
+        Filing::new(Some(Promise::Ordered))
+    }
+
+    fn named(filing: &mut Filing, change: NameChange, file: FileId, names: &[u8]) -> bool {
+        filing.named(site(), change, file, FileId(0), names)
+    }
+
+    #[test]
+    fn contents_of_each_kind_have_their_own_numbers() {
+        let mut filing = exact();
+        assert_eq!(filing.add(POOL, 4096, false), FileId(1));
+        assert_eq!(filing.add(LOG, 0, true), FileId(ORDINARY));
+        assert_eq!(filing.all(), [FileId(1), FileId(ORDINARY)]);
+        assert_eq!(filing.next(), (2, ORDINARY + 1));
+        assert_eq!(filing.content(FileId(9)), None);
+    }
+
+    #[test]
+    fn when_the_numbers_of_persistent_memory_are_spent_it_is_written_back_by_pages() {
+        let mut filing = exact();
+        filing.next_pm = PM_END;
+        assert!(is_ordinary(filing.add(POOL, 0, false)));
+    }
+
+    #[test]
+    fn a_file_that_turns_out_to_be_persistent_memory_is_numbered_anew_once() {
+        let mut filing = exact();
+        let ordinary = filing.add(LOG, 10, true);
+        let (old, new) = filing.upgrade(LOG).expect("it was ordinary");
+        assert_eq!(old, ordinary);
+        assert!(!is_ordinary(new) && filing.content(LOG) == Some(new));
+        assert_eq!(filing.upgrade(LOG), None);
+        assert_eq!(filing.upgrade(FileId(9)), None);
+    }
+
+    #[test]
+    fn a_cut_gives_another_content_of_the_same_kind() {
+        let mut filing = exact();
+        for (file, ordinary) in [(POOL, false), (LOG, true)] {
+            let before = filing.add(file, 100, ordinary);
+            let (old, new) = filing.cut(file).expect("it is known");
+            assert_eq!(old, before);
+            assert!(new != old && is_ordinary(new) == ordinary);
+            assert_eq!(filing.content(file), Some(new));
+        }
+        assert_eq!(filing.cut(FileId(9)), None);
+    }
+
+    #[test]
+    fn where_nobody_asks_about_names_a_file_keeps_its_content() {
+        let mut filing = Filing::new(None);
+        let content = filing.add(POOL, 100, false);
+        assert!(filing.is_at_once());
+        assert_eq!(filing.cut(POOL), None);
+        assert_eq!(filing.content(POOL), Some(content));
+    }
+
+    #[test]
+    fn steps_say_what_was_done_and_whether_it_publishes() {
+        let mut filing = exact();
+        filing.add(LOG, 0, true);
+        assert!(named(&mut filing, NameChange::Create, LOG, b"/d/new"));
+        assert!(named(
+            &mut filing,
+            NameChange::Rename,
+            LOG,
+            b"/d/new\0/d/log"
+        ));
+        assert!(named(&mut filing, NameChange::Mkdir, FileId(0), b"/d/sub"));
+        assert!(named(&mut filing, NameChange::Unlink, LOG, b"/d/log"));
+        filing.resize(site(), LOG, 7);
+        let steps: Vec<_> = filing
+            .steps
+            .iter()
+            .map(|step| (step.what.as_str(), step.publishes))
+            .collect();
+        assert_eq!(
+            steps,
+            [
+                ("the creation of 'new'", true),
+                ("the renaming of 'new' to 'log'", true),
+                ("the creation of the folder 'sub'", false),
+                ("the removal of 'log'", false),
+                ("setting the size to 7", false),
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_not_followed_is_said_and_no_step() {
+        let mut filing = exact();
+        assert!(!named(
+            &mut filing,
+            NameChange::Unlink,
+            FileId(0),
+            b"/d/pipe"
+        ));
+        assert!(!named(
+            &mut filing,
+            NameChange::RenameFolder,
+            FileId(0),
+            b"/old\0/new"
+        ));
+        let said: Vec<&str> = filing.unfollowed.iter().map(String::as_str).collect();
+        assert_eq!(
+            said,
+            [
+                "the removal of something that is not a file (/d/pipe)",
+                "the renaming of a folder that was there before (/old)",
+            ]
+        );
+        assert!(filing.steps.is_empty());
+    }
+
+    #[test]
+    fn a_creation_may_be_lost_until_it_is_synchronised() {
+        let mut filing = exact();
+        filing.add(LOG, 0, true);
+        named(&mut filing, NameChange::Create, LOG, b"/d/log");
+        let name: Path = b"/d/log".as_slice().into();
+        let there = |states: &[NameState]| -> Vec<bool> {
+            states
+                .iter()
+                .map(|state| state.names[&name].is_some())
+                .collect()
+        };
+        let (states, all) = filing.states(64);
+        assert!(all);
+        // The newest last.
+        assert_eq!(there(&states), [false, true]);
+        assert_eq!(filing.states(64).0, states);
+        assert!(filing.completes(&Sync::All));
+        filing.sync(&Sync::All);
+        let (states, _) = filing.states(64);
+        assert_eq!(there(&states), [true]);
+    }
+
+    #[test]
+    fn a_run_on_what_a_crash_left_begins_with_it() {
+        let mut filing = exact();
+        let pool = filing.add(POOL, 4096, false);
+        named(&mut filing, NameChange::Create, POOL, b"/d/pool");
+        named(&mut filing, NameChange::Mkdir, FileId(0), b"/d/sub");
+        named(
+            &mut filing,
+            NameChange::Symlink,
+            FileId(0),
+            b"/d/link\0pool",
+        );
+        let state = filing.states(64).0.pop().expect("the newest");
+        let files = files_of(&state, filing.next());
+        assert_eq!(files.names[b"/d/pool".as_slice()], Entry::File(pool));
+        assert_eq!(files.names[b"/d/sub".as_slice()], Entry::Folder);
+        assert_eq!(
+            files.names[b"/d/link".as_slice()],
+            Entry::Link(b"pool".to_vec())
+        );
+
+        let mut next = Filing::on(Some(Promise::Ordered), &files);
+        assert_eq!(next.content(pool), Some(pool));
+        assert_eq!(next.size(pool), Some(4096));
+        assert_eq!(next.next(), filing.next());
+        let (states, _) = next.states(64);
+        assert_eq!(states.len(), 1);
+        assert_eq!(files_of(&states[0], next.next()).names, files.names);
+    }
+
+    #[test]
+    fn a_page_faults_once_for_each_mapping() {
+        let mut filing = exact();
+        assert!(filing.faults(POOL, 10));
+        assert!(!filing.faults(POOL, PAGE - 1));
+        assert!(filing.faults(POOL, PAGE) && filing.faults(LOG, 10));
+        filing.mapped(POOL);
+        assert!(filing.faults(POOL, 10) && !filing.faults(LOG, 10));
+    }
+}

@@ -894,4 +894,80 @@ mod tests {
         world.lay(&image).expect("it can be laid");
         assert_eq!(world.view().map(|view| view.root().to_path_buf()), before);
     }
+
+    /// Names are laid down as the image has them, whatever was there before, and only in the private view.
+    #[test]
+    fn names_are_those_of_the_image() {
+        let scene = Scene::new(&[], true);
+        let mut world = scene.world();
+        let Some(view) = world.view().cloned() else {
+            let mountpoint = tempfile::tempdir().expect("a folder");
+            let denied = Enclosures::new(mountpoint.path(), Path::new("/"), None, false).err();
+            let denied = denied.expect("the kernel has allowed none");
+            println!("not tried, because this kernel allows no private view: {denied}");
+            return;
+        };
+        let folder = scene.folder.path().join("names");
+        let name = |last: &str| folder.join(last).into_os_string().into_encoded_bytes();
+        let content = FileId(50);
+        let files = |size: u64, entries: &[(&str, Entry)]| {
+            let mut files = Files::default();
+            files
+                .states
+                .insert(content, FileState { exists: true, size });
+            files.names.insert(name(""), Entry::Folder);
+            for (last, entry) in entries {
+                files.names.insert(name(last), entry.clone());
+            }
+            files
+        };
+        let there = |view: &Enclosure| -> Vec<String> {
+            let entries = fs::read_dir(view.path(&folder)).expect("a folder");
+            let mut names: Vec<String> = entries
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        let inode = |last: &str| fs::metadata(view.path(&folder.join(last))).unwrap().ino();
+        let size = |last: &str| fs::metadata(view.path(&folder.join(last))).unwrap().len();
+
+        let first = files(
+            20,
+            &[
+                ("a", Entry::File(content)),
+                ("b", Entry::File(content)),
+                ("gone", Entry::Absent),
+                ("link", Entry::Link(b"a".to_vec())),
+                ("sub", Entry::Folder),
+            ],
+        );
+        world.lay_names(&first, &view).expect("it can be laid");
+        assert_eq!(there(&view), ["a", "b", "link", "sub"]);
+        assert_eq!((size("a"), inode("a")), (20, inode("b")));
+        let link = fs::read_link(view.path(&folder.join("link"))).unwrap();
+        assert_eq!(link, Path::new("a"));
+
+        let second = files(5, &[("c", Entry::File(content)), ("sub", Entry::Absent)]);
+        world.lay_names(&second, &view).expect("it can be laid");
+        assert_eq!(there(&view), ["c"]);
+        assert_eq!(size("c"), 5);
+
+        // The same names: the file stays, and only its size changes.
+        let (before, longer) = (
+            inode("c"),
+            files(9, &[("c", Entry::File(content)), ("sub", Entry::Absent)]),
+        );
+        world.lay_names(&longer, &view).expect("it can be laid");
+        assert_eq!((size("c"), inode("c")), (9, before));
+
+        // A recovery that has put another file there: it is made anew.
+        let at = view.path(&folder.join("c"));
+        fs::remove_file(&at).unwrap();
+        fs::write(&at, "somebody else's").unwrap();
+        world.lay_names(&longer, &view).expect("it can be laid");
+        assert_eq!(fs::read(&at).unwrap(), [0; 9]);
+
+        assert!(!folder.exists(), "outside of the view nothing is touched");
+    }
 }
