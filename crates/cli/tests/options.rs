@@ -264,3 +264,17 @@ fn options_of_pmemcheck_without_effect_are_named() {
     assert!(!stderr.contains("--mult-stores"), "{stderr}");
     assert!(!stderr.contains("try '"), "accepted: {stderr}");
 }
+
+/// Dumps of traces and reports, which know nothing of each other, escape the same characters.
+#[test]
+fn dumps_and_reports_agree_on_what_is_shown_as_it_is() {
+    for c in (0..=char::MAX as u32).filter_map(char::from_u32) {
+        let text = c.to_string();
+        assert_eq!(
+            brownout_trace::dump::one_line(text.as_bytes()),
+            brownout_report::visible(&text),
+            "{:?}",
+            c.escape_unicode().to_string()
+        );
+    }
+}

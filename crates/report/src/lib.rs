@@ -55,6 +55,7 @@ mod text;
 pub use brownout_findings::Report;
 pub use finish::finish;
 pub use options::{Format, Options};
+pub use text::visible;
 
 use std::io::{self, BufWriter, Write};
 

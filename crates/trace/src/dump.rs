@@ -276,13 +276,21 @@ pub fn dump<R: Read + Seek>(
 }
 
 /// Bytes as text that stays on one line and in its order: control characters and those that turn the direction escaped, bad UTF-8 replaced.
-pub(crate) fn one_line(bytes: &[u8]) -> String {
+///
+/// The reports have the same set of characters; a test of the command compares them.
+pub fn one_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
         // Line and paragraph separators end lines for some viewers too.
         let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}') {
+        if c.is_control()
+            || turns
+            || matches!(
+                c,
+                '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+            )
+        {
             line.extend(c.escape_default());
         } else {
             line.push(c);
