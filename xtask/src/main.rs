@@ -14,6 +14,7 @@
 mod apart;
 mod bench;
 mod build;
+mod comments;
 mod demo;
 mod dependencies;
 mod examples;
@@ -44,6 +45,7 @@ usage: cargo xtask COMMAND
   bench explore   what `brownout explore` has to run and how long that takes; --quick does less
   bench session   how many runs a second a kept process is forked into, against launches; --quick does less
   release         whether a release can be made: changelog, oldest Rust, stripped binary
+  comments        which comments are too wide; --wrap [FILE…] wraps them
   dependencies    licences, doubled versions, oldest Rust of what we depend on (a part of test)
   oldest-rust     compile everything with the oldest Rust that Cargo.toml promises
   setup           install the Debian packages that the tests need (or name those missing)
@@ -72,6 +74,7 @@ fn dispatch(words: &[&str]) -> Result<ExitCode> {
         ["bless"] => test::bless()?,
         ["bench", rest @ ..] => bench::bench(rest)?,
         ["release"] => release::release()?,
+        ["comments", rest @ ..] => comments::comments(rest)?,
         ["dependencies"] => dependencies::check()?,
         ["oldest-rust"] => release::oldest_rust()?,
         ["setup"] => setup::setup()?,
