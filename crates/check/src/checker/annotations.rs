@@ -77,8 +77,8 @@ impl Checker {
             annotation::STORE => {
                 let tag = self.tag_of(at, event);
                 self.counts.stores += 1;
-                for part in self.parts(thread, addr, len) {
-                    self.store_part(thread, at, tag, part, StoreKind::Plain);
+                for (range, addr) in self.parts(thread, addr, len) {
+                    self.store_part(thread, at, tag, range, addr, StoreKind::Plain);
                 }
             }
             annotation::FLUSH => {

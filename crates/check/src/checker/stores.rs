@@ -1,6 +1,9 @@
 //! Stores: what they overwrite, and whether a transaction may make them.
 //!
 //! `overwritten-unpersisted`, `tx-unlogged-store`, `store-outside-tx`.
+//!
+//! A range and where the program has it are two arguments here, not one pair: a pair would be put together in memory and read back at once,
+//! which the processor has to wait for.
 
 use super::*;
 
@@ -20,10 +23,10 @@ impl Checker {
         let tag = self.tag(at, pc, context);
         let len = u64::from(access.size);
         match self.whole(thread, access.addr, len) {
-            Some(range) => self.store_part(thread, at, tag, (range, access.addr), kind),
+            Some(range) => self.store_part(thread, at, tag, range, access.addr, kind),
             None => {
-                for part in self.parts_of_access(thread, access.addr, len) {
-                    self.store_part(thread, at, tag, part, kind);
+                for (range, addr) in self.parts_of_access(thread, access.addr, len) {
+                    self.store_part(thread, at, tag, range, addr, kind);
                 }
             }
         }
@@ -35,13 +38,14 @@ impl Checker {
         thread: ThreadId,
         at: usize,
         tag: Tag,
-        part: Part,
+        range: ByteRange,
+        addr: TargetAddr,
         kind: StoreKind,
     ) {
-        if self.excluded.overlaps(part.0) {
-            self.partly_excluded_store(thread, at, tag, part, kind);
+        if self.excluded.overlaps(range) {
+            self.partly_excluded_store(thread, at, tag, range, addr, kind);
         } else {
-            self.judged_store(thread, at, tag, part, kind);
+            self.judged_store(thread, at, tag, range, addr, kind);
         }
     }
 
@@ -51,13 +55,13 @@ impl Checker {
         thread: ThreadId,
         at: usize,
         tag: Tag,
-        part: Part,
+        range: ByteRange,
+        addr: TargetAddr,
         kind: StoreKind,
     ) {
-        for gap in self.excluded.gaps(part.0) {
-            let into = gap.start().0 - part.0.start().0;
-            let addr = TargetAddr(part.1.0 + into);
-            self.judged_store(thread, at, tag, (gap, addr), kind);
+        for gap in self.excluded.gaps(range) {
+            let into = gap.start().0 - range.start().0;
+            self.judged_store(thread, at, tag, gap, TargetAddr(addr.0 + into), kind);
         }
     }
 
@@ -67,21 +71,21 @@ impl Checker {
         thread: ThreadId,
         at: usize,
         tag: Tag,
-        part: Part,
+        range: ByteRange,
+        addr: TargetAddr,
         kind: StoreKind,
     ) {
-        let (range, addr) = part;
         if self.duties.persistency {
-            self.persisting_store(thread, at, tag, part, kind);
+            self.persisting_store(thread, at, tag, range, addr, kind);
         }
         let state = &self.threads[at];
         if state.stopped || !self.duties.logging {
             return;
         }
         if !state.transactions.is_empty() {
-            self.store_in_transaction(thread, at, tag, part);
+            self.store_in_transaction(thread, at, tag, range, addr);
         } else if self.options.tx_only || !self.tx_only.is_empty() && self.tx_only.overlaps(range) {
-            self.store_outside_transaction(thread, tag, (range, addr));
+            self.store_outside_transaction(thread, tag, range, addr);
         }
     }
 
@@ -91,10 +95,10 @@ impl Checker {
         thread: ThreadId,
         at: usize,
         tag: Tag,
-        part: Part,
+        range: ByteRange,
+        addr: TargetAddr,
         kind: StoreKind,
     ) {
-        let range = part.0;
         let now = self.moment();
         let by = thread.into();
         if kind == StoreKind::Locked {
@@ -127,14 +131,21 @@ impl Checker {
         if let Some(earlier) = overwritten
             && self.collector.is_on(BuiltIn::OverwrittenUnpersisted)
         {
-            self.overwritten(thread, tag, earlier, part);
+            self.overwritten(thread, tag, earlier, range, addr);
         }
     }
 
     #[cold]
-    pub(super) fn overwritten(&mut self, thread: ThreadId, tag: Tag, earlier: Tag, part: Part) {
+    pub(super) fn overwritten(
+        &mut self,
+        thread: ThreadId,
+        tag: Tag,
+        earlier: Tag,
+        range: ByteRange,
+        addr: TargetAddr,
+    ) {
         let now = self.moment();
-        let size = part.0.len();
+        let size = range.len();
         self.collector
             .report(BuiltIn::OverwrittenUnpersisted, tag, earlier, size, || {
                 let message = format!(
@@ -145,7 +156,7 @@ impl Checker {
                     RawEvent::new(Role::Store, "overwritten here", tag)
                         .by(thread)
                         .at(now)
-                        .on(part.0, part.1),
+                        .on(range, addr),
                     RawEvent::new(
                         Role::EarlierStore,
                         "the previous content is stored here",
@@ -162,21 +173,28 @@ impl Checker {
         thread: ThreadId,
         at: usize,
         tag: Tag,
-        part: Part,
+        range: ByteRange,
+        addr: TargetAddr,
     ) {
         for number in &self.threads[at].transactions {
             if let Some(transaction) = self.transactions.get_mut(*number)
-                && transaction.logged.has(part.0)
+                && transaction.logged.has(range)
             {
                 return;
             }
         }
-        self.perhaps_unlogged_store(thread, at, tag, part);
+        self.perhaps_unlogged_store(thread, at, tag, range, addr);
     }
 
     #[inline(never)]
-    fn perhaps_unlogged_store(&mut self, thread: ThreadId, at: usize, tag: Tag, part: Part) {
-        let (range, addr) = part;
+    fn perhaps_unlogged_store(
+        &mut self,
+        thread: ThreadId,
+        at: usize,
+        tag: Tag,
+        range: ByteRange,
+        addr: TargetAddr,
+    ) {
         if self.tx_ignored.covers(range) || self.is_by_library(tag) {
             return;
         }
@@ -218,19 +236,25 @@ impl Checker {
         self.library_code.contains(site.process, site.pc)
     }
 
-    pub(super) fn store_outside_transaction(&mut self, thread: ThreadId, tag: Tag, part: Part) {
-        if self.tx_ignored.covers(part.0) || self.is_by_library(tag) {
+    pub(super) fn store_outside_transaction(
+        &mut self,
+        thread: ThreadId,
+        tag: Tag,
+        range: ByteRange,
+        addr: TargetAddr,
+    ) {
+        if self.tx_ignored.covers(range) || self.is_by_library(tag) {
             return;
         }
         let now = self.moment();
-        let size = part.0.len();
+        let size = range.len();
         self.collector
             .report(BuiltIn::StoreOutsideTx, tag, Tag(0), size, || {
                 let message = format!("{} stored to outside any transaction", bytes_are(size));
                 let event = RawEvent::new(Role::Store, stored(size), tag)
                     .by(thread)
                     .at(now)
-                    .on(part.0, part.1);
+                    .on(range, addr);
                 (message, vec![event])
             });
     }
