@@ -163,6 +163,7 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
             ctx.gpr[4] = stack;
         }
         crate::context::reset_after_fork();
+        signal::reset_after_fork(ctx);
         crate::session::reset_after_fork();
         crate::deterministic::reset_after_fork();
         crate::layout::reset_after_fork();

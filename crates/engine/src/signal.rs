@@ -12,14 +12,16 @@
 //! restarted call shows as "not yet made" (`bo_syscall_insn`), which is what the program re-executes.
 //!
 //! SIGSEGV, SIGBUS, SIGTRAP, SIGILL and SIGFPE are always ours and never really blocked; the program's idea of them is kept in
-//! `handlers` and `blocked_sync`.
+//! `handlers` and `blocked_sync`. One that is sent while the program believes it blocked is held: by the thread that it was sent to, or
+//! for the process.
 
 use crate::asm;
 use crate::context::{AltStack, SIGNAL_STACK_LEN, ThreadContext, off, slot};
 use crate::dispatch::{ENGINE, InsnClass, code_for};
 use crate::sys::{self, nr, sc};
 use brownout_abi::cpu::{FEATURES, HIDE_VARIABLE};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 pub const SIGILL: i32 = 4;
 pub const SIGTRAP: i32 = 5;
@@ -133,7 +135,7 @@ const PRESENT: u64 = 0x01;
 const PAGE_FAULT: u64 = 14;
 const KERNEL_HALF: u64 = 0x7fff_ffff_f000;
 
-/// Synchronous signals that were sent while the program believes them blocked.
+/// Synchronous signals that were sent to a thread while the program believes them blocked.
 #[derive(Clone, Copy, Default)]
 pub struct Held {
     infos: [Option<SigInfo>; SYNC.len()],
@@ -145,6 +147,121 @@ impl Held {
             .zip(&self.infos)
             .fold(0, |m, (s, i)| if i.is_some() { m | bit(*s) } else { m })
     }
+}
+
+/// One that was sent to the process, while all its threads blocked it. No lock: a signal may interrupt whoever looks.
+struct HeldSlot {
+    /// [`EMPTY`], [`CHANGING`] or the process that has it. (Processes that share memory share this.)
+    state: AtomicU32,
+    info: UnsafeCell<SigInfo>,
+}
+
+// SAFETY: `info` is only touched by whoever has changed `state` to `CHANGING`.
+unsafe impl Sync for HeldSlot {}
+
+const EMPTY: u32 = 0;
+const CHANGING: u32 = u32::MAX;
+
+impl HeldSlot {
+    const fn new() -> HeldSlot {
+        HeldSlot {
+            state: AtomicU32::new(EMPTY),
+            info: UnsafeCell::new(SigInfo { words: [0; 16] }),
+        }
+    }
+
+    fn is_of(&self, group: u32) -> bool {
+        self.state.load(Ordering::Acquire) == group
+    }
+
+    fn change(&self, from: u32) -> bool {
+        let order = (Ordering::Acquire, Ordering::Relaxed);
+        let changed = self
+            .state
+            .compare_exchange(from, CHANGING, order.0, order.1);
+        changed.is_ok()
+    }
+
+    fn put(&self, group: u32, info: &SigInfo) -> bool {
+        if !self.change(EMPTY) {
+            return false;
+        }
+        // SAFETY: see `Sync`.
+        unsafe { *self.info.get() = *info };
+        self.state.store(group, Ordering::Release);
+        true
+    }
+
+    fn take(&self, group: u32) -> Option<SigInfo> {
+        if !self.change(group) {
+            return None;
+        }
+        // SAFETY: see `Sync`.
+        let info = unsafe { *self.info.get() };
+        self.state.store(EMPTY, Ordering::Release);
+        Some(info)
+    }
+}
+
+static HELD: [HeldSlot; SYNC.len()] = [const { HeldSlot::new() }; SYNC.len()];
+
+/// In a forked child nothing waits.
+pub fn reset_after_fork(ctx: &mut ThreadContext) {
+    ctx.held = Held::default();
+    for slot in &HELD {
+        slot.state.store(EMPTY, Ordering::Relaxed);
+    }
+}
+
+/// Holds a synchronous signal that the thread blocks, unless another thread takes it.
+fn hold(ctx: &mut ThreadContext, sig: i32, info: &SigInfo) {
+    let Some(i) = SYNC.iter().position(|s| *s == sig) else {
+        return;
+    };
+    // kill() and sigqueue(); what is for one thread has another code (SI_TKILL).
+    if matches!(info.code(), 0 | SI_QUEUE) {
+        let takes_it = |other: &&'static mut ThreadContext| {
+            other.group == ctx.group && other.tid != ctx.tid && other.blocked_sync & bit(sig) == 0
+        };
+        if HELD[i].is_of(ctx.group) || HELD[i].put(ctx.group, info) {
+            if let Some(other) = ThreadContext::all().find(takes_it) {
+                // The kernel lets nobody pass a signal on as it is.
+                let hint = SigInfo::fault(sig, TAKE_HELD, 0);
+                send(ctx.group, other.tid, sig, &hint);
+            }
+            return;
+        }
+    }
+    ctx.held.infos[i].get_or_insert(*info);
+}
+
+const SI_QUEUE: i32 = -1;
+/// Code by which a thread tells another one that a signal is held for the process that the other does not block.
+const TAKE_HELD: i32 = -0x626f;
+
+fn send(group: u32, tid: u32, sig: i32, info: &SigInfo) -> i64 {
+    // SAFETY: sends to a thread of this process.
+    unsafe { sc!(nr::RT_TGSIGQUEUEINFO, group, tid, sig, info as *const _) }
+}
+
+/// Which synchronous signals are held for this thread.
+fn held(ctx: &ThreadContext) -> u64 {
+    let shared = SYNC.iter().zip(&HELD);
+    shared
+        .filter(|(_, slot)| slot.is_of(ctx.group))
+        .fold(ctx.held.mask(), |m, (s, _)| m | bit(*s))
+}
+
+/// Takes a held signal that is in `set`.
+fn take_held(ctx: &mut ThreadContext, set: u64) -> Option<(i32, SigInfo)> {
+    SYNC.iter().enumerate().find_map(|(i, sig)| {
+        if set & bit(*sig) == 0 {
+            return None;
+        }
+        let own = ctx.held.infos[i].take();
+        let info = own.or_else(|| HELD[i].take(ctx.group))?;
+        Some((*sig, info))
+    })
 }
 
 #[repr(C)]
@@ -327,10 +444,23 @@ pub extern "C" fn signal_handler(sig: i32, info: &mut SigInfo, uc: &mut UContext
 
 fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext) {
     let rip = uc.m.rip;
-    if SYNC.contains(&sig) && ctx.blocked_sync & bit(sig) != 0 {
-        let i = SYNC.iter().position(|s| *s == sig).expect("just found");
-        ctx.held.infos[i].get_or_insert(*info);
-        return;
+    let blocked = ctx.suspend_mask.unwrap_or(ctx.blocked_sync);
+    let mut taken = None;
+    if info.code() == TAKE_HELD
+        && let Some(i) = SYNC.iter().position(|s| *s == sig)
+    {
+        if blocked & bit(sig) == 0 {
+            taken = HELD[i].take(ctx.group);
+        }
+        if taken.is_none() {
+            // Somebody else was faster, or the program has blocked it since.
+            return restart_call(uc);
+        }
+    }
+    let info = taken.as_ref().unwrap_or(info);
+    if SYNC.contains(&sig) && blocked & bit(sig) != 0 {
+        hold(ctx, sig, info);
+        return restart_call(uc);
     }
     let place = if crate::dispatch::is_engine(rip) {
         None
@@ -344,17 +474,15 @@ fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UCon
         return enter(ctx, uc);
     }
     if ctx.pending.sig != 0 {
-        // Only a synchronous signal sent by kill() can arrive while another is pending: it is requeued.
-        // SAFETY: sends to ourselves.
-        unsafe {
-            sc!(
-                nr::RT_TGSIGQUEUEINFO,
-                crate::process::real_pid(),
-                ctx.tid,
-                sig,
-                info as *const _
-            )
-        };
+        // Only a synchronous signal sent by kill() can arrive while another is pending. It is delivered behind that one.
+        let i = SYNC.iter().position(|s| *s == sig);
+        match i {
+            Some(i) => _ = ctx.held.infos[i].get_or_insert(*info),
+            None => {
+                uc.sigmask = ALL_ASYNC;
+                send(ctx.group, ctx.tid, sig, info);
+            }
+        }
         return;
     }
     ctx.pending.sig = sig;
@@ -370,6 +498,16 @@ fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UCon
         && rip <= asm::bo_syscall_insn as *const () as usize as u64
     {
         uc.m.rip = asm::bo_syscall_abort as *const () as usize as u64;
+    }
+}
+
+/// A signal that the program does not see does not end its system call either.
+fn restart_call(uc: &mut UContext) {
+    let call = asm::bo_syscall_insn as *const () as usize as u64;
+    if uc.m.rip == call + SYSCALL_LEN && uc.m.rax == -sys::EINTR as u64 {
+        uc.m.rip = call;
+        // SAFETY: there RBX points to the number and arguments of the call, and of these registers only RAX has changed.
+        uc.m.rax = unsafe { *(uc.m.rbx as *const u64) };
     }
 }
 
@@ -439,6 +577,11 @@ fn deliver_pending(ctx: &mut ThreadContext, uc: &mut UContext) {
     if sig != 0 {
         let mask = uc.sigmask;
         deliver(ctx, sig, &info, uc, mask, base);
+    }
+    // Those that came meanwhile: each interrupts the handler before, as the kernel has it.
+    while let Some((sig, info)) = take_held(ctx, !ctx.blocked_sync) {
+        let mask = uc.sigmask;
+        deliver(ctx, sig, &info, uc, mask, None);
     }
 }
 
@@ -911,6 +1054,7 @@ pub fn sigaction(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
             && let Some(i) = SYNC.iter().position(|s| *s == sig)
         {
             ctx.held.infos[i] = None;
+            HELD[i].take(ctx.group);
         }
     }
     if ctx.pending_signal() == 0 {
@@ -955,7 +1099,7 @@ pub fn sigprocmask(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
     }
     ctx.blocked_sync = new & SYNC_MASK;
     release_held(ctx);
-    if pending {
+    if ctx.pending_signal() != 0 {
         // It arrived before this call, so it is delivered even if it is being blocked now.
         ctx.pending.mask = new & !SYNC_MASK;
     } else {
@@ -967,24 +1111,89 @@ pub fn sigprocmask(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
     0
 }
 
-/// Sends what was held to ourselves again, now that the program does not block it any more.
+/// What was held and is not blocked any more becomes pending. The caller has all asynchronous signals blocked, and says which mask
+/// to go back to.
 fn release_held(ctx: &mut ThreadContext) {
-    for (i, sig) in SYNC.iter().enumerate() {
-        if ctx.blocked_sync & bit(*sig) == 0
-            && let Some(info) = ctx.held.infos[i].take()
-        {
-            // SAFETY: sends to ourselves.
-            unsafe {
-                sc!(
-                    nr::RT_TGSIGQUEUEINFO,
-                    crate::process::real_pid(),
-                    ctx.tid,
-                    *sig,
-                    &info as *const _
-                )
-            };
+    if ctx.pending_signal() == 0
+        && let Some((sig, info)) = take_held(ctx, !ctx.blocked_sync)
+    {
+        make_pending(ctx, sig, info, None);
+    }
+}
+
+fn make_pending(ctx: &mut ThreadContext, sig: i32, info: SigInfo, base: Option<u64>) {
+    ctx.pending.info = info;
+    ctx.pending.base = base;
+    ctx.pending.sig = sig;
+    ctx.pending_flag = 1;
+}
+
+/// Whether a held signal is not in `mask`, with which the program is about to wait.
+pub fn would_end_wait(ctx: &ThreadContext, mask: u64) -> bool {
+    held(ctx) & !mask != 0
+}
+
+/// Ends a wait of the program with `mask` by a held signal: that is pending then.
+pub fn end_wait(ctx: &mut ThreadContext, mask: u64) -> bool {
+    let old = block_all();
+    if ctx.pending_signal() != 0 {
+        return false;
+    }
+    match take_held(ctx, !mask) {
+        Some((sig, info)) => {
+            make_pending(ctx, sig, info, Some(mask));
+            ctx.pending.mask = old;
+            true
+        }
+        None => {
+            set_mask(old);
+            false
         }
     }
+}
+
+/// `rt_sigtimedwait`, if it asks for a signal that is held.
+pub fn sigtimedwait(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
+    let mut set = 0u64;
+    if held(ctx) == 0 || a[3] != 8 || !read_value(a[0], &mut set) {
+        return None;
+    }
+    let (sig, info) = take_held(ctx, set)?;
+    Some(match a[1] == 0 || write_value(a[1], &info) {
+        true => i64::from(sig),
+        false => -sys::EFAULT,
+    })
+}
+
+/// `rt_sigqueueinfo` and `rt_tgsigqueueinfo` to this very process, of a synchronous signal with a code that the kernel gives to faults.
+/// When it arrived, nobody could tell it from a fault, so it does not take the way through the kernel.
+pub fn queue_own(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
+    let (tid, sig, at) = match number {
+        nr::RT_TGSIGQUEUEINFO => (a[1] as u32, a[2] as i32, a[3]),
+        _ => (ctx.tid, a[1] as i32, a[2]),
+    };
+    let mut info = SigInfo { words: [0; 16] };
+    if a[0] as u32 != ctx.group
+        || tid != ctx.tid
+        || !SYNC.contains(&sig)
+        || !read_value(at, &mut info)
+        || info.code() <= 0
+    {
+        return None;
+    }
+    info.words[0] = info.words[0] & !0xffff_ffff | sig as u64;
+    let old = block_all();
+    if ctx.blocked_sync & bit(sig) != 0 || ctx.pending_signal() != 0 {
+        let i = SYNC.iter().position(|s| *s == sig).unwrap_or(0);
+        ctx.held.infos[i].get_or_insert(info);
+        if ctx.pending_signal() == 0 {
+            set_mask(old);
+        }
+    } else {
+        make_pending(ctx, sig, info, None);
+        ctx.pending.mask = old;
+    }
+    Some(0)
 }
 
 /// Signals that wait until the program unblocks them.
@@ -992,7 +1201,7 @@ fn waiting(ctx: &ThreadContext) -> u64 {
     let mut set = 0u64;
     // SAFETY: our own variable, of the size that is said.
     unsafe { sc!(nr::RT_SIGPENDING, &mut set as *mut u64, 8) };
-    set | ctx.held.mask()
+    set | held(ctx)
 }
 
 /// `rt_sigpending`
@@ -1104,9 +1313,9 @@ pub fn before_exec(ctx: &mut ThreadContext) {
 
 /// Just before `execve`, with the program's real mask in force: what is held goes to the kernel.
 pub fn pass_on_held(ctx: &mut ThreadContext) {
-    let blocked = core::mem::take(&mut ctx.blocked_sync);
-    release_held(ctx);
-    ctx.blocked_sync = blocked;
+    while let Some((sig, info)) = take_held(ctx, SYNC_MASK) {
+        send(ctx.group, ctx.tid, sig, &info);
+    }
 }
 
 /// After a failed `execve`.
@@ -1115,5 +1324,8 @@ pub fn after_failed_exec() {
         install(sig, &SigAction::default());
     }
 }
+
+/// Bytes of a `syscall` instruction.
+const SYSCALL_LEN: u64 = 2;
 
 const _: () = assert!(off::GPR == 8);

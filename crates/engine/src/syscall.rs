@@ -52,7 +52,7 @@ fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
         // Shared rings would let the kernel write to tracked memory unseen; programs fall back.
         nr::IO_URING_SETUP => -sys::ENOSYS,
         nr::EXECVE | nr::EXECVEAT => {
-            return pm::with_prepared(ctx, number, &a, |ctx, call| process::exec(ctx, call));
+            return pm::with_prepared(ctx, number, &a, process::exec);
         }
         nr::EXIT => process::exit_thread(ctx, a[0]),
         nr::EXIT_GROUP => return process::exit_group(ctx, a[0]),
@@ -86,6 +86,18 @@ fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
         | nr::BRK => return memory(ctx, number, a),
         nr::SHMAT => return layout::shmat(&a),
         nr::RT_SIGSUSPEND => return with_mask(ctx, number, a, 0, 1),
+        RT_SIGTIMEDWAIT => match signal::sigtimedwait(ctx, &a) {
+            Some(result) => result,
+            None => return pass(ctx, number, &a),
+        },
+        RT_SIGQUEUEINFO | nr::RT_TGSIGQUEUEINFO => {
+            let mut b = a;
+            crate::deterministic::real_pids(number, &mut b);
+            match signal::queue_own(ctx, number, &b) {
+                Some(result) => result,
+                None => return pass(ctx, number, &a),
+            }
+        }
         nr::RT_SIGPENDING => pm::answered(ctx, number, &a, |ctx| signal::sigpending(ctx, &a)),
         nr::PSELECT6 => return pselect(ctx, a),
         nr::PPOLL => return with_mask(ctx, number, a, 3, 4),
@@ -148,6 +160,9 @@ fn with_mask(
     let mut mask = 0u64;
     let mut b = a;
     if a[mask_arg] != 0 && a[size_arg] == 8 && signal::read_value(a[mask_arg], &mut mask) {
+        if signal::would_end_wait(ctx, mask) {
+            return end_wait(ctx, number, b, mask_arg, mask);
+        }
         ctx.set_suspend_mask(Some(mask));
         mask &= !signal::SYNC_MASK;
         b[mask_arg] = &mask as *const u64 as u64;
@@ -156,6 +171,38 @@ fn with_mask(
     ctx.set_suspend_mask(None);
     result
 }
+
+/// A wait that a held signal ends at once, if there is nothing else that does.
+fn end_wait(
+    ctx: &mut ThreadContext,
+    number: u64,
+    mut a: [u64; 6],
+    mask_arg: usize,
+    mask: u64,
+) -> Option<i64> {
+    let nothing = [0u64; 2];
+    let zero = nothing.as_ptr() as u64;
+    let timeout = match number {
+        nr::PPOLL => Some((2, zero)),
+        nr::PSELECT6 => Some((4, zero)),
+        nr::EPOLL_PWAIT => Some((3, 0)),
+        nr::EPOLL_PWAIT2 => Some((3, zero)),
+        _ => None,
+    };
+    if let Some((argument, value)) = timeout {
+        a[argument] = value;
+        a[mask_arg] = 0;
+        let ready = pass(ctx, number, &a)?;
+        if ready != 0 {
+            return Some(ready);
+        }
+    }
+    signal::end_wait(ctx, mask);
+    Some(-sys::EINTR)
+}
+
+const RT_SIGTIMEDWAIT: u64 = 128;
+const RT_SIGQUEUEINFO: u64 = 129;
 
 /// `pselect6` has its mask behind one more pointer.
 fn pselect(ctx: &mut ThreadContext, a: [u64; 6]) -> Option<i64> {
@@ -166,6 +213,9 @@ fn pselect(ctx: &mut ThreadContext, a: [u64; 6]) -> Option<i64> {
         && pair[0] != 0
         && signal::read_value(pair[0], &mut mask)
     {
+        if signal::would_end_wait(ctx, mask) {
+            return end_wait(ctx, nr::PSELECT6, b, 5, mask);
+        }
         ctx.set_suspend_mask(Some(mask));
         mask &= !signal::SYNC_MASK;
         pair[0] = &mask as *const u64 as u64;
