@@ -24,7 +24,7 @@
 //!
 //! let analysis = Analysis::new(Options::default(), SymbolOptions::default());
 //! let outcome = analysis.finish();
-//! assert!(outcome.findings.is_empty() && !outcome.touched_pm);
+//! assert!(outcome.findings.is_empty() && !outcome.statistics.touched_pm);
 //! ```
 #![forbid(unsafe_code)]
 
@@ -46,12 +46,12 @@ mod tx;
 use std::io;
 use std::path::Path;
 
-use brownout_findings::{BuiltIn, Finding};
+use brownout_findings::{BuiltIn, Coverage, Limit};
 use brownout_rule::host::Plugin;
 use brownout_symbols::{Options as SymbolOptions, Stacks};
 use brownout_trace::EventSink;
-use brownout_trace::event::{ContextId, Event, EventKind, ExitStatus, TargetAddr, ThreadId};
-use brownout_trace::maps::MapFault;
+use brownout_trace::event::{ContextId, Event, EventKind, TargetAddr, ThreadId};
+use serde::Serialize;
 
 use plugins::Plugins;
 use pool::Pool;
@@ -79,27 +79,26 @@ enum Checkers {
     Pool(Pool),
 }
 
-/// What an analysis came to.
-#[derive(Debug)]
-pub struct Outcome {
-    /// Correctness first; fingerprints are not assigned yet.
-    pub findings: Vec<Finding>,
+/// What a check came to.
+pub type Outcome = brownout_findings::Outcome<Statistics>;
+
+/// The numbers of a check.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Statistics {
     /// What the run consisted of.
+    #[serde(flatten)]
     pub counts: Counts,
     /// Paths of the tracked files.
     pub files: Vec<String>,
     /// Persistent memory was stored to, or written back.
+    #[serde(skip)]
     pub touched_pm: bool,
-    /// How the run ended; `None` if the events stop before its end.
-    pub ended: Option<ExitStatus>,
     /// A signal ended a process: what it had not made persistent was not judged.
+    #[serde(skip)]
     pub killed: bool,
     /// Stores were lost for want of write-backs, of which there was not a single one.
+    #[serde(skip)]
     pub never_writes_back: bool,
-    /// What a reader must know.
-    pub notes: Vec<String>,
-    /// The events do not fit together, and why: a bug of whoever made them. Then findings mean little.
-    pub fault: Option<MapFault>,
 }
 
 impl Analysis {
@@ -212,22 +211,53 @@ impl Analysis {
         let counts = first.counts();
         let files = first.files.values();
         let lacks_flush = findings.iter().any(|f| f.rule == BuiltIn::MissingFlush);
-        Outcome {
-            findings,
+        let statistics = Statistics {
             counts,
             files: files.map(|file| file.path.clone()).collect(),
             touched_pm: counts.stores + counts.flushes > 0 && !first.files.is_empty(),
-            ended: first.ended(),
             killed: first.was_killed(),
             never_writes_back: first.loses_caches() && counts.flushes == 0 && lacks_flush,
+        };
+        let fault = first.fault();
+        Outcome {
+            findings,
+            coverage: coverage(&statistics, fault.is_some(), first.ended().is_some()),
             notes: self.notes,
-            fault: first.fault(),
+            statistics,
+            ended: first.ended().map(|status| status.to_string()),
+            bug: fault.map(|fault| {
+                format!(
+                    "bug in Brownout: the events make no sense, so that findings may be wrong or missing: {fault}"
+                )
+            }),
         }
     }
 }
 
+/// What was not looked at.
+fn coverage(statistics: &Statistics, is_faulty: bool, has_end: bool) -> Coverage {
+    let mut coverage = Coverage::default();
+    if is_faulty {
+        coverage.limit(Limit::Faulty, "the events make no sense: a bug in Brownout");
+    } else if !statistics.touched_pm {
+        coverage.limit(Limit::Untouched, "no persistent memory was touched");
+    } else if statistics.killed {
+        coverage.limit(
+            Limit::Killed,
+            "a signal ended the program: what it had not yet made persistent was not judged",
+        );
+    }
+    if !has_end && statistics.touched_pm {
+        coverage.limit(
+            Limit::Unfinished,
+            "the recording has no end: what was not yet persistent there was not judged",
+        );
+    }
+    coverage
+}
+
 impl EventSink for Analysis {
-    /// Never fails: events that make no sense become the outcome's [`fault`](Outcome::fault).
+    /// Never fails: events that make no sense become the outcome's [`bug`](Outcome::bug).
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.event(event);
         Ok(())

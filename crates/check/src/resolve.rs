@@ -139,18 +139,11 @@ fn finding(
     let rule = raw.rule.built_in();
     help.extend(rule.and_then(|rule| suggestion(rule, by_msync, &events, sources)));
     let finding = Finding {
-        rule: raw.rule,
-        severity: raw.severity,
-        message: raw.message,
-        fingerprint: String::new(),
-        root_cause: String::new(),
         count: raw.count,
         events,
         help,
         notes: raw.notes,
-        crash_point: None,
-        reproduction: None,
-        replay: None,
+        ..Finding::new(raw.rule, raw.severity, raw.message)
     };
     Weighed {
         finding,

@@ -154,7 +154,10 @@ fn a_pool_finds_what_one_checker_finds() {
             in_order(pool.findings),
             "seed {seed}"
         );
-        assert_eq!(format!("{:?}", here.counts), format!("{:?}", pool.counts));
+        assert_eq!(
+            format!("{:?}", here.statistics.counts),
+            format!("{:?}", pool.statistics.counts)
+        );
     }
     // Or the comparison says little.
     assert!(rules_seen.len() >= 12, "{rules_seen:?}");

@@ -20,6 +20,7 @@ mod explore;
 mod inspect;
 mod memory;
 mod output;
+mod progress;
 mod record;
 mod replay;
 mod reporting;

@@ -1,17 +1,21 @@
 //! What every analysis does with its findings: suppressions, baseline, the report, the exit status.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
+use brownout_explore::CrashSpec;
 use brownout_findings::rules::RuleSet;
-use brownout_findings::{Finding, Limit, Report, Severity};
+use brownout_findings::{Analysed, Finding, Limit, Outcome, Replay, Report, Severity};
 use brownout_report::baseline::Baseline;
 use brownout_report::suppress::{self, Suppressions};
+use serde::Serialize;
 
 use crate::exit::{self, Failure};
 use crate::resolve::{ColorChoice, Compat, FailOn, ReportFormat, Reporting, plain};
 use crate::terminal::{message, quote};
+use crate::token::Token;
 
 /// What is known about findings beforehand.
 pub struct Known {
@@ -49,7 +53,7 @@ impl Known {
     }
 
     /// Names the findings, takes out what is known, and makes the verdict.
-    pub fn apply(&self, report: &mut Report) {
+    fn apply(&self, report: &mut Report) {
         report.coverage.accept(&self.accept);
         report.verdict = report.coverage.verdict(!report.findings.is_empty());
         brownout_report::finish(
@@ -89,7 +93,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// Writes the report, and suppressions if asked for.
-pub fn write(reporting: &Reporting, rules: RuleSet, report: &Report) -> Result<(), Failure> {
+fn write(reporting: &Reporting, rules: RuleSet, report: &Report) -> Result<(), Failure> {
     if let Some(path) = &reporting.gen_suppressions {
         write_file(path, suppress::generate(&report.findings).as_bytes())?;
     }
@@ -149,7 +153,7 @@ pub fn write(reporting: &Reporting, rules: RuleSet, report: &Report) -> Result<(
 }
 
 /// The exit status, if the analysis itself would end with `status`.
-pub fn exit_code(reporting: &Reporting, report: &Report, status: u8) -> u8 {
+fn exit_code(reporting: &Reporting, report: &Report, status: u8) -> u8 {
     let counts = |finding: &Finding| match reporting.fail_on {
         FailOn::Correctness => finding.severity == Severity::Correctness,
         FailOn::Performance => true,
@@ -166,10 +170,60 @@ pub fn exit_code(reporting: &Reporting, report: &Report, status: u8) -> u8 {
     }
 }
 
-/// Says whether it was there again.
-pub fn conclude(findings: &[Finding], fingerprint: &str) {
-    message(&match findings.is_empty() {
-        true => format!("finding {fingerprint} did not show again"),
-        false => format!("finding {fingerprint} shows again"),
-    });
+/// What was analysed, and how.
+pub struct Subject<'a> {
+    /// Who analysed what.
+    pub analysed: Analysed,
+    /// The built-in rules that were on.
+    pub rules: RuleSet,
+    /// How the command would end if the analysis had nothing to say.
+    pub status: u8,
+    /// The words after `brownout`, for replay tokens.
+    pub command_line: &'a [OsString],
+    /// Only the finding of this fingerprint is shown, and counts.
+    pub wanted: Option<&'a str>,
+}
+
+/// Makes the report, the verdict and the exit status of what an analysis came to: the same for all. `crash` gives the crash that a
+/// finding is about, by the finding's number in the outcome.
+pub fn conclude<S: Serialize>(
+    reporting: &Reporting,
+    known: &Known,
+    subject: Subject<'_>,
+    outcome: Outcome<S>,
+    crash: impl Fn(usize) -> Option<CrashSpec>,
+) -> Result<u8, Failure> {
+    let bug = outcome.bug.clone();
+    let mut report = outcome.report(subject.analysed);
+    // Findings are sorted and left out: each keeps its number until it gets its token, which needs its final name.
+    for (number, finding) in report.findings.iter_mut().enumerate() {
+        finding.replay = Some(Replay {
+            token: number.to_string(),
+            command: String::new(),
+        });
+    }
+    known.apply(&mut report);
+    // A command line that is no text has no token.
+    let words = subject.command_line.iter().map(|word| word.to_str());
+    let words: Option<Vec<String>> = words.map(|word| Some(word?.to_owned())).collect();
+    for finding in &mut report.findings {
+        let number = finding.replay.take();
+        let crash = number.and_then(|number| crash(number.token.parse().ok()?));
+        let token = words
+            .clone()
+            .and_then(|words| Token::new(words, &finding.fingerprint, crash));
+        finding.replay = token.map(Token::replay);
+    }
+    if let Some(fingerprint) = subject.wanted {
+        report.findings.retain(|f| f.fingerprint == fingerprint);
+        message(&match report.findings.is_empty() {
+            true => format!("finding {fingerprint} did not show again"),
+            false => format!("finding {fingerprint} shows again"),
+        });
+    }
+    write(reporting, subject.rules, &report)?;
+    match bug {
+        Some(bug) => Err(Failure::bug(bug)),
+        None => Ok(exit_code(reporting, &report, subject.status)),
+    }
 }

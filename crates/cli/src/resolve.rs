@@ -6,11 +6,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use brownout_findings::rules::{self, Rule, RuleSet};
 use brownout_findings::{Limit, Severity};
 use brownout_host::LaunchConfig;
+use brownout_model::names::Promise;
+use brownout_model::{Atomicity, Config, Domain};
 use brownout_rule::host::split_argument;
 use brownout_trace::event::ThreadId;
 
@@ -72,22 +75,18 @@ pub enum Source {
 pub struct Check {
     /// What to look at.
     pub source: Source,
-    /// Built-in rules that are on.
-    pub rules: RuleSet,
+    /// The model, and the built-in rules that are on.
+    pub options: brownout_check::Options,
     /// Libraries with rules (absolute paths), and the options for each.
     pub plugins: Vec<(PathBuf, String)>,
-    /// How persistence works: a name of `brownout_model::Domain`.
-    pub domain: String,
-    /// Every store must lie in a transaction.
-    pub tx_only: bool,
     /// What becomes of findings.
     pub report: Reporting,
     /// Where the recording goes. Only with [`Source::Run`].
     pub save_trace: Option<PathBuf>,
-    /// Number of checker threads, at least 1.
-    pub jobs: Option<usize>,
-    /// How findings are settled by exploration, if they are; and the input of the program then.
-    pub confirm: Option<(Recovery, Option<PathBuf>)>,
+    /// The rules have threads of their own.
+    pub in_parallel: bool,
+    /// How findings are settled by exploration, if they are.
+    pub confirm: Option<Box<brownout_explore::Options>>,
     /// The words after `brownout` that give this check, wherever they come from: as typed, or with
     /// what brownout.toml adds and `--no-config`.
     pub command_line: Vec<OsString>,
@@ -95,38 +94,8 @@ pub struct Check {
 
 /// An exploration to make.
 pub struct Explore {
-    /// Files that are persistent memory.
-    pub pm_globs: Vec<String>,
-    /// The program.
-    pub program: OsString,
-    /// Its arguments.
-    pub args: Vec<OsString>,
-    /// Its input.
-    pub stdin: Option<PathBuf>,
-    /// What happens after a crash.
-    pub recovery: Recovery,
-    /// Recoveries at a time; as many as there are processors if not given.
-    pub jobs: Option<usize>,
-    /// Crashes in a row.
-    pub depth: Option<u32>,
-    /// No sampling.
-    pub exhaustive: bool,
-    /// Outcomes to verify.
-    pub self_test: u64,
-    /// Where all outcomes go.
-    pub outcomes: Option<PathBuf>,
-    /// Go on where an interrupted exploration ended.
-    pub resume: bool,
-    /// Where crash images go.
-    pub folder: PathBuf,
-    /// A name of `brownout_model::Domain`.
-    pub domain: String,
-    /// A crash does not tear a store inside a line.
-    pub whole_lines: bool,
-    /// Names and sizes of files survive each by itself.
-    pub posix_names: bool,
-    /// Store buffers must be covered.
-    pub tso: bool,
+    /// What to explore, and how.
+    pub options: brownout_explore::Options,
     /// What becomes of findings.
     pub report: Reporting,
     /// As in [`Check`].
@@ -134,24 +103,23 @@ pub struct Explore {
 }
 
 /// What happens after a crash, and how it is judged.
-#[derive(Clone)]
-pub struct Recovery {
+struct Recovery {
     /// Shell command that runs first.
-    pub setup: Option<String>,
+    setup: Option<String>,
     /// Shell command that recovers; `None`: the program itself.
-    pub recover: Option<String>,
+    recover: Option<String>,
     /// Its input.
-    pub recover_stdin: Option<PathBuf>,
+    recover_stdin: Option<PathBuf>,
     /// Operations are atomic.
-    pub operations: bool,
+    operations: bool,
     /// The order in which recovery prints things is part of them.
-    pub ordered: bool,
+    ordered: bool,
     /// A command that judges.
-    pub checker: Option<String>,
+    checker: Option<String>,
     /// No longer than this.
-    pub time: Option<Duration>,
+    time: Option<Duration>,
     /// A recovery that takes longer hangs.
-    pub hang_after: Option<Duration>,
+    hang_after: Option<Duration>,
 }
 
 impl Recovery {
@@ -257,15 +225,11 @@ pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
 
 fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
     let recovery = recovery(args.recovery)?;
-    let confirm = match args.confirm {
-        true => Some((recovery, args.stdin.clone())),
-        false if recovery.is_given() => {
-            return Err(Failure::usage(
-                "--setup, --recover, --oracle and the like belong to 'brownout explore', or to check with --confirm",
-            ));
-        }
-        false => None,
-    };
+    if !args.confirm && recovery.is_given() {
+        return Err(Failure::usage(
+            "--setup, --recover, --oracle and the like belong to 'brownout explore', or to check with --confirm",
+        ));
+    }
     let compat = compat::translate(args.pmemcheck);
     for note in &compat.notes {
         message(note);
@@ -291,19 +255,41 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
             })?
         }),
     };
+    let model = Config {
+        domain: domain(&args.domain),
+        ..Config::default()
+    };
+    let confirm = match &source {
+        Source::Run(launch) if args.confirm => {
+            let program = (launch.program.clone(), launch.args.clone());
+            let patterns = launch.pm_globs.clone();
+            let options = exploration(program, args.stdin.as_deref(), patterns, recovery, model)?;
+            Some(Box::new(brownout_explore::Options {
+                acknowledged_survives: true,
+                depth: Some(1),
+                ..options
+            }))
+        }
+        _ => None,
+    };
+    // The program, the thread that receives events, and two that check.
+    let jobs = args.jobs.unwrap_or(if cores() >= 4 { 2 } else { 1 });
     Ok(Check {
         source,
-        rules: rule_set(compat.rules.iter().chain(&args.rules.0)),
+        options: brownout_check::Options {
+            model,
+            rules: rule_set(compat.rules.iter().chain(&args.rules.0)),
+            tx_only: args.tx_only,
+        },
+        // Custom rules look at the state of all of them, so they keep all in one place.
+        in_parallel: plugins.is_empty() && jobs >= 2,
         plugins,
-        domain: args.domain,
-        tx_only: args.tx_only,
         report: Reporting {
             output: args.report.output.clone().or(compat.output),
             compat: args.compat,
             ..reporting(args.report)
         },
         save_trace: args.save_trace,
-        jobs: args.jobs.map(|jobs| jobs as usize),
         confirm,
         command_line: words,
     })
@@ -340,26 +326,101 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
     {
         standard_input(file)?;
     }
+    let model = Config {
+        domain: domain(&args.domain),
+        atomicity: match args.atomicity {
+            Unit::Line => Atomicity::Line,
+            Unit::Word => Atomicity::Word,
+        },
+        ..Config::default()
+    };
+    let patterns = patterns(&args.pm)?;
+    let recovery = recovery(args.recovery)?;
+    let program = (launch.program, launch.args);
+    let options = exploration(program, args.stdin.as_deref(), patterns, recovery, model)?;
+    let here = here()?;
     Ok(Explore {
-        pm_globs: patterns(&args.pm)?,
-        program: launch.program,
-        args: launch.args,
-        stdin: args.stdin,
-        recovery: recovery(args.recovery)?,
-        jobs: args.jobs.map(|jobs| jobs as usize),
-        depth: args.depth,
-        exhaustive: args.exhaustive,
-        self_test: args.self_test,
-        outcomes: args.outcomes,
-        folder: args.folder,
-        domain: args.domain,
-        whole_lines: args.atomicity == Unit::Line,
-        posix_names: args.names == Names::Posix,
-        tso: args.tso,
-        resume: args.resume,
+        options: brownout_explore::Options {
+            promise: match args.names {
+                Names::Posix => Promise::Posix,
+                Names::Ordered => Promise::Ordered,
+            },
+            store_buffers: args.tso,
+            depth: args.depth,
+            jobs: args.jobs.map_or(options.jobs, |jobs| jobs as usize),
+            exhaustive: args.exhaustive,
+            self_test: args.self_test,
+            resume: args.resume,
+            folder: here.join(&args.folder),
+            outcomes: args.outcomes.map(|path| here.join(path)),
+            ..options
+        },
         report: reporting(args.report),
         command_line: words,
     })
+}
+
+/// An exploration of a program, as it is unless the command line says otherwise.
+fn exploration(
+    (program, args): (OsString, Vec<OsString>),
+    stdin: Option<&Path>,
+    pm_globs: Vec<String>,
+    recovery: Recovery,
+    model: Config,
+) -> Result<brownout_explore::Options, Failure> {
+    let here = here()?;
+    let absolute = |path: &Path| here.join(path);
+    let program = brownout_explore::Command {
+        program,
+        args,
+        stdin: stdin.map(absolute),
+    };
+    let recover_stdin = recovery.recover_stdin.as_deref().map(absolute);
+    let recover = match &recovery.recover {
+        Some(line) => brownout_explore::Command::shell(line, recover_stdin),
+        None => brownout_explore::Command {
+            stdin: recover_stdin.or_else(|| program.stdin.clone()),
+            ..program.clone()
+        },
+    };
+    Ok(brownout_explore::Options {
+        setup: recovery.setup,
+        program,
+        recover,
+        pm_globs,
+        model,
+        promise: Promise::Ordered,
+        operations: recovery.operations,
+        ordered: recovery.ordered,
+        acknowledged_survives: false,
+        suspects: Vec::new(),
+        store_buffers: false,
+        checker: recovery.checker,
+        depth: None,
+        jobs: cores(),
+        time: recovery.time,
+        exhaustive: false,
+        self_test: 0,
+        resume: false,
+        folder: absolute(Path::new("brownout-explore")),
+        outcomes: None,
+        stop: Arc::default(),
+        patience: recovery.hang_after,
+    })
+}
+
+fn here() -> Result<PathBuf, Failure> {
+    env::current_dir()
+        .map_err(|error| Failure::cannot_run(format!("the current folder is gone: {error}")))
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get())
+}
+
+/// Names were checked when the command line was parsed.
+fn domain(name: &str) -> Domain {
+    Domain::from_name(name).unwrap_or_default()
 }
 
 fn recovery(args: RecoveryArgs) -> Result<Recovery, Failure> {
@@ -717,7 +778,7 @@ mod tests {
 
     #[test]
     fn rules_are_chosen_by_name_and_by_group() {
-        let rules = |words: &str| check(&format!("{words} --trace t")).rules;
+        let rules = |words: &str| check(&format!("{words} --trace t")).options.rules;
         let count = |set: RuleSet| rules::RULES.iter().filter(|rule| set.has(rule.is)).count();
         assert_eq!(rules(""), RuleSet::default());
         let of_check = rules::RULES
@@ -751,19 +812,19 @@ mod tests {
     #[test]
     fn options_of_pmemcheck_choose_rules() {
         let default = check("--compat pmemcheck --trace t");
-        assert_eq!(default.rules, RuleSet::default());
+        assert_eq!(default.options.rules, RuleSet::default());
         let set = "--compat pmemcheck --mult-stores=yes --flush-check=no --log-file=r --trace t";
         let check = check(set);
         assert!(
-            check.rules.has(BuiltIn::OverwrittenUnpersisted)
-                && check.rules.has(BuiltIn::MissingFlush)
+            check.options.rules.has(BuiltIn::OverwrittenUnpersisted)
+                && check.options.rules.has(BuiltIn::MissingFlush)
         );
         for rule in [
             BuiltIn::CleanFlush,
             BuiltIn::DoubleFlush,
             BuiltIn::OversizedFlush,
         ] {
-            assert!(!check.rules.has(rule), "{rule:?}");
+            assert!(!check.options.rules.has(rule), "{rule:?}");
         }
         assert_eq!(check.report.output.as_deref(), Some(Path::new("r")));
         assert_eq!(check.report.compat, Some(Compat::Pmemcheck));

@@ -33,22 +33,13 @@ pub struct Token {
 }
 
 impl Token {
-    /// For a finding of `check`; `None` if the current folder is gone.
-    pub fn check(words: Vec<String>, fingerprint: &str) -> Option<Token> {
+    /// For a finding, and the crash that it is about, if it is about one. `None` if the current folder is gone.
+    pub fn new(words: Vec<String>, fingerprint: &str, crash: Option<CrashSpec>) -> Option<Token> {
         Some(Token {
             folder: env::current_dir().ok()?,
             words,
             fingerprint: fingerprint.to_owned(),
-            crash: None,
-        })
-    }
-
-    /// For a finding of `explore`.
-    pub fn explore(words: Vec<String>, fingerprint: &str, crash: CrashSpec) -> Option<Token> {
-        let token = Token::check(words, fingerprint)?;
-        Some(Token {
-            crash: Some(crash),
-            ..token
+            crash,
         })
     }
 

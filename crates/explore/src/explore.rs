@@ -12,7 +12,6 @@ use brownout_findings::{Limit, Severity};
 use brownout_host::{KNOWN_FILES_MAX, Limits};
 use brownout_trace::event::FileId;
 use rustc_hash::FxHashSet;
-use serde_json::Map;
 
 use crate::confirm;
 use crate::execution::{self, Setting};
@@ -31,7 +30,7 @@ use crate::pool::Pool;
 use crate::recording::Recording;
 use crate::run::{Recorded, Run, record_run, until};
 use crate::search::{Failure, Halt, LeftOver, Progress, Sampling, Search};
-use crate::statistics::{nothing_explored, statistics, write_outcomes};
+use crate::statistics::{Numbers, nothing_explored, statistics, write_outcomes};
 use crate::view::{Base, Image, Narrowed, Timeline, View};
 use crate::world::World;
 
@@ -99,7 +98,7 @@ fn explore_recorded(
     let mut exploration = Exploration {
         findings: Vec::new(),
         blamed: Vec::new(),
-        statistics: Map::new(),
+        statistics: Numbers::Nothing {},
         coverage,
         unsettled: BTreeSet::new(),
         notes: Vec::new(),

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use brownout_findings::{
-    CrashFile, Event, Finding, Frame, Place, Reproduction, Role, Severity, blame as whose,
+    CrashFile, Event, Finding, Frame, Place, Reproduction, Role, blame as whose,
 };
 use brownout_host::LaunchError;
 use brownout_model::{ByteRange, Moment, keys, mask_within, masked};
@@ -491,22 +491,13 @@ pub fn build(
             whose::place(&crash_stack)
         ),
     };
+    let rule = minimal.symptom.rule();
     let finding = Finding {
-        rule: minimal.symptom.rule().into(),
-        severity: match &minimal.symptom {
-            Symptom::Reordered(_) => Severity::Warning,
-            _ => Severity::Correctness,
-        },
-        message,
-        fingerprint: String::new(),
-        root_cause: String::new(),
-        count: 1,
         events,
         help,
         notes,
         crash_point: Some(crash),
-        replay: None,
-        reproduction: None,
+        ..Finding::new(rule, rule.rule().severity, message)
     };
     Ok(Found {
         finding,

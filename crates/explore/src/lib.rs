@@ -51,3 +51,4 @@ pub use outcome::{Hang, Outcome, Status};
 pub use replay::{Replayed, replay};
 pub use run::{Run, record_run};
 pub use search::{Progress, Statistics};
+pub use statistics::{Explored, Numbers};

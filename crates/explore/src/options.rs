@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use brownout_findings::{Coverage, Finding, Frame};
+use brownout_findings::{Coverage, Finding, Frame, Outcome};
 use brownout_host::LaunchError;
 use brownout_model::Config;
 use brownout_model::names::Promise;
-use serde_json::{Map, Value};
 
 use crate::execution::Command;
 use crate::finding::CrashSpec;
 use crate::outcome::Status;
+use crate::statistics::Numbers;
 
 /// What to explore, and how.
 pub struct Options {
@@ -86,8 +86,8 @@ pub struct Exploration {
     pub findings: Vec<(Finding, CrashSpec)>,
     /// Stores whose loss breaks recovery: their stacks, and which finding says so.
     pub blamed: Vec<(Vec<Frame>, usize)>,
-    /// Numbers, by name.
-    pub statistics: Map<String, Value>,
+    /// Numbers.
+    pub statistics: Numbers,
     /// What was not explored.
     pub coverage: Coverage,
     /// Suspects (see [`Options::suspects`]) that may matter or not, although all was explored.
@@ -100,6 +100,22 @@ pub struct Exploration {
     pub ended: Status,
     /// A bug of ours ended the exploration: in one sentence.
     pub bug: Option<String>,
+}
+
+impl Exploration {
+    /// In the shape that all analyses share, and the crash that shows each finding, in the same order.
+    pub fn into_outcome(self) -> (Outcome<Numbers>, Vec<CrashSpec>) {
+        let (findings, crashes) = self.findings.into_iter().unzip();
+        let outcome = Outcome {
+            findings,
+            coverage: self.coverage,
+            notes: self.notes,
+            statistics: self.statistics,
+            ended: Some(self.ended.to_string()),
+            bug: self.bug,
+        };
+        (outcome, crashes)
+    }
 }
 
 /// Why there is no result.

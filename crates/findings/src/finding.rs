@@ -2,33 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Coverage, Role, RuleId, Verdict};
+use crate::{Coverage, Role, RuleId, Severity, Verdict};
 
 /// Version of the JSON form. Grows by one when a field changes its meaning or goes; new fields do not count.
 pub const SCHEMA_VERSION: u32 = 1;
-
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Data can be lost or damaged by a crash.
-    Correctness,
-    /// It may be meant so: only who knows the program can tell whether it is a bug.
-    Warning,
-    /// Work that gains nothing.
-    Performance,
-}
-
-impl Severity {
-    /// The word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Severity::Correctness => "correctness",
-            Severity::Warning => "warning",
-            Severity::Performance => "performance",
-        }
-    }
-}
 
 /// One level of a call stack, innermost first in a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +83,17 @@ pub struct Event {
     pub stack: Vec<Frame>,
 }
 
+impl Event {
+    /// An event without a place. The rest is added by whoever knows it.
+    pub fn new(role: Role, text: impl Into<String>) -> Event {
+        Event {
+            role,
+            text: text.into(),
+            ..Event::default()
+        }
+    }
+}
+
 /// How to see it again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replay {
@@ -176,6 +164,24 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// A finding that was seen once. The rest is added by whoever knows it.
+    pub fn new(rule: impl Into<RuleId>, severity: Severity, message: impl Into<String>) -> Finding {
+        Finding {
+            rule: rule.into(),
+            severity,
+            message: message.into(),
+            fingerprint: String::new(),
+            root_cause: String::new(),
+            count: 1,
+            events: Vec::new(),
+            help: Vec::new(),
+            notes: Vec::new(),
+            crash_point: None,
+            replay: None,
+            reproduction: None,
+        }
+    }
+
     /// All events, each once: the crash point stands among them, or by itself.
     pub fn all_events(&self) -> impl Iterator<Item = &Event> {
         let listed = self
@@ -210,6 +216,16 @@ pub struct Analysed {
     /// How the program ended: "exit code 0", "signal 11".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
+}
+
+impl Analysed {
+    /// By the analysis of that name.
+    pub fn by(analysis: &str) -> Analysed {
+        Analysed {
+            analysis: analysis.to_owned(),
+            ..Analysed::default()
+        }
+    }
 }
 
 /// All that an analysis has to say.

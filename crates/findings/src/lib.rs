@@ -18,15 +18,19 @@ pub mod blame;
 mod coverage;
 mod finding;
 pub mod numbers;
+mod outcome;
 mod role;
 pub mod rules;
+mod severity;
 mod verdict;
 
 pub use coverage::{Coverage, Limit, Limitation};
 pub use finding::{
     Analysed, CrashFile, Event, Finding, Frame, Place, Replay, Report, Reproduction,
-    SCHEMA_VERSION, Severity, Tool,
+    SCHEMA_VERSION, Tool,
 };
+pub use outcome::Outcome;
 pub use role::Role;
 pub use rules::{BuiltIn, RuleId};
+pub use severity::Severity;
 pub use verdict::Verdict;

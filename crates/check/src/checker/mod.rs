@@ -29,6 +29,7 @@ use brownout_trace::event::{
 use brownout_trace::maps::{AddressSpaces, FileRange, MapFault};
 use brownout_trace::{annotation, pmemcheck};
 use rustc_hash::FxHashMap;
+use serde::Serialize;
 use smallvec::SmallVec;
 
 use crate::Options;
@@ -44,7 +45,7 @@ use crate::tx::{Logged, Transaction, Transactions, own_number};
 const TRANSIENT_STORES_MIN: u16 = 64;
 
 /// What the run consisted of.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Counts {
     /// All events.
     pub events: u64,
