@@ -75,7 +75,7 @@ impl std::error::Error for Failure {}
 impl From<LaunchError> for Failure {
     fn from(error: LaunchError) -> Failure {
         Failure {
-            code: error.exit_code(),
+            code: if error.is_bug() { BUG } else { CANNOT_RUN },
             sentence: error.to_string(),
         }
     }

@@ -20,7 +20,7 @@ fn main() {
             {
                 eprintln!("bare: {e}");
             }
-            i32::from(e.exit_code())
+            1
         }
     };
     std::process::exit(code);

@@ -10,23 +10,15 @@ use brownout_trace::event::{self, *};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::io;
 
-/// Compiles `--pm` patterns. `*` does not cross `/`; `**` does.
+/// Compiles patterns of persistent memory, which are matched with absolute paths. `*` does not cross `/`; `**` does.
 pub fn globs(patterns: &[String]) -> Result<GlobSet, LaunchError> {
     let mut set = GlobSetBuilder::new();
     for p in patterns {
-        // A relative pattern means relative to here: files are matched by absolute path.
-        let full = if p.starts_with('/') || p.starts_with("**") {
-            p.clone()
-        } else {
-            let here =
-                std::env::current_dir().map_err(|e| LaunchError::Launch("current folder", e))?;
-            format!(
-                "{}/{}",
-                globset::escape(&here.to_string_lossy()),
-                p.strip_prefix("./").unwrap_or(p)
-            )
-        };
-        let glob = GlobBuilder::new(&full)
+        // What it is relative to is the caller's to say, who knows who wrote it.
+        if !p.starts_with('/') && !p.starts_with("**") {
+            return Err(LaunchError::BadGlob(p.clone(), "it is relative".into()));
+        }
+        let glob = GlobBuilder::new(p)
             .literal_separator(true)
             .build()
             .map_err(|e| LaunchError::BadGlob(p.clone(), e.kind().to_string()))?;

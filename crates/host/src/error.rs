@@ -38,11 +38,6 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
-    /// 3 for the user's side, 70 for ours.
-    pub fn exit_code(&self) -> u8 {
-        if self.is_bug() { 70 } else { 3 }
-    }
-
     /// Whether it is our fault.
     pub fn is_bug(&self) -> bool {
         match self {
@@ -64,7 +59,10 @@ impl fmt::Display for LaunchError {
             ),
             NotExecutable(p, why) => write!(f, "cannot run '{}': {why}", p.display()),
             UnsupportedProgram(p, why) => write!(f, "cannot run '{}': {why}", p.display()),
-            BadGlob(g, why) => write!(f, "the pattern '{g}' given to --pm is not valid: {why}"),
+            BadGlob(g, why) => write!(
+                f,
+                "the pattern '{g}' for persistent memory is not valid: {why}"
+            ),
             KnownFile(p, e) => write!(f, "cannot track '{}': {e}", p.display()),
             Redirect(p) => write!(
                 f,

@@ -59,7 +59,7 @@ pub struct LaunchConfig {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// Files that are persistent memory, as patterns on their absolute path. Default: none.
+    /// Files that are persistent memory, as patterns on their absolute path; a pattern begins with `/` or `**`. Default: none.
     pub pm_globs: Vec<String>,
     /// Record loads of tracked memory too. Default: no, they cost most and few analyses need them.
     pub loads: bool,
