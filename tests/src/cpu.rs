@@ -1,7 +1,8 @@
 //! What this machine's processor has, less what `BROWNOUT_HIDE_CPU` hides.
 //!
-//! The tool believes the variable, and so do the tests: run with it, they do what they would do on a processor that lacks these
-//! features. `cargo xtask test` runs the suites that depend on the processor once more for each of [`MASKS`].
+//! The tool believes the variable, and so do the tests: run with it, they do what they would do on
+//! a processor that lacks these features. `cargo xtask test` runs the suites that depend on the
+//! processor once more for each of [`MASKS`].
 
 use std::env;
 use std::fs;
@@ -18,7 +19,8 @@ pub const MASKS: [&str; 4] = ["avx512", "avx2", "clwb", "clwb,clflushopt"];
 ///
 /// # Panics
 ///
-/// If it names something that cannot be hidden: a test of another processor than was meant proves nothing.
+/// If it names something that cannot be hidden: a test of another processor than was meant proves
+/// nothing.
 pub fn hidden() -> Features {
     static HIDDEN: OnceLock<Features> = OnceLock::new();
     *HIDDEN.get_or_init(|| {

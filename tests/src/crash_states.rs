@@ -1,19 +1,21 @@
-//! Proof that the seeded programs are what they claim: runs their recovery on crash states, one process a state.
+//! Proof that the seeded programs are what they claim: runs their recovery on crash states, one
+//! process a state.
 //!
 //! ```text
 //!  record `run POOL` ─▶ events ─▶ after each: every memory that a crash may leave ─▶ `check POOL` on it, natively
 //! ```
 //!
-//! The model says which memories are legal; the program under test says what it makes of them. What `check` prints must
-//! be what it prints after k whole operations, for some k from those acknowledged to those begun. Which these are at an
-//! event follows from recordings of `run POOL k`: the events that the runs with k and with k + 1 operations share are
-//! those of the first k.
+//! The model says which memories are legal; the program under test says what it makes of them. What
+//! `check` prints must be what it prints after k whole operations, for some k from those
+//! acknowledged to those begun. Which these are at an event follows from recordings of `run POOL
+//! k`: the events that the runs with k and with k + 1 operations share are those of the first k.
 //!
 //! This is brute force on purpose, with nothing in common with an exploration that is clever.
 //!
-//! Guarantee: exhaustive for crash points with at most [`STATES_MAX`] states. Beyond (lines that are never written back
-//! have many), all states with one line off the newest or the oldest, and a fixed number at random, with a fixed seed.
-//! A recovery that writes can be cut short too: that is tried for some of the images, evenly chosen.
+//! Guarantee: exhaustive for crash points with at most [`STATES_MAX`] states. Beyond (lines that
+//! are never written back have many), all states with one line off the newest or the oldest, and a
+//! fixed number at random, with a fixed seed. A recovery that writes can be cut short too: that is
+//! tried for some of the images, evenly chosen.
 //!
 //! Does not check: other interleavings of threads than the recorded one.
 
@@ -97,8 +99,8 @@ type Image = Vec<u8>;
 /// Numbers of operations: at least those acknowledged, at most those begun.
 type Bounds = (usize, usize);
 
-/// Runs the recovery on the crash states of a whole run, until one goes wrong. If none does, cuts the recovery of at
-/// most `nested_max` of them short as well.
+/// Runs the recovery on the crash states of a whole run, until one goes wrong. If none does, cuts
+/// the recovery of at most `nested_max` of them short as well.
 pub fn explore(binary: &Path, domain: Option<&str>, nested_max: usize) -> Result<Outcome> {
     let mut config = Config::default();
     if let Some(name) = domain {
@@ -178,7 +180,8 @@ impl Plan {
         }
     }
 
-    /// A program that goes wrong whenever its pool is opened again has nothing to compare with; then it is enough to end well.
+    /// A program that goes wrong whenever its pool is opened again has nothing to compare with;
+    /// then it is enough to end well.
     fn explains(&self, recovered: &Recovered, (from, to): Bounds) -> bool {
         let is_well = |recovered: &Recovered| matches!(recovered, Recovered::Well(_));
         let expected = &self.expected[from..=to];
@@ -362,7 +365,8 @@ fn relocated(event: &Event<'_>, base: u64) -> Result<Event<'static>> {
 
 /// The memories of a crash, or a choice of them if there are too many.
 fn memories(state: &CrashState<'_>, initial: &Image) -> Vec<Image> {
-    // The certain lines are the same in all; any line that was ever stored to may differ from the initial content.
+    // The certain lines are the same in all; any line that was ever stored to may differ from the
+    // initial content.
     let mut certain = initial.clone();
     let mut uncertain: Vec<(usize, Vec<ReadOption>)> = Vec::new();
     for at in (0..initial.len()).step_by(64) {

@@ -10,7 +10,8 @@ use serde::de::IgnoredAny;
 
 use crate::tool;
 
-/// What the suites look at of one event. Traces have hundreds of thousands of them, so no more is kept.
+/// What the suites look at of one event. Traces have hundreds of thousands of them, so no more is
+/// kept.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Event {
     /// The kind's name.

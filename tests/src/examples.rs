@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::layout;
 
-/// How a program is made: its name, its own sources, and whether it takes the maps. Sources lie below the examples' folder.
+/// How a program is made: its name, its own sources, and whether it takes the maps. Sources lie
+/// below the examples' folder.
 pub type Recipe = (&'static str, &'static [&'static str], bool);
 
 /// The maps, which several drivers share.
@@ -124,7 +125,8 @@ pub fn object(source: &str) -> PathBuf {
     layout::examples().join("objects").join(name + ".o")
 }
 
-/// A compiler that makes an object of one of the examples' sources, or of one that uses their headers.
+/// A compiler that makes an object of one of the examples' sources, or of one that uses their
+/// headers.
 pub fn compiler(sources: &Path, source: &Path, object: &Path) -> Command {
     let mut command = Command::new("gcc");
     // -w: their warnings are not ours to fix.
@@ -149,7 +151,8 @@ pub fn linker(objects: &[PathBuf], binary: &Path) -> Command {
     command
 }
 
-/// Map types that `mapcli` survives. `ctree` dereferences null there (a bug of the example); `data_store` drives it.
+/// Map types that `mapcli` survives. `ctree` dereferences null there (a bug of the example);
+/// `data_store` drives it.
 pub const MAPS: &[&str] = &[
     "btree",
     "rbtree",
@@ -175,7 +178,8 @@ pub const DATA_STORES: &[&str] = &[
 pub struct Use {
     /// Name of the test.
     pub name: &'static str,
-    /// Command lines that follow each other on one pool. `P` stands for it, `@` before a name for a program of ours.
+    /// Command lines that follow each other on one pool. `P` stands for it, `@` before a name for a
+    /// program of ours.
     pub steps: &'static [&'static str],
     /// What each reads from its standard input.
     pub stdin: &'static str,
@@ -357,7 +361,8 @@ pub fn random_commands(seed: u64, count: usize) -> String {
     text
 }
 
-/// Fails unless Debian's package has this upstream version: what is known about it holds for no other.
+/// Fails unless Debian's package has this upstream version: what is known about it holds for no
+/// other.
 pub fn expect_version(package: &str, upstream: &str) -> Result<()> {
     let output = Command::new("dpkg-query")
         .args(["-W", "-f", "${Version}", package])

@@ -1,4 +1,5 @@
-//! `brownout explore` as the suites use it: run it, read its report, ask what was covered and where a finding is.
+//! `brownout explore` as the suites use it: run it, read its report, ask what was covered and where
+//! a finding is.
 
 use std::ffi::OsString;
 use std::fs;
@@ -94,8 +95,8 @@ impl Explored {
         self.expect_status(0)
     }
 
-    /// Fails unless the exploration came to its end, something was found, and each finding was seen natively as well. Where many
-    /// crash states fail, not all need be tried.
+    /// Fails unless the exploration came to its end, something was found, and each finding was seen
+    /// natively as well. Where many crash states fail, not all need be tried.
     pub fn expect_findings(&self) -> Result<()> {
         ensure!(
             self.report.verdict == Verdict::Findings && !self.report.findings.is_empty(),

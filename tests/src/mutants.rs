@@ -1,7 +1,8 @@
 //! libpmemobj's examples, each broken in one place by an edit of the installed source.
 //!
-//! An edit names a function and texts in it. Each text must be there exactly once, so that another version of the examples fails
-//! here and is not silently left unbroken. Nothing of the examples is kept but the few words of the edits.
+//! An edit names a function and texts in it. Each text must be there exactly once, so that another
+//! version of the examples fails here and is not silently left unbroken. Nothing of the examples is
+//! kept but the few words of the edits.
 //!
 //! ```text
 //!  target/pmdk-examples/src ──copy, edit──▶ FOLDER/src ──gcc──▶ one object ┐
@@ -33,14 +34,16 @@ pub struct Mutant {
     pub expectation: Expectation,
 }
 
-/// Runs that reach a place, and the recovery after a crash. Each names the program first, and the pool as `P`.
+/// Runs that reach a place, and the recovery after a crash. Each names the program first, and the
+/// pool as `P`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
     /// `mapcli`, which reads its commands. Commands are separated by commas.
     Map {
         /// Type of the map.
         map: &'static str,
-        /// What is done beforehand, on a new pool. Without it the pool has no map yet: how that is made is explored as well.
+        /// What is done beforehand, on a new pool. Without it the pool has no map yet: how that is
+        /// made is explored as well.
         before: Option<&'static str>,
         /// What is explored. Each command is atomic.
         commands: &'static str,
@@ -73,8 +76,9 @@ impl Scenario {
 pub enum Expectation {
     /// Recovery goes wrong after some crash.
     Found {
-        /// A function of the edited file that is on the stack of a lost store or of the crash. If what does harm is a store that
-        /// survives, only the crash is told, which is somewhat later.
+        /// A function of the edited file that is on the stack of a lost store or of the crash. If
+        /// what does harm is a store that survives, only the crash is told, which is somewhat
+        /// later.
         blamed: &'static str,
     },
     /// No crash shows it.

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Guarantees: the same seed and mix give the same bytes on machines with the same instructions; a
-//! `Program` blob ends after a bounded number of steps, by returning or by a fault; no blob contains, at any
-//! offset, an instruction of [`Exclusion`]. Operands come from iced's description of each opcode,
-//! so no opcode is left out by forgetting it.
+//! `Program` blob ends after a bounded number of steps, by returning or by a fault; no blob
+//! contains, at any offset, an instruction of [`Exclusion`]. Operands come from iced's description
+//! of each opcode, so no opcode is left out by forgetting it.
 //!
 //! Deviations: where the manuals leave flags undefined, an instruction that defines all follows.
 //! AF after logic instructions is compared nevertheless: every processor clears it.
@@ -241,7 +241,8 @@ pub enum Exclusion {
     Segment,
     /// Of a feature that is hidden: natively it would work, under the tool it must not.
     Hidden,
-    /// Far transfers, transactions, single-stepping and alignment checks: not supported by the tool.
+    /// Far transfers, transactions, single-stepping and alignment checks: not supported by the
+    /// tool.
     Unsupported,
 }
 
@@ -338,7 +339,8 @@ fn opcodes(family: Family) -> &'static [Code] {
     &table[family as usize]
 }
 
-/// The instruction forms that the tests could draw on some processor, and those that this one lacks, by the feature's name.
+/// The instruction forms that the tests could draw on some processor, and those that this one
+/// lacks, by the feature's name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forms {
     /// All of them.
@@ -646,7 +648,8 @@ fn random_instruction(random: &mut Random, mix: &Mix, base: Register) -> Option<
     Some(Prepared { before, insn })
 }
 
-/// One of the families that this processor has anything of: what is left of a mix must still be drawn from.
+/// One of the families that this processor has anything of: what is left of a mix must still be
+/// drawn from.
 fn weighted(random: &mut Random, families: &[(Family, u64)]) -> Family {
     let there = || {
         families
@@ -921,8 +924,8 @@ impl Operands<'_> {
                 CONSTANTS as i64 + (self.random.below(0xF00) as i64 & -alignment)
             }
             88..92 => {
-                // Below the stack pointer, which whoever interrupts must leave alone; and below what
-                // returns have given up, where the tool keeps addresses of its own.
+                // Below the stack pointer, which whoever interrupts must leave alone; and below
+                // what returns have given up, where the tool keeps addresses of its own.
                 insn.set_memory_base(Register::RSP);
                 -0x800 - self.random.below(0x200) as i64
             }

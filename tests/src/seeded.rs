@@ -1,7 +1,7 @@
 //! The programs in `tests/seeded`: small ones whose bugs, and whose lack of bugs, are known.
 //!
-//! A source has the bug with `-DBUG` and is its own fixed twin without. Its header comment says what is wrong and why,
-//! and, one directive a line (` * key: value`), what a tool must make of it:
+//! A source has the bug with `-DBUG` and is its own fixed twin without. Its header comment says
+//! what is wrong and why, and, one directive a line (` * key: value`), what a tool must make of it:
 //!
 //! | directive | meaning |
 //! |---|---|
@@ -101,8 +101,9 @@ pub enum Symptom {
 }
 
 impl Symptom {
-    /// The rules of `brownout explore` that can report it. What is lost may also be noticed by a command that
-    /// judges (`PROG verify`, see `pm.h`), or by the program's own statement of what must hold.
+    /// The rules of `brownout explore` that can report it. What is lost may also be noticed by a
+    /// command that judges (`PROG verify`, see `pm.h`), or by the program's own statement of what
+    /// must hold.
     pub fn rules(self) -> &'static [&'static str] {
         match self {
             Symptom::Exit => &["recovery-error"],
@@ -461,7 +462,8 @@ mod tests {
         }
     }
 
-    /// A rule without a program that it must find, and whose fixed twin it must pass, is only claimed to work.
+    /// A rule without a program that it must find, and whose fixed twin it must pass, is only
+    /// claimed to work.
     #[test]
     fn every_rule_has_its_program() {
         let programs = discover().expect("all headers parse");
@@ -474,7 +476,8 @@ mod tests {
             })
             .map(|expectation| expectation.rule.as_str())
             .collect();
-        // What only warns is no bug to plant: such programs are with the suite that explores operations.
+        // What only warns is no bug to plant: such programs are with the suite that explores
+        // operations.
         let bare: Vec<&str> = brownout_findings::rules::RULES
             .iter()
             .filter(|rule| rule.severity != brownout_findings::Severity::Warning)

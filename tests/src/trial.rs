@@ -10,7 +10,8 @@ pub fn trial(name: impl Into<String>, test: impl FnOnce() -> Result<()> + Send +
     })
 }
 
-/// A test in place of those that could not be made: a suite whose rows cannot be read fails, instead of being empty.
+/// A test in place of those that could not be made: a suite whose rows cannot be read fails,
+/// instead of being empty.
 pub fn broken(name: impl Into<String>, error: &anyhow::Error) -> Trial {
     let message = format!("{error:#}");
     Trial::test(name, move || Err(Failed::from(message)))

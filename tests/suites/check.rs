@@ -14,8 +14,9 @@
 //! | `words::` | headlines and suggestions, as the author of the program would read them |
 //! | `large::` | a report of ten thousand findings |
 //!
-//! Programs are judged by their reports in JSON. What they do to the program's own behaviour is the business of
-//! the transparency suite; here only its exit status and, where it is repeatable, its output must be the native one.
+//! Programs are judged by their reports in JSON. What they do to the program's own behaviour is the
+//! business of the transparency suite; here only its exit status and, where it is repeatable, its
+//! output must be the native one.
 
 #[path = "check/clean.rs"]
 mod clean;

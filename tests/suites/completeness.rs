@@ -2,10 +2,11 @@
 //!
 //! The proof is `record --verify`: a PM file's first content plus the recorded stores must give its
 //! last content, byte for byte. It runs over libpmemobj's own examples (`maps::`, `examples::`) and
-//! over our programs that touch the pool in every way we know (`programs::`). Loads, flushes and fences
-//! leave no bytes behind, so `exact::` compares them with lists that the programs print themselves. Both also with pools at an address that
-//! the program insists on, beside other memory, where the engine works differently (`_at_a_fixed_address`).
-//! `deterministic::` compares two recordings event for event; `unsupported::` is refused with a clear message.
+//! over our programs that touch the pool in every way we know (`programs::`). Loads, flushes and
+//! fences leave no bytes behind, so `exact::` compares them with lists that the programs print
+//! themselves. Both also with pools at an address that the program insists on, beside other memory,
+//! where the engine works differently (`_at_a_fixed_address`). `deterministic::` compares two
+//! recordings event for event; `unsupported::` is refused with a clear message.
 //!
 //! Does not check: that events are in an order that the processor could have produced where the
 //! final bytes do not depend on it.
@@ -24,8 +25,8 @@ use libtest_mimic::Arguments;
 const TIMEOUT: Duration = Duration::from_secs(300);
 const COMMANDS: usize = 1000;
 
-/// Map types that `mapcli` survives. `ctree` dereferences null there (a bug of the example), so it is driven
-/// by `data_store`.
+/// Map types that `mapcli` survives. `ctree` dereferences null there (a bug of the example), so it
+/// is driven by `data_store`.
 const MAPS: &[&str] = &[
     "btree",
     "rbtree",
@@ -36,8 +37,8 @@ const MAPS: &[&str] = &[
     "hashmap_rp",
 ];
 
-/// Unattended uses of the other examples: name, then commands run one after the other on one pool `P`,
-/// and what they read from stdin.
+/// Unattended uses of the other examples: name, then commands run one after the other on one pool
+/// `P`, and what they read from stdin.
 const EXAMPLES: &[(&str, &[&str], &str)] = &[
     (
         "queue",
@@ -483,7 +484,8 @@ fn exact_flushes(place: Place) -> Result<()> {
     Ok(())
 }
 
-/// Some calls are answered by the engine in deterministic mode; what they write is recorded all the same.
+/// Some calls are answered by the engine in deterministic mode; what they write is recorded all the
+/// same.
 fn deterministic_calls() -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;

@@ -1,7 +1,8 @@
 //! In containers, and as an ordinary user.
 //!
-//! The program `container` installs a seccomp profile like that of the usual container engines: no `personality` (so randomisation
-//! stays on), no `pidfd_getfd`, no namespaces. Where the tests run as root, all is done once more as the user `nobody`.
+//! The program `container` installs a seccomp profile like that of the usual container engines: no
+//! `personality` (so randomisation stays on), no `pidfd_getfd`, no namespaces. Where the tests run
+//! as root, all is done once more as the user `nobody`.
 //!
 //! Does not check: containers themselves, with their own file systems and process numbers.
 

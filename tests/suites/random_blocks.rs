@@ -10,8 +10,9 @@
 //! | `BROWNOUT_RANDOM_SEED=N` | this seed instead of the test's own |
 //! | `BROWNOUT_RANDOM_ROUNDS=N` | so many seeds in a row, one if absent |
 //!
-//! In `pool_` tests the memory that registers point into is persistent, so nearly every access becomes an event, by every way of
-//! recording; recordings with values are verified, too, and those without must tell of the same accesses.
+//! In `pool_` tests the memory that registers point into is persistent, so nearly every access
+//! becomes an event, by every way of recording; recordings with values are verified, too, and those
+//! without must tell of the same accesses.
 //!
 //! Does not check: what `random_code::Exclusion` lists, code in several threads, asynchronous
 //! signals (but for blobs without end, which one interrupts).
@@ -68,7 +69,8 @@ const fn straight(families: &'static [(Family, u64)]) -> Mix {
     }
 }
 
-/// On persistent memory. Three runs: in the first, instructions are found to touch it; in the last, none is new.
+/// On persistent memory. Three runs: in the first, instructions are found to touch it; in the last,
+/// none is new.
 const fn pool(families: &'static [(Family, u64)], control_percent: u64) -> Mix {
     Mix {
         blobs: 120,
@@ -337,7 +339,8 @@ const TESTS: &[(&str, u64, Mix)] = &[
     ),
 ];
 
-/// Recorded with and without values. Loops are few, so that none is endless: the timer that ends it is not the same each time.
+/// Recorded with and without values. Loops are few, so that none is endless: the timer that ends it
+/// is not the same each time.
 const SAME_EVENTS: &[(&str, u64, Mix, Setting)] = &[
     ("pool_same_events", 701, pool(EVERYTHING, 2), RECORD),
     ("pool_same_events_integer", 702, pool(INTEGER, 2), RECORD),
@@ -531,7 +534,8 @@ fn judge(blobs: &[Blob], setting: Setting, native: &Outcome, translated: &Outcom
     let translated_status = translated.status;
     let (mut native, mut stdout) = (native.stdout_text(), translated.stdout_text());
     if let Under::Record { loads: true } = setting.under {
-        // All access is taken from the memory, so no page is ever "present" (docs/engine.md, limitations).
+        // All access is taken from the memory, so no page is ever "present" (docs/engine.md,
+        // limitations).
         (native, stdout) = (without_presence(&native), without_presence(&stdout));
     }
     let mut message = String::new();
@@ -582,8 +586,9 @@ fn without_presence(output: &str) -> String {
         .replace(" trap 14 error 7 ", " trap 14 error 6 ")
 }
 
-/// A branch to an address that no 48-bit pointer has. The processor refuses it at the branch; the engine
-/// learns of it behind the branch, and reports a fetch from there (docs/engine.md, limitations).
+/// A branch to an address that no 48-bit pointer has. The processor refuses it at the branch; the
+/// engine learns of it behind the branch, and reports a fetch from there (docs/engine.md,
+/// limitations).
 fn is_wild_jump(native: &str, translated: &str) -> bool {
     let rip = translated
         .split(" rip 0x")
@@ -596,8 +601,8 @@ fn is_wild_jump(native: &str, translated: &str) -> bool {
         && rip.is_some_and(|rip| rip >> 47 != 0)
 }
 
-/// A wild pointer into the address space that the engine keeps for itself (docs/engine.md, limitations). Sums of pointers into the pool get
-/// there.
+/// A wild pointer into the address space that the engine keeps for itself (docs/engine.md,
+/// limitations). Sums of pointers into the pool get there.
 fn hits_engine(native: &str) -> bool {
     const ENGINE: std::ops::Range<u64> = 0x6000_0000_0000..0x6800_0000_0000;
     let address = native

@@ -1,8 +1,8 @@
 //! Whatever ends a recording, what was recorded stays readable and the ending is reported truly.
 //!
-//! `target_killed::` the program dies by a signal, its own or another's; `tool_killed` brownout itself gets
-//! SIGKILL; `disk_full::` the trace cannot be written any more. `usage::` wrong command lines get one clear
-//! sentence and exit code 2.
+//! `target_killed::` the program dies by a signal, its own or another's; `tool_killed` brownout
+//! itself gets SIGKILL; `disk_full::` the trace cannot be written any more. `usage::` wrong command
+//! lines get one clear sentence and exit code 2.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -25,7 +25,8 @@ const CANNOT_RUN: i32 = 3;
 /// pm_endless stores this often before it ends or says that it runs.
 const STORES_AT_LEAST: u64 = 100_000;
 
-/// Command lines and what they must be answered with. `TRACE` is a good trace, `JUNK` is not a trace.
+/// Command lines and what they must be answered with. `TRACE` is a good trace, `JUNK` is not a
+/// trace.
 const BAD_USES: &[(&str, &[&str], i32)] = &[
     ("no_command", &[], USAGE),
     ("unknown_command", &["frobnicate"], USAGE),
@@ -257,8 +258,8 @@ fn tool_killed() -> Result<()> {
     Ok(())
 }
 
-/// While nobody has asked for the tool's status, its process number is taken: the program must notice all the same, once it has to wait
-/// for the tool.
+/// While nobody has asked for the tool's status, its process number is taken: the program must
+/// notice all the same, once it has to wait for the tool.
 fn tool_killed_and_not_collected() -> Result<()> {
     let scratch = Scratch::new()?;
     tool::expect_built()?;
@@ -286,7 +287,8 @@ fn tool_killed_and_not_collected() -> Result<()> {
     Ok(())
 }
 
-/// A shell that says the number of a process under `run`: that must not go on when the tool alone gets a signal.
+/// A shell that says the number of a process under `run`: that must not go on when the tool alone
+/// gets a signal.
 fn tool_signalled(signal: &str, script: &str) -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;

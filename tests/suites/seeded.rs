@@ -8,9 +8,9 @@
 //! | `crash::` | the ground truth itself: the fixed twin recovers from every legal crash state, the wrong build not |
 //! | `check::` | `brownout check` reports what the header says, and nothing else of a twin or a clean program |
 //!
-//! A finding is where it should be if the marked line is on the stack of its first event.
-//! `canary` shows that the judgement can fail. What the headers mean is written in `tests/src/seeded.rs`; how crash
-//! states are tried, in `tests/src/crash_states.rs`.
+//! A finding is where it should be if the marked line is on the stack of its first event. `canary`
+//! shows that the judgement can fail. What the headers mean is written in `tests/src/seeded.rs`;
+//! how crash states are tried, in `tests/src/crash_states.rs`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,7 +25,8 @@ use libtest_mimic::{Arguments, Trial};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Of how many images the recovery is cut short as well. `BROWNOUT_SEEDED_NESTED` sets another number.
+/// Of how many images the recovery is cut short as well. `BROWNOUT_SEEDED_NESTED` sets another
+/// number.
 const NESTED: usize = 6;
 
 fn main() {
@@ -231,8 +232,9 @@ fn check_case(program: &Seeded, case: &Case) -> Result<()> {
     judge(program, &report, &[&case.expected], &[])
 }
 
-/// All of the expected, and of the others only what is allowed or has the same cause. Beside a planted bug, performance
-/// findings of other rules are its by-products; without one there are none.
+/// All of the expected, and of the others only what is allowed or has the same cause. Beside a
+/// planted bug, performance findings of other rules are its by-products; without one there are
+/// none.
 fn judge(
     program: &Seeded,
     report: &Report,
@@ -277,8 +279,8 @@ fn judge(
     Ok(())
 }
 
-/// The judgement can fail: it misses a bug that is not there, and notices one that nobody announced or that lies
-/// elsewhere.
+/// The judgement can fail: it misses a bug that is not there, and notices one that nobody announced
+/// or that lies elsewhere.
 fn canary() -> Result<()> {
     let programs = seeded::discover()?;
     let program = programs

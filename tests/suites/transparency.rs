@@ -28,8 +28,9 @@ const CPYTHON_TIMEOUT: Duration = Duration::from_secs(900);
 /// Exit code for what the tool does not support.
 const UNSUPPORTED: i32 = 3;
 
-/// Modules of Debian's libpython3-testsuite, chosen for what they stress: signals, threads, processes,
-/// memory mappings, foreign calls, system calls that restart, generated code, vector libraries.
+/// Modules of Debian's libpython3-testsuite, chosen for what they stress: signals, threads,
+/// processes, memory mappings, foreign calls, system calls that restart, generated code, vector
+/// libraries.
 const CPYTHON: &[&str] = &[
     "test_signal",
     "test_threading",

@@ -1,6 +1,7 @@
 //! The packages that are no members of the workspace, and are held to the same standard.
 //!
-//! `cargo --workspace` does not see them, so every step that speaks of all code goes through this list as well.
+//! `cargo --workspace` does not see them, so every step that speaks of all code goes through this
+//! list as well.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -52,7 +53,8 @@ impl Package {
         cargo
     }
 
-    /// A cargo command that compiles; its results are kept apart from those of the workspace, which has other flags.
+    /// A cargo command that compiles; its results are kept apart from those of the workspace, which
+    /// has other flags.
     pub fn cargo_compiling(&self, command: &str) -> Command {
         let mut cargo = self.cargo(command);
         if self.locked {

@@ -12,9 +12,10 @@
 //! ```
 //!
 //! Each round runs every case once, native and tool in turn, so that a machine that gets slower or
-//! faster meanwhile does so for both. Medians are of wall-clock time. Nothing is pinned: the numbers are
-//! those of an ordinary user. Output is a markdown table; `--json FILE` writes the raw times too.
-//! Goals are printed beside what was measured; missing one is no failure, because machines differ.
+//! faster meanwhile does so for both. Medians are of wall-clock time. Nothing is pinned: the
+//! numbers are those of an ordinary user. Output is a markdown table; `--json FILE` writes the raw
+//! times too. Goals are printed beside what was measured; missing one is no failure, because
+//! machines differ.
 
 mod check;
 mod common;

@@ -1,8 +1,9 @@
 //! `cargo xtask comments`: comments within the width that rustfmt gives to code.
 //!
-//! rustfmt leaves them alone (on a stable compiler it has to), so they grew wider than a window. Paragraphs with a line that is too long are
-//! filled anew; `--wrap` writes them. Tables, drawings, code, links by themselves and headings stay as they are, and nothing but the
-//! places of line breaks changes.
+//! rustfmt leaves them alone (on a stable compiler it has to), so they grew wider than a window.
+//! Paragraphs with a line that is too long are filled anew; `--wrap` writes them. Tables, drawings,
+//! code, links by themselves and headings stay as they are, and nothing but the places of line
+//! breaks changes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ const WIDTH: usize = 100;
 /// Folders whose Rust files are looked at.
 const FOLDERS: &[&str] = &["crates", "examples", "fuzz", "tests", "xtask"];
 
-/// Says which files have comments that are too wide, or wraps those of the files that are named (all, if none is).
+/// Says which files have comments that are too wide, or wraps those of the files that are named
+/// (all, if none is).
 pub fn comments(words: &[&str]) -> Result<()> {
     let (wrap, named) = match words {
         ["--wrap", named @ ..] => (true, named),
@@ -133,7 +135,8 @@ fn fill(file: &str) -> String {
     text
 }
 
-/// Whether its breaks may be moved: no table, heading, drawing, rule, indented code, or definition of a link.
+/// Whether its breaks may be moved: no table, heading, drawing, rule, indented code, or definition
+/// of a link.
 fn is_prose(text: &str) -> bool {
     let inner = text.trim_start();
     let drawn = |c: char| matches!(c, '\u{2190}'..='\u{21ff}' | '\u{2500}'..='\u{25ff}');

@@ -1,10 +1,11 @@
 //! `cargo xtask demo`: for someone who sees Brownout for the first time.
 //!
-//! Shows real findings in real programs, each found before the reader's eyes. Every step says what must be found, and the demo fails if
-//! it is not: what is shown here is what works.
+//! Shows real findings in real programs, each found before the reader's eyes. Every step says what
+//! must be found, and the demo fails if it is not: what is shown here is what works.
 //!
-//! Of a report only the expected finding is shown, as `brownout` printed it. Those of `explore` are long: of them the story is shown (what
-//! happens, where, and the native command), and the lines that are left out are counted.
+//! Of a report only the expected finding is shown, as `brownout` printed it. Those of `explore` are
+//! long: of them the story is shown (what happens, where, and the native command), and the lines
+//! that are left out are counted.
 
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -28,7 +29,8 @@ const LOOK: &str = "c 5\n";
 /// What a shell says of a program that was killed by SIGSEGV.
 const KILLED_BY_SIGSEGV: i32 = 128 + 11;
 
-/// Given to `brownout` when the demo itself is read on a terminal; not shown, because nobody needs to type it.
+/// Given to `brownout` when the demo itself is read on a terminal; not shown, because nobody needs
+/// to type it.
 const COLOUR: &str = "--color=always";
 
 /// Longer lines (replay tokens) are cut when they are shown.
@@ -287,7 +289,8 @@ impl Stage {
         command
     }
 
-    /// Shows the command, runs it (in the workspace's folder, unless it says where) and keeps what it has to say.
+    /// Shows the command, runs it (in the workspace's folder, unless it says where) and keeps what
+    /// it has to say.
     fn run(&self, command: &mut Command) -> Result<Printed> {
         if command.get_current_dir().is_none() {
             command.current_dir(layout::workspace());
@@ -481,7 +484,8 @@ fn short(word: &str) -> String {
     short_in(&layout::workspace(), word)
 }
 
-/// Paths relative to the folder in which a command runs, if they are in it or in the one that holds it.
+/// Paths relative to the folder in which a command runs, if they are in it or in the one that holds
+/// it.
 fn short_in(folder: &Path, text: &str) -> String {
     let inside = text.replace(&format!("{}/", folder.display()), "");
     match folder.parent() {
@@ -492,7 +496,8 @@ fn short_in(folder: &Path, text: &str) -> String {
     }
 }
 
-/// Of a finding: its title, what happens, the source lines pointed at, and the native command; and how many lines it has beside.
+/// Of a finding: its title, what happens, the source lines pointed at, and the native command; and
+/// how many lines it has beside.
 fn story(finding: &str) -> (Vec<&str>, usize) {
     let lines: Vec<&str> = finding.lines().collect();
     let is_pointer = |line: &str| plain(line).trim_start_matches([' ', '|']).starts_with('^');

@@ -1,7 +1,8 @@
-//! What the workspace depends on: licences, doubled versions, the oldest Rust that will do, and one version for all.
+//! What the workspace depends on: licences, doubled versions, the oldest Rust that will do, and one
+//! version for all.
 //!
-//! `cargo metadata` tells; nothing is fetched and nothing compiled. Tables below hold what was decided by hand. An entry that is
-//! no longer needed is an error, too, so that they stay short.
+//! `cargo metadata` tells; nothing is fetched and nothing compiled. Tables below hold what was
+//! decided by hand. An entry that is no longer needed is an error, too, so that they stay short.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,7 +13,8 @@ use serde_json::Value;
 
 use crate::{apart, shell};
 
-/// Licences under which code may become part of the tool, or of its tests: all let it be passed on under MIT or Apache-2.0.
+/// Licences under which code may become part of the tool, or of its tests: all let it be passed on
+/// under MIT or Apache-2.0.
 const LICENCES: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -31,7 +33,8 @@ const LICENCES: &[&str] = &[
 
 /// Packages of the workspace that come in more than one version, and who wants the older one.
 const DOUBLED: &[(&str, &str)] = &[
-    // defmt, an optional part of postcard (explore's journal) that cargo resolves though nobody builds it.
+    // defmt, an optional part of postcard (explore's journal) that cargo resolves though nobody
+    // builds it.
     ("bitflags", "1"),
     // postcard names both as optional parts.
     ("embedded-io", "0.4"),
@@ -147,7 +150,8 @@ impl Metadata {
         faults
     }
 
-    /// Packages that are there in several versions, but for those that are known; and what is known and not so.
+    /// Packages that are there in several versions, but for those that are known; and what is known
+    /// and not so.
     fn doubled(&self, known: &[(&str, &str)]) -> Vec<String> {
         let mut versions = BTreeMap::<&str, BTreeSet<&str>>::new();
         for package in &self.packages {
@@ -219,8 +223,8 @@ fn parts(version: &str) -> Vec<u32> {
     parts
 }
 
-/// Whether one of the licences that a package offers, for each that it demands, is among ours. Licences come as SPDX
-/// expressions; `/` is an older way to say OR.
+/// Whether one of the licences that a package offers, for each that it demands, is among ours.
+/// Licences come as SPDX expressions; `/` is an older way to say OR.
 fn is_allowed(expression: &str) -> bool {
     let expression = expression.replace('/', " OR ");
     let words: Vec<&str> = expression

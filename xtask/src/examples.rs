@@ -1,13 +1,15 @@
 //! libpmemobj's example programs, built from the package's documentation folder.
 //!
-//! Nothing of theirs is kept in this repository: the sources are copied into the target folder (some are
-//! compressed there) and compiled as they are. Objects stay: the maps are in several programs, and tests link edited ones with them. They include one header that the package lacks,
+//! Nothing of theirs is kept in this repository: the sources are copied into the target folder
+//! (some are compressed there) and compiled as they are. Objects stay: the maps are in several
+//! programs, and tests link edited ones with them. They include one header that the package lacks,
 //! `ex_common.h`; [`EX_COMMON`] is our own.
 //!
 //! Left out: `pminvaders` (needs a terminal), `pmemobjfs` (needs FUSE), `kv_server` (needs libuv),
 //! `manpage` and `setjmp` (use a fixed path in a folder that only root of a PM machine has).
 //!
-//! Our own drivers of their maps ([`OWN_PROGRAMS`]) are linked with these sources, so they are built here, too.
+//! Our own drivers of their maps ([`OWN_PROGRAMS`]) are linked with these sources, so they are
+//! built here, too.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,5 @@
-//! `cargo xtask release`: whether a release can be made of what is here, and the file that would be released.
+//! `cargo xtask release`: whether a release can be made of what is here, and the file that would be
+//! released.
 //!
 //! It publishes nothing and tags nothing; it says what is missing, or the command that tags.
 
@@ -10,7 +11,8 @@ use brownout_tests::layout;
 
 use crate::{dependencies, shell};
 
-/// More than this, and something has come in that does not belong there (debug information, most likely).
+/// More than this, and something has come in that does not belong there (debug information, most
+/// likely).
 const BYTES_MAX: u64 = 24 << 20;
 
 /// Checks what `cargo xtask test` does not, and builds the binary.

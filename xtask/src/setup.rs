@@ -1,7 +1,8 @@
 //! The Debian packages that tests, demo and benchmarks use.
 //!
-//! Installs what is missing when run as root, else names it with the command that installs it, and fails.
-//! Guarantee: no daemon is started by an installation (`policy-rc.d` says no for its duration).
+//! Installs what is missing when run as root, else names it with the command that installs it, and
+//! fails. Guarantee: no daemon is started by an installation (`policy-rc.d` says no for its
+//! duration).
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -168,7 +169,8 @@ impl DaemonPolicy {
 impl Drop for DaemonPolicy {
     fn drop(&mut self) {
         if self.ours {
-            // Leaving it would keep services from starting; that it fails to go away is worth a word.
+            // Leaving it would keep services from starting; that it fails to go away is worth a
+            // word.
             if let Err(error) = fs::remove_file(Self::PATH) {
                 eprintln!("xtask: cannot remove {}: {error}", Self::PATH);
             }

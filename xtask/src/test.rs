@@ -1,8 +1,8 @@
 //! `cargo xtask test`: all that must hold, in the order of how fast it fails.
 //!
-//! Then the suites that depend on the processor once more for each of `brownout_tests::cpu::MASKS`, with features hidden from tests,
-//! tool and programs: the next machine shall bring no surprise. The closing lines have the counts side by side, and what could not
-//! be executed.
+//! Then the suites that depend on the processor once more for each of `brownout_tests::cpu::MASKS`,
+//! with features hidden from tests, tool and programs: the next machine shall bring no surprise.
+//! The closing lines have the counts side by side, and what could not be executed.
 
 use std::env;
 use std::process::{Command, ExitCode};
@@ -83,7 +83,8 @@ fn fast(selection: &Selection) -> Result<Totals> {
             }
         })?;
     }
-    // A crate's own tests need nothing but cargo; whole programs need the tool, and must be there themselves.
+    // A crate's own tests need nothing but cargo; whole programs need the tool, and must be there
+    // themselves.
     let with_programs = !selection.picks_packages() || selection.engine;
     if with_programs {
         step("tool, programs, examples", build::build)?;
@@ -191,7 +192,8 @@ struct Totals {
     failed: u64,
 }
 
-/// The suites that depend on which instructions there are: for vectors, code of every kind; for write-backs, the programs that use them.
+/// The suites that depend on which instructions there are: for vectors, code of every kind; for
+/// write-backs, the programs that use them.
 const VECTORS: &str = "binary(random_blocks) \
     | (package(brownout-insn) & kind(test)) \
     | (binary(transparency) & test(/^program::(cpu_info|fp_arith|flags|memory|rep_string|sig_storm_regs|pm_all_insns)/)) \
@@ -204,9 +206,10 @@ const WRITE_BACKS: &str = "binary(seeded) \
     | test(/^generated::(eadr|seeds_000)/) \
     | test(/^processor::/)";
 
-/// A few whole programs for `--fast`: translation (flags, strings, signal frames, threads, processes), recording of every kind of
-/// instruction, the planted bugs and their fixed twins, exploration against brute force, and every canary. Each takes a second
-/// or less, but for the exploration.
+/// A few whole programs for `--fast`: translation (flags, strings, signal frames, threads,
+/// processes), recording of every kind of instruction, the planted bugs and their fixed twins,
+/// exploration against brute force, and every canary. Each takes a second or less, but for the
+/// exploration.
 const SMOKE: &str = "test(/canary/) \
     | (binary(transparency) & test(/^program::(flags|rep_string|sig_ucontext|threads64|pm_forks)$/)) \
     | (binary(completeness) & test(/^programs::pm_all_insns_at_a_fixed_address$/)) \

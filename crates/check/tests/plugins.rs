@@ -1,4 +1,5 @@
-//! Custom rules in an analysis: what they are sent, what they are answered, what becomes of their findings.
+//! Custom rules in an analysis: what they are sent, what they are answered, what becomes of their
+//! findings.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -444,7 +444,8 @@ fn help_and_version_go_to_stdout() {
 
 // ---------------------------------------------------------------- bugs of ours
 
-/// Stores three words, then writes nonsense where the tool looks for the next record, as no program does.
+/// Stores three words, then writes nonsense where the tool looks for the next record, as no program
+/// does.
 const RING_BREAKER: &str = r#"
 #include <fcntl.h>
 #include <stdint.h>

@@ -79,7 +79,8 @@ fn brownout(folder: &TempDir, args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Checks the program with built-in rules about correctness, and with `options`. Returns exit status and report.
+/// Checks the program with built-in rules about correctness, and with `options`. Returns exit
+/// status and report.
 fn check(folder: &TempDir, options: &[&str]) -> (Option<i32>, Value) {
     let mut args = vec![
         "check",

@@ -1,4 +1,5 @@
-//! How long a launch takes: runs a program again and again in one process and prints the mean, beside that of native runs.
+//! How long a launch takes: runs a program again and again in one process and prints the mean,
+//! beside that of native runs.
 use brownout_host::{LaunchConfig, record, run};
 use brownout_trace::EventSink;
 use std::time::Instant;

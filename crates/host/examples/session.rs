@@ -1,11 +1,12 @@
-//! A program launched again and again, against the same program forked from a kept process: how many runs a second, and that the events
-//! are the same. `cargo xtask bench session` calls it.
+//! A program launched again and again, against the same program forked from a kept process: how
+//! many runs a second, and that the events are the same. `cargo xtask bench session` calls it.
 //!
 //! ```text
 //!  session RUNS world|input POOL STDIN PROGRAM ARGS…
 //! ```
-//! With `world` the program is kept before it looks at the pool's folder, with `input` before it reads its standard input. The pool is set
-//! back before each run to what it was: at the beginning, or at the stop.
+//! With `world` the program is kept before it looks at the pool's folder, with `input` before it
+//! reads its standard input. The pool is set back before each run to what it was: at the beginning,
+//! or at the stop.
 #![allow(clippy::print_stdout)] // it is a program
 
 use brownout_host::{LaunchConfig, LaunchError, Outcome, Session, StopAt, record};

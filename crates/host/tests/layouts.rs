@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::Folder;
 
-/// Prints where its parts are; then, of the addresses that are its further arguments, those at which something is mapped.
+/// Prints where its parts are; then, of the addresses that are its further arguments, those at
+/// which something is mapped.
 const PARTS: &str = r#"
 #include <pthread.h>
 #include <sys/shm.h>
@@ -85,7 +86,8 @@ fn differ(flags: &[&str], fixed: usize) {
     let mut seen = zero.clone();
     for layout in 1..4 {
         let (here, mapped) = parts(&folder, &program, layout, &zero[..movable]);
-        // Arguments lie on the stack, so another number of them is another stack. That is not what is compared.
+        // Arguments lie on the stack, so another number of them is another stack. That is not what
+        // is compared.
         let again = parts(&folder, &program, layout, &zero[..movable]);
         assert_eq!(again, (here.clone(), mapped.clone()));
         for at in &here[..movable] {

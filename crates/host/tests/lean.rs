@@ -1,4 +1,5 @@
-//! Lean recordings leave out what no rule asks: they must tell of the same bytes, in the same order, as full ones.
+//! Lean recordings leave out what no rule asks: they must tell of the same bytes, in the same
+//! order, as full ones.
 
 mod support;
 
@@ -9,7 +10,8 @@ use std::collections::BTreeMap;
 use std::io;
 use support::Folder;
 
-/// Copy loops of every kind, with what may come in between: other instructions, fences, system calls, signals, threads, processes.
+/// Copy loops of every kind, with what may come in between: other instructions, fences, system
+/// calls, signals, threads, processes.
 const COPIES: &str = r#"
 #include <cpuid.h>
 #include <immintrin.h>
@@ -167,7 +169,8 @@ fn a_lean_recording_tells_of_the_same_bytes_in_the_same_order() {
         // The main thread, the child and two threads have stored.
         let stored = full.threads.values().filter(|story| story.len() > 2);
         assert!(stored.count() >= 3);
-        // Which of two threads begins first is not the same each time; they do the same at different places.
+        // Which of two threads begins first is not the same each time; they do the same at
+        // different places.
         let sorted = |stories: &Stories| {
             let mut all: Vec<Story> = stories.threads.values().cloned().collect();
             all.sort();

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use support::{Folder, Keep};
 
-/// Lines of `/proc/self/maps` that are no heap of a thread or of the process: those may grow as any heap does.
+/// Lines of `/proc/self/maps` that are no heap of a thread or of the process: those may grow as any
+/// heap does.
 fn mappings() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("readable");
     maps.lines().filter(|line| line.contains('/')).count()

@@ -303,7 +303,8 @@ int main(int argc, char **argv) {
     assert!(story.lines.is_empty(), "{:?}", story.lines);
 }
 
-/// Interpreters ask every script whether it is a terminal, and write past descriptors that only read.
+/// Interpreters ask every script whether it is a terminal, and write past descriptors that only
+/// read.
 #[test]
 fn what_is_only_looked_at_is_not_found() {
     let folder = Folder::new();

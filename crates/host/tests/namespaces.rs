@@ -1,7 +1,9 @@
-//! Programs in PID namespaces of their own. What such a program calls process 2 is somebody else here.
+//! Programs in PID namespaces of their own. What such a program calls process 2 is somebody else
+//! here.
 //!
-//! All of it happens in a namespace that the tests make first, in which process 2 is a bystander: the tool must neither wait for it nor
-//! harm it. Done twice: with `/proc` of that namespace, and with the one around it, by whose numbers nothing is where it is.
+//! All of it happens in a namespace that the tests make first, in which process 2 is a bystander:
+//! the tool must neither wait for it nor harm it. Done twice: with `/proc` of that namespace, and
+//! with the one around it, by whose numbers nothing is where it is.
 
 mod support;
 
@@ -37,7 +39,8 @@ fn unshare(options: &[&str]) -> Command {
     );
 }
 
-/// Runs the calling test once more in a namespace, behind a bystander. In there, it returns what to do.
+/// Runs the calling test once more in a namespace, behind a bystander. In there, it returns what to
+/// do.
 fn inside(test: &str) -> Option<String> {
     if let Ok(what) = std::env::var(INSIDE) {
         return Some(what);
@@ -65,7 +68,8 @@ fn assert_bystander() {
     assert_eq!(ended, 0, "process 2 is alive");
 }
 
-/// A program whose child, and that child's child, are in a namespace: they call themselves 1 and 2 there.
+/// A program whose child, and that child's child, are in a namespace: they call themselves 1 and 2
+/// there.
 fn nested(folder: &Folder) -> std::path::PathBuf {
     folder.program(
         r#"

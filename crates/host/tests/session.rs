@@ -117,8 +117,8 @@ fn forked(folder: &Folder, session: &mut Session, config: &LaunchConfig) -> Stor
     story(folder, keep, &outcome)
 }
 
-/// Several threads or processes come in whichever order the kernel lets them: what they do is the same, whose turn it is is not, nor are
-/// the numbers of calling contexts.
+/// Several threads or processes come in whichever order the kernel lets them: what they do is the
+/// same, whose turn it is is not, nor are the numbers of calling contexts.
 fn in_any_order(story: &Story) -> Story {
     let (mut events, status, stopped, printed) = story.clone();
     events.retain(|seen| !matches!(seen.name, "context" | "futex"));

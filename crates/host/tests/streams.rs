@@ -1,8 +1,9 @@
-//! The stream is whole and explains itself, whatever processes and threads do to each other: children outlive their parents, processes end,
-//! are replaced and killed in the middle of what their threads do.
+//! The stream is whole and explains itself, whatever processes and threads do to each other:
+//! children outlive their parents, processes end, are replaced and killed in the middle of what
+//! their threads do.
 //!
-//! The proof is the one of `record --verify`: a file's first content and the recorded stores give its last content, and no event lies
-//! outside the mappings that the stream knows.
+//! The proof is the one of `record --verify`: a file's first content and the recorded stores give
+//! its last content, and no event lies outside the mappings that the stream knows.
 
 mod support;
 
@@ -224,7 +225,8 @@ int main(int argc, char **argv) {
     verified(&folder.launch(&program, [folder.pool()]), Whole::All);
 }
 
-/// Trees of processes that fork, leave their sessions, become other programs, end at once or never, and store all the time.
+/// Trees of processes that fork, leave their sessions, become other programs, end at once or never,
+/// and store all the time.
 const TREE: &str = r#"
 #include <time.h>
 static volatile uint64_t *pm;

@@ -4,7 +4,8 @@ mod support;
 
 use support::{Folder, Seen, run};
 
-/// Writes through different descriptors, each with its own offset, and synchronises in different ways.
+/// Writes through different descriptors, each with its own offset, and synchronises in different
+/// ways.
 const WRITES: &str = r#"
 #include <sys/uio.h>
 enum { DSYNC = 2, SYNC = 4, APPEND = 16 };

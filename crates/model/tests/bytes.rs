@@ -1,4 +1,5 @@
-//! The fast view against a table with one row a byte: the same rules, without lines, pages, chains and short cuts.
+//! The fast view against a table with one row a byte: the same rules, without lines, pages, chains
+//! and short cuts.
 
 use std::collections::BTreeMap;
 

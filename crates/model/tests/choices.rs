@@ -1,5 +1,5 @@
-//! What exploration relies on: one unit looked at on its own may hold exactly what the whole crash state allows, and between two
-//! events that complete something no crash state is lost.
+//! What exploration relies on: one unit looked at on its own may hold exactly what the whole crash
+//! state allows, and between two events that complete something no crash state is lost.
 
 mod random;
 
@@ -103,8 +103,8 @@ fn uncertain(config: Config, history: &History) -> BTreeSet<(Unit, Moment, ByteR
         .collect()
 }
 
-/// What a read of masked bytes of a line may see by the whole crash state, and what is then left: each stretch of the mask is
-/// read by itself, and equal contents are taken together.
+/// What a read of masked bytes of a line may see by the whole crash state, and what is then left:
+/// each stretch of the mask is read by itself, and equal contents are taken together.
 fn read_whole<'h>(
     states: &[CrashState<'h>],
     line: u64,
@@ -255,8 +255,8 @@ proptest! {
         }
     }
 
-    /// An event completes something exactly if a store that was uncertain is not any more. (One that is durable at once has no
-    /// moment of uncertainty; it completes itself.)
+    /// An event completes something exactly if a store that was uncertain is not any more. (One
+    /// that is durable at once has no moment of uncertainty; it completes itself.)
     #[test]
     fn completing_makes_an_uncertain_store_certain(config in config(), events in prop::collection::vec(event(), 1..24)) {
         let mut history = History::new(config);
@@ -304,8 +304,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What placing failure points relies on, against the brute-force reference: after an event that completes nothing, every
-    /// crash state that was possible before is still possible.
+    /// What placing failure points relies on, against the brute-force reference: after an event
+    /// that completes nothing, every crash state that was possible before is still possible.
     #[test]
     fn no_crash_state_is_lost_where_nothing_completes(config in config(), events in prop::collection::vec(event(), 1..14)) {
         let events = moments(config, &events);
@@ -322,8 +322,8 @@ proptest! {
         }
     }
 
-    /// The whole rule: crashing before each event that completes something, if anything was stored since the last crash, and at
-    /// the end, gives every crash state of every moment.
+    /// The whole rule: crashing before each event that completes something, if anything was stored
+    /// since the last crash, and at the end, gives every crash state of every moment.
     #[test]
     fn crashing_before_what_completes_gives_every_crash_state(
         config in config(),

@@ -13,8 +13,8 @@ use common::{image_outcomes, lazy_outcomes};
 use proptest::prelude::*;
 use random::{history_of, last_values};
 
-/// Random events, with the fences of every domain. Every store has its own byte value, so that an outcome tells which stores it
-/// holds.
+/// Random events, with the fences of every domain. Every store has its own byte value, so that an
+/// outcome tells which stores it holds.
 fn events() -> impl Strategy<Value = Vec<Event<'static>>> {
     let event = random::event(prop_oneof![
         2 => Just(Op::Sfence),

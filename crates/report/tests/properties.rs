@@ -13,7 +13,8 @@ use support::{any_options, any_report, rendered};
 
 fn validator(schema: &str) -> Validator {
     let mut schema = serde_json::from_str(schema).expect("the schema is JSON");
-    // The official schema of SARIF has an unbalanced bracket in its pattern for `language`, which we do not write.
+    // The official schema of SARIF has an unbalanced bracket in its pattern for `language`, which
+    // we do not write.
     for part in ["run", "toolComponent"] {
         let language = format!("/definitions/{part}/properties/language");
         if let Some(Value::Object(language)) = Value::pointer_mut(&mut schema, &language) {
@@ -159,7 +160,8 @@ proptest! {
         prop_assert!(!plain.contains(hostile), "{:?}", plain);
         prop_assert_eq!(options.colour || plain == text, true);
         prop_assert!(plain.lines().last().unwrap().starts_with("brownout: "));
-        // A limit leaves findings to the table, which names places; without one each is there, in full or in a line.
+        // A limit leaves findings to the table, which names places; without one each is there, in
+        // full or in a line.
         let unlimited = Options { limit: None, ..options.clone() };
         let plain = without_colours(&rendered(&report, Format::Terminal, &unlimited));
         for finding in report.findings.iter().filter(|f| !f.fingerprint.is_empty()) {

@@ -1,5 +1,5 @@
-//! What people see. The snapshots are in `tests/snapshots`; `INSTA_UPDATE=always cargo test -p brownout-report` accepts the
-//! output as it is now.
+//! What people see. The snapshots are in `tests/snapshots`; `INSTA_UPDATE=always cargo test -p
+//! brownout-report` accepts the output as it is now.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Rules in shared libraries: the shipped examples, one that panics, one in C, and everything that is none.
+//! Rules in shared libraries: the shipped examples, one that panics, one in C, and everything that
+//! is none.
 
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
@@ -327,7 +328,8 @@ fn files_that_are_no_libraries_are_named() {
     let whole = std::fs::read(library).expect("read");
     let half = &whole[..whole.len() / 8];
     std::fs::write(at("half.so"), half).expect("written");
-    // Fields of the ELF header: type, machine, place of the section headers, their number and names.
+    // Fields of the ELF header: type, machine, place of the section headers, their number and
+    // names.
     let changed = |name: &str, image: &[u8], changes: &[(usize, u8)]| {
         let mut image = image.to_vec();
         for (offset, value) in changes {

@@ -17,7 +17,8 @@ const LOG: &[u8] = b"==12== Command: ./a\n\
 /// Flushes may be long; what is looked at need not be.
 const EVENTS_MAX: usize = 20_000;
 
-/// Reads whatever it is. What comes out must be sound: defined before it is used, and an error stays.
+/// Reads whatever it is. What comes out must be sound: defined before it is used, and an error
+/// stays.
 fn read_any(log: &[u8]) {
     let mut importer = Importer::new(log);
     let mut spaces = AddressSpaces::new();

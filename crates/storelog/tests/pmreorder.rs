@@ -1,7 +1,8 @@
 //! Exported logs, judged by what pmreorder does with them (see `support/pmreorder.rs`).
 //!
-//! Random programs map files in pieces, twice, over each other and from two processes, and store to them in every way. In the end
-//! all is synced. Then the files that pmreorder makes from the log must be the files that the program left.
+//! Random programs map files in pieces, twice, over each other and from two processes, and store to
+//! them in every way. In the end all is synced. Then the files that pmreorder makes from the log
+//! must be the files that the program left.
 
 mod support;
 
@@ -116,7 +117,8 @@ fn addr(at: u64) -> TargetAddr {
     TargetAddr(SLOTS_FROM + at)
 }
 
-/// The events of the actions, each by one of two threads in two processes, and the files they leave.
+/// The events of the actions, each by one of two threads in two processes, and the files they
+/// leave.
 fn run(actions: &[(bool, Action)]) -> (Vec<Event<'_>>, HashMap<u32, HashMap<u64, u8>>) {
     let mut machine = Machine::default();
     let mut events = vec![thread_start(1, 1), thread_start(2, 2)];

@@ -464,7 +464,8 @@ fn split_dwarf_has_inlined_frames() {
         let program = other.path().join("program");
         run(&program, "inline.c", only(vec![])).check_c();
 
-        // A file of another build is not believed, and without one there is the symbol table, and the line.
+        // A file of another build is not believed, and without one there is the symbol table, and
+        // the line.
         let unit = other.path().join("unit.dwo");
         compile_split(folder.path(), &[version, "-fno-inline"]);
         fs::copy(folder.path().join("unit.dwo"), &unit).unwrap();

@@ -1,8 +1,8 @@
 //! Random vectors and messages over random PM layouts, against a model.
 //!
 //! A small kernel made of plain code runs each call twice: once on memory without PM, and once
-//! through `prepare` and `finish` on memory where the program's addresses of PM fault. Both must end
-//! with the same result and the same memory, and what was reported must be what the first one
+//! through `prepare` and `finish` on memory where the program's addresses of PM fault. Both must
+//! end with the same result and the same memory, and what was reported must be what the first one
 //! wrote, as far as it is PM. The seed of a failing run is in its message.
 
 use brownout_random::Random;

@@ -1202,7 +1202,8 @@ fn interrupted_sleeps_tell_what_remains() {
         let stop = interrupt();
         step(35, &[request, rest], move |w, result| {
             stop.store(true, Relaxed);
-            // A signal that was already there leaves everything, and a little for the timer's slack.
+            // A signal that was already there leaves everything, and a little for the timer's
+            // slack.
             assert!(
                 result == EINTR && (999..=1000).contains(&w.t.peek64(rest)),
                 "{result}"

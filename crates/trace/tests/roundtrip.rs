@@ -57,7 +57,8 @@ proptest! {
 fn every_kind_comes_back_and_none_is_forgotten() {
     let events = every_kind();
     let names: std::collections::BTreeSet<_> = events.iter().map(|e| e.kind.name()).collect();
-    // 34 variants, of which flush and fence have three names each and fsync two; the stores of strings are called stores, too.
+    // 34 variants, of which flush and fence have three names each and fsync two; the stores of
+    // strings are called stores, too.
     assert_eq!(
         names.len(),
         38,

@@ -1,11 +1,11 @@
 //! The random numbers of all tests.
 //!
-//! One small generator (Vigna's xorshift64*, seeded by the finisher of splitmix64), the same on every machine and in every
-//! version, so that a seed that a failure prints is enough to repeat it. It is no dependency of the tool: only tests,
-//! benchmarks and examples use it.
+//! One small generator (Vigna's xorshift64*, seeded by the finisher of splitmix64), the same on
+//! every machine and in every version, so that a seed that a failure prints is enough to repeat it.
+//! It is no dependency of the tool: only tests, benchmarks and examples use it.
 //!
-//! Changing the numbers changes what every test tries: seeds that are named in comments and regression tests would lose
-//! their meaning. A test pins them.
+//! Changing the numbers changes what every test tries: seeds that are named in comments and
+//! regression tests would lose their meaning. A test pins them.
 //!
 //! ```
 //! use brownout_random::Random;
@@ -37,7 +37,8 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number smaller than `bound`, which is at most 2^48: the low bits are the weakest, and are not used.
+    /// A number smaller than `bound`, which is at most 2^48: the low bits are the weakest, and are
+    /// not used.
     pub fn below(&mut self, bound: u64) -> u64 {
         (self.bits() >> 16) % bound
     }

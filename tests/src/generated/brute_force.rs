@@ -1,11 +1,12 @@
 //! Every memory that a crash may leave, at every place of a program.
 //!
-//! Which contents of a line are legal is asked of [`brownout_model::reference`], line by line, because it is exponential in
-//! the number of stores; lines are independent under x86, so that the memories are their product. (A test
-//! compares with the reference on all lines at once.)
+//! Which contents of a line are legal is asked of [`brownout_model::reference`], line by line,
+//! because it is exponential in the number of stores; lines are independent under x86, so that the
+//! memories are their product. (A test compares with the reference on all lines at once.)
 //!
-//! A crash can only fall between two events here. Inside a store of several pieces it leaves nothing that a crash after it
-//! cannot leave, except under eADR, where the pieces are events of their own.
+//! A crash can only fall between two events here. Inside a store of several pieces it leaves
+//! nothing that a crash after it cannot leave, except under eADR, where the pieces are events of
+//! their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,8 +139,8 @@ fn stored_lines(events: &[Option<Event<'static>>]) -> BTreeSet<u64> {
         .collect()
 }
 
-/// What an event is to one line. A store elsewhere is nothing, for which a load stands; of a locked addition elsewhere
-/// the fence remains.
+/// What an event is to one line. A store elsewhere is nothing, for which a load stands; of a locked
+/// addition elsewhere the fence remains.
 fn in_line(event: &Event<'static>, line: u64) -> Event<'static> {
     let part = |write: &Write<'static>| -> Option<Write<'static>> {
         let from = write.range().start().0;

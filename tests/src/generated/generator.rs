@@ -1,12 +1,13 @@
 //! Scripts from seeds.
 //!
-//! Programs are made of the patterns in which crash consistency goes wrong (data and its flag, a line stored to
-//! twice, a non-temporal store and its flag, a wide store that may tear, a store across lines, a counter), with each
-//! write-back and fence left out now and then. Recoveries read what the program stored, branch on it, follow it, and
-//! write themselves.
+//! Programs are made of the patterns in which crash consistency goes wrong (data and its flag, a
+//! line stored to twice, a non-temporal store and its flag, a wide store that may tear, a store
+//! across lines, a counter), with each write-back and fence left out now and then. Recoveries read
+//! what the program stored, branch on it, follow it, and write themselves.
 //!
-//! The places are those where a tool may go wrong: the beginning of a page, the border between two pages, the end of
-//! the pool. Values are small ones, on which recoveries branch, or have a different pattern in each store.
+//! The places are those where a tool may go wrong: the beginning of a page, the border between two
+//! pages, the end of the pool. Values are small ones, on which recoveries branch, or have a
+//! different pattern in each store.
 
 use brownout_model::{Config, FlushKind, LINE_BYTES};
 
@@ -16,7 +17,8 @@ use super::brute_force::Memories;
 use super::script::{Copying, Op, POOL_BYTES, Script, Step, low_bytes, number};
 use brownout_random::Random;
 
-/// Pieces (after splitting at words) of all stores of a program to one line: the reference tries all sets of them.
+/// Pieces (after splitting at words) of all stores of a program to one line: the reference tries
+/// all sets of them.
 const PIECES_MAX: usize = 9;
 
 /// The script of a seed.

@@ -1,7 +1,7 @@
 //! Recovery outcomes by lazy search: a read of an open line branches, everything else does not.
 //!
-//! What Jaaru does, in its plainest form: after each run of the recovery the last choice that has another option takes it,
-//! and the recovery runs again from its beginning.
+//! What Jaaru does, in its plainest form: after each run of the recovery the last choice that has
+//! another option takes it, and the recovery runs again from its beginning.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -35,7 +35,8 @@ pub struct Litmus {
 /// All outcomes that are possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Truth {
-    /// If the crash falls after so many steps of the program. There is one more than there are steps.
+    /// If the crash falls after so many steps of the program. There is one more than there are
+    /// steps.
     pub by_position: Vec<BTreeSet<Ending>>,
     /// How many memories recovery was run on.
     pub images: usize,
@@ -169,7 +170,8 @@ impl Litmus {
     }
 }
 
-/// Without locked instructions on ordinary memory that complete nothing: whether they are recorded is the engine's choice.
+/// Without locked instructions on ordinary memory that complete nothing: whether they are recorded
+/// is the engine's choice.
 fn visible<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<Event<'a>> {
     let mut pending: HashMap<Thread, bool> = HashMap::new();
     events

@@ -1,4 +1,5 @@
-//! The recovery part of a script, executed here: a second implementation of what `litmus_vm check` does.
+//! The recovery part of a script, executed here: a second implementation of what `litmus_vm check`
+//! does.
 
 use super::script::{Op, REGISTERS, low_bytes, number, vector};
 

@@ -193,7 +193,8 @@ impl Script {
         self.initial.clone().unwrap_or_else(|| vec![0; POOL_BYTES])
     }
 
-    /// The event of each step, as if the pool were mapped at 0; `None` for steps that change nothing in persistency.
+    /// The event of each step, as if the pool were mapped at 0; `None` for steps that change
+    /// nothing in persistency.
     pub fn events(&self) -> Vec<Option<Event<'static>>> {
         // What the program sees, for the locked additions.
         let mut memory = self.initial_image();

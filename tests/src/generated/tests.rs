@@ -1,4 +1,5 @@
-//! The enumeration against a lazy search, and the scripts against models that are wrong. No processes.
+//! The enumeration against a lazy search, and the scripts against models that are wrong. No
+//! processes.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! libpmemobj's examples lose no data in any crash that the rules know of; nothing may say otherwise.
+//! libpmemobj's examples lose no data in any crash that the rules know of; nothing may say
+//! otherwise.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,9 @@
-//! Known bugs of libpmemobj 1.12.1 and its examples that one run shows. All of them cost time and lose nothing.
+//! Known bugs of libpmemobj 1.12.1 and its examples that one run shows. All of them cost time and
+//! lose nothing.
 //!
-//! A row is tied to the version twice: the statement must stand on its line, and Debian's package must have the version.
-//! libpmemobj itself is stripped, so what lies in it is told by the exported function that is on the stack.
+//! A row is tied to the version twice: the statement must stand on its line, and Debian's package
+//! must have the version. libpmemobj itself is stripped, so what lies in it is told by the exported
+//! function that is on the stack.
 
 use std::fs;
 
@@ -131,7 +133,8 @@ const ROWS: &[Row] = &[
         message: "",
     },
     Row {
-        // Of the 48 lines of each of 1,024 lanes, the heads of three logs are stored to, two lines each.
+        // Of the 48 lines of each of 1,024 lanes, the heads of three logs are stored to, two lines
+        // each.
         name: "lanes",
         map: "btree",
         commands: "",
@@ -216,7 +219,8 @@ fn find(row: &Row) -> Result<()> {
     Ok(())
 }
 
-/// The rule and the message are right, and the first event, which is where to look first, is at the site.
+/// The rule and the message are right, and the first event, which is where to look first, is at the
+/// site.
 fn fits(row: &Row, finding: &Finding) -> bool {
     let is_there = |event: &Event| match row.site {
         Statement(path, line, _) => {

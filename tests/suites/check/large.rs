@@ -77,7 +77,8 @@ fn ten_thousand() -> Result<()> {
         .count();
     ensure!(in_full <= 100, "{in_full} findings in full");
     let lines = text.lines().count();
-    // Each function has a hundred findings of one kind: the first in full, in some twenty lines, a dozen in one each.
+    // Each function has a hundred findings of one kind: the first in full, in some twenty lines, a
+    // dozen in one each.
     ensure!((1000..4000).contains(&lines), "{lines} lines");
     ensure!(text.contains("\n10,000 findings in 100 places:\n"));
     let last_words = text.lines().rev().take(5);

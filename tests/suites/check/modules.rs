@@ -1,5 +1,5 @@
-//! Every site keeps the name of its own code, however the program was linked and whatever comes to its addresses later; and every
-//! file its own, whatever comes to its inode.
+//! Every site keeps the name of its own code, however the program was linked and whatever comes to
+//! its addresses later; and every file its own, whatever comes to its inode.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,8 +11,8 @@ use libtest_mimic::Trial;
 
 use crate::{TIMEOUT, trial};
 
-/// Two bugs that a store in a shared function makes: only the callers tell them apart. Each of the functions does something after
-/// its call, lest the call become a jump.
+/// Two bugs that a store in a shared function makes: only the callers tell them apart. Each of the
+/// functions does something after its call, lest the call become a jump.
 const TWO_CALLERS: &str = r#"
 #include <fcntl.h>
 #include <stdint.h>
@@ -41,7 +41,8 @@ __attribute__((noinline)) void WHO(volatile uint64_t *at) { *at = 1; __asm__ vol
 void run(volatile uint64_t *pm) { WHO(pm + 64 * NUMBER); __asm__ volatile(""); }
 "#;
 
-/// Loads each, calls it and unloads it. Fails if one comes to another address, because then it would show nothing.
+/// Loads each, calls it and unloads it. Fails if one comes to another address, because then it
+/// would show nothing.
 const PLUGIN_HOST: &str = r#"
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -91,7 +92,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Makes a file, stores to it and deletes it, again and again: file systems give the next one the same inode.
+/// Makes a file, stores to it and deletes it, again and again: file systems give the next one the
+/// same inode.
 const TEMPORARY_FILES: &str = r#"
 #include <fcntl.h>
 #include <stdint.h>
@@ -129,7 +131,8 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Compiles one file; a compiler or linker that is missing is a failure (`cargo xtask setup` installs all).
+/// Compiles one file; a compiler or linker that is missing is a failure (`cargo xtask setup`
+/// installs all).
 fn compile(scratch: &Scratch, source: &str, out: &str, flags: &[&str]) -> Result<()> {
     let file = scratch.path().join(format!("{out}.c"));
     std::fs::write(&file, source)?;
@@ -149,7 +152,8 @@ fn compile(scratch: &Scratch, source: &str, out: &str, flags: &[&str]) -> Result
     Ok(())
 }
 
-/// What a finding's store is called: functions from the innermost one on, joined; its fingerprint; the file that it stored to.
+/// What a finding's store is called: functions from the innermost one on, joined; its fingerprint;
+/// the file that it stored to.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Store {
     stack: String,
@@ -193,8 +197,8 @@ fn expect(stores: &BTreeSet<Store>, wanted: &[(&str, u64)]) -> Result<()> {
 
 const CALLERS: [(&str, u64); 2] = [("put < first < main", 0), ("put < second < main", 512)];
 
-/// Small programs of lld and mold have the file's first page in several segments. Callers are found there as everywhere, and so the
-/// fingerprints do not depend on the linker.
+/// Small programs of lld and mold have the file's first page in several segments. Callers are found
+/// there as everywhere, and so the fingerprints do not depend on the linker.
 fn every_linker() -> Result<()> {
     let scratch = Scratch::new()?;
     let mut fingerprints = BTreeSet::new();

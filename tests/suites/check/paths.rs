@@ -1,7 +1,8 @@
-//! Findings name the calling path on which the store was made, however many paths share the instruction.
+//! Findings name the calling path on which the store was made, however many paths share the
+//! instruction.
 //!
-//! `pm_paths` writes the path into the address. So every finding can be judged alone, and every path must have its
-//! own.
+//! `pm_paths` writes the path into the address. So every finding can be judged alone, and every
+//! path must have its own.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,7 @@
 //! A finding's token shows the finding again, and says so if it is gone.
 //!
-//! A token holds the command, not the files. So the pool is removed before a replay, as it was before the first run.
+//! A token holds the command, not the files. So the pool is removed before a replay, as it was
+//! before the first run.
 
 use std::fs;
 use std::io::ErrorKind;

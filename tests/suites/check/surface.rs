@@ -1,8 +1,9 @@
-//! Options, forms of the report, exit codes, recordings, and programs that end in other ways than by returning.
+//! Options, forms of the report, exit codes, recordings, and programs that end in other ways than
+//! by returning.
 //!
-//! Most trials run `check_modes` (`tests/programs`), whose functions are named for what they do: `forget` and
-//! `forget_too` leave 8 bytes unflushed, `flush_clean` flushes a line for nothing, `assert_too_early` asserts what does
-//! not hold yet.
+//! Most trials run `check_modes` (`tests/programs`), whose functions are named for what they do:
+//! `forget` and `forget_too` leave 8 bytes unflushed, `flush_clean` flushes a line for nothing,
+//! `assert_too_early` asserts what does not hold yet.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -123,7 +124,8 @@ fn mapped_and_not_told() -> Result<()> {
     checked.expect_note(&format!("--pm {}", scratch.join("pool").display()))
 }
 
-/// A program that was not written for persistent memory is told of the other way to keep a file; one that only forgot a write-back is not.
+/// A program that was not written for persistent memory is told of the other way to keep a file;
+/// one that only forgot a write-back is not.
 fn never_writes_back() -> Result<()> {
     const HINT: &str = "add --domain page";
     let scratch = Scratch::new()?;
@@ -149,7 +151,8 @@ fn never_writes_back() -> Result<()> {
 
 fn validator(path: &Path) -> Result<Validator> {
     let mut schema: Value = serde_json::from_slice(&fs::read(path)?)?;
-    // The official schema of SARIF has an unbalanced bracket in its pattern for `language`, which we do not write.
+    // The official schema of SARIF has an unbalanced bracket in its pattern for `language`, which
+    // we do not write.
     for part in ["run", "toolComponent"] {
         let language = schema.pointer_mut(&format!("/definitions/{part}/properties/language"));
         if let Some(Value::Object(language)) = language {
@@ -535,7 +538,8 @@ fn not_a_trace() -> Result<()> {
 
 // ---------------------------------------------------------------------- endings
 
-/// The crash came before the program could make things persistent: only what it claimed earlier is wrong.
+/// The crash came before the program could make things persistent: only what it claimed earlier is
+/// wrong.
 fn ended_by_signal() -> Result<()> {
     let checked = run("forget_early_segv", &["--fail-on", "never"])?;
     checked.expect_places(&[("not-persisted", "assert_too_early")])?;
@@ -633,7 +637,8 @@ fn end_by(
     Ok((status, serde_json::from_slice(&text)?))
 }
 
-/// What ends the tool (`timeout`, a supervisor, a terminal that goes away) ends the program, and the report comes all the same.
+/// What ends the tool (`timeout`, a supervisor, a terminal that goes away) ends the program, and
+/// the report comes all the same.
 fn ended_from_outside(signal: &str, number: i32) -> Result<()> {
     let scratch = Scratch::new()?;
     let child = start_waiting("forget_early_wait", &scratch)?;
@@ -730,7 +735,8 @@ fn hiding(native: Invocation, features: &str) -> Invocation {
     native.env("BROWNOUT_HIDE_CPU", features)
 }
 
-/// A program that executes what the processor lacks dies as it does natively, and the reason is said.
+/// A program that executes what the processor lacks dies as it does natively, and the reason is
+/// said.
 fn without_clwb() -> Result<()> {
     let scratch = Scratch::new()?;
     let program = layout::programs().join("bare_clwb");

@@ -1,4 +1,5 @@
-//! What is said, where it is said of, and what is advised: as the author of the program would read it.
+//! What is said, where it is said of, and what is advised: as the author of the program would read
+//! it.
 
 use anyhow::{Context, Result, ensure};
 use brownout_tests::{Invocation, Scratch, check, explore, layout};
@@ -136,7 +137,8 @@ fn advice(program: &str, build: &str, rule: &str, words: &str) -> Result<()> {
     Ok(())
 }
 
-/// The store is in an inline function of the program's own header, which itself uses one of the compiler's.
+/// The store is in an inline function of the program's own header, which itself uses one of the
+/// compiler's.
 fn a_header_is_named() -> Result<()> {
     let scratch = Scratch::new()?;
     let native = seeded("correctness-nt_without_fence", "bug", &scratch)?;

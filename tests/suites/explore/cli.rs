@@ -1,7 +1,8 @@
-//! Options, forms of the report, exit codes and endings of `brownout explore`, and that the user's files stay as they
-//! are.
+//! Options, forms of the report, exit codes and endings of `brownout explore`, and that the user's
+//! files stay as they are.
 //!
-//! Most trials explore a seeded program; those about time and Ctrl-C, one with thousands of failure points ([`LONG`]).
+//! Most trials explore a seeded program; those about time and Ctrl-C, one with thousands of failure
+//! points ([`LONG`]).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,8 +32,8 @@ const TABLE: &str = "correctness-ack_before_durable";
 /// Both programs perform so many operations.
 const OPERATIONS: usize = 4;
 
-/// Counts up to 5000, each number in a line of its own. With `-DBUG`, the first is not written back. With a third
-/// argument it then waits for ever.
+/// Counts up to 5000, each number in a line of its own. With `-DBUG`, the first is not written
+/// back. With a third argument it then waits for ever.
 pub const LONG: &str = r#"
 #include <fcntl.h>
 #include <immintrin.h>
@@ -104,8 +105,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// A diary by `msync`: the text is on one page, its length on the next. Recovery wants the text that the length
-/// promises. With `forget`, the text's page is not synchronised.
+/// A diary by `msync`: the text is on one page, its length on the next. Recovery wants the text
+/// that the length promises. With `forget`, the text's page is not synchronised.
 const DIARY: &str = r#"
 import mmap, os, sys
 
@@ -402,7 +403,8 @@ fn interrupt_when(invocation: &Invocation, file: &Path) -> Result<i32> {
     }
 }
 
-/// A pool of [`LONG`] that it has not counted in yet, with something of the user's beside the numbers.
+/// A pool of [`LONG`] that it has not counted in yet, with something of the user's beside the
+/// numbers.
 fn empty_pool() -> Vec<u8> {
     let mut line = [0; 64];
     line[40..48].copy_from_slice(b"precious");
@@ -523,7 +525,8 @@ fn baseline() -> Result<()> {
 
 fn expect_valid(schema: &Path, instance: &Value) -> Result<()> {
     let mut schema_value: Value = serde_json::from_slice(&fs::read(schema)?)?;
-    // The official schema of SARIF has an unbalanced bracket in its pattern for `language`, which we do not write.
+    // The official schema of SARIF has an unbalanced bracket in its pattern for `language`, which
+    // we do not write.
     for part in ["run", "toolComponent"] {
         let language = format!("/definitions/{part}/properties/language");
         if let Some(Value::Object(language)) = schema_value.pointer_mut(&language) {
@@ -627,7 +630,8 @@ fn terminal() -> Result<()> {
 
 // ---------------------------------------------------------------------- oracles
 
-/// It is told the file, how many operations were complete, and what they said. Its exit code counts.
+/// It is told the file, how many operations were complete, and what they said. Its exit code
+/// counts.
 fn checker() -> Result<()> {
     let scratch = Scratch::new()?;
     let script = scratch.join("checker.sh");

@@ -1,7 +1,7 @@
 //! `brownout check --confirm`: what one run can only suspect is settled by exploration.
 //!
-//! Every planted missing flush or fence is confirmed, with a crash that was seen natively; what the clean programs leave
-//! unflushed on purpose is harmless.
+//! Every planted missing flush or fence is confirmed, with a crash that was seen natively; what the
+//! clean programs leave unflushed on purpose is harmless.
 
 use std::ffi::OsString;
 use std::time::Duration;

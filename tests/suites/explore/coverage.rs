@@ -15,7 +15,8 @@ use crate::trial;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Stores sixteen lines without writing them back, then a flag with it. What recovery makes of the lines is the macro's.
+/// Stores sixteen lines without writing them back, then a flag with it. What recovery makes of the
+/// lines is the macro's.
 const LINES: &str = r#"
 #include <fcntl.h>
 #include <immintrin.h>

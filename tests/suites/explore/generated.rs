@@ -1,7 +1,9 @@
-//! `brownout explore` against brute force: exactly the same recovery outcomes, for 200 generated programs.
+//! `brownout explore` against brute force: exactly the same recovery outcomes, for 200 generated
+//! programs.
 //!
-//! Compared are the outcomes wherever the crash falls, and those of each of the tool's failure points with those
-//! of a crash at that place of the program. See [`brownout_tests::generated`] for what brute force does.
+//! Compared are the outcomes wherever the crash falls, and those of each of the tool's failure
+//! points with those of a crash at that place of the program. See [`brownout_tests::generated`] for
+//! what brute force does.
 //!
 //! `BROWNOUT_SEED=17` runs one program only, `BROWNOUT_SEED=1000..3000` many others.
 
@@ -176,7 +178,8 @@ fn explore(litmus: &Litmus, domain: Domain) -> Result<Explored> {
     argv.extend(options.iter().map(OsString::from));
     argv.extend(native.argv.iter().cloned());
     let outcome = Invocation { argv, ..native }.run()?;
-    // 3: recovery ends with an error even if nothing is lost, so that there is no verdict. The outcomes are what counts here.
+    // 3: recovery ends with an error even if nothing is lost, so that there is no verdict. The
+    // outcomes are what counts here.
     ensure!(
         matches!(outcome.status, 0 | 3),
         "explore failed\n{}",
@@ -187,7 +190,8 @@ fn explore(litmus: &Litmus, domain: Domain) -> Result<Explored> {
             .with_context(|| format!("explore wrote no {name}\n{}", outcome.describe()))
     };
     let mut report: Report = serde_json::from_str(&read("report.json")?).context("report.json")?;
-    // A script says which thread is next, so that there is one interleaving only; and how a recovery ends is compared, not judged.
+    // A script says which thread is next, so that there is one interleaving only; and how a
+    // recovery ends is compared, not judged.
     let is_meant = |limit: &Limit| matches!(limit, Limit::Interleaving | Limit::Unjudged);
     report.statistics.complete = report.coverage.open().iter().all(is_meant);
     let mut by_failure_point: BTreeMap<u64, BTreeSet<Ending>> = BTreeMap::new();
@@ -251,8 +255,8 @@ fn compare(truth: &Truth, explored: &Explored) -> Result<()> {
         }
         bail!("{message}{statistics:?}");
     }
-    // Where a failure point lies is the tool's choice, but there must be a place of the program with just these outcomes,
-    // and places must be in order.
+    // Where a failure point lies is the tool's choice, but there must be a place of the program
+    // with just these outcomes, and places must be in order.
     let mut from = 0;
     for (failure_point, endings) in &explored.by_failure_point {
         let Some(at) =

@@ -1,8 +1,9 @@
 //! LMDB on files that persist by `fsync` and its kin (`--domain page`).
 //!
-//! By default it writes with `pwrite`, makes that durable by `fdatasync`, and commits with one page through a descriptor that was opened with
-//! `O_DSYNC`: nothing acknowledged is ever lost. With `MDB_WRITEMAP` it commits by stores to the mapping, and Debian's build has one
-//! bug in that, an instruction wide (the compiler moved the store of the transaction's number).
+//! By default it writes with `pwrite`, makes that durable by `fdatasync`, and commits with one page
+//! through a descriptor that was opened with `O_DSYNC`: nothing acknowledged is ever lost. With
+//! `MDB_WRITEMAP` it commits by stores to the mapping, and Debian's build has one bug in that, an
+//! instruction wide (the compiler moved the store of the transaction's number).
 
 use std::time::Duration;
 

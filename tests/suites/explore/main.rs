@@ -19,7 +19,8 @@
 //! | `generated::` | on random small programs it finds exactly the outcomes that brute force finds |
 //! | `mutants::` | libpmemobj's examples, broken on purpose: what matters is found where it is, the rest stays silent |
 //!
-//! To add a group, add a module with `pub fn trials() -> Vec<Trial>`, its line above and its line in [`GROUPS`].
+//! To add a group, add a module with `pub fn trials() -> Vec<Trial>`, its line above and its line
+//! in [`GROUPS`].
 
 mod cli;
 mod confirm;

@@ -1,8 +1,10 @@
-//! The maps of libpmemobj's examples, driven by `mapcli`: each line of input is an operation that must be atomic.
+//! The maps of libpmemobj's examples, driven by `mapcli`: each line of input is an operation that
+//! must be atomic.
 //!
-//! Six maps survive every crash. `hashmap_atomic` does not: at the end of a rebuild it assigns a 16-byte object id
-//! that straddles two lines, and half of it may survive. Neither does the creation of a pool: `mapcli` creates one
-//! only if there is no file, so a crash in `pmemobj_create` leaves a file that nobody can open.
+//! Six maps survive every crash. `hashmap_atomic` does not: at the end of a rebuild it assigns a
+//! 16-byte object id that straddles two lines, and half of it may survive. Neither does the
+//! creation of a pool: `mapcli` creates one only if there is no file, so a crash in
+//! `pmemobj_create` leaves a file that nobody can open.
 
 use std::fs;
 use std::path::Path;
@@ -120,8 +122,9 @@ fn write_commands(commands: &str, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Most outcomes are known without a run: there are not many more recoveries than places at which the power may fail,
-/// although there are many crash states at each. (Some are run to see that a log with a wrong checksum is ignored.)
+/// Most outcomes are known without a run: there are not many more recoveries than places at which
+/// the power may fail, although there are many crash states at each. (Some are run to see that a
+/// log with a wrong checksum is ignored.)
 fn expect_few_runs(explored: &Explored) -> Result<()> {
     let (runs, points) = (
         explored.number("executions")?,

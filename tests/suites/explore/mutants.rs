@@ -1,7 +1,9 @@
-//! libpmemobj's examples, broken on purpose: what matters is found where it is, and what does not stays silent.
+//! libpmemobj's examples, broken on purpose: what matters is found where it is, and what does not
+//! stays silent.
 //!
-//! The same commands on the example as it is installed must be silent (`as_installed`). A harmless edit says why it is harmless; most are
-//! saved by the layout, because what is persisted for another reason lies in the same cache line.
+//! The same commands on the example as it is installed must be silent (`as_installed`). A harmless
+//! edit says why it is harmless; most are saved by the layout, because what is persisted for
+//! another reason lies in the same cache line.
 //!
 //! See [`brownout_tests::mutants`] for how an example is edited.
 

@@ -1,6 +1,8 @@
-//! `--oracle ops` on programs that take commands: what is a whole operation, what was acknowledged, and what differs.
+//! `--oracle ops` on programs that take commands: what is a whole operation, what was acknowledged,
+//! and what differs.
 //!
-//! One small list in persistent memory ([`LIST`]), correct unless a flag breaks it, with every way of reading input that there is.
+//! One small list in persistent memory ([`LIST`]), correct unless a flag breaks it, with every way
+//! of reading input that there is.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,10 +21,12 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// `i N` appends a number. `check` prints all, one a line.
 ///
-/// Reading: by `fgets`; with `-DBYTES` byte by byte, with `-DBLOCKS` in blocks of seven bytes that end anywhere, with `-DALL` all
-/// before anything is done, with `-DGROUP` two lines at a time. With a third argument that number is appended and nothing is read.
+/// Reading: by `fgets`; with `-DBYTES` byte by byte, with `-DBLOCKS` in blocks of seven bytes that
+/// end anywhere, with `-DALL` all before anything is done, with `-DGROUP` two lines at a time. With
+/// a third argument that number is appended and nothing is read.
 ///
-/// Writing: with `-DACK` "ok" when it is durable, with `-DEARLY` before it is, with `-DCHATTY` how far it has come.
+/// Writing: with `-DACK` "ok" when it is durable, with `-DEARLY` before it is, with `-DCHATTY` how
+/// far it has come.
 const LIST: &str = r#"
 #include <fcntl.h>
 #include <immintrin.h>
@@ -150,7 +154,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// A set of up to eight one-byte numbers in a word. `i N` adds one and commits, then sorts and commits again. `check` prints them.
+/// A set of up to eight one-byte numbers in a word. `i N` adds one and commits, then sorts and
+/// commits again. `check` prints them.
 const SET: &str = r#"
 #include <fcntl.h>
 #include <immintrin.h>
@@ -328,7 +333,8 @@ fn too_early(flags: &[&str]) -> Result<()> {
     expect_note(finding, missing)
 }
 
-/// Its reader asks once more before it knows that the line is over: then nothing is acknowledged yet.
+/// Its reader asks once more before it knows that the line is over: then nothing is acknowledged
+/// yet.
 fn no_line_feed() -> Result<()> {
     for flags in [&[][..], &["-DBYTES"]] {
         let program = Program::new(LIST, flags)?;
@@ -337,7 +343,8 @@ fn no_line_feed() -> Result<()> {
     Ok(())
 }
 
-/// Any shell reads byte by byte, or gives back what it has read too much. Each line is carried out by a program of its own.
+/// Any shell reads byte by byte, or gives back what it has read too much. Each line is carried out
+/// by a program of its own.
 fn shell() -> Result<()> {
     let program = Program::new(LIST, &[])?;
     let append = format!(
@@ -351,7 +358,8 @@ fn shell() -> Result<()> {
     Ok(())
 }
 
-/// Between two commits the same numbers are there in another order: only the user knows whether that matters.
+/// Between two commits the same numbers are there in another order: only the user knows whether
+/// that matters.
 fn another_order() -> Result<()> {
     let program = Program::new(SET, &[])?;
     let input = "i 1\ni 2\ni 3\n";

@@ -1,7 +1,8 @@
-//! However recovery reads the pool, explore sees it: through the kernel, through descriptors, by executing it.
+//! However recovery reads the pool, explore sees it: through the kernel, through descriptors, by
+//! executing it.
 //!
-//! The program loses a datum whose flag is persistent. That can only be found if the read of the datum is seen: else recovery is never
-//! run with the old content.
+//! The program loses a datum whose flag is persistent. That can only be found if the read of the
+//! datum is seen: else recovery is never run with the old content.
 
 use std::time::Duration;
 

@@ -34,7 +34,8 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Two functions on one line forget to write back what they store. Only their names tell the findings apart, and not their words.
+/// Two functions on one line forget to write back what they store. Only their names tell the
+/// findings apart, and not their words.
 const TWINS: &str = r#"
 #include <fcntl.h>
 #include <immintrin.h>

@@ -1,4 +1,5 @@
-//! `--resume`: an interrupted exploration goes on where it ended, but takes over nothing that is no longer true.
+//! `--resume`: an interrupted exploration goes on where it ended, but takes over nothing that is no
+//! longer true.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -70,7 +71,8 @@ fn goes_on() -> Result<()> {
     Ok(())
 }
 
-/// A library, a program that a script runs, the script: all of it counts, even if the user believes that nothing has changed.
+/// A library, a program that a script runs, the script: all of it counts, even if the user believes
+/// that nothing has changed.
 fn changed_programs() -> Result<()> {
     let scratch = Scratch::new()?;
     build(LONG, "program", &["-O1"], &scratch)?;
@@ -118,7 +120,8 @@ fn changed_programs() -> Result<()> {
     bad.expect_rule("recovery-crash")
 }
 
-/// What recovery reads is not seen, so nothing is taken over unless the user says that it is the same.
+/// What recovery reads is not seen, so nothing is taken over unless the user says that it is the
+/// same.
 fn changed_file() -> Result<()> {
     let scratch = Scratch::new()?;
     build(LONG, "program", &["-O1"], &scratch)?;

@@ -1,10 +1,10 @@
-//! The seeded programs (`tests/seeded`): what is planted is found, with the right rule and at the right line, and seen
-//! natively; what is not planted is not found.
+//! The seeded programs (`tests/seeded`): what is planted is found, with the right rule and at the
+//! right line, and seen natively; what is not planted is not found.
 //!
-//! A wrong build is explored with the oracle that its header's `explored:` asks for. Each finding must begin at one of
-//! the marked lines: with the lost store, or with the crash if no store need be lost. Everything else (fixed twins,
-//! clean programs, bugs that no crash shows) is explored to the end without a finding, by the default oracles and with
-//! `--oracle ops`.
+//! A wrong build is explored with the oracle that its header's `explored:` asks for. Each finding
+//! must begin at one of the marked lines: with the lost store, or with the crash if no store need
+//! be lost. Everything else (fixed twins, clean programs, bugs that no crash shows) is explored to
+//! the end without a finding, by the default oracles and with `--oracle ops`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -240,7 +240,8 @@ fn silent(program: &Seeded, build: Build) -> Result<()> {
     Ok(())
 }
 
-/// The judgement can fail: it misses what is not there, and notices what nobody announced or what lies elsewhere.
+/// The judgement can fail: it misses what is not there, and notices what nobody announced or what
+/// lies elsewhere.
 fn canary() -> Result<()> {
     let programs = seeded::discover()?;
     let program = programs

@@ -1,5 +1,6 @@
-//! String instructions are one store for each element, in the order of the direction flag: what relies on another order, or on their being
-//! one store, is found; what relies on this one is not reported.
+//! String instructions are one store for each element, in the order of the direction flag: what
+//! relies on another order, or on their being one store, is found; what relies on this one is not
+//! reported.
 
 use std::fs;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use crate::trial;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// `run` stores to an existing pool in one of several ways, `check` says whether what is there is one of two whole states.
+/// `run` stores to an existing pool in one of several ways, `check` says whether what is there is
+/// one of two whole states.
 const PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <immintrin.h>

@@ -1,4 +1,5 @@
-//! What `O_DSYNC` makes durable is certain, with the size that it takes to read it back; without it neither is.
+//! What `O_DSYNC` makes durable is certain, with the size that it takes to read it back; without it
+//! neither is.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Recoveries whose reads are no simple function of what they have read: their length depends on the content, threads take turns, chance
-//! decides what is looked at first. They are explored to the end all the same, and what is wrong is found.
+//! Recoveries whose reads are no simple function of what they have read: their length depends on
+//! the content, threads take turns, chance decides what is looked at first. They are explored to
+//! the end all the same, and what is wrong is found.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +15,8 @@ use crate::trial;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A text that is replaced by longer ones, and numbers with their count. Recovery looks at them in the way that it is told.
+/// A text that is replaced by longer ones, and numbers with their count. Recovery looks at them in
+/// the way that it is told.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,8 +1,10 @@
-//! What programs do under `brownout explore` besides using persistent memory: files, locks, ports, processes left behind. None of it reaches
-//! the user's folder, none of it reaches another recovery, and none of it is taken for a bug.
+//! What programs do under `brownout explore` besides using persistent memory: files, locks, ports,
+//! processes left behind. None of it reaches the user's folder, none of it reaches another
+//! recovery, and none of it is taken for a bug.
 //!
-//! Each trial runs with the private views that this machine allows (`auto`), by a user namespace (`user`), and without (`redirect`). A machine that
-//! allows no views runs them all the last way, and says so in a note of the report.
+//! Each trial runs with the private views that this machine allows (`auto`), by a user namespace
+//! (`user`), and without (`redirect`). A machine that allows no views runs them all the last way,
+//! and says so in a note of the report.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -397,7 +399,8 @@ fn untouched(mode: &str) -> Result<()> {
 fn litter(mode: &str) -> Result<()> {
     let home = Home::new()?;
     let before = home.listing()?;
-    // What the first recovery has made is there after a second crash; that is no business of this test.
+    // What the first recovery has made is there after a second crash; that is no business of this
+    // test.
     let explored = home.explore(mode, &["write", "pool"], "litter pool", &["--depth", "1"])?;
     explored.expect_clean()?;
     expect_same(&before, &home)
@@ -425,7 +428,8 @@ fn replays(mode: &str) -> Result<()> {
     expect_same(&before, &home)
 }
 
-/// Where names and ordinary files are not explored, a program that changes them gets no verdict, and one that does not gets one.
+/// Where names and ordinary files are not explored, a program that changes them gets no verdict,
+/// and one that does not gets one.
 fn left_out() -> Result<()> {
     let home = Home::new()?;
     fs::write(home.folder().join("pool"), [0; 448])?;

@@ -1,8 +1,11 @@
-//! `brownout explore` against brute force: exactly the same listings, for 120 generated scripts of file operations.
+//! `brownout explore` against brute force: exactly the same listings, for 120 generated scripts of
+//! file operations.
 //!
-//! Brute force knows nothing of the tool's model. It follows a script in memory, and after each operation tries every subset of the changes of
-//! names and sizes so far: legal is one that fits the words of `--names ordered` or `--names posix`, restated here in [`legal`]. For each it
-//! tries every beginning of the writes to each file. Each distinct state is laid down in a folder and listed natively.
+//! Brute force knows nothing of the tool's model. It follows a script in memory, and after each
+//! operation tries every subset of the changes of names and sizes so far: legal is one that fits
+//! the words of `--names ordered` or `--names posix`, restated here in [`legal`]. For each it tries
+//! every beginning of the writes to each file. Each distinct state is laid down in a folder and
+//! listed natively.
 //!
 //! `BROWNOUT_SEED=17` runs one script only, `BROWNOUT_SEED=1000..3000` many others.
 
@@ -446,7 +449,8 @@ impl World {
                 if has(before) {
                     continue;
                 }
-                // Sizes of one file come in order; but one that is set does not need what the file grew to before.
+                // Sizes of one file come in order; but one that is set does not need what the file
+                // grew to before.
                 let same_file = done.sized().is_some() && done.sized() == other.sized();
                 if same_file && (done.grows() || !other.grows()) {
                     return false;

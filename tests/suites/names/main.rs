@@ -1,4 +1,5 @@
-//! `brownout explore` on what a run does to files besides storing to them: names, sizes, folders, ordinary files.
+//! `brownout explore` on what a run does to files besides storing to them: names, sizes, folders,
+//! ordinary files.
 //!
 //! | trials | what |
 //! |---|---|

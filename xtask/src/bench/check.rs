@@ -1,12 +1,12 @@
 //! `cargo xtask bench check`: what `brownout check` costs, in time and memory.
 //!
-//! A run under the tool writes its report as JSON, which says how many events there were and how long
-//! the program waited for the checker. Creating the pool, and making the report, are part of the time.
-//! Pools lie in memory (`/dev/shm`) where there is room, so that no disk is measured.
+//! A run under the tool writes its report as JSON, which says how many events there were and how
+//! long the program waited for the checker. Creating the pool, and making the report, are part of
+//! the time. Pools lie in memory (`/dev/shm`) where there is room, so that no disk is measured.
 //!
-//! The tool's memory is its own process's; the program is another process. The kernel's high-water mark
-//! is gone when a process has ended, so it is read every [`PEAK_INTERVAL`], and growth in the last
-//! interval is missed.
+//! The tool's memory is its own process's; the program is another process. The kernel's high-water
+//! mark is gone when a process has ended, so it is read every [`PEAK_INTERVAL`], and growth in the
+//! last interval is missed.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -272,7 +272,8 @@ fn growth(rows: &[Row<'_>]) -> String {
     }
 }
 
-/// What the project promises, beside what was measured; without the promises that nothing was measured for.
+/// What the project promises, beside what was measured; without the promises that nothing was
+/// measured for.
 fn goals(rows: &[Row<'_>]) -> String {
     let of = |wanted: fn(Subject) -> bool| -> Vec<f64> {
         rows.iter()

@@ -120,7 +120,8 @@ impl Times {
     }
 }
 
-/// Runs all cases `rounds` times in turn, after an unmeasured round for page cache and first-time work.
+/// Runs all cases `rounds` times in turn, after an unmeasured round for page cache and first-time
+/// work.
 pub fn interleave(
     cases: usize,
     rounds: usize,
@@ -151,7 +152,8 @@ pub fn set_surroundings(command: &mut Command, folder: &Path) {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        // Native libpmem calls msync on ordinary files unless told; under the tool it takes the flush path.
+        // Native libpmem calls msync on ordinary files unless told; under the tool it takes the
+        // flush path.
         .env("PMEM_IS_PMEM_FORCE", "1")
         .env("LC_ALL", "C.UTF-8");
 }

@@ -1,15 +1,18 @@
-//! `cargo xtask bench explore`: how much `brownout explore` has to run, how long that takes, and how much slower one recovery is under it.
+//! `cargo xtask bench explore`: how much `brownout explore` has to run, how long that takes, and
+//! how much slower one recovery is under it.
 //!
 //! ```text
 //!  case ─┬─▶ explore, once                                   ─▶ points, executions, eager states, seconds
 //!        └─▶ (native recovery, the same under explore) × N   ─▶ slowdown
 //! ```
 //!
-//! Each case is explored once, with one job a processor. The number of executions depends on the jobs, and with several differs by a few
-//! from run to run. Times of one recovery are measured in rounds, native and tool in turn: both recover the pool as the commands leave it.
-//! Under the tool that is the first recovery of an exploration of nothing but opening and closing the pool (`one_recovery_s`); no other
-//! recovery runs beside it. Laying down the crash image before, and looking up what was read afterwards, are not part of it; they are
-//! part of the seconds of the whole exploration.
+//! Each case is explored once, with one job a processor. The number of executions depends on the
+//! jobs, and with several differs by a few from run to run. Times of one recovery are measured in
+//! rounds, native and tool in turn: both recover the pool as the commands leave it. Under the tool
+//! that is the first recovery of an exploration of nothing but opening and closing the pool
+//! (`one_recovery_s`); no other recovery runs beside it. Laying down the crash image before, and
+//! looking up what was read afterwards, are not part of it; they are part of the seconds of the
+//! whole exploration.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};

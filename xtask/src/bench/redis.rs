@@ -44,7 +44,8 @@ impl Redis {
         )
     }
 
-    /// Starts what [`command_line`](Self::command_line) gave, natively or under the tool, and waits until it answers.
+    /// Starts what [`command_line`](Self::command_line) gave, natively or under the tool, and waits
+    /// until it answers.
     pub fn start(mut command: Command, folder: &Path) -> Result<Redis> {
         let child = command.spawn().context("cannot run redis-server")?;
         let mut server = Redis {
@@ -125,7 +126,8 @@ impl Redis {
 impl Drop for Redis {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Something has failed already; under the tool, killing it would leave the server behind.
+            // Something has failed already; under the tool, killing it would leave the server
+            // behind.
             let _ = self.client().args(["shutdown", "nosave"]).output();
             thread::sleep(Duration::from_millis(200));
             let _ = child.kill();

@@ -1,7 +1,8 @@
 //! `cargo xtask bench session`: runs that are forked from a kept process, against launches.
 //!
-//! The work is done by an example of the host, because both ways are calls into it: `crates/host/examples/session.rs`. Launches and forked
-//! runs come one after the other, not in turn: a kept process may have locked its pool.
+//! The work is done by an example of the host, because both ways are calls into it:
+//! `crates/host/examples/session.rs`. Launches and forked runs come one after the other, not in
+//! turn: a kept process may have locked its pool.
 
 use std::fs;
 use std::process::{Command, Stdio};

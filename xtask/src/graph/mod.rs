@@ -1,10 +1,11 @@
 //! `cargo xtask graph`: who depends on whom, between crates and between the modules of each crate.
 //!
-//! Guarantee: it fails if there is a circle, or if the table of crates in `docs/ARCHITECTURE.md` is not the one that it prints
-//! (`--bless` writes it). A circle means that no part of it can be understood, tested or changed by itself.
+//! Guarantee: it fails if there is a circle, or if the table of crates in `docs/ARCHITECTURE.md` is
+//! not the one that it prints (`--bless` writes it). A circle means that no part of it can be
+//! understood, tested or changed by itself.
 //!
-//! Crates and what they are for come from their `Cargo.toml`; [`source`] says what counts between modules. Test targets and
-//! examples are left out.
+//! Crates and what they are for come from their `Cargo.toml`; [`source`] says what counts between
+//! modules. Test targets and examples are left out.
 
 mod source;
 
@@ -293,7 +294,8 @@ mod tests {
         assert_eq!(names, ["bc", "xy"]);
     }
 
-    /// What `cargo xtask test` runs as a step of its own is a test here, too: whoever runs the tests alone sees it.
+    /// What `cargo xtask test` runs as a step of its own is a test here, too: whoever runs the
+    /// tests alone sees it.
     #[test]
     fn the_project_has_no_circle_and_its_table_is_true() {
         graph().unwrap();

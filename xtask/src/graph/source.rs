@@ -1,9 +1,10 @@
 //! Which modules a crate has, and which of them name which.
 //!
-//! The text is taken apart into words, not parsed: that is enough to find `mod`, `use` and paths, also inside macros, and takes
-//! milliseconds. A re-export (`pub use`) is another name for something elsewhere, so whoever uses that name depends on the place where
-//! the thing is defined. Modules in braces count as part of their file. What is compiled for tests only (`#[cfg(test)]`) may
-//! use anything and is left out.
+//! The text is taken apart into words, not parsed: that is enough to find `mod`, `use` and paths,
+//! also inside macros, and takes milliseconds. A re-export (`pub use`) is another name for
+//! something elsewhere, so whoever uses that name depends on the place where the thing is defined.
+//! Modules in braces count as part of their file. What is compiled for tests only (`#[cfg(test)]`)
+//! may use anything and is left out.
 //!
 //! Not seen: a method that is called on a value, since the value's type says where it comes from.
 

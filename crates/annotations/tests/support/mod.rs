@@ -113,7 +113,8 @@ impl Compiler {
     }
 }
 
-/// Compiles a program of `tests/rust` together with this crate, by itself: how features and optimisation are chosen here.
+/// Compiles a program of `tests/rust` together with this crate, by itself: how features and
+/// optimisation are chosen here.
 pub fn compile_rust(name: &str, flags: &[&str], result: &str) -> PathBuf {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let library = scratch(&format!("lib{result}.rlib"));

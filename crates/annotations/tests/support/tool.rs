@@ -1,8 +1,8 @@
 //! A tool in miniature: it runs a program, receives its requests and answers them.
 //!
-//! It stands in for the engine so that the bindings are tested against the contract alone: which code, which arguments,
-//! in which order. A breakpoint replaces the first byte of each request in the program's own code; requests in shared
-//! libraries are not seen.
+//! It stands in for the engine so that the bindings are tested against the contract alone: which
+//! code, which arguments, in which order. A breakpoint replaces the first byte of each request in
+//! the program's own code; requests in shared libraries are not seen.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -145,8 +145,8 @@ fn wait(pid: i32) -> Result<i32, i32> {
     }
 }
 
-/// Runs a program and answers its requests; it must exit with 0. `answer` gets the code; names are known iff
-/// `names_known`, all of them as 0x70 bytes at 0x7000.
+/// Runs a program and answers its requests; it must exit with 0. `answer` gets the code; names are
+/// known iff `names_known`, all of them as 0x70 bytes at 0x7000.
 pub fn receive(program: &Path, names_known: bool, answer: impl Fn(u32) -> u64) -> Vec<Received> {
     let tracee = Tracee::start(program);
     tracee.arm(program);

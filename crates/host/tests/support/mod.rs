@@ -1,4 +1,5 @@
-//! What the tests share: a folder with a compiled program and a pool, and a sink that keeps what it gets.
+//! What the tests share: a folder with a compiled program and a pool, and a sink that keeps what it
+//! gets.
 #![allow(dead_code)] // each test file uses its part
 
 use brownout_host::{LaunchConfig, Outcome, record};
@@ -189,7 +190,8 @@ impl Keep {
         events.map(|seen| seen.text.as_str()).collect()
     }
 
-    /// The functions of `program` that an event's stack goes through, innermost first. Those of libraries are left out.
+    /// The functions of `program` that an event's stack goes through, innermost first. Those of
+    /// libraries are left out.
     pub fn stack(&self, seen: &Seen, program: &Path) -> Vec<String> {
         let bytes = std::fs::read(program).expect("readable");
         let elf = object::File::parse(&*bytes).expect("a program");

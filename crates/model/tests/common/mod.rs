@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use brownout_model::reference::Image;
 use brownout_model::{ByteRange, CrashState};
 
-/// All that a recovery reading `ranges` in this order may see, by lazy reads. Reads are split into units
-/// of at most 8 aligned bytes, as a program's would be.
+/// All that a recovery reading `ranges` in this order may see, by lazy reads. Reads are split into
+/// units of at most 8 aligned bytes, as a program's would be.
 pub fn lazy_outcomes(crash: &CrashState<'_>, ranges: &[ByteRange]) -> BTreeSet<Vec<Vec<u8>>> {
     let words: Vec<(usize, ByteRange)> = ranges
         .iter()

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 /// Two neighbouring lines, and one on another page.
 pub const LINES: [u64; 3] = [0x1000, 0x1040, 0x3000];
 
-/// Random stores and write-backs in random threads, with some of these fences. Some store the same values again: then contents are
-/// equal although the survivors are not.
+/// Random stores and write-backs in random threads, with some of these fences. Some store the same
+/// values again: then contents are equal although the survivors are not.
 pub fn event(fence: impl Strategy<Value = Op<'static>>) -> impl Strategy<Value = Event<'static>> {
     let line = || (0..LINES.len()).prop_map(|i| LINES[i]);
     let offset = prop_oneof![4 => Just(0u64), 3 => Just(8), 1 => Just(4), 1 => Just(60)];

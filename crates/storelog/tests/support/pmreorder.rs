@@ -1,10 +1,12 @@
 //! What PMDK's pmreorder does with a log, written anew from its observable behaviour (PMDK 1.12).
 //!
-//! Facts: the log is read as UTF-8 text and cut at `|`. The last element with START in it begins the log, the last one with STOP
-//! ends it. What precedes the first `;` names the operation, in any case; whatever is no operation must end in `.BEGIN` or
-//! `.END` and nest. A value must fit its size. The offset of a file is ignored, its length in the log only bounds addresses. A
-//! registration at the place of an earlier one is dropped. A flush takes every store that it touches. At a fence after a flush, the
-//! flushed stores are done in order, each in every file that has its address; the others wait.
+//! Facts: the log is read as UTF-8 text and cut at `|`. The last element with START in it begins
+//! the log, the last one with STOP ends it. What precedes the first `;` names the operation, in any
+//! case; whatever is no operation must end in `.BEGIN` or `.END` and nest. A value must fit its
+//! size. The offset of a file is ignored, its length in the log only bounds addresses. A
+//! registration at the place of an earlier one is dropped. A flush takes every store that it
+//! touches. At a fence after a flush, the flushed stores are done in order, each in every file that
+//! has its address; the others wait.
 
 use std::collections::HashMap;
 

@@ -140,8 +140,8 @@ fn every_row_agrees() {
             tally.spent.as_nanos() / u128::from(tally.addresses.max(1)),
         );
         assert!(tally.entries > 0, "{file}");
-        // Two in a thousand (libcrypto's big-number code finds its frame by a multiplication), and in tiny
-        // libraries one or two functions.
+        // Two in a thousand (libcrypto's big-number code finds its frame by a multiplication), and
+        // in tiny libraries one or two functions.
         assert!(
             tally.unknown <= 8 + tally.addresses / 500,
             "{file}: {} unknown",
@@ -201,8 +201,8 @@ fn linkage_entries_resolve_to_the_right_depth() {
     assert!(found >= 5, "{found} entries");
 }
 
-/// Where the linker has written no index (`gcc -static`), the tables are found by their content, and an index made of them answers
-/// as the linker's does.
+/// Where the linker has written no index (`gcc -static`), the tables are found by their content,
+/// and an index made of them answers as the linker's does.
 #[test]
 fn an_index_of_our_own_answers_like_the_linkers() {
     let mut compared = 0;

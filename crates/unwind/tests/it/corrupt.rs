@@ -1,4 +1,5 @@
-//! Damaged and invented tables: never a panic, and invented ones agree with gimli where both understand them.
+//! Damaged and invented tables: never a panic, and invented ones agree with gimli where both
+//! understand them.
 
 use std::sync::OnceLock;
 

@@ -1,5 +1,5 @@
-//! What a row means, by gimli's own execution of the instructions and evaluation of the expressions, on
-//! concrete registers and a memory in which every word differs.
+//! What a row means, by gimli's own execution of the instructions and evaluation of the
+//! expressions, on concrete registers and a memory in which every word differs.
 
 use brownout_unwind::{Cursor, FrameRule, Memory, Stop, step_with_registers};
 use gimli::{

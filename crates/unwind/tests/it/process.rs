@@ -147,8 +147,8 @@ pub fn here() -> Cursor {
     Cursor::innermost(pc, rsp, rbp)
 }
 
-/// The C library, compiled and loaded once. It binds lazily, so that calls run through the whole of its
-/// procedure linkage table, and it realigns its stack.
+/// The C library, compiled and loaded once. It binds lazily, so that calls run through the whole of
+/// its procedure linkage table, and it realigns its stack.
 pub fn c_library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {

@@ -1,9 +1,9 @@
-//! The stack before every single instruction of a run through several libraries, against a record of the
-//! calls that were executed.
+//! The stack before every single instruction of a run through several libraries, against a record
+//! of the calls that were executed.
 //!
-//! The trap flag makes the processor raise SIGTRAP after each instruction. The handler follows calls and
-//! returns by what they do to the stack, and compares the unwound stack with that. This covers
-//! prologues, epilogues, linkage tables and the vDSO at each address that really occurs.
+//! The trap flag makes the processor raise SIGTRAP after each instruction. The handler follows
+//! calls and returns by what they do to the stack, and compares the unwound stack with that. This
+//! covers prologues, epilogues, linkage tables and the vDSO at each address that really occurs.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -157,8 +157,8 @@ fn greg_index(register: Register) -> usize {
 extern "C" fn on_trap(_signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let tracker = TRACKER.get();
     assert!(!tracker.is_null(), "a trap in a thread that is not stepped");
-    // SAFETY: the kernel gives a valid info and context; the tracker belongs to this thread, which waits
-    // in this handler, and lives until the stepped run is over.
+    // SAFETY: the kernel gives a valid info and context; the tracker belongs to this thread, which
+    // waits in this handler, and lives until the stepped run is over.
     let (info, gregs, tracker) = unsafe {
         let context = &mut *context.cast::<libc::ucontext_t>();
         (&*info, &mut context.uc_mcontext.gregs, &mut *tracker)
@@ -268,8 +268,9 @@ fn the_stack_is_right_before_every_instruction() {
     });
 }
 
-/// While the C++ runtime unwinds for an exception, the stack is right up to the moment when the runtime
-/// overwrites its own saved registers with those of the landing place, and right again from there.
+/// While the C++ runtime unwinds for an exception, the stack is right up to the moment when the
+/// runtime overwrites its own saved registers with those of the landing place, and right again from
+/// there.
 #[test]
 fn the_stack_is_right_around_exceptions() {
     let tracker = run_stepped(&|| {

@@ -189,8 +189,8 @@ fn rules_from_code() {
     assert_eq!(rules(b""), unknown);
 }
 
-/// A page with an x86-64 header, one segment of the first 2048 bytes, and tables at `tables`, whose header
-/// says that `.eh_frame` is at `eh_frame`.
+/// A page with an x86-64 header, one segment of the first 2048 bytes, and tables at `tables`, whose
+/// header says that `.eh_frame` is at `eh_frame`.
 fn page(tables: u64, eh_frame: i32) -> Vec<u8> {
     let mut page = vec![0_u8; 4096];
     let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);

@@ -1,16 +1,17 @@
 //! A structure is changed outside a transaction, or inside one that has not logged it.
 //!
-//! The developer says which structures a crash must leave whole. Each of them may only be stored to by a transaction that
-//! has logged those bytes, or has itself allocated them.
+//! The developer says which structures a crash must leave whole. Each of them may only be stored to
+//! by a transaction that has logged those bytes, or has itself allocated them.
 //!
-//! **Guarantee.** A store is reported if and only if it touches a declared structure while its thread has no open
-//! transaction, or an open one that does not cover all bytes of the structure that are stored.
+//! **Guarantee.** A store is reported if and only if it touches a declared structure while its
+//! thread has no open transaction, or an open one that does not cover all bytes of the structure
+//! that are stored.
 //!
 //! **Source.** AGAMOTTO (OSDI'20), section 4.2.2, "Atomic Operation Oracle".
 //!
-//! **Deviations.** The oracle finds structures by their type in LLVM's bitcode. This rule takes machine code, so the
-//! developer names bytes: in the program, by registering a variable (`variable=NAME`), or by their offset in the pool
-//! (`offset=START+LEN`, in any file).
+//! **Deviations.** The oracle finds structures by their type in LLVM's bitcode. This rule takes
+//! machine code, so the developer names bytes: in the program, by registering a variable
+//! (`variable=NAME`), or by their offset in the pool (`offset=START+LEN`, in any file).
 //!
 //! Options are separated by commas; at least one structure must be given.
 
@@ -26,12 +27,14 @@ pub struct AtomicOperation {
     names: Vec<String>,
     /// Offset and length, in every file.
     offsets: Vec<(u64, u64)>,
-    /// Variables with one of the names, while they are registered: the bytes, and where that was done.
+    /// Variables with one of the names, while they are registered: the bytes, and where that was
+    /// done.
     variables: BTreeMap<(ProcessId, String), (Place, Site)>,
 }
 
 impl AtomicOperation {
-    /// The parts of a store that belong to structures, and where those were declared if that was in the program.
+    /// The parts of a store that belong to structures, and where those were declared if that was in
+    /// the program.
     fn touched(&self, store: Place) -> Vec<(Place, Option<Site>)> {
         let variables = self
             .variables

@@ -1,15 +1,15 @@
 //! A transaction logs bytes that it has logged already.
 //!
-//! An undo log keeps what a transaction is about to overwrite. Logging the same bytes again copies, flushes and fences
-//! for nothing: recovery uses the oldest copy only.
+//! An undo log keeps what a transaction is about to overwrite. Logging the same bytes again copies,
+//! flushes and fences for nothing: recovery uses the oldest copy only.
 //!
-//! **Guarantee.** Reports exactly the ranges that overlap one logged earlier in the same outermost transaction of the
-//! same thread, and names the earlier places.
+//! **Guarantee.** Reports exactly the ranges that overlap one logged earlier in the same outermost
+//! transaction of the same thread, and names the earlier places.
 //!
 //! **Source.** AGAMOTTO (OSDI'20), section 4.2.2, "Redundant Undo Log Oracle".
 //!
-//! **Deviations.** The oracle knows one transaction at a time; this rule keeps threads apart. It follows pmemobj in that a
-//! nested transaction shares the log of the outermost one.
+//! **Deviations.** The oracle knows one transaction at a time; this rule keeps threads apart. It
+//! follows pmemobj in that a nested transaction shares the log of the outermost one.
 //!
 //! Option: `ignore-below=BYTES` overlooks smaller overlaps.
 

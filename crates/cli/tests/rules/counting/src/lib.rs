@@ -1,4 +1,5 @@
-//! Says at the end of the run what it was given. With the option `ask` it asks for values and loads.
+//! Says at the end of the run what it was given. With the option `ask` it asks for values and
+//! loads.
 
 use brownout_rule::{Event, Info, Kind, Pm, Reporter, Rule};
 
