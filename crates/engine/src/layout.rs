@@ -620,21 +620,25 @@ pub fn mremap(a: &[u64; 6]) -> Option<i64> {
     }
 }
 
-/// `shmat`
-pub fn shmat(a: &[u64; 6]) -> Option<i64> {
+/// How long a segment of shared memory is, in whole pages.
+pub fn segment_len(id: u64) -> Option<u64> {
     const SHMCTL: u64 = 31;
     const IPC_STAT: u64 = 2;
+    let mut status = [0u64; 14];
+    // SAFETY: our own buffer of the kernel's 112 bytes.
+    let result = unsafe { sc!(SHMCTL, id, IPC_STAT, status.as_mut_ptr()) };
+    // `shm_segsz` follows the 48 bytes of permissions.
+    (result == 0).then(|| page_up(status[6]))
+}
+
+/// `shmat`
+pub fn shmat(a: &[u64; 6]) -> Option<i64> {
     const SHM_REMAP: u64 = 0o40000;
     if a[2] & SHM_REMAP != 0 && crate::pm::readable_alias(a[1]) != a[1] {
         crate::fatal_unsupported("the program attaches shared memory over persistent memory");
     }
-    let mut status = [0u64; 14];
-    // SAFETY: our own buffer of the kernel's 112 bytes.
-    let known =
-        on() && a[1] == 0 && unsafe { sc!(SHMCTL, a[0], IPC_STAT, status.as_mut_ptr()) } == 0;
-    // `shm_segsz` follows the 48 bytes of permissions.
-    let len = page_up(status[6]);
-    if known && len != 0 {
+    let wanted = (on() && a[1] == 0).then(|| segment_len(a[0])).flatten();
+    if let Some(len) = wanted.filter(|len| *len != 0) {
         let placed = somewhere(len, |at| {
             let reserved = reserve(at, len);
             if failed(reserved) {

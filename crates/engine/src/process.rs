@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_SIGHAND: u64 = 0x800;
+const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_VFORK: u64 = 0x4000;
 const CLONE_THREAD: u64 = 0x1_0000;
 const CLONE_SETTLS: u64 = 0x8_0000;
@@ -221,7 +222,7 @@ pub fn clone_arguments(a: &[u64; 6]) -> (u64, u64, u64, u64, u64) {
     (
         flags,
         a[1],
-        keep(CLONE_PARENT_SETTID, a[2]),
+        keep(CLONE_PARENT_SETTID | CLONE_PIDFD, a[2]),
         keep(CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID, a[3]),
         keep(CLONE_SETTLS, a[4]),
     )

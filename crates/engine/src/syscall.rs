@@ -84,6 +84,7 @@ fn perform(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
         | nr::MADVISE
         | nr::MSYNC
         | nr::BRK => return memory(ctx, number, a),
+        nr::SHMAT if a[1] != 0 && shmat_overlaps_engine(&a) => -sys::EINVAL,
         nr::SHMAT => return layout::shmat(&a),
         nr::RT_SIGSUSPEND => return with_mask(ctx, number, a, 0, 1),
         RT_SIGTIMEDWAIT => match signal::sigtimedwait(ctx, &a) {
@@ -256,6 +257,11 @@ fn memory(ctx: &mut ThreadContext, number: u64, a: [u64; 6]) -> Option<i64> {
     let (start, len) = (a[0], page_up(a[1]));
     match number {
         nr::MUNMAP | nr::MREMAP if overlaps_engine(start, len) => return Some(-sys::EINVAL),
+        nr::MREMAP if a[3] & sys::MREMAP_FIXED != 0 && overlaps_engine(a[4], page_up(a[2])) => {
+            return Some(-sys::EINVAL);
+        }
+        // As if nothing were there: it could be emptied otherwise.
+        nr::MADVISE if overlaps_engine(start, len) => return Some(-sys::ENOMEM),
         nr::MUNMAP => forget_code(start, start.wrapping_add(len), pm::code_unmapped),
         nr::MREMAP => {
             forget_code(start, start.wrapping_add(len), pm::code_unmapped);
@@ -323,6 +329,14 @@ fn overlaps_engine(start: u64, len: u64) -> bool {
             .list
             .iter()
             .any(|x| start < x.end() && end > x.base)
+        || pm::overlaps_alias(start, end)
+}
+
+/// Whether shared memory that may replace what is there would be attached over the engine's.
+fn shmat_overlaps_engine(a: &[u64; 6]) -> bool {
+    const SHM_REMAP: u64 = 0o40000;
+    a[2] & SHM_REMAP != 0
+        && layout::segment_len(a[0]).is_some_and(|len| overlaps_engine(a[1], len))
 }
 
 pub fn page_up(n: u64) -> u64 {

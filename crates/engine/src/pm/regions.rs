@@ -210,6 +210,15 @@ pub fn readable_alias(addr: u64) -> u64 {
         .map_or(addr, |r| addr.wrapping_add(r.delta))
 }
 
+/// Whether an alias lies in a range.
+pub fn overlaps_alias(start: u64, end: u64) -> bool {
+    let overlaps = |r: &Region| {
+        let at = r.start.wrapping_add(r.delta);
+        start < at + (r.end - r.start) && at < end
+    };
+    any() && REGIONS.lock().list.iter().any(overlaps)
+}
+
 /// Protection of the program's own view for a protection that it asked for.
 pub fn shown_prot(prot: u64) -> u64 {
     if crate::mode().loads {

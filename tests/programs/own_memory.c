@@ -1,0 +1,67 @@
+// Calls that would replace or empty memory which the program has not mapped fail, as if something were in the way, and do no harm. Also: a
+// process descriptor from clone.
+// build: dynamic static
+#include "harness.h"
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/wait.h>
+
+#ifndef CLONE_PIDFD
+#define CLONE_PIDFD 0x1000
+#endif
+
+// Looks for mappings that are none of this program's: where there are none, natively, nothing is tried.
+static int foreign(unsigned long *at, int max)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[4096];
+    int n = 0;
+    CHECK(maps);
+    while (n < max && fgets(line, sizeof line, maps)) {
+        const char *name = strrchr(line, '/');
+        if (name && (strncmp(name, "/brownout", 9) == 0 || strncmp(name, "/memfd:", 7) == 0))
+            CHECK(sscanf(line, "%lx", &at[n++]) == 1);
+    }
+    fclose(maps);
+    return n;
+}
+
+int main(void)
+{
+    unsigned long at[64];
+    int n = foreign(at, 64);
+    int id = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
+    CHECK(id >= 0);
+    for (int i = 0; i < n; i++) {
+        void *there = (void *)at[i];
+        char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(page != MAP_FAILED);
+        CHECK(mmap(there, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED);
+        CHECK(munmap(there, 4096) != 0);
+        CHECK(mprotect(there, 4096, PROT_NONE) != 0);
+        CHECK(mremap(page, 4096, 4096, MREMAP_MAYMOVE | MREMAP_FIXED, there) == MAP_FAILED);
+        CHECK(mremap(there, 4096, 8192, MREMAP_MAYMOVE) == MAP_FAILED);
+        CHECK(madvise(there, 4096, MADV_DONTNEED) != 0);
+        CHECK(madvise(there, 4096, MADV_REMOVE) != 0);
+        CHECK(shmat(id, there, SHM_REMAP) == (void *)-1);
+        *page = 1;
+        CHECK(munmap(page, 4096) == 0);
+    }
+    CHECK(shmctl(id, IPC_RMID, NULL) == 0);
+    puts("nothing of others is harmed");
+
+    int fd = -1, status;
+    long pid = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, &fd, NULL, 0);
+    CHECK(pid >= 0);
+    if (pid == 0)
+        _exit(7);
+    CHECK(fd > 2);
+    struct pollfd ended = {fd, POLLIN, 0};
+    CHECK(poll(&ended, 1, 10000) == 1);
+    CHECK(waitpid((pid_t)pid, &status, 0) == pid && WEXITSTATUS(status) == 7);
+    puts("a descriptor of a process");
+    return 0;
+}
