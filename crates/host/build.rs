@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Keep in step with `brownout_abi::ENGINE_BASE`; `lib.rs` asserts that.
-const ENGINE_BASE: u64 = 0x6000_0000_0000;
+const ENGINE_BASE: u64 = 0x5658_0000_0000;
 
 fn main() {
     let here = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));

@@ -52,7 +52,7 @@ enum {
     STACK_SIZE = 0x8000,
     STACK_MIDDLE = STACK + STACK_SIZE / 2,
     // Where the tool puts the first mapping that it tracks.
-    POOL_ARENA = 0x200000000000,
+    POOL_ARENA = 0x7e8000000000,
     // Small numbers, for use as vector indices: 32-bit ones, then 64-bit ones. From the middle of the arena.
     SMALL_32 = 0x800,
     SMALL_64 = 0x900,

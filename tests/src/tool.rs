@@ -35,6 +35,18 @@ pub fn record(native: &Invocation, trace: &Path, options: &[&str]) -> Invocation
     }
 }
 
+/// `brownout check OPTIONS -- …`, otherwise the same invocation.
+pub fn check(native: &Invocation, options: &[&str]) -> Invocation {
+    let mut argv: Vec<OsString> = vec![layout::brownout().into(), "check".into()];
+    argv.extend(options.iter().map(OsString::from));
+    argv.push("--".into());
+    argv.extend(native.argv.iter().cloned());
+    Invocation {
+        argv,
+        ..native.clone()
+    }
+}
+
 /// `brownout trace COMMAND TRACE OPTIONS`.
 pub fn trace(command: &str, trace: &Path, options: &[&str], folder: &Path) -> Invocation {
     let mut argv: Vec<OsString> = vec![

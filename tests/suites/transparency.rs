@@ -1,8 +1,9 @@
 //! A program under `brownout run` is indistinguishable from the same program natively.
 //!
-//! Three tables, one test a row: commands from Debian's packages (`command::`), our own
+//! Four tables, one test a row: commands from Debian's packages (`command::`), our own
 //! self-checking programs in all their builds (`program::`), and parts of CPython's regression
-//! tests (`cpython::`), of which every test case that passes natively must pass under the tool.
+//! tests (`cpython::`), of which every test case that passes natively must pass under the tool, and
+//! the compiler's sanitizers (`sanitizer::`), under every command.
 //!
 //! Does not check: speed, what the programs do to persistent memory (see `completeness`).
 
@@ -11,6 +12,7 @@ mod commands;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -67,6 +69,36 @@ const CPYTHON: &[&str] = &[
     "test_hashlib",
 ];
 
+/// One of the compiler's sanitizers, and a mistake that it reports.
+struct Sanitizer {
+    name: &'static str,
+    mistake: &'static str,
+    report: &'static str,
+}
+
+const SANITIZERS: &[Sanitizer] = &[
+    Sanitizer {
+        name: "address",
+        mistake: "overflow",
+        report: "heap-buffer-overflow",
+    },
+    Sanitizer {
+        name: "leak",
+        mistake: "leak",
+        report: "detected memory leaks",
+    },
+    Sanitizer {
+        name: "thread",
+        mistake: "race",
+        report: "data race",
+    },
+    Sanitizer {
+        name: "undefined",
+        mistake: "undefined",
+        report: "signed integer overflow",
+    },
+];
+
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
@@ -99,6 +131,12 @@ fn main() {
         trials.push(trial(format!("cpython::{module}"), move || {
             run_cpython(module)
         }));
+    }
+    for sanitizer in SANITIZERS {
+        for flags in [&["-fPIE", "-pie"][..], &["-fno-pie", "-no-pie"]] {
+            let name = format!("sanitizer::{}{}", sanitizer.name, flags[1]);
+            trials.push(trial(name, move || run_sanitizer(sanitizer, flags)));
+        }
     }
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -170,6 +208,65 @@ fn run_program(program: &Program, build: Build) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// A sanitizer divides the address space up for itself, so it starts only where the engine leaves it room. What it reports of the
+/// program must be the same; and persistent memory is seen through it.
+fn run_sanitizer(sanitizer: &Sanitizer, flags: &[&str]) -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let folder = scratch.folder("n")?;
+    let program = folder.join("sanitized");
+    let source = layout::program_sources().join("sanitized.c");
+    let status = Command::new("gcc")
+        .args(["-g", "-O1", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .arg(format!("-fsanitize={}", sanitizer.name))
+        .args(flags)
+        .status()
+        .context("gcc cannot be started")?;
+    ensure!(
+        status.success(),
+        "gcc cannot build with -fsanitize={}",
+        sanitizer.name
+    );
+    for mistake in ["", sanitizer.mistake] {
+        let argv = [program.as_os_str(), "pool".as_ref(), mistake.as_ref()];
+        let plain = Invocation::new(argv, &folder).timeout(COMMAND_TIMEOUT);
+        // ThreadSanitizer does not start natively where addresses are more random than it knows.
+        let mut fixed = plain.clone();
+        fixed.argv = [vec!["setarch".into(), "-R".into()], fixed.argv].concat();
+        let native = fixed.run()?;
+        let trace = folder.join("trace");
+        let pm = ["--pm", "pool"];
+        let under = [
+            tool::run(&plain),
+            tool::record(&plain, &trace, &[&pm[..], &["--verify"]].concat()),
+            tool::record(
+                &plain,
+                &trace,
+                &[&pm[..], &["--loads", "--verify", "--deterministic"]].concat(),
+            ),
+            tool::check(&plain, &pm),
+        ];
+        for invocation in under {
+            let outcome = invocation.run()?;
+            let reports = outcome.stderr_text().contains(sanitizer.report);
+            let is_check = invocation.argv.iter().any(|word| word == "check");
+            ensure!(
+                reports != mistake.is_empty()
+                    && (outcome.status == native.status || is_check)
+                    && outcome.stdout == native.stdout
+                    && !outcome.stderr_text().contains("no persistent memory"),
+                "with `{mistake}`, {:?}: not as natively\n{}\n{}",
+                invocation.argv,
+                native.describe(),
+                outcome.describe()
+            );
+        }
+    }
+    Ok(())
 }
 
 fn run_cpython(module: &str) -> Result<()> {

@@ -31,29 +31,49 @@ pub const MAGIC: u64 = 0x5455_4f4e_574f_5242;
 // ---------------------------------------------------------------- address space of the target
 //
 // With address-space randomisation off the kernel puts PIE programs at 0x5555_5555_4000, other
-// mappings below 0x7fff_f7ff_f000, and non-PIE programs at 0x40_0000. AddressSanitizer's shadow
-// ends at 0x1000_7fff_8000. What follows lies in none of these.
+// mappings below 0x7fff_f7ff_f000, and non-PIE programs at 0x40_0000. Where randomisation cannot be
+// turned off, these are up to 1 TiB away: programs above, mappings below.
+//
+// The sanitizers divide the address space as follows (x86-64; where versions of a sanitizer differ, all of them count):
+//
+//   AddressSanitizer   shadow 0x7fff_8000..0x1000_7fff_8000; heap 0x5000_..0x5400_ or 0x6000_..0x6400_, with tables behind it
+//   LeakSanitizer      heap as AddressSanitizer's
+//   ThreadSanitizer    program 0x5500_..0x5680_ and 0x7e80_..0x8000_ (and below 0x80_); everything else is shadow, its own, or
+//                      closed. At its start it dies if it finds accessible memory outside the program's two ranges. What it closes
+//                      may be mapped later, if the program does not touch it.
+//   MemorySanitizer    program 0x5100_..0x6000_ and 0x7400_..0x8000_ (and below 0x100_); 0x4000_..0x5000_ and 0x6100_..0x7000_ closed
+//
+// (an underscore stands for eight zeros). So the engine and what the program sees of its persistent memory lie in the two ranges
+// that are the program's for all of them, and aliases, which the program never touches, in 0x4000_..0x5000_.
 
 /// Where tracked mappings are steered to.
-pub const PM_BASE: u64 = 0x2000_0000_0000;
+pub const PM_BASE: u64 = 0x7e80_0000_0000;
 /// Bytes reserved for steered mappings.
-pub const PM_LEN: u64 = 0x0400_0000_0000;
-/// Distance from a steered mapping to its writable alias.
-pub const PM_ALIAS_DELTA: u64 = 0x0400_0000_0000;
+pub const PM_LEN: u64 = 0x0080_0000_0000;
+/// Where the writable aliases of steered mappings begin.
+pub const PM_ALIAS_BASE: u64 = 0x4000_0000_0000;
+/// Where tracked mappings are steered to for which there is no room there.
+pub const PM_FAR_BASE: u64 = 0x4400_0000_0000;
+/// Bytes reserved for those.
+pub const PM_FAR_LEN: u64 = 0x0400_0000_0000;
+/// Where their aliases begin.
+pub const PM_FAR_ALIAS_BASE: u64 = 0x4800_0000_0000;
+/// Where the aliases of mappings begin that the program has placed itself.
+pub const PM_OTHER_ALIAS_BASE: u64 = 0x4c00_0000_0000;
 /// Load address of the engine image.
-pub const ENGINE_BASE: u64 = 0x6000_0000_0000;
+pub const ENGINE_BASE: u64 = 0x5658_0000_0000;
 /// The image, its data and the stack that it starts on end before.
-pub const ENGINE_IMAGE_LIMIT: u64 = 0x6100_0000_0000;
+pub const ENGINE_IMAGE_LIMIT: u64 = 0x5659_0000_0000;
 /// The engine's own heap.
-pub const HEAP_BASE: u64 = 0x6300_0000_0000;
+pub const HEAP_BASE: u64 = 0x5659_0000_0000;
 /// Where [`Control`] is mapped in the target: so near to the thread contexts that one displacement bridges the distance.
-pub const CONTROL_BASE: u64 = 0x63ff_f000_0000;
+pub const CONTROL_BASE: u64 = 0x565f_f000_0000;
 /// Where the ring is mapped in the target, twice in a row, so that a record never wraps. A multiple of its length.
-pub const RING_BASE: u64 = 0x63ff_f800_0000;
+pub const RING_BASE: u64 = 0x565f_f800_0000;
 /// The engine's per-thread contexts.
-pub const THREADS_BASE: u64 = 0x6400_0000_0000;
-/// Everything the engine owns outside the code caches lies in `ENGINE_BASE..ENGINE_LIMIT`.
-pub const ENGINE_LIMIT: u64 = 0x6800_0000_0000;
+pub const THREADS_BASE: u64 = 0x5660_0000_0000;
+/// Everything the engine owns outside the code caches and the aliases lies in `ENGINE_BASE..ENGINE_LIMIT`.
+pub const ENGINE_LIMIT: u64 = 0x5680_0000_0000;
 
 /// Bytes that [`Control`] occupies at the start of the control file. Most of them are tables that are hardly used: the file is sparse.
 pub const CONTROL_LEN: u64 = 0x10_8000 + 8 * SITES_MAX as u64;

@@ -34,6 +34,9 @@ const STACK_LEN: u64 = 0x4_0000;
 const SIGNAL_STACK_OFFSET: u64 = 0x16_0000;
 pub const SIGNAL_STACK_LEN: u64 = 0x4_0000;
 const STRIDE: u64 = 0x20_0000;
+/// As many as there are thread numbers.
+const CONTEXTS_MAX: u64 = brownout_abi::THREADS_MAX as u64;
+const _: () = assert!(THREADS_BASE + CONTEXTS_MAX * STRIDE <= brownout_abi::ENGINE_LIMIT);
 
 /// Spill slots by purpose. Emitted sequences never nest, so slots are shared by design only where named so.
 pub mod slot {
@@ -187,7 +190,7 @@ impl ThreadContext {
     /// Maps (or reuses) a context. It is not yet any thread's.
     pub fn allocate() -> &'static mut ThreadContext {
         let _one_at_a_time = ALLOCATION.lock();
-        for i in 0..0x1_0000u64 {
+        for i in 0..CONTEXTS_MAX {
             let base = THREADS_BASE + i * STRIDE;
             if i >= HIGH_WATER.load(Ordering::Acquire) {
                 // SAFETY: our own range; MAP_FIXED_NOREPLACE.

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //!  layout 0  program 0x5555_5555_4000, heap behind it   mappings below 0x7fff_f7ff_f000   stack below 0x7fff_ffff_f000
-//!  layout n  the same, n TiB lower
+//!  layout n  program n * 128 GiB higher, the rest as much lower
 //! ```
 //! Layout 0 is what the kernel itself chooses without randomisation. What stays: programs linked to a fixed address (their
 //! heap moves), mappings that the program places itself (`MAP_FIXED`, and hints that can be followed), those below
@@ -25,19 +25,22 @@ use crate::sync::{Guard, SpinLock};
 use crate::sys::{self, nr, sc};
 use crate::syscall::page_up;
 use alloc::vec::Vec;
-use brownout_abi::{ENGINE_LIMIT, Launch, PM_BASE};
+use brownout_abi::{ENGINE_BASE, ENGINE_LIMIT, Launch, PM_BASE, PM_LEN};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Distance between two layouts.
-const STEP: u64 = 1 << 40;
+/// Distance between two layouts. All of them lie in what the sanitizers leave to the program (see the addresses in `abi`), so it is
+/// not more.
+const STEP: u64 = 128 << 30;
 /// How many there are room for. Beyond them numbers repeat, 0 excepted, which is the recorded run's.
 const LAYOUTS: u64 = 8;
 /// Distance between two layouts of tracked mappings. All of them lie where they are steered to.
-const PM_STEP: u64 = STEP / 2;
+const PM_STEP: u64 = PM_LEN / LAYOUTS;
 /// Where the kernel puts position-independent programs without randomisation.
 const PROGRAM: u64 = 0x5555_5555_4000;
 /// The end of the address space.
 const STACK_TOP: u64 = 0x7fff_ffff_f000;
+const _: () = assert!(PROGRAM + LAYOUTS * STEP <= ENGINE_BASE);
+const _: () = assert!(STACK_TOP - LAYOUTS * STEP >= PM_BASE + PM_LEN - 4096);
 /// Between the stack's end and the first mapping below it, at least: as in the kernel.
 const STACK_GAP_MIN: u64 = 128 << 20;
 /// And at most: this much is left of a layout, even if the stack is unlimited.
@@ -242,7 +245,7 @@ pub fn arrange(launch: &Launch) -> Launch {
         parts.push(Part {
             start: program.start,
             end: program.end,
-            to: (PROGRAM - shift) / program.align * program.align + (program.start - program.bias),
+            to: (PROGRAM + shift) / program.align * program.align + (program.start - program.bias),
         });
     }
     if let Some(interpreter) = table.get(AT_BASE).and_then(interpreter) {
@@ -276,7 +279,8 @@ pub fn arrange(launch: &Launch) -> Launch {
     });
     tell_kernel(&table, launch.gpr[4], heap, &parts);
     TOP.store(top, Ordering::Relaxed);
-    *HOLES.lock() = without(alloc::vec![(ENGINE_LIMIT, top)], &maps::read());
+    let free = [(ENGINE_LIMIT, PM_BASE), (PM_BASE + PM_LEN, top)];
+    *HOLES.lock() = without(free.to_vec(), &maps::read());
     launch
 }
 
@@ -463,14 +467,17 @@ fn take(len: u64) -> Option<u64> {
 
 /// The program has no mapping in a range any more.
 fn give_back(start: u64, end: u64) {
-    let mut holes = HOLES.lock();
-    let (mut start, mut end) = (
-        start.max(ENGINE_LIMIT),
-        end.min(TOP.load(Ordering::Relaxed)),
-    );
+    let top = TOP.load(Ordering::Relaxed);
+    for (low, high) in [(ENGINE_LIMIT, PM_BASE), (PM_BASE + PM_LEN, top)] {
+        give_back_within(start.max(low), end.min(high));
+    }
+}
+
+fn give_back_within(mut start: u64, mut end: u64) {
     if start >= end {
         return;
     }
+    let mut holes = HOLES.lock();
     let first = holes.partition_point(|h| h.1 < start);
     let last = holes.partition_point(|h| h.0 <= end);
     if let Some(h) = holes[first..last].first() {
@@ -501,7 +508,6 @@ fn failed(result: i64) -> bool {
     (-4095..0).contains(&result)
 }
 
-const EEXIST: i64 = 17;
 /// Attempts to find a free place before the kernel is asked.
 const TRIES: u32 = 16;
 
@@ -514,7 +520,7 @@ fn somewhere(len: u64, mut call: impl FnMut(u64) -> Option<i64>) -> Option<Optio
             Some(result) if !failed(result) => return Some(Some(result)),
             Some(result) => {
                 give_back(at, at + len);
-                if result != -EEXIST {
+                if result != -sys::EEXIST {
                     break;
                 }
                 look_again();

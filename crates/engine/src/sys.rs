@@ -146,6 +146,7 @@ pub const ESRCH: i64 = 3;
 pub const EINTR: i64 = 4;
 pub const ENOMEM: i64 = 12;
 pub const EFAULT: i64 = 14;
+pub const EEXIST: i64 = 17;
 pub const EINVAL: i64 = 22;
 pub const ENOSYS: i64 = 38;
 

@@ -335,8 +335,7 @@ fn overlaps_engine(start: u64, len: u64) -> bool {
 /// Whether shared memory that may replace what is there would be attached over the engine's.
 fn shmat_overlaps_engine(a: &[u64; 6]) -> bool {
     const SHM_REMAP: u64 = 0o40000;
-    a[2] & SHM_REMAP != 0
-        && layout::segment_len(a[0]).is_some_and(|len| overlaps_engine(a[1], len))
+    a[2] & SHM_REMAP != 0 && layout::segment_len(a[0]).is_some_and(|len| overlaps_engine(a[1], len))
 }
 
 pub fn page_up(n: u64) -> u64 {

@@ -355,7 +355,7 @@ int main(int argc, char **argv) {
         ..folder.launch(&program, [pool])
     };
     let (keep, _) = run(&config);
-    let base = 0x2000_0000_0000u64;
+    let base = brownout_abi::PM_BASE;
     let loads: Vec<_> = keep.events.iter().filter(|e| e.name == "load").collect();
     // A path is read until it ends, so byte by byte, its end included.
     let path = (256..266).map(|at| (at, 1));

@@ -170,7 +170,12 @@ fn a_deadly_signal_is_recorded_where_it_hits_the_program() {
         ("term", 15, Some(0), "raises < main"),
         ("segv", 11, Some(0), "raises < main"),
         ("bus", 7, None, "beyond_the_end < main"),
-        ("pool", 11, Some(0x2000_0000_0008), "writes_to_pool < main"),
+        (
+            "pool",
+            11,
+            Some(brownout_abi::PM_BASE + 8),
+            "writes_to_pool < main",
+        ),
         ("call", 11, Some(0), "calls_nothing < main"),
         ("overflow", 11, None, "overflows"),
         ("overflow in vain", 11, None, "overflows"),

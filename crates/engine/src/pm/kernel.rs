@@ -5,11 +5,12 @@ use super::ring::Writer;
 use super::{site, stacks};
 use crate::asm::{Outcome, program_syscall};
 use crate::context::ThreadContext;
+use crate::maps::Mapping;
 use crate::service;
 use crate::sys::{self, nr, sc};
 use crate::syscall::page_up;
 use alloc::vec::Vec;
-use brownout_abi::{ClassifyAnswer, PM_ALIAS_DELTA, life, rare};
+use brownout_abi::{ClassifyAnswer, life, rare};
 use brownout_syscalls::{
     FileEffect, Memory, Prepared, ReadAt, Run, SyncScope, Translate, WrittenAt,
 };
@@ -924,17 +925,23 @@ fn is_dax(fd: u64) -> bool {
     r == 0 && buffer[1] & STATX_ATTR_DAX != 0
 }
 
+/// Ordinary memory is where `result` says, if that is no error.
+pub fn ordinary(result: i64, len: u64) -> Option<i64> {
+    if crate::mode().record && !(-4095..0).contains(&result) {
+        let start = result as u64;
+        REGIONS.lock().ordinary(start, start + len);
+    }
+    Some(result)
+}
+
 /// `mmap` of the program.
 pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     let [addr, len, prot, flags, fd, offset] = *a;
     let plain = |ctx: &mut ThreadContext| {
         if crate::mode().record && flags & sys::MAP_FIXED != 0 {
             drop_regions(ctx, addr, addr.wrapping_add(page_up(len)));
-            if regions::is_steered(addr) {
-                REGIONS.lock().steered_is_mixed();
-            }
         }
-        crate::layout::mmap(a)
+        ordinary(crate::layout::mmap(a)?, page_up(len))
     };
     let map_type = flags & sys::MAP_TYPE;
     if crate::mode().record
@@ -968,13 +975,11 @@ pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     let shared = flags
         & !(sys::MAP_TYPE | sys::MAP_SYNC | sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE)
         | sys::MAP_SHARED;
-    let chosen = if insists || (addr != 0 && lonely(addr, len)) {
-        Some(addr)
-    } else {
-        REGIONS.lock().place(len)
-    };
-    let Some(at) = chosen else {
-        return Some(-sys::ENOMEM);
+    let chosen = (insists || (addr != 0 && lonely(addr, len))).then_some(addr);
+    let steered = REGIONS.lock().places(len);
+    let places: Vec<u64> = match chosen {
+        Some(addr) => alloc::vec![addr],
+        None => steered.collect(),
     };
     // Mappings change with the ring: what the stream says of them is then what they are for whoever records, and for a fork.
     let _ring = Writer::lock(ctx);
@@ -984,7 +989,15 @@ pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     } else {
         sys::MAP_FIXED_NOREPLACE
     };
-    let result = raw(nr::MMAP, &[at, len, prot, shared | how, fd, offset])?;
+    let (mut at, mut result) = (0, -sys::ENOMEM);
+    for place in places {
+        at = place;
+        result = raw(nr::MMAP, &[at, len, prot, shared | how, fd, offset])?;
+        if result != -sys::EEXIST || insists {
+            break;
+        }
+        result = -sys::ENOMEM;
+    }
     if result as u64 != at {
         return Some(if result < 0 && result > -4096 {
             result
@@ -997,11 +1010,8 @@ pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
         drop_regions(ctx, at, at + len);
     }
     let mut regions = REGIONS.lock();
-    let delta = if regions::is_steered(at) {
-        PM_ALIAS_DELTA
-    } else {
-        regions.place_alias(at, len)
-    };
+    let delta = regions::steered_delta(at).unwrap_or_else(|| regions.place_alias(at, len));
+    clear_for_alias(at.wrapping_add(delta), len);
     // SAFETY: the alias range is ours; the program's view loses write access (and read access, for loads).
     unsafe {
         let r = sc!(
@@ -1034,6 +1044,22 @@ pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
         &[],
     );
     Some(at as i64)
+}
+
+/// Sees that an alias can be mapped without replacing anything that is of use to somebody. A range that the program has only closed
+/// (ThreadSanitizer does that to most of the address space) is of none.
+fn clear_for_alias(at: u64, len: u64) {
+    // SAFETY: replaces nothing; what it maps is replaced by the alias.
+    let reserved = unsafe { sys::map_anonymous(at, len, 0) };
+    if reserved == at as i64 {
+        return;
+    }
+    let is_in_use = |m: &Mapping| m.start < at + len && at < m.end && (m.read || m.write || m.exec);
+    if crate::maps::read().iter().any(is_in_use) {
+        crate::fatal_unsupported(&alloc::format!(
+            "the program has memory of its own at {at:#x}, where this tool needs {len} bytes to track a mapping"
+        ));
+    }
 }
 
 /// Whether the granules around a hinted address hold nothing else.
@@ -1078,7 +1104,7 @@ pub fn memory(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64>
     if !crate::mode().record || !touches {
         return match number {
             nr::MUNMAP => crate::layout::munmap(a),
-            nr::MREMAP => crate::layout::mremap(a),
+            nr::MREMAP => ordinary(crate::layout::mremap(a)?, page_up(a[2])),
             _ => raw(number, a),
         };
     }
@@ -1190,7 +1216,7 @@ fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     let alias = start.wrapping_add(r.delta);
     if !fixed
         && start + old == r.end
-        && regions::is_steered(start)
+        && regions::steered_delta(start).is_some()
         && !REGIONS.lock().overlaps(r.end, start + new + (2 << 20))
     {
         // SAFETY: both views grow in ranges that nothing else uses; if one cannot, neither does.
@@ -1218,16 +1244,18 @@ fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
         return Some(-sys::ENOMEM);
     }
     let mut regions = REGIONS.lock();
-    let at = if fixed { Some(to) } else { regions.place(new) };
+    let maps = crate::maps::read();
+    let is_free = |at: u64| maps.iter().all(|m| m.end <= at || at + new <= m.start);
+    let at = match fixed {
+        true => Some(to),
+        false => regions.places(new).find(|at| is_free(*at)),
+    };
     let Some(at) = at else {
         return Some(-sys::ENOMEM);
     };
-    let delta = if regions::is_steered(at) {
-        PM_ALIAS_DELTA
-    } else {
-        regions.place_alias(at, new)
-    };
+    let delta = regions::steered_delta(at).unwrap_or_else(|| regions.place_alias(at, new));
     drop(regions);
+    clear_for_alias(at.wrapping_add(delta), new);
     let move_flags = sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED;
     // SAFETY: the program's view goes where it asked or where nothing is; the alias to a range of ours.
     unsafe {

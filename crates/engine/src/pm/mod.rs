@@ -40,7 +40,9 @@ pub use kernel::{
     made, memory, mmap, with_prepared,
 };
 pub use process::*;
-pub use regions::{FaultAnswer, fault, init_thread, is_allowed, mark_site, overlaps_alias, readable_alias};
+pub use regions::{
+    FaultAnswer, fault, init_thread, is_allowed, mark_site, overlaps_alias, readable_alias,
+};
 pub use requests::{UNLOGGED, client_request};
 pub use stacks::{bo_verify_no, bo_verify_read, code_changed};
 

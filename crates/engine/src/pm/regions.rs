@@ -1,6 +1,6 @@
 //! Tracked mappings and their aliases.
 //!
-//! A tracked mapping is steered to [`PM_BASE`], where whole 2 GiB granules hold nothing else, so that emitted
+//! A tracked mapping is steered to one of [`STEERED`], where whole 2 GiB granules hold nothing else, so that emitted
 //! code decides with one table look-up and adds one constant. A mapping at an address that the program insists on
 //! (`MAP_FIXED`, or registered after the fact) shares its granule with other memory: there the engine is asked.
 
@@ -8,7 +8,9 @@ use crate::context::{GRANULE_MIXED, GRANULE_SHIFT, GRANULES, ThreadContext};
 use crate::sync::SpinLock;
 use crate::sys::{self, nr, sc};
 use alloc::vec::Vec;
-use brownout_abi::{PM_ALIAS_DELTA, PM_BASE, PM_LEN};
+use brownout_abi::{
+    PM_ALIAS_BASE, PM_BASE, PM_FAR_ALIAS_BASE, PM_FAR_BASE, PM_FAR_LEN, PM_LEN, PM_OTHER_ALIAS_BASE,
+};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// A tracked mapping.
@@ -28,16 +30,16 @@ pub struct Regions {
     pub list: Vec<Region>,
     /// Where aliases of unsteered mappings go next.
     next_alias: u64,
-    /// The program has put ordinary memory among steered mappings.
-    mixed: bool,
+    /// There is ordinary memory among steered mappings, for each of [`STEERED`].
+    mixed: [bool; STEERED.len()],
     /// Granules that have had an entry. The table is large and all but these are zero in every thread's.
     marked: Vec<usize>,
 }
 
 pub static REGIONS: SpinLock<Regions> = SpinLock::new(Regions {
     list: Vec::new(),
-    next_alias: PM_BASE + PM_ALIAS_DELTA + PM_LEN,
-    mixed: false,
+    next_alias: PM_OTHER_ALIAS_BASE,
+    mixed: [false; STEERED.len()],
     marked: Vec::new(),
 });
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -50,8 +52,47 @@ pub fn any() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-pub fn is_steered(addr: u64) -> bool {
-    (PM_BASE..PM_BASE + PM_LEN).contains(&addr)
+/// Where mappings are steered to.
+#[derive(Clone, Copy)]
+struct Steered {
+    base: u64,
+    len: u64,
+    alias: u64,
+}
+
+/// The second one takes what the first has no room for.
+const STEERED: [Steered; 2] = [
+    Steered {
+        base: PM_BASE,
+        len: PM_LEN,
+        alias: PM_ALIAS_BASE,
+    },
+    Steered {
+        base: PM_FAR_BASE,
+        len: PM_FAR_LEN,
+        alias: PM_FAR_ALIAS_BASE,
+    },
+];
+
+impl Steered {
+    fn end(&self) -> u64 {
+        self.base + self.len
+    }
+
+    /// From a mapping to its alias (wrapping).
+    fn delta(&self) -> u64 {
+        self.alias.wrapping_sub(self.base)
+    }
+
+    fn contains(&self, addr: u64) -> bool {
+        (self.base..self.end()).contains(&addr)
+    }
+}
+
+/// The distance from a steered mapping to its alias.
+pub fn steered_delta(addr: u64) -> Option<u64> {
+    let range = STEERED.iter().find(|s| s.contains(addr));
+    range.map(Steered::delta)
 }
 
 impl Regions {
@@ -72,18 +113,23 @@ impl Regions {
             .find(|r| addr.wrapping_sub(r.delta) >= r.start && addr.wrapping_sub(r.delta) < r.end)
     }
 
-    /// A free stretch for a steered mapping.
-    pub fn place(&self, len: u64) -> Option<u64> {
-        let first = crate::layout::pm_base();
-        self.place_from(first, len).or_else(|| {
-            let elsewhere = first != PM_BASE;
-            elsewhere.then(|| self.place_from(PM_BASE, len)).flatten()
-        })
+    /// Stretches for a steered mapping that nothing tracked occupies, the best first. Other memory of the program's may be there.
+    pub fn places(&self, len: u64) -> impl Iterator<Item = u64> + use<> {
+        let near = STEERED[0];
+        let (preferred, far) = (crate::layout::pm_base(), STEERED[1]);
+        [
+            self.place_from(&near, preferred, len),
+            self.place_from(&near, near.base, len),
+            self.place_from(&far, far.base + (preferred - near.base), len),
+            self.place_from(&far, far.base, len),
+        ]
+        .into_iter()
+        .flatten()
     }
 
-    fn place_from(&self, first: u64, len: u64) -> Option<u64> {
+    fn place_from(&self, range: &Steered, first: u64, len: u64) -> Option<u64> {
         let mut at = first;
-        for r in self.list.iter().filter(|r| is_steered(r.start)) {
+        for r in self.list.iter().filter(|r| range.contains(r.start)) {
             if r.end <= first {
                 continue;
             }
@@ -93,7 +139,8 @@ impl Regions {
             // A gap between neighbours: an overrun faults instead of hitting another file.
             at = at.max((r.end + ALIGN).next_multiple_of(ALIGN));
         }
-        (at + len <= PM_BASE + PM_LEN).then_some(at)
+        at.checked_add(len).filter(|&end| end <= range.end())?;
+        Some(at)
     }
 
     /// Room for the alias of a mapping at an address of the program's choice; the distance.
@@ -103,10 +150,19 @@ impl Regions {
         at.wrapping_sub(start)
     }
 
-    /// From now on whole granules say nothing.
-    pub fn steered_is_mixed(&mut self) {
-        self.mixed = true;
-        self.publish();
+    /// Ordinary memory of the program's is in `start..end`. If that is among steered mappings, whole granules say nothing there from
+    /// now on.
+    pub fn ordinary(&mut self, start: u64, end: u64) {
+        let mut is_news = false;
+        for (range, mixed) in STEERED.iter().zip(&mut self.mixed) {
+            if start < range.end() && range.base < end && !*mixed {
+                *mixed = true;
+                is_news = true;
+            }
+        }
+        if is_news {
+            self.publish();
+        }
     }
 
     pub fn insert(&mut self, r: Region) {
@@ -164,6 +220,13 @@ impl Regions {
         }
     }
 
+    /// To the alias, if the granules at a steered address hold nothing else.
+    fn distance(&self, addr: u64) -> Option<u64> {
+        let steered = STEERED.iter().zip(&self.mixed);
+        let range = steered.filter(|(s, mixed)| s.contains(addr) && !**mixed);
+        range.map(|(s, _)| s.delta()).next()
+    }
+
     fn fill(&self, ctx: &mut ThreadContext) {
         let table = ctx.granules();
         for &g in &self.marked {
@@ -174,11 +237,7 @@ impl Regions {
         }
         for r in &self.list {
             for g in granules(r) {
-                table[g] = if is_steered(r.start) && !self.mixed {
-                    PM_ALIAS_DELTA
-                } else {
-                    GRANULE_MIXED
-                };
+                table[g] = self.distance(r.start).unwrap_or(GRANULE_MIXED);
             }
         }
     }
@@ -250,12 +309,9 @@ pub fn fault(rsp: u64, pc: u64, addr: u64, sig: i32, in_site: bool, write: bool)
     }
     let Some(r) = regions.find(addr).copied() else {
         // Next to a tracked mapping, in its granule: what is there was looked for at the same distance.
-        let original = addr.wrapping_sub(PM_ALIAS_DELTA);
-        let addr = if in_site && is_steered(original) {
-            original
-        } else {
-            addr
-        };
+        let originals = STEERED.iter().map(|s| (s, addr.wrapping_sub(s.delta())));
+        let mut steered = originals.filter(|(s, original)| in_site && s.contains(*original));
+        let addr = steered.next().map_or(addr, |(_, original)| original);
         return FaultAnswer::Program { addr };
     };
     drop(regions);
