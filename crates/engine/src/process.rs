@@ -254,6 +254,7 @@ pub fn exit_group(ctx: &mut ThreadContext, code: u64) -> Option<i64> {
         return None;
     }
     crate::pm::process_exits(ctx, code as i32);
+    crate::session::ends();
     // SAFETY: ends the process.
     Some(unsafe { sc!(nr::EXIT_GROUP, code) })
 }

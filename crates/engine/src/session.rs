@@ -18,7 +18,8 @@
 //! **The protocol.** Tool and kept process take turns by `Control::kept_state`. While it waits, the kept process touches nothing. When told to fork, it
 //! sets back what the last run has changed in the control memory, because it knows what was there ([`Kept`]); what the tool decides (redirects, known
 //! files) the tool has written before. Positions of open files are shared with the children, so they are set back as well.
-//! Then it learns, forks, says the child's number, and waits again.
+//! Then it learns what was found out, says which child is to go on, forks the child for the run after that, and waits again. So a child is made
+//! while its predecessor runs.
 
 use crate::context::ThreadContext;
 use crate::dispatch::{Arrival, ENGINE};
@@ -117,6 +118,8 @@ struct Kept {
     processes: Box<[u64]>,
     /// Descriptor, position, flags of each open file.
     files: Vec<(u64, i64, i64)>,
+    /// The program's heap: start, length.
+    heap: (u64, u64),
 }
 
 impl Kept {
@@ -139,6 +142,10 @@ impl Kept {
                 .collect(),
             processes: c.processes.iter().map(word).collect(),
             files: open_files(),
+            heap: crate::maps::read()
+                .iter()
+                .find(|m| m.path == b"[heap]")
+                .map_or((0, 0), |m| (m.start, m.end - m.start)),
         }
     }
 
@@ -193,8 +200,6 @@ const F_SETFL: u64 = 4;
 
 /// The program stops here. Returns in each child.
 fn keep(ctx: &mut ThreadContext) {
-    const WAIT_NS: u64 = 200_000_000;
-    const SETPGID: u64 = 109;
     if STOP.load(Ordering::Relaxed) == stop_at::INPUT {
         refuse_what_runs_would_share();
     }
@@ -202,17 +207,29 @@ fn keep(ctx: &mut ThreadContext) {
         refuse("it has several threads");
     }
     let old = signal::block_all();
-    let c = control();
     crate::pm::ring::publish();
+    if serve() {
+        become_run(ctx);
+    }
+    if ctx.pending_signal() == 0 {
+        signal::set_mask(old);
+    }
+}
+
+/// How long to sleep at most before looking whether the tool is still there.
+const WAIT_NS: u64 = 200_000_000;
+
+/// Forks whenever the tool asks. Returns in each child, when it is its turn.
+fn serve() -> bool {
+    let c = control();
     let kept = Kept::take();
+    // The child for the next run is made while the last one runs: where there is a processor for it, it costs no time.
+    let mut spare = 0;
     tell(kept_state::WAITS);
     loop {
         match c.kept_state.load(Ordering::Acquire) {
             kept_state::FORKS => {}
-            kept_state::ENDS => {
-                // SAFETY: ends the process.
-                unsafe { sc!(nr::EXIT_GROUP, 0) };
-            }
+            kept_state::ENDS => end(),
             state => {
                 sys::futex_wait(&c.kept_state, state, WAIT_NS);
                 service::exit_if_orphaned();
@@ -220,19 +237,47 @@ fn keep(ctx: &mut ThreadContext) {
             }
         }
         kept.restore();
+        // While a run is under way, translation would go by what that has made of the shared memory (whether it has several threads).
         learn();
-        let child = fork();
-        if child == 0 {
-            break;
+        if spare <= 0 {
+            spare = fork();
+            if spare == 0 {
+                return wait_for_turn(&kept);
+            }
         }
-        c.kept_child.store(child as i32, Ordering::Relaxed);
+        c.kept_child.store(spare as i32, Ordering::Relaxed);
+        if spare > 0 {
+            c.kept_turn.store(spare as u32, Ordering::Release);
+            sys::futex_wake(&c.kept_turn, u32::MAX);
+        }
         tell(kept_state::WAITS);
+        spare = fork();
+        if spare == 0 {
+            return wait_for_turn(&kept);
+        }
     }
-    STOP.store(stop_at::NOWHERE, Ordering::Relaxed);
-    LEARNS.store(true, Ordering::Relaxed);
+}
+
+fn end() -> ! {
+    loop {
+        // SAFETY: ends the process.
+        unsafe { sc!(nr::EXIT_GROUP, 0) };
+    }
+}
+
+/// A child that was made ahead of time.
+fn wait_for_turn(kept: &Kept) -> bool {
+    const SETPGID: u64 = 109;
+    let c = control();
     // What a fork does not inherit.
-    // SAFETY: a group of its own; the list that the program has told the kernel about this thread.
-    unsafe {
+    if c.kept_flags & kept_flags::DIES_WITH_TOOL != 0 {
+        const PR_SET_PDEATHSIG: u64 = 1;
+        const SIGKILL: u64 = 9;
+        // SAFETY: numbers only. If the tool has ended before, that is noticed below.
+        unsafe { sc!(PRCTL, PR_SET_PDEATHSIG, SIGKILL) };
+    }
+    // SAFETY: a group of its own; the list that the program has told the kernel about this thread; no arguments.
+    let own = unsafe {
         if c.kept_flags & kept_flags::OWN_GROUP != 0 {
             sc!(SETPGID, 0, 0);
         }
@@ -240,14 +285,31 @@ fn keep(ctx: &mut ThreadContext) {
             let list = ROBUST[0].load(Ordering::Relaxed);
             sc!(SET_ROBUST_LIST, list, ROBUST[1].load(Ordering::Relaxed));
         }
+        sc!(nr::GETTID) as u32
+    };
+    let (heap, len) = kept.heap;
+    if c.kept_faults.load(Ordering::Relaxed) > len / 4096 {
+        // Runs write to all of it, as it seems: to copy it at once takes less than to copy it page by page.
+        // SAFETY: contents stay as they are.
+        unsafe { sys::populate(heap, len) };
     }
-    if c.kept_flags & kept_flags::DIES_WITH_TOOL != 0 {
-        const PR_SET_PDEATHSIG: u64 = 1;
-        const SIGKILL: u64 = 9;
-        // SAFETY: numbers only. If the tool has ended before, the next line knows.
-        unsafe { sc!(PRCTL, PR_SET_PDEATHSIG, SIGKILL) };
+    loop {
+        let turn = c.kept_turn.load(Ordering::Acquire);
+        if turn == own {
+            return true;
+        }
+        if c.kept_state.load(Ordering::Acquire) == kept_state::ENDS {
+            end();
+        }
         service::exit_if_orphaned();
+        sys::futex_wait(&c.kept_turn, turn, WAIT_NS);
     }
+}
+
+/// It is a run from here on.
+fn become_run(ctx: &mut ThreadContext) {
+    STOP.store(stop_at::NOWHERE, Ordering::Relaxed);
+    LEARNS.store(true, Ordering::Relaxed);
     let before = crate::process::real_pid();
     crate::process::refresh_pid();
     // SAFETY: no arguments.
@@ -258,8 +320,18 @@ fn keep(ctx: &mut ThreadContext) {
     crate::redirects::init();
     crate::pm::init_files();
     crate::pm::register(ctx);
-    if ctx.pending_signal() == 0 {
-        signal::set_mask(old);
+}
+
+/// A process ends. If it is a run, the next one may like to know how much memory it took.
+pub fn ends() {
+    const GETRUSAGE: u64 = 98;
+    /// Where `struct rusage` has its minor faults.
+    const MINOR: usize = 8;
+    if LEARNS.load(Ordering::Relaxed) {
+        let mut usage = [0u64; 18];
+        // SAFETY: RUSAGE_SELF into our own structure, which is as long as the kernel's.
+        unsafe { sc!(GETRUSAGE, 0, usage.as_mut_ptr()) };
+        control().kept_faults.store(usage[MINOR], Ordering::Relaxed);
     }
 }
 

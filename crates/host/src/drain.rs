@@ -144,6 +144,31 @@ pub struct Prologue {
 }
 
 impl Prologue {
+    /// How many events these are.
+    pub fn events(&self, shared: &Shared) -> u64 {
+        struct Nobody;
+        impl Reader for Nobody {
+            fn announced(&mut self, _: i32) {}
+            fn answered(&mut self, _: u32, _: [u64; 3]) {}
+        }
+        let mut decoder = decode::Decoder::new(shared);
+        let end = self.words.len() as u64 * 8;
+        // SAFETY: a copy of ours, up to where it ends. What is wrong with it a run will say.
+        unsafe {
+            let range = (0, end, end);
+            let records = Records::of(&self.words);
+            decode::take(
+                records,
+                &mut decoder,
+                range,
+                u64::MAX,
+                Some(&mut Nothing),
+                &mut Nobody,
+            );
+        }
+        decoder.events()
+    }
+
     /// Gives all of it to the sink.
     fn replay(
         &self,

@@ -323,6 +323,13 @@ pub fn end_child(pid: libc::pid_t) {
     }
 }
 
+/// Takes note of the ends of all children of this thread. They are about to end.
+pub fn wait_for_children() {
+    let mut status = 0;
+    // SAFETY: children of this thread only. It fails when there is none.
+    while unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::__WNOTHREAD) } > 0 {}
+}
+
 /// What came of a run, once all its processes have ended.
 pub fn outcome(
     shared: &Shared,

@@ -20,8 +20,9 @@ use crate::members::{Member, Members};
 use crate::processes::{Processes, has_ended};
 use crate::recent;
 use crate::service::{Service, State, Stopped};
-use crate::{EventSink, LaunchConfig, LaunchError, Outcome, control::Shared, decode};
+use crate::{ExitStatus, LaunchConfig, LaunchError, Outcome, control::Shared, decode};
 use brownout_abi::{kept_state, stop_at};
+use brownout_trace::EventSink;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -43,6 +44,8 @@ pub enum StopAt {
 
 /// How long the tool sleeps at most before it sees whether the kept process is still there.
 const LOOK: Duration = Duration::from_millis(20);
+/// The event behind all others.
+const END: u64 = 1;
 /// A program that has not stopped after so long is not worth waiting for.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
@@ -55,6 +58,7 @@ pub struct Session {
     service: Option<Service>,
     kept: Member,
     prologue: Prologue,
+    prologue_events: u64,
     /// Words of the prologue that are the number of the first process.
     numbers: Vec<usize>,
     stopped: Stopped,
@@ -104,9 +108,15 @@ impl Session {
             let _ = tell.send(pid);
             child
         };
-        let end = |child: Option<libc::pid_t>| {
+        let ending = shared.clone();
+        let end = move |child: Option<libc::pid_t>| {
             if let Some(pid) = child {
+                let state = &ending.control().kept_state;
+                state.store(kept_state::ENDS, Ordering::Release);
                 launch::end_child(pid);
+                // The one that was to be the next run.
+                futex_wake(&ending.control().kept_turn);
+                launch::wait_for_children();
             }
         };
         let service = Service::start_between(shared.clone(), image, state.clone(), start, end);
@@ -138,6 +148,7 @@ impl Session {
             service: Some(service),
             kept,
             prologue: Prologue::default(),
+            prologue_events: 0,
             numbers: Vec::new(),
             stopped: Stopped::default(),
             streams: streams.map_err(|e| LaunchError::Launch("standard output", e))?,
@@ -151,6 +162,7 @@ impl Session {
                 .map_err(|e| LaunchError::Launch("standard output", e))?
                 .len();
         }
+        session.prologue_events = session.prologue.events(&session.shared);
         session.numbers = decode::own_numbers(&session.prologue.words, session.kept.pid as u32);
         Ok(session)
     }
@@ -266,6 +278,15 @@ impl Session {
             sink,
             &self.prologue,
         );
+        if let Ok(drained) = &result
+            && drained.status == ExitStatus::Signal(libc::SIGKILL)
+            && drained.stopped.is_none()
+            && drained.events <= self.prologue_events + END
+        {
+            return Err(not_kept(
+                "a copy of it was killed before it could do anything",
+            ));
+        }
         launch::outcome(&self.shared, &self.state, begun, result)
     }
 
