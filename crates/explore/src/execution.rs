@@ -141,9 +141,11 @@ pub struct Acknowledged {
     pub text: Vec<u8>,
 }
 
-/// Runs the recovery on an image.
+/// Runs a recovery on an image.
 pub fn execute(
     setting: &Setting,
+    recover: &Command,
+    layout: u32,
     world: &mut World,
     image: &Image,
     acknowledged: &Acknowledged,
@@ -154,37 +156,20 @@ pub fn execute(
         .lay(image)
         .map_err(lost("laying down the crash image"))?;
     let mut watcher = Watcher::new(image, setting.varying.as_ref(), detail);
-    // Each run gets other addresses than those before it that have written to these files: a pointer to ordinary memory that one
-    // of them has left there leads nowhere, as it does after a real restart.
-    let layout = image.crashes();
-    let recover = run(
-        setting,
-        &setting.recover,
-        layout,
-        world,
-        &mut watcher,
-        false,
-    )?;
+    let recovered = run(setting, recover, layout, world, &mut watcher, false)?;
     let mut again = None;
     if let Some(expected) = setting.expected.get()
-        && matches!(recover.status, Status::Exit(_))
-        && !expected.contains(&recover.stdout)
+        && matches!(recovered.status, Status::Exit(_))
+        && !expected.contains(&recovered.stdout)
     {
         // It may have told of the crash; then the second time shows what is there.
         watcher.begin_another();
-        let second = run(
-            setting,
-            &setting.recover,
-            layout + 1,
-            world,
-            &mut watcher,
-            false,
-        )?;
+        let second = run(setting, recover, layout + 1, world, &mut watcher, false)?;
         again = matches!(second.status, Status::Exit(_)).then_some(second.stdout);
     }
     let mut checked = None;
     if let Some(checker) = &setting.checker
-        && recover.status == Status::Exit(0)
+        && recovered.status == Status::Exit(0)
     {
         let command =
             judging(checker, world, acknowledged).map_err(lost("writing what was acknowledged"))?;
@@ -195,7 +180,7 @@ pub fn execute(
         said.drain(..said.len().saturating_sub(LAST_WORDS));
         checked = Some((judged.status, said));
     }
-    let mut execution = watcher.into_execution(recover, world);
+    let mut execution = watcher.into_execution(recovered, world);
     execution.outcome.checker = checked;
     execution.outcome.again = again;
     Ok(execution)
@@ -223,6 +208,7 @@ pub fn judging(checker: &str, world: &World, acknowledged: &Acknowledged) -> io:
 pub fn record(
     setting: &Setting,
     command: &Command,
+    layout: u32,
     world: &mut World,
     image: &Image,
     mut recorder: Recorder,
@@ -235,7 +221,7 @@ pub fn record(
     let ran = run(
         setting,
         command,
-        image.crashes(),
+        layout,
         world,
         &mut Tee::of([&mut watcher, &mut recorder]),
         setting.names.is_some(),
@@ -244,10 +230,12 @@ pub fn record(
     Ok((recorder, ran.status))
 }
 
-/// Runs a command on an image, and the recovery on what it leaves.
+/// Runs a command on an image, and another one on what it leaves.
 pub fn refer(
     setting: &Setting,
     first: &Command,
+    then: &Command,
+    layout: u32,
     world: &mut World,
     image: &Image,
 ) -> Result<Execution, LaunchError> {
@@ -256,14 +244,13 @@ pub fn refer(
         .lay(image)
         .map_err(lost("laying down the crash image"))?;
     let mut watcher = Watcher::new(image, None, false);
-    // As the recorded run, of which it is a part.
-    let ran = run(setting, first, 0, world, &mut watcher, false)?;
+    let ran = run(setting, first, layout, world, &mut watcher, false)?;
     if ran.is_distrusted() {
         // What it was killed in the middle of is not known; what recovery then does to that is.
         world.distrust();
     }
     watcher.begin_another();
-    let recovered = run(setting, &setting.recover, 1, world, &mut watcher, false)?;
+    let recovered = run(setting, then, layout + 1, world, &mut watcher, false)?;
     let mut execution = watcher.into_execution(recovered, world);
     execution.path.clear();
     Ok(execution)

@@ -151,7 +151,15 @@ fn explore_recorded(
     let last = recording.points.len() as u32 - 1;
     let end = newest_at(&recording, last);
     let end_told = operations.acknowledged(&recording, last);
-    let baseline = execution::execute(&setting, &mut world, &end, &end_told, false)?;
+    let baseline = execution::execute(
+        &setting,
+        &setting.recover,
+        end.crashes(),
+        &mut world,
+        &end,
+        &end_told,
+        false,
+    )?;
     let is_up = deadline.is_some_and(|deadline| Instant::now() >= deadline);
     let is_asked = setting.stop.load(Ordering::Relaxed);
     if is_up || is_asked {
@@ -232,7 +240,7 @@ fn explore_recorded(
     let setting = Arc::new(setting);
     let pool = Pool::new(jobs, &run.origin, &recording.files, &setting)
         .map_err(io_error("cannot make a folder for crash images"))?;
-    let mut search = Search::new(recording, setting.clone(), pool, progress);
+    let mut search = Search::new(recording, setting.clone(), Box::new(pool), progress);
     search.sampling = Sampling {
         exhaustive: options.exhaustive,
         ..Sampling::default()
@@ -495,7 +503,15 @@ fn show(
     reproduction.confirmed = shows(&native);
     let mut doubt = None;
     if !reproduction.confirmed {
-        let alone = execution::execute(stage.setting, stage.world, &found.image, &told, false)?;
+        let alone = execution::execute(
+            stage.setting,
+            &stage.setting.recover,
+            found.image.crashes(),
+            stage.world,
+            &found.image,
+            &told,
+            false,
+        )?;
         doubt = Some(format!(
             "natively, recovery ended with {} on this image, and {}",
             native.status,

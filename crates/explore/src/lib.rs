@@ -11,7 +11,10 @@ mod checksum;
 mod compare;
 mod confirm;
 mod execution;
+mod executor;
 mod explore;
+#[cfg(test)]
+mod fake;
 mod files;
 mod filing;
 mod finding;

@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 use crate::compare::without_addresses;
 use crate::execution::{Acknowledged, Command};
+use crate::executor::{Answer, Request};
 use crate::input::Lines;
 use crate::options::{Error, io_error};
 use crate::oracle::{References, Span};
 use crate::outcome::Outcome;
-use crate::pool::{Done, Work};
 use crate::recording::{FailurePoint, Reason, Recording};
 use crate::search::Search;
 use crate::view::{Base, Image, Narrowed, Timeline, View};
@@ -346,7 +346,8 @@ fn after_lines(
     scratch: &Path,
     initial: &Image,
 ) -> Result<Option<Vec<Vec<u8>>>, Error> {
-    let mut works = Vec::new();
+    let recovery = search.setting.recover.clone();
+    let mut requests = Vec::new();
     for k in numbers {
         let input = scratch.join(format!("reference-stdin-{k}"));
         fs::write(&input, lines.first(*k)).map_err(io_error("cannot write an input"))?;
@@ -354,17 +355,14 @@ fn after_lines(
             stdin: Some(input),
             ..program.clone()
         };
-        works.push(Work::Refer {
-            image: initial.clone(),
-            first,
-        });
+        requests.push(Request::orderly(first, initial.clone(), &recovery));
     }
-    let Some(done) = search.perform_all(works)? else {
+    let Some(answers) = search.perform_all(requests)? else {
         return Ok(None);
     };
     let mut outputs = Vec::new();
-    for done in done {
-        if let Done::Recovered(execution) = done {
+    for answer in answers {
+        if let Answer::Executed(execution) = answer {
             outputs.push(execution?.outcome.stdout);
         }
     }

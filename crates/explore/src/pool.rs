@@ -1,48 +1,26 @@
-//! Threads that run recoveries, each in a world of its own.
+//! The executor of an exploration: threads that run programs, each in a world of its own.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use brownout_host::LaunchError;
 use brownout_trace::event::FileId;
 
-use crate::execution::{self, Acknowledged, Command, Execution, Setting};
-use crate::recording::{RecordOptions, Recorder, Recording, TrackedFile};
-use crate::view::{Base, Image};
+use crate::execution::{self, Setting};
+use crate::executor::{Answer, Executor, Request, Want};
+use crate::recording::{Recorder, TrackedFile};
+use crate::view::Base;
 use crate::world::{Origin, World};
-
-/// Something to do.
-pub enum Work {
-    /// Run the recovery on the image.
-    Recover {
-        image: Image,
-        acknowledged: Acknowledged,
-        detail: bool,
-    },
-    /// Run the recovery on the image and record what it does.
-    Record {
-        image: Image,
-        options: RecordOptions,
-    },
-    /// Run a command on the image, then the recovery on what it leaves.
-    Refer { image: Image, first: Command },
-}
-
-/// What came of it.
-pub enum Done {
-    Recovered(Result<Box<Execution>, LaunchError>),
-    Recorded(Result<Box<Recording>, LaunchError>),
-}
 
 /// See the module's header.
 pub struct Pool {
-    jobs: Option<Sender<(u64, Work)>>,
-    results: Receiver<(u64, Done)>,
+    jobs: Option<Sender<(u64, Request)>>,
+    results: Receiver<(u64, Answer)>,
     threads: Vec<JoinHandle<()>>,
     next: u64,
-    pub in_flight: usize,
+    in_flight: usize,
 }
 
 impl Pool {
@@ -64,9 +42,9 @@ impl Pool {
                 loop {
                     // A panic of another worker is reported by its thread; the queue is still good.
                     let job = queue.lock().unwrap_or_else(|e| e.into_inner()).recv();
-                    let Ok((id, work)) = job else { return };
-                    let done = perform(&setting, &mut world, work);
-                    if tell.send((id, done)).is_err() {
+                    let Ok((id, request)) = job else { return };
+                    let answer = perform(&setting, &mut world, request);
+                    if tell.send((id, answer)).is_err() {
                         return;
                     }
                 }
@@ -80,33 +58,36 @@ impl Pool {
             in_flight: 0,
         })
     }
+}
 
-    /// How many can run at once.
-    pub fn size(&self) -> usize {
+impl Executor for Pool {
+    fn size(&self) -> usize {
         self.threads.len()
     }
 
-    /// Starts something; the number names it in the result.
-    pub fn start(&mut self, work: Work) -> u64 {
+    fn start(&mut self, request: Request) -> u64 {
         let id = self.next;
         self.next += 1;
         self.in_flight += 1;
         if let Some(jobs) = &self.jobs {
-            // Fails only if all workers are gone, and then `wait` says so.
-            let _ = jobs.send((id, work));
+            // Fails only if all workers are gone, and then `is_broken` says so.
+            let _ = jobs.send((id, request));
         }
         id
     }
 
-    /// The next result, if there is one within the time.
-    pub fn wait(&mut self, time: std::time::Duration) -> Option<(u64, Done)> {
-        let result = self.results.recv_timeout(time).ok()?;
+    fn wait(&mut self, time: Duration) -> Option<(u64, Answer)> {
+        let answer = self.results.recv_timeout(time).ok()?;
         self.in_flight -= 1;
-        Some(result)
+        Some(answer)
     }
 
-    /// Whether a worker has ended before its time.
-    pub fn is_broken(&self) -> bool {
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// A worker has ended before its time.
+    fn is_broken(&self) -> bool {
         self.threads.iter().any(|thread| thread.is_finished())
     }
 }
@@ -121,24 +102,46 @@ impl Drop for Pool {
     }
 }
 
-fn perform(setting: &Setting, world: &mut World, work: Work) -> Done {
-    match work {
-        Work::Recover {
-            image,
+fn perform(setting: &Setting, world: &mut World, request: Request) -> Answer {
+    match &request.want {
+        Want::Outcome {
             acknowledged,
             detail,
         } => {
-            let execution = execution::execute(setting, world, &image, &acknowledged, detail);
-            Done::Recovered(execution.map(Box::new))
+            let execution = execution::execute(
+                setting,
+                &request.program,
+                request.schedule.layout,
+                world,
+                &request.image,
+                acknowledged,
+                *detail,
+            );
+            Answer::Executed(execution.map(Box::new))
         }
-        Work::Record { image, options } => {
-            let base = Base::Crashed(image.clone());
-            let recorder = Recorder::on(options, base, &image.files);
-            let recorded = execution::record(setting, &setting.recover, world, &image, recorder);
-            Done::Recorded(recorded.map(|(recorder, _)| Box::new(recorder.finish())))
+        Want::Recording(options) => {
+            let base = Base::Crashed(request.image.clone());
+            let recorder = Recorder::on(*options, base, &request.image.files);
+            let recorded = execution::record(
+                setting,
+                &request.program,
+                request.schedule.layout,
+                world,
+                &request.image,
+                recorder,
+            );
+            Answer::Recorded(recorded.map(|(recorder, _)| Box::new(recorder.finish())))
         }
-        Work::Refer { image, first } => {
-            Done::Recovered(execution::refer(setting, &first, world, &image).map(Box::new))
+        Want::After(then) => {
+            let execution = execution::refer(
+                setting,
+                &request.program,
+                then,
+                request.schedule.layout,
+                world,
+                &request.image,
+            );
+            Answer::Executed(execution.map(Box::new))
         }
     }
 }

@@ -95,8 +95,14 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
             };
             let recorder =
                 Recorder::on(record_options, Base::Crashed(before.clone()), &before.files);
-            let (recorder, _) =
-                execution::record(&setting, &setting.recover, &mut world, &before, recorder)?;
+            let (recorder, _) = execution::record(
+                &setting,
+                &setting.recover,
+                before.crashes(),
+                &mut world,
+                &before,
+                recorder,
+            )?;
             recording = recorder.finish();
         }
         if crash.run != recording.name() {
@@ -132,7 +138,15 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
         operations: spec.operations,
         text: spec.text.clone(),
     };
-    let execution = execution::execute(&setting, &mut world, &image, &acknowledged, false)?;
+    let execution = execution::execute(
+        &setting,
+        &setting.recover,
+        image.crashes(),
+        &mut world,
+        &image,
+        &acknowledged,
+        false,
+    )?;
     let images = finding::write_image(&image, &mut world, &names, &options.folder)
         .map_err(io_error("cannot write a crash image"))?;
     let setup = run.setup_needed(options);

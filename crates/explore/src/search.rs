@@ -23,11 +23,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::checksum;
 use crate::execution::{Acknowledged, Execution, Setting};
+use crate::executor::{Answer, Executor, Request, Want};
 use crate::journal::{Entry, Journal};
 use crate::line::LineKey;
 use crate::oracle::{Oracle, Span, Symptom, signal_name};
 use crate::outcome::{Outcome, Status};
-use crate::pool::{Done, Pool, Work};
 use crate::recording::{RecordOptions, Recording};
 use crate::trie::{NodeId, Reached, Read, Trie};
 use crate::view::{FileState, Files, Image, Narrowed, Seen, View};
@@ -330,7 +330,7 @@ pub struct Search<'p> {
     pub layers: Vec<Layer>,
     pub oracle: Oracle,
     pub setting: Arc<Setting>,
-    pub pool: Pool,
+    executor: Box<dyn Executor + 'p>,
     pub outcomes: Vec<Outcome>,
     outcome_ids: FxHashMap<Outcome, u32>,
     tries: Vec<Trie>,
@@ -399,7 +399,7 @@ impl<'p> Search<'p> {
     pub fn new(
         recording: Recording,
         setting: Arc<Setting>,
-        pool: Pool,
+        executor: Box<dyn Executor + 'p>,
         progress: &'p mut dyn Progress,
     ) -> Self {
         Search {
@@ -414,7 +414,7 @@ impl<'p> Search<'p> {
                 ordered: false,
             },
             setting,
-            pool,
+            executor,
             outcomes: Vec::new(),
             outcome_ids: FxHashMap::default(),
             tries: Vec::new(),
@@ -527,7 +527,7 @@ impl<'p> Search<'p> {
         let mut next = 0;
         loop {
             self.tell();
-            let is_idle = self.queue.is_empty() && self.pool.in_flight == 0;
+            let is_idle = self.queue.is_empty() && self.executor.in_flight() == 0;
             if is_idle && self.torn.is_empty() && next == points {
                 break;
             }
@@ -543,7 +543,7 @@ impl<'p> Search<'p> {
             }
             if let Some(item) = self.queue.pop() {
                 // Enough is under way: what comes back may make this one unnecessary.
-                if self.pool.in_flight >= 2 * self.pool.size() {
+                if self.executor.in_flight() >= 2 * self.executor.size() {
                     self.queue.push(item);
                     self.receive()?;
                     continue;
@@ -552,8 +552,8 @@ impl<'p> Search<'p> {
                 continue;
             }
             // Torn contents of a few points wait at a time, not those of all.
-            let has_room = self.torn.len() <= 2 * self.pool.size();
-            if next < points && has_room && self.pool.in_flight < 2 * self.pool.size() {
+            let has_room = self.torn.len() <= 2 * self.executor.size();
+            if next < points && has_room && self.executor.in_flight() < 2 * self.executor.size() {
                 self.begin(layer, next);
                 next += 1;
                 continue;
@@ -563,8 +563,10 @@ impl<'p> Search<'p> {
         if self.left_over.is_some() {
             self.queue.clear();
             self.torn.clear();
-            while self.pool.in_flight > 0 {
-                if self.pool.wait(Duration::from_millis(100)).is_none() && self.pool.is_broken() {
+            while self.executor.in_flight() > 0 {
+                if self.executor.wait(Duration::from_millis(100)).is_none()
+                    && self.executor.is_broken()
+                {
                     break;
                 }
             }
@@ -802,7 +804,7 @@ impl<'p> Search<'p> {
             .or_else(|| {
                 waiting
                     .first_key_value()
-                    .filter(|_| self.pool.in_flight == 0)
+                    .filter(|_| self.executor.in_flight() == 0)
             })
             .map(|(place, (class, _))| (*place, *class))
     }
@@ -938,25 +940,23 @@ impl<'p> Search<'p> {
 
     fn start(&mut self, item: Item, trie_id: usize, node: NodeId, view: &View) {
         let image = Image::newest(view, &item.narrowed, &self.files(item.layer, item.point));
-        let id = self.pool.start(Work::Recover {
-            image: image.clone(),
-            acknowledged: self.acknowledged_at(item.layer, item.point),
-            detail: false,
-        });
+        let acknowledged = self.acknowledged_at(item.layer, item.point);
+        let request = self.recovery(&image, acknowledged, false);
+        let id = self.executor.start(request);
         self.statistics.executions += 1;
         self.running.insert(id, (item, trie_id, node, image));
     }
 
     fn receive(&mut self) -> Result<(), LaunchError> {
-        let Some((id, done)) = self.pool.wait(Duration::from_millis(50)) else {
-            if self.pool.is_broken() {
+        let Some((id, answer)) = self.executor.wait(Duration::from_millis(50)) else {
+            if self.executor.is_broken() {
                 return Err(LaunchError::Bug(
                     "a thread that runs recoveries has ended".into(),
                 ));
             }
             return Ok(());
         };
-        let Done::Recovered(execution) = done else {
+        let Answer::Executed(execution) = answer else {
             return Ok(());
         };
         let Some((mut item, trie_id, node, image)) = self.running.remove(&id) else {
@@ -1264,8 +1264,8 @@ impl<'p> Search<'p> {
     ) -> Result<Option<Vec<u32>>, LaunchError> {
         let mut outcomes = Vec::new();
         // A few at a time: one of them may show what the next would.
-        for images in images.chunks(self.pool.size().max(1)) {
-            let mut works = Vec::new();
+        for images in images.chunks(self.executor.size().max(1)) {
+            let mut requests = Vec::new();
             let mut unknown = Vec::new();
             for image in images {
                 let point = image.view.point;
@@ -1275,19 +1275,15 @@ impl<'p> Search<'p> {
                     continue;
                 }
                 let acknowledged = self.acknowledged_at(layer, point);
-                works.push(Work::Recover {
-                    image: image.clone(),
-                    acknowledged,
-                    detail: false,
-                });
+                requests.push(self.recovery(image, acknowledged, false));
                 unknown.push(image);
             }
-            self.statistics.executions += works.len() as u64;
-            let Some(done) = self.perform_all(works)? else {
+            self.statistics.executions += requests.len() as u64;
+            let Some(answers) = self.perform_all(requests)? else {
                 return Ok(None);
             };
-            for (image, done) in unknown.into_iter().zip(done) {
-                if let Done::Recovered(execution) = done {
+            for (image, answer) in unknown.into_iter().zip(answers) {
+                if let Answer::Executed(execution) = answer {
                     let execution = execution?;
                     self.account(&execution);
                     self.keep(layer, image, &execution);
@@ -1341,13 +1337,9 @@ impl<'p> Search<'p> {
         detail: bool,
     ) -> Result<Option<Box<Execution>>, LaunchError> {
         self.statistics.executions += 1;
-        let work = Work::Recover {
-            image: image.clone(),
-            acknowledged,
-            detail,
-        };
-        match self.perform(work)? {
-            Some(Done::Recovered(execution)) => {
+        let request = self.recovery(image, acknowledged, detail);
+        match self.perform(request)? {
+            Some(Answer::Executed(execution)) => {
                 let execution = match execution {
                     Ok(execution) => execution,
                     Err(error) => return self.lost(error).map(|()| None),
@@ -1365,40 +1357,49 @@ impl<'p> Search<'p> {
         image: &Image,
         options: RecordOptions,
     ) -> Result<Option<Box<Recording>>, LaunchError> {
-        let work = Work::Record {
-            image: image.clone(),
-            options,
-        };
-        match self.perform(work)? {
-            Some(Done::Recorded(recording)) => Ok(Some(recording?)),
+        let want = Want::Recording(options);
+        let request = Request::recovery(&self.setting.recover, image.clone(), want);
+        match self.perform(request)? {
+            Some(Answer::Recorded(recording)) => Ok(Some(recording?)),
             _ => Ok(None),
         }
     }
 
-    /// Does one thing and waits for it. Nothing else is under way.
-    pub fn perform(&mut self, work: Work) -> Result<Option<Done>, LaunchError> {
-        let mut done = self.perform_all(vec![work])?;
-        Ok(done.as_mut().and_then(Vec::pop))
+    fn recovery(&self, image: &Image, acknowledged: Acknowledged, detail: bool) -> Request {
+        let want = Want::Outcome {
+            acknowledged,
+            detail,
+        };
+        Request::recovery(&self.setting.recover, image.clone(), want)
     }
 
-    /// Does several things at a time and waits for all; `None` if the search was stopped meanwhile.
-    pub fn perform_all(&mut self, works: Vec<Work>) -> Result<Option<Vec<Done>>, LaunchError> {
+    /// Has one thing done and waits for it. Nothing else is under way.
+    fn perform(&mut self, request: Request) -> Result<Option<Answer>, LaunchError> {
+        let mut answers = self.perform_all(vec![request])?;
+        Ok(answers.as_mut().and_then(Vec::pop))
+    }
+
+    /// Has several things done at a time and waits for all; `None` if the search was stopped meanwhile.
+    pub fn perform_all(
+        &mut self,
+        requests: Vec<Request>,
+    ) -> Result<Option<Vec<Answer>>, LaunchError> {
         if self.is_over() {
             return Ok(None);
         }
-        let ids: Vec<u64> = works
+        let ids: Vec<u64> = requests
             .into_iter()
-            .map(|work| self.pool.start(work))
+            .map(|request| self.executor.start(request))
             .collect();
         let mut done = BTreeMap::new();
         while done.len() < ids.len() {
             self.tell();
-            match self.pool.wait(Duration::from_millis(50)) {
+            match self.executor.wait(Duration::from_millis(50)) {
                 Some((id, result)) if ids.contains(&id) => {
                     done.insert(id, result);
                 }
                 Some(_) => {}
-                None if self.pool.is_broken() => {
+                None if self.executor.is_broken() => {
                     return Err(LaunchError::Bug(
                         "a thread that runs recoveries has ended".into(),
                     ));
@@ -1489,3 +1490,6 @@ fn position_of(
     };
     found.map_or(0, |(_, i)| i)
 }
+
+#[cfg(test)]
+mod tests;

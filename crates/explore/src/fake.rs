@@ -1,0 +1,278 @@
+//! For tests: runs that the model makes up, and an executor whose programs are closures. No process is started.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use brownout_host::{LaunchError, Limits};
+use brownout_model::{Config, Event, FlushKind, History, Line, LineBytes, Op, Thread, Write, keys};
+use brownout_model::{LineMask, Unit, masked};
+use brownout_trace::epochs::Epoch;
+use brownout_trace::event::{ContextId, FileId, ProcessId, TargetAddr, ThreadId};
+
+use crate::execution::{Command, Execution, Setting};
+use crate::executor::{Answer, Executor, Request, Want};
+use crate::line::{LINE, LineKey};
+use crate::outcome::{Outcome, Status};
+use crate::recording::{Did, FailurePoint, Reason, Recording, Step, TrackedFile};
+use crate::site::Site;
+use crate::stacks::Definitions;
+use crate::trie::Read;
+use crate::view::{Base, FileState, Files, Image, Timeline};
+
+/// The only file. It is full of zeros before the run.
+pub const FILE: FileId = FileId(1);
+/// Its bytes.
+pub const SIZE: u64 = 64 * 1024;
+/// The instruction that makes each store of a scene.
+pub const STORE: TargetAddr = TargetAddr(0x1000);
+/// The instruction that makes each read of a recovery.
+pub const LOAD: u64 = 0x2000;
+
+pub fn key(offset: u64) -> TargetAddr {
+    keys::key(FILE, offset)
+}
+
+/// The unit that holds an offset.
+pub fn unit(offset: u64) -> Unit {
+    Unit(key(offset).0 / LINE as u64)
+}
+
+/// What a run does.
+#[derive(Clone, Debug)]
+pub enum Act {
+    Store(u64, u64),
+    /// Not ordered with others of its line.
+    NtStore(u64, u64),
+    Flush(u64),
+    Fence,
+    /// The power may fail here.
+    Point,
+}
+
+/// The recording of a run that does this. There is a failure point at its end.
+pub fn recording(acts: &[Act]) -> Recording {
+    let mut history = History::new(Config::default());
+    let mut timeline = Timeline::new(Base::Files(BTreeMap::new()), LINE as u64);
+    let before = FileState {
+        exists: true,
+        size: SIZE,
+    };
+    let files: Files = BTreeMap::from([(FILE, before)]).into();
+    let files = Arc::new(files);
+    let mut initialised = BTreeSet::new();
+    let mut steps = Vec::new();
+    let mut points: Vec<FailurePoint> = Vec::new();
+    for act in acts.iter().chain([&Act::Point]) {
+        let site = Site {
+            thread: ThreadId(1),
+            process: ProcessId(1),
+            epoch: Epoch::default(),
+            pc: STORE,
+            context: ContextId(0),
+            event: steps.len() as u64,
+        };
+        let (op, did) = match act {
+            Act::Store(at, value) | Act::NtStore(at, value) => {
+                if initialised.insert(unit(*at)) {
+                    history.set_initial(key(at / LINE as u64 * LINE as u64), &[0; LINE]);
+                }
+                let write = Write::new(key(*at), value.to_le_bytes().to_vec());
+                let did = Did::Store(write.range(), key(*at));
+                match act {
+                    Act::Store(..) => (Op::Store(write), did),
+                    _ => (Op::NtStore(write), did),
+                }
+            }
+            Act::Flush(at) => {
+                let line = Line(LineKey::of(key(*at).0).0);
+                let kind = FlushKind::Clwb;
+                (Op::Flush { kind, line }, Did::Flush(line.range()))
+            }
+            Act::Fence => (Op::Sfence, Did::Fence),
+            Act::Point => {
+                let changed = history.take_changed().into_iter();
+                timeline.close(changed.filter_map(|unit| history.choices(unit)).collect());
+                points.push(FailurePoint {
+                    reason: Reason::Completes,
+                    site: Some(site),
+                    moment: steps.len() as u64,
+                    consumed: None,
+                    outputs: 0,
+                    output_bytes: 0,
+                    files: files.clone(),
+                    lost: Arc::from([]),
+                    place: points.len() as u32,
+                });
+                continue;
+            }
+        };
+        let event = Event::new(Thread(1), op);
+        history.apply(&event).expect("values are there");
+        steps.push(Step { site, did });
+    }
+    let tracked = TrackedFile {
+        path: "/pm/pool".into(),
+        created: false,
+        before,
+        base: "/pm/before".into(),
+        original: None,
+    };
+    Recording {
+        timeline: Arc::new(timeline),
+        points,
+        steps,
+        files: BTreeMap::from([(FILE, tracked)]),
+        definitions: Definitions::default(),
+        digest: [0; 32],
+        storing_threads: 1,
+        is_interleaved: false,
+        input: None,
+        reads_ahead: false,
+        outputs: 0,
+        touched: true,
+        names: Vec::new(),
+        unfollowed: BTreeSet::new(),
+        names_sampled: false,
+        initial: files,
+    }
+}
+
+pub fn setting() -> Arc<Setting> {
+    Arc::new(Setting {
+        pm_globs: Vec::new(),
+        recover: Command::shell("recover", None),
+        checker: None,
+        limits: Limits::default(),
+        stop: Arc::new(AtomicBool::new(false)),
+        names: None,
+        expected: OnceLock::new(),
+        varying: None,
+    })
+}
+
+/// An outcome with this exit code, which prints this.
+pub fn exits(code: i32, stdout: impl Into<Vec<u8>>) -> Outcome {
+    Outcome {
+        status: Status::Exit(code),
+        stdout: stdout.into(),
+        stderr: Vec::new(),
+        checker: None,
+        again: None,
+        broken: Vec::new(),
+    }
+}
+
+/// An execution that read this and ended so.
+pub fn execution(path: Vec<(Read, LineBytes)>, outcome: Outcome) -> Execution {
+    Execution {
+        outcome,
+        events: path.len() as u64,
+        path,
+        wall: Duration::ZERO,
+        threads: 1,
+        helper_killed: None,
+        programs: BTreeSet::new(),
+        detail: None,
+    }
+}
+
+/// Persistent memory as a made-up recovery sees it. As in a real one, a byte counts as read the first time only.
+pub struct Memory<'i> {
+    image: &'i Image,
+    read: BTreeMap<LineKey, LineMask>,
+    path: Vec<(Read, LineBytes)>,
+}
+
+impl Memory<'_> {
+    /// The word at an offset.
+    pub fn word(&mut self, at: u64) -> u64 {
+        let line = LineKey::of(key(at).0);
+        let first = at as usize % LINE;
+        let mask = 0xff << first;
+        let before = self.read.entry(line).or_default();
+        let bytes = self.image.line(line);
+        if *before & mask != mask {
+            let mask = mask & !*before;
+            *before |= mask;
+            let pc = LOAD;
+            let read = Read { line, mask, pc };
+            self.path.push((read, masked(&bytes, mask)));
+        }
+        u64::from_le_bytes(bytes[first..first + 8].try_into().expect("eight bytes"))
+    }
+}
+
+/// What a recovery read, and how it ended.
+pub fn recover(
+    image: &Image,
+    program: impl Fn(&mut Memory<'_>) -> Outcome,
+) -> (Vec<(Read, LineBytes)>, Outcome) {
+    let mut memory = Memory {
+        image,
+        read: BTreeMap::new(),
+        path: Vec::new(),
+    };
+    let outcome = program(&mut memory);
+    (memory.path, outcome)
+}
+
+/// Paths of the recoveries that were asked for, in order.
+pub type Asked = Rc<RefCell<Vec<Vec<(Read, LineBytes)>>>>;
+
+/// Answers by a closure on the image. The answer to the last request comes first, since nobody may rely on an order.
+pub struct Fake<P> {
+    program: P,
+    answers: Vec<(u64, Answer)>,
+    next: u64,
+    pub asked: Asked,
+}
+
+impl<P: Fn(&mut Memory<'_>) -> Outcome> Fake<P> {
+    pub fn new(program: P) -> Fake<P> {
+        Fake {
+            program,
+            answers: Vec::new(),
+            next: 0,
+            asked: Asked::default(),
+        }
+    }
+}
+
+impl<P: Fn(&mut Memory<'_>) -> Outcome> Executor for Fake<P> {
+    fn size(&self) -> usize {
+        2
+    }
+
+    fn start(&mut self, request: Request) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        let answer = match request.want {
+            Want::Outcome { .. } => {
+                let (path, outcome) = recover(&request.image, &self.program);
+                self.asked.borrow_mut().push(path.clone());
+                Answer::Executed(Ok(Box::new(execution(path, outcome))))
+            }
+            Want::Recording(_) | Want::After(_) => {
+                Answer::Executed(Err(LaunchError::Bug("nobody should ask for that".into())))
+            }
+        };
+        self.answers.push((id, answer));
+        id
+    }
+
+    fn wait(&mut self, _: Duration) -> Option<(u64, Answer)> {
+        self.answers.pop()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.answers.len()
+    }
+
+    fn is_broken(&self) -> bool {
+        false
+    }
+}

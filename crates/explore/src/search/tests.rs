@@ -1,0 +1,302 @@
+//! The search with made-up runs and recoveries: what it asks for, and what it counts.
+
+use std::collections::BTreeSet;
+
+use brownout_model::LineMask;
+use proptest::prelude::*;
+
+use super::*;
+use crate::fake::{self, Act, Asked, Fake, Memory, exits, recording, unit};
+use crate::minimise::minimise;
+
+/// Searches all of a run, and says what was asked for.
+fn explored<'p>(
+    acts: &[Act],
+    sampling: Sampling,
+    program: impl Fn(&mut Memory<'_>) -> Outcome + 'static,
+    progress: &'p mut (),
+) -> (Search<'p>, Asked) {
+    let fake = Fake::new(program);
+    let asked = fake.asked.clone();
+    let mut search = Search::new(recording(acts), fake::setting(), Box::new(fake), progress);
+    search.sampling = sampling;
+    search.outcome_log = Some(BTreeSet::new());
+    search.explore(0).expect("the executor answers");
+    assert_eq!(search.unsettled(), 0);
+    let points = search.layers[0].recording.points.len() as u64;
+    assert_eq!(search.statistics.points_done, points);
+    (search, asked)
+}
+
+/// All images of a failure point.
+fn images(recording: &Recording, point: u32) -> Vec<Image> {
+    let view = View {
+        timeline: recording.timeline.clone(),
+        point,
+    };
+    let files = &recording.points[point as usize].files;
+    let mut all = vec![Image::newest(&view, &Narrowed::new(), files)];
+    for unit in view.open() {
+        let choices = view.choices(*unit).expect("it is open");
+        let contents = choices.read(&[choices.open()], 0, LineMask::MAX);
+        all = all
+            .iter()
+            .flat_map(|image| contents.iter().map(move |(_, cuts)| (image, cuts)))
+            .map(|(image, cuts)| {
+                let mut image = image.clone();
+                let cut = cuts.iter().max().expect("one at least");
+                image.survivors.insert(*unit, cut.newest());
+                image
+            })
+            .collect();
+    }
+    all
+}
+
+/// What each read saw, without where in the code it was made.
+type Path = Vec<(LineKey, LineMask, LineBytes)>;
+
+fn path_of(path: &[(Read, LineBytes)]) -> Path {
+    let reads = path.iter();
+    reads
+        .map(|(read, seen)| (read.line, read.mask, *seen))
+        .collect()
+}
+
+/// Words that are stored to and read, two of each line.
+const WORDS: u64 = 8;
+
+/// A recovery that looks at what it has read to decide what it reads next.
+fn wanders(steps: u64) -> impl Fn(&mut Memory<'_>) -> Outcome + Clone {
+    move |memory| {
+        let mut sum = 0;
+        for step in 0..steps {
+            sum = sum * 5 + memory.word((sum + step) % WORDS * 32);
+        }
+        exits(i32::from(sum % 7 == 3), sum.to_string())
+    }
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let word = || (0..WORDS).prop_map(|word| word * 32);
+    prop_oneof![
+        6 => (word(), 1u64..9).prop_map(|(at, value)| Act::Store(at, value)),
+        2 => (word(), 1u64..9).prop_map(|(at, value)| Act::NtStore(at, value)),
+        3 => word().prop_map(Act::Flush),
+        2 => Just(Act::Fence),
+        2 => Just(Act::Point),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Each distinct recovery is asked for once, and there are as many outcomes as if every image had been tried.
+    #[test]
+    fn every_distinct_recovery_is_asked_for_once(acts in prop::collection::vec(act(), 0..14), steps in 0u64..6) {
+        let sampling = Sampling { exhaustive: true, ..Sampling::default() };
+        let program = wanders(steps);
+        let mut progress = ();
+        let (search, asked) = explored(&acts, sampling, program.clone(), &mut progress);
+        let recording = &search.layers[0].recording;
+        let mut paths = BTreeSet::new();
+        let mut outcomes = BTreeSet::new();
+        for point in 0..recording.points.len() as u32 {
+            for image in images(recording, point) {
+                let (path, outcome) = fake::recover(&image, &program);
+                paths.insert(path_of(&path));
+                outcomes.insert((point, outcome.stdout));
+            }
+        }
+        let asked = asked.borrow();
+        let distinct: BTreeSet<Path> = asked.iter().map(|path| path_of(path)).collect();
+        prop_assert_eq!(asked.len(), distinct.len(), "one was asked for twice");
+        prop_assert_eq!(distinct, paths);
+        prop_assert_eq!(search.statistics.executions, asked.len() as u64);
+        prop_assert_eq!(search.statistics.paths, asked.len() as u64);
+        let log = search.outcome_log.as_ref().expect("it was asked for");
+        let logged = log.iter().map(|(_, point, outcome)| (*point, search.outcomes[*outcome as usize].stdout.clone()));
+        prop_assert_eq!(logged.collect::<BTreeSet<_>>(), outcomes);
+        prop_assert_eq!(search.statistics.sampled + search.statistics.checksummed, 0);
+    }
+}
+
+/// A flag that may survive what it vouches for, and something else that may be lost.
+const FLAG: u64 = 0;
+const DATA: u64 = 64;
+const OTHER: u64 = 128;
+const UNREAD: u64 = 192;
+
+#[test]
+fn failures_are_narrowed_to_what_matters() {
+    let acts = [OTHER, UNREAD, DATA, FLAG].map(|at| Act::Store(at, 1));
+    let mut progress = ();
+    let (mut search, _) = explored(
+        &acts,
+        Sampling::default(),
+        |memory| {
+            let (flag, data, _) = (memory.word(FLAG), memory.word(DATA), memory.word(OTHER));
+            exits(i32::from(flag == 1 && data == 0), "")
+        },
+        &mut progress,
+    );
+    // Either content of what does not matter.
+    assert_eq!(search.failures.len(), 2);
+    assert_eq!(search.statistics.executions, 8);
+    let failures = search.failures.clone();
+    for failure in failures {
+        assert_eq!(failure.symptom, Symptom::Exit(1));
+        // What recovery has not read is as open as before.
+        let narrowed: BTreeSet<Unit> = failure.narrowed.keys().copied().collect();
+        assert_eq!(narrowed, [FLAG, DATA, OTHER].map(unit).into());
+        let minimal = minimise(&mut search, &failure).expect("the executor answers");
+        let minimal = minimal.expect("it fails again");
+        let lost: Vec<Unit> = minimal.image.survivors.keys().copied().collect();
+        assert_eq!(lost, [unit(DATA)], "only the data must be lost");
+        assert_eq!(minimal.symptom, Symptom::Exit(1));
+    }
+    assert_eq!(search.statistics.executions, 8, "all of that was known");
+}
+
+/// So many failing states of one failure point are enough, unless everything is to be tried.
+#[test]
+fn a_hopeless_failure_point_is_left() {
+    let acts: Vec<Act> = (0..8).map(|line| Act::Store(line * 128, 1)).collect();
+    let program = |memory: &mut Memory<'_>| {
+        let sum: u64 = (0..8).map(|line| memory.word(line * 128)).sum();
+        exits(1, sum.to_string())
+    };
+    let mut progress = ();
+    let (search, _) = explored(&acts, Sampling::default(), program, &mut progress);
+    assert!(search.statistics.abandoned > 0);
+    assert!(search.statistics.executions < 100);
+    let exhaustive = Sampling {
+        exhaustive: true,
+        ..Sampling::default()
+    };
+    let mut progress = ();
+    let (search, _) = explored(&acts, exhaustive, program, &mut progress);
+    assert_eq!(search.statistics.abandoned, 0);
+    assert_eq!(search.statistics.executions, 256);
+}
+
+/// Something that is in no order with its neighbours.
+fn copied(words: impl Iterator<Item = (u64, u64)>) -> Vec<Act> {
+    words.map(|(at, value)| Act::NtStore(at, value)).collect()
+}
+
+/// A recovery that reads all words and takes them only if `is_good` says so.
+fn takes(words: u64, is_good: fn(&[u64]) -> bool) -> impl Fn(&mut Memory<'_>) -> Outcome {
+    move |memory| {
+        let read: Vec<u64> = (0..words).map(|word| memory.word(word * 8)).collect();
+        exits(0, if is_good(&read) { "there" } else { "not there" })
+    }
+}
+
+#[test]
+fn what_a_budget_does_not_allow_is_counted_as_sampled() {
+    let whole = |read: &[u64]| read.iter().all(|word| *word != 0);
+    let acts = copied((0..32).map(|word| (word * 8, word * 0x0101_0303 + 1)));
+    let mut progress = ();
+    let (search, asked) = explored(&acts, Sampling::default(), takes(32, whole), &mut progress);
+    assert!(search.statistics.sampled > 0);
+    assert_eq!(search.statistics.checksummed, 0);
+    assert_eq!(search.sampled_groups(), 1);
+    // All newest, all oldest, and the budget at least: a content that is mostly the oldest takes a recovery for each of its words.
+    let budget = Sampling::default().budget[0] as usize;
+    assert!(asked.borrow().len() >= 2 + budget);
+
+    // Few enough to try them all.
+    let acts = copied((0..4).map(|word| (word * 8, word + 1)));
+    let mut progress = ();
+    let (search, asked) = explored(&acts, Sampling::default(), takes(4, whole), &mut progress);
+    assert_eq!(search.statistics.sampled, 0);
+    assert_eq!(search.sampled_groups(), 0);
+    assert_eq!(asked.borrow().len(), 16);
+}
+
+/// More words than torn contents are kept.
+const MANY: u64 = 352;
+
+fn fletcher(words: &[u64]) -> u64 {
+    let (mut low, mut high) = (0u32, 0u32);
+    for half in words
+        .iter()
+        .flat_map(|word| [*word as u32, (word >> 32) as u32])
+    {
+        low = low.wrapping_add(half);
+        high = high.wrapping_add(low);
+    }
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// Words of which the first so many begin with their checksum. What follows is one store behind the other of the same copy.
+fn summed(covered: u64) -> Vec<Act> {
+    let mut words: Vec<u64> = (0..MANY)
+        .map(|word| (word + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .collect();
+    if covered > 0 {
+        words[0] = 0;
+        words[0] = fletcher(&words[..covered as usize]);
+    }
+    copied((0..).step_by(8).zip(words))
+}
+
+fn sum_is_right(read: &[u64]) -> bool {
+    let mut words = read.to_vec();
+    words[0] = 0;
+    read[0] != 0 && fletcher(&words) == read[0]
+}
+
+fn all_are_there(read: &[u64]) -> bool {
+    read.iter().all(|word| *word != 0)
+}
+
+#[test]
+fn torn_contents_without_room_are_sampled_unless_a_checksum_covers_them() {
+    const HALF: u64 = MANY / 2;
+    // At the newest and at the oldest content, one for each word but the first.
+    let torn = |words: u64| 2 * (words - 1);
+    let tried = u64::from(Sampling::default().budget[0]);
+    assert!(torn(HALF) > TORN_MAX as u64 + tried);
+
+    let mut progress = ();
+    let program = takes(MANY, sum_is_right);
+    let (search, _) = explored(&summed(MANY), Sampling::default(), program, &mut progress);
+    assert_eq!(search.statistics.sampled, 0, "a checksum covers all of it");
+    let first = u64::from(Sampling::default().summed);
+    assert!(search.statistics.checksummed >= torn(MANY) - first);
+
+    let mut progress = ();
+    let program = takes(MANY, all_are_there);
+    let (search, _) = explored(&summed(0), Sampling::default(), program, &mut progress);
+    assert_eq!(search.statistics.checksummed, 0, "none covers any of it");
+    assert!(search.statistics.sampled >= torn(MANY) - tried);
+
+    // The other half has no room either, and no checksum covers it.
+    let mut progress = ();
+    let program = takes(MANY, all_are_there);
+    let (search, _) = explored(&summed(HALF), Sampling::default(), program, &mut progress);
+    assert!(search.statistics.checksummed > 0);
+    assert!(search.statistics.sampled >= torn(HALF) - tried);
+}
+
+/// A recovery that reads something else the second time is not deterministic, and the coverage says so.
+#[test]
+fn a_recovery_that_does_not_repeat_itself_is_told() {
+    let count = std::cell::Cell::new(0);
+    let acts = [Act::Store(0, 1), Act::Point, Act::Store(64, 1)];
+    let mut progress = ();
+    let (search, _) = explored(
+        &acts,
+        Sampling::default(),
+        move |memory| {
+            count.set(count.get() + 1);
+            memory.word(0);
+            memory.word(64 * count.get());
+            exits(0, count.get().to_string())
+        },
+        &mut progress,
+    );
+    assert!(!search.coverage.is_exhaustive());
+}
