@@ -457,59 +457,33 @@ pub mod kind {
     pub const MORE: u8 = 20;
 }
 
-/// Rare events: payload is `[u64; 6]` then `size - 48` bytes of text.
-pub mod rare {
-    /// file, size, reason, created, -, -; path. A second one of the same file: it has turned out to be persistent memory.
-    pub const FILE: u64 = 1;
-    /// addr, len, file, offset, prot, flags
-    pub const MAP: u64 = 2;
-    /// addr, len
-    pub const UNMAP: u64 = 3;
-    /// old_addr, old_len, new_addr, new_len
-    pub const REMAP: u64 = 4;
-    /// file, size
-    pub const TRUNCATE: u64 = 5;
-    /// file, offset, size; bytes
-    pub const FILE_WRITE: u64 = 6;
-    /// addr, len, flags
-    pub const MSYNC: u64 = 7;
-    /// file, data_only
-    pub const FSYNC: u64 = 8;
-    /// process, parent, pid; exe
-    pub const PROCESS_START: u64 = 9;
-    /// process, kind (0 code, 1 signal, 2 exec), value
-    pub const PROCESS_EXIT: u64 = 10;
-    /// thread, process, tid, the kernel's number of its process if it is the first thread there (as its parent or it itself knows it)
-    pub const THREAD_START: u64 = 11;
-    /// -
-    pub const THREAD_EXIT: u64 = 12;
-    /// addr, op, val, result
-    pub const FUTEX: u64 = 13;
-    /// code, args 0..4; text
-    pub const PMEMCHECK: u64 = 14;
-    /// code, args 0..5; text
-    pub const ANNOTATION: u64 = 15;
-    /// process, addr, len, offset; path
-    pub const MODULE: u64 = 16;
-    /// text
-    pub const NOTE: u64 = 17;
-    /// file, offset, size
-    pub const FILE_READ: u64 = 18;
-    /// fd, position in the file (`u64::MAX`: none)
-    pub const INPUT: u64 = 19;
-    /// fd, size
-    pub const OUTPUT: u64 = 20;
-    /// syscall, result; path
-    pub const LOOKUP: u64 = 21;
-    /// signal, addr
-    pub const SIGNAL: u64 = 22;
-    /// change, file, replaced file; path, or two with a zero byte between
-    pub const NAME: u64 = 23;
-    /// addr, pointer
-    pub const FLUSH_OUTSIDE: u64 = 24;
-    /// file, offset, size
-    pub const FILE_SYNC: u64 = 25;
+/// What the ring needs of the table of kinds: the numbers of the rare ones.
+macro_rules! define_rare {
+    (
+        ring {
+            $(
+                $(#[$_doc:meta])*
+                $_tag:literal $NUMBER:ident ring $number:literal $_name:literal $_Kind:ident
+                $({ $( $(#[$_field_doc:meta])* $field:ident: $ty:ty = $_place:ident, $_how:ident $_member:literal; )* })?
+            )*
+        }
+        other { $($_other:tt)* }
+    ) => {
+        /// Rare events: payload is `[u64; 6]` then `size - 48` bytes of text. The words are the fields of the kind in this order, but for
+        /// slices, which are the text; an array takes a word for each element.
+        ///
+        /// `ExitStatus` takes two words, how (0 code, 1 signal, 2 exec) and which. [`THREAD_START`](rare::THREAD_START) has one more word: the
+        /// kernel's number of its process, if it is the first thread there (as its parent or it itself knows it).
+        pub mod rare {
+            $(
+                #[doc = concat!("Fields: ", $($( "`", stringify!($field), ": ", stringify!($ty), "` ", )*)?)]
+                pub const $NUMBER: u64 = $number;
+            )*
+        }
+    };
 }
+
+brownout_kinds::event_kinds!(define_rare);
 
 /// Fixed part of every record.
 #[repr(C)]

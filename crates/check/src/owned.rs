@@ -1,6 +1,6 @@
 //! Events that can wait: copies that borrow nothing.
 
-use brownout_trace::event::{Access, Event, EventKind};
+use brownout_trace::event::{Event, EventKind};
 
 /// An event and its text. Values of accesses are left behind: no built-in rule looks at them.
 #[derive(Clone, Debug)]
@@ -10,34 +10,26 @@ pub struct Owned {
     text: Option<Box<[u8]>>,
 }
 
-fn without_values(access: &Access<'_>) -> Access<'static> {
-    Access {
-        addr: access.addr,
-        size: access.size,
-        bytes: &[],
-    }
-}
-
 impl Owned {
     #[inline]
     pub fn new(event: &Event<'_>) -> Owned {
         let (kind, text): (EventKind<'static>, &[u8]) = match event.kind {
-            EventKind::Store(ref access) => (EventKind::Store(without_values(access)), &[]),
-            EventKind::NtStore(ref access) => (EventKind::NtStore(without_values(access)), &[]),
-            EventKind::Load(ref access) => (EventKind::Load(without_values(access)), &[]),
-            EventKind::Rmw(ref access) => (EventKind::Rmw(without_values(access)), &[]),
+            EventKind::Store(ref access) => (EventKind::Store(access.without_values()), &[]),
+            EventKind::NtStore(ref access) => (EventKind::NtStore(access.without_values()), &[]),
+            EventKind::Load(ref access) => (EventKind::Load(access.without_values()), &[]),
+            EventKind::Rmw(ref access) => (EventKind::Rmw(access.without_values()), &[]),
             EventKind::StringStore {
                 ref access,
                 elements,
             } => {
-                let access = without_values(access);
+                let access = access.without_values();
                 (EventKind::StringStore { access, elements }, &[])
             }
             EventKind::KernelStore {
                 syscall,
                 ref access,
             } => {
-                let access = without_values(access);
+                let access = access.without_values();
                 (EventKind::KernelStore { syscall, access }, &[])
             }
             EventKind::Flush { kind, addr } => (EventKind::Flush { kind, addr }, &[]),
@@ -77,226 +69,26 @@ impl Owned {
     }
 }
 
+/// The kinds that are not worth a path of their own.
 #[cold]
 fn rare<'a>(kind: &EventKind<'a>) -> (EventKind<'static>, &'a [u8]) {
-    let none: &'static [u8] = &[];
-    match *kind {
-        EventKind::File {
-            file,
-            path,
-            size,
-            reason,
-            created,
-        } => {
-            let kind = EventKind::File {
-                file,
-                path: none,
-                size,
-                reason,
-                created,
-            };
-            (kind, path)
-        }
-        EventKind::Map {
-            addr,
-            len,
-            file,
-            offset,
-            prot,
-            flags,
-        } => {
-            let kind = EventKind::Map {
-                addr,
-                len,
-                file,
-                offset,
-                prot,
-                flags,
-            };
-            (kind, none)
-        }
-        EventKind::Unmap { addr, len } => (EventKind::Unmap { addr, len }, none),
-        EventKind::Remap {
-            old_addr,
-            old_len,
-            new_addr,
-            new_len,
-        } => {
-            let kind = EventKind::Remap {
-                old_addr,
-                old_len,
-                new_addr,
-                new_len,
-            };
-            (kind, none)
-        }
-        EventKind::Truncate { file, size } => (EventKind::Truncate { file, size }, none),
-        EventKind::FileWrite {
-            file, offset, size, ..
-        } => {
-            let kind = EventKind::FileWrite {
-                file,
-                offset,
-                size,
-                bytes: none,
-            };
-            (kind, none)
-        }
-        EventKind::FileRead { file, offset, size } => {
-            (EventKind::FileRead { file, offset, size }, none)
-        }
-        EventKind::FileSync { file, offset, size } => {
-            (EventKind::FileSync { file, offset, size }, none)
-        }
-        EventKind::Input { fd, at } => (EventKind::Input { fd, at }, none),
-        EventKind::Output { fd, size } => (EventKind::Output { fd, size }, none),
-        EventKind::Lookup {
-            syscall,
-            result,
-            path,
-        } => {
-            let kind = EventKind::Lookup {
-                syscall,
-                result,
-                path: none,
-            };
-            (kind, path)
-        }
-        EventKind::Name {
-            change,
-            file,
-            replaced,
-            names,
-        } => {
-            let kind = EventKind::Name {
-                change,
-                file,
-                replaced,
-                names: none,
-            };
-            (kind, names)
-        }
-        EventKind::Signal { signal, addr } => (EventKind::Signal { signal, addr }, none),
-        EventKind::FlushOutside { addr, word } => (EventKind::FlushOutside { addr, word }, none),
-        EventKind::Msync { addr, len, flags } => (EventKind::Msync { addr, len, flags }, none),
-        EventKind::Fsync { file, data_only } => (EventKind::Fsync { file, data_only }, none),
-        EventKind::ProcessStart {
-            process,
-            parent,
-            pid,
-            exe,
-        } => {
-            let kind = EventKind::ProcessStart {
-                process,
-                parent,
-                pid,
-                exe: none,
-            };
-            (kind, exe)
-        }
-        EventKind::ProcessExit { process, status } => {
-            (EventKind::ProcessExit { process, status }, none)
-        }
-        EventKind::ThreadStart {
-            thread,
-            process,
-            tid,
-        } => {
-            let kind = EventKind::ThreadStart {
-                thread,
-                process,
-                tid,
-            };
-            (kind, none)
-        }
-        EventKind::ThreadExit => (EventKind::ThreadExit, none),
-        EventKind::Futex {
-            addr,
-            op,
-            val,
-            result,
-        } => {
-            let kind = EventKind::Futex {
-                addr,
-                op,
-                val,
-                result,
-            };
-            (kind, none)
-        }
-        EventKind::Annotation { code, args, text } => {
-            let kind = EventKind::Annotation {
-                code,
-                args,
-                text: none,
-            };
-            (kind, text)
-        }
-        EventKind::Module {
-            process,
-            addr,
-            len,
-            offset,
-            path,
-        } => {
-            let kind = EventKind::Module {
-                process,
-                addr,
-                len,
-                offset,
-                path: none,
-            };
-            (kind, path)
-        }
-        EventKind::Context {
-            context,
-            parent,
-            return_addr,
-        } => {
-            let kind = EventKind::Context {
-                context,
-                parent,
-                return_addr,
-            };
-            (kind, none)
-        }
-        EventKind::Note { text } => (EventKind::Note { text: none }, text),
-        EventKind::End { status } => (EventKind::End { status }, none),
-        // The frequent kinds: `Owned::new` has them.
-        EventKind::Store(_)
-        | EventKind::NtStore(_)
-        | EventKind::Load(_)
-        | EventKind::Rmw(_)
-        | EventKind::KernelStore { .. }
-        | EventKind::StringStore { .. }
-        | EventKind::Flush { .. }
-        | EventKind::Fence(_)
-        | EventKind::Pmemcheck { .. }
-        | EventKind::LibraryCall { .. } => unreachable!("a frequent kind"),
-    }
+    kind.without_text()
 }
 
 #[cold]
 fn with_text<'a>(event: &Event<'static>, text: &'a [u8]) -> Event<'a> {
-    let mut event: Event<'a> = event.clone();
-    match &mut event.kind {
-        EventKind::File { path, .. }
-        | EventKind::Module { path, .. }
-        | EventKind::Lookup { path, .. } => *path = text,
-        EventKind::Name { names, .. } => *names = text,
-        EventKind::ProcessStart { exe, .. } => *exe = text,
-        EventKind::Pmemcheck { text: place, .. }
-        | EventKind::Annotation { text: place, .. }
-        | EventKind::Note { text: place } => *place = text,
-        _ => {}
+    Event {
+        thread: event.thread,
+        pc: event.pc,
+        context: event.context,
+        kind: event.kind.clone().with_text(text),
     }
-    event
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brownout_trace::event::{ContextId, FileId, PmReason, TargetAddr, ThreadId};
+    use brownout_trace::event::{Access, ContextId, FileId, PmReason, TargetAddr, ThreadId};
 
     #[test]
     fn text_survives_and_values_do_not() {

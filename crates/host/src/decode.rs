@@ -4,6 +4,7 @@
 //! record ends the stream with [`Broken`], which is a bug of ours (or a program that has overwritten the engine's memory).
 
 use crate::control::{Records, Shared};
+use crate::rare::WORDS;
 use crate::{EventSink, ExitStatus, LaunchError};
 use brownout_abi::{HEAD_LEN, RecordHead, annotation, kind, rare};
 use brownout_trace::event::{self, *};
@@ -235,11 +236,11 @@ impl Decoder {
             }
             kind::RARE => {
                 let used = &payload[..(size as usize).min(payload.len())];
-                if used.len() < 48 {
+                let Some((words, text)) = used.split_at_checked(8 * WORDS) else {
                     return broken("a record that is too short");
-                }
-                let w: [u64; 6] = std::array::from_fn(|i| u64_at(used, 8 * i));
-                let Some(kind) = rare_kind(addr, w, &used[48..]) else {
+                };
+                let words = std::array::from_fn(|i| u64_at(words, 8 * i));
+                let Some(kind) = crate::rare::kind(addr, words, text) else {
                     return broken("an unknown event");
                 };
                 Ok(self.emit(sink, thread, pc, context, kind)?)
@@ -568,143 +569,6 @@ impl AccessKind {
             AccessKind::String(elements) => EventKind::StringStore { access, elements },
         }
     }
-}
-
-fn rare_kind(which: u64, w: [u64; 6], text: &[u8]) -> Option<EventKind<'_>> {
-    Some(match which {
-        rare::FILE => EventKind::File {
-            file: FileId(w[0] as u32),
-            size: w[1],
-            reason: match w[2] {
-                0 => PmReason::Glob,
-                1 => PmReason::MapSync,
-                2 => PmReason::Registered,
-                3 => PmReason::Dax,
-                _ => PmReason::Changed,
-            },
-            created: w[3] != 0,
-            path: text,
-        },
-        rare::MAP => EventKind::Map {
-            addr: TargetAddr(w[0]),
-            len: w[1],
-            file: FileId(w[2] as u32),
-            offset: w[3],
-            prot: w[4] as u32,
-            flags: w[5] as u32,
-        },
-        rare::UNMAP => EventKind::Unmap {
-            addr: TargetAddr(w[0]),
-            len: w[1],
-        },
-        rare::REMAP => EventKind::Remap {
-            old_addr: TargetAddr(w[0]),
-            old_len: w[1],
-            new_addr: TargetAddr(w[2]),
-            new_len: w[3],
-        },
-        rare::TRUNCATE => EventKind::Truncate {
-            file: FileId(w[0] as u32),
-            size: w[1],
-        },
-        rare::FILE_WRITE => EventKind::FileWrite {
-            file: FileId(w[0] as u32),
-            offset: w[1],
-            size: w[2] as u32,
-            bytes: text,
-        },
-        rare::FILE_READ => EventKind::FileRead {
-            file: FileId(w[0] as u32),
-            offset: w[1],
-            size: w[2] as u32,
-        },
-        rare::FILE_SYNC => EventKind::FileSync {
-            file: FileId(w[0] as u32),
-            offset: w[1],
-            size: w[2],
-        },
-        rare::INPUT => EventKind::Input {
-            fd: w[0] as i32,
-            at: w[1],
-        },
-        rare::OUTPUT => EventKind::Output {
-            fd: w[0] as i32,
-            size: w[1],
-        },
-        rare::LOOKUP => EventKind::Lookup {
-            syscall: w[0] as u32,
-            result: w[1] as i64,
-            path: text,
-        },
-        rare::NAME => EventKind::Name {
-            change: *NameChange::ALL.get(w[0] as usize)?,
-            file: FileId(w[1] as u32),
-            replaced: FileId(w[2] as u32),
-            names: text,
-        },
-        rare::SIGNAL => EventKind::Signal {
-            signal: w[0] as i32,
-            addr: TargetAddr(w[1]),
-        },
-        rare::FLUSH_OUTSIDE => EventKind::FlushOutside {
-            addr: TargetAddr(w[0]),
-            word: w[1],
-        },
-        rare::MSYNC => EventKind::Msync {
-            addr: TargetAddr(w[0]),
-            len: w[1],
-            flags: w[2] as u32,
-        },
-        rare::FSYNC => EventKind::Fsync {
-            file: FileId(w[0] as u32),
-            data_only: w[1] != 0,
-        },
-        rare::PROCESS_START => EventKind::ProcessStart {
-            process: ProcessId(w[0] as u32),
-            parent: ProcessId(w[1] as u32),
-            pid: w[2] as u32,
-            exe: text,
-        },
-        rare::PROCESS_EXIT => EventKind::ProcessExit {
-            process: ProcessId(w[0] as u32),
-            status: match w[1] {
-                0 => event::ExitStatus::Code(w[2] as i32),
-                1 => event::ExitStatus::Signal(w[2] as i32),
-                _ => event::ExitStatus::Exec,
-            },
-        },
-        rare::THREAD_START => EventKind::ThreadStart {
-            thread: ThreadId(w[0] as u32),
-            process: ProcessId(w[1] as u32),
-            tid: w[2] as u32,
-        },
-        rare::THREAD_EXIT => EventKind::ThreadExit,
-        rare::FUTEX => EventKind::Futex {
-            addr: TargetAddr(w[0]),
-            op: w[1] as u32,
-            val: w[2] as u32,
-            result: w[3] as i64,
-        },
-        rare::PMEMCHECK => EventKind::Pmemcheck {
-            code: w[0] as u32,
-            args: [w[1], w[2], w[3], w[4]],
-            text,
-        },
-        rare::ANNOTATION => EventKind::Annotation {
-            code: w[0] as u32,
-            args: [w[1], w[2], w[3], w[4], w[5]],
-            text,
-        },
-        rare::MODULE => EventKind::Module {
-            process: ProcessId(w[0] as u32),
-            addr: TargetAddr(w[1]),
-            len: w[2],
-            offset: w[3],
-            path: text,
-        },
-        rare::NOTE => EventKind::Note { text },
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ mod launch;
 mod members;
 mod preflight;
 mod processes;
+mod rare;
 mod recent;
 mod service;
 mod session;

@@ -28,6 +28,8 @@
 //!
 //! Columns, because zstd finds far more in bytes of one meaning side by side.
 
+use brownout_kinds::event_kinds;
+
 use crate::event::{
     Access, ContextId, Elements, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind,
     NameChange, PmReason, ProcessId, TargetAddr, ThreadId,
@@ -41,10 +43,10 @@ pub(crate) const EVENTS_PER_BLOCK_MAX: u32 = 1 << 18;
 const SIZE_IN_SHAPE_MAX: u32 = 64;
 const SIZE_IN_FIELD: u32 = u32::MAX;
 
-/// In the detail of a file, besides the reason: the program made it.
-const CREATED: u32 = 1 << 8;
+/// Where two fields share the detail, the second is this bit.
+const HIGH_DETAIL: u32 = 1 << 8;
 
-/// Longest row of fields (`Map` and `Annotation`).
+/// Longest row of fields (`Map` and `Annotation`), and room for the size of a long access behind them.
 const FIELDS_MAX: usize = 6;
 
 /// Why an event cannot be encoded: it breaks the contract of [`Access`].
@@ -54,54 +56,11 @@ pub(crate) struct ValueLengthMismatch;
 // ---------------------------------------------------------------------------------------------
 // Shapes
 
-/// Kind of event on disk. Numbers are part of the format: add at the end, never reuse.
-mod tag {
-    pub const STORE: u8 = 0;
-    pub const NT_STORE: u8 = 1;
-    pub const LOAD: u8 = 2;
-    pub const RMW: u8 = 3;
-    pub const KERNEL_STORE: u8 = 4;
-    pub const CLFLUSH: u8 = 5;
-    pub const CLFLUSHOPT: u8 = 6;
-    pub const CLWB: u8 = 7;
-    pub const SFENCE: u8 = 8;
-    pub const MFENCE: u8 = 9;
-    pub const LOCKED: u8 = 10;
-    pub const FILE: u8 = 11;
-    pub const MAP: u8 = 12;
-    pub const UNMAP: u8 = 13;
-    pub const REMAP: u8 = 14;
-    pub const TRUNCATE: u8 = 15;
-    pub const FILE_WRITE: u8 = 16;
-    pub const MSYNC: u8 = 17;
-    pub const FSYNC: u8 = 18;
-    pub const PROCESS_START: u8 = 19;
-    pub const PROCESS_EXIT: u8 = 20;
-    pub const THREAD_START: u8 = 21;
-    pub const THREAD_EXIT: u8 = 22;
-    pub const FUTEX: u8 = 23;
-    pub const PMEMCHECK: u8 = 24;
-    pub const ANNOTATION: u8 = 25;
-    pub const MODULE: u8 = 26;
-    pub const CONTEXT: u8 = 27;
-    pub const NOTE: u8 = 28;
-    pub const END: u8 = 29;
-    pub const LIBRARY_CALL: u8 = 30;
-    pub const FILE_READ: u8 = 31;
-    pub const INPUT: u8 = 32;
-    pub const OUTPUT: u8 = 33;
-    pub const LOOKUP: u8 = 34;
-    pub const SIGNAL: u8 = 35;
-    pub const NAME: u8 = 36;
-    pub const STRING_STORE: u8 = 37;
-    pub const FLUSH_OUTSIDE: u8 = 38;
-    pub const FILE_SYNC: u8 = 39;
-    pub const COUNT: u8 = 40;
-}
-
 /// What follows the site in the columns, per tag.
 #[derive(Clone, Copy)]
 struct Layout {
+    /// There is such a tag.
+    known: bool,
     /// Has an address column entry.
     addr: bool,
     /// Number of fields.
@@ -119,57 +78,431 @@ enum Bytes {
     Counted,
 }
 
-const fn row(addr: bool, fields: u8, bytes: Bytes) -> Layout {
-    Layout {
-        addr,
-        fields,
-        bytes,
+/// One method for each place of a field that the table of kinds names; `T` is the field's type.
+#[allow(
+    clippy::extra_unused_type_parameters,
+    reason = "the table of kinds calls them all alike; only `args` wants to know"
+)]
+impl Layout {
+    const UNKNOWN: Layout = Layout {
+        known: false,
+        addr: false,
+        fields: 0,
+        bytes: Bytes::Never,
+    };
+    const EMPTY: Layout = Layout {
+        known: true,
+        ..Layout::UNKNOWN
+    };
+
+    const fn addr<T>(self) -> Layout {
+        Layout { addr: true, ..self }
+    }
+    const fn detail<T>(self) -> Layout {
+        self
+    }
+    const fn low_detail<T>(self) -> Layout {
+        self
+    }
+    const fn high_detail<T>(self) -> Layout {
+        self
+    }
+    const fn field<T>(self) -> Layout {
+        Layout {
+            fields: self.fields + 1,
+            ..self
+        }
+    }
+    const fn status<T>(self) -> Layout {
+        self.field::<T>()
+    }
+    /// The first is the address.
+    const fn args<T>(self) -> Layout {
+        Layout {
+            addr: true,
+            fields: self.fields + (size_of::<T>() / 8 - 1) as u8,
+            ..self
+        }
+    }
+    /// The last field is its length.
+    const fn text<T>(self) -> Layout {
+        Layout {
+            fields: self.fields + 1,
+            bytes: Bytes::Counted,
+            ..self
+        }
+    }
+    /// In the detail, or behind the fields if it does not fit there.
+    const fn size<T>(self) -> Layout {
+        self
+    }
+    const fn values<T>(self) -> Layout {
+        Layout {
+            bytes: Bytes::Access,
+            ..self
+        }
+    }
+    const fn access<T>(self) -> Layout {
+        self.addr::<T>().values::<T>()
     }
 }
 
-#[rustfmt::skip]
-const LAYOUTS: [Layout; tag::COUNT as usize] = [
-    row(true,  0, Bytes::Access),  // STORE          detail: size
-    row(true,  0, Bytes::Access),  // NT_STORE       detail: size
-    row(true,  0, Bytes::Access),  // LOAD           detail: size
-    row(true,  0, Bytes::Access),  // RMW            detail: size
-    row(true,  1, Bytes::Access),  // KERNEL_STORE   detail: size; syscall
-    row(true,  0, Bytes::Never),   // CLFLUSH
-    row(true,  0, Bytes::Never),   // CLFLUSHOPT
-    row(true,  0, Bytes::Never),   // CLWB
-    row(false, 0, Bytes::Never),   // SFENCE
-    row(false, 0, Bytes::Never),   // MFENCE
-    row(false, 0, Bytes::Never),   // LOCKED
-    row(false, 3, Bytes::Counted), // FILE           detail: reason, plus CREATED; file, size, length of path
-    row(true,  5, Bytes::Never),   // MAP            len, file, offset, prot, flags
-    row(true,  1, Bytes::Never),   // UNMAP          len
-    row(true,  3, Bytes::Never),   // REMAP          old_len, new_addr, new_len
-    row(false, 2, Bytes::Never),   // TRUNCATE       file, size
-    row(false, 2, Bytes::Access),  // FILE_WRITE     detail: size; file, offset
-    row(true,  2, Bytes::Never),   // MSYNC          len, flags
-    row(false, 1, Bytes::Never),   // FSYNC          detail: data_only; file
-    row(false, 4, Bytes::Counted), // PROCESS_START  process, parent, pid, length of exe
-    row(false, 2, Bytes::Never),   // PROCESS_EXIT   detail: status; process, number
-    row(false, 3, Bytes::Never),   // THREAD_START   thread, process, tid
-    row(false, 0, Bytes::Never),   // THREAD_EXIT
-    row(true,  3, Bytes::Never),   // FUTEX          op, val, result
-    row(true,  4, Bytes::Counted), // PMEMCHECK      detail: code; address: args[0]; args[1..], length of text
-    row(true,  5, Bytes::Counted), // ANNOTATION     detail: code; address: args[0]; args[1..], length of text
-    row(true,  4, Bytes::Counted), // MODULE         process, len, offset, length of path
-    row(false, 3, Bytes::Never),   // CONTEXT        context, parent, return_addr
-    row(false, 1, Bytes::Counted), // NOTE           length of text
-    row(false, 1, Bytes::Never),   // END            detail: status; number
-    row(true,  4, Bytes::Never),   // LIBRARY_CALL   detail: function; address: args[0]; args[1..]
-    row(false, 3, Bytes::Never),   // FILE_READ      file, offset, size
-    row(false, 1, Bytes::Never),   // INPUT          detail: fd; position
-    row(false, 1, Bytes::Never),   // OUTPUT         detail: fd; size
-    row(false, 2, Bytes::Counted), // LOOKUP         detail: syscall; result, length of path
-    row(true,  0, Bytes::Never),   // SIGNAL         detail: signal
-    row(false, 3, Bytes::Counted), // NAME           detail: change; file, replaced file, length of names
-    row(true,  1, Bytes::Access),  // STRING_STORE   detail: size; elements
-    row(true,  1, Bytes::Never),   // FLUSH_OUTSIDE  word
-    row(false, 3, Bytes::Never),   // FILE_SYNC      file, offset, size
-];
+/// What the codec makes of the table of kinds: tags, layouts, and how the rarer kinds are taken apart and put together.
+macro_rules! define_codec {
+    (
+        ring {
+            $(
+                $(#[$_doc:meta])*
+                $tag:literal $TAG:ident ring $_ring:literal $_name:literal $Kind:ident
+                $({ $( $(#[$_field_doc:meta])* $field:ident: $ty:ty = $place:ident, $_how:ident $_member:literal; )* })?
+            )*
+        }
+        other {
+            $(
+                $(#[$_other_doc:meta])*
+                $other_tag:literal $OTHER_TAG:ident $_other_name:literal $Other:ident
+                { $( $(#[$_other_field_doc:meta])* $other_field:ident: $other_ty:ty = $other_place:ident, $_other_how:ident $_other_member:literal; )* }
+            )*
+        }
+    ) => {
+        /// Kind of event on disk. Numbers are part of the format: add at the end, never reuse.
+        mod tag {
+            pub const STORE: u8 = 0;
+            pub const NT_STORE: u8 = 1;
+            pub const LOAD: u8 = 2;
+            pub const RMW: u8 = 3;
+            pub const CLFLUSH: u8 = 5;
+            pub const CLFLUSHOPT: u8 = 6;
+            pub const CLWB: u8 = 7;
+            pub const SFENCE: u8 = 8;
+            pub const MFENCE: u8 = 9;
+            pub const LOCKED: u8 = 10;
+            $( pub const $OTHER_TAG: u8 = $other_tag; )*
+            $( pub const $TAG: u8 = $tag; )*
+            /// As many as there are, since none is left out.
+            pub const COUNT: u8 = 10 $( + { let _ = $OTHER_TAG; 1 } )* $( + { let _ = $TAG; 1 } )*;
+        }
+
+        #[allow(clippy::extra_unused_lifetimes, reason = "types of fields are spelled with it")]
+        const fn layouts<'a>() -> [Layout; tag::COUNT as usize] {
+            let access = Layout::EMPTY.access::<Access<'a>>();
+            let flush = Layout::EMPTY.addr::<TargetAddr>();
+            let rows = [
+                (tag::STORE, access),
+                (tag::NT_STORE, access),
+                (tag::LOAD, access),
+                (tag::RMW, access),
+                (tag::CLFLUSH, flush),
+                (tag::CLFLUSHOPT, flush),
+                (tag::CLWB, flush),
+                (tag::SFENCE, Layout::EMPTY),
+                (tag::MFENCE, Layout::EMPTY),
+                (tag::LOCKED, Layout::EMPTY),
+                $( (tag::$OTHER_TAG, Layout::EMPTY $( .$other_place::<$other_ty>() )*), )*
+                $( (tag::$TAG, Layout::EMPTY $($( .$place::<$ty>() )*)?), )*
+            ];
+            let mut layouts = [Layout::UNKNOWN; tag::COUNT as usize];
+            let mut nth = 0;
+            while nth < rows.len() {
+                let (tag, layout) = rows[nth];
+                assert!(!layouts[tag as usize].known, "two kinds have the same tag");
+                // A row has room for one more: the size of a long access.
+                assert!((layout.fields as usize) < FIELDS_MAX, "a kind has too many fields");
+                layouts[tag as usize] = layout;
+                nth += 1;
+            }
+            layouts
+        }
+
+        /// Takes one of the rarer kinds apart. Returns its tag.
+        #[inline(always)]
+        fn take_apart<'a>(kind: &EventKind<'a>, parts: &mut Parts<'a>) -> u8 {
+            match *kind {
+                EventKind::Store(_)
+                | EventKind::NtStore(_)
+                | EventKind::Load(_)
+                | EventKind::Rmw(_)
+                | EventKind::Flush { .. }
+                | EventKind::Fence(_) => unreachable!("`push` has taken the frequent kinds"),
+                $( EventKind::$Other { $( $other_field, )* } => {
+                    $( parts.$other_place($other_field); )*
+                    tag::$OTHER_TAG
+                } )*
+                $( EventKind::$Kind { $($( $field, )*)? } => {
+                    $($( parts.$place($field); )*)?
+                    tag::$TAG
+                } )*
+            }
+        }
+
+        /// Puts one of the rarer kinds together.
+        #[inline(always)]
+        fn put_together<'a>(tag: u8, found: &mut Found<'a>) -> Result<EventKind<'a>, Fault> {
+            Ok(match tag {
+                $( tag::$OTHER_TAG => EventKind::$Other { $( $other_field: found.$other_place()?, )* }, )*
+                $( tag::$TAG => EventKind::$Kind { $($( $field: found.$place()?, )*)? }, )*
+                _ => return Err("it has an event of unknown kind"),
+            })
+        }
+    };
+}
+
+event_kinds!(define_codec);
+
+const LAYOUTS: [Layout; tag::COUNT as usize] = layouts();
+
+/// A field that is one number.
+trait Number: Sized {
+    fn number(self) -> u64;
+    /// From the number, if it is one of this type.
+    fn from_number(number: u64) -> Result<Self, Fault>;
+}
+
+impl Number for u64 {
+    #[inline(always)]
+    fn number(self) -> u64 {
+        self
+    }
+    #[inline(always)]
+    fn from_number(number: u64) -> Result<u64, Fault> {
+        Ok(number)
+    }
+}
+
+impl Number for i64 {
+    fn number(self) -> u64 {
+        self as u64
+    }
+    fn from_number(number: u64) -> Result<i64, Fault> {
+        Ok(number as i64)
+    }
+}
+
+impl Number for u32 {
+    #[inline(always)]
+    fn number(self) -> u64 {
+        u64::from(self)
+    }
+    #[inline(always)]
+    fn from_number(number: u64) -> Result<u32, Fault> {
+        field_u32(number)
+    }
+}
+
+impl Number for i32 {
+    fn number(self) -> u64 {
+        u64::from(self as u32)
+    }
+    fn from_number(number: u64) -> Result<i32, Fault> {
+        Ok(field_u32(number)? as i32)
+    }
+}
+
+impl Number for bool {
+    fn number(self) -> u64 {
+        u64::from(self)
+    }
+    fn from_number(number: u64) -> Result<bool, Fault> {
+        Ok(number != 0)
+    }
+}
+
+impl Number for TargetAddr {
+    #[inline(always)]
+    fn number(self) -> u64 {
+        self.0
+    }
+    #[inline(always)]
+    fn from_number(number: u64) -> Result<TargetAddr, Fault> {
+        Ok(TargetAddr(number))
+    }
+}
+
+macro_rules! numbered {
+    ($($id:ident)*) => { $(
+        impl Number for $id {
+            #[inline(always)]
+            fn number(self) -> u64 {
+                u64::from(self.0)
+            }
+            #[inline(always)]
+            fn from_number(number: u64) -> Result<$id, Fault> {
+                field_u32(number).map($id)
+            }
+        }
+    )* };
+}
+numbered!(FileId ProcessId ThreadId ContextId);
+
+impl Number for PmReason {
+    fn number(self) -> u64 {
+        self as u64
+    }
+    fn from_number(number: u64) -> Result<PmReason, Fault> {
+        PmReason::from_number(number).ok_or("a file is tracked for an unknown reason")
+    }
+}
+
+impl Number for NameChange {
+    fn number(self) -> u64 {
+        self as u64
+    }
+    fn from_number(number: u64) -> Result<NameChange, Fault> {
+        NameChange::from_number(number).ok_or("a name has changed in an unknown way")
+    }
+}
+
+impl Number for Elements {
+    fn number(self) -> u64 {
+        u64::from(self.code())
+    }
+    fn from_number(number: u64) -> Result<Elements, Fault> {
+        Elements::from_code(field_u32(number)?).ok_or("a store has elements of an unknown kind")
+    }
+}
+
+/// What one of the rarer kinds consists of. One method for each place of a field that the table of kinds names.
+#[derive(Default)]
+struct Parts<'a> {
+    detail: u32,
+    addr: u64,
+    fields: [u64; FIELDS_MAX],
+    fields_len: usize,
+    size: u32,
+    bytes: &'a [u8],
+}
+
+#[allow(
+    clippy::inline_always,
+    reason = "each is a store or two, and the table of kinds becomes one function"
+)]
+impl<'a> Parts<'a> {
+    #[inline(always)]
+    fn addr(&mut self, addr: TargetAddr) {
+        self.addr = addr.0;
+    }
+    #[inline(always)]
+    fn detail(&mut self, detail: impl Number) {
+        self.detail = detail.number() as u32;
+    }
+    #[inline(always)]
+    fn low_detail(&mut self, detail: impl Number) {
+        self.detail |= detail.number() as u32;
+    }
+    #[inline(always)]
+    fn high_detail(&mut self, flag: bool) {
+        self.detail |= if flag { HIGH_DETAIL } else { 0 };
+    }
+    #[inline(always)]
+    fn field(&mut self, field: impl Number) {
+        self.fields[self.fields_len] = field.number();
+        self.fields_len += 1;
+    }
+    #[inline(always)]
+    fn status(&mut self, status: ExitStatus) {
+        let (how, number) = status_parts(status);
+        self.detail = how;
+        self.field(number);
+    }
+    #[inline(always)]
+    fn args<const N: usize>(&mut self, args: [u64; N]) {
+        self.addr = args[0];
+        for arg in &args[1..] {
+            self.field(*arg);
+        }
+    }
+    #[inline(always)]
+    fn text(&mut self, text: &'a [u8]) {
+        self.bytes = text;
+    }
+    #[inline(always)]
+    fn size(&mut self, size: u32) {
+        self.size = size;
+    }
+    #[inline(always)]
+    fn values(&mut self, values: &'a [u8]) {
+        self.bytes = values;
+    }
+    #[inline(always)]
+    fn access(&mut self, access: Access<'a>) {
+        self.addr(access.addr);
+        self.size(access.size);
+        self.values(access.bytes);
+    }
+}
+
+/// The reverse of [`Parts`]: what was found of an event, for the fields in their order.
+struct Found<'a> {
+    detail: u32,
+    addr: TargetAddr,
+    fields: [u64; FIELDS_MAX],
+    fields_taken: usize,
+    size: u32,
+    bytes: &'a [u8],
+}
+
+#[allow(
+    clippy::inline_always,
+    clippy::unnecessary_wraps,
+    reason = "as in `Parts`; the table of kinds calls them all alike"
+)]
+impl<'a> Found<'a> {
+    #[inline(always)]
+    fn addr(&mut self) -> Result<TargetAddr, Fault> {
+        Ok(self.addr)
+    }
+    #[inline(always)]
+    fn detail<T: Number>(&mut self) -> Result<T, Fault> {
+        T::from_number(u64::from(self.detail))
+    }
+    #[inline(always)]
+    fn low_detail<T: Number>(&mut self) -> Result<T, Fault> {
+        T::from_number(u64::from(self.detail & !HIGH_DETAIL))
+    }
+    #[inline(always)]
+    fn high_detail(&mut self) -> Result<bool, Fault> {
+        Ok(self.detail & HIGH_DETAIL != 0)
+    }
+    #[inline(always)]
+    fn field<T: Number>(&mut self) -> Result<T, Fault> {
+        let field = self.fields[self.fields_taken];
+        self.fields_taken += 1;
+        T::from_number(field)
+    }
+    #[inline(always)]
+    fn status(&mut self) -> Result<ExitStatus, Fault> {
+        let number = self.field()?;
+        status_from(self.detail, number)
+    }
+    #[inline(always)]
+    fn args<const N: usize>(&mut self) -> Result<[u64; N], Fault> {
+        let mut args = [self.addr.0; N];
+        for arg in &mut args[1..] {
+            *arg = self.field()?;
+        }
+        Ok(args)
+    }
+    #[inline(always)]
+    fn text(&mut self) -> Result<&'a [u8], Fault> {
+        Ok(self.bytes)
+    }
+    #[inline(always)]
+    fn size(&mut self) -> Result<u32, Fault> {
+        Ok(self.size)
+    }
+    #[inline(always)]
+    fn values(&mut self) -> Result<&'a [u8], Fault> {
+        Ok(self.bytes)
+    }
+    #[inline(always)]
+    fn access(&mut self) -> Result<Access<'a>, Fault> {
+        Ok(Access {
+            addr: self.addr,
+            size: self.size,
+            bytes: self.bytes,
+        })
+    }
+}
 
 /// `tag | values << 7 | detail << 8`, so that comparing a shape is one comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -633,221 +966,20 @@ impl Encoder {
         who: u64,
         kind: &EventKind<'_>,
     ) -> Result<(), ValueLengthMismatch> {
-        let (tag, detail, addr, fields, bytes): (u8, u32, u64, [u64; FIELDS_MAX], &[u8]) =
-            match *kind {
-                EventKind::Store(_)
-                | EventKind::NtStore(_)
-                | EventKind::Load(_)
-                | EventKind::Rmw(_)
-                | EventKind::Flush { .. }
-                | EventKind::Fence(_) => unreachable!("`push` has taken the frequent kinds"),
-                EventKind::StringStore { access, elements } => {
-                    let row = Row {
-                        addr: access.addr.0,
-                        fields: row_of([u64::from(elements.code())]),
-                        bytes: access.bytes,
-                    };
-                    return self.put_sized(pc, who, tag::STRING_STORE, access.size, row);
-                }
-                EventKind::KernelStore { syscall, access } => {
-                    let row = Row {
-                        addr: access.addr.0,
-                        fields: row_of([u64::from(syscall)]),
-                        bytes: access.bytes,
-                    };
-                    return self.put_sized(pc, who, tag::KERNEL_STORE, access.size, row);
-                }
-                EventKind::FileWrite {
-                    file,
-                    offset,
-                    size,
-                    bytes,
-                } => {
-                    let fields = row_of([u64::from(file.0), offset]);
-                    let row = Row {
-                        addr: 0,
-                        fields,
-                        bytes,
-                    };
-                    return self.put_sized(pc, who, tag::FILE_WRITE, size, row);
-                }
-                EventKind::File {
-                    file,
-                    path,
-                    size,
-                    reason,
-                    created,
-                } => {
-                    let fields = row_of([u64::from(file.0), size, path.len() as u64]);
-                    let created = if created { CREATED } else { 0 };
-                    (tag::FILE, reason as u32 | created, 0, fields, path)
-                }
-                EventKind::Map {
-                    addr,
-                    len,
-                    file,
-                    offset,
-                    prot,
-                    flags,
-                } => {
-                    let fields = row_of([
-                        len,
-                        u64::from(file.0),
-                        offset,
-                        u64::from(prot),
-                        u64::from(flags),
-                    ]);
-                    (tag::MAP, 0, addr.0, fields, &[])
-                }
-                EventKind::Unmap { addr, len } => (tag::UNMAP, 0, addr.0, row_of([len]), &[]),
-                EventKind::Remap {
-                    old_addr,
-                    old_len,
-                    new_addr,
-                    new_len,
-                } => (
-                    tag::REMAP,
-                    0,
-                    old_addr.0,
-                    row_of([old_len, new_addr.0, new_len]),
-                    &[],
-                ),
-                EventKind::Truncate { file, size } => {
-                    (tag::TRUNCATE, 0, 0, row_of([u64::from(file.0), size]), &[])
-                }
-                EventKind::FileRead { file, offset, size } => {
-                    let fields = row_of([u64::from(file.0), offset, u64::from(size)]);
-                    (tag::FILE_READ, 0, 0, fields, &[])
-                }
-                EventKind::FileSync { file, offset, size } => {
-                    let fields = row_of([u64::from(file.0), offset, size]);
-                    (tag::FILE_SYNC, 0, 0, fields, &[])
-                }
-                EventKind::Input { fd, at } => (tag::INPUT, fd as u32, 0, row_of([at]), &[]),
-                EventKind::Output { fd, size } => (tag::OUTPUT, fd as u32, 0, row_of([size]), &[]),
-                EventKind::Lookup {
-                    syscall,
-                    result,
-                    path,
-                } => {
-                    let fields = row_of([result as u64, path.len() as u64]);
-                    (tag::LOOKUP, syscall, 0, fields, path)
-                }
-                EventKind::Name {
-                    change,
-                    file,
-                    replaced,
-                    names,
-                } => {
-                    let fields =
-                        row_of([u64::from(file.0), u64::from(replaced.0), names.len() as u64]);
-                    (tag::NAME, change as u32, 0, fields, names)
-                }
-                EventKind::Signal { signal, addr } => {
-                    (tag::SIGNAL, signal as u32, addr.0, row_of([]), &[])
-                }
-                EventKind::FlushOutside { addr, word } => {
-                    (tag::FLUSH_OUTSIDE, 0, addr.0, row_of([word]), &[])
-                }
-                EventKind::Msync { addr, len, flags } => {
-                    (tag::MSYNC, 0, addr.0, row_of([len, u64::from(flags)]), &[])
-                }
-                EventKind::Fsync { file, data_only } => (
-                    tag::FSYNC,
-                    u32::from(data_only),
-                    0,
-                    row_of([u64::from(file.0)]),
-                    &[],
-                ),
-                EventKind::ProcessStart {
-                    process,
-                    parent,
-                    pid,
-                    exe,
-                } => {
-                    let fields = row_of([
-                        u64::from(process.0),
-                        u64::from(parent.0),
-                        u64::from(pid),
-                        exe.len() as u64,
-                    ]);
-                    (tag::PROCESS_START, 0, 0, fields, exe)
-                }
-                EventKind::ProcessExit { process, status } => {
-                    let (how, number) = status_parts(status);
-                    (
-                        tag::PROCESS_EXIT,
-                        how,
-                        0,
-                        row_of([u64::from(process.0), number]),
-                        &[],
-                    )
-                }
-                EventKind::ThreadStart {
-                    thread,
-                    process,
-                    tid,
-                } => {
-                    let fields =
-                        row_of([u64::from(thread.0), u64::from(process.0), u64::from(tid)]);
-                    (tag::THREAD_START, 0, 0, fields, &[])
-                }
-                EventKind::ThreadExit => (tag::THREAD_EXIT, 0, 0, row_of([]), &[]),
-                EventKind::Futex {
-                    addr,
-                    op,
-                    val,
-                    result,
-                } => {
-                    let fields = row_of([u64::from(op), u64::from(val), result as u64]);
-                    (tag::FUTEX, 0, addr.0, fields, &[])
-                }
-                EventKind::Pmemcheck { code, args, text } => {
-                    let fields = row_of([args[1], args[2], args[3], text.len() as u64]);
-                    (tag::PMEMCHECK, code, args[0], fields, text)
-                }
-                EventKind::Annotation { code, args, text } => {
-                    let fields = row_of([args[1], args[2], args[3], args[4], text.len() as u64]);
-                    (tag::ANNOTATION, code, args[0], fields, text)
-                }
-                EventKind::LibraryCall { function, args } => {
-                    let fields = row_of([args[1], args[2], args[3], args[4]]);
-                    (tag::LIBRARY_CALL, function, args[0], fields, &[])
-                }
-                EventKind::Module {
-                    process,
-                    addr,
-                    len,
-                    offset,
-                    path,
-                } => {
-                    let fields = row_of([u64::from(process.0), len, offset, path.len() as u64]);
-                    (tag::MODULE, 0, addr.0, fields, path)
-                }
-                EventKind::Context {
-                    context,
-                    parent,
-                    return_addr,
-                } => {
-                    let fields = row_of([u64::from(context.0), u64::from(parent.0), return_addr.0]);
-                    (tag::CONTEXT, 0, 0, fields, &[])
-                }
-                EventKind::Note { text } => (tag::NOTE, 0, 0, row_of([text.len() as u64]), text),
-                EventKind::End { status } => {
-                    let (how, number) = status_parts(status);
-                    (tag::END, how, 0, row_of([number]), &[])
-                }
-            };
-        self.put_row(
-            pc,
-            who,
-            Shape::new(tag, false, detail),
-            &Row {
-                addr,
-                fields,
-                bytes,
-            },
-        );
+        let mut parts = Parts::default();
+        let tag = take_apart(kind, &mut parts);
+        let mut row = Row {
+            addr: parts.addr,
+            fields: parts.fields,
+            bytes: parts.bytes,
+        };
+        let layout = LAYOUTS[tag as usize];
+        match layout.bytes {
+            Bytes::Access => return self.put_sized(pc, who, tag, parts.size, row),
+            Bytes::Counted => row.fields[usize::from(layout.fields) - 1] = row.bytes.len() as u64,
+            Bytes::Never => {}
+        }
+        self.put_row(pc, who, Shape::new(tag, false, parts.detail), &row);
         Ok(())
     }
 
@@ -1222,20 +1354,10 @@ impl Decoder {
         }
         let bytes = &self.raw[range];
 
-        let detail = shape.detail();
         let kind = match tag {
             tag::STORE | tag::NT_STORE | tag::LOAD | tag::RMW => {
                 access_kind(tag, Access { addr, size, bytes })
             }
-            tag::STRING_STORE => EventKind::StringStore {
-                elements: Elements::from_code(field_u32(row[0])?)
-                    .ok_or("a store has elements of an unknown kind")?,
-                access: Access { addr, size, bytes },
-            },
-            tag::KERNEL_STORE => EventKind::KernelStore {
-                syscall: field_u32(row[0])?,
-                access: Access { addr, size, bytes },
-            },
             tag::CLFLUSH => EventKind::Flush {
                 kind: FlushKind::Clflush,
                 addr,
@@ -1251,144 +1373,17 @@ impl Decoder {
             tag::SFENCE => EventKind::Fence(FenceKind::Sfence),
             tag::MFENCE => EventKind::Fence(FenceKind::Mfence),
             tag::LOCKED => EventKind::Fence(FenceKind::Locked),
-            tag::FILE => EventKind::File {
-                file: FileId(field_u32(row[0])?),
-                path: bytes,
-                size: row[1],
-                created: detail & CREATED != 0,
-                reason: match detail & !CREATED {
-                    0 => PmReason::Glob,
-                    1 => PmReason::MapSync,
-                    2 => PmReason::Registered,
-                    3 => PmReason::Dax,
-                    4 => PmReason::Changed,
-                    _ => return Err("a file is tracked for an unknown reason"),
+            _ => put_together(
+                tag,
+                &mut Found {
+                    detail: shape.detail(),
+                    addr,
+                    fields: row,
+                    fields_taken: 0,
+                    size,
+                    bytes,
                 },
-            },
-            tag::MAP => EventKind::Map {
-                addr,
-                len: row[0],
-                file: FileId(field_u32(row[1])?),
-                offset: row[2],
-                prot: field_u32(row[3])?,
-                flags: field_u32(row[4])?,
-            },
-            tag::UNMAP => EventKind::Unmap { addr, len: row[0] },
-            tag::REMAP => EventKind::Remap {
-                old_addr: addr,
-                old_len: row[0],
-                new_addr: TargetAddr(row[1]),
-                new_len: row[2],
-            },
-            tag::TRUNCATE => EventKind::Truncate {
-                file: FileId(field_u32(row[0])?),
-                size: row[1],
-            },
-            tag::FILE_WRITE => EventKind::FileWrite {
-                file: FileId(field_u32(row[0])?),
-                offset: row[1],
-                size,
-                bytes,
-            },
-            tag::FILE_READ => EventKind::FileRead {
-                file: FileId(field_u32(row[0])?),
-                offset: row[1],
-                size: field_u32(row[2])?,
-            },
-            tag::FILE_SYNC => EventKind::FileSync {
-                file: FileId(field_u32(row[0])?),
-                offset: row[1],
-                size: row[2],
-            },
-            tag::INPUT => EventKind::Input {
-                fd: detail as i32,
-                at: row[0],
-            },
-            tag::OUTPUT => EventKind::Output {
-                fd: detail as i32,
-                size: row[0],
-            },
-            tag::LOOKUP => EventKind::Lookup {
-                syscall: detail,
-                result: row[0] as i64,
-                path: bytes,
-            },
-            tag::NAME => EventKind::Name {
-                change: match NameChange::ALL.get(detail as usize) {
-                    Some(change) => *change,
-                    None => return Err("a name has changed in an unknown way"),
-                },
-                file: FileId(field_u32(row[0])?),
-                replaced: FileId(field_u32(row[1])?),
-                names: bytes,
-            },
-            tag::SIGNAL => EventKind::Signal {
-                signal: detail as i32,
-                addr,
-            },
-            tag::FLUSH_OUTSIDE => EventKind::FlushOutside { addr, word: row[0] },
-            tag::MSYNC => EventKind::Msync {
-                addr,
-                len: row[0],
-                flags: field_u32(row[1])?,
-            },
-            tag::FSYNC => EventKind::Fsync {
-                file: FileId(field_u32(row[0])?),
-                data_only: detail != 0,
-            },
-            tag::PROCESS_START => EventKind::ProcessStart {
-                process: ProcessId(field_u32(row[0])?),
-                parent: ProcessId(field_u32(row[1])?),
-                pid: field_u32(row[2])?,
-                exe: bytes,
-            },
-            tag::PROCESS_EXIT => EventKind::ProcessExit {
-                process: ProcessId(field_u32(row[0])?),
-                status: status_from(detail, row[1])?,
-            },
-            tag::THREAD_START => EventKind::ThreadStart {
-                thread: ThreadId(field_u32(row[0])?),
-                process: ProcessId(field_u32(row[1])?),
-                tid: field_u32(row[2])?,
-            },
-            tag::THREAD_EXIT => EventKind::ThreadExit,
-            tag::FUTEX => EventKind::Futex {
-                addr,
-                op: field_u32(row[0])?,
-                val: field_u32(row[1])?,
-                result: row[2] as i64,
-            },
-            tag::PMEMCHECK => EventKind::Pmemcheck {
-                code: detail,
-                args: [addr.0, row[0], row[1], row[2]],
-                text: bytes,
-            },
-            tag::ANNOTATION => EventKind::Annotation {
-                code: detail,
-                args: [addr.0, row[0], row[1], row[2], row[3]],
-                text: bytes,
-            },
-            tag::LIBRARY_CALL => EventKind::LibraryCall {
-                function: detail,
-                args: [addr.0, row[0], row[1], row[2], row[3]],
-            },
-            tag::MODULE => EventKind::Module {
-                process: ProcessId(field_u32(row[0])?),
-                addr,
-                len: row[1],
-                offset: row[2],
-                path: bytes,
-            },
-            tag::CONTEXT => EventKind::Context {
-                context: ContextId(field_u32(row[0])?),
-                parent: ContextId(field_u32(row[1])?),
-                return_addr: TargetAddr(row[2]),
-            },
-            tag::NOTE => EventKind::Note { text: bytes },
-            tag::END => EventKind::End {
-                status: status_from(detail, row[0])?,
-            },
-            _ => return Err("it has an event of unknown kind"),
+            )?,
         };
         self.remaining = left;
         Ok(event(kind))
@@ -1431,5 +1426,54 @@ fn status_from(how: u32, number: u64) -> Result<ExitStatus, Fault> {
         1 => Ok(ExitStatus::Signal(number)),
         2 => Ok(ExitStatus::Exec),
         _ => Err("an exit status is of unknown kind"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::NAMES;
+
+    /// How many fields a cell of the document's table names.
+    fn fields(cell: &str) -> u8 {
+        let of = |item: &str| match item.trim().strip_prefix("arguments ") {
+            Some(range) => {
+                let (from, to) = range.split_once(" to ").expect("a range");
+                to.parse::<u8>().expect("a number") - from.parse::<u8>().expect("a number") + 1
+            }
+            None => u8::from(!item.trim().is_empty()),
+        };
+        cell.split(',').map(of).sum()
+    }
+
+    #[test]
+    fn the_document_has_every_tag_with_its_layout() {
+        let document = include_str!("../../../docs/trace-format.md");
+        let mut names = Vec::new();
+        let mut tags = Vec::new();
+        let rows = document
+            .lines()
+            .skip_while(|line| !line.starts_with("| tag | event |"))
+            .skip(2)
+            .take_while(|line| line.starts_with('|'));
+        for row in rows {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let [_, of_tags, events, _detail, addr, of_fields, bytes, _] = cells[..] else {
+                panic!("a row with other columns: {row}");
+            };
+            names.extend(events.split(", ").map(|name| name.trim_matches('`')));
+            for tag in of_tags.split(", ").map(|tag| tag.parse().expect("a tag")) {
+                let layout = LAYOUTS[usize::from(u8::min(tag, tag::COUNT - 1))];
+                assert_eq!(!addr.is_empty(), layout.addr, "{row}");
+                assert_eq!(fields(of_fields), layout.fields, "{row}");
+                assert_eq!(bytes.is_empty(), layout.bytes == Bytes::Never, "{row}");
+                tags.push(tag);
+            }
+        }
+        assert_eq!(tags, (0..tag::COUNT).collect::<Vec<_>>());
+        let mut known = NAMES.to_vec();
+        known.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(names, known);
     }
 }

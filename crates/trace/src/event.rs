@@ -9,6 +9,8 @@
 
 use core::fmt;
 
+use brownout_kinds::event_kinds;
+
 macro_rules! id_type {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
         $(#[$doc])*
@@ -220,6 +222,11 @@ impl NameChange {
         NameChange::Unfollowed,
     ];
 
+    /// From its number, if it is one.
+    pub fn from_number(number: u64) -> Option<NameChange> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+
     /// A word for it.
     pub fn name(self) -> &'static str {
         match self {
@@ -258,354 +265,160 @@ pub enum ExitStatus {
     Exec,
 }
 
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EventKind<'a> {
-    // ---- accesses to tracked memory
-    /// An ordinary store, any width.
-    Store(Access<'a>),
-    /// A non-temporal (or direct) store: needs a fence, no flush.
-    NtStore(Access<'a>),
-    /// A load, by an instruction or by the kernel for a system call (only recorded on request).
-    Load(Access<'a>),
-    /// A locked read-modify-write or `xchg`; a full fence. `bytes` is the content afterwards.
-    Rmw(Access<'a>),
-    /// The kernel wrote into the mapping on behalf of system call `syscall`.
-    KernelStore {
-        /// System call number.
-        syscall: u32,
-        /// The bytes written.
-        access: Access<'a>,
-    },
-    /// A string instruction (`rep movs`, `rep stos`) stored several elements, one after the other. Where that makes no difference (aligned
-    /// words in ascending order), and for a single element, it is a `Store`.
-    StringStore {
-        /// The bytes of all elements, in address order whatever the direction.
-        access: Access<'a>,
-        /// In which pieces and order they were stored.
-        elements: Elements,
-    },
-    /// A cache-line write-back of the 64-byte line that holds `addr`.
-    Flush {
-        /// Which instruction.
-        kind: FlushKind,
-        /// Operand address as the program gave it.
-        addr: TargetAddr,
-    },
-    /// A fence.
-    Fence(FenceKind),
-
-    // ---- file and mapping operations
-    /// Defines a tracked file.
-    File {
-        /// Its number.
-        file: FileId,
-        /// Absolute path at first sight.
-        path: &'a [u8],
-        /// Size at first sight, bytes.
-        size: u64,
-        /// Why it is tracked.
-        reason: PmReason,
-        /// It did not exist when the run began: the program made it. Known only where the recording was asked for
-        /// boundaries; false otherwise.
-        created: bool,
-    },
-    /// A range of a tracked file was mapped.
-    Map {
-        /// Where.
-        addr: TargetAddr,
-        /// Bytes, a multiple of the page size.
-        len: u64,
-        /// What.
-        file: FileId,
-        /// Offset in the file of `addr`.
-        offset: u64,
-        /// `PROT_*` as the program asked.
-        prot: u32,
-        /// `MAP_*` as the program asked.
-        flags: u32,
-    },
-    /// A range was unmapped, replaced, or is no longer tracked.
-    Unmap {
-        /// Where.
-        addr: TargetAddr,
-        /// Bytes.
-        len: u64,
-    },
-    /// `mremap` moved or resized a tracked mapping.
-    Remap {
-        /// Old place.
-        old_addr: TargetAddr,
-        /// Old bytes.
-        old_len: u64,
-        /// New place.
-        new_addr: TargetAddr,
-        /// New bytes.
-        new_len: u64,
-    },
-    /// The file's size was set (`ftruncate`, `fallocate`).
-    Truncate {
-        /// Which.
-        file: FileId,
-        /// New size.
-        size: u64,
-    },
-    /// The file was written through a descriptor (`write` and its kin).
-    FileWrite {
-        /// Which.
-        file: FileId,
-        /// Where.
-        offset: u64,
-        /// How many bytes.
-        size: u32,
-        /// What (empty without values).
-        bytes: &'a [u8],
-    },
-    /// The file was read through a descriptor (`read` and its kin). Recorded with loads only.
-    FileRead {
-        /// Which.
-        file: FileId,
-        /// Where.
-        offset: u64,
-        /// How many bytes.
-        size: u32,
-    },
-    /// `msync` on a tracked range.
-    Msync {
-        /// Where.
-        addr: TargetAddr,
-        /// Bytes.
-        len: u64,
-        /// `MS_*`; see [`MS_SYNC`].
-        flags: u32,
-    },
-    /// `fsync` or `fdatasync` on a tracked file.
-    Fsync {
-        /// Which.
-        file: FileId,
-        /// True for `fdatasync`.
-        data_only: bool,
-    },
-    /// A stretch of a tracked file is durable, with the size that it takes to read it back: a descriptor with `O_DSYNC` or `O_SYNC`, or a
-    /// call with `RWF_DSYNC` or `RWF_SYNC`, wrote it. It follows the [`FileWrite`](Self::FileWrite).
-    FileSync {
-        /// Which.
-        file: FileId,
-        /// Where.
-        offset: u64,
-        /// How many bytes.
-        size: u64,
-    },
-    /// A name appeared, went or changed, or was made durable. Recorded only on request, after the call that did it.
-    Name {
+/// What event.rs makes of the table of kinds: the enum, names, and copies that borrow nothing.
+macro_rules! define_kinds {
+    (
+        ring {
+            $(
+                $(#[$doc:meta])*
+                $tag:literal $TAG:ident ring $ring:literal $name:literal $Kind:ident
+                $({ $( $(#[$field_doc:meta])* $field:ident: $ty:ty = $place:ident, $how:ident $member:literal; )* })?
+            )*
+        }
+        other {
+            $(
+                $(#[$other_doc:meta])*
+                $other_tag:literal $OTHER_TAG:ident $other_name:literal $Other:ident
+                { $( $(#[$other_field_doc:meta])* $other_field:ident: $other_ty:ty = $other_place:ident, $other_how:ident $other_member:literal; )* }
+            )*
+        }
+    ) => {
         /// What happened.
-        change: NameChange,
-        /// The file that the (first) name stood for, or stands for now; 0 if that is not a regular file.
-        file: FileId,
-        /// The file that the second name stood for; 0 if there was none.
-        replaced: FileId,
-        /// Absolute path without symbolic links in its folder; a second one behind a zero byte. See [`split_names`].
-        names: &'a [u8],
-    },
+        ///
+        /// But for the first six, which are frequent and told apart by hand everywhere, the kinds are rows of
+        /// [`brownout_kinds::event_kinds`].
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum EventKind<'a> {
+            /// An ordinary store, any width.
+            Store(Access<'a>),
+            /// A non-temporal (or direct) store: needs a fence, no flush.
+            NtStore(Access<'a>),
+            /// A load, by an instruction or by the kernel for a system call (only recorded on request).
+            Load(Access<'a>),
+            /// A locked read-modify-write or `xchg`; a full fence. `bytes` is the content afterwards.
+            Rmw(Access<'a>),
+            /// A cache-line write-back of the 64-byte line that holds `addr`.
+            Flush {
+                /// Which instruction.
+                kind: FlushKind,
+                /// Operand address as the program gave it.
+                addr: TargetAddr,
+            },
+            /// A fence.
+            Fence(FenceKind),
+            $( $(#[$other_doc])* $Other { $( $(#[$other_field_doc])* $other_field: $other_ty, )* }, )*
+            $( $(#[$doc])* $Kind $({ $( $(#[$field_doc])* $field: $ty, )* })?, )*
+        }
 
-    // ---- threads and processes
-    /// A process started (the first, or by fork), or began anew by `execve`.
-    ProcessStart {
-        /// Its number.
-        process: ProcessId,
-        /// The number of the one that made it; 0 for the first.
-        parent: ProcessId,
-        /// Kernel pid (made up under `--deterministic`).
-        pid: u32,
-        /// Executable.
-        exe: &'a [u8],
-    },
-    /// A process ended.
-    ProcessExit {
-        /// Which.
-        process: ProcessId,
-        /// How.
-        status: ExitStatus,
-    },
-    /// Defines a thread; it is the thread's own first event (but for `ProcessStart`, if it is a process's first thread).
-    ThreadStart {
-        /// Its number.
-        thread: ThreadId,
-        /// The process that it belongs to.
-        process: ProcessId,
-        /// Kernel tid (made up under `--deterministic`).
-        tid: u32,
-    },
-    /// The event's thread ended.
-    ThreadExit,
-    /// A futex call: synchronisation between threads.
-    Futex {
-        /// Address of the word.
-        addr: TargetAddr,
-        /// `FUTEX_*` operation with flags as given.
-        op: u32,
-        /// Argument `val`.
-        val: u32,
-        /// Result of the call.
-        result: i64,
-    },
+        /// The names of the kinds, several for those that stand for several instructions or system calls.
+        pub const NAMES: &[&str] = &[
+            "store", "nt_store", "load", "rmw", "clflush", "clflushopt", "clwb", "sfence", "mfence", "locked", "fdatasync",
+            $( $other_name, )* $( $name, )*
+        ];
 
-    // ---- boundaries between the program and the world (only recorded on request)
-    /// The program is about to read its standard input.
-    Input {
-        /// The descriptor that it reads from.
-        fd: i32,
-        /// The position at which it reads, in bytes; `u64::MAX` if it is no file.
-        at: u64,
-    },
-    /// The program has written to something that is not a tracked file: what the world may have seen.
-    Output {
-        /// The descriptor that it wrote to.
-        fd: i32,
-        /// How many bytes were taken (of `sendmmsg`: how many messages).
-        size: u64,
-    },
-    /// The program has made a system call that names a redirected path: where it looked for its file.
-    Lookup {
-        /// System call number.
-        syscall: u32,
-        /// What the call answered: a negative error number, or its result.
-        result: i64,
-        /// The path as the program gave it, relative or not.
-        path: &'a [u8],
-    },
-    /// The program is about to be ended by a signal: a fault of the instruction at the event's `pc`, or sent by the
-    /// program to itself.
-    Signal {
-        /// Its number.
-        signal: i32,
-        /// The address that a fault reports (`si_addr`); 0 if the signal was sent.
-        addr: TargetAddr,
-    },
+        impl<'a> EventKind<'a> {
+            /// The kind's name as `dump` and `stat` print it. Part of the documented JSON form.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    EventKind::Store(_) => "store",
+                    EventKind::NtStore(_) => "nt_store",
+                    EventKind::Load(_) => "load",
+                    EventKind::Rmw(_) => "rmw",
+                    EventKind::Flush { kind, .. } => kind.name(),
+                    EventKind::Fence(kind) => kind.name(),
+                    EventKind::Fsync { data_only: true, .. } => "fdatasync",
+                    $( EventKind::$Other { .. } => $other_name, )*
+                    $( EventKind::$Kind { .. } => $name, )*
+                }
+            }
 
-    /// A write-back of ordinary memory, on the stack or the heap, while files are tracked: told once for each place in the code and
-    /// calling context.
-    FlushOutside {
-        /// The operand.
-        addr: TargetAddr,
-        /// The first word in the rest of its line that is an address in tracked memory, perhaps of what was meant; else 0.
-        word: u64,
-    },
+            /// A copy that borrows nothing, and the text that it leaves behind, for [`EventKind::with_text`]. Values of accesses and
+            /// writes are left behind for good.
+            pub fn without_text(&self) -> (EventKind<'static>, &'a [u8]) {
+                let mut text: &'a [u8] = &[];
+                let kind = match *self {
+                    EventKind::Store(access) => EventKind::Store(access.without_values()),
+                    EventKind::NtStore(access) => EventKind::NtStore(access.without_values()),
+                    EventKind::Load(access) => EventKind::Load(access.without_values()),
+                    EventKind::Rmw(access) => EventKind::Rmw(access.without_values()),
+                    EventKind::Flush { kind, addr } => EventKind::Flush { kind, addr },
+                    EventKind::Fence(kind) => EventKind::Fence(kind),
+                    $( EventKind::$Other { $( $other_field, )* } => {
+                        EventKind::$Other { $( $other_field: left!($other_place, $other_field, text), )* }
+                    } )*
+                    $( EventKind::$Kind { $($( $field, )*)? } => {
+                        EventKind::$Kind { $($( $field: left!($place, $field, text), )*)? }
+                    } )*
+                };
+                (kind, text)
+            }
+        }
 
-    // ---- requests of the program
-    /// A pmemcheck client request (see the code numbers of pmemcheck, base `0x5043_0000`).
-    Pmemcheck {
-        /// Offset from the base.
-        code: u32,
-        /// Its arguments.
-        args: [u64; 4],
-        /// The string argument of `EMIT_LOG`, else empty.
-        text: &'a [u8],
-    },
-    /// A request of this project's own annotations.
-    Annotation {
-        /// Offset from the base.
-        code: u32,
-        /// Its arguments.
-        args: [u64; 5],
-        /// The string argument, if the code has one.
-        text: &'a [u8],
-    },
+        impl EventKind<'static> {
+            /// The kind with its text again.
+            pub fn with_text(self, text: &[u8]) -> EventKind<'_> {
+                match self {
+                    EventKind::Store(access) => EventKind::Store(access),
+                    EventKind::NtStore(access) => EventKind::NtStore(access),
+                    EventKind::Load(access) => EventKind::Load(access),
+                    EventKind::Rmw(access) => EventKind::Rmw(access),
+                    EventKind::Flush { kind, addr } => EventKind::Flush { kind, addr },
+                    EventKind::Fence(kind) => EventKind::Fence(kind),
+                    $( EventKind::$Other { $( $other_field, )* } => {
+                        EventKind::$Other { $( $other_field: rejoined!($other_place, $other_field, text), )* }
+                    } )*
+                    $( EventKind::$Kind { $($( $field, )*)? } => {
+                        EventKind::$Kind { $($( $field: rejoined!($place, $field, text), )*)? }
+                    } )*
+                }
+            }
+        }
+    };
+}
 
-    /// The program entered a library function that analyses want to know of.
-    LibraryCall {
-        /// Which: an index into [`LIBRARY_FUNCTIONS`].
-        function: u32,
-        /// The first five integer arguments as the calling convention passes them, meant or not.
-        args: [u64; 5],
-    },
+/// What of a field is in a copy that borrows nothing. Text goes to `$text`.
+macro_rules! left {
+    (text, $field:ident, $text:ident) => {{
+        $text = $field;
+        &[]
+    }};
+    (values, $field:ident, $text:ident) => {{
+        let _ = $field;
+        &[]
+    }};
+    (access, $field:ident, $text:ident) => {
+        $field.without_values()
+    };
+    ($place:ident, $field:ident, $text:ident) => {
+        $field
+    };
+}
 
-    // ---- definitions
-    /// Executable code was mapped, or went away: what symbolisation needs.
-    Module {
-        /// In which process.
-        process: ProcessId,
-        /// Where.
-        addr: TargetAddr,
-        /// Bytes.
-        len: u64,
-        /// Offset in the file of `addr`.
-        offset: u64,
-        /// File, or a kernel name such as `[vdso]`. Empty: code that was there has gone, and whatever comes there is not
-        /// what it was.
-        path: &'a [u8],
-    },
-    /// Defines a calling context.
-    Context {
-        /// Its number.
-        context: ContextId,
-        /// The chain above.
-        parent: ContextId,
-        /// The innermost return address.
-        return_addr: TargetAddr,
-    },
+/// The field of a copy, with its text again.
+macro_rules! rejoined {
+    (text, $field:ident, $text:ident) => {{
+        let _ = $field;
+        $text
+    }};
+    ($place:ident, $field:ident, $text:ident) => {
+        $field
+    };
+}
 
-    // ---- about the recording itself
-    /// Something that a reader of results must know (not followed, truncated, …).
-    Note {
-        /// One sentence.
-        text: &'a [u8],
-    },
-    /// Last event of a recording that ended in order.
-    End {
-        /// How the first process ended.
-        status: ExitStatus,
-    },
+event_kinds!(define_kinds);
+
+impl Access<'_> {
+    /// Where and how many bytes, but not which.
+    pub fn without_values(&self) -> Access<'static> {
+        Access {
+            addr: self.addr,
+            size: self.size,
+            bytes: &[],
+        }
+    }
 }
 
 impl<'a> EventKind<'a> {
-    /// The kind's name as `dump` and `stat` print it. Part of the documented JSON form.
-    pub fn name(&self) -> &'static str {
-        match self {
-            EventKind::Store(_) => "store",
-            EventKind::NtStore(_) => "nt_store",
-            EventKind::Load(_) => "load",
-            EventKind::Rmw(_) => "rmw",
-            EventKind::KernelStore { .. } => "kernel_store",
-            EventKind::StringStore { .. } => "string_store",
-            EventKind::Flush { kind, .. } => kind.name(),
-            EventKind::Fence(kind) => kind.name(),
-            EventKind::File { .. } => "file",
-            EventKind::Map { .. } => "map",
-            EventKind::Unmap { .. } => "unmap",
-            EventKind::Remap { .. } => "remap",
-            EventKind::Truncate { .. } => "truncate",
-            EventKind::FileWrite { .. } => "file_write",
-            EventKind::FileRead { .. } => "file_read",
-            EventKind::Msync { .. } => "msync",
-            EventKind::Fsync {
-                data_only: false, ..
-            } => "fsync",
-            EventKind::Fsync {
-                data_only: true, ..
-            } => "fdatasync",
-            EventKind::FileSync { .. } => "file_sync",
-            EventKind::Name { .. } => "name",
-            EventKind::ProcessStart { .. } => "process_start",
-            EventKind::ProcessExit { .. } => "process_exit",
-            EventKind::ThreadStart { .. } => "thread_start",
-            EventKind::ThreadExit => "thread_exit",
-            EventKind::Futex { .. } => "futex",
-            EventKind::Input { .. } => "input",
-            EventKind::Output { .. } => "output",
-            EventKind::Lookup { .. } => "lookup",
-            EventKind::Signal { .. } => "signal",
-            EventKind::FlushOutside { .. } => "flush_outside",
-            EventKind::Pmemcheck { .. } => "pmemcheck",
-            EventKind::Annotation { .. } => "annotation",
-            EventKind::LibraryCall { .. } => "library_call",
-            EventKind::Module { .. } => "module",
-            EventKind::Context { .. } => "context",
-            EventKind::Note { .. } => "note",
-            EventKind::End { .. } => "end",
-        }
-    }
-
     /// The access, for the six kinds that are one.
     pub fn access(&self) -> Option<&Access<'a>> {
         match self {
@@ -643,6 +456,20 @@ impl FenceKind {
 }
 
 impl PmReason {
+    /// All of them, by number.
+    pub const ALL: [PmReason; 5] = [
+        PmReason::Glob,
+        PmReason::MapSync,
+        PmReason::Registered,
+        PmReason::Dax,
+        PmReason::Changed,
+    ];
+
+    /// From its number, if it is one.
+    pub fn from_number(number: u64) -> Option<PmReason> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+
     /// A word for it.
     pub fn name(self) -> &'static str {
         match self {

@@ -262,7 +262,7 @@ fn stat_of_a_whole_trace() {
 fn stat_of_a_cut_off_trace() {
     let file = write(&every_kind(), &blocks_of(16), false);
     let cut = stat(&file[..file.len() - 1]);
-    assert_eq!((cut.events, cut.blocks, cut.exit), (32, 2, None));
+    assert_eq!((cut.events, cut.blocks, cut.exit), (48, 3, None));
     assert!(
         matches!(cut.ending, Ending::CutOff { .. }),
         "{:?}",

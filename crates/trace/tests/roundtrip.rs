@@ -2,12 +2,18 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::io::{self, Cursor};
 use std::time::Duration;
 
+use brownout_trace::event::NAMES;
 use brownout_trace::format::PAYLOAD_LEN_MAX;
-use brownout_trace::{Access, EventKind, FileId, Meta, Reader, TargetAddr, Writer, WriterOptions};
+use brownout_trace::{
+    Access, Event, EventKind, FileId, Meta, Reader, TargetAddr, Writer, WriterOptions,
+};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 use support::{access, blocks_of, event, events, every_kind, meta, read, render, write};
 
 proptest! {
@@ -53,16 +59,58 @@ proptest! {
     }
 }
 
+fn names(events: &[Event<'_>]) -> BTreeSet<&'static str> {
+    events.iter().map(|event| event.kind.name()).collect()
+}
+
+#[test]
+fn the_random_events_are_of_every_kind() {
+    let mut runner = TestRunner::deterministic();
+    let strategy = prop::collection::vec(events(), 4000);
+    let events = strategy.new_tree(&mut runner).expect("events").current();
+    assert_eq!(names(&events), NAMES.iter().copied().collect());
+}
+
+/// A copy lacks values only.
+#[test]
+fn every_kind_has_a_copy_that_borrows_nothing() {
+    for event in every_kind() {
+        let (copy, text) = event.kind.without_text();
+        let copy = copy.with_text(text);
+        match (&event.kind, event.kind.access()) {
+            (_, Some(access)) => {
+                assert_eq!(copy.access(), Some(&access.without_values()));
+                assert_eq!(copy.name(), event.kind.name());
+            }
+            (
+                EventKind::FileWrite {
+                    file, offset, size, ..
+                },
+                _,
+            ) => {
+                let (file, offset, size) = (*file, *offset, *size);
+                assert_eq!(
+                    copy,
+                    EventKind::FileWrite {
+                        file,
+                        offset,
+                        size,
+                        bytes: b""
+                    }
+                );
+            }
+            _ => assert_eq!(copy, event.kind),
+        }
+    }
+}
+
 #[test]
 fn every_kind_comes_back_and_none_is_forgotten() {
     let events = every_kind();
-    let names: std::collections::BTreeSet<_> = events.iter().map(|e| e.kind.name()).collect();
-    // 34 variants, of which flush and fence have three names each and fsync two; the stores of
-    // strings are called stores, too.
     assert_eq!(
-        names.len(),
-        38,
-        "`every_kind` must have every kind: {names:?}"
+        names(&events),
+        NAMES.iter().copied().collect(),
+        "`every_kind` must have every kind"
     );
     let (read, error) = read(&write(&events, &WriterOptions::default(), true));
     assert!(error.is_none(), "{error:?}");

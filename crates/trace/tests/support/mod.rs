@@ -452,6 +452,36 @@ pub fn every_kind() -> Vec<Event<'static>> {
                 len: 0x4000,
             },
         ),
+        event(
+            2,
+            0x40_1519,
+            0,
+            EventKind::StringStore {
+                access: access(base + 0x40, &[1, 2, 3, 4, 5, 6]),
+                elements: Elements {
+                    bytes: 2,
+                    descending: true,
+                },
+            },
+        ),
+        event(
+            2,
+            0x40_151a,
+            0,
+            EventKind::FlushOutside {
+                addr: addr(0x7fff_0000),
+                word: base + 0x40,
+            },
+        ),
+        event(
+            2,
+            0x40_151b,
+            0,
+            EventKind::LibraryCall {
+                function: 1,
+                args: [1, 2, 3, 4, 5],
+            },
+        ),
         event(2, 0x40_151c, 0, EventKind::ThreadExit),
         event(
             1,
