@@ -53,12 +53,13 @@ use std::fmt::{self, Write as _};
 use std::io::{self, Read, Seek, Write};
 use std::ops::Range;
 
+use brownout_kinds::event_kinds;
 use serde_json::{Value, json};
 
 use crate::error::Error;
 use crate::event::{
-    ContextId, Event, EventKind, ExitStatus, FileId, LIBRARY_FUNCTIONS, ProcessId, TargetAddr,
-    ThreadId, split_names,
+    Access, ContextId, Elements, Event, EventKind, ExitStatus, FileId, LIBRARY_FUNCTIONS,
+    NameChange, PmReason, ProcessId, TargetAddr, ThreadId, split_names,
 };
 use crate::maps::{AddressSpaces, Translation};
 use crate::reader::Reader;
@@ -577,230 +578,14 @@ impl Scene {
         }
         put("pc", hex(event.pc.0));
         put("context", event.context.0.into());
-        let accessed = match &event.kind {
-            EventKind::Flush { addr, .. } => Some(*addr),
-            EventKind::Msync { addr, .. } => Some(*addr),
-            EventKind::Signal { addr, .. } => Some(*addr),
-            EventKind::FlushOutside { addr, .. } => Some(*addr),
-            kind => kind.access().map(|access| access.addr),
-        };
-        if let Some(addr) = accessed {
-            put("addr", hex(addr.0));
-            if let Some(place) = self.spaces.translate(event.thread, addr) {
-                put("file", place.file.0.into());
-                put("offset", place.offset.into());
-            }
-        }
-        if let Some(access) = event.kind.access() {
-            put("size", access.size.into());
-            if !access.bytes.is_empty() {
-                put("bytes", hex_digits(access.bytes).into());
-            }
-        }
-        match &event.kind {
-            EventKind::Store(_)
-            | EventKind::NtStore(_)
-            | EventKind::Load(_)
-            | EventKind::Rmw(_)
-            | EventKind::Flush { .. }
-            | EventKind::Fence(_)
-            | EventKind::ThreadExit => {}
-            EventKind::KernelStore { syscall, .. } => put("syscall", (*syscall).into()),
-            EventKind::StringStore { elements, .. } => {
-                put("element_bytes", elements.bytes.into());
-                put("descending", elements.descending.into());
-            }
-            EventKind::File {
-                file,
-                path,
-                size,
-                reason,
-                created,
-            } => {
-                put("file", file.0.into());
-                put("path", lossy(path));
-                put("size", (*size).into());
-                put("reason", reason.name().into());
-                if *created {
-                    put("created", true.into());
-                }
-            }
-            EventKind::Map {
-                addr,
-                len,
-                file,
-                offset,
-                prot,
-                flags,
-            } => {
-                put("addr", hex(addr.0));
-                put("size", (*len).into());
-                put("file", file.0.into());
-                put("offset", (*offset).into());
-                put("prot", (*prot).into());
-                put("flags", (*flags).into());
-            }
-            EventKind::Unmap { addr, len } => {
-                put("addr", hex(addr.0));
-                put("size", (*len).into());
-            }
-            EventKind::Remap {
-                old_addr,
-                old_len,
-                new_addr,
-                new_len,
-            } => {
-                put("addr", hex(new_addr.0));
-                put("size", (*new_len).into());
-                put("old_addr", hex(old_addr.0));
-                put("old_size", (*old_len).into());
-            }
-            EventKind::Truncate { file, size } => {
-                put("file", file.0.into());
-                put("size", (*size).into());
-            }
-            EventKind::FileWrite {
-                file,
-                offset,
-                size,
-                bytes,
-            } => {
-                put("file", file.0.into());
-                put("offset", (*offset).into());
-                put("size", (*size).into());
-                if !bytes.is_empty() {
-                    put("bytes", hex_digits(bytes).into());
-                }
-            }
-            EventKind::FileRead { file, offset, size } => {
-                put("file", file.0.into());
-                put("offset", (*offset).into());
-                put("size", (*size).into());
-            }
-            EventKind::FileSync { file, offset, size } => {
-                put("file", file.0.into());
-                put("offset", (*offset).into());
-                put("size", (*size).into());
-            }
-            EventKind::Input { fd, at } => {
-                put("fd", (*fd).into());
-                put("at", (*at).into());
-            }
-            EventKind::Output { fd, size } => {
-                put("fd", (*fd).into());
-                put("size", (*size).into());
-            }
-            EventKind::Lookup {
-                syscall,
-                result,
-                path,
-            } => {
-                put("syscall", (*syscall).into());
-                put("result", (*result).into());
-                put("path", lossy(path));
-            }
-            EventKind::Name {
-                change,
-                file,
-                replaced,
-                names,
-            } => {
-                let (path, to) = split_names(names);
-                put("change", change.name().into());
-                put("path", lossy(path));
-                if !to.is_empty() {
-                    put("to", lossy(to));
-                }
-                for (member, file) in [("file", file), ("replaced", replaced)] {
-                    if *file != FileId(0) {
-                        put(member, file.0.into());
-                    }
-                }
-            }
-            EventKind::Signal { signal, .. } => put("signal", (*signal).into()),
-            EventKind::FlushOutside { word, .. } => put("word", hex(*word)),
-            EventKind::Msync { len, flags, .. } => {
-                put("size", (*len).into());
-                put("flags", (*flags).into());
-            }
-            EventKind::Fsync { file, .. } => put("file", file.0.into()),
-            EventKind::ProcessStart {
-                process,
-                parent,
-                pid,
-                exe,
-            } => {
-                put("started", process.0.into());
-                put("parent", parent.0.into());
-                put("pid", (*pid).into());
-                put("exe", lossy(exe));
-            }
-            EventKind::ProcessExit { process, status } => {
-                put("exited", process.0.into());
-                let (name, value) = status_json(*status);
-                put(name, value);
-            }
-            EventKind::ThreadStart {
-                thread,
-                process,
-                tid,
-            } => {
-                put("started", thread.0.into());
-                put("of_process", process.0.into());
-                put("tid", (*tid).into());
-            }
-            EventKind::Futex {
-                addr,
-                op,
-                val,
-                result,
-            } => {
-                put("addr", hex(addr.0));
-                put("op", (*op).into());
-                put("val", (*val).into());
-                put("result", (*result).into());
-            }
-            EventKind::Pmemcheck { code, args, text } => {
-                put("code", (*code).into());
-                put("args", args.iter().map(|arg| hex(*arg)).collect());
-                put("text", lossy(text));
-            }
-            EventKind::Annotation { code, args, text } => {
-                put("code", (*code).into());
-                put("args", args.iter().map(|arg| hex(*arg)).collect());
-                put("text", lossy(text));
-            }
-            EventKind::LibraryCall { function, args } => {
-                put("function", library_function(*function).into());
-                put("args", args.iter().map(|arg| hex(*arg)).collect());
-            }
-            EventKind::Module {
-                process,
-                addr,
-                len,
-                offset,
-                path,
-            } => {
-                put("of_process", process.0.into());
-                put("addr", hex(addr.0));
-                put("size", (*len).into());
-                put("offset", (*offset).into());
-                put("path", lossy(path));
-            }
-            EventKind::Context {
-                context,
-                parent,
-                return_addr,
-            } => {
-                put("defined", context.0.into());
-                put("parent", parent.0.into());
-                put("return_addr", hex(return_addr.0));
-            }
-            EventKind::Note { text } => put("text", lossy(text)),
-            EventKind::End { status } => {
-                let (name, value) = status_json(*status);
-                put(name, value);
-            }
+        for turn in [Turn::First, Turn::Second] {
+            let mut members = Members {
+                put: &mut put,
+                turn,
+                thread: event.thread,
+                spaces: &mut self.spaces,
+            };
+            members_of(&event.kind, &mut members);
         }
         if !frames.is_empty() {
             let frames = frames.iter().map(|frame| {
@@ -817,6 +602,175 @@ impl Scene {
         line.push('}');
     }
 }
+
+/// Some fields come first in an object, wherever the kind has them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    First,
+    Second,
+}
+
+/// Where the members of one event go, in one of the two turns. One method for each way to show a field that the table of kinds names.
+struct Members<'m> {
+    put: &'m mut dyn FnMut(&str, Value),
+    turn: Turn,
+    thread: ThreadId,
+    spaces: &'m mut AddressSpaces,
+}
+
+impl Members<'_> {
+    fn put(&mut self, turn: Turn, name: &str, value: impl Into<Value>) {
+        if self.turn == turn {
+            (self.put)(name, value.into());
+        }
+    }
+
+    /// As its type is shown.
+    fn member(&mut self, name: &str, field: &impl Member) {
+        let (name, value) = field.member(name);
+        self.put(Turn::Second, name, value);
+    }
+    fn first(&mut self, name: &str, field: &impl Member) {
+        let (name, value) = field.member(name);
+        self.put(Turn::First, name, value);
+    }
+    /// An address, and where in a file that is.
+    fn placed(&mut self, name: &str, addr: &TargetAddr) {
+        self.first(name, addr);
+        if let Some(place) = self.spaces.translate(self.thread, *addr) {
+            self.first("file", &place.file);
+            self.first("offset", &place.offset);
+        }
+    }
+    fn access(&mut self, name: &str, access: &Access<'_>) {
+        self.placed(name, &access.addr);
+        self.first("size", &access.size);
+        if !access.bytes.is_empty() {
+            self.put(Turn::First, "bytes", hex_digits(access.bytes));
+        }
+    }
+    fn elements(&mut self, name: &str, elements: &Elements) {
+        self.put(Turn::Second, name, elements.bytes);
+        self.put(Turn::Second, "descending", elements.descending);
+    }
+    fn digits(&mut self, name: &str, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.put(Turn::Second, name, hex_digits(bytes));
+        }
+    }
+    fn hex(&mut self, name: &str, word: &u64) {
+        self.member(name, &TargetAddr(*word));
+    }
+    fn function(&mut self, name: &str, function: &u32) {
+        self.put(Turn::Second, name, library_function(*function));
+    }
+    fn if_true(&mut self, name: &str, flag: &bool) {
+        if *flag {
+            self.put(Turn::Second, name, true);
+        }
+    }
+    fn if_any(&mut self, name: &str, file: &FileId) {
+        if *file != FileId(0) {
+            self.member(name, file);
+        }
+    }
+    fn names(&mut self, name: &str, names: &[u8]) {
+        let (path, to) = split_names(names);
+        self.put(Turn::First, name, lossy(path));
+        if !to.is_empty() {
+            self.put(Turn::First, "to", lossy(to));
+        }
+    }
+    /// The kind's name tells it.
+    fn named(&mut self, _: &str, _: &bool) {}
+}
+
+/// What a field's type looks like in JSON.
+trait Member {
+    /// The member's name, which is `name` for all but those that are told apart by it, and its value.
+    fn member<'n>(&self, name: &'n str) -> (&'n str, Value);
+}
+
+macro_rules! plain_members {
+    ($($ty:ty: $field:ident => $value:expr;)*) => { $(
+        impl Member for $ty {
+            fn member<'n>(&self, name: &'n str) -> (&'n str, Value) {
+                let $field = *self;
+                (name, $value)
+            }
+        }
+    )* };
+}
+plain_members! {
+    u64: number => number.into();
+    i64: number => number.into();
+    u32: number => number.into();
+    i32: number => number.into();
+    FileId: id => id.0.into();
+    ProcessId: id => id.0.into();
+    ThreadId: id => id.0.into();
+    ContextId: id => id.0.into();
+    TargetAddr: addr => addr.to_string().into();
+    PmReason: reason => reason.name().into();
+    NameChange: change => change.name().into();
+    &[u8]: text => lossy(text);
+}
+
+impl<const N: usize> Member for [u64; N] {
+    fn member<'n>(&self, name: &'n str) -> (&'n str, Value) {
+        let args = self.iter().map(|arg| Value::from(format!("{arg:#x}")));
+        (name, args.collect())
+    }
+}
+
+impl Member for ExitStatus {
+    fn member<'n>(&self, _: &'n str) -> (&'n str, Value) {
+        match *self {
+            ExitStatus::Code(code) => ("code", code.into()),
+            ExitStatus::Signal(signal) => ("signal", signal.into()),
+            ExitStatus::Exec => ("exec", true.into()),
+        }
+    }
+}
+
+/// What the JSON form needs of the table of kinds: the members.
+macro_rules! define_members {
+    (
+        ring {
+            $(
+                $(#[$_doc:meta])*
+                $_tag:literal $_TAG:ident ring $_ring:literal $_name:literal $Kind:ident
+                $({ $( $(#[$_field_doc:meta])* $field:ident: $_ty:ty = $_place:ident, $how:ident $member:literal; )* })?
+            )*
+        }
+        other {
+            $(
+                $(#[$_other_doc:meta])*
+                $_other_tag:literal $_OTHER_TAG:ident $_other_name:literal $Other:ident
+                { $( $(#[$_other_field_doc:meta])* $other_field:ident: $_other_ty:ty = $_other_place:ident, $other_how:ident $other_member:literal; )* }
+            )*
+        }
+    ) => {
+        fn members_of(kind: &EventKind<'_>, members: &mut Members<'_>) {
+            match kind {
+                EventKind::Store(access)
+                | EventKind::NtStore(access)
+                | EventKind::Load(access)
+                | EventKind::Rmw(access) => members.access("addr", access),
+                EventKind::Flush { addr, .. } => members.placed("addr", addr),
+                EventKind::Fence(_) => {}
+                $( EventKind::$Other { $( $other_field, )* } => {
+                    $( members.$other_how($other_member, $other_field); )*
+                } )*
+                $( EventKind::$Kind { $($( $field, )*)? } => {
+                    $($( members.$how($member, $field); )*)?
+                } )*
+            }
+        }
+    };
+}
+
+event_kinds!(define_members);
 
 fn value_text(line: &mut String, bytes: &[u8]) {
     if bytes.is_empty() {
@@ -853,14 +807,6 @@ fn library_function(number: u32) -> &'static str {
         .get(number as usize)
         .copied()
         .unwrap_or("unknown")
-}
-
-fn status_json(status: ExitStatus) -> (&'static str, Value) {
-    match status {
-        ExitStatus::Code(code) => ("code", code.into()),
-        ExitStatus::Signal(signal) => ("signal", signal.into()),
-        ExitStatus::Exec => ("exec", true.into()),
-    }
 }
 
 fn lossy(bytes: &[u8]) -> Value {
