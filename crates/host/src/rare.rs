@@ -6,7 +6,8 @@ use brownout_trace::event::{
     EventKind, ExitStatus, FileId, NameChange, PmReason, ProcessId, TargetAddr, ThreadId,
 };
 
-/// What the ring needs of the table of kinds: how the rare ones are put together from their words and text.
+/// What the ring needs of the table of kinds: how the rare ones are put together from their words
+/// and text.
 macro_rules! define_kind {
     (
         ring {
@@ -18,7 +19,8 @@ macro_rules! define_kind {
         }
         other { $($_other:tt)* }
     ) => {
-        /// The event of rare record `which`, if there is such a number and what it holds makes sense.
+        /// The event of rare record `which`, if there is such a number and what it holds makes
+        /// sense.
         pub fn kind<'a>(which: u64, words: [u64; WORDS], text: &'a [u8]) -> Option<EventKind<'a>> {
             let mut words = words.into_iter();
             Some(match which {
@@ -37,8 +39,9 @@ event_kinds!(define_kind);
 /// Words of a rare record, before its text.
 pub const WORDS: usize = 6;
 
-/// A field of a rare event, from the words that are left of its record, or its text. Numbers lose the digits that their type has not got: the
-/// engine passes on what it finds in the program's registers, and the kernel does not look at the upper halves either.
+/// A field of a rare event, from the words that are left of its record, or its text. Numbers lose
+/// the digits that their type has not got: the engine passes on what it finds in the program's
+/// registers, and the kernel does not look at the upper halves either.
 trait FromRare<'a>: Sized {
     /// How many words it takes.
     const TAKES: usize = 1;

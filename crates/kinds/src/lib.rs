@@ -1,6 +1,8 @@
-//! The kinds of events, once: [`event_kinds!`] is the table from which their types, their bytes and their names are made.
+//! The kinds of events, once: [`event_kinds!`] is the table from which their types, their bytes and
+//! their names are made.
 //!
-//! Whoever needs something for each kind writes a macro that takes the table, and hands its name to [`event_kinds!`]:
+//! Whoever needs something for each kind writes a macro that takes the table, and hands its name to
+//! [`event_kinds!`]:
 //!
 //! | made of the table | where |
 //! |---|---|
@@ -10,8 +12,9 @@
 //! | numbers of rare records in the ring | `abi/src/lib.rs` |
 //! | decoding of rare records | `host/src/decode.rs` |
 //!
-//! The six frequent kinds (`Store`, `NtStore`, `Load`, `Rmw`, `Flush`, `Fence`) are not in it. They have record kinds and several tags of
-//! their own, and each of these places takes them on a path made for speed.
+//! The six frequent kinds (`Store`, `NtStore`, `Load`, `Rmw`, `Flush`, `Fence`) are not in it. They
+//! have record kinds and several tags of their own, and each of these places takes them on a path
+//! made for speed.
 //!
 //! # A row
 //!
@@ -25,17 +28,21 @@
 //! ```
 //!
 //! * The **tag** is the kind's number in trace files, and the constant is its name in code.
-//! * The **ring number** is that of its rare record; kinds that have a record of their own, or none, stand under `other` without one.
-//!   A rare record has six words and then text. The words are the fields in the order of the table, but for slices, which are the text.
-//!   An array takes a word for each element, an exit status two.
+//! * The **ring number** is that of its rare record; kinds that have a record of their own, or
+//!   none, stand under `other` without one. A rare record has six words and then text. The words
+//!   are the fields in the order of the table, but for slices, which are the text. An array takes a
+//!   word for each element, an exit status two.
 //! * The **name** is what dumps and statistics print.
-//! * Each **field** says where it is on disk: `addr` in the column of addresses; `detail` in the shape, or `low_detail` and `high_detail`
-//!   if two share it; `field` in the column of fields; `text` behind them with its length as the last field; `args` with the first as the
-//!   address; `status` in detail and field; `size` and `values`, or both with an address as `access`.
-//! * Behind that comes how the JSON dump shows it, and as which member: `member` as its type is shown, `first` likewise but before the
-//!   others, `placed` as an address that is looked up in the mappings. The others are for one kind each; see `trace/src/dump.rs`.
+//! * Each **field** says where it is on disk: `addr` in the column of addresses; `detail` in the
+//!   shape, or `low_detail` and `high_detail` if two share it; `field` in the column of fields;
+//!   `text` behind them with its length as the last field; `args` with the first as the address;
+//!   `status` in detail and field; `size` and `values`, or both with an address as `access`.
+//! * Behind that comes how the JSON dump shows it, and as which member: `member` as its type is
+//!   shown, `first` likewise but before the others, `placed` as an address that is looked up in the
+//!   mappings. The others are for one kind each; see `trace/src/dump.rs`.
 //!
-//! Guarantee: tags are part of the trace format. A new kind takes the next free tag and the next free ring number; neither is ever reused.
+//! Guarantee: tags are part of the trace format. A new kind takes the next free tag and the next
+//! free ring number; neither is ever reused.
 //!
 //! ```
 //! macro_rules! names {
@@ -56,7 +63,8 @@ macro_rules! event_kinds {
         $then! {
             ring {
                 // ---- files and mappings
-                /// Defines a tracked file. A second one of the same file: it has turned out to be persistent memory.
+                /// Defines a tracked file. A second one of the same file: it has turned out to be
+                /// persistent memory.
                 11 FILE ring 1 "file" File {
                     /// Its number.
                     file: FileId = field, member "file";
@@ -66,8 +74,8 @@ macro_rules! event_kinds {
                     size: u64 = field, member "size";
                     /// Why it is tracked.
                     reason: PmReason = low_detail, member "reason";
-                    /// It did not exist when the run began: the program made it. Known only where the recording was asked for
-                    /// boundaries; false otherwise.
+                    /// It did not exist when the run began: the program made it. Known only where
+                    /// the recording was asked for boundaries; false otherwise.
                     created: bool = high_detail, if_true "created";
                 }
 
@@ -127,7 +135,8 @@ macro_rules! event_kinds {
                     bytes: &'a [u8] = values, digits "bytes";
                 }
 
-                /// The file was read through a descriptor (`read` and its kin). Recorded with loads only.
+                /// The file was read through a descriptor (`read` and its kin). Recorded with loads
+                /// only.
                 31 FILE_READ ring 18 "file_read" FileRead {
                     /// Which.
                     file: FileId = field, member "file";
@@ -155,8 +164,9 @@ macro_rules! event_kinds {
                     data_only: bool = detail, named "data_only";
                 }
 
-                /// A stretch of a tracked file is durable, with the size that it takes to read it back: a descriptor with `O_DSYNC` or `O_SYNC`, or a
-                /// call with `RWF_DSYNC` or `RWF_SYNC`, wrote it. It follows the [`FileWrite`](Self::FileWrite).
+                /// A stretch of a tracked file is durable, with the size that it takes to read it
+                /// back: a descriptor with `O_DSYNC` or `O_SYNC`, or a call with `RWF_DSYNC` or
+                /// `RWF_SYNC`, wrote it. It follows the [`FileWrite`](Self::FileWrite).
                 39 FILE_SYNC ring 25 "file_sync" FileSync {
                     /// Which.
                     file: FileId = field, member "file";
@@ -166,15 +176,18 @@ macro_rules! event_kinds {
                     size: u64 = field, member "size";
                 }
 
-                /// A name appeared, went or changed, or was made durable. Recorded only on request, after the call that did it.
+                /// A name appeared, went or changed, or was made durable. Recorded only on request,
+                /// after the call that did it.
                 36 NAME ring 23 "name" Name {
                     /// What happened.
                     change: NameChange = detail, first "change";
-                    /// The file that the (first) name stood for, or stands for now; 0 if that is not a regular file.
+                    /// The file that the (first) name stood for, or stands for now; 0 if that is
+                    /// not a regular file.
                     file: FileId = field, if_any "file";
                     /// The file that the second name stood for; 0 if there was none.
                     replaced: FileId = field, if_any "replaced";
-                    /// Absolute path without symbolic links in its folder; a second one behind a zero byte. See [`split_names`].
+                    /// Absolute path without symbolic links in its folder; a second one behind a
+                    /// zero byte. See [`split_names`].
                     names: &'a [u8] = text, names "path";
                 }
 
@@ -199,7 +212,8 @@ macro_rules! event_kinds {
                     status: ExitStatus = status, member "status";
                 }
 
-                /// Defines a thread; it is the thread's own first event (but for `ProcessStart`, if it is a process's first thread).
+                /// Defines a thread; it is the thread's own first event (but for `ProcessStart`, if
+                /// it is a process's first thread).
                 21 THREAD_START ring 11 "thread_start" ThreadStart {
                     /// Its number.
                     thread: ThreadId = field, member "started";
@@ -233,7 +247,8 @@ macro_rules! event_kinds {
                     at: u64 = field, member "at";
                 }
 
-                /// The program has written to something that is not a tracked file: what the world may have seen.
+                /// The program has written to something that is not a tracked file: what the world
+                /// may have seen.
                 33 OUTPUT ring 20 "output" Output {
                     /// The descriptor that it wrote to.
                     fd: i32 = detail, member "fd";
@@ -241,7 +256,8 @@ macro_rules! event_kinds {
                     size: u64 = field, member "size";
                 }
 
-                /// The program has made a system call that names a redirected path: where it looked for its file.
+                /// The program has made a system call that names a redirected path: where it looked
+                /// for its file.
                 34 LOOKUP ring 21 "lookup" Lookup {
                     /// System call number.
                     syscall: u32 = detail, member "syscall";
@@ -251,8 +267,8 @@ macro_rules! event_kinds {
                     path: &'a [u8] = text, member "path";
                 }
 
-                /// The program is about to be ended by a signal: a fault of the instruction at the event's `pc`, or sent by the
-                /// program to itself.
+                /// The program is about to be ended by a signal: a fault of the instruction at the
+                /// event's `pc`, or sent by the program to itself.
                 35 SIGNAL ring 22 "signal" Signal {
                     /// Its number.
                     signal: i32 = detail, member "signal";
@@ -260,17 +276,19 @@ macro_rules! event_kinds {
                     addr: TargetAddr = addr, placed "addr";
                 }
 
-                /// A write-back of ordinary memory, on the stack or the heap, while files are tracked: told once for each place in the code and
-                /// calling context.
+                /// A write-back of ordinary memory, on the stack or the heap, while files are
+                /// tracked: told once for each place in the code and calling context.
                 38 FLUSH_OUTSIDE ring 24 "flush_outside" FlushOutside {
                     /// The operand.
                     addr: TargetAddr = addr, placed "addr";
-                    /// The first word in the rest of its line that is an address in tracked memory, perhaps of what was meant; else 0.
+                    /// The first word in the rest of its line that is an address in tracked memory,
+                    /// perhaps of what was meant; else 0.
                     word: u64 = field, hex "word";
                 }
 
                 // ---- requests of the program
-                /// A pmemcheck client request (see the code numbers of pmemcheck, base `0x5043_0000`).
+                /// A pmemcheck client request (see the code numbers of pmemcheck, base
+                /// `0x5043_0000`).
                 24 PMEMCHECK ring 14 "pmemcheck" Pmemcheck {
                     /// Offset from the base.
                     code: u32 = detail, member "code";
@@ -300,8 +318,8 @@ macro_rules! event_kinds {
                     len: u64 = field, member "size";
                     /// Offset in the file of `addr`.
                     offset: u64 = field, member "offset";
-                    /// File, or a kernel name such as `[vdso]`. Empty: code that was there has gone, and whatever comes there is not
-                    /// what it was.
+                    /// File, or a kernel name such as `[vdso]`. Empty: code that was there has
+                    /// gone, and whatever comes there is not what it was.
                     path: &'a [u8] = text, member "path";
                 }
 
@@ -321,8 +339,9 @@ macro_rules! event_kinds {
                     access: Access<'a> = access, access "addr";
                 }
 
-                /// A string instruction (`rep movs`, `rep stos`) stored several elements, one after the other. Where that makes no difference (aligned
-                /// words in ascending order), and for a single element, it is a `Store`.
+                /// A string instruction (`rep movs`, `rep stos`) stored several elements, one after
+                /// the other. Where that makes no difference (aligned words in ascending order),
+                /// and for a single element, it is a `Store`.
                 37 STRING_STORE "string_store" StringStore {
                     /// The bytes of all elements, in address order whatever the direction.
                     access: Access<'a> = access, access "addr";
@@ -334,7 +353,8 @@ macro_rules! event_kinds {
                 30 LIBRARY_CALL "library_call" LibraryCall {
                     /// Which: an index into [`LIBRARY_FUNCTIONS`].
                     function: u32 = detail, function "function";
-                    /// The first five integer arguments as the calling convention passes them, meant or not.
+                    /// The first five integer arguments as the calling convention passes them,
+                    /// meant or not.
                     args: [u64; 5] = args, member "args";
                 }
 
