@@ -28,6 +28,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use brownout_abi as abi;
 use brownout_tests::random_code::{self, Blob, Family, Mapping, Material, Mix};
 use brownout_tests::{Invocation, Outcome, Scratch, check, cpu, dump, layout, tool, trial};
 use libtest_mimic::{Arguments, Trial};
@@ -604,13 +605,18 @@ fn is_wild_jump(native: &str, translated: &str) -> bool {
 /// A wild pointer into the address space that the engine keeps for itself (docs/engine.md,
 /// limitations). Sums of pointers into the pool get there.
 fn hits_engine(native: &str) -> bool {
-    const ENGINE: std::ops::Range<u64> = 0x6000_0000_0000..0x6800_0000_0000;
+    const OWN: [std::ops::Range<u64>; 2] = [
+        abi::ENGINE_BASE..abi::ENGINE_LIMIT,
+        // Aliases.
+        abi::PM_ALIAS_BASE..abi::ENGINE_BASE,
+    ];
+    let is_own = |address: u64| OWN.iter().any(|range| range.contains(&address));
     let address = native
         .split(" addr 0x")
         .nth(1)
         .and_then(|rest| rest.split(' ').next())
         .and_then(|hex| u64::from_str_radix(hex, 16).ok());
-    native.contains(": SIGSEGV ") && address.is_some_and(|address| ENGINE.contains(&address))
+    native.contains(": SIGSEGV ") && address.is_some_and(is_own)
 }
 
 fn blob_number(line: &str) -> Result<usize> {
