@@ -241,7 +241,7 @@ fn explore_recorded(
     let pool = Pool::new(jobs, &run.origin, &recording.files, &setting)
         .map_err(io_error("cannot make a folder for crash images"))?;
     let mut search = Search::new(recording, setting.clone(), Box::new(pool), progress);
-    search.sampling = Sampling {
+    search.sampler.sampling = Sampling {
         exhaustive: options.exhaustive,
         ..Sampling::default()
     };

@@ -17,37 +17,34 @@ use std::time::{Duration, Instant};
 
 use brownout_findings::{Coverage, Limit};
 use brownout_host::LaunchError;
-use brownout_model::{Cut, LINE_BYTES, LineBytes, Unit};
+use brownout_model::{Cut, LineBytes, Unit};
 use brownout_trace::event::FileId;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
-use crate::checksum;
 use crate::execution::{Acknowledged, Execution, Setting};
 use crate::executor::{Answer, Executor, Request, Want};
 use crate::journal::{Entry, Journal};
-use crate::line::LineKey;
 use crate::oracle::{Oracle, Span, Symptom, signal_name};
 use crate::outcome::{Outcome, Status};
 use crate::recording::{RecordOptions, Recording};
 use crate::trie::{NodeId, Reached, Read, Trie};
 use crate::view::{FileState, Files, Image, Narrowed, Seen, View};
 
+mod item;
+mod sampler;
+
+use item::{Bulk, BulkClass, Item, Place};
+use sampler::Sampler;
+pub use sampler::Sampling;
+
 /// An execution that does not fit those before it is tried again so often.
 const RETRIES: u32 = 2;
-
-/// Torn contents of a bulk that wait to be tried, at one failure point. Of more, some are left out.
-const TORN_MAX: usize = 256;
-/// Places of a failure point at which a checksum is looked for. Each takes a few milliseconds.
-const LOOKS_MAX: usize = 64;
 
 /// With so many failing crash states, a failure point is left.
 const FAILING_AT_POINT: u64 = 32;
 /// If so many fail in all, earlier.
 const FAILING_MANY: u64 = 300;
 const FAILING_LATER: u64 = 3;
-
-/// A stretch of uncertain units is followed back so far.
-const STRETCH_MAX: usize = 256;
 
 /// A run: the recorded one, or a recovery that is itself cut short.
 pub struct Layer {
@@ -62,180 +59,6 @@ pub struct Crash {
     pub layer: usize,
     pub point: u32,
     pub image: Image,
-}
-
-/// Part of the crash states of one failure point.
-#[derive(Clone)]
-struct Item {
-    layer: usize,
-    point: u32,
-    narrowed: Narrowed,
-    /// By the first unit of each.
-    bulks: BTreeMap<Unit, Bulk>,
-    retries: u32,
-    /// How it ended when it was run and did not fit.
-    ended: BTreeSet<u32>,
-    /// The class on whose budget this is run.
-    payer: Option<BulkClass>,
-    /// The read that sees what makes it torn.
-    torn_at: Option<Read>,
-}
-
-/// What of a bulk of uncertain data a recovery has seen so far. A bulk is a stretch of adjacent units with more contents than
-/// can all be tried.
-#[derive(Clone, Copy, Debug)]
-struct Bulk {
-    class: BulkClass,
-    first: Unit,
-    choices: u32,
-    newest: u32,
-    oldest: u32,
-}
-
-impl Bulk {
-    /// After one more read, which saw the newest or the oldest content, or one between.
-    fn after(self, is_newest: bool, is_oldest: bool) -> Bulk {
-        Bulk {
-            choices: self.choices + 1,
-            newest: self.newest + u32::from(is_newest),
-            oldest: self.oldest + u32::from(is_oldest),
-            ..self
-        }
-    }
-
-    /// In how many places it is neither all newest nor all oldest: 0 if it is not torn.
-    fn torn(self) -> u32 {
-        self.choices - self.newest.max(self.oldest)
-    }
-}
-
-/// Bulks that one piece of code has written and another one reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct BulkClass {
-    load: u64,
-    store: u64,
-    /// What makes it torn is covered by a checksum; then `store` is 0.
-    summed: bool,
-}
-
-/// Bounds for recoveries that read much of what is uncertain, to reject it by a checksum: every word would double the states.
-///
-/// A stretch of adjacent uncertain units is explored exhaustively if its contents can be counted. A larger one is a bulk: all newest and
-/// all oldest are followed at once, and what differs from that in one place, then in two, and so on, as long as a budget of
-/// recoveries lasts. A recovery that stops at the first thing that it does not like has few distinct ways however much it
-/// could read, and is done within the budget; then nothing was left out. One that reads everything before it decides is not:
-/// what is left is counted as sampled, and later failure points of its class get less.
-#[derive(Clone, Copy, Debug)]
-pub struct Sampling {
-    /// Follow everything.
-    pub exhaustive: bool,
-    /// Up to two to the power of this many contents are always tried.
-    pub small_log2: f64,
-    /// So many unordered stores in one stretch make it a bulk in any case: they come from a copy.
-    pub few_unordered: usize,
-    /// Recoveries for torn contents of a class at one failure point, if the budget was enough at all earlier ones, if it was not at
-    /// one, ….
-    pub budget: [u32; 3],
-    /// The same where a checksum covers what is read, at the first failure point; then one at the next two, and whenever their number
-    /// has doubled.
-    pub summed: u32,
-    /// Recoveries for torn contents of a class, at all failure points together.
-    pub budget_in_all: u32,
-}
-
-impl Default for Sampling {
-    fn default() -> Self {
-        Sampling {
-            exhaustive: false,
-            small_log2: 8.0,
-            few_unordered: 4,
-            budget: [64, 8, 0],
-            summed: 4,
-            budget_in_all: 2_000,
-        }
-    }
-}
-
-/// What was spent on torn contents of a class.
-#[derive(Clone, Debug, Default)]
-struct Spent {
-    /// Failure points at which the budget was not enough.
-    exceeded: usize,
-    in_all: u32,
-    at: FxHashMap<Place, u32>,
-    /// How torn contents end.
-    outcomes: Outcomes,
-    /// Where a checksum was recognised, and what was torn ended alike.
-    believed: FxHashSet<Place>,
-    /// How many recoveries may try torn contents that a checksum covers.
-    allowed: FxHashMap<Place, u32>,
-}
-
-impl Spent {
-    /// See [`Sampling::summed`]. The rarer, the more often it was right.
-    fn allowed_at(&mut self, place: Place, first: u32, whole: &Outcomes) -> u32 {
-        for (other, torn) in self.outcomes.iter().filter(|(other, _)| **other != place) {
-            match are_alike(Some(torn), whole.get(other)) {
-                true => self.believed.insert(*other),
-                false => self.believed.remove(other),
-            };
-        }
-        let so_far = self.believed.len();
-        let allowed = match so_far {
-            0 => first,
-            _ => u32::from(so_far.is_power_of_two()),
-        };
-        *self.allowed.entry(place).or_insert(allowed)
-    }
-}
-
-/// By failure point, how what was tried there ended.
-type Outcomes = FxHashMap<Place, BTreeSet<u32>>;
-
-/// Whether torn contents all ended alike, or as what is not torn does.
-fn are_alike(torn: Option<&BTreeSet<u32>>, whole: Option<&BTreeSet<u32>>) -> bool {
-    torn.is_none_or(|torn| torn.len() == 1 || whole.is_some_and(|whole| torn.is_subset(whole)))
-}
-
-/// Stretches that carry their own checksum, as they are if nothing is lost.
-#[derive(Clone, Debug, Default)]
-struct Sums {
-    stretches: Vec<(u64, u64)>,
-    /// From where one was looked for.
-    looked: BTreeSet<u64>,
-}
-
-impl Sums {
-    /// Whether a checksum covers a stretch.
-    fn cover(&self, from: u64, to: u64) -> bool {
-        let mut all = self.stretches.iter();
-        all.any(|(start, end)| *start <= from && to <= *end)
-    }
-}
-
-/// Torn contents of a bulk that wait to be tried.
-#[derive(Default)]
-struct Torn {
-    /// By how torn they are, then in an order that spreads them over the bulk.
-    items: BTreeMap<(u32, u64, u64), Item>,
-    /// Those that had no room: how many, by what they tear.
-    dropped: BTreeMap<Stretch, u64>,
-}
-
-impl Torn {
-    fn count(&self) -> u64 {
-        self.items.len() as u64 + self.dropped.values().sum::<u64>()
-    }
-}
-
-/// First byte, and the one behind the last.
-type Stretch = (u64, u64);
-
-/// The bytes that a read sees, from the first to the last.
-fn stretch_of(read: &Read) -> Stretch {
-    let start = read.line.start();
-    let end = LINE_BYTES - u64::from(read.mask.leading_zeros());
-    (start + u64::from(read.mask.trailing_zeros()), start + end)
 }
 
 /// Something wrong, in one crash state.
@@ -317,9 +140,6 @@ pub enum LeftOver {
     Recoveries(usize),
 }
 
-/// A failure point: of which run, and its number there.
-type Place = (usize, u32);
-
 /// Tells something about a failure point of the recorded run.
 type Tells<T> = Box<dyn Fn(&Recording, u32) -> T + Send>;
 
@@ -340,14 +160,7 @@ pub struct Search<'p> {
     waiting: FxHashMap<(usize, NodeId), Vec<Item>>,
     /// Items of a failure point that are not settled yet.
     left: FxHashMap<(usize, u32), usize>,
-    torn: BTreeMap<(Place, BulkClass), Torn>,
-    deferred: u64,
-    spent: FxHashMap<BulkClass, Spent>,
-    sums: FxHashMap<Place, Sums>,
-    /// How what is not torn ends.
-    whole: Outcomes,
-    sampled: FxHashSet<BulkClass>,
-    pub sampling: Sampling,
+    pub sampler: Sampler,
     pub failures: Vec<Failure>,
     failure_keys: FxHashMap<FailureKey, u64>,
     /// Crash states that fail, in all and by failure point.
@@ -423,13 +236,7 @@ impl<'p> Search<'p> {
             running: FxHashMap::default(),
             waiting: FxHashMap::default(),
             left: FxHashMap::default(),
-            torn: BTreeMap::new(),
-            deferred: 0,
-            spent: FxHashMap::default(),
-            sums: FxHashMap::default(),
-            whole: FxHashMap::default(),
-            sampled: FxHashSet::default(),
-            sampling: Sampling::default(),
+            sampler: Sampler::default(),
             failures: Vec::new(),
             failure_keys: FxHashMap::default(),
             failing: 0,
@@ -528,7 +335,7 @@ impl<'p> Search<'p> {
         loop {
             self.tell();
             let is_idle = self.queue.is_empty() && self.executor.in_flight() == 0;
-            if is_idle && self.torn.is_empty() && next == points {
+            if is_idle && self.sampler.waiting() == 0 && next == points {
                 break;
             }
             if self.is_over() {
@@ -536,9 +343,11 @@ impl<'p> Search<'p> {
                 break;
             }
             if self.queue.is_empty()
-                && let Some(waiting) = self.ready_to_tear()
+                && let Some(waiting) = self
+                    .sampler
+                    .ready_to_tear(&self.left, self.executor.in_flight() == 0)
             {
-                self.take_torn(waiting);
+                self.tear(waiting);
                 continue;
             }
             if let Some(item) = self.queue.pop() {
@@ -552,7 +361,7 @@ impl<'p> Search<'p> {
                 continue;
             }
             // Torn contents of a few points wait at a time, not those of all.
-            let has_room = self.torn.len() <= 2 * self.executor.size();
+            let has_room = self.sampler.waiting() <= 2 * self.executor.size();
             if next < points && has_room && self.executor.in_flight() < 2 * self.executor.size() {
                 self.begin(layer, next);
                 next += 1;
@@ -562,7 +371,7 @@ impl<'p> Search<'p> {
         }
         if self.left_over.is_some() {
             self.queue.clear();
-            self.torn.clear();
+            self.sampler.clear();
             while self.executor.in_flight() > 0 {
                 if self.executor.wait(Duration::from_millis(100)).is_none()
                     && self.executor.is_broken()
@@ -673,7 +482,8 @@ impl<'p> Search<'p> {
     ) -> LineBytes {
         let newest = position_of(&options, |cuts| cuts.iter().max().cloned(), true);
         let oldest = position_of(&options, |cuts| cuts.iter().min().cloned(), false);
-        let bulk = self.bulk_of(view, item, read, unit);
+        let steps = &self.layers[item.layer].recording.steps;
+        let bulk = self.sampler.bulk_of(steps, view, item, read, unit);
         let next = bulk.map(|bulk| {
             let after = |i| bulk.after(i == newest, i == oldest);
             (0..options.len()).map(after).collect::<Vec<Bulk>>()
@@ -710,223 +520,33 @@ impl<'p> Search<'p> {
     }
 
     /// Keeps a torn content for later.
-    fn defer(&mut self, mut item: Item, class: BulkClass, read: &Read) {
+    fn defer(&mut self, item: Item, class: BulkClass, read: &Read) {
         let place = (item.layer, item.point);
-        let how = item.bulks.values().map(|bulk| bulk.torn()).sum();
-        item.payer = Some(class);
-        item.torn_at = Some(*read);
-        self.deferred += 1;
-        let spread = (read.line.0 ^ self.deferred << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         *self.left.entry(place).or_default() += 1;
-        let torn = self.torn.entry((place, class)).or_default();
-        torn.items.insert((how, spread, self.deferred), item);
-        if torn.items.len() > TORN_MAX {
-            // The last that is left may be needed to know what this is about.
-            let dropped = torn.items.pop_last().and_then(|(_, item)| item.torn_at);
-            let stretch = dropped.as_ref().map_or((0, u64::MAX), stretch_of);
-            *torn.dropped.entry(stretch).or_default() += 1;
+        if self.sampler.defer(item, class, read) {
             self.leave(place);
         }
     }
 
-    /// Torn contents that are not tried. If what they tear carries its own checksum, and those that were tried all ended alike, or as what is
-    /// not torn does (other uncertain data may make a difference), they do as well; else they are unknown.
-    fn leave_out(&mut self, place: Place, class: BulkClass, torn: Torn) {
-        let count = torn.count();
-        let spent = self.spent.entry(class).or_default();
-        let is_alike = are_alike(spent.outcomes.get(&place), self.whole.get(&place));
-        if class.summed && is_alike {
-            spent.believed.insert(place);
-            self.statistics.checksummed += count;
-        } else {
-            spent.exceeded += 1;
-            self.statistics.sampled += count;
-            self.sampled.insert(class);
+    /// Queues torn contents of one bulk, and counts those that will not be tried.
+    fn tear(&mut self, (place, class): (Place, BulkClass)) {
+        let view = self.view(place.0, place.1);
+        let files = self.files(place.0, place.1);
+        let newest = || Image::newest(&view, &Narrowed::new(), &files);
+        let (taken, left_out) = self.sampler.take_torn((place, class), newest);
+        self.queue.extend(taken);
+        match left_out.is_summed {
+            true => self.statistics.checksummed += left_out.count,
+            false => self.statistics.sampled += left_out.count,
         }
-        for _ in torn.items {
+        for _ in 0..left_out.waited {
             self.leave(place);
         }
-    }
-
-    /// Takes those out whose torn part is covered by a checksum. What a recovery reads behind that, as a log's end, is not.
-    fn take_summed(&mut self, place: Place, torn: &mut Torn) -> Torn {
-        let reads = torn.items.values().filter_map(|item| item.torn_at);
-        let reads = reads.map(|read| stretch_of(&read));
-        let reads: BTreeSet<Stretch> = reads.chain(torn.dropped.keys().copied()).collect();
-        let mut sums = self.sums.remove(&place).unwrap_or_default();
-        let mut image = None;
-        for (from, to) in &reads {
-            if sums.looked.len() >= LOOKS_MAX
-                || sums.cover(*from, *to)
-                || !sums.looked.insert(*from)
-            {
-                continue;
-            }
-            let image = image.get_or_insert_with(|| {
-                let view = self.view(place.0, place.1);
-                Image::newest(&view, &Narrowed::new(), &self.files(place.0, place.1))
-            });
-            sums.stretches.extend(summed(image, *from, &reads));
-        }
-        let is_summed = |item: &Item| {
-            let read = item.torn_at.as_ref().map(stretch_of);
-            read.is_some_and(|(from, to)| sums.cover(from, to))
-        };
-        let (summed, other): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut torn.items)
-            .into_iter()
-            .partition(|(_, item)| is_summed(item));
-        torn.items = other;
-        let mut of_summed = Torn {
-            items: summed,
-            dropped: BTreeMap::new(),
-        };
-        if !of_summed.items.is_empty() {
-            // Else there is none left to be tried in their place.
-            (of_summed.dropped, torn.dropped) = std::mem::take(&mut torn.dropped)
-                .into_iter()
-                .partition(|((from, to), _)| sums.cover(*from, *to));
-        }
-        self.sums.insert(place, sums);
-        of_summed
-    }
-
-    /// Torn contents of a failure point of which all else is known: they are worth trying in addition.
-    fn ready_to_tear(&self) -> Option<(Place, BulkClass)> {
-        let mut waiting: BTreeMap<Place, (BulkClass, usize)> = BTreeMap::new();
-        for ((place, class), torn) in &self.torn {
-            waiting.entry(*place).or_insert((*class, 0)).1 += torn.items.len();
-        }
-        let is_ready = |place: &Place, count: usize| self.left.get(place) == Some(&count);
-        waiting
-            .iter()
-            .find(|(place, (_, count))| is_ready(place, *count))
-            // Nothing else is under way, so all that can be known is.
-            .or_else(|| {
-                waiting
-                    .first_key_value()
-                    .filter(|_| self.executor.in_flight() == 0)
-            })
-            .map(|(place, (class, _))| (*place, *class))
-    }
-
-    /// Queues the least torn contents of one bulk, as far as the budget allows; what it does not allow is left out.
-    fn take_torn(&mut self, (place, class): (Place, BulkClass)) {
-        let Some(mut torn) = self.torn.remove(&(place, class)) else {
-            return;
-        };
-        if !class.summed {
-            let summed = self.take_summed(place, &mut torn);
-            if !summed.items.is_empty() {
-                // Whoever verifies a checksum does not care which of the copy's instructions has stored what.
-                let class = BulkClass {
-                    summed: true,
-                    store: 0,
-                    ..class
-                };
-                let waiting = self.torn.entry((place, class)).or_default();
-                for (stretch, count) in summed.dropped {
-                    *waiting.dropped.entry(stretch).or_default() += count;
-                }
-                for (key, mut item) in summed.items {
-                    item.payer = Some(class);
-                    waiting.items.insert(key, item);
-                }
-            }
-            if torn.count() == 0 {
-                return;
-            }
-        }
-        let spent = self.spent.entry(class).or_default();
-        let budget = match class.summed {
-            true => Some(spent.allowed_at(place, self.sampling.summed, &self.whole)),
-            false => self.sampling.budget.get(spent.exceeded).copied(),
-        };
-        let here = budget
-            .unwrap_or(0)
-            .saturating_sub(spent.at.get(&place).copied().unwrap_or(0));
-        let left = here.min(self.sampling.budget_in_all.saturating_sub(spent.in_all));
-        if left == 0 {
-            self.leave_out(place, class, torn);
-            return;
-        }
-        let Some(((least, ..), _)) = torn.items.first_key_value() else {
-            self.leave_out(place, class, torn);
-            return;
-        };
-        let least = *least;
-        for _ in 0..left {
-            match torn.items.first_entry() {
-                Some(entry) if entry.key().0 == least => self.queue.push(entry.remove()),
-                _ => break,
-            }
-        }
-        if !torn.items.is_empty() {
-            self.torn.insert((place, class), torn);
-        } else if !torn.dropped.is_empty() {
-            self.leave_out(place, class, torn);
-        }
-    }
-
-    /// The bulk that a read belongs to; `None` if all contents of its stretch can be tried.
-    fn bulk_of(&self, view: &View, item: &Item, read: &Read, unit: Unit) -> Option<Bulk> {
-        if self.sampling.exhaustive {
-            return None;
-        }
-        let open = view.open();
-        let at = open.binary_search(&unit).ok()?;
-        let is_bulky = |(log2, unordered): (f64, usize)| {
-            log2 > self.sampling.small_log2 || unordered > self.sampling.few_unordered
-        };
-        let weigh = |unit: &Unit, (log2, unordered): (f64, usize)| match view.choices(*unit) {
-            Some(choices) => {
-                let open = choices.open();
-                (
-                    log2 + open.choices_log2(),
-                    unordered + open.unordered_open(),
-                )
-            }
-            None => (log2, unordered),
-        };
-        let mut sum = weigh(&unit, (0.0, 0));
-        let (mut before, mut after) = (at, at);
-        while before > 0 && open[before - 1].0 + 1 == open[before].0 && at - before < STRETCH_MAX {
-            before -= 1;
-            sum = weigh(&open[before], sum);
-        }
-        while after + 1 < open.len() && open[after].0 + 1 == open[after + 1].0 && !is_bulky(sum) {
-            after += 1;
-            sum = weigh(&open[after], sum);
-        }
-        if !is_bulky(sum) {
-            return None;
-        }
-        let first = open[before];
-        if let Some(bulk) = item.bulks.get(&first) {
-            return Some(*bulk);
-        }
-        let steps = &self.layers[item.layer].recording.steps;
-        let store = view
-            .choices(unit)
-            .and_then(|choices| choices.writes().first())
-            .and_then(|write| steps.get(write.moment.0 as usize - 1));
-        Some(Bulk {
-            class: BulkClass {
-                load: read.pc,
-                store: store.map_or(0, |step| step.site.pc.0),
-                summed: false,
-            },
-            first,
-            choices: 0,
-            newest: 0,
-            oldest: 0,
-        })
     }
 
     fn run(&mut self, item: Item, trie_id: usize, view: &View) {
         if let Some(class) = item.payer {
-            let spent = self.spent.entry(class).or_default();
-            spent.in_all += 1;
-            *spent.at.entry((item.layer, item.point)).or_default() += 1;
+            self.sampler.spend(class, (item.layer, item.point));
         }
         let node = self.tries[trie_id].reserve(|read| {
             match view.read(read.line, read.mask, &item.narrowed) {
@@ -1126,15 +746,7 @@ impl<'p> Search<'p> {
     fn settled(&mut self, item: Item, outcome: u32, from_trie: bool) {
         let place = (item.layer, item.point);
         self.leave(place);
-        match item.payer {
-            Some(class) => {
-                let spent = self.spent.entry(class).or_default();
-                spent.outcomes.entry(place).or_default().insert(outcome);
-            }
-            None => {
-                self.whole.entry(place).or_default().insert(outcome);
-            }
-        }
+        self.sampler.ended(item.payer, place, outcome);
         if let Some(log) = &mut self.outcome_log {
             log.insert((item.layer, item.point, outcome));
         }
@@ -1203,7 +815,8 @@ impl<'p> Search<'p> {
             _ => FAILING_LATER,
         };
         let place = (item.layer, item.point);
-        !self.sampling.exhaustive && self.failing_at.get(&place).is_some_and(|n| *n >= enough)
+        !self.sampler.sampling.exhaustive
+            && self.failing_at.get(&place).is_some_and(|n| *n >= enough)
     }
 
     fn random(&mut self, below: u64) -> u64 {
@@ -1440,38 +1053,13 @@ impl<'p> Search<'p> {
 
     /// Groups of reads of which not all combinations were tried.
     pub fn sampled_groups(&self) -> usize {
-        self.sampled.len()
+        self.sampler.sampled_groups()
     }
 
     /// Items of failure points that were not settled.
     pub fn unsettled(&self) -> usize {
         self.left.len()
     }
-}
-
-/// The stretch with a checksum that covers what is at `from`. `reads` are those of something uncertain.
-fn summed(image: &Image, from: u64, reads: &BTreeSet<(u64, u64)>) -> Option<(u64, u64)> {
-    let file = LineKey::of(from).file();
-    let begin = from.saturating_sub(checksum::BEFORE as u64) / LINE_BYTES * LINE_BYTES;
-    let lines = (begin..from + checksum::BEHIND as u64).step_by(LINE_BYTES as usize);
-    // Before the beginning and behind the end of a file are other files' keys.
-    let lines = lines.map(LineKey::of).filter(|line| line.file() == file);
-    let mut start = None;
-    let mut bytes = Vec::new();
-    for line in lines {
-        start.get_or_insert(line.start());
-        bytes.extend_from_slice(&image.line(line));
-    }
-    let start = start?;
-    let all = start..start + bytes.len() as u64;
-    let ends = reads
-        .iter()
-        .map(|(_, to)| *to)
-        .filter(|to| all.contains(to));
-    let ends: BTreeSet<usize> = ends.map(|to| (to - start) as usize).collect();
-    let ends: Vec<usize> = ends.into_iter().collect();
-    let (first, last) = checksum::stretch(&bytes, (from - start) as usize, &ends)?;
-    Some((start + first as u64, start + last as u64))
 }
 
 /// The option with the largest (or smallest) cut.

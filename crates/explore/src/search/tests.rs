@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use brownout_model::LineMask;
 use proptest::prelude::*;
 
+use super::sampler::TORN_MAX;
 use super::*;
 use crate::fake::{self, Act, Asked, Fake, Memory, exits, recording, unit};
+use crate::line::LineKey;
 use crate::minimise::minimise;
 
 /// Searches all of a run, and says what was asked for.
@@ -19,7 +21,7 @@ fn explored<'p>(
     let fake = Fake::new(program);
     let asked = fake.asked.clone();
     let mut search = Search::new(recording(acts), fake::setting(), Box::new(fake), progress);
-    search.sampling = sampling;
+    search.sampler.sampling = sampling;
     search.outcome_log = Some(BTreeSet::new());
     search.explore(0).expect("the executor answers");
     assert_eq!(search.unsettled(), 0);
