@@ -901,10 +901,7 @@ mod tests {
         let scene = Scene::new(&[], true);
         let mut world = scene.world();
         let Some(view) = world.view().cloned() else {
-            let mountpoint = tempfile::tempdir().expect("a folder");
-            let denied = Enclosures::new(mountpoint.path(), Path::new("/"), None, false).err();
-            let denied = denied.expect("the kernel has allowed none");
-            println!("not tried, because this kernel allows no private view: {denied}");
+            // This machine allows none; explorations say so in their reports.
             return;
         };
         let folder = scene.folder.path().join("names");
