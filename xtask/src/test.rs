@@ -268,8 +268,9 @@ fn nextest_command() -> Command {
         .args([
             "--status-level",
             "fail",
+            // Also shows what passed only when it was tried again.
             "--final-status-level",
-            "fail",
+            "flaky",
             "--color",
             "never",
         ]);
