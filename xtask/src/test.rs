@@ -268,9 +268,8 @@ fn nextest_command() -> Command {
         .args([
             "--status-level",
             "fail",
-            // Also shows what passed only when it was tried again.
             "--final-status-level",
-            "flaky",
+            "fail",
             "--color",
             "never",
         ]);
