@@ -105,6 +105,8 @@ pub struct ThreadContext {
     pub resume_is_boundary: bool,
     /// Single-stepping towards a boundary.
     pub stepping: bool,
+    /// Where the step under way began: an address in the cache or in the engine.
+    pub stepped_from: u64,
     pub thread: u32,
     pub tid: u32,
     /// The number of its process, by which its threads are told from those of others in the same memory; 0 until that is known.

@@ -107,8 +107,6 @@ pub struct Pending {
     pub fault: Option<Fault>,
     /// The mask that its handler starts from, where that is not `mask` (`sigsuspend` and its kin).
     pub base: Option<u64>,
-    /// After the step, go on in fresh translation: the program changed code near by.
-    pub redirect: bool,
 }
 
 /// A fault, with the processor's error code for it.
@@ -492,8 +490,7 @@ fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UCon
     ctx.pending_flag = 1;
     uc.sigmask = ALL_ASYNC;
     if place.is_some() || asm::is_fast(rip) {
-        ctx.stepping = true;
-        uc.m.eflags |= TF;
+        step(ctx, uc);
     } else if rip >= asm::bo_syscall_check as *const () as usize as u64
         && rip <= asm::bo_syscall_insn as *const () as usize as u64
     {
@@ -518,27 +515,62 @@ fn boundary(rip: u64) -> Option<(u64, bool)> {
     Some(e.locate(rip).map_or((0, false), |l| (l.pc, l.boundary)))
 }
 
+/// Makes the next step from where `uc` stands.
+fn step(ctx: &mut ThreadContext, uc: &mut UContext) {
+    ctx.stepping = true;
+    ctx.stepped_from = uc.m.rip;
+    uc.m.eflags |= TF;
+}
+
+fn stop_stepping(ctx: &mut ThreadContext, uc: &mut UContext) {
+    ctx.stepping = false;
+    uc.m.eflags &= !TF;
+}
+
 /// One single step was made.
 fn stepped(ctx: &mut ThreadContext, uc: &mut UContext) {
+    hide_trap_flag(ctx.stepped_from, uc.m.rsp);
     let rip = uc.m.rip;
     match boundary(rip) {
         Some((pc, true)) => {
-            ctx.stepping = false;
-            uc.m.eflags &= !TF;
+            stop_stepping(ctx, uc);
             uc.m.rip = pc;
-            ctx.pending.redirect = false;
             deliver_pending(ctx, uc);
             enter(ctx, uc)
         }
-        Some((_, false)) => uc.m.eflags |= TF,
+        Some((_, false)) => step(ctx, uc),
         None if asm::is_fast(rip) && rip != asm::bo_safepoint as *const () as usize as u64 => {
-            uc.m.eflags |= TF
+            step(ctx, uc)
         }
-        None => {
-            // On its way into engine code, which will find the pending signal.
-            ctx.stepping = false;
-            ctx.pending.redirect = false;
-            uc.m.eflags &= !TF;
+        // On its way into engine code, which will find the pending signal.
+        None => stop_stepping(ctx, uc),
+    }
+}
+
+/// The instruction at `code` was stepped over. If it is a `pushf` of the program's, it has pushed our trap flag as well.
+fn hide_trap_flag(code: u64, rsp: u64) {
+    const PUSHF: u8 = 0x9C;
+    const INSN_LEN_MAX: u64 = 15;
+    let is_prefix = |byte: u8| {
+        matches!(
+            byte,
+            0x26 | 0x2E | 0x36 | 0x3E | 0x40..=0x4F | 0x64..=0x67 | 0xF2 | 0xF3
+        )
+    };
+    // SAFETY: code that this thread has just executed, in the cache or in the engine.
+    let byte = |n: u64| unsafe { *((code + n) as *const u8) };
+    let opcode = (0..INSN_LEN_MAX).map(byte).find(|b| !is_prefix(*b));
+    if opcode != Some(PUSHF) {
+        return;
+    }
+    // TF is bit 0 of the second byte, however wide the push was.
+    let (mut second, at) = (0u8, rsp + 1);
+    let ours = &raw mut second as u64;
+    // SAFETY: one byte, to and from our own; if the program has unmapped its stack meanwhile, nobody will see the flag.
+    unsafe {
+        if asm::copy_program(ours, at, 1) {
+            second &= !(TF >> 8) as u8;
+            asm::copy_program(at, ours, 1);
         }
     }
 }
@@ -547,9 +579,7 @@ fn stepped(ctx: &mut ThreadContext, uc: &mut UContext) {
 fn safepoint(ctx: &mut ThreadContext, uc: &mut UContext) {
     if !ctx.resume_is_boundary && ctx.pending.fault.is_none() {
         uc.m.rip = ctx.resume;
-        ctx.stepping = true;
-        uc.m.eflags |= TF;
-        return;
+        return step(ctx, uc);
     }
     uc.m.rip = ctx.rip;
     deliver_pending(ctx, uc);
@@ -700,9 +730,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
         let page = info.addr() >> 12;
         if (block_pc >> 12..=(block_end - 1) >> 12).contains(&page) {
             // The block may be writing its own continuation.
-            ctx.stepping = true;
-            ctx.pending.redirect = true;
-            uc.m.eflags |= TF;
+            step(ctx, uc);
         }
         return;
     }
@@ -714,8 +742,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
         } else {
             pc + crate::emulate::decode(pc).len() as u64
         };
-        let mask = uc.sigmask;
-        deliver(ctx, sig, info, uc, mask, None);
+        deliver_fault(ctx, info, uc);
         return enter(ctx, uc);
     }
     // Give the program's registers back.
@@ -761,9 +788,19 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
     if sig == SIGILL {
         explain_missing_instruction(pc);
     }
-    let mask = uc.sigmask;
-    deliver(ctx, sig, info, uc, mask, None);
+    deliver_fault(ctx, info, uc);
     enter(ctx, uc)
+}
+
+/// Delivers the fault of the instruction at which `uc` stands. If a signal waits for the boundary behind it, this is the boundary.
+fn deliver_fault(ctx: &mut ThreadContext, info: &SigInfo, uc: &mut UContext) {
+    stop_stepping(ctx, uc);
+    ctx.pending.fault = Some(Fault {
+        info: *info,
+        trap: uc.m.trapno,
+        error: uc.m.err,
+    });
+    deliver_pending(ctx, uc);
 }
 
 /// Says, once, why an instruction that programs for persistent memory use is illegal here.
