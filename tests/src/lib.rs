@@ -15,6 +15,7 @@
 
 pub mod check;
 pub mod cpu;
+pub mod cpython;
 pub mod crash_states;
 pub mod dump;
 pub mod examples;

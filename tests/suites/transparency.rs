@@ -9,16 +9,14 @@
 
 mod commands;
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_tests::programs::{self, Build, Program};
 use brownout_tests::trial::broken;
-use brownout_tests::{Invocation, Scratch, exec, layout, tool, trial};
+use brownout_tests::{Invocation, Scratch, cpython, exec, layout, tool, trial};
 use libtest_mimic::Arguments;
 
 use crate::commands::Row;
@@ -271,19 +269,19 @@ fn run_sanitizer(sanitizer: &Sanitizer, flags: &[&str]) -> Result<()> {
 
 fn run_cpython(module: &str) -> Result<()> {
     tool::expect_built()?;
-    let scratch = Scratch::new()?;
-    let native = native_passes(module, &scratch)?;
+    let native = cpython::native(module, CPYTHON_TIMEOUT)?.passed;
     ensure!(
         !native.is_empty(),
         "no test case of {module} passes natively"
     );
-    let folder = scratch.folder("t")?;
-    let invocation = cpython(module, &folder);
-    let outcome = tool::run(&invocation).run()?;
-    let report = folder.join("report.xml");
-    let report = fs::read_to_string(&report)
-        .with_context(|| format!("no report was written\n{}", outcome.describe()))?;
-    let passed = passes(&report);
+    let scratch = Scratch::new()?;
+    let outcome = tool::run(&cpython::invocation(
+        module,
+        scratch.path(),
+        CPYTHON_TIMEOUT,
+    ))
+    .run()?;
+    let passed = cpython::verdict(&outcome, scratch.path())?.passed;
     let lost: Vec<&String> = native.difference(&passed).collect();
     if !lost.is_empty() {
         bail!(
@@ -294,69 +292,4 @@ fn run_cpython(module: &str) -> Result<()> {
         );
     }
     Ok(())
-}
-
-fn cpython(module: &str, folder: &Path) -> Invocation {
-    let argv = [
-        "/usr/bin/python3",
-        "-m",
-        "test",
-        "-q",
-        "-W",
-        "--junit-xml",
-        "report.xml",
-        module,
-    ];
-    Invocation::new(argv, folder).timeout(CPYTHON_TIMEOUT)
-}
-
-/// Names of the test cases that pass natively; remembered, as they are slow and do not change.
-fn native_passes(module: &str, scratch: &Scratch) -> Result<BTreeSet<String>> {
-    let version = Invocation::shell(
-        "/usr/bin/python3 -VV; dpkg-query -W libpython3.11-testsuite",
-        scratch.path(),
-    )
-    .run()?
-    .stdout_text();
-    let cache = layout::native_cache().join(format!("cpython-{module}"));
-    if let Ok(text) = fs::read_to_string(&cache)
-        && let Some(names) = text.strip_prefix(&version)
-    {
-        return Ok(names.lines().map(str::to_owned).collect());
-    }
-    let folder = scratch.folder("n")?;
-    let outcome = cpython(module, &folder).run()?;
-    let report = fs::read_to_string(folder.join("report.xml"))
-        .with_context(|| format!("no native report was written\n{}", outcome.describe()))?;
-    let names = passes(&report);
-    fs::create_dir_all(layout::native_cache())?;
-    let mut text = version;
-    for name in &names {
-        text.push_str(name);
-        text.push('\n');
-    }
-    fs::write(&cache, text)?;
-    Ok(names)
-}
-
-/// The `name` attributes of the `testcase` elements of a JUnit report that ended well.
-fn passes(report: &str) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for case in report.split("<testcase ").skip(1) {
-        // The element ends at the next one; failures, errors and skips are children of it.
-        let bad = ["<failure", "<error", "<skipped"]
-            .iter()
-            .any(|child| case.contains(child));
-        let ran = attribute(case, "result") != Some("skipped");
-        if let (Some(name), false, true) = (attribute(case, "name"), bad, ran) {
-            names.insert(name.to_owned());
-        }
-    }
-    names
-}
-
-fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
-    let start = element.find(&format!("{name}=\""))? + name.len() + 2;
-    let rest = &element[start..];
-    Some(&rest[..rest.find('"')?])
 }

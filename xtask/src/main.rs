@@ -3,7 +3,8 @@
 //! ```text
 //!  setup ─▶ build ─┬▶ demo
 //!                  ├▶ test (= ci)      fmt, clippy, rustdoc, dependencies, every test of the workspace
-//!                  └▶ bench            engine, check or explore, beside native, as a table
+//!                  ├▶ bench            engine, check or explore, beside native, as a table
+//!                  └▶ sweep            large test suites of others, natively and under `brownout run`
 //! ```
 //!
 //! Every command says what it lacks and exits non-zero; nothing is skipped silently.
@@ -23,6 +24,7 @@ mod release;
 mod selection;
 mod setup;
 mod shell;
+mod sweep;
 mod test;
 
 use std::env;
@@ -44,6 +46,9 @@ usage: cargo xtask COMMAND
   bench check     the same for `brownout check`; --quick does less, --memory measures the checker's memory
   bench explore   what `brownout explore` has to run and how long that takes; --quick does less
   bench session   how many runs a second a kept process is forked into, against launches; --quick does less
+  sweep cpython   CPython's test modules natively and under `brownout run`; fails on what passes natively only;
+                  --modules N (spread over all), --jobs N, --only NAME
+  sweep stress-ng the same for stress-ng's stressors of signals, processes, memory and pipes
   release         whether a release can be made: changelog, oldest Rust, stripped binary
   comments        which comments are too wide; --wrap [FILE…] wraps them
   dependencies    licences, doubled versions, oldest Rust of what we depend on (a part of test)
@@ -73,6 +78,7 @@ fn dispatch(words: &[&str]) -> Result<ExitCode> {
         ["graph", "--bless"] => graph::bless()?,
         ["bless"] => test::bless()?,
         ["bench", rest @ ..] => bench::bench(rest)?,
+        ["sweep", rest @ ..] => return sweep::sweep(rest),
         ["release"] => release::release()?,
         ["comments", rest @ ..] => comments::comments(rest)?,
         ["dependencies"] => dependencies::check()?,

@@ -128,6 +128,15 @@ pub fn setup() -> Result<()> {
     Ok(())
 }
 
+/// Fails unless a package is there that only one command needs, and that [`setup`] therefore does
+/// not install.
+pub fn expect(name: &'static str, or_command: &'static str) -> Result<()> {
+    if !is_present(&command(name, or_command)) {
+        bail!("a package is missing: apt-get install --no-install-recommends {name}");
+    }
+    Ok(())
+}
+
 fn is_present(package: &Package) -> bool {
     if package.or_command.is_some_and(shell::exists) {
         return true;
