@@ -89,7 +89,7 @@ pub fn witnesses(
     found: &[Found],
 ) -> Result<Witnesses, LaunchError> {
     let mut witnesses = Witnesses::default();
-    if search.all_is_well() {
+    if search.ledger.all_is_well() {
         return Ok(witnesses);
     }
     let mut resolvers = Resolvers::default();
@@ -102,7 +102,7 @@ pub fn witnesses(
         let line = blame::line(&resolvers.stack(0, recording, step.site));
         moments.entry(line).or_default().insert(moment);
     }
-    let unexplained = std::mem::take(&mut search.unexplained);
+    let unexplained = std::mem::take(&mut search.ledger.unexplained);
     for line in suspects {
         let is_blamed = |found: &Found| found.lost_sites.iter().any(|s| blame::line(s) == *line);
         let Some(moments) = moments.get(line) else {
@@ -153,7 +153,7 @@ fn witness(
                 continue;
             };
             for without in before(choices, moments) {
-                if tries == TRIES_MAX || search.stopped.is_some() {
+                if tries == TRIES_MAX || search.ledger.stopped.is_some() {
                     return Ok(Witness::NotAllTried);
                 }
                 tries += 1;
@@ -185,7 +185,7 @@ fn witness(
             }
         }
     }
-    Ok(match search.stopped {
+    Ok(match search.ledger.stopped {
         Some(_) => Witness::NotAllTried,
         None => Witness::None,
     })
@@ -220,8 +220,9 @@ fn judged(
     };
     let done = search.done(0, image.view.point);
     let symptom = search
+        .settings
         .oracle
-        .judge(&search.outcomes[outcome as usize], done);
+        .judge(&search.known.outcomes[outcome as usize], done);
     Ok(symptom.map(|symptom| (outcome, symptom)))
 }
 

@@ -29,7 +29,7 @@ use crate::outcome::{Outcome, Status};
 use crate::pool::Pool;
 use crate::recording::Recording;
 use crate::run::{Recorded, Run, record_run, until};
-use crate::search::{Failure, Halt, LeftOver, Progress, Sampling, Search};
+use crate::search::{Failure, Halt, LeftOver, Progress, Search, Settings};
 use crate::statistics::{Numbers, nothing_explored, statistics, write_outcomes};
 use crate::view::{Base, Image, Narrowed, Timeline, View};
 use crate::world::World;
@@ -240,22 +240,20 @@ fn explore_recorded(
     let setting = Arc::new(setting);
     let pool = Pool::new(jobs, &run.origin, &recording.files, &setting)
         .map_err(io_error("cannot make a folder for crash images"))?;
-    let mut search = Search::new(recording, setting.clone(), Box::new(pool), progress);
-    search.sampler.sampling = Sampling {
-        exhaustive: options.exhaustive,
-        ..Sampling::default()
-    };
-    search.deadline = deadline;
-    search.self_test = options.self_test;
-    search.keep_unexplained = !options.suspects.is_empty();
-    search.outcome_log = options.outcomes.is_some().then(BTreeSet::new);
-    search.oracle.good_exit = good_exit;
-    search.oracle.ordered = options.ordered;
+    let mut settings = Settings::new(setting.clone());
+    settings.sampling.exhaustive = options.exhaustive;
+    settings.deadline = deadline;
+    settings.self_test = options.self_test;
+    settings.keep_unexplained = !options.suspects.is_empty();
+    settings.keep_outcomes = options.outcomes.is_some();
+    settings.oracle.good_exit = good_exit;
+    settings.oracle.ordered = options.ordered;
     let known = operations.clone();
-    search.operations = Box::new(move |recording, point| known.span(recording, point));
+    settings.operations = Box::new(move |recording, point| known.span(recording, point));
     let known = operations.clone();
-    search.acknowledgements =
+    settings.acknowledgements =
         Box::new(move |recording, point| known.acknowledged(recording, point));
+    let mut search = Search::new(recording, settings, Box::new(pool), progress);
     open_journal(&mut search, options, &baseline.programs)?;
     if options.operations || options.acknowledged_survives && !operations.are_lines() {
         let mut references =
@@ -264,7 +262,7 @@ fn explore_recorded(
             let input = fs::read(input).unwrap_or_default();
             references.questions = input.iter().filter(|byte| **byte == b'\n').count();
         }
-        if references.is_none() && options.operations && search.stopped.is_none() {
+        if references.is_none() && options.operations && search.ledger.stopped.is_none() {
             if !operations.reads_lines() {
                 return Err(Error::Usage(
                     "--oracle ops has no operations to go by: the program neither reads lines from its standard input \
@@ -272,7 +270,7 @@ fn explore_recorded(
                         .into(),
                 ));
             }
-            search.coverage.limit(
+            search.ledger.coverage.limit(
                 Limit::Unjudged,
                 "--oracle ops has no operations to go by, so there is no verdict: the program writes nothing to its standard \
                  output either",
@@ -286,26 +284,26 @@ fn explore_recorded(
             let _ = setting.expected.set(outputs);
         }
         let known = operations.clone();
-        search.operations = Box::new(move |recording, point| known.span(recording, point));
-        search.oracle.references = references;
+        search.settings.operations = Box::new(move |recording, point| known.span(recording, point));
+        search.settings.oracle.references = references;
         // Recoveries of other crashes, and natively, lie elsewhere.
-        if search.oracle.references.is_some()
+        if search.settings.oracle.references.is_some()
             && ops::prints_addresses(&mut search)? == Some(true)
-            && let Some(references) = &mut search.oracle.references
+            && let Some(references) = &mut search.settings.oracle.references
         {
             references.ignore_addresses();
         }
-        search.oracle.only_durability = !operations.are_lines();
+        search.settings.oracle.only_durability = !operations.are_lines();
     }
 
-    search.keep_executed = depth > 1;
+    search.settings.keep_executed = depth > 1;
     if never_ends {
-        search.coverage.limit(
+        search.ledger.coverage.limit(
             Limit::Unjudged,
             "recovery does not end even if nothing is lost at the end of the run: no other crash state was tried",
         );
         let point = search.layers[0].recording.points.len() as u32 - 1;
-        search.failures.push(Failure {
+        search.ledger.failures.push(Failure {
             layer: 0,
             point,
             narrowed: Narrowed::new(),
@@ -315,8 +313,9 @@ fn explore_recorded(
         search.explore(0)?;
     }
     let mut depth_reached = 1;
-    let is_cheap = search.statistics.executions + search.statistics.resumed <= NESTED_AUTO;
-    if depth > 1 && search.stopped.is_none() && !never_ends {
+    let is_cheap =
+        search.ledger.statistics.executions + search.ledger.statistics.resumed <= NESTED_AUTO;
+    if depth > 1 && search.ledger.stopped.is_none() && !never_ends {
         if options.depth.is_some() || is_cheap {
             depth_reached = nested::nest(&mut search, depth, options)?;
         } else {
@@ -327,8 +326,8 @@ fn explore_recorded(
     }
     let differing = search.test_itself()?;
     if differing > 0 {
-        let tested = search.statistics.self_tested;
-        search.coverage.limit(
+        let tested = search.ledger.statistics.self_tested;
+        search.ledger.coverage.limit(
             Limit::Nondeterministic,
             format!(
                 "self-test: {differing} of {tested} outcomes that were looked up came out differently when run: recovery is not \
@@ -337,12 +336,15 @@ fn explore_recorded(
         );
     }
 
-    let halted = search.stopped.take();
+    let halted = search.ledger.stopped.take();
     // What was found is worth being looked into, even if time is up; but not for long.
-    search.deadline = match halted {
+    search.settings.deadline = match halted {
         Some(Halt::Time | Halt::Bug) => Some(Instant::now() + AFTERWORK),
         Some(Halt::Asked) => Some(Instant::now() + AFTERWORK / 2),
-        None => search.deadline.map(|deadline| deadline + AFTERWORK),
+        None => search
+            .settings
+            .deadline
+            .map(|deadline| deadline + AFTERWORK),
     };
     if halted.is_some() {
         setting.stop.store(false, Ordering::Relaxed);
@@ -376,9 +378,9 @@ fn explore_recorded(
         exploration.blamed.extend(blamed);
         exploration.findings.push((shown.finding, shown.spec));
     }
-    exploration.bug = search.bug.clone();
+    exploration.bug = search.ledger.bug.clone();
     limit_by_search(&mut search, halted);
-    let coverage = std::mem::take(&mut search.coverage);
+    let coverage = std::mem::take(&mut search.ledger.coverage);
     exploration.coverage.extend(coverage);
     exploration.statistics = statistics(
         &search,
@@ -390,14 +392,14 @@ fn explore_recorded(
     if let Some(path) = &options.outcomes {
         write_outcomes(&search, path).map_err(io_error("cannot write the outcomes"))?;
     }
-    if search.statistics.unsteady > 0 {
-        search.notes.insert(format!(
+    if search.ledger.statistics.unsteady > 0 {
+        search.ledger.notes.insert(format!(
             "{} recoveries read in another order when they were run again, and ended alike: threads or chance decide on it",
-            search.statistics.unsteady
+            search.ledger.statistics.unsteady
         ));
     }
-    notes.extend(search.notes.iter().cloned());
-    match search.journal.take() {
+    notes.extend(search.ledger.notes.iter().cloned());
+    match search.known.journal.take() {
         Some(journal) if halted.is_none() => journal.remove(),
         _ => notes.push(format!(
             "the same command with --resume goes on where this one ended, if all that recovery runs and reads is still the same; its \
@@ -434,11 +436,11 @@ fn open_journal(
     let (journal, known) =
         Journal::open(&path, &identity).map_err(io_error("cannot open the journal"))?;
     search.remember(&known);
-    search.journal = Some(journal);
-    if search.statistics.resumed > 0 {
-        search.notes.insert(format!(
+    search.known.journal = Some(journal);
+    if search.ledger.statistics.resumed > 0 {
+        search.ledger.notes.insert(format!(
             "resumed: {} recoveries were run before an interruption",
-            search.statistics.resumed
+            search.ledger.statistics.resumed
         ));
     }
     Ok(())
@@ -471,11 +473,11 @@ fn show(
         .iter()
         .map(|(id, file)| (*id, file.path.clone()))
         .collect();
-    let recover = &search.setting.recover;
+    let recover = &search.settings.runs.recover;
     let images = finding::write_image(&found.image, stage.world, &names, folder)
         .map_err(io_error("cannot write a crash image"))?;
     let mut reproduction = finding::reproduction(&names, &images, &found.image, recover, setup);
-    let outcome = search.outcomes[found.outcome as usize].clone();
+    let outcome = search.known.outcomes[found.outcome as usize].clone();
     found.spec.expect(&outcome);
     reproduction.status = outcome.status.to_string();
     reproduction.stdout = String::from_utf8_lossy(&outcome.stdout).into_owned();
@@ -488,7 +490,7 @@ fn show(
     let told = search.acknowledged_at(found.layer, found.point);
     let done = search.done(found.layer, found.point);
     let shows = |outcome: &Outcome| {
-        let again = search.oracle.judge(outcome, done);
+        let again = search.settings.oracle.judge(outcome, done);
         again.is_some_and(|again| again.is_like(&found.symptom))
     };
     let cannot_run = io_error("cannot run recovery natively");
@@ -552,11 +554,11 @@ fn show(
 
 /// What is known at the end only.
 fn limit_by_search(search: &mut Search<'_>, halted: Option<Halt>) {
-    let statistics = search.statistics.clone();
-    let coverage = &mut search.coverage;
+    let statistics = search.ledger.statistics.clone();
+    let coverage = &mut search.ledger.coverage;
     let left_over = match halted {
-        Some(Halt::Bug) => search.left_over.or(Some(LeftOver::Points)),
-        _ => search.left_over,
+        Some(Halt::Bug) => search.ledger.left_over.or(Some(LeftOver::Points)),
+        _ => search.ledger.left_over,
     };
     if let Some((halted, left)) = halted.zip(left_over) {
         let (kind, what) = match halted {
@@ -582,7 +584,7 @@ fn limit_by_search(search: &mut Search<'_>, halted: Option<Halt>) {
         );
     }
     let (sampled, unsettled) = (search.sampled_groups(), search.unsettled());
-    let coverage = &mut search.coverage;
+    let coverage = &mut search.ledger.coverage;
     if sampled > 0 {
         let groups = count_of(sampled, "group", "groups");
         coverage.limit(
@@ -717,7 +719,7 @@ fn identity(options: &Options, recording: &Recording, programs: &BTreeSet<PathBu
 fn look_into(search: &mut Search<'_>, in_a_hurry: bool) -> Result<Vec<Found>, Error> {
     let mut resolvers = Resolvers::default();
     let mut guesses: BTreeMap<finding::Cause, usize> = BTreeMap::new();
-    let mut failures: Vec<Failure> = search.failures.clone();
+    let mut failures: Vec<Failure> = search.ledger.failures.clone();
     // The fewer losses, the clearer.
     failures.sort_by_key(|failure| {
         let points = &search.layers[failure.layer].recording.points;
@@ -740,13 +742,13 @@ fn look_into(search: &mut Search<'_>, in_a_hurry: bool) -> Result<Vec<Found>, Er
             passed_over += 1;
         }
         if *seen > limit || looked >= FAILURES_MAX {
-            search.unexplained(&failure);
+            search.pass_over(&failure);
             continue;
         }
         looked += 1;
         let failure = minimise::keep_names(search, failure)?;
         let Some(minimal) = minimise::minimise(search, &failure)? else {
-            search.coverage.limit(
+            search.ledger.coverage.limit(
                 Limit::Nondeterministic,
                 "recovery failed on a crash state, and did not fail in the same way when that was tried again",
             );
@@ -758,7 +760,7 @@ fn look_into(search: &mut Search<'_>, in_a_hurry: bool) -> Result<Vec<Found>, Er
                 old.finding.count += 1;
                 old.lost_sites.extend(new.lost_sites);
                 if old.symptom != new.symptom {
-                    let outcome = &search.outcomes[new.outcome as usize];
+                    let outcome = &search.known.outcomes[new.outcome as usize];
                     let note = format!(
                         "another crash of this cause: {}",
                         new.symptom.describe(outcome)
@@ -776,7 +778,7 @@ fn look_into(search: &mut Search<'_>, in_a_hurry: bool) -> Result<Vec<Found>, Er
         }
     }
     if passed_over > 0 {
-        search.coverage.limit(
+        search.ledger.coverage.limit(
             Limit::Limits,
             format!(
                 "{FAILURES_MAX} failing crash states were looked into, and at least {passed_over} that may be of other causes were not: \

@@ -174,7 +174,7 @@ pub fn build(
 ) -> Result<Found, LaunchError> {
     let layer = failure.layer;
     let image = minimal.image;
-    let outcome = search.outcomes[minimal.outcome as usize].clone();
+    let outcome = search.known.outcomes[minimal.outcome as usize].clone();
     // Once more, with stacks.
     let acknowledged = search.acknowledged_at(layer, failure.point);
     let execution = search.recover(&image, acknowledged, true)?;
@@ -409,7 +409,10 @@ pub fn build(
         place: None,
         stack: symptom_stack,
     });
-    let mut notes = search.oracle.differences(&minimal.symptom, &outcome);
+    let mut notes = search
+        .settings
+        .oracle
+        .differences(&minimal.symptom, &outcome);
     if total > 0 {
         let hidden = shown.len().saturating_sub(LOST_SHOWN);
         if hidden > 0 {

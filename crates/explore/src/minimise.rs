@@ -197,8 +197,9 @@ pub fn test(
     };
     let done = search.done(failure.layer, failure.point);
     let symptom = search
+        .settings
         .oracle
-        .judge(&search.outcomes[outcome as usize], done);
+        .judge(&search.known.outcomes[outcome as usize], done);
     Ok(symptom
         .filter(|symptom| symptom.is_like(&failure.symptom))
         .map(|symptom| (outcome, symptom)))

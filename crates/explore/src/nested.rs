@@ -15,10 +15,10 @@ const NESTED_MAX: usize = 2_000;
 /// There is no time for these any more. If nobody asked for crashes in recovery, single ones are what was to be explored.
 fn leave(search: &mut Search<'_>, options: &Options, count: usize) {
     if options.depth.is_some() {
-        search.left_over = Some(LeftOver::Recoveries(count));
+        search.ledger.left_over = Some(LeftOver::Recoveries(count));
     } else {
-        search.left_over = None;
-        search.notes.insert(format!(
+        search.ledger.left_over = None;
+        search.ledger.notes.insert(format!(
             "there was no time to cut all recoveries short in turn ({count} are left); --depth 2 insists on it"
         ));
     }
@@ -29,8 +29,8 @@ pub fn nest(search: &mut Search<'_>, depth: u32, options: &Options) -> Result<u3
     let bound = NESTED_MAX;
     let mut reached = 1;
     for level in 2..=depth {
-        let mut crashes = std::mem::take(&mut search.executed);
-        search.keep_executed = level < depth;
+        let mut crashes = std::mem::take(&mut search.ledger.executed);
+        search.settings.keep_executed = level < depth;
         let skipped = crashes.len().saturating_sub(bound);
         if skipped > 0 {
             // Evenly chosen.
@@ -39,14 +39,14 @@ pub fn nest(search: &mut Search<'_>, depth: u32, options: &Options) -> Result<u3
                 .map(|i| crashes[(i as f64 * step) as usize].clone())
                 .collect();
         }
-        search.statistics.nested_skipped += skipped as u64;
+        search.ledger.statistics.nested_skipped += skipped as u64;
         reached = level;
         let count = crashes.len();
         for (done, crash) in crashes.into_iter().enumerate() {
             let record_options = RecordOptions {
                 model: options.model,
                 judge_acknowledgements: false,
-                names: search.setting.names,
+                names: search.settings.runs.names,
                 names_max: options.names_max(),
             };
             let Some(recording) = search.record(&crash.image, record_options)? else {
@@ -55,34 +55,33 @@ pub fn nest(search: &mut Search<'_>, depth: u32, options: &Options) -> Result<u3
             };
             if recording.is_interleaved {
                 let text = interleaved("recovery stores");
-                search.coverage.limit(Limit::Interleaving, text);
+                search.ledger.coverage.limit(Limit::Interleaving, text);
             }
             for what in recording.unfollowed.iter().take(5) {
                 let text = format!("not part of a second crash: {what}");
-                search.coverage.limit(Limit::Unsupported, text);
+                search.ledger.coverage.limit(Limit::Unsupported, text);
             }
             if recording.names_sampled {
-                search.coverage.limit(
+                search.ledger.coverage.limit(
                     Limit::Sampled,
                     "where many changes of names and sizes may be lost in recovery, not all combinations were tried; --exhaustive tries all",
                 );
             }
-            search.statistics.nested_runs += 1;
+            search.ledger.statistics.nested_runs += 1;
             if !recording.touched || recording.points.is_empty() {
                 continue;
             }
-            let failures = search.failures.len();
-            search.layers.push(Layer {
+            let failures = search.ledger.failures.len();
+            let layer = search.layers.push(Layer {
                 recording: *recording,
                 parent: Some(crash),
             });
-            let layer = search.layers.len() - 1;
             search.explore(layer)?;
-            if search.left_over.is_some() {
+            if search.ledger.left_over.is_some() {
                 leave(search, options, count - done);
                 return Ok(reached);
             }
-            let needed = search.failures.len() > failures || level < depth;
+            let needed = search.ledger.failures.len() > failures || level < depth;
             if !needed {
                 search.layers[layer].recording.retire();
             }

@@ -122,7 +122,7 @@ impl Operations {
         match by_lines(search, program, &lines, initial, scratch)? {
             Measured::Stopped => Ok(None),
             Measured::Nothing => {
-                search.notes.insert(READS_AHEAD_UNKNOWN.into());
+                search.ledger.notes.insert(READS_AHEAD_UNKNOWN.into());
                 self.by_outputs = true;
                 by_outputs(search, initial)
             }
@@ -160,12 +160,12 @@ impl Operations {
                 point,
                 how,
                 consumed: points[point].consumed.unwrap_or(0),
-                seen: search.outcomes[outcome as usize].clone(),
+                seen: search.known.outcomes[outcome as usize].clone(),
             })
             .collect();
         let (floors, lags) = floors(&told, references, count);
         if lags {
-            search.notes.insert(READS_AHEAD.into());
+            search.ledger.notes.insert(READS_AHEAD.into());
         }
         Ok(Some(floors))
     }
@@ -291,7 +291,7 @@ fn by_lines(
     if is_few {
         let expected: HashSet<Vec<u8>> = references.outputs.iter().cloned().collect();
         // From now on, a recovery that prints something else is run twice. Nobody else sets it before.
-        let _ = search.setting.expected.set(expected);
+        let _ = search.settings.runs.expected.set(expected);
     }
     let asks = |point: &FailurePoint| point.consumed;
     let Some(before) = by_points(search, initial, 0, asks)? else {
@@ -326,7 +326,7 @@ fn by_lines(
         return Ok(Measured::Nothing);
     }
     if ends_otherwise {
-        search.notes.insert(
+        search.ledger.notes.insert(
             "recovery prints something else after an orderly end, so it is compared with states of the recorded run".into(),
         );
     }
@@ -346,7 +346,7 @@ fn after_lines(
     scratch: &Path,
     initial: &Image,
 ) -> Result<Option<Vec<Vec<u8>>>, Error> {
-    let recovery = search.setting.recover.clone();
+    let recovery = search.settings.runs.recover.clone();
     let mut requests = Vec::new();
     for k in numbers {
         let input = scratch.join(format!("reference-stdin-{k}"));
@@ -425,7 +425,7 @@ fn by_points(
     };
     let found = found
         .into_iter()
-        .map(|o| search.outcomes[o as usize].clone());
+        .map(|o| search.known.outcomes[o as usize].clone());
     outcomes.extend(found);
     Ok(Some(outcomes))
 }
@@ -437,7 +437,7 @@ pub fn prints_addresses(search: &mut Search<'_>) -> Result<Option<bool>, Error> 
     let Some(outcome) = search.evaluate(0, &here)? else {
         return Ok(None);
     };
-    let here_printed = search.outcomes[outcome as usize].stdout.clone();
+    let here_printed = search.known.outcomes[outcome as usize].stdout.clone();
     let mut timeline = Timeline::new(Base::Crashed(here.clone()), 64);
     timeline.close(Vec::new());
     let elsewhere = Image {

@@ -81,7 +81,7 @@ pub fn statistics(
     baseline: Duration,
     begun: Instant,
 ) -> Numbers {
-    let s = &search.statistics;
+    let s = &search.ledger.statistics;
     let seconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e6;
     // The sum of powers of two, without overflow.
     let largest = s.eager_log2.iter().copied().fold(0.0, f64::max);
@@ -92,7 +92,7 @@ pub fn statistics(
         failure_points: s.failure_points,
         uncertain_lines: s.uncertain_lines,
         distinct_recoveries: s.paths,
-        distinct_outcomes: search.outcomes.len(),
+        distinct_outcomes: search.known.outcomes.len(),
         executions: s.executions,
         executions_saved: s.saved,
         eager_states: eager.round(),
@@ -119,11 +119,11 @@ pub fn statistics(
 pub fn write_outcomes(search: &Search<'_>, path: &Path) -> io::Result<()> {
     let mut file = io::BufWriter::new(File::create(path)?);
     let mut seen = BTreeSet::new();
-    for (layer, point, outcome) in search.outcome_log.iter().flatten() {
+    for (layer, point, outcome) in &search.ledger.outcomes {
         if *layer > 0 {
             continue;
         }
-        let outcome = &search.outcomes[*outcome as usize];
+        let outcome = &search.known.outcomes[*outcome as usize];
         let site = search.layers[0].recording.points[*point as usize].site;
         let line = json!({
             "failure_point": point,

@@ -156,7 +156,7 @@ pub struct LeftOut {
 /// See the module's header.
 #[derive(Default)]
 pub struct Sampler {
-    pub sampling: Sampling,
+    sampling: Sampling,
     torn: BTreeMap<(Place, BulkClass), Torn>,
     deferred: u64,
     spent: FxHashMap<BulkClass, Spent>,
@@ -167,6 +167,13 @@ pub struct Sampler {
 }
 
 impl Sampler {
+    pub fn new(sampling: Sampling) -> Sampler {
+        Sampler {
+            sampling,
+            ..Sampler::default()
+        }
+    }
+
     /// Failure points and classes with torn contents that wait.
     pub fn waiting(&self) -> usize {
         self.torn.len()

@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use brownout_model::LineMask;
 use proptest::prelude::*;
 
-use super::sampler::TORN_MAX;
+use super::sampler::{Sampling, TORN_MAX};
 use super::*;
 use crate::fake::{self, Act, Asked, Fake, Memory, exits, recording, unit};
 use crate::line::LineKey;
 use crate::minimise::minimise;
+use crate::oracle::Symptom;
+use crate::outcome::Outcome;
 
 /// Searches all of a run, and says what was asked for.
 fn explored<'p>(
@@ -20,13 +22,14 @@ fn explored<'p>(
 ) -> (Search<'p>, Asked) {
     let fake = Fake::new(program);
     let asked = fake.asked.clone();
-    let mut search = Search::new(recording(acts), fake::setting(), Box::new(fake), progress);
-    search.sampler.sampling = sampling;
-    search.outcome_log = Some(BTreeSet::new());
+    let mut settings = Settings::new(fake::setting());
+    settings.sampling = sampling;
+    settings.keep_outcomes = true;
+    let mut search = Search::new(recording(acts), settings, Box::new(fake), progress);
     search.explore(0).expect("the executor answers");
     assert_eq!(search.unsettled(), 0);
     let points = search.layers[0].recording.points.len() as u64;
-    assert_eq!(search.statistics.points_done, points);
+    assert_eq!(search.ledger.statistics.points_done, points);
     (search, asked)
 }
 
@@ -114,12 +117,11 @@ proptest! {
         let distinct: BTreeSet<Path> = asked.iter().map(|path| path_of(path)).collect();
         prop_assert_eq!(asked.len(), distinct.len(), "one was asked for twice");
         prop_assert_eq!(distinct, paths);
-        prop_assert_eq!(search.statistics.executions, asked.len() as u64);
-        prop_assert_eq!(search.statistics.paths, asked.len() as u64);
-        let log = search.outcome_log.as_ref().expect("it was asked for");
-        let logged = log.iter().map(|(_, point, outcome)| (*point, search.outcomes[*outcome as usize].stdout.clone()));
+        prop_assert_eq!(search.ledger.statistics.executions, asked.len() as u64);
+        prop_assert_eq!(search.ledger.statistics.paths, asked.len() as u64);
+        let logged = search.ledger.outcomes.iter().map(|(_, point, outcome)| (*point, search.known.outcomes[*outcome as usize].stdout.clone()));
         prop_assert_eq!(logged.collect::<BTreeSet<_>>(), outcomes);
-        prop_assert_eq!(search.statistics.sampled + search.statistics.checksummed, 0);
+        prop_assert_eq!(search.ledger.statistics.sampled + search.ledger.statistics.checksummed, 0);
     }
 }
 
@@ -143,9 +145,9 @@ fn failures_are_narrowed_to_what_matters() {
         &mut progress,
     );
     // Either content of what does not matter.
-    assert_eq!(search.failures.len(), 2);
-    assert_eq!(search.statistics.executions, 8);
-    let failures = search.failures.clone();
+    assert_eq!(search.ledger.failures.len(), 2);
+    assert_eq!(search.ledger.statistics.executions, 8);
+    let failures = search.ledger.failures.clone();
     for failure in failures {
         assert_eq!(failure.symptom, Symptom::Exit(1));
         // What recovery has not read is as open as before.
@@ -157,7 +159,10 @@ fn failures_are_narrowed_to_what_matters() {
         assert_eq!(lost, [unit(DATA)], "only the data must be lost");
         assert_eq!(minimal.symptom, Symptom::Exit(1));
     }
-    assert_eq!(search.statistics.executions, 8, "all of that was known");
+    assert_eq!(
+        search.ledger.statistics.executions, 8,
+        "all of that was known"
+    );
 }
 
 /// So many failing states of one failure point are enough, unless everything is to be tried.
@@ -170,16 +175,16 @@ fn a_hopeless_failure_point_is_left() {
     };
     let mut progress = ();
     let (search, _) = explored(&acts, Sampling::default(), program, &mut progress);
-    assert!(search.statistics.abandoned > 0);
-    assert!(search.statistics.executions < 100);
+    assert!(search.ledger.statistics.abandoned > 0);
+    assert!(search.ledger.statistics.executions < 100);
     let exhaustive = Sampling {
         exhaustive: true,
         ..Sampling::default()
     };
     let mut progress = ();
     let (search, _) = explored(&acts, exhaustive, program, &mut progress);
-    assert_eq!(search.statistics.abandoned, 0);
-    assert_eq!(search.statistics.executions, 256);
+    assert_eq!(search.ledger.statistics.abandoned, 0);
+    assert_eq!(search.ledger.statistics.executions, 256);
 }
 
 /// Something that is in no order with its neighbours.
@@ -201,8 +206,8 @@ fn what_a_budget_does_not_allow_is_counted_as_sampled() {
     let acts = copied((0..32).map(|word| (word * 8, word * 0x0101_0303 + 1)));
     let mut progress = ();
     let (search, asked) = explored(&acts, Sampling::default(), takes(32, whole), &mut progress);
-    assert!(search.statistics.sampled > 0);
-    assert_eq!(search.statistics.checksummed, 0);
+    assert!(search.ledger.statistics.sampled > 0);
+    assert_eq!(search.ledger.statistics.checksummed, 0);
     assert_eq!(search.sampled_groups(), 1);
     // All newest, all oldest, and the budget at least: a content that is mostly the oldest takes a recovery for each of its words.
     let budget = Sampling::default().budget[0] as usize;
@@ -212,7 +217,7 @@ fn what_a_budget_does_not_allow_is_counted_as_sampled() {
     let acts = copied((0..4).map(|word| (word * 8, word + 1)));
     let mut progress = ();
     let (search, asked) = explored(&acts, Sampling::default(), takes(4, whole), &mut progress);
-    assert_eq!(search.statistics.sampled, 0);
+    assert_eq!(search.ledger.statistics.sampled, 0);
     assert_eq!(search.sampled_groups(), 0);
     assert_eq!(asked.borrow().len(), 16);
 }
@@ -265,22 +270,28 @@ fn torn_contents_without_room_are_sampled_unless_a_checksum_covers_them() {
     let mut progress = ();
     let program = takes(MANY, sum_is_right);
     let (search, _) = explored(&summed(MANY), Sampling::default(), program, &mut progress);
-    assert_eq!(search.statistics.sampled, 0, "a checksum covers all of it");
+    assert_eq!(
+        search.ledger.statistics.sampled, 0,
+        "a checksum covers all of it"
+    );
     let first = u64::from(Sampling::default().summed);
-    assert!(search.statistics.checksummed >= torn(MANY) - first);
+    assert!(search.ledger.statistics.checksummed >= torn(MANY) - first);
 
     let mut progress = ();
     let program = takes(MANY, all_are_there);
     let (search, _) = explored(&summed(0), Sampling::default(), program, &mut progress);
-    assert_eq!(search.statistics.checksummed, 0, "none covers any of it");
-    assert!(search.statistics.sampled >= torn(MANY) - tried);
+    assert_eq!(
+        search.ledger.statistics.checksummed, 0,
+        "none covers any of it"
+    );
+    assert!(search.ledger.statistics.sampled >= torn(MANY) - tried);
 
     // The other half has no room either, and no checksum covers it.
     let mut progress = ();
     let program = takes(MANY, all_are_there);
     let (search, _) = explored(&summed(HALF), Sampling::default(), program, &mut progress);
-    assert!(search.statistics.checksummed > 0);
-    assert!(search.statistics.sampled >= torn(HALF) - tried);
+    assert!(search.ledger.statistics.checksummed > 0);
+    assert!(search.ledger.statistics.sampled >= torn(HALF) - tried);
 }
 
 /// A recovery that reads something else the second time is not deterministic, and the coverage says so.
@@ -300,5 +311,5 @@ fn a_recovery_that_does_not_repeat_itself_is_told() {
         },
         &mut progress,
     );
-    assert!(!search.coverage.is_exhaustive());
+    assert!(!search.ledger.coverage.is_exhaustive());
 }
