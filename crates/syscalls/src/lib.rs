@@ -59,11 +59,15 @@
 //! let result = syscall(nr, &args);
 //! finish(&prepared, result, &engine, &engine, &mut |_addr, _len| { /* a store event */ });
 //! ```
+//!
+//! Two things stand beside that: [`may_block`] says which calls a thread may come to wait in, and [`pipeline`] is the shape
+//! in which the engine takes a call through everything that concerns it.
 
 #![no_std]
 
 extern crate alloc;
 
+mod blocking;
 mod cases;
 mod effect;
 mod finish;
@@ -71,12 +75,14 @@ mod kind;
 mod layouts;
 mod memory;
 mod names;
+pub mod pipeline;
 mod prepare;
 mod prepared;
 mod scratch;
 mod table;
 mod unsupported;
 
+pub use blocking::may_block;
 pub use effect::{
     FileEffect, FileRead, FileTarget, FileWrite, Position, ReadAt, SyncScope, WrittenAt,
     asks_for_change, file_effect, file_read, is_file_write, is_sync, sync_scope,
