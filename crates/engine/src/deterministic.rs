@@ -13,6 +13,7 @@ use crate::signal::{read_value, write_value};
 use crate::sync::SpinLock;
 use crate::sys::{self, nr, sc};
 use alloc::vec::Vec;
+use brownout_syscalls::pipeline::{Call, Rest, Stage};
 use core::sync::atomic::{AtomicU64, Ordering};
 use iced_x86::{Instruction, Mnemonic};
 
@@ -119,12 +120,9 @@ fn real_pid(shown: u32) -> u32 {
 }
 
 /// Arguments that name processes, in calls that are otherwise made as they are.
-pub fn real_pids(number: u64, a: &mut [u64; 6]) {
-    if !on() {
-        return;
-    }
+fn naming_processes(number: u64, a: &[u64; 6]) -> &'static [usize] {
     const P_PID: u64 = 1;
-    let arguments: &[usize] = match number {
+    match number {
         101 => &[1],                                     // ptrace
         129 => &[0],                                     // rt_sigqueueinfo
         140 | 141 if a[0] == 0 => &[1],                  // getpriority, setpriority of PRIO_PROCESS
@@ -139,10 +137,7 @@ pub fn real_pids(number: u64, a: &mut [u64; 6]) {
         310 | 311 => &[0],              // process_vm_readv, process_vm_writev
         312 => &[0, 1],                 // kcmp
         434 => &[0],                    // pidfd_open
-        _ => return,
-    };
-    for &n in arguments {
-        a[n] = real_signed(a[n]);
+        _ => &[],
     }
 }
 
@@ -230,8 +225,21 @@ const GETRUSAGE: u64 = 98;
 const SET_TID_ADDRESS: u64 = 218;
 const CLOCK_NANOSLEEP: u64 = 230;
 
-/// Calls whose results differ from run to run.
-pub fn concerns(number: u64) -> bool {
+/// Answers and adapts calls whose results differ from run to run.
+pub const STAGE: Stage<ThreadContext> = Stage {
+    name: "determinism",
+    takes: |number| on() && (differs(number) || may_name_processes(number)),
+    pass,
+};
+
+/// Whether a call may name processes or yield the number of a new one.
+fn may_name_processes(number: u64) -> bool {
+    // Some name a process only if their first argument says so.
+    let names = |kind: u64| !naming_processes(number, &[kind; 6]).is_empty();
+    matches!(number, nr::CLONE | nr::FORK | nr::VFORK) || names(0) || names(1)
+}
+
+fn differs(number: u64) -> bool {
     matches!(
         number,
         nr::GETPID
@@ -265,8 +273,10 @@ pub fn concerns(number: u64) -> bool {
     )
 }
 
-/// Answers or adapts a call. `None`: make it as it is.
-pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Option<i64>> {
+fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Option<i64> {
+    let (number, a) = (call.number, &call.args);
+    // Lives as long as the call that names it.
+    let mut path = Vec::new();
     let put = |addr: u64, v: &[u64]| -> bool {
         let mut words = v.iter().enumerate();
         let good = words.all(|(i, w)| write_value(addr + 8 * i as u64, w));
@@ -275,38 +285,30 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
         }
         good
     };
-    let ok = |good: bool| Some(Some(if good { 0 } else { -sys::EFAULT }));
+    let ok = |good: bool| Some(if good { 0 } else { -sys::EFAULT });
     match number {
-        nr::GETPID => Some(Some(shown_pid(crate::process::real_pid()) as i64)),
-        nr::GETTID => Some(Some(shown_pid(ctx.tid) as i64)),
+        nr::GETPID => Some(shown_pid(crate::process::real_pid()) as i64),
+        nr::GETTID => Some(shown_pid(ctx.tid) as i64),
         nr::GETPPID => {
             // SAFETY: no arguments.
             let real = unsafe { sc!(nr::GETPPID) } as u32;
             // A parent of the same program is known; any other has a number that changes from run to run.
             let known = PIDS.lock().iter().find(|p| p.0 == real).map(|p| p.1);
-            Some(Some(known.map_or(1, i64::from)))
+            Some(known.map_or(1, i64::from))
         }
-        GETPGRP => Some(Some(1)),
-        GETPGID | GETSID => Some(Some(1)),
-        SETPGID => Some(plain(
-            ctx,
-            number,
-            &[
-                real_pid(a[0] as u32) as u64,
-                real_pid(a[1] as u32) as u64,
-                0,
-                0,
-                0,
-                0,
-            ],
-        )),
-        SET_TID_ADDRESS => Some(plain(ctx, number, a).map(|r| shown_pid(r as u32) as i64)),
+        GETPGRP | GETPGID | GETSID => Some(1),
+        SETPGID => {
+            let [process, group] = [a[0], a[1]].map(|pid| real_pid(pid as u32) as u64);
+            rest.make(ctx, &call.with([process, group, 0, 0, 0, 0]))
+        }
+        SET_TID_ADDRESS => Some(shown_pid(rest.make(ctx, call)? as u32) as i64),
+        nr::CLONE | nr::FORK | nr::VFORK => rest.make(ctx, call).map(shown),
         nr::TIME => {
             let s = (EPOCH_NS + now_ns()) / 1_000_000_000;
             if a[0] != 0 && !put(a[0], &[s]) {
-                return Some(Some(-sys::EFAULT));
+                return Some(-sys::EFAULT);
             }
-            Some(Some(s as i64))
+            Some(s as i64)
         }
         nr::GETTIMEOFDAY => {
             let t = EPOCH_NS + now_ns();
@@ -328,9 +330,9 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
         TIMES => {
             let t = now_ns() / 10_000_000;
             if a[0] != 0 && !put(a[0], &[t, 0, 0, 0]) {
-                return Some(Some(-sys::EFAULT));
+                return Some(-sys::EFAULT);
             }
-            Some(Some(t as i64))
+            Some(t as i64)
         }
         GETRUSAGE => ok(put(a[1], &[0; 18])),
         nr::NANOSLEEP | CLOCK_NANOSLEEP => {
@@ -349,9 +351,9 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
                     .wrapping_add(ts[1])
                     .wrapping_sub(base);
                 CLOCK_NS.fetch_max(until, Ordering::Relaxed);
-                return Some(Some(0));
+                return Some(0);
             }
-            None
+            rest.make(ctx, call)
         }
         nr::GETRANDOM => {
             let n = a[1].min(1 << 20) as usize;
@@ -361,7 +363,7 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
             if good {
                 crate::pm::kernel_wrote(a[0], n as u64);
             }
-            Some(Some(if good { n as i64 } else { -sys::EFAULT }))
+            Some(if good { n as i64 } else { -sys::EFAULT })
         }
         nr::GETCPU => {
             let zero = |addr: u64| {
@@ -373,38 +375,52 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
             };
             ok(zero(a[0]) && zero(a[1]))
         }
-        nr::OPEN => open(a[0], a[1]).or_else(|| open_proc(ctx, number, a, 0)),
-        nr::OPENAT => open(a[1], a[2]).or_else(|| open_proc(ctx, number, a, 1)),
-        nr::KILL | nr::TKILL => Some(plain(ctx, number, &[real_signed(a[0]), a[1], 0, 0, 0, 0])),
-        nr::TGKILL => Some(plain(
-            ctx,
-            number,
-            &[real_signed(a[0]), real_signed(a[1]), a[2], 0, 0, 0],
-        )),
+        nr::OPEN => open(a[0], a[1]).or_else(|| rest.make(ctx, &proc_path(call, 0, &mut path))),
+        nr::OPENAT => open(a[1], a[2]).or_else(|| rest.make(ctx, &proc_path(call, 1, &mut path))),
+        nr::KILL | nr::TKILL => rest.make(ctx, &call.with([real_signed(a[0]), a[1], 0, 0, 0, 0])),
+        nr::TGKILL => {
+            let [process, thread] = [real_signed(a[0]), real_signed(a[1])];
+            rest.make(ctx, &call.with([process, thread, a[2], 0, 0, 0]))
+        }
         nr::WAIT4 => {
-            let r = plain(ctx, number, &[real_signed(a[0]), a[1], a[2], a[3], 0, 0]);
-            Some(r.map(|r| if r > 0 { shown_pid(r as u32) as i64 } else { r }))
+            let real = call.with([real_signed(a[0]), a[1], a[2], a[3], 0, 0]);
+            rest.make(ctx, &real).map(shown)
         }
         STAT | LSTAT | nr::FSTAT | NEWFSTATAT => {
-            let r = plain(ctx, number, a)?;
+            let r = rest.make(ctx, call)?;
             let buffer = if number == NEWFSTATAT { a[2] } else { a[1] };
             if r == 0 {
                 // atime, mtime, ctime: three (seconds, nanoseconds) pairs at offset 72.
                 let t = EPOCH_NS / 1_000_000_000;
                 put(buffer + 72, &[t, 0, t, 0, t, 0]);
             }
-            Some(Some(r))
+            Some(r)
         }
         nr::STATX => {
-            let r = plain(ctx, number, a)?;
+            let r = rest.make(ctx, call)?;
             if r == 0 {
                 let t = EPOCH_NS / 1_000_000_000;
                 // atime, btime, ctime, mtime: 16 bytes each at offset 64.
                 put(a[4] + 64, &[t, 0, t, 0, t, 0, t, 0]);
             }
-            Some(Some(r))
+            Some(r)
         }
-        _ => None,
+        _ => {
+            let mut b = *a;
+            for &n in naming_processes(number, a) {
+                b[n] = real_signed(b[n]);
+            }
+            rest.make(ctx, &call.with(b))
+        }
+    }
+}
+
+/// The number of a process or thread that a call has yielded, as the program knows it.
+fn shown(result: i64) -> i64 {
+    if result > 0 {
+        shown_pid(result as u32) as i64
+    } else {
+        result
     }
 }
 
@@ -417,14 +433,19 @@ fn real_signed(pid: u64) -> u64 {
     }
 }
 
-/// The call itself; what it reads and writes of tracked memory is recorded.
-fn plain(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
-    crate::pm::made(ctx, number, a)
+/// `/proc/PID/…` by the number that the program knows; the new path is in `real`.
+fn proc_path(call: &Call, at: usize, real: &mut Vec<u8>) -> Call {
+    let mut args = call.args;
+    if let Some(path) = real_proc_path(args[at]) {
+        *real = path;
+        args[at] = real.as_ptr() as u64;
+    }
+    call.with(args)
 }
 
-/// `/proc/PID/…` by the number that the program knows.
-fn open_proc(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], at: usize) -> Option<Option<i64>> {
-    let path = sys::read_path(a[at])?;
+/// NUL-terminated; none if it is another path, or has the right number.
+fn real_proc_path(path: u64) -> Option<Vec<u8>> {
+    let path = sys::read_path(path)?;
     let rest = path.strip_prefix(b"/proc/")?;
     let end = rest.iter().position(|c| !c.is_ascii_digit())?;
     let shown = rest[..end].iter().fold(0u32, |n, c| {
@@ -437,13 +458,11 @@ fn open_proc(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], at: usize) -> O
     let mut real = alloc::format!("/proc/{real}").into_bytes();
     real.extend_from_slice(&rest[end..]);
     real.push(0);
-    let mut b = *a;
-    b[at] = real.as_ptr() as u64;
-    Some(plain(ctx, number, &b))
+    Some(real)
 }
 
 /// Files that yield random bytes are replaced.
-fn open(path: u64, flags: u64) -> Option<Option<i64>> {
+fn open(path: u64, flags: u64) -> Option<i64> {
     let mut text = [0u8; 40];
     let at = crate::pm::readable_alias(path);
     let mut n = 0;
@@ -478,6 +497,6 @@ fn open(path: u64, flags: u64) -> Option<Option<i64>> {
             sc!(nr::WRITE, fd, content.as_ptr(), content.len());
             sc!(8u64, fd, 0, 0); // lseek to the start
         }
-        Some(Some(fd))
+        Some(fd)
     }
 }

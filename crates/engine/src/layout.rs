@@ -18,14 +18,15 @@
 //! Nothing of this concerns programs that do not run in deterministic mode.
 
 use crate::asm::{Outcome, program_syscall};
+use crate::context::ThreadContext;
 use crate::maps::{self, Mapping};
 use crate::service;
 use crate::signal::{read_value, write_value};
 use crate::sync::{Guard, SpinLock};
-use crate::sys::{self, nr, sc};
-use crate::syscall::page_up;
+use crate::sys::{self, nr, page_up, sc};
 use alloc::vec::Vec;
 use brownout_abi::{ENGINE_BASE, ENGINE_LIMIT, Launch, PM_BASE, PM_LEN};
+use brownout_syscalls::pipeline::{Call, Rest, Stage};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Distance between two layouts. All of them lie in what the sanitizers leave to the program (see the addresses in `abi`), so it is
@@ -48,7 +49,7 @@ const STACK_GAP_MAX: u64 = STEP / 4;
 /// How far the heap of a program with a fixed address is behind it, for each layout.
 const HEAP_STEP: u64 = 64 << 30;
 /// Where things wait while their places are exchanged.
-const STAGE: u64 = ENGINE_LIMIT + STEP;
+const ASIDE: u64 = ENGINE_LIMIT + STEP;
 
 /// Free stretches below the stack, sorted. Something of another's may lie in them: `MAP_FIXED_NOREPLACE` tells.
 static HOLES: SpinLock<Vec<(u64, u64)>> = SpinLock::new(Vec::new());
@@ -307,7 +308,7 @@ fn exchange(maps: &[Mapping], parts: &[Part]) {
     let occupied =
         |(_, len, to): &(u64, u64, u64)| maps.iter().any(|m| m.start < to + len && *to < m.end);
     if moves.iter().any(occupied) {
-        let mut at = STAGE;
+        let mut at = ASIDE;
         for (start, len, _) in &mut moves {
             relocate(*start, *len, at);
             *start = at;
@@ -534,14 +535,31 @@ fn somewhere(len: u64, mut call: impl FnMut(u64) -> Option<i64>) -> Option<Optio
     Some(None)
 }
 
+/// Chooses the places of mappings.
+pub const STAGE: Stage<ThreadContext> = Stage {
+    name: "layout",
+    takes: |number| on() && matches!(number, nr::MMAP | nr::MUNMAP | nr::MREMAP | nr::SHMAT),
+    pass,
+};
+
+fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Option<i64> {
+    match call.number {
+        nr::MMAP => mmap(&call.args),
+        nr::MUNMAP => munmap(&call.args),
+        nr::MREMAP => mremap(&call.args),
+        nr::SHMAT => shmat(&call.args),
+        _ => rest.make(ctx, call),
+    }
+}
+
 /// `mmap` of ordinary memory.
-pub fn mmap(a: &[u64; 6]) -> Option<i64> {
+fn mmap(a: &[u64; 6]) -> Option<i64> {
     const MAP_32BIT: u64 = 0x40;
     const MAP_GROWSDOWN: u64 = 0x100;
     const MAP_HUGETLB: u64 = 0x4_0000;
     let [hint, len, prot, flags, fd, offset] = *a;
     let placed = sys::MAP_FIXED | sys::MAP_FIXED_NOREPLACE;
-    if !on() || flags & (placed | MAP_32BIT | MAP_GROWSDOWN | MAP_HUGETLB) != 0 || len == 0 {
+    if flags & (placed | MAP_32BIT | MAP_GROWSDOWN | MAP_HUGETLB) != 0 || len == 0 {
         return raw(nr::MMAP, a);
     }
     let at = |at: u64| {
@@ -561,9 +579,9 @@ pub fn mmap(a: &[u64; 6]) -> Option<i64> {
 }
 
 /// `munmap` of ordinary memory.
-pub fn munmap(a: &[u64; 6]) -> Option<i64> {
+fn munmap(a: &[u64; 6]) -> Option<i64> {
     let result = raw(nr::MUNMAP, a)?;
-    if on() && result == 0 {
+    if result == 0 {
         give_back(a[0], a[0].saturating_add(page_up(a[1])));
     }
     Some(result)
@@ -576,11 +594,8 @@ fn reserve(at: u64, len: u64) -> i64 {
 }
 
 /// `mremap` of ordinary memory.
-pub fn mremap(a: &[u64; 6]) -> Option<i64> {
+fn mremap(a: &[u64; 6]) -> Option<i64> {
     const MREMAP_DONTUNMAP: u64 = 4;
-    if !on() {
-        return raw(nr::MREMAP, a);
-    }
     let [start, old, new, flags, _, _] = *a;
     let (old, new) = (page_up(old), page_up(new));
     let stays = flags & MREMAP_DONTUNMAP != 0;
@@ -638,12 +653,9 @@ pub fn segment_len(id: u64) -> Option<u64> {
 }
 
 /// `shmat`
-pub fn shmat(a: &[u64; 6]) -> Option<i64> {
+fn shmat(a: &[u64; 6]) -> Option<i64> {
     const SHM_REMAP: u64 = 0o40000;
-    if a[2] & SHM_REMAP != 0 && crate::pm::readable_alias(a[1]) != a[1] {
-        crate::fatal_unsupported("the program attaches shared memory over persistent memory");
-    }
-    let wanted = (on() && a[1] == 0).then(|| segment_len(a[0])).flatten();
+    let wanted = (a[1] == 0).then(|| segment_len(a[0])).flatten();
     if let Some(len) = wanted.filter(|len| *len != 0) {
         let placed = somewhere(len, |at| {
             let reserved = reserve(at, len);

@@ -122,6 +122,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
     }
     session::init(launch.previous_process == 0);
     redirects::init();
+    syscall::init();
     pm::init_files();
     process::refresh_pid();
     let launch = &layout::arrange(launch);

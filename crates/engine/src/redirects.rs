@@ -10,10 +10,12 @@
 //! program may notice by `/proc/self/fd`, by listing the folder, and by device and inode numbers; renaming between a
 //! redirected path and another one that is not may cross file systems; `openat2` that forbids absolute paths fails.
 
+use crate::context::ThreadContext;
 use crate::service::control;
 use crate::sys::{self, nr, sc};
 use alloc::vec::Vec;
 use brownout_abi::REDIRECTS_LEN;
+use brownout_syscalls::pipeline::{Call, Rest, Stage};
 
 /// One row of the table. The bytes are in the control block, where they stay as they are.
 #[derive(Clone, Copy)]
@@ -124,13 +126,30 @@ fn path_arguments(number: u64) -> &'static [PathArgument] {
     }
 }
 
-/// Replaces paths among the arguments of a call. Returns those that are in the table, as the program gave them.
-#[inline]
-pub fn apply(number: u64, args: &mut [u64; 6]) -> Vec<Vec<u8>> {
-    let mut replaced = Vec::new();
+/// Leads paths elsewhere.
+pub const STAGE: Stage<ThreadContext> = Stage {
+    name: "redirects",
+    // Whether there are any differs between the runs of one session, so the table may fill up later.
+    takes: |number| !path_arguments(number).is_empty(),
+    pass,
+};
+
+fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Option<i64> {
     if table().is_empty() {
-        return replaced;
+        return rest.make(ctx, call);
     }
+    let mut args = call.args;
+    let redirected = apply(call.number, &mut args);
+    let result = rest.make(ctx, &call.with(args))?;
+    for path in redirected {
+        crate::pm::looked_up(ctx, call.number, result, &path);
+    }
+    Some(result)
+}
+
+/// Replaces paths among the arguments of a call. Returns those that are in the table, as the program gave them.
+fn apply(number: u64, args: &mut [u64; 6]) -> Vec<Vec<u8>> {
+    let mut replaced = Vec::new();
     for &(folder, path, links) in path_arguments(number) {
         let follow = match links {
             Links::Followed => true,

@@ -33,6 +33,7 @@ use brownout_abi::{
     CREATED_MAX, LEARNED_MAX, RING_BASE, THREADS_MAX, WORLD_LEN, kept_flags, kept_state, learned,
     stop_at,
 };
+use brownout_syscalls::pipeline::{Call, Rest, Stage};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Where this process is to stop: one of [`stop_at`].
@@ -54,13 +55,19 @@ pub fn init(is_first: bool) {
     }
 }
 
-/// Before a system call of the program.
-#[inline]
-pub fn before_syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) {
+/// Stops before a system call of the program, if this is the place.
+pub const STAGE: Stage<ThreadContext> = Stage {
+    name: "session",
+    takes: |_| STOP.load(Ordering::Relaxed) != stop_at::NOWHERE,
+    pass,
+};
+
+fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Option<i64> {
     let stop = STOP.load(Ordering::Relaxed);
     if stop != stop_at::NOWHERE {
-        consider(ctx, stop, number, a);
+        consider(ctx, stop, call.number, &call.args);
     }
+    rest.make(ctx, call)
 }
 
 /// Before the program asks the sink something: what that answers differs between runs.

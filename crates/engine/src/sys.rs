@@ -150,6 +150,11 @@ pub const EEXIST: i64 = 17;
 pub const EINVAL: i64 = 22;
 pub const ENOSYS: i64 = 38;
 
+/// Rounds a length up to whole pages.
+pub fn page_up(n: u64) -> u64 {
+    n.wrapping_add(4095) & !4095
+}
+
 /// Maps fresh private memory at `addr`; `fixed` without replacing what is there.
 ///
 /// # Safety

@@ -13,7 +13,7 @@
 //! With line input a read of standard input ends behind the first line feed, whichever call makes it. The read is shortened beforehand,
 //! so the rest is still there for the next one, whoever makes it.
 
-use super::kernel::{self, Stat, event, fstat, is_world};
+use super::kernel::{Stat, event, fstat, is_world};
 use super::ring;
 use crate::context::ThreadContext;
 use crate::service::control;
@@ -21,10 +21,17 @@ use crate::signal;
 use crate::sys::{self, nr, sc};
 use alloc::vec::Vec;
 use brownout_abi::{CREATED_MAX, rare};
+use brownout_syscalls::pipeline::{Call, Rest, Stage};
 use core::sync::atomic::Ordering;
 
-/// Whether a call is to come here although nothing is tracked.
-pub fn concerns(number: u64) -> bool {
+/// Tells of what crosses the border.
+pub const STAGE: Stage<ThreadContext> = Stage {
+    name: "boundaries",
+    takes: |number| crate::mode().record && concerns(number),
+    pass,
+};
+
+fn concerns(number: u64) -> bool {
     let mode = crate::mode();
     mode.boundaries
         && (reads_from(number).is_some()
@@ -85,11 +92,8 @@ pub fn is_input(fd: u64) -> bool {
     fstat(fd).is_some_and(|s| has_input(&s))
 }
 
-/// A system call of the program.
-pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
-    if !concerns(number) {
-        return kernel::syscall(ctx, number, a);
-    }
+fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Option<i64> {
+    let (number, a) = (call.number, &call.args);
     let mode = crate::mode();
     let is_creation = mode.boundaries && creates(number, a);
     let input = reads_from(number)
@@ -115,8 +119,8 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64
         ctx.announced = ctx.rip;
     }
     let result = match input {
-        Some(_) if mode.line_input && control().input_is_file != 0 => read_line(ctx, number, a)?,
-        _ => kernel::syscall(ctx, number, a)?,
+        Some(_) if mode.line_input && control().input_is_file != 0 => read_line(ctx, call, rest)?,
+        _ => rest.make(ctx, call)?,
     };
     if input.is_some() || deadly.is_some() {
         ctx.announced = 0;
@@ -148,7 +152,7 @@ pub fn looked_up(ctx: &mut ThreadContext, number: u64, result: i64, path: &[u8])
 
 /// The signal that a call sends to the thread itself or to its process, if it does that.
 fn sent_to_self(ctx: &ThreadContext, number: u64, a: &[u64; 6]) -> Option<i32> {
-    let is = |arg: usize, real: u32| a[arg] as u32 == crate::deterministic::shown_pid(real);
+    let is = |arg: usize, real: u32| a[arg] as u32 == real;
     let process = if ctx.borrows_memory {
         ctx.tid
     } else {
@@ -233,13 +237,14 @@ fn line_length(fd: u64, position: u64, max: u64) -> u64 {
     max
 }
 
-fn read_line(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
+fn read_line(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Option<i64> {
+    let (number, a) = (call.number, &call.args);
     let mut b = *a;
     let Some((fd, position)) = reads_from(number)
         .map(|arg| a[arg])
         .zip(position(number, a))
     else {
-        return kernel::syscall(ctx, number, a);
+        return rest.make(ctx, call);
     };
     let length = match number {
         nr::READ | nr::PREAD64 => 2,
@@ -247,7 +252,7 @@ fn read_line(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> 
         nr::SPLICE | nr::COPY_FILE_RANGE => 4,
         nr::READV | nr::PREADV | nr::PREADV2 => {
             let Some(mut buffers) = read_vector(a[1], a[2]) else {
-                return kernel::syscall(ctx, number, a);
+                return rest.make(ctx, call);
             };
             let room = buffers.iter().fold(0u64, |sum, v| sum.saturating_add(v[1]));
             let mut left = line_length(fd, position, room);
@@ -256,12 +261,12 @@ fn read_line(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> 
                 left -= buffer[1];
             }
             b[1] = buffers.as_ptr() as u64;
-            return kernel::syscall(ctx, number, &b);
+            return rest.make(ctx, &call.with(b));
         }
-        _ => return kernel::syscall(ctx, number, a),
+        _ => return rest.make(ctx, call),
     };
     b[length] = line_length(fd, position, a[length]);
-    kernel::syscall(ctx, number, &b)
+    rest.make(ctx, &call.with(b))
 }
 
 /// The program's `iovec` array: address and length of each buffer.

@@ -7,10 +7,10 @@ use crate::asm::{Outcome, program_syscall};
 use crate::context::ThreadContext;
 use crate::maps::Mapping;
 use crate::service;
-use crate::sys::{self, nr, sc};
-use crate::syscall::page_up;
+use crate::sys::{self, nr, page_up, sc};
 use alloc::vec::Vec;
 use brownout_abi::{ClassifyAnswer, life, rare};
+use brownout_syscalls::pipeline::{Call, Rest, Stage};
 use brownout_syscalls::{
     FileEffect, Memory, Prepared, ReadAt, Run, SyncScope, Translate, WrittenAt,
 };
@@ -171,18 +171,12 @@ fn raw(number: u64, a: &[u64; 6]) -> Option<i64> {
     }
 }
 
-/// Whether a call can go to the kernel as it is.
-pub fn is_plain_syscall(number: u64) -> bool {
-    if crate::mode().deterministic && crate::deterministic::concerns(number) {
-        return false;
-    }
-    !crate::mode().record
-        || !(regions::any()
-            || FILES.load(Ordering::Relaxed)
-            || syncs_all(number)
-            || super::boundaries::concerns(number)
-            || super::names::concerns(number))
-}
+/// Leads the kernel to tracked memory, and tells of what a call does to it and to tracked files.
+pub const STAGE: Stage<ThreadContext> = Stage {
+    name: "pm",
+    takes: |_| crate::mode().record,
+    pass,
+};
 
 /// Whether a call makes files durable that this process need not know of.
 fn syncs_all(number: u64) -> bool {
@@ -235,41 +229,62 @@ pub fn with_prepared(
     f(ctx, &[number, b[0], b[1], b[2], b[3], b[4], b[5]])
 }
 
-/// A call that may concern tracked memory or files.
-pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
-    if crate::mode().deterministic
-        && let Some(answer) = crate::deterministic::syscall(ctx, number, a)
-    {
+fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Option<i64> {
+    match call.number {
+        nr::MMAP => return mmap(ctx, call, rest),
+        nr::MUNMAP
+        | nr::MPROTECT
+        | nr::PKEY_MPROTECT
+        | nr::MREMAP
+        | nr::MADVISE
+        | nr::MSYNC
+        | nr::BRK => return memory(ctx, call, rest),
+        nr::SHMAT => {
+            refuse_attached_over(&call.args);
+            return rest.make(ctx, call);
+        }
+        _ => {}
+    }
+    let names = super::names::concerns(call.number);
+    if !names && !any_tracked() && !syncs_all(call.number) {
+        return rest.make(ctx, call);
+    }
+    if let Some(answer) = super::remote::pass(ctx, call, rest) {
         return answer;
     }
-    if crate::mode().record
-        && let Some(answer) = super::remote::syscall(ctx, number, a)
-    {
-        return answer;
+    if !names {
+        return tracked(ctx, call, rest, |_, _| {});
     }
-    if super::names::concerns(number) {
-        let before = super::names::before(ctx, number, a);
-        let result = tracked_syscall(ctx, number, a, |ctx, result| {
-            super::names::made(ctx, &before, result);
-        })?;
-        super::names::after(ctx, number, a, before, result);
-        return Some(result);
-    }
-    if !crate::mode().record
-        || !(regions::any() || FILES.load(Ordering::Relaxed) || syncs_all(number))
-    {
-        return crate::syscall::as_it_is(number, a);
-    }
-    tracked_syscall(ctx, number, a, |_, _| {})
+    let (number, a) = (call.number, &call.args);
+    let before = super::names::before(ctx, number, a);
+    // A file may be tracked only now.
+    let result = tracked(ctx, call, rest, |ctx, result| {
+        super::names::made(ctx, &before, result);
+    })?;
+    super::names::after(ctx, number, a, before, result);
+    Some(result)
 }
 
-/// `made` is told the result before what the call did to files is recorded.
-pub fn tracked_syscall(
+/// Whether anything is tracked, mapped or not.
+fn any_tracked() -> bool {
+    regions::any() || FILES.load(Ordering::Relaxed)
+}
+
+fn refuse_attached_over(a: &[u64; 6]) {
+    const SHM_REMAP: u64 = 0o40000;
+    if a[2] & SHM_REMAP != 0 && super::readable_alias(a[1]) != a[1] {
+        crate::fatal_unsupported("the program attaches shared memory over persistent memory");
+    }
+}
+
+/// A call with all that it does to tracked memory and files. `made` is told the result before what the call did to files is recorded.
+pub fn tracked(
     ctx: &mut ThreadContext,
-    number: u64,
-    a: &[u64; 6],
+    call: &Call,
+    rest: Rest<ThreadContext>,
     made: impl FnOnce(&mut ThreadContext, i64),
 ) -> Option<i64> {
+    let (number, a) = (call.number, &call.args);
     let mut b = *a;
     let mut prepared = Prepared::new();
     if let Err(u) = brownout_syscalls::prepare(number, &mut b, &Engine, &Engine, &mut prepared) {
@@ -280,7 +295,7 @@ pub fn tracked_syscall(
     }
     refuse_retained(number, &prepared);
     kernel_reads(ctx, &prepared);
-    let result = crate::syscall::as_it_is(number, &b);
+    let result = rest.make(ctx, &call.with(b));
     let Some(result) = result else {
         brownout_syscalls::finish(&prepared, -sys::EINTR, &Engine, &Engine, &mut |_, _| {});
         return None;
@@ -361,15 +376,6 @@ fn kernel_writes(ctx: &mut ThreadContext, number: u64, prepared: &Prepared, resu
                 );
             }
         }
-    }
-}
-
-/// The program's own call, with what it does to tracked memory and files.
-pub fn made(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
-    if crate::mode().record && (regions::any() || FILES.load(Ordering::Relaxed)) {
-        tracked_syscall(ctx, number, a, |_, _| {})
-    } else {
-        crate::syscall::as_it_is(number, a)
     }
 }
 
@@ -926,8 +932,8 @@ fn is_dax(fd: u64) -> bool {
 }
 
 /// Ordinary memory is where `result` says, if that is no error.
-pub fn ordinary(result: i64, len: u64) -> Option<i64> {
-    if crate::mode().record && !(-4095..0).contains(&result) {
+fn ordinary(result: i64, len: u64) -> Option<i64> {
+    if !(-4095..0).contains(&result) {
         let start = result as u64;
         REGIONS.lock().ordinary(start, start + len);
     }
@@ -935,17 +941,16 @@ pub fn ordinary(result: i64, len: u64) -> Option<i64> {
 }
 
 /// `mmap` of the program.
-pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
-    let [addr, len, prot, flags, fd, offset] = *a;
+fn mmap(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Option<i64> {
+    let [addr, len, prot, flags, fd, offset] = call.args;
     let plain = |ctx: &mut ThreadContext| {
-        if crate::mode().record && flags & sys::MAP_FIXED != 0 {
+        if flags & sys::MAP_FIXED != 0 {
             drop_regions(ctx, addr, addr.wrapping_add(page_up(len)));
         }
-        ordinary(crate::layout::mmap(a)?, page_up(len))
+        ordinary(rest.make(ctx, call)?, page_up(len))
     };
     let map_type = flags & sys::MAP_TYPE;
-    if crate::mode().record
-        && crate::mode().loads
+    if crate::mode().loads
         && flags & sys::MAP_ANONYMOUS == 0
         && map_type == sys::MAP_PRIVATE
         && let Some(file) = tracked_file(fd)
@@ -958,8 +963,7 @@ pub fn mmap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
         }
         return Some(result);
     }
-    if !crate::mode().record
-        || flags & sys::MAP_ANONYMOUS != 0
+    if flags & sys::MAP_ANONYMOUS != 0
         || map_type != sys::MAP_SHARED && map_type != sys::MAP_SHARED_VALIDATE
         || len == 0
     {
@@ -1093,7 +1097,8 @@ fn drop_regions(ctx: &mut ThreadContext, start: u64, end: u64) {
 }
 
 /// `munmap`, `mprotect`, `mremap`, `madvise`, `msync`, `brk`.
-pub fn memory(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
+fn memory(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Option<i64> {
+    let (number, a) = (call.number, &call.args);
     let (start, len) = (a[0], page_up(a[1]));
     let end = start.wrapping_add(len);
     let other = number == nr::MREMAP && a[3] & sys::MREMAP_FIXED != 0;
@@ -1101,11 +1106,11 @@ pub fn memory(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64>
         && number != nr::BRK
         && (REGIONS.lock().overlaps(start, end.max(start + 1))
             || other && REGIONS.lock().overlaps(a[4], a[4] + page_up(a[2])));
-    if !crate::mode().record || !touches {
+    if !touches {
+        let result = rest.make(ctx, call)?;
         return match number {
-            nr::MUNMAP => crate::layout::munmap(a),
-            nr::MREMAP => ordinary(crate::layout::mremap(a)?, page_up(a[2])),
-            _ => raw(number, a),
+            nr::MREMAP => ordinary(result, page_up(a[2])),
+            _ => Some(result),
         };
     }
     // As for `mmap`. (`msync` takes its time, and changes no mapping.)
@@ -1117,7 +1122,7 @@ pub fn memory(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64>
             }
             // The event first: behind the call another thread may map something new there.
             drop_regions(ctx, start, end);
-            crate::layout::munmap(a)
+            rest.make(ctx, call)
         }
         nr::MPROTECT | nr::PKEY_MPROTECT => mprotect(number, a),
         nr::MREMAP => mremap(ctx, a),

@@ -34,10 +34,10 @@ pub mod ring;
 pub mod site;
 mod stacks;
 
-pub use boundaries::{dies, is_input, looked_up, records_deaths, syscall};
+pub use boundaries::{STAGE as BOUNDARIES, dies, is_input, looked_up, records_deaths};
 pub use kernel::{
-    answered, code_is_read, code_was_read, file_mode, init_files, is_plain_syscall, kernel_wrote,
-    made, memory, mmap, with_prepared,
+    STAGE, answered, code_is_read, code_was_read, file_mode, init_files, kernel_wrote,
+    with_prepared,
 };
 pub use process::*;
 pub use regions::{

@@ -13,6 +13,7 @@ use crate::signal::read_value;
 use crate::sys::{nr, sc};
 use brownout_abi::kind;
 use brownout_syscalls::Translate;
+use brownout_syscalls::pipeline::{Call, Rest};
 
 const MINCORE: u64 = 27;
 const PTRACE: u64 = 101;
@@ -26,8 +27,13 @@ const PROCESS_VM_WRITEV: u64 = 311;
 const MLOCK2: u64 = 325;
 
 /// Answers a call that goes around the mappings. `None`: it does not, or not to tracked memory.
-pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Option<i64>> {
-    match number {
+pub fn pass(
+    ctx: &mut ThreadContext,
+    call: &Call,
+    rest: Rest<ThreadContext>,
+) -> Option<Option<i64>> {
+    let a = &call.args;
+    match call.number {
         IO_SUBMIT => {
             refuse_asynchronous(a);
             None
@@ -56,9 +62,9 @@ pub fn syscall(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Opt
         MLOCK | MUNLOCK | MLOCK2 | MINCORE if touches(a[0], 1) => {
             let mut b = *a;
             b[0] = super::readable_alias(a[0]);
-            Some(kernel::tracked_syscall(ctx, number, &b, |_, _| {}))
+            Some(kernel::tracked(ctx, &call.with(b), rest, |_, _| {}))
         }
-        _ => through_a_file(ctx, number, a),
+        _ => through_a_file(ctx, call, rest),
     }
 }
 
@@ -151,7 +157,12 @@ fn memory_of(fd: u64) -> Option<u32> {
 }
 
 /// A read or write of `/proc/PID/mem`, whose offsets are addresses.
-fn through_a_file(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<Option<i64>> {
+fn through_a_file(
+    ctx: &mut ThreadContext,
+    call: &Call,
+    rest: Rest<ThreadContext>,
+) -> Option<Option<i64>> {
+    let (number, a) = (call.number, &call.args);
     let transfer = transfer(number, a)?;
     let owner = memory_of(a[0])?;
     let at = transfer.offset.unwrap_or_else(|| position(a[0] as i32));
@@ -197,13 +208,15 @@ fn through_a_file(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<
             ring.access(ctx, kind::LOAD, site.id, context, start, alias, end - start);
         }
     }
-    let call = if transfer.writes {
-        nr::PWRITE64
-    } else {
-        nr::PREAD64
+    let made = Call {
+        number: if transfer.writes {
+            nr::PWRITE64
+        } else {
+            nr::PREAD64
+        },
+        args: [a[0], buffer, len, from, 0, 0],
     };
-    let made = [a[0], buffer, len, from, 0, 0];
-    let Some(result) = kernel::tracked_syscall(ctx, call, &made, |_, _| {}) else {
+    let Some(result) = kernel::tracked(ctx, &made, rest, |_, _| {}) else {
         return Some(None);
     };
     if result > 0 {
