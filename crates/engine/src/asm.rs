@@ -11,8 +11,41 @@
 //! `bo_fast_begin..bo_fast_end` may be single-stepped by `signal.rs`: no engine lock is taken there.
 
 use crate::context::{GRANULES_OFFSET, IBTC_OFFSET, ThreadContext, off, slot};
+pub use crate::copy::copy_program;
+use crate::sigdata::{SigInfo, UContext};
 use brownout_abi::{CONTROL_BASE, Control, RING_BASE, RING_LEN};
 use core::mem::offset_of;
+
+/// What these routines call. They lie below all of it, so [`install`] is told once where it is.
+#[repr(C)]
+pub struct Upcalls {
+    /// A thread has left the cache; it goes on where the context says when this returns.
+    pub dispatch: extern "C" fn(&mut ThreadContext),
+    /// A new thread begins, on its own engine stack.
+    pub thread_start: extern "C" fn(&mut ThreadContext),
+    /// The kernel has brought a signal.
+    pub signal: extern "C" fn(i32, &mut SigInfo, &mut UContext),
+}
+
+static mut UPCALLS: Upcalls = Upcalls {
+    dispatch: too_early,
+    thread_start: too_early,
+    signal: signal_too_early,
+};
+
+extern "C" fn too_early(_: &mut ThreadContext) {
+    crate::fatal_bug("a thread before the engine is set up");
+}
+
+extern "C" fn signal_too_early(_: i32, _: &mut SigInfo, _: &mut UContext) {
+    crate::fatal_bug("a signal before the engine is set up");
+}
+
+/// Called once, by the first thread, before it enters the cache and before there is a signal handler.
+pub fn install(upcalls: Upcalls) {
+    // SAFETY: the only thread, and nothing has been called by it yet.
+    unsafe { UPCALLS = upcalls };
+}
 
 macro_rules! save_xmm { () => { concat!(
  "movups gs:[{xmm}+0x00], xmm0\n movups gs:[{xmm}+0x10], xmm1\n movups gs:[{xmm}+0x20], xmm2\n movups gs:[{xmm}+0x30], xmm3\n",
@@ -47,7 +80,7 @@ core::arch::global_asm!(
     "2:",
     save_xmm!(),
     "mov rdi, gs:[{self_ptr}]",
-    "call {dispatch}",
+    "call [rip + {upcalls} + {up_dispatch}]",
     "bo_enter:",
     load_xmm!(),
     "mov rsp, gs:[{stack}]",
@@ -509,7 +542,7 @@ core::arch::global_asm!(
     "mov rdi, r9",
     "xor ebp, ebp",
     "mov rsp, [rdi + {stack}]",
-    "call {thread_start}",
+    "call [rip + {upcalls} + {up_thread_start}]",
     "jmp bo_enter",
 
     // rdi = address of the context's in_use word: frees the context and ends the thread, using no stack in between.
@@ -540,37 +573,9 @@ core::arch::global_asm!(
     "bo_signal_entry:",
     "push 0x202", "popfq", // neither direction nor alignment check of the program
     "sub rsp, 8",
-    "call {signal_handler}",
+    "call [rip + {upcalls} + {up_signal}]",
     "add rsp, 8",
     "ret",
-
-    // ------------------------------------------------------------------ memory of the program that may be bad
-    // rdi = to, rsi = from, rdx = length: 1 if all was copied.
-    ".global bo_copy", ".global bo_copy_insn", ".global bo_copy_load", ".global bo_copy_store", ".global bo_copy_fail",
-    "bo_copy:",
-    "mov rcx, rdx",
-    "cmp rcx, 8", "jne 2f",
-    "bo_copy_load:",
-    "mov rax, [rsi]",
-    "bo_copy_store:",
-    "mov [rdi], rax",
-    "mov eax, 1", "ret",
-    "2:",
-    "bo_copy_insn:",
-    "rep movsb",
-    "mov eax, 1", "ret",
-    "bo_copy_fail:",
-    "xor eax, eax", "ret",
-
-    // ------------------------------------------------------------------ first instruction of the image
-    // rsp points at a Launch.
-    ".global _start",
-    "_start:",
-    "mov rdi, rsp",
-    "xor ebp, ebp",
-    "and rsp, -64",
-    "call {start}",
-    "ud2",
 
     gpr = const off::GPR, stack = const off::ENGINE_STACK, rflags = const off::RFLAGS, xmm = const off::XMM,
     self_ptr = const off::SELF, pending = const off::PENDING_FLAG, resume = const off::RESUME,
@@ -604,15 +609,15 @@ core::arch::global_asm!(
     granules = const GRANULES_OFFSET, granule_shift = const crate::context::GRANULE_SHIFT,
     nt_store = const brownout_abi::kind::NT_STORE,
     thread = const offset_of!(ThreadContext, thread), context_free = const offset_of!(ThreadContext, context_free_requests),
-    exit_log = const crate::dispatch::exit::LOG, exit_log_waiting = const crate::dispatch::exit::LOG_WAITING,
-    exit_request = const crate::dispatch::exit::REQUEST,
+    exit_log = const crate::exit::LOG, exit_log_waiting = const crate::exit::LOG_WAITING,
+    exit_request = const crate::exit::REQUEST,
     pmemcheck = const brownout_abi::PMEMCHECK_BASE, plain_requests = const crate::requests::PLAIN,
-    unlogged = sym crate::pm::UNLOGGED,
-    lookup = sym crate::dispatch::LOOKUP,
-    dispatch = sym crate::dispatch::engine_dispatch,
-    thread_start = sym crate::process::thread_start,
-    signal_handler = sym crate::signal::signal_handler,
-    start = sym crate::start,
+    unlogged = sym crate::requests::UNLOGGED,
+    lookup = sym crate::lookup::LOOKUP,
+    upcalls = sym UPCALLS,
+    up_dispatch = const offset_of!(Upcalls, dispatch),
+    up_thread_start = const offset_of!(Upcalls, thread_start),
+    up_signal = const offset_of!(Upcalls, signal),
 );
 
 unsafe extern "C" {
@@ -640,11 +645,6 @@ unsafe extern "C" {
     pub fn bo_sigreturn(frame: u64) -> !;
     pub fn bo_restorer();
     pub fn bo_signal_entry();
-    fn bo_copy(to: u64, from: u64, len: u64) -> u64;
-    fn bo_copy_insn();
-    fn bo_copy_load();
-    fn bo_copy_store();
-    fn bo_copy_fail();
 }
 
 /// What sites copy: see `bo_log_inline_begin`.
@@ -655,22 +655,13 @@ pub fn log_inline() -> &'static [u8] {
     unsafe { core::slice::from_raw_parts(begin as *const u8, end - begin) }
 }
 
-/// Copies to or from program memory; false if it faulted on the way.
-///
-/// # Safety
-/// One side is memory of the engine, large enough; the other is the program's, good or bad.
-pub unsafe fn copy_program(to: u64, from: u64, len: u64) -> bool {
-    // SAFETY: faults in `bo_copy` continue at its failure exit.
-    unsafe { bo_copy(to, from, len) == 1 }
-}
-
 /// Where engine code that faulted at `rip` on program memory goes on.
 pub fn fixup(rip: u64) -> Option<u64> {
     let verifying = bo_log_context as *const () as u64..bo_log_known as *const () as u64;
     if verifying.contains(&rip) {
         return Some(bo_log_slow as *const () as u64);
     }
-    let table: [(u64, u64); 5] = [
+    let table: [(u64, u64); 2] = [
         (
             bo_request_read as *const () as usize as u64,
             bo_request_slow as *const () as usize as u64,
@@ -679,20 +670,9 @@ pub fn fixup(rip: u64) -> Option<u64> {
             crate::pm::bo_verify_read as *const () as usize as u64,
             crate::pm::bo_verify_no as *const () as usize as u64,
         ),
-        (
-            bo_copy_insn as *const () as usize as u64,
-            bo_copy_fail as *const () as usize as u64,
-        ),
-        (
-            bo_copy_load as *const () as usize as u64,
-            bo_copy_fail as *const () as usize as u64,
-        ),
-        (
-            bo_copy_store as *const () as usize as u64,
-            bo_copy_fail as *const () as usize as u64,
-        ),
     ];
-    table.iter().find(|f| f.0 == rip).map(|f| f.1)
+    let known = table.iter().find(|f| f.0 == rip).map(|f| f.1);
+    known.or_else(|| crate::copy::fixup(rip))
 }
 
 /// Result of [`program_syscall`].

@@ -7,7 +7,7 @@
 //! The two tables are at constant displacements so that emitted code reaches them with one
 //! `gs:[reg*8 + disp32]`.
 
-use crate::signal::{Pending, SignalHandlers};
+use crate::sigdata::{Pending, SignalHandlers};
 use crate::sys::{self, sc};
 use brownout_abi::THREADS_BASE;
 use core::mem::offset_of;
@@ -66,7 +66,7 @@ pub struct ThreadContext {
     pub resume: u64,
     /// Target of an indirect branch that missed.
     pub target: u64,
-    /// Why the cache was left: see `dispatch.rs`.
+    /// Why the cache was left: see `exit.rs`.
     pub exit_arg: u64,
     pub spill: [u64; 16],
     pub engine_stack: u64,
@@ -116,11 +116,11 @@ pub struct ThreadContext {
     /// Of SIGSEGV, SIGBUS, SIGTRAP, SIGILL, SIGFPE: those that the program believes blocked.
     pub blocked_sync: u64,
     pub altstack: AltStack,
-    pub held: crate::signal::Held,
+    pub held: crate::sigdata::Held,
     /// Mask that a call such as `sigsuspend` has put in place of the program's.
     pub suspend_mask: Option<u64>,
     /// Under way: an irregular access whose operand registers are shifted. See `pm/irregular.rs`.
-    pub irregular: crate::pm::irregular::State,
+    pub irregular: crate::pm::under_way::State,
     pub process: u32,
     /// A child with its parent's memory (vfork): it is a thread of its parent's process in the stream until it execs.
     pub borrows_memory: bool,
@@ -189,7 +189,7 @@ impl ThreadContext {
         self.self_ptr + SIGNAL_STACK_OFFSET
     }
 
-    /// Maps (or reuses) a context. It is not yet any thread's.
+    /// Maps (or reuses) a context. It is not yet any thread's, and its entry points and tables are still to be filled (`process.rs`).
     pub fn allocate() -> &'static mut ThreadContext {
         let _one_at_a_time = ALLOCATION.lock();
         for i in 0..CONTEXTS_MAX {
@@ -209,7 +209,7 @@ impl ThreadContext {
                         15 /* MADV_NOHUGEPAGE */
                     );
                 }
-                // All of it is filled below; page by page that would cost more than all else at a launch.
+                // All of it is filled soon; page by page that would cost more than all else at a launch.
                 // SAFETY: our own, fresh.
                 unsafe { sys::populate(base + IBTC_OFFSET as u64, 8 * IBTC_ENTRIES as u64) };
                 // Only now: others look at everything below the mark.
@@ -222,7 +222,7 @@ impl ThreadContext {
                 .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
                 .is_ok()
             {
-                // SAFETY: we own it now; only the header is reset, tables are refilled below.
+                // SAFETY: we own it now; only the header is reset, tables are refilled later.
                 unsafe {
                     core::ptr::write_bytes(
                         base as *mut u8,
@@ -233,10 +233,6 @@ impl ThreadContext {
                 ctx.in_use.store(1, Ordering::Release);
                 ctx.self_ptr = base;
                 ctx.engine_stack = base + STACK_OFFSET + STACK_LEN - 64;
-                crate::asm::set_entry_points(ctx);
-                let empty = ctx.entry_miss;
-                ctx.ibtc().fill(empty);
-                crate::pm::init_thread(ctx);
                 return ctx;
             }
         }
@@ -286,4 +282,19 @@ impl ThreadContext {
     pub fn set_engine_write(&mut self, on: bool) {
         self.engine_write.store(on, Ordering::SeqCst);
     }
+}
+
+/// Whether the process has other threads.
+pub fn has_siblings(ctx: &ThreadContext) -> bool {
+    ThreadContext::all().any(|other| other.self_ptr != ctx.self_ptr && other.group == ctx.group)
+}
+
+/// Whether other processes have the same memory, as far as one can tell: if in doubt, they have.
+pub fn shares_memory(ctx: &ThreadContext) -> bool {
+    let is_there = |group: u32| {
+        // SAFETY: signal 0 only asks.
+        group == 0 || unsafe { sc!(sys::nr::KILL, group, 0) } != -sys::ESRCH
+    };
+    ctx.borrows_memory
+        || ThreadContext::all().any(|other| other.group != ctx.group && is_there(other.group))
 }

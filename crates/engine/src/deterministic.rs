@@ -9,9 +9,9 @@
 
 use crate::context::ThreadContext;
 use crate::service::control;
-use crate::signal::{read_value, write_value};
 use crate::sync::SpinLock;
 use crate::sys::{self, nr, sc};
+use crate::values::{read_value, write_value};
 use alloc::vec::Vec;
 use brownout_syscalls::pipeline::{Call, Rest, Stage};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +65,7 @@ pub fn init(ctx: &mut ThreadContext, shown: u32) {
     } else {
         control().next_pid.fetch_add(1, Ordering::Relaxed)
     };
-    PIDS.lock().push((crate::process::real_pid(), own));
+    PIDS.lock().push((crate::control::real_pid(), own));
     let mut at = ctx.gpr[4];
     let mut word = 0u64;
     read_value(at, &mut word);
@@ -174,11 +174,11 @@ pub fn instruction(ctx: &mut ThreadContext, insn: &Instruction) {
             }
         }
         Mnemonic::Rdrand | Mnemonic::Rdseed => {
-            crate::emulate::set_register(ctx, insn, random());
+            crate::insn::set_register(ctx, insn, random());
             // Success: carry set, the other arithmetic flags clear.
             ctx.rflags = ctx.rflags & !0x8d4 | 1;
         }
-        Mnemonic::Rdpid => crate::emulate::set_register(ctx, insn, 0),
+        Mnemonic::Rdpid => crate::insn::set_register(ctx, insn, 0),
         Mnemonic::Cpuid => {
             let (leaf, sub) = (ctx.gpr[0] as u32, ctx.gpr[1] as u32);
             let mut r = brownout_abi::cpu::cpuid(leaf, sub);
@@ -287,7 +287,7 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
     };
     let ok = |good: bool| Some(if good { 0 } else { -sys::EFAULT });
     match number {
-        nr::GETPID => Some(shown_pid(crate::process::real_pid()) as i64),
+        nr::GETPID => Some(shown_pid(crate::control::real_pid()) as i64),
         nr::GETTID => Some(shown_pid(ctx.tid) as i64),
         nr::GETPPID => {
             // SAFETY: no arguments.
@@ -445,7 +445,7 @@ fn proc_path(call: &Call, at: usize, real: &mut Vec<u8>) -> Call {
 
 /// NUL-terminated; none if it is another path, or has the right number.
 fn real_proc_path(path: u64) -> Option<Vec<u8>> {
-    let path = sys::read_path(path)?;
+    let path = crate::values::read_path(path)?;
     let rest = path.strip_prefix(b"/proc/")?;
     let end = rest.iter().position(|c| !c.is_ascii_digit())?;
     let shown = rest[..end].iter().fold(0u32, |n, c| {

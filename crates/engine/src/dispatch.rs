@@ -1,4 +1,4 @@
-//! Where threads come when they leave the code cache, and the table of all blocks.
+//! The table of all blocks.
 //!
 //! Invariants (tag `CACHE`):
 //! - CACHE-1: code that was ever reachable is never overwritten, only its patchable words are, each with one
@@ -6,9 +6,13 @@
 //! - CACHE-2: a dead block is reached by no link, no table of this process, and its prefix fails.
 //! - CACHE-3: all of [`Engine`] is behind its lock, which no thread holds while it runs in the cache.
 
+pub use crate::block::{Block, BlockId, Exit, InsnClass, InsnMap, NO_BLOCK};
 use crate::cache::Arenas;
 use crate::context::ThreadContext;
 use crate::emit::{Emitter, in_reach, rel32};
+pub(crate) use crate::exit;
+pub use crate::hash::PcHash;
+use crate::lookup::{LOOKUP, PROBES};
 use crate::maps::CodeRanges;
 use crate::sync::SpinLock;
 use crate::translate::{self, Translated};
@@ -18,80 +22,6 @@ use alloc::vec::Vec;
 use brownout_abi::learned;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Reasons for leaving the cache: the low 8 bits of `exit_arg`; the rest is the payload.
-pub mod exit {
-    /// A direct branch that is not linked yet; payload: exit number.
-    pub const LINK: u64 = 0;
-    /// An indirect branch whose target (`ctx.target`) is in no table.
-    pub const INDIRECT: u64 = 1;
-    /// A `syscall` instruction at `ctx.rip`.
-    pub const SYSCALL: u64 = 2;
-    /// A Valgrind client request at `ctx.rip`.
-    pub const REQUEST: u64 = 3;
-    /// An instruction at `ctx.rip` that the engine performs; payload: its length.
-    pub const EMULATE: u64 = 4;
-    /// A tracked access happened; payload: its site; the record is still to be appended.
-    pub const LOG: u64 = 5;
-    /// A tracked access of irregular form; payload: its site.
-    pub const SITE_BEGIN: u64 = 6;
-    /// The redirected instruction of the irregular form was executed; payload: its site.
-    pub const SITE_END: u64 = 7;
-    /// The ring is locked by another thread; payload: site. Retry from the instruction's start.
-    pub const LOCKED: u64 = 8;
-    /// An instruction that cannot be supported; `ctx.rip`.
-    pub const UNSUPPORTED: u64 = 9;
-    /// The instruction at `ctx.rip` runs over the end of executable memory; payload: after how many bytes.
-    pub const FETCH_FAULT: u64 = 11;
-    /// As [`LOG`], but the ring is locked by another thread.
-    pub const LOG_WAITING: u64 = 12;
-    /// The code of a self-checking block changed; `ctx.rip` = its start.
-    pub const CODE_CHANGED: u64 = 10;
-}
-
-pub type BlockId = u32;
-pub const NO_BLOCK: BlockId = u32::MAX;
-
-/// What a stretch of emitted code does to registers until it is through.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum InsnClass {
-    /// Copied or rewritten in one instruction: registers are exact at a fault.
-    Plain,
-    /// Branch sequence: rcx and rdx are in their branch slots.
-    Branch,
-    /// Check whether an access is tracked: rcx is in its site slot.
-    Check,
-    /// Operand out of reach, or request: rcx and `scratch` are in their site slots.
-    Site { scratch: u8 },
-}
-
-/// One program instruction in a block.
-#[derive(Clone, Copy)]
-pub struct InsnMap {
-    /// Offset of its code from the block's body.
-    pub code: u16,
-    /// Offset of its address from the block's.
-    pub pc: u16,
-    pub class: InsnClass,
-}
-
-pub struct Block {
-    pub pc: u64,
-    pub pc_end: u64,
-    /// As [`Exit::returns_to`] of the exits that lead here.
-    pub returns_to: u64,
-    /// Where the tag check is, 0 if there is none yet.
-    pub prefix: u64,
-    pub body: u64,
-    pub code_end: u64,
-    pub insns: Box<[InsnMap]>,
-    /// Exits of this block: a run of numbers.
-    pub exits: core::ops::Range<u32>,
-    /// Exits of other blocks that are linked to this one.
-    pub incoming: Vec<u32>,
-    pub sites: Vec<&'static crate::pm::site::Site>,
-    pub dead: bool,
-}
-
 /// How a thread comes to a block from outside.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
@@ -100,29 +30,6 @@ pub enum Arrival {
     /// Back from the engine, in the middle of straight code perhaps: after a fault, a signal, a request.
     Resume,
 }
-
-pub struct Exit {
-    pub target: u64,
-    /// Not 0: what the top of the stack holds for certain at the target, because a call has just pushed it and nothing was
-    /// written since. There the target has a block of its own, which returns by a direct jump.
-    pub returns_to: u64,
-    /// Address of the branch's rel32.
-    pub patch: u64,
-    pub stub: u64,
-    pub linked: BlockId,
-}
-
-/// Open-addressed table from program address to prefix, read by `bo_miss` without a lock.
-#[repr(C)]
-pub struct LookupTable {
-    entries: AtomicU64,
-    shift: AtomicU64,
-}
-pub static LOOKUP: LookupTable = LookupTable {
-    entries: AtomicU64::new(0),
-    shift: AtomicU64::new(64),
-};
-const PROBES: u64 = 4;
 
 pub struct Engine {
     pub arenas: Arenas,
@@ -143,31 +50,6 @@ pub struct Engine {
     pub protected: alloc::collections::BTreeSet<u64>,
     /// How often each writable code page was written after translation.
     pub page_writes: BTreeMap<u64, u32>,
-}
-
-/// Program addresses are already well spread: one multiplication.
-#[derive(Clone, Copy, Default)]
-pub struct PcHash;
-pub struct PcHasher(u64);
-impl core::hash::BuildHasher for PcHash {
-    type Hasher = PcHasher;
-    fn build_hasher(&self) -> PcHasher {
-        PcHasher(0)
-    }
-}
-impl core::hash::Hasher for PcHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, _: &[u8]) {}
-    fn write_u32(&mut self, v: u32) {
-        self.write_u64(v as u64);
-    }
-    fn write_u64(&mut self, v: u64) {
-        self.0 = (self.0 ^ v)
-            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-            .rotate_left(20);
-    }
 }
 
 pub static ENGINE: SpinLock<Engine> = SpinLock::new(Engine {
@@ -219,7 +101,7 @@ impl Engine {
     }
 
     /// The block that exit `n` leads to. `None`: the program may not execute there.
-    fn block_for_exit(&mut self, n: u32) -> Option<BlockId> {
+    pub fn block_for_exit(&mut self, n: u32) -> Option<BlockId> {
         let x = &self.exits[n as usize];
         let (pc, returns_to) = (x.target, x.returns_to);
         if returns_to != 0 {
@@ -550,7 +432,7 @@ impl Engine {
         }
     }
 
-    fn link(&mut self, e: u32, to: BlockId) {
+    pub fn link(&mut self, e: u32, to: BlockId) {
         self.resumed.remove(&self.blocks[to as usize].pc);
         let body = self.blocks[to as usize].body;
         let x = &self.exits[e as usize];
@@ -686,90 +568,6 @@ fn patch(at: u64, target: u64) {
 /// Whether an address belongs to the engine itself.
 pub fn is_engine(addr: u64) -> bool {
     (brownout_abi::ENGINE_BASE..brownout_abi::ENGINE_LIMIT).contains(&addr)
-}
-
-/// Called by `bo_exit`; leaves the place to go on in `ctx.resume`.
-pub extern "C" fn engine_dispatch(ctx: &mut ThreadContext) {
-    // Once before, because what follows may not come back, and once behind, because it may translate.
-    crate::pm::code_was_read(ctx);
-    dispatch(ctx);
-    crate::pm::code_was_read(ctx);
-}
-
-fn dispatch(ctx: &mut ThreadContext) {
-    let arg = ctx.exit_arg;
-    let payload = arg >> 8;
-    match arg & 0xff {
-        exit::LINK => {
-            let mut e = ENGINE.lock();
-            let n = payload as u32;
-            let target = e.exits[n as usize].target;
-            match e.block_for_exit(n) {
-                Some(to) => {
-                    if e.exits[n as usize].linked == NO_BLOCK {
-                        e.link(n, to);
-                    }
-                    ctx.rip = target;
-                    ctx.resume = e.blocks[to as usize].body;
-                    ctx.resume_is_boundary = true;
-                }
-                None => {
-                    drop(e);
-                    ctx.rip = target;
-                    crate::signal::raise_fetch_fault(ctx, target);
-                }
-            }
-        }
-        exit::INDIRECT => {
-            let target = ctx.target;
-            ctx.rip = target;
-            go_indirect(ctx);
-        }
-        exit::SYSCALL => crate::syscall::handle(ctx),
-        exit::REQUEST => crate::requests::handle(ctx),
-        exit::EMULATE => crate::emulate::handle(ctx, payload),
-        exit::LOG => crate::pm::log_slow(ctx, crate::pm::site::from_payload(payload)),
-        exit::SITE_BEGIN => {
-            crate::pm::irregular::begin(ctx, crate::pm::site::from_payload(payload))
-        }
-        exit::SITE_END => crate::pm::irregular::end(ctx, crate::pm::site::from_payload(payload)),
-        exit::LOG_WAITING => crate::pm::log_waiting(ctx, crate::pm::site::from_payload(payload)),
-        exit::LOCKED => {
-            crate::pm::ring::give_way();
-            ctx.rip = crate::pm::site::from_payload(payload).pc;
-            resume_at_rip(ctx);
-        }
-        exit::CODE_CHANGED => {
-            let mut e = ENGINE.lock();
-            if let Some(&id) = e.by_pc.get(&ctx.rip) {
-                e.kill(id);
-            }
-            drop(e);
-            resume_at_rip(ctx);
-        }
-        exit::UNSUPPORTED => crate::emulate::unsupported(ctx),
-        exit::FETCH_FAULT => crate::signal::raise_fetch_fault(ctx, ctx.rip + payload),
-        _ => crate::fatal_bug("unknown exit"),
-    }
-}
-
-fn go_indirect(ctx: &mut ThreadContext) {
-    let mut e = ENGINE.lock();
-    match e.block(ctx.rip, Arrival::Indirect) {
-        Some(to) => {
-            let b = &e.blocks[to as usize];
-            ctx.resume = b.body;
-            ctx.resume_is_boundary = true;
-            let prefix = b.prefix;
-            drop(e);
-            let i = crate::context::ibtc_index(ctx.rip);
-            ctx.ibtc()[i] = prefix;
-        }
-        None => {
-            drop(e);
-            crate::signal::raise_fetch_fault(ctx, ctx.rip);
-        }
-    }
 }
 
 /// Sets the thread to go on at program address `ctx.rip`.

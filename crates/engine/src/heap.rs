@@ -17,6 +17,9 @@ const CHUNK: u64 = 64 << 20;
 /// What every program needs, the decoder's tables and some thousand blocks, is about one huge page.
 const FIRST_USE: u64 = 2 << 20;
 
+#[global_allocator]
+pub static HEAP: Heap = Heap::new();
+
 pub struct State {
     free: [*mut u8; CLASSES],
     next: u64,

@@ -115,3 +115,24 @@ fn writes(access: OpAccess) -> bool {
 pub fn is_stack_operand(insn: &Instruction) -> bool {
     insn.memory_segment() == Register::SS
 }
+
+/// The program's instruction at `pc`.
+pub fn decode(pc: u64) -> Instruction {
+    let mut bytes = [0u8; 15];
+    let mut n = 15;
+    while n > 0 && !crate::copy::read_memory(crate::pm::readable_alias(pc), &mut bytes[..n]) {
+        n -= 1;
+    }
+    iced_x86::Decoder::with_ip(64, &bytes[..n], pc, iced_x86::DecoderOptions::NONE).decode()
+}
+
+/// Writes the first operand, a register of 16, 32 or 64 bits.
+pub fn set_register(ctx: &mut ThreadContext, insn: &Instruction, value: u64) {
+    let r = insn.op0_register();
+    let slot = &mut ctx.gpr[r.full_register().number() & 15];
+    match r.size() {
+        2 => *slot = *slot & !0xffff | value & 0xffff,
+        4 => *slot = value & 0xffff_ffff,
+        _ => *slot = value,
+    }
+}

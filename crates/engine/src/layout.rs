@@ -19,11 +19,12 @@
 
 use crate::asm::{Outcome, program_syscall};
 use crate::context::ThreadContext;
+use crate::control::{LAYOUTS, layout_number};
 use crate::maps::{self, Mapping};
 use crate::service;
-use crate::signal::{read_value, write_value};
 use crate::sync::{Guard, SpinLock};
 use crate::sys::{self, nr, page_up, sc};
+use crate::values::{read_value, write_value};
 use alloc::vec::Vec;
 use brownout_abi::{ENGINE_BASE, ENGINE_LIMIT, Launch, PM_BASE, PM_LEN};
 use brownout_syscalls::pipeline::{Call, Rest, Stage};
@@ -32,10 +33,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// Distance between two layouts. All of them lie in what the sanitizers leave to the program (see the addresses in `abi`), so it is
 /// not more.
 const STEP: u64 = 128 << 30;
-/// How many there are room for. Beyond them numbers repeat, 0 excepted, which is the recorded run's.
-const LAYOUTS: u64 = 8;
-/// Distance between two layouts of tracked mappings. All of them lie where they are steered to.
-const PM_STEP: u64 = PM_LEN / LAYOUTS;
 /// Where the kernel puts position-independent programs without randomisation.
 const PROGRAM: u64 = 0x5555_5555_4000;
 /// The end of the address space.
@@ -59,23 +56,6 @@ static TOP: AtomicU64 = AtomicU64::new(0);
 
 fn on() -> bool {
     crate::mode().deterministic
-}
-
-/// The layout of this run, as a factor of distances.
-fn number() -> u64 {
-    match u64::from(service::control().layout) {
-        0 => 0,
-        n => 1 + (n - 1) % (LAYOUTS - 1),
-    }
-}
-
-/// Where tracked mappings are steered to first.
-pub fn pm_base() -> u64 {
-    if on() {
-        PM_BASE + number() * PM_STEP
-    } else {
-        PM_BASE
-    }
 }
 
 /// In a forked child the lock is nobody's.
@@ -224,7 +204,7 @@ pub fn arrange(launch: &Launch) -> Launch {
     if !on() {
         return launch;
     }
-    let shift = number() * STEP;
+    let shift = layout_number() * STEP;
     let sp = launch.gpr[4];
     let maps = maps::read();
     let stack = maps.iter().find(|m| m.start <= sp && sp < m.end);
@@ -275,7 +255,7 @@ pub fn arrange(launch: &Launch) -> Launch {
     launch.rip = moved(launch.rip);
     launch.gpr[4] = place_table(&mut table, moved(sp));
     let heap = program.map(|program| match program.bias {
-        0 => program.end + number() * HEAP_STEP,
+        0 => program.end + layout_number() * HEAP_STEP,
         _ => moved(program.end - 1) + 1,
     });
     tell_kernel(&table, launch.gpr[4], heap, &parts);
@@ -350,7 +330,7 @@ fn place_table(table: &mut Table, old: u64) -> u64 {
             sys::read_memory(at, &mut bytes);
             bytes
         } else {
-            let mut text = sys::read_path(at).unwrap_or_default();
+            let mut text = crate::values::read_path(at).unwrap_or_default();
             text.push(0);
             text
         };

@@ -2,6 +2,7 @@
 
 use crate::asm;
 use crate::context::ThreadContext;
+use crate::control::{real_pid, refresh_pid};
 use crate::service;
 use crate::signal;
 use crate::sys::{self, nr, sc};
@@ -19,21 +20,14 @@ const CLONE_CHILD_SETTID: u64 = 0x100_0000;
 const CLONE_NEWPID: u64 = 0x2000_0000;
 const SIGCHLD: u64 = 17;
 
-static PID: AtomicU32 = AtomicU32::new(0);
-
-/// The kernel's number of this process.
-pub fn real_pid() -> u32 {
-    PID.load(Ordering::Relaxed)
-}
-
-/// Called at start and in a forked child.
-pub fn refresh_pid() {
-    // SAFETY: no arguments.
-    let pid = unsafe { sc!(nr::GETPID) } as u32;
-    PID.store(pid, Ordering::Relaxed);
-    // Whoever comes first.
-    let first = &service::control().first_process;
-    let _ = first.compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed);
+/// A context that a thread can be given.
+pub fn new_context() -> &'static mut ThreadContext {
+    let ctx = ThreadContext::allocate();
+    asm::set_entry_points(ctx);
+    let empty = ctx.entry_miss;
+    ctx.ibtc().fill(empty);
+    crate::pm::init_thread(ctx);
+    ctx
 }
 
 /// Makes `ctx` the calling thread's context.
@@ -61,7 +55,7 @@ pub fn clone(
         return fork(ctx, flags, stack, ptid, ctid, tls);
     }
     crate::pm::going_parallel();
-    let child = ThreadContext::allocate();
+    let child = new_context();
     child.gpr = ctx.gpr;
     child.gpr[0] = 0;
     child.gpr[1] = ctx.rip + 2;
@@ -143,7 +137,7 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
     // No other thread may be in the middle of changing engine state.
     let fork = crate::pm::fork_begins(ctx);
     let holes = crate::layout::lock_for_fork();
-    let heap = crate::HEAP.lock();
+    let heap = crate::heap::HEAP.lock();
     // The kernel takes `stack` for the child; ours is the copy of this one, so the program's goes into its registers.
     // SAFETY: a plain fork as far as the engine is concerned.
     let ret = unsafe { sc!(nr::CLONE, flags & !CLONE_VFORK, 0, ptid, ctid, tls) };
@@ -180,21 +174,6 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         signal::set_mask(old);
     }
     ret
-}
-
-/// Whether the process has other threads.
-pub fn has_siblings(ctx: &ThreadContext) -> bool {
-    ThreadContext::all().any(|other| other.self_ptr != ctx.self_ptr && other.group == ctx.group)
-}
-
-/// Whether other processes have the same memory, as far as one can tell: if in doubt, they have.
-pub fn shares_memory(ctx: &ThreadContext) -> bool {
-    let is_there = |group: u32| {
-        // SAFETY: signal 0 only asks.
-        group == 0 || unsafe { sc!(nr::KILL, group, 0) } != -sys::ESRCH
-    };
-    ctx.borrows_memory
-        || ThreadContext::all().any(|other| other.group != ctx.group && is_there(other.group))
 }
 
 /// The program makes or enters namespaces, as flags of `clone` say: if numbers of processes begin anew there, the tool must know.
@@ -290,7 +269,7 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> Option<i64> {
         ctx.tid as u64,
         bo_exec_failed as *const () as usize as u64,
         // Who has this memory, too, keeps it, and the process of the stream with it.
-        ctx.process as u64 | (shares_memory(ctx) as u64) << 32,
+        ctx.process as u64 | (crate::context::shares_memory(ctx) as u64) << 32,
         signal::ignored_sync(ctx),
         ctx.blocked_sync,
         crate::deterministic::shown_pid(real_pid()) as u64,
@@ -298,7 +277,7 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> Option<i64> {
         inherited,
     ]);
     // If the call succeeds, it ends all other threads of this process. The tool gives the ring back then.
-    let ring = (followed && has_siblings(ctx))
+    let ring = (followed && crate::context::has_siblings(ctx))
         .then(|| crate::pm::hold_ring(ctx))
         .flatten();
     signal::before_exec(ctx);

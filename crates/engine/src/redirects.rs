@@ -11,8 +11,8 @@
 //! redirected path and another one that is not may cross file systems; `openat2` that forbids absolute paths fails.
 
 use crate::context::ThreadContext;
-use crate::service::control;
-use crate::sys::{self, nr, sc};
+use crate::control::control;
+use crate::paths::{read_link_at, resolve_folder, split};
 use alloc::vec::Vec;
 use brownout_abi::REDIRECTS_LEN;
 use brownout_syscalls::pipeline::{Call, Rest, Stage};
@@ -63,12 +63,6 @@ pub fn init() {
     }
     // SAFETY: the only thread.
     unsafe { TABLE = Vec::leak(rows) };
-}
-
-/// Folder with its slash, and last component.
-fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    let name = path.iter().rposition(|&b| b == b'/').map_or(0, |i| i + 1);
-    path.split_at(name)
 }
 
 /// Whether a call resolves its path's last component if that is a symbolic link.
@@ -159,7 +153,7 @@ fn apply(number: u64, args: &mut [u64; 6]) -> Vec<Vec<u8>> {
         const AT_FDCWD: u64 = -100i64 as u64;
         let folder = folder.map_or(AT_FDCWD, |arg| args[arg as usize]);
         if args[path as usize] != 0
-            && let Some(given) = sys::read_path(args[path as usize])
+            && let Some(given) = crate::values::read_path(args[path as usize])
             && let Some(row) = target_of(folder, &given, follow)
         {
             if !row.stays {
@@ -216,45 +210,4 @@ fn matching(folder: u64, path: &[u8]) -> Option<&'static Redirect> {
     let resolved = resolve_folder(folder, given_folder)?;
     // The root folder is its own slash.
     of(resolved.strip_suffix(b"/").unwrap_or(&resolved))
-}
-
-/// Absolute path of a folder without symbolic links, as the kernel sees it.
-pub fn resolve_folder(folder: u64, path: &[u8]) -> Option<Vec<u8>> {
-    const O_PATH_DIRECTORY_CLOEXEC: u64 = 0o10_000_000 | 0o200_000 | 0o2_000_000;
-    let mut name = Vec::with_capacity(path.len() + 2);
-    name.extend_from_slice(if path.is_empty() { b"." } else { path });
-    name.push(0);
-    // SAFETY: NUL-terminated; opens nothing for access.
-    let fd = unsafe {
-        sc!(
-            nr::OPENAT,
-            folder as i32,
-            name.as_ptr(),
-            O_PATH_DIRECTORY_CLOEXEC
-        )
-    };
-    if fd < 0 {
-        return None;
-    }
-    let link = crate::pm::read_link(alloc::format!("/proc/self/fd/{fd}\0").as_bytes());
-    // SAFETY: our own descriptor.
-    unsafe { sc!(nr::CLOSE, fd) };
-    link.starts_with(b"/").then_some(link)
-}
-
-/// Target of a symbolic link; none if there is no link of that name. `path` is NUL-terminated.
-fn read_link_at(folder: u64, path: &[u8]) -> Option<Vec<u8>> {
-    let mut buffer = alloc::vec![0u8; 4096];
-    // SAFETY: NUL-terminated path, our own buffer.
-    let n = unsafe {
-        sc!(
-            nr::READLINKAT,
-            folder as i32,
-            path.as_ptr(),
-            buffer.as_mut_ptr(),
-            buffer.len()
-        )
-    };
-    buffer.truncate(usize::try_from(n).ok()?);
-    Some(buffer)
 }

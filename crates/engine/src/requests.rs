@@ -1,20 +1,20 @@
 //! Client requests: Valgrind's preamble, as libpmem and libpmemobj contain it.
 
-use crate::context::ThreadContext;
 use brownout_abi::pmemcheck::*;
+use core::sync::atomic::AtomicU64;
 
 /// What follows `rol rdi, 3`: `rol rdi, 13; rol rdi, 61; rol rdi, 51; xchg rbx, rbx`.
 pub const PREAMBLE_REST: [u8; 15] = [
     0x48, 0xC1, 0xC7, 0x0D, 0x48, 0xC1, 0xC7, 0x3D, 0x48, 0xC1, 0xC7, 0x33, 0x48, 0x87, 0xDB,
 ];
-const PREAMBLE_LEN: u64 = 4 + PREAMBLE_REST.len() as u64;
+pub const PREAMBLE_LEN: u64 = 4 + PREAMBLE_REST.len() as u64;
 
 /// pmemcheck requests that are recorded and need no other action or answer, as bits: flush and fence, and everything about clean ranges and
 /// transactions, whose numbers are in a row.
 pub const PLAIN: u32 =
     1 << DO_FLUSH | 1 << DO_FENCE | ((2 << REMOVE_THREAD_FROM_TX_N) - (1 << SET_CLEAN));
 /// Of those: requests that lean recordings leave out where they change nothing. Ranges come into a transaction and leave it, or are clean,
-/// and there is no transaction, or no tracked memory there, or no rule wants it in one ([`crate::pm::UNLOGGED`]). A range is written
+/// and there is no transaction, or no tracked memory there, or no rule wants it in one ([`UNLOGGED`]). A range is written
 /// back that is on its way past the cache.
 pub const OPTIONAL: u32 = 1 << DO_FLUSH | 1 << SET_CLEAN | 1 << ADD_TO_TX | 1 << REMOVE_FROM_TX;
 
@@ -23,14 +23,16 @@ pub const OPTIONAL: u32 = 1 << DO_FLUSH | 1 << SET_CLEAN | 1 << ADD_TO_TX | 1 <<
 pub const BOOKKEEPING: u32 =
     1 << DO_FLUSH | 1 << DO_FENCE | 1 << SET_CLEAN | 1 << REMOVE_FROM_TX | 1 << REMOVE_FROM_TX_N;
 
-/// A request at `ctx.rip`: block address in rax, default result in rdx, result to rdx.
-pub fn handle(ctx: &mut ThreadContext) {
-    let mut block = [0u64; 6];
-    if crate::signal::read_value(ctx.gpr[0], &mut block)
-        && let Some(result) = crate::pm::client_request(ctx, &block)
-    {
-        ctx.gpr[2] = result;
-    }
-    ctx.rip += PREAMBLE_LEN;
-    crate::dispatch::resume_at_rip(ctx);
+/// The largest range that need not be in a transaction (start, length): libpmemobj's lanes. In lean recordings, that parts of it come
+/// into a transaction and leave it again is left out: the rules do not ask, and it is every seventh event of a libpmemobj program.
+#[repr(C)]
+pub struct Unlogged {
+    pub start: AtomicU64,
+    pub len: AtomicU64,
 }
+
+/// Read by `bo_request`.
+pub static UNLOGGED: Unlogged = Unlogged {
+    start: AtomicU64::new(0),
+    len: AtomicU64::new(0),
+};

@@ -1,16 +1,12 @@
 //! Requests to the tool outside, one at a time, through the shared control block.
 
+pub use crate::control::control;
+use crate::control::publish;
 use crate::sys;
 use brownout_abi::{
     CONTROL_BASE, ClassifyAnswer, Control, FatalKind, Request, TEXT_LEN, TOOL_IS_GONE,
 };
 use core::sync::atomic::{AtomicU64, Ordering};
-
-/// The shared control block.
-pub fn control() -> &'static Control {
-    // SAFETY: the launcher mapped it before the engine's first instruction.
-    unsafe { &*(CONTROL_BASE as *const Control) }
-}
 
 /// Longest wait before looking again whether the tool is alive.
 const WAIT_NS: u64 = 200_000_000;
@@ -31,7 +27,7 @@ fn call_for_text(
 ) -> (u32, [u64; 8]) {
     let c = control();
     // What the thread did before it asks comes before the answer.
-    crate::pm::ring::publish();
+    publish();
     // The lock names its holder, so that the tool can free it if that is killed. Among processes of several PID namespaces the name may be
     // that of two: then the tool frees it when both are gone.
     // SAFETY: no arguments.

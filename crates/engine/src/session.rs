@@ -22,8 +22,10 @@
 //! while its predecessor runs.
 
 use crate::context::ThreadContext;
+use crate::control::control;
 use crate::dispatch::{Arrival, ENGINE};
-use crate::service::{self, control};
+pub use crate::learned::{ends, found, reset_after_fork};
+use crate::service;
 use crate::signal;
 use crate::sync::SpinLock;
 use crate::sys::{self, nr, sc};
@@ -34,12 +36,10 @@ use brownout_abi::{
     stop_at,
 };
 use brownout_syscalls::pipeline::{Call, Rest, Stage};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Where this process is to stop: one of [`stop_at`].
 static STOP: AtomicU32 = AtomicU32::new(stop_at::NOWHERE);
-/// This process is a run, and tells what it translates.
-static LEARNS: AtomicBool = AtomicBool::new(false);
 /// What the kernel has of the thread and does not give to a child: where it clears the thread's number, and its robust futexes.
 static CLEAR_TID: AtomicU64 = AtomicU64::new(0);
 static ROBUST: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -75,11 +75,6 @@ pub fn before_question(ctx: &mut ThreadContext) {
     if STOP.load(Ordering::Relaxed) != stop_at::NOWHERE {
         keep(ctx);
     }
-}
-
-/// In a forked child of a run: what it translates is its own business.
-pub fn reset_after_fork() {
-    LEARNS.store(false, Ordering::Relaxed);
 }
 
 #[cold]
@@ -210,7 +205,7 @@ fn keep(ctx: &mut ThreadContext) {
     if STOP.load(Ordering::Relaxed) == stop_at::INPUT {
         refuse_what_runs_would_share();
     }
-    if crate::process::has_siblings(ctx) {
+    if crate::context::has_siblings(ctx) {
         refuse("it has several threads");
     }
     let old = signal::block_all();
@@ -316,30 +311,17 @@ fn wait_for_turn(kept: &Kept) -> bool {
 /// It is a run from here on.
 fn become_run(ctx: &mut ThreadContext) {
     STOP.store(stop_at::NOWHERE, Ordering::Relaxed);
-    LEARNS.store(true, Ordering::Relaxed);
-    let before = crate::process::real_pid();
-    crate::process::refresh_pid();
+    crate::learned::begin();
+    let before = crate::control::real_pid();
+    crate::control::refresh_pid();
     // SAFETY: no arguments.
     ctx.tid = unsafe { sc!(nr::GETTID) } as u32;
-    ctx.group = crate::process::real_pid();
+    ctx.group = crate::control::real_pid();
     crate::deterministic::is_now(before, ctx.tid);
     // What the tool has decided for this run.
     crate::redirects::init();
     crate::pm::init_files();
     crate::pm::register(ctx);
-}
-
-/// A process ends. If it is a run, the next one may like to know how much memory it took.
-pub fn ends() {
-    const GETRUSAGE: u64 = 98;
-    /// Where `struct rusage` has its minor faults.
-    const MINOR: usize = 8;
-    if LEARNS.load(Ordering::Relaxed) {
-        let mut usage = [0u64; 18];
-        // SAFETY: RUSAGE_SELF into our own structure, which is as long as the kernel's.
-        unsafe { sc!(GETRUSAGE, 0, usage.as_mut_ptr()) };
-        control().kept_faults.store(usage[MINOR], Ordering::Relaxed);
-    }
 }
 
 fn tell(state: u32) {
@@ -364,20 +346,6 @@ fn fork() -> i64 {
 }
 
 // ---------------------------------------------------------------- learning
-
-/// A run has found out something that the next one can use. `what` is one of [`learned`], with an address.
-#[inline]
-pub fn found(what: u64, detail: u64) {
-    if LEARNS.load(Ordering::Relaxed) {
-        let c = control();
-        // Under the translator's lock, or that of the sites; both are this process's own, so two may come at once: each has its place.
-        let n = c.learned_count.fetch_add(1, Ordering::AcqRel) as usize;
-        if let Some(entry) = c.learned.get(n) {
-            entry[1].store(detail, Ordering::Relaxed);
-            entry[0].store(what, Ordering::Release);
-        }
-    }
-}
 
 /// Does what the runs so far have done. The code is the same, so a translation made here is as good.
 fn learn() {
@@ -479,18 +447,18 @@ fn is_private(number: u64, a: &[u64; 6]) -> bool {
 }
 
 fn is_empty(path: u64) -> bool {
-    sys::read_path(path).is_some_and(|path| path.is_empty())
+    crate::values::read_path(path).is_some_and(|path| path.is_empty())
 }
 
 /// Whether a path leads to something that is the same in all runs.
 fn is_outside(folder: u64, path: u64) -> bool {
-    let Some(given) = sys::read_path(path).filter(|path| !path.is_empty()) else {
+    let Some(given) = crate::values::read_path(path).filter(|path| !path.is_empty()) else {
         return false;
     };
     let whole = if given.starts_with(b"/") {
         given
     } else {
-        let Some(mut whole) = crate::redirects::resolve_folder(folder, b"") else {
+        let Some(mut whole) = crate::paths::resolve_folder(folder, b"") else {
             return false;
         };
         whole.push(b'/');
@@ -513,7 +481,7 @@ fn resolved(path: &[u8]) -> Option<Vec<u8>> {
         let open = |flags: u64| unsafe { sc!(nr::OPEN, name.as_ptr(), O_PATH_CLOEXEC | flags) };
         let fd = open(0);
         if fd >= 0 {
-            let link = crate::pm::read_link(alloc::format!("/proc/self/fd/{fd}\0").as_bytes());
+            let link = crate::paths::read_link(alloc::format!("/proc/self/fd/{fd}\0").as_bytes());
             // SAFETY: our own descriptor.
             unsafe { sc!(nr::CLOSE, fd) };
             let mut whole = link;
@@ -562,7 +530,7 @@ fn is_same_everywhere(path: &[u8]) -> bool {
     if below(path, b"/proc") {
         let own = sys::read_decimal(path.strip_prefix(b"/proc/").unwrap_or(b""));
         // As it is called once it has been resolved.
-        let is_own = own.is_some_and(|(number, _)| number == u64::from(crate::process::real_pid()));
+        let is_own = own.is_some_and(|(number, _)| number == u64::from(crate::control::real_pid()));
         return OF_PROC.contains(&path) || below(path, b"/proc/sys") || is_own;
     }
     if below(path, b"/dev") && !below(path, b"/dev/shm") {

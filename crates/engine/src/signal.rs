@@ -18,26 +18,16 @@
 use crate::asm;
 use crate::context::{AltStack, SIGNAL_STACK_LEN, ThreadContext, off, slot};
 use crate::dispatch::{ENGINE, InsnClass, code_for};
+use crate::dispositions::{SIG_DFL, action};
+pub use crate::dispositions::{block_all, kills, set_mask};
+pub use crate::faults::raise_fetch_fault;
+use crate::faults::{PAGE_FAULT, fetch_fault};
+pub use crate::sigdata::*;
 use crate::sys::{self, nr, sc};
+pub use crate::values::{read_value, write_value};
 use brownout_abi::cpu::{FEATURES, HIDE_VARIABLE};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
-pub const SIGILL: i32 = 4;
-pub const SIGTRAP: i32 = 5;
-pub const SIGBUS: i32 = 7;
-pub const SIGFPE: i32 = 8;
-pub const SIGKILL: i32 = 9;
-pub const SIGSEGV: i32 = 11;
-pub const SIGSTOP: i32 = 19;
-const SYNC: [i32; 5] = [SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV];
-
-pub const fn bit(sig: i32) -> u64 {
-    1 << (sig - 1)
-}
-/// Signals that the program never really blocks.
-pub const SYNC_MASK: u64 = bit(SIGILL) | bit(SIGTRAP) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGSEGV);
-const ALL_ASYNC: u64 = !SYNC_MASK;
 
 const SA_SIGINFO: u64 = 4;
 const SA_RESTORER: u64 = 0x0400_0000;
@@ -46,7 +36,6 @@ const SA_RESTART: u64 = 0x1000_0000;
 const SA_NODEFER: u64 = 0x4000_0000;
 const SA_RESETHAND: u64 = 0x8000_0000;
 const SA_NOCLD: u64 = 3;
-const SIG_DFL: u64 = 0;
 const SIG_IGN: u64 = 1;
 const SS_DISABLE: i32 = 2;
 const SS_ONSTACK: i32 = 1;
@@ -54,98 +43,6 @@ const SS_AUTODISARM: i32 = 1 << 31;
 const TF: u64 = 0x100;
 const DF: u64 = 0x400;
 const RF: u64 = 0x1_0000;
-
-/// The kernel's `struct sigaction`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct SigAction {
-    pub handler: u64,
-    pub flags: u64,
-    pub restorer: u64,
-    pub mask: u64,
-}
-
-/// Dispositions as the program set them. Shared by threads, copied for other children.
-pub struct SignalHandlers {
-    pub actions: [SigAction; 65],
-    /// Which entries are the program's (else the kernel knows).
-    pub ours: u128,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct SigInfo {
-    pub words: [u64; 16],
-}
-impl SigInfo {
-    pub fn signo(&self) -> i32 {
-        self.words[0] as i32
-    }
-    pub fn code(&self) -> i32 {
-        self.words[1] as i32
-    }
-    pub fn addr(&self) -> u64 {
-        self.words[2]
-    }
-    fn fault(sig: i32, code: i32, addr: u64) -> SigInfo {
-        let mut words = [0; 16];
-        words[0] = sig as u64;
-        words[1] = code as u32 as u64;
-        words[2] = addr;
-        SigInfo { words }
-    }
-}
-
-/// A signal that waits for a boundary. `sig` 0: none.
-#[derive(Clone, Copy)]
-pub struct Pending {
-    pub sig: i32,
-    pub info: SigInfo,
-    /// The mask to go back to.
-    pub mask: u64,
-    /// A fault that engine code found on the program's behalf; goes first.
-    pub fault: Option<Fault>,
-    /// The mask that its handler starts from, where that is not `mask` (`sigsuspend` and its kin).
-    pub base: Option<u64>,
-}
-
-/// A fault, with the processor's error code for it.
-#[derive(Clone, Copy)]
-pub struct Fault {
-    info: SigInfo,
-    trap: u64,
-    error: u64,
-}
-
-/// Code of signals for what the processor does not say the address of.
-const SI_KERNEL: i32 = 128;
-const STACK_FAULT: u64 = 12;
-const GENERAL_PROTECTION: u64 = 13;
-
-/// Page-fault error code: by a user's instruction fetch.
-const FETCH: u64 = 0x14;
-/// Page-fault error code: by a user's access.
-const ACCESS: u64 = 0x04;
-/// Page-fault error code: by a store.
-const WRITE: u64 = 0x02;
-/// Page-fault error code: the page is there, but not for this.
-const PRESENT: u64 = 0x01;
-const PAGE_FAULT: u64 = 14;
-const KERNEL_HALF: u64 = 0x7fff_ffff_f000;
-
-/// Synchronous signals that were sent to a thread while the program believes them blocked.
-#[derive(Clone, Copy, Default)]
-pub struct Held {
-    infos: [Option<SigInfo>; SYNC.len()],
-}
-
-impl Held {
-    fn mask(&self) -> u64 {
-        SYNC.iter()
-            .zip(&self.infos)
-            .fold(0, |m, (s, i)| if i.is_some() { m | bit(*s) } else { m })
-    }
-}
 
 /// One that was sent to the process, while all its threads blocked it. No lock: a signal may interrupt whoever looks.
 struct HeldSlot {
@@ -262,80 +159,6 @@ fn take_held(ctx: &mut ThreadContext, set: u64) -> Option<(i32, SigInfo)> {
     })
 }
 
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct MContext {
-    pub r8: u64,
-    pub r9: u64,
-    pub r10: u64,
-    pub r11: u64,
-    pub r12: u64,
-    pub r13: u64,
-    pub r14: u64,
-    pub r15: u64,
-    pub rdi: u64,
-    pub rsi: u64,
-    pub rbp: u64,
-    pub rbx: u64,
-    pub rdx: u64,
-    pub rax: u64,
-    pub rcx: u64,
-    pub rsp: u64,
-    pub rip: u64,
-    pub eflags: u64,
-    pub segments: u64,
-    pub err: u64,
-    pub trapno: u64,
-    pub oldmask: u64,
-    pub cr2: u64,
-    pub fpstate: u64,
-    pub reserved: [u64; 8],
-}
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct UContext {
-    pub flags: u64,
-    pub link: u64,
-    pub stack_sp: u64,
-    pub stack_flags: i32,
-    _pad: u32,
-    pub stack_size: u64,
-    pub m: MContext,
-    pub sigmask: u64,
-}
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct SigFrame {
-    pub pretcode: u64,
-    pub uc: UContext,
-    pub info: SigInfo,
-}
-const _: () = assert!(core::mem::size_of::<SigFrame>() == 440);
-
-impl MContext {
-    /// Access by hardware register number.
-    pub fn gpr(&mut self, n: u8) -> &mut u64 {
-        match n {
-            0 => &mut self.rax,
-            1 => &mut self.rcx,
-            2 => &mut self.rdx,
-            3 => &mut self.rbx,
-            4 => &mut self.rsp,
-            5 => &mut self.rbp,
-            6 => &mut self.rsi,
-            7 => &mut self.rdi,
-            8 => &mut self.r8,
-            9 => &mut self.r9,
-            10 => &mut self.r10,
-            11 => &mut self.r11,
-            12 => &mut self.r12,
-            13 => &mut self.r13,
-            14 => &mut self.r14,
-            _ => &mut self.r15,
-        }
-    }
-}
-
 // ---------------------------------------------------------------- set-up
 
 /// First set-up of the process.
@@ -373,27 +196,6 @@ pub fn init_thread(ctx: &ThreadContext) {
     let ss = [ctx.signal_stack(), 0, SIGNAL_STACK_LEN];
     // SAFETY: the stack is part of the context and used for nothing else.
     unsafe { sc!(nr::SIGALTSTACK, ss.as_ptr(), 0) };
-}
-
-/// Sets the real mask, returns the old one.
-pub fn set_mask(mask: u64) -> u64 {
-    let mut old = 0u64;
-    // SAFETY: both pointers are ours.
-    unsafe {
-        sc!(
-            nr::RT_SIGPROCMASK,
-            2,
-            &mask as *const u64,
-            &mut old as *mut u64,
-            8
-        )
-    };
-    old
-}
-
-/// Blocks every asynchronous signal.
-pub fn block_all() -> u64 {
-    set_mask(ALL_ASYNC)
 }
 
 fn install(sig: i32, action: &SigAction) {
@@ -564,14 +366,11 @@ fn hide_trap_flag(code: u64, rsp: u64) {
         return;
     }
     // TF is bit 0 of the second byte, however wide the push was.
-    let (mut second, at) = (0u8, rsp + 1);
-    let ours = &raw mut second as u64;
-    // SAFETY: one byte, to and from our own; if the program has unmapped its stack meanwhile, nobody will see the flag.
-    unsafe {
-        if asm::copy_program(ours, at, 1) {
-            second &= !(TF >> 8) as u8;
-            asm::copy_program(at, ours, 1);
-        }
+    let (mut second, at) = ([0u8], rsp + 1);
+    // If the program has unmapped its stack meanwhile, nobody will see the flag.
+    if sys::read_memory(at, &mut second) {
+        second[0] &= !(TF >> 8) as u8;
+        sys::write_memory(at, &second);
     }
 }
 
@@ -636,69 +435,6 @@ fn enter(ctx: &mut ThreadContext, uc: &mut UContext) {
     }
 }
 
-/// The fault of an instruction fetch from `addr`: SEGV_ACCERR if something is mapped there, else SEGV_MAPERR.
-fn fetch_fault(addr: u64) -> Fault {
-    let mapped = crate::maps::read()
-        .iter()
-        .any(|m| m.start <= addr && addr < m.end);
-    Fault {
-        trap: PAGE_FAULT,
-        info: SigInfo::fault(SIGSEGV, if mapped { 2 } else { 1 }, addr),
-        // The kernel does not tell what is in its own half.
-        error: FETCH
-            | if mapped || addr >= KERNEL_HALF {
-                PRESENT
-            } else {
-                0
-            },
-    }
-}
-
-/// Engine code found that the program may not execute at `addr`, which the instruction at `ctx.rip` begins or runs into.
-pub fn raise_fetch_fault(ctx: &mut ThreadContext, addr: u64) {
-    raise(ctx, fetch_fault(addr));
-}
-
-/// Engine code that made an access for the instruction at `ctx.rip` found that the program cannot: raises what the processor would have.
-/// `on_stack`: the operand is relative to the stack or frame pointer.
-pub fn raise_access_fault(ctx: &mut ThreadContext, addr: u64, is_write: bool, on_stack: bool) {
-    let is_canonical = (addr as i64) << 16 >> 16 == addr as i64;
-    if !is_canonical {
-        let (sig, trap) = match on_stack {
-            true => (SIGBUS, STACK_FAULT),
-            false => (SIGSEGV, GENERAL_PROTECTION),
-        };
-        let info = SigInfo::fault(sig, SI_KERNEL, 0);
-        return raise(
-            ctx,
-            Fault {
-                info,
-                trap,
-                error: 0,
-            },
-        );
-    }
-    // SEGV_MAPERR, SEGV_ACCERR; or behind the end of a file: BUS_ADRERR.
-    let (sig, code) = match crate::pm::is_allowed(addr, is_write) {
-        None => (SIGSEGV, 1),
-        Some(false) => (SIGSEGV, 2),
-        Some(true) => (SIGBUS, 2),
-    };
-    let present = (sig, code) == (SIGSEGV, 2) || addr >= KERNEL_HALF;
-    let fault = Fault {
-        info: SigInfo::fault(sig, code, addr),
-        trap: PAGE_FAULT,
-        error: ACCESS | if is_write { WRITE } else { 0 } | if present { PRESENT } else { 0 },
-    };
-    raise(ctx, fault);
-}
-
-fn raise(ctx: &mut ThreadContext, fault: Fault) {
-    ctx.pending.fault = Some(fault);
-    ctx.pending_flag = 1;
-    ctx.resume_is_boundary = true;
-}
-
 // ---------------------------------------------------------------- faults
 
 fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContext) {
@@ -714,7 +450,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
             crate::pm::dies(ctx, SIGSEGV, info.addr());
             die(SIGSEGV);
         }
-        crate::engine_fault(sig, rip, info.addr(), uc);
+        engine_fault(sig, rip, info.addr(), uc);
     }
     // int3 reports the address behind it.
     let trap = sig == SIGTRAP && info.code() == 0x80;
@@ -722,7 +458,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
     let mut e = ENGINE.lock();
     let Some(l) = e.locate(look) else {
         drop(e);
-        crate::engine_fault(sig, rip, info.addr(), uc)
+        engine_fault(sig, rip, info.addr(), uc)
     };
     let (pc, class, is_boundary, site) = (l.pc, l.class, l.boundary, l.site);
     let (block_pc, block_end) = (l.block.pc, l.block.pc_end);
@@ -740,7 +476,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
         uc.m.rip = if kills(ctx, sig) {
             pc
         } else {
-            pc + crate::emulate::decode(pc).len() as u64
+            pc + crate::insn::decode(pc).len() as u64
         };
         deliver_fault(ctx, info, uc);
         return enter(ctx, uc);
@@ -792,6 +528,36 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
     enter(ctx, uc)
 }
 
+/// A fault in engine code.
+#[cold]
+fn engine_fault(sig: i32, rip: u64, addr: u64, uc: &UContext) -> ! {
+    use core::fmt::Write;
+    let mut text = alloc::string::String::new();
+    let _ = write!(
+        text,
+        "signal {sig} in engine code at image offset {:#x} (pc {rip:#x}), address {addr:#x}, rsp {:#x}, return addresses:",
+        rip.wrapping_sub(brownout_abi::ENGINE_BASE),
+        uc.m.rsp
+    );
+    let mut sp = uc.m.rsp;
+    for _ in 0..400 {
+        let mut v = 0u64;
+        if !sys::read_memory(sp, unsafe_bytes(&mut v)) {
+            break;
+        }
+        if (brownout_abi::ENGINE_BASE..brownout_abi::ENGINE_IMAGE_LIMIT).contains(&v) {
+            let _ = write!(text, " {:#x}", v - brownout_abi::ENGINE_BASE);
+        }
+        sp += 8;
+    }
+    crate::fatal_bug(&text)
+}
+
+fn unsafe_bytes(v: &mut u64) -> &mut [u8] {
+    // SAFETY: the bytes of an integer.
+    unsafe { core::slice::from_raw_parts_mut(v as *mut u64 as *mut u8, 8) }
+}
+
 /// Delivers the fault of the instruction at which `uc` stands. If a signal waits for the boundary behind it, this is the boundary.
 fn deliver_fault(ctx: &mut ThreadContext, info: &SigInfo, uc: &mut UContext) {
     stop_stepping(ctx, uc);
@@ -806,7 +572,7 @@ fn deliver_fault(ctx: &mut ThreadContext, info: &SigInfo, uc: &mut UContext) {
 /// Says, once, why an instruction that programs for persistent memory use is illegal here.
 fn explain_missing_instruction(pc: u64) {
     static SAID: AtomicBool = AtomicBool::new(false);
-    let insn = crate::emulate::decode(pc);
+    let insn = crate::insn::decode(pc);
     let Some(feature) = crate::insn::missing_feature(&insn) else {
         return;
     };
@@ -847,23 +613,6 @@ pub fn die(sig: i32) -> ! {
     loop {
         core::hint::spin_loop()
     }
-}
-
-/// Signals whose default action ends nothing: SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH.
-const HARMLESS: u64 =
-    bit(17) | bit(18) | bit(SIGSTOP) | bit(20) | bit(21) | bit(22) | bit(23) | bit(28);
-
-/// Whether a signal would end the program if it came now and were not blocked.
-pub fn kills(ctx: &ThreadContext, sig: i32) -> bool {
-    (1..=64).contains(&sig) && HARMLESS & bit(sig) == 0 && action(ctx, sig).handler == SIG_DFL
-}
-
-/// Whether the program blocks a signal. Only where none is pending, which has all blocked.
-pub fn is_blocked(ctx: &ThreadContext, sig: i32) -> bool {
-    let mut mask = 0u64;
-    // SAFETY: query only.
-    unsafe { sc!(nr::RT_SIGPROCMASK, 0, 0, &mut mask as *mut u64, 8) };
-    (mask & !SYNC_MASK | ctx.blocked_sync) & bit(sig) != 0
 }
 
 /// The mask is about to become `mask`: tells of the end, if a signal that waits for it brings that.
@@ -1050,18 +799,6 @@ pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
     }
     // SAFETY: a complete frame on our stack; `bo_sigreturn` expects rsp behind pretcode.
     unsafe { asm::bo_sigreturn(&frame as *const _ as u64 + 8) }
-}
-
-/// What the program has asked for at a signal.
-fn action(ctx: &ThreadContext, sig: i32) -> SigAction {
-    // SAFETY: see `deliver`.
-    let handlers = unsafe { &*ctx.handlers };
-    let mut action = handlers.actions[sig as usize];
-    if handlers.ours & 1 << sig == 0 {
-        // SAFETY: query only.
-        unsafe { sc!(nr::RT_SIGACTION, sig, 0, &mut action as *mut _, 8) };
-    }
-    action
 }
 
 /// `rt_sigaction`
@@ -1300,27 +1037,6 @@ pub fn sigaltstack(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
         return -sys::EFAULT;
     }
     0
-}
-
-/// Reads a plain value from program memory.
-pub fn read_value<T: Copy>(addr: u64, out: &mut T) -> bool {
-    let n = core::mem::size_of::<T>();
-    // SAFETY: `T` is plain data here; its bytes are overwritten whole or not used.
-    sys::read_memory(crate::pm::readable_alias(addr), unsafe {
-        core::slice::from_raw_parts_mut(out as *mut T as *mut u8, n)
-    })
-}
-
-/// Writes a plain value to program memory.
-pub fn write_value<T: Copy>(addr: u64, value: &T) -> bool {
-    let n = core::mem::size_of::<T>();
-    // SAFETY: reads the bytes of a plain value.
-    let bytes = unsafe { core::slice::from_raw_parts(value as *const T as *const u8, n) };
-    let ok = sys::write_memory(crate::pm::readable_alias(addr), bytes);
-    if ok {
-        crate::pm::kernel_wrote(addr, n as u64);
-    }
-    ok
 }
 
 /// Which synchronous signals the program ignores.

@@ -1,5 +1,6 @@
 //! Raw system calls. The engine has no libc; these are its only way out.
 
+pub use crate::copy::{read_memory, write_memory};
 use core::arch::asm;
 
 /// Makes a system call.
@@ -231,18 +232,6 @@ pub fn read_file(path: &core::ffi::CStr) -> alloc::vec::Vec<u8> {
     out
 }
 
-/// Copies program memory that may be unmapped. False if any byte could not be read.
-pub fn read_memory(addr: u64, out: &mut [u8]) -> bool {
-    // SAFETY: `out` is ours.
-    unsafe { crate::asm::copy_program(out.as_mut_ptr() as u64, addr, out.len() as u64) }
-}
-
-/// Writes program memory that may be unmapped or read-only. False if any byte could not be written.
-pub fn write_memory(addr: u64, data: &[u8]) -> bool {
-    // SAFETY: `data` is ours.
-    unsafe { crate::asm::copy_program(addr, data.as_ptr() as u64, data.len() as u64) }
-}
-
 /// The number that a text begins with, and how many digits it has.
 pub fn read_decimal(text: &[u8]) -> Option<(u64, usize)> {
     let digits = text.iter().take_while(|c| c.is_ascii_digit()).count();
@@ -250,29 +239,6 @@ pub fn read_decimal(text: &[u8]) -> Option<(u64, usize)> {
         n.wrapping_mul(10).wrapping_add(u64::from(c - b'0'))
     });
     (digits > 0).then_some((number, digits))
-}
-
-/// The string at `addr`, without its NUL. None if it cannot be read or is longer than a path can be.
-pub fn read_path(addr: u64) -> Option<alloc::vec::Vec<u8>> {
-    const PATH_MAX: usize = 4096;
-    let mut path = alloc::vec::Vec::new();
-    while path.len() < PATH_MAX {
-        let at = addr.wrapping_add(path.len() as u64);
-        let mut piece = [0u8; 256];
-        // Not beyond the page: the next one need not exist.
-        let piece = &mut piece[..(4096 - at as usize % 4096).min(256)];
-        if !read_memory(crate::pm::readable_alias(at), piece) {
-            return None;
-        }
-        match piece.iter().position(|&byte| byte == 0) {
-            Some(end) => {
-                path.extend_from_slice(&piece[..end]);
-                return Some(path);
-            }
-            None => path.extend_from_slice(piece),
-        }
-    }
-    None
 }
 
 /// Time since boot, nanoseconds.

@@ -21,12 +21,6 @@ use serde_json::Value;
 use crate::shell;
 use source::{Edges, Modules};
 
-/// Crates that may still have circles between their modules, and why.
-const EXCEPTIONS: [(&str, &str); 1] = [(
-    "engine",
-    "its modules are to become layers: plain data, memory and cache, translation, persistent memory, signals, dispatch",
-)];
-
 /// What depends on something without saying so to cargo: `host` has the engine built and embeds it.
 const EMBEDDED: (&str, &str) = ("host", "engine");
 
@@ -59,23 +53,14 @@ pub fn graph() -> Result<()> {
             .map(|circle| told("crates", circle, &edges)),
     );
     for found in crates.values() {
-        let mut count = 0;
         for root in &found.roots {
             let edges = Modules::read(root)?.edges();
-            for circle in circles(&edges) {
-                count += 1;
-                let text = told(&found.name, &circle, &edges);
-                match EXCEPTIONS.iter().find(|(name, _)| *name == found.name) {
-                    Some((_, why)) => println!("{text}  (left for now: {why})\n"),
-                    None => wrong.push(text),
-                }
-            }
-        }
-        if count == 0 && EXCEPTIONS.iter().any(|(name, _)| *name == found.name) {
-            let name = &found.name;
-            wrong.push(format!(
-                "{name} has no circle any more: take it off EXCEPTIONS\n"
-            ));
+            let circles = circles(&edges);
+            wrong.extend(
+                circles
+                    .iter()
+                    .map(|circle| told(&found.name, circle, &edges)),
+            );
         }
     }
     let table = table(&crates);

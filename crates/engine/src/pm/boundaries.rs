@@ -13,16 +13,17 @@
 //! With line input a read of standard input ends behind the first line feed, whichever call makes it. The read is shortened beforehand,
 //! so the rest is still there for the next one, whoever makes it.
 
-use super::kernel::{Stat, event, fstat, is_world};
+use super::files::{Stat, creates, fstat, is_world, remember_creation};
+use super::record::event;
 use super::ring;
 use crate::context::ThreadContext;
+use crate::dispositions;
 use crate::service::control;
-use crate::signal;
-use crate::sys::{self, nr, sc};
+use crate::sys::{nr, sc};
+use crate::values::read_value;
 use alloc::vec::Vec;
-use brownout_abi::{CREATED_MAX, rare};
+use brownout_abi::rare;
 use brownout_syscalls::pipeline::{Call, Rest, Stage};
-use core::sync::atomic::Ordering;
 
 /// Tells of what crosses the border.
 pub const STAGE: Stage<ThreadContext> = Stage {
@@ -108,8 +109,9 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         // If a signal comes first, the program makes this call once more.
         ctx.announced = ctx.rip;
     }
-    let deadly = sent_to_self(ctx, number, a)
-        .filter(|&sig| mode.boundaries && signal::kills(ctx, sig) && !signal::is_blocked(ctx, sig));
+    let deadly = sent_to_self(ctx, number, a).filter(|&sig| {
+        mode.boundaries && dispositions::kills(ctx, sig) && !dispositions::is_blocked(ctx, sig)
+    });
     if let Some(sig) = deadly
         && ctx.announced != ctx.rip
         // Else another signal comes first, for sure.
@@ -156,7 +158,7 @@ fn sent_to_self(ctx: &ThreadContext, number: u64, a: &[u64; 6]) -> Option<i32> {
     let process = if ctx.borrows_memory {
         ctx.tid
     } else {
-        crate::process::real_pid()
+        crate::control::real_pid()
     };
     match number {
         // 0 is the process group.
@@ -181,7 +183,7 @@ pub fn dies(ctx: &mut ThreadContext, sig: i32, addr: u64) {
         const SIGFPE: i32 = 8;
         if sig == SIGFPE {
             // An access is recorded when its instruction is over. A division by what it reads from tracked memory never is.
-            super::kernel::read_by_the_dying(ctx);
+            super::record::read_by_the_dying(ctx);
         }
         event(ctx, rare::SIGNAL, [sig as u64, addr, 0, 0, 0, 0], &[]);
     }
@@ -194,7 +196,7 @@ fn position(number: u64, a: &[u64; 6]) -> Option<u64> {
     let fd = a[reads_from(number)?];
     let given_by = |at: u64| {
         let mut offset = 0u64;
-        (at != 0 && signal::read_value(at, &mut offset)).then_some(offset)
+        (at != 0 && read_value(at, &mut offset)).then_some(offset)
     };
     let given = match number {
         nr::PREAD64 | nr::PREADV => Some(a[3]),
@@ -277,72 +279,9 @@ fn read_vector(at: u64, count: u64) -> Option<Vec<[u64; 2]>> {
     }
     let mut buffers = alloc::vec![[0u64; 2]; count as usize];
     for (i, buffer) in buffers.iter_mut().enumerate() {
-        if !signal::read_value(at + 16 * i as u64, buffer) {
+        if !read_value(at + 16 * i as u64, buffer) {
             return None;
         }
     }
     Some(buffers)
-}
-
-// ---------------------------------------------------------------- creation
-
-const O_CREAT: u64 = 0o100;
-const O_EXCL: u64 = 0o200;
-const O_TMPFILE: u64 = 0o20_000_000;
-
-/// Whether the call, if it succeeds, makes a file.
-pub fn creates(number: u64, a: &[u64; 6]) -> bool {
-    const AT_FDCWD: u64 = -100i64 as u64;
-    let mut flags = 0u64;
-    let (folder, path) = match number {
-        nr::OPEN => {
-            flags = a[1];
-            (AT_FDCWD, a[0])
-        }
-        nr::CREAT => {
-            flags = O_CREAT;
-            (AT_FDCWD, a[0])
-        }
-        nr::OPENAT => {
-            flags = a[2];
-            (a[0], a[1])
-        }
-        nr::OPENAT2 => {
-            // If it cannot be read, the call fails.
-            signal::read_value(a[2], &mut flags);
-            (a[0], a[1])
-        }
-        _ => return false,
-    };
-    if flags & O_TMPFILE != 0 || flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
-        return true;
-    }
-    const F_OK: u64 = 0;
-    // SAFETY: only asks; the kernel checks the program's path.
-    flags & O_CREAT != 0
-        && unsafe {
-            sc!(
-                nr::FACCESSAT,
-                folder as i32,
-                super::readable_alias(path),
-                F_OK
-            )
-        } == -sys::ENOENT
-}
-
-pub fn remember_creation(fd: u64) {
-    let Some(s) = fstat(fd) else { return };
-    let c = control();
-    let n = c.created_count.fetch_add(1, Ordering::AcqRel) as usize % CREATED_MAX;
-    c.created[n][0].store(s.dev, Ordering::Relaxed);
-    c.created[n][1].store(s.ino, Ordering::Release);
-}
-
-/// Whether a process of this run has made the file.
-pub fn was_created(s: &Stat) -> bool {
-    let c = control();
-    let count = (c.created_count.load(Ordering::Acquire) as usize).min(CREATED_MAX);
-    c.created[..count].iter().any(|entry| {
-        entry[1].load(Ordering::Acquire) == s.ino && entry[0].load(Ordering::Relaxed) == s.dev
-    })
 }

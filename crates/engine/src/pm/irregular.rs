@@ -12,39 +12,14 @@ use super::regions::REGIONS;
 use super::ring::Writer;
 use super::site::Site;
 use super::stacks;
+use super::under_way::{Bounce, State};
 use crate::context::ThreadContext;
-use crate::signal::UContext;
+use crate::sigdata::UContext;
 use crate::sync::SpinLock;
 use alloc::vec::Vec;
 use brownout_abi::kind;
 use brownout_insn::{Access, MemoryForm, RegisterState, SegmentBases, XsaveLayout};
 use core::arch::asm;
-
-/// An irregular access under way in a thread.
-#[derive(Default)]
-pub struct State {
-    /// What it accesses, known before execution (strings: until it is known how far they got).
-    accesses: Vec<Access>,
-    /// (register, distance) to take off again.
-    shifts: [(u8, u64); 3],
-    /// The scratch register's own content.
-    scratch: Option<u64>,
-    rcx: u64,
-    rsi: u64,
-    rdi: u64,
-    /// Iterations of a string instruction that are left for another round.
-    rest: u64,
-    bounce: Option<alloc::boxed::Box<Bounce>>,
-    active: bool,
-}
-
-/// The operand of an access that is partly tracked and partly not.
-#[repr(align(64))]
-struct Bounce {
-    bytes: [u8; 64],
-    addr: u64,
-    len: usize,
-}
 
 /// Number of `step`-byte elements from `addr` on that are all tracked by one mapping, or all not tracked.
 fn uniform(addr: u64, step: u64, down: bool) -> u64 {
@@ -263,7 +238,7 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
                 restore(ctx, &image);
                 let on_stack = crate::insn::is_stack_operand(&site.insn);
                 let is_write = matches!(site.form, MemoryForm::Scatter(_));
-                crate::signal::raise_access_fault(ctx, addr, is_write, on_stack);
+                crate::faults::raise_access_fault(ctx, addr, is_write, on_stack);
             }
             Err(_) => crate::fatal_unsupported(&alloc::format!(
                 "the instruction at {:#x} cannot be emulated",
@@ -357,7 +332,7 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
                         ctx.gpr[scratch] = gpr[scratch];
                         let on_stack = crate::insn::is_stack_operand(&site.insn);
                         let at = addr + i as u64;
-                        crate::signal::raise_access_fault(ctx, at, effect.write, on_stack);
+                        crate::faults::raise_access_fault(ctx, at, effect.write, on_stack);
                         return;
                     }
                 }

@@ -1,13 +1,19 @@
 //! Persistent memory: which mappings are tracked, and the stream of what happens to them.
 //!
 //! ```text
-//!  regions   tracked mappings, their aliases, faults on them
+//!  regions   tracked mappings and their aliases
+//!  discover  faults on them, by which instructions are found
 //!  site      instructions that touched tracked memory; `translate/site.rs` instruments them
 //!  irregular accesses whose extent only run time shows (strings, masks, gathers, …)
 //!  outside   write-backs of memory that is not tracked
 //!  ring      appending records in one total order
+//!  record    what engine code records on behalf of an instruction
+//!  frames    where the frames of the program lie
 //!  stacks    calling contexts: unwinding, interning, the per-thread cache
-//!  kernel    system calls that concern tracked memory and files
+//!  stage     system calls that concern tracked memory and files:
+//!  files     which files are tracked
+//!  mappings  calls that map them
+//!  kernel    what other calls do to them
 //!  remote    ways around the program's own mappings
 //!  names     what the program does to names, and to files that it does not map
 //!  boundaries what the program takes from the world and gives to it
@@ -21,30 +27,36 @@
 
 mod boundaries;
 pub mod context_cache;
+mod discover;
+mod files;
+mod frames;
 pub mod hooks;
 pub mod irregular;
 mod kernel;
+mod mappings;
 mod names;
 mod outside;
 mod process;
+mod record;
 mod regions;
 mod remote;
 mod requests;
 pub mod ring;
 pub mod site;
 mod stacks;
+mod stage;
+pub mod under_way;
 
 pub use boundaries::{STAGE as BOUNDARIES, dies, is_input, looked_up, records_deaths};
-pub use kernel::{
-    STAGE, answered, code_is_read, code_was_read, file_mode, init_files, kernel_wrote,
-    with_prepared,
-};
+pub use discover::{FaultAnswer, fault, mark_site};
+pub use files::{file_mode, init_files};
+pub use kernel::{answered, with_prepared};
 pub use process::*;
-pub use regions::{
-    FaultAnswer, fault, init_thread, is_allowed, mark_site, overlaps_alias, readable_alias,
-};
-pub use requests::{UNLOGGED, client_request};
+pub use record::{code_is_read, code_was_read, kernel_wrote, record_load};
+pub use regions::{init_thread, is_allowed, overlaps_alias, readable_alias};
+pub use requests::{client_request, is_question};
 pub use stacks::{bo_verify_no, bo_verify_read, code_changed};
+pub use stage::STAGE;
 
 use crate::context::{ThreadContext, slot};
 use site::Site;
@@ -87,30 +99,11 @@ fn needs_no_context(ctx: &ThreadContext, site: &Site) -> bool {
     code < 32 && ctx.context_free_requests >> code & 1 != 0
 }
 
-/// A load that engine code made for the program.
-pub fn record_load(ctx: &mut ThreadContext, addr: u64, size: u32) {
-    if readable_alias(addr) == addr {
-        return;
-    }
-    let site = site::pseudo(ctx.rip);
-    let mut ring = ring::Writer::lock(ctx);
-    let context = stacks::context(ctx, site, &mut ring);
-    ring.access(
-        ctx,
-        brownout_abi::kind::LOAD,
-        site.id,
-        context,
-        addr,
-        readable_alias(addr),
-        size as u64,
-    );
-}
-
 /// A fault at `rip` in the out-of-line part of a tracked access: undo what it had begun.
 pub fn fault_in_site(
     ctx: &mut ThreadContext,
     site: &'static Site,
-    uc: &mut crate::signal::UContext,
+    uc: &mut crate::sigdata::UContext,
     rip: u64,
 ) {
     if !irregular::undo(ctx, site, uc) && rip >= site.fast.0 && rip < site.fast.1 {

@@ -8,10 +8,11 @@
 //! (`Unfollowed` says so), nor is asynchronous I/O. Owners, permissions, times and extended attributes are not recorded at all. If
 //! another process changes the same names between our look and the call, the event says what we saw.
 
-use super::kernel::{self, event, fstat};
+use super::files::{self, fstat};
+use super::record::event;
 use crate::context::ThreadContext;
-use crate::redirects::resolve_folder;
-use crate::sys::{self, nr, sc};
+use crate::paths::resolve_folder;
+use crate::sys::{nr, sc};
 use alloc::vec::Vec;
 use brownout_abi::{PAYLOAD_MAX, rare};
 use brownout_syscalls::FileTarget;
@@ -149,7 +150,7 @@ impl Place {
     fn new(folder: u64, path: u64) -> Place {
         Place {
             folder,
-            path: sys::read_path(path).unwrap_or_default(),
+            path: crate::values::read_path(path).unwrap_or_default(),
         }
     }
 
@@ -171,8 +172,8 @@ impl Place {
         let Some(s) = fstat(handle.0) else {
             return Node::Nothing;
         };
-        match s.mode() & S_IFMT {
-            S_IFREG => Node::File(kernel::track_changed(ctx, handle.0)),
+        match s.mode & S_IFMT {
+            S_IFREG => Node::File(files::track_changed(ctx, handle.0)),
             S_IFDIR => Node::Folder,
             _ => Node::Other,
         }
@@ -217,7 +218,7 @@ fn open_flags(number: u64, a: &[u64; 6]) -> Option<(Place, u64)> {
         nr::OPENAT2 => {
             let mut flags = 0u64;
             // If it cannot be read, the call fails.
-            crate::signal::read_value(a[2], &mut flags);
+            crate::values::read_value(a[2], &mut flags);
             (Place::new(a[0], a[1]), flags)
         }
         _ => return None,
@@ -243,7 +244,7 @@ pub fn before(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Before {
             false => 0,
         };
         return Before::Opens {
-            creates: super::boundaries::creates(number, a),
+            creates: files::creates(number, a),
             flags,
             empties,
         };
@@ -259,10 +260,10 @@ pub fn before(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Before {
     if let Some(write) = brownout_syscalls::is_file_write(number) {
         if let FileTarget::Fd(n) = write.file
             && brownout_syscalls::asks_for_change(number, a)
-            && fstat(a[n as usize]).is_some_and(|s| s.mode() & S_IFMT == S_IFREG)
+            && fstat(a[n as usize]).is_some_and(|s| s.mode & S_IFMT == S_IFREG)
             && can_write(a[n as usize])
         {
-            kernel::track_changed(ctx, a[n as usize]);
+            files::track_changed(ctx, a[n as usize]);
         }
         return Before::Nothing;
     }
@@ -295,8 +296,8 @@ pub fn before(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Before {
     };
     let first_was = match number {
         LINKAT if a[4] & AT_EMPTY_PATH != 0 && first.path.is_empty() => {
-            match fstat(a[0]).is_some_and(|s| s.mode() & S_IFMT == S_IFREG) {
-                true => Node::File(kernel::track_changed(ctx, a[0])),
+            match fstat(a[0]).is_some_and(|s| s.mode & S_IFMT == S_IFREG) {
+                true => Node::File(files::track_changed(ctx, a[0])),
                 false => Node::Other,
             }
         }
@@ -320,7 +321,7 @@ pub fn made(ctx: &mut ThreadContext, before: &Before, result: i64) {
         && *empties != 0
         && result >= 0
     {
-        kernel::also_known_as(ctx, result as u64, *empties);
+        files::also_known_as(ctx, result as u64, *empties);
     }
 }
 
@@ -331,7 +332,7 @@ pub fn after(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], before: Before,
     }
     match number {
         FSYNC | nr::FDATASYNC => {
-            if fstat(a[0]).is_some_and(|s| s.mode() & S_IFMT == S_IFDIR) {
+            if fstat(a[0]).is_some_and(|s| s.mode & S_IFMT == S_IFDIR) {
                 let path = path_of(a[0]);
                 record(ctx, change::SYNC_FOLDER, 0, 0, &path, &[]);
             }
@@ -383,8 +384,8 @@ pub fn after(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], before: Before,
                 return unfollowed(ctx, &path, b"a pipe, socket or device");
             }
             if let Some(handle) = first.open(false) {
-                super::boundaries::remember_creation(handle.0);
-                let file = kernel::track_changed(ctx, handle.0);
+                files::remember_creation(handle.0);
+                let file = files::track_changed(ctx, handle.0);
                 if file != 0 {
                     record(ctx, change::CREATE, file as u64, 0, &path, &[]);
                 }
@@ -441,7 +442,7 @@ fn renumbered(ctx: &mut ThreadContext, place: &Place, was: u32) -> u32 {
     if was != 0
         && let Some(handle) = place.open(false)
     {
-        kernel::also_known_as(ctx, handle.0, was);
+        files::also_known_as(ctx, handle.0, was);
     }
     was
 }
@@ -449,13 +450,13 @@ fn renumbered(ctx: &mut ThreadContext, place: &Place, was: u32) -> u32 {
 /// A file was opened.
 fn opened(ctx: &mut ThreadContext, fd: u64, creates: bool, flags: u64) {
     let Some(s) = fstat(fd) else { return };
-    if s.mode() & S_IFMT != S_IFREG || !creates && flags & O_ACCMODE == 0 {
+    if s.mode & S_IFMT != S_IFREG || !creates && flags & O_ACCMODE == 0 {
         return;
     }
     if creates {
-        super::boundaries::remember_creation(fd);
+        files::remember_creation(fd);
     }
-    let file = kernel::track_changed(ctx, fd);
+    let file = files::track_changed(ctx, fd);
     if creates && file != 0 && flags & O_TMPFILE != O_TMPFILE {
         let path = path_of(fd);
         record(ctx, change::CREATE, file as u64, 0, &path, &[]);
@@ -464,7 +465,7 @@ fn opened(ctx: &mut ThreadContext, fd: u64, creates: bool, flags: u64) {
 
 /// Where a descriptor leads, as the kernel says.
 fn path_of(fd: u64) -> Vec<u8> {
-    super::read_link(alloc::format!("/proc/self/fd/{}\0", fd as i32).as_bytes())
+    crate::paths::read_link(alloc::format!("/proc/self/fd/{}\0", fd as i32).as_bytes())
 }
 
 fn unfollowed(ctx: &mut ThreadContext, path: &[u8], what: &[u8]) {

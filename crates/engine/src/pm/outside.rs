@@ -52,7 +52,7 @@ pub fn flush(ctx: &mut ThreadContext, site: &Site, addr: u64) {
         contexts.push(context);
     }
     let mut line = [0u64; 8];
-    if !is_ordinary(addr) || !crate::signal::read_value(addr & !63, &mut line) {
+    if !is_ordinary(addr) || !crate::values::read_value(addr & !63, &mut line) {
         return;
     }
     // Loops over a range begin with a whole line, so the pointer that was taken for its object may be anywhere in it.

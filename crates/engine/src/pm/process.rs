@@ -11,6 +11,7 @@
 use super::ring::{self, Writer};
 use super::{regions, site, stacks};
 use crate::context::ThreadContext;
+use crate::paths::read_link;
 use crate::service::control;
 use alloc::vec::Vec;
 use brownout_abi::{THREADS_MAX, rare};
@@ -88,7 +89,7 @@ fn announce_process(ctx: &ThreadContext, parent: u32) {
         thread: ctx.thread,
         exe,
     };
-    let pid = crate::process::real_pid();
+    let pid = crate::control::real_pid();
     born.announce(&mut Writer::lock(ctx), parent, pid);
 }
 
@@ -167,22 +168,6 @@ pub fn process_announced() {
     if recording() {
         control().unannounced.fetch_sub(1, Ordering::AcqRel);
     }
-}
-
-/// Target of a symbolic link in `/proc`; `path` is NUL-terminated.
-pub fn read_link(path: &[u8]) -> Vec<u8> {
-    let mut buffer = alloc::vec![0u8; 4096];
-    // SAFETY: NUL-terminated path, our own buffer.
-    let n = unsafe {
-        crate::sys::sc!(
-            crate::sys::nr::READLINK,
-            path.as_ptr(),
-            buffer.as_mut_ptr(),
-            buffer.len()
-        )
-    };
-    buffer.truncate(n.max(0) as usize);
-    buffer
 }
 
 /// From now on several threads or processes append.
@@ -281,7 +266,8 @@ pub fn forked_child(ctx: &mut ThreadContext, fork: Fork) {
     super::irregular::reset_after_fork();
     super::outside::reset_after_fork();
     super::requests::reset_after_fork();
-    super::kernel::reset_after_fork();
+    super::files::reset_after_fork();
+    super::record::reset_after_fork();
     let Some(birth) = birth else { return };
     let parent = ctx.process;
     ctx.process = birth.process;
@@ -289,7 +275,7 @@ pub fn forked_child(ctx: &mut ThreadContext, fork: Fork) {
     register(ctx);
     let mut ring = Writer::lock(ctx);
     if !birth.is_announced() {
-        birth.announce(&mut ring, parent, crate::process::real_pid());
+        birth.announce(&mut ring, parent, crate::control::real_pid());
         process_announced();
     }
 }
@@ -321,13 +307,13 @@ pub fn process_dies(ctx: &mut ThreadContext, sig: i32) {
 
 fn process_ends(ctx: &mut ThreadContext, how: u64, value: u64) {
     let mut ring = Writer::lock(ctx);
-    if crate::process::shares_memory(ctx) {
+    if crate::context::shares_memory(ctx) {
         ring.rare(ctx, 0, 0, rare::THREAD_EXIT, [0; 6], &[]);
     } else {
         let words = [ctx.process as u64, how, value, 0, 0, 0];
         ring.rare(ctx, 0, 0, rare::PROCESS_EXIT, words, &[]);
     }
-    if crate::process::has_siblings(ctx) {
+    if crate::context::has_siblings(ctx) {
         // They may just be making accesses. With this they are over, or do not happen.
         ring.keep();
     }

@@ -74,6 +74,18 @@ const STEERED: [Steered; 2] = [
     },
 ];
 
+/// Distance between two layouts of tracked mappings. All of them lie where they are steered to.
+const PM_STEP: u64 = PM_LEN / crate::control::LAYOUTS;
+
+/// Where tracked mappings are steered to first.
+fn preferred_base() -> u64 {
+    if crate::mode().deterministic {
+        PM_BASE + crate::control::layout_number() * PM_STEP
+    } else {
+        PM_BASE
+    }
+}
+
 impl Steered {
     fn end(&self) -> u64 {
         self.base + self.len
@@ -93,6 +105,13 @@ impl Steered {
 pub fn steered_delta(addr: u64) -> Option<u64> {
     let range = STEERED.iter().find(|s| s.contains(addr));
     range.map(Steered::delta)
+}
+
+/// What a steered mapping with its alias at `addr` would have there, tracked or not.
+pub fn original_of(addr: u64) -> Option<u64> {
+    let mut originals = STEERED.iter().map(|s| (s, addr.wrapping_sub(s.delta())));
+    let found = originals.find(|(s, original)| s.contains(*original));
+    found.map(|(_, original)| original)
 }
 
 impl Regions {
@@ -116,7 +135,7 @@ impl Regions {
     /// Stretches for a steered mapping that nothing tracked occupies, the best first. Other memory of the program's may be there.
     pub fn places(&self, len: u64) -> impl Iterator<Item = u64> + use<> {
         let near = STEERED[0];
-        let (preferred, far) = (crate::layout::pm_base(), STEERED[1]);
+        let (preferred, far) = (preferred_base(), STEERED[1]);
         [
             self.place_from(&near, preferred, len),
             self.place_from(&near, near.base, len),
@@ -288,61 +307,6 @@ pub fn shown_prot(prot: u64) -> u64 {
     }
 }
 
-pub enum FaultAnswer {
-    /// Something changed: the instruction runs again.
-    Retry,
-    /// The program's own fault, at this address.
-    Program { addr: u64 },
-}
-
-/// A fault at program address `pc` (registers are the program's) on data address `addr`.
-pub fn fault(rsp: u64, pc: u64, addr: u64, sig: i32, in_site: bool, write: bool) -> FaultAnswer {
-    if !crate::mode().record || !any() {
-        return FaultAnswer::Program { addr };
-    }
-    let regions = REGIONS.lock();
-    if let Some(r) = regions.find_alias(addr) {
-        // The alias faults as the program's mapping would have: beyond the end of the file, or forbidden.
-        return FaultAnswer::Program {
-            addr: addr.wrapping_sub(r.delta),
-        };
-    }
-    let Some(r) = regions.find(addr).copied() else {
-        // Next to a tracked mapping, in its granule: what is there was looked for at the same distance.
-        let originals = STEERED.iter().map(|s| (s, addr.wrapping_sub(s.delta())));
-        let mut steered = originals.filter(|(s, original)| in_site && s.contains(*original));
-        let addr = steered.next().map_or(addr, |(_, original)| original);
-        return FaultAnswer::Program { addr };
-    };
-    drop(regions);
-    if sig != crate::signal::SIGSEGV || in_site {
-        return FaultAnswer::Program { addr };
-    }
-    let allowed = if write {
-        r.prot & sys::PROT_WRITE != 0
-    } else {
-        r.prot & sys::PROT_READ != 0 && crate::mode().loads
-    };
-    if !allowed {
-        return FaultAnswer::Program { addr };
-    }
-    if r.start <= rsp && rsp <= r.end && uses_stack(pc) {
-        crate::fatal_unsupported("the program runs on a stack in persistent memory");
-    }
-    if super::site::mark(pc) {
-        retranslate(pc);
-        return FaultAnswer::Retry;
-    }
-    // Known already: this thread, or another, was still in the old block.
-    if super::site::count_fault(pc) > FAULTS_MAX {
-        crate::fatal_unsupported(&alloc::format!(
-            "the instruction at {pc:#x} touches persistent memory in a way that is not understood"
-        ));
-    }
-    retranslate(pc);
-    FaultAnswer::Retry
-}
-
 /// Whether the program's own protection lets it read or write at `addr`; `None` if nothing is mapped there.
 pub fn is_allowed(addr: u64, write: bool) -> Option<bool> {
     if let Some(r) = REGIONS.lock().find(addr) {
@@ -356,50 +320,6 @@ pub fn is_allowed(addr: u64, write: bool) -> Option<bool> {
     let maps = crate::maps::read();
     let there = maps.iter().find(|m| m.start <= addr && addr < m.end)?;
     Some(if write { there.write } else { there.read })
-}
-
-/// Whether the instruction pushes, pops, calls or returns.
-fn uses_stack(pc: u64) -> bool {
-    use iced_x86::FlowControl;
-    let insn = crate::emulate::decode(pc);
-    match insn.flow_control() {
-        FlowControl::Call | FlowControl::Return => true,
-        FlowControl::IndirectCall => insn.op0_kind() == iced_x86::OpKind::Register,
-        _ => matches!(
-            brownout_insn::classify(&insn),
-            brownout_insn::MemoryForm::StackImplicit
-        ),
-    }
-}
-
-/// Faults of one marked instruction before it counts as not understood: each thread may bring a few, from blocks that it was
-/// in when they were replaced.
-const FAULTS_MAX: u32 = 10_000;
-
-/// The instruction at `pc` is known to touch tracked memory.
-pub fn mark_site(pc: u64) {
-    if super::site::mark(pc) {
-        retranslate(pc);
-    }
-}
-
-/// Kills the blocks that hold an uninstrumented translation of `pc`. False if there was none.
-fn retranslate(pc: u64) -> bool {
-    let mut e = crate::dispatch::ENGINE.lock();
-    let ids: Vec<u32> = e.by_page.get(&(pc >> 12)).cloned().unwrap_or_default();
-    let mut any = false;
-    for id in ids {
-        let b = &e.blocks[id as usize];
-        if !b.dead
-            && b.pc <= pc
-            && pc < b.pc_end
-            && !b.sites.iter().any(|s| s.pc == pc && s.redirected != 0)
-        {
-            e.kill(id);
-            any = true;
-        }
-    }
-    any
 }
 
 /// What keeps others out of the table.

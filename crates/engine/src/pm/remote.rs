@@ -4,13 +4,14 @@
 //! access of the kernel's on behalf of any other call. What reaches it from another process, or changes a mapping
 //! behind the engine's back, cannot be followed: it is refused.
 
-use super::kernel::{self, Engine, position, tracked_file};
+use super::files::{position, tracked_file};
+use super::kernel::{self, Engine};
 use super::regions::{self, REGIONS};
 use super::ring::Writer;
 use super::{site, stacks};
 use crate::context::ThreadContext;
-use crate::signal::read_value;
 use crate::sys::{nr, sc};
+use crate::values::read_value;
 use brownout_abi::kind;
 use brownout_syscalls::Translate;
 use brownout_syscalls::pipeline::{Call, Rest};
@@ -146,7 +147,7 @@ fn memory_of(fd: u64) -> Option<u32> {
         return None;
     }
     let link = alloc::format!("/proc/self/fd/{}\0", fd as i32);
-    let path = super::process::read_link(link.as_bytes());
+    let path = crate::paths::read_link(link.as_bytes());
     let path = path.strip_suffix(b"/mem")?;
     // `/proc/PID` or `/proc/PID/task/TID`: the first number says whose.
     let number = path
@@ -203,7 +204,7 @@ fn through_a_file(
         let site = site::pseudo(ctx.rip);
         let mut ring = Writer::lock(ctx);
         let context = stacks::context(ctx, site, &mut ring);
-        for (start, end) in kernel::readable_parts(at, at + len) {
+        for (start, end) in super::record::readable_parts(at, at + len) {
             let alias = super::readable_alias(start);
             ring.access(ctx, kind::LOAD, site.id, context, start, alias, end - start);
         }

@@ -3,16 +3,16 @@
 //! libpmem and libpmemobj make hundreds of thousands of requests in a run, so they are appended with the same
 //! context cache as stores.
 
+use super::record::event;
 use super::regions::{self, REGIONS, Region};
-use super::ring::Writer;
-use super::{site, stacks};
 use crate::context::ThreadContext;
+pub use crate::requests::UNLOGGED;
 use crate::sync::SpinLock;
 use crate::sys;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use brownout_abi::{ANNOTATION_BASE, PMEMCHECK_BASE, annotation, pmemcheck, rare};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 const RUNNING_ON_VALGRIND: u64 = 0x1001;
 /// Codes that only ask, or only print.
@@ -60,19 +60,16 @@ fn remove(map: &mut BTreeMap<u64, u64>, start: u64, end: u64) {
     }
 }
 
-/// The largest range that need not be in a transaction (start, length): libpmemobj's lanes. In lean recordings, that parts of it come
-/// into a transaction and leave it again is left out: the rules do not ask, and it is every seventh event of a libpmemobj program.
-#[repr(C)]
-pub struct Unlogged {
-    start: AtomicU64,
-    len: AtomicU64,
+/// Whether a request asks what only the sink knows.
+pub fn is_question(block: &[u64; 6]) -> bool {
+    let code = block[0];
+    crate::mode().record
+        && code & !0xffff == ANNOTATION_BASE
+        && matches!(
+            (code & 0xffff) as u32,
+            annotation::CHECKPOINT | annotation::FIND_VARIABLE
+        )
 }
-
-/// Read by `bo_request`.
-pub static UNLOGGED: Unlogged = Unlogged {
-    start: AtomicU64::new(0),
-    len: AtomicU64::new(0),
-};
 
 /// Answers a request; `None` leaves the default result.
 pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> {
@@ -93,18 +90,12 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
             annotation::TX_END => ctx.tx_depth = ctx.tx_depth.saturating_sub(1),
             _ => {}
         }
-        if matches!(
-            (code & 0xffff) as u32,
-            annotation::CHECKPOINT | annotation::FIND_VARIABLE
-        ) {
-            crate::session::before_question(ctx);
-        }
         let text = if code & ANNOTATION_WITH_TEXT != 0 {
             read_text(args[0])
         } else {
             Vec::new()
         };
-        emit(
+        event(
             ctx,
             rare::ANNOTATION,
             [code & 0xffff, args[0], args[1], args[2], args[3], args[4]],
@@ -122,7 +113,7 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
         } else {
             Vec::new()
         };
-        emit(
+        event(
             ctx,
             rare::PMEMCHECK,
             [code.into(), args[0], args[1], args[2], args[3], 0],
@@ -167,7 +158,7 @@ fn answer(ctx: &ThreadContext, code: u32, args: &[u64; 5]) -> u64 {
         annotation::FIND_VARIABLE => {
             let [known, addr, len] = crate::service::answer(ctx.thread);
             let place = [addr, len];
-            let written = known != 0 && crate::signal::write_value(args[1], &place);
+            let written = known != 0 && crate::values::write_value(args[1], &place);
             written as u64
         }
         _ => 0,
@@ -206,13 +197,6 @@ fn check(start: u64, len: u64) -> u64 {
     } else {
         0
     }
-}
-
-fn emit(ctx: &mut ThreadContext, which: u64, words: [u64; 6], text: &[u8]) {
-    let site = site::pseudo(ctx.rip);
-    let mut ring = Writer::lock(ctx);
-    let context = stacks::context(ctx, site, &mut ring);
-    ring.rare(ctx, site.id, context, which, words, text);
 }
 
 fn read_text(addr: u64) -> Vec<u8> {
@@ -254,7 +238,7 @@ fn adopt(ctx: &mut ThreadContext, start: u64, len: u64) {
     if fd < 0 {
         return;
     }
-    let file = super::kernel::classify(ctx, fd as u64, false, true, true);
+    let file = super::files::classify(ctx, fd as u64, false, true, true);
     // SAFETY: our own descriptor.
     unsafe { sys::sc!(sys::nr::CLOSE, fd) };
     let Some(file) = file else { return };
@@ -290,7 +274,7 @@ fn adopt(ctx: &mut ThreadContext, start: u64, len: u64) {
         prot,
         sys::MAP_SHARED,
     ];
-    emit(ctx, rare::MAP, words, &[]);
+    event(ctx, rare::MAP, words, &[]);
 }
 
 /// In a forked child other threads' locks are nobody's.

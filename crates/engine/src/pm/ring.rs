@@ -20,15 +20,11 @@
 
 use super::site::Site;
 use crate::context::ThreadContext;
-use crate::service::control;
+use crate::control::control;
+pub use crate::control::{publish, shared};
 use crate::sys;
 use brownout_abi::{HEAD_LEN, PAYLOAD_MAX, RING_BASE, RING_LEN, RING_RESERVE, RecordHead, kind};
 use core::sync::atomic::{AtomicU32, Ordering};
-
-/// Whether several threads or processes append.
-pub fn shared() -> bool {
-    control().ring_shared.load(Ordering::Relaxed) != 0
-}
 
 /// The right to append. Dropping it lets others.
 pub struct Writer {
@@ -412,15 +408,6 @@ pub fn wait_a_moment() {
     sys::yield_now();
     if WAITS.fetch_add(1, Ordering::Relaxed).is_multiple_of(256) {
         crate::service::exit_if_orphaned();
-    }
-}
-
-/// Lets the reader have everything that a lone thread has appended. (Among several, each is quick to publish the others' records.)
-pub fn publish() {
-    if !shared() {
-        let c = control();
-        let tail = c.ring_tail.load(Ordering::Relaxed);
-        c.ring_write.store(tail, Ordering::Release);
     }
 }
 

@@ -6,109 +6,21 @@
 //! is walked by frame pointer where that is plausible; else the chain ends there. Recursion is shown once.
 
 use super::context_cache;
+pub use super::frames::{Lock, frame_of, lock};
+use super::frames::{Stack, TABLES, Tables};
 use super::ring::Writer;
 use super::site::Site;
 use crate::context::ThreadContext;
-use crate::dispatch::PcHash;
-use crate::sync::SpinLock;
 use alloc::vec::Vec;
 use brownout_abi::kind;
-use brownout_unwind::{
-    CodeMapping, Cursor, FrameRule, LookupPc, Memory, Module, PcKind, RbpRule, Stop,
-};
+use brownout_unwind::{Cursor, LookupPc, Memory, PcKind, Stop};
 use core::sync::atomic::Ordering;
-use hashbrown::HashMap;
 
 /// Longest chain. Deeper recursion keeps its innermost frames.
 const FRAMES_MAX: usize = 200;
 
-struct Tables {
-    modules: Vec<Module>,
-    /// Ranges with no unwind tables, so as not to look again and again.
-    bare: Vec<(u64, u64)>,
-    rules: HashMap<u64, FrameRule, PcHash>,
-    /// (parent context, return address) to context.
-    contexts: HashMap<(u32, u64), u32, PcHash>,
-    /// Code that the stream knows as part of a file: (start, end).
-    announced: Vec<(u64, u64)>,
-}
-
-static TABLES: SpinLock<Tables> = SpinLock::new(Tables {
-    modules: Vec::new(),
-    bare: Vec::new(),
-    rules: HashMap::with_hasher(PcHash),
-    contexts: HashMap::with_hasher(PcHash),
-    announced: Vec::new(),
-});
-
+// What needs the ring to tell of new contexts.
 impl Tables {
-    fn module(&mut self, pc: LookupPc) -> Option<Module> {
-        if let Some(m) = self.modules.iter().find(|m| m.contains(pc)) {
-            return Some(*m);
-        }
-        let addr = pc.get();
-        if self.bare.iter().any(|b| b.0 <= addr && addr < b.1) {
-            return None;
-        }
-        let maps = crate::maps::read();
-        let here = maps.iter().find(|m| m.start <= addr && addr < m.end)?;
-        let found = if here.path.is_empty() {
-            None
-        } else {
-            // The file's header says what the image looks like, wherever it is mapped; the mapping of `addr` says where it is.
-            let code = CodeMapping {
-                start: here.start,
-                offset: here.offset,
-            };
-            maps.iter()
-                .filter(|m| m.path == here.path && m.offset == 0 && m.read)
-                .find_map(|m| {
-                    // SAFETY: the header is mapped and readable, and so are the image's tables; `code_unmapped` drops the
-                    // module before that changes.
-                    unsafe {
-                        brownout_unwind::module_from_image(m.start, m.end - m.start, code, pc)
-                    }
-                })
-                .filter(|m| m.contains(pc))
-        };
-        match found {
-            Some(m) => {
-                let m = indexed(m);
-                self.modules.push(m);
-                Some(m)
-            }
-            None => {
-                self.bare.push((here.start, here.end));
-                None
-            }
-        }
-    }
-
-    fn rule(&mut self, pc: LookupPc, kind: PcKind, exact: u64) -> FrameRule {
-        if let Some(r) = self.rules.get(&pc.get()) {
-            return *r;
-        }
-        let mut rule = match self.module(pc) {
-            Some(m) => brownout_unwind::rule_for(&m, pc),
-            None => FrameRule::Unknown,
-        };
-        if matches!(rule, FrameRule::Unknown) {
-            let mut code = [0u8; brownout_unwind::RULE_CODE_BYTES_MAX];
-            if crate::sys::read_memory(exact, &mut code) {
-                rule = brownout_unwind::rule_from_code(&code, kind);
-            }
-        }
-        if matches!(rule, FrameRule::Unknown) && kind == PcKind::Exact && !is_code(exact) {
-            // A call through a bad pointer: nothing has been pushed since.
-            rule = FrameRule::Rsp {
-                cfa_offset: 8,
-                rbp: RbpRule::Unchanged,
-            };
-        }
-        self.rules.insert(pc.get(), rule);
-        rule
-    }
-
     fn intern(&mut self, parent: u32, return_addr: u64, ring: &mut Writer, thread: u32) -> u32 {
         if let Some(&id) = self.contexts.get(&(parent, return_addr)) {
             return id;
@@ -120,25 +32,7 @@ impl Tables {
         ring.raw(kind::CONTEXT, thread, 0, id, parent, return_addr, &[]);
         id
     }
-}
 
-/// The module with an index. Linkers write one unless the program is linked statically; then it is made once, and stays: such a
-/// program's own code is never unmapped.
-fn indexed(module: Module) -> Module {
-    if module.is_indexed() {
-        return module;
-    }
-    let mut functions = Vec::new();
-    module.each_entry(|start, entry| functions.push((start, entry)));
-    functions.sort_unstable();
-    let index = alloc::vec![0; brownout_unwind::index_bytes(functions.len())].leak();
-    match brownout_unwind::encode_index(&functions, index) {
-        Some(()) => module.with_index(index),
-        None => module,
-    }
-}
-
-impl Tables {
     /// The context of a whole chain. Recursion is folded: a return address that is in the chain already goes back to where it
     /// was. Else a walk over a tree would have a context for each node, and none would ever be met again.
     fn intern_folded(&mut self, pairs: &[(u64, u64)], ring: &mut Writer, thread: u32) -> u32 {
@@ -154,34 +48,6 @@ impl Tables {
             }
         }
         path.last().map_or(0, |(_, id)| *id)
-    }
-}
-
-fn is_code(addr: u64) -> bool {
-    crate::maps::read()
-        .iter()
-        .any(|m| m.exec && m.start <= addr && addr < m.end)
-}
-
-/// The program's stack; a bad address is no fault.
-struct Stack;
-
-impl Memory for Stack {
-    fn read_u64(&self, addr: u64) -> Option<u64> {
-        let mut v = 0u64;
-        // SAFETY: our own variable.
-        unsafe { crate::asm::copy_program(&mut v as *mut u64 as u64, addr, 8) }.then_some(v)
-    }
-}
-
-/// Where the frame of code at `pc` is: (offset, from rbp instead of rsp).
-pub fn frame_of(pc: u64) -> (i32, bool) {
-    let lookup = LookupPc::new(pc, PcKind::Exact);
-    match TABLES.lock().rule(lookup, PcKind::Exact, pc) {
-        FrameRule::Rsp { cfa_offset, .. } => (cfa_offset, false),
-        FrameRule::Rbp { cfa_offset, .. } => (cfa_offset, true),
-        // Whatever the frame is, rsp identifies it well enough as a cache key.
-        _ => (8, false),
     }
 }
 
@@ -271,7 +137,7 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
     }
     let id = t.intern_folded(&pairs, ring, ctx.thread);
     // What is above `main` (or a thread's start routine) does not change while it runs: not worth a look each time.
-    let outer = if ctx.tid == crate::process::real_pid() {
+    let outer = if ctx.tid == crate::control::real_pid() {
         OUTER_FRAMES_MAIN
     } else {
         OUTER_FRAMES_THREAD
@@ -335,25 +201,4 @@ pub fn code_unmapped(start: u64, end: u64) -> bool {
         t.announced = rest;
     }
     is_known
-}
-
-impl Tables {
-    fn forget(&mut self, start: u64, end: u64) {
-        self.modules
-            .retain(|m| m.end() <= start || m.start() >= end);
-        self.bare.retain(|b| b.1 <= start || b.0 >= end);
-        self.rules.retain(|pc, _| *pc < start || *pc >= end);
-    }
-}
-
-/// What keeps others out of the table.
-pub struct Lock {
-    _held: crate::sync::Guard<'static, Tables>,
-}
-
-/// Keeps others out: for a fork.
-pub fn lock() -> Lock {
-    Lock {
-        _held: TABLES.lock(),
-    }
 }

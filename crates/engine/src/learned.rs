@@ -1,0 +1,45 @@
+//! What a run that was forked tells the process that is kept for the next one (`session.rs`).
+
+use crate::control::control;
+use crate::sys::sc;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// This process is a run, and tells what it translates.
+static LEARNS: AtomicBool = AtomicBool::new(false);
+
+/// It is a run from here on.
+pub fn begin() {
+    LEARNS.store(true, Ordering::Relaxed);
+}
+
+/// In a forked child of a run: what it translates is its own business.
+pub fn reset_after_fork() {
+    LEARNS.store(false, Ordering::Relaxed);
+}
+
+/// A run has found out something that the next one can use. `what` is one of [`brownout_abi::learned`], with an address.
+#[inline]
+pub fn found(what: u64, detail: u64) {
+    if LEARNS.load(Ordering::Relaxed) {
+        let c = control();
+        // Under the translator's lock, or that of the sites; both are this process's own, so two may come at once: each has its place.
+        let n = c.learned_count.fetch_add(1, Ordering::AcqRel) as usize;
+        if let Some(entry) = c.learned.get(n) {
+            entry[1].store(detail, Ordering::Relaxed);
+            entry[0].store(what, Ordering::Release);
+        }
+    }
+}
+
+/// A process ends. If it is a run, the next one may like to know how much memory it took.
+pub fn ends() {
+    const GETRUSAGE: u64 = 98;
+    /// Where `struct rusage` has its minor faults.
+    const MINOR: usize = 8;
+    if LEARNS.load(Ordering::Relaxed) {
+        let mut usage = [0u64; 18];
+        // SAFETY: RUSAGE_SELF into our own structure, which is as long as the kernel's.
+        unsafe { sc!(GETRUSAGE, 0, usage.as_mut_ptr()) };
+        control().kept_faults.store(usage[MINOR], Ordering::Relaxed);
+    }
+}

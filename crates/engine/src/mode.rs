@@ -1,0 +1,72 @@
+//! What was asked for: the mode of a run, which does not change while a program is loaded.
+
+use brownout_abi as abi;
+
+/// What was asked for.
+#[derive(Clone, Copy)]
+pub struct Mode {
+    /// [`abi::MODE_RECORD`].
+    pub record: bool,
+    /// [`abi::MODE_LOADS`].
+    pub loads: bool,
+    /// [`abi::MODE_VALUES`].
+    pub values: bool,
+    /// [`abi::MODE_DETERMINISTIC`].
+    pub deterministic: bool,
+    /// [`abi::MODE_EXECUTE_FLUSHES`].
+    pub execute_flushes: bool,
+    /// [`abi::MODE_LEAN`].
+    pub lean: bool,
+    /// [`abi::MODE_BOUNDARIES`].
+    pub boundaries: bool,
+    /// [`abi::MODE_LINE_INPUT`].
+    pub line_input: bool,
+    /// [`abi::MODE_NAMES`].
+    pub names: bool,
+    /// What the program must not see of the processor.
+    pub hidden: abi::cpu::Features,
+    /// What it cannot use: hidden, or lacking.
+    pub missing: abi::cpu::Features,
+}
+
+static mut MODE: Mode = Mode {
+    record: false,
+    loads: false,
+    values: false,
+    deterministic: false,
+    execute_flushes: false,
+    lean: false,
+    boundaries: false,
+    line_input: false,
+    names: false,
+    hidden: abi::cpu::Features::NONE,
+    missing: abi::cpu::Features::NONE,
+};
+
+/// Takes over what the control block says. Called once, by the first thread.
+pub fn init(control: &abi::Control) {
+    let has = |bit| control.mode & bit != 0;
+    // SAFETY: the only thread.
+    unsafe {
+        MODE = Mode {
+            record: has(abi::MODE_RECORD),
+            loads: has(abi::MODE_LOADS),
+            values: has(abi::MODE_VALUES),
+            deterministic: has(abi::MODE_DETERMINISTIC),
+            execute_flushes: has(abi::MODE_EXECUTE_FLUSHES),
+            lean: has(abi::MODE_LEAN),
+            boundaries: has(abi::MODE_BOUNDARIES),
+            line_input: has(abi::MODE_LINE_INPUT),
+            names: has(abi::MODE_NAMES),
+            hidden: abi::cpu::Features(control.cpu_hidden),
+            missing: abi::cpu::Features(control.cpu_hidden | control.cpu_lacking),
+        };
+    }
+}
+
+/// What was asked for.
+#[inline(always)]
+pub fn mode() -> Mode {
+    // SAFETY: written once in `init`, before any other thread exists.
+    unsafe { MODE }
+}

@@ -1,0 +1,137 @@
+//! What engine code records on behalf of the instruction at which a thread stands.
+
+use super::regions::{self, REGIONS};
+use super::ring::Writer;
+use super::{readable_alias, site, stacks};
+use crate::context::ThreadContext;
+use crate::sys;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// An event that is not an access.
+pub fn event(ctx: &mut ThreadContext, which: u64, words: [u64; 6], text: &[u8]) {
+    let site = site::pseudo(ctx.rip);
+    let mut ring = Writer::lock(ctx);
+    let context = stacks::context(ctx, site, &mut ring);
+    ring.rare(ctx, site.id, context, which, words, text);
+}
+
+/// Engine code wrote to program memory in the kernel's stead.
+pub fn kernel_wrote(addr: u64, len: u64) {
+    if !crate::mode().record || !regions::any() || REGIONS.lock().find(addr).is_none() {
+        return;
+    }
+    let ctx = ThreadContext::current();
+    let number = ctx.gpr[0];
+    let site = site::pseudo(ctx.rip);
+    let mut ring = Writer::lock(ctx);
+    let context = stacks::context(ctx, site, &mut ring);
+    ring.kernel_store(
+        ctx,
+        site.id,
+        context,
+        number,
+        addr,
+        readable_alias(addr),
+        len,
+    );
+}
+
+/// A load that engine code made for the program.
+pub fn record_load(ctx: &mut ThreadContext, addr: u64, size: u32) {
+    if readable_alias(addr) == addr {
+        return;
+    }
+    let site = site::pseudo(ctx.rip);
+    let mut ring = Writer::lock(ctx);
+    let context = stacks::context(ctx, site, &mut ring);
+    ring.access(
+        ctx,
+        brownout_abi::kind::LOAD,
+        site.id,
+        context,
+        addr,
+        readable_alias(addr),
+        size as u64,
+    );
+}
+
+/// Code in tracked memory that was translated and is not recorded as read yet.
+static CODE: crate::sync::SpinLock<Vec<(u64, u64)>> = crate::sync::SpinLock::new(Vec::new());
+static CODE_WAITS: AtomicBool = AtomicBool::new(false);
+
+/// A block of code is being translated. The engine's lock is held, so the record has to wait.
+pub fn code_is_read(start: u64, end: u64) {
+    if crate::mode().loads && regions::any() && REGIONS.lock().overlaps(start, end) {
+        CODE.lock().push((start, end));
+        CODE_WAITS.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Records the code that was translated since: executing it is reading it.
+pub fn code_was_read(ctx: &mut ThreadContext) {
+    if !CODE_WAITS.load(Ordering::Relaxed) {
+        return;
+    }
+    CODE_WAITS.store(false, Ordering::Relaxed);
+    let blocks = core::mem::take(&mut *CODE.lock());
+    for (start, end) in blocks {
+        let site = site::pseudo(start);
+        let mut ring = Writer::lock(ctx);
+        // Line by line: where an instruction, and the block, ends depends on what was read before. So that reads are a function of
+        // what they have seen, each is of a whole line.
+        for (start, end) in readable_parts(start & !63, end.next_multiple_of(64)) {
+            for line in (start..end).step_by(64) {
+                let alias = readable_alias(line);
+                let load = brownout_abi::kind::LOAD;
+                ring.access(ctx, load, site.id, 0, line, alias, 64);
+            }
+        }
+    }
+}
+
+/// Records what the faulting instruction at `ctx.rip` has read of tracked memory.
+pub fn read_by_the_dying(ctx: &mut ThreadContext) {
+    if !crate::mode().loads {
+        return;
+    }
+    let insn = crate::insn::decode(ctx.rip);
+    let has_memory = (0..insn.op_count()).any(|i| insn.op_kind(i) == iced_x86::OpKind::Memory);
+    let start = crate::insn::effective_address(ctx, &insn);
+    if !has_memory || REGIONS.lock().find(start).is_none() {
+        return;
+    }
+    let site = site::pseudo(ctx.rip);
+    let mut ring = Writer::lock(ctx);
+    let context = stacks::context(ctx, site, &mut ring);
+    let end = REGIONS.lock().find(start).map_or(start, |r| r.end);
+    let size = (insn.memory_size().size() as u64).min(end - start);
+    let (load, alias) = (brownout_abi::kind::LOAD, readable_alias(start));
+    ring.access(ctx, load, site.id, context, start, alias, size);
+}
+
+/// What of a range can be read: a failed call is reported as if it had written all, which may reach beyond the end of the
+/// file.
+pub fn readable_parts(start: u64, end: u64) -> Vec<(u64, u64)> {
+    let mut parts: Vec<(u64, u64)> = Vec::new();
+    let mut at = start;
+    while at < end {
+        let next = ((at | 4095) + 1).min(end);
+        let mut probe = [0u8];
+        // Another thread may have unmapped it meanwhile: then it is not the stream's any more.
+        let alias = readable_alias(at);
+        if alias != at && sys::read_memory(alias, &mut probe) {
+            match parts.last_mut() {
+                Some(p) if p.1 == at => p.1 = next,
+                _ => parts.push((at, next)),
+            }
+        }
+        at = next;
+    }
+    parts
+}
+
+/// In a forked child other threads' locks are nobody's.
+pub fn reset_after_fork() {
+    CODE.reset_after_fork();
+}
