@@ -106,6 +106,8 @@ struct Setting {
     is_parallel: bool,
     /// A signal interrupts each blob.
     is_stormy: bool,
+    /// Instrumentation that the program must not feel: names of the translator's passes.
+    passes: &'static str,
 }
 
 const PLAIN: Setting = Setting {
@@ -114,6 +116,7 @@ const PLAIN: Setting = Setting {
     is_fixed: false,
     is_parallel: false,
     is_stormy: false,
+    passes: "",
 };
 const CHECK: Setting = Setting {
     under: Under::Check,
@@ -128,6 +131,43 @@ const LOADS: Setting = Setting {
     under: Under::Record { loads: true },
     ..CHECK
 };
+
+const PASS_TESTS: &[(&str, u64, Mix, Setting)] = &[
+    (
+        "passes_edges_control",
+        801,
+        Mix {
+            families: EVERYTHING,
+            ..control(ALL)
+        },
+        Setting {
+            passes: "edges",
+            ..PLAIN
+        },
+    ),
+    (
+        "passes_interpret_everything",
+        802,
+        straight(EVERYTHING),
+        Setting {
+            passes: "interpret",
+            ..PLAIN
+        },
+    ),
+    (
+        "passes_all_in_pool_interrupted",
+        803,
+        Mix {
+            runs: 6,
+            ..pool(EVERYTHING, 20)
+        },
+        Setting {
+            is_stormy: true,
+            passes: "edges,interpret",
+            ..RECORD
+        },
+    ),
+];
 
 const POOL_TESTS: &[(&str, u64, Mix, Setting)] = &[
     ("pool_check_integer", 601, pool(INTEGER, 4), CHECK),
@@ -368,9 +408,14 @@ fn main() {
         .iter()
         .map(|(name, seed, mix)| trial(*name, move || compare_rounds(*seed, mix, PLAIN)))
         .collect();
-    trials.extend(POOL_TESTS.iter().map(|(name, seed, mix, setting)| {
-        trial(*name, move || compare_rounds(*seed, mix, *setting))
-    }));
+    trials.extend(
+        POOL_TESTS
+            .iter()
+            .chain(PASS_TESTS)
+            .map(|(name, seed, mix, setting)| {
+                trial(*name, move || compare_rounds(*seed, mix, *setting))
+            }),
+    );
     trials.extend(SAME_EVENTS.iter().map(|(name, seed, mix, setting)| {
         trial(*name, move || same_events_rounds(*seed, mix, *setting))
     }));
@@ -442,6 +487,9 @@ fn invocation(
     }
     if setting.is_parallel {
         native = native.env("RUN_BLOB_THREAD", "yes");
+    }
+    if !setting.passes.is_empty() {
+        native = native.env("BROWNOUT_PASSES", setting.passes);
     }
     Ok(native)
 }

@@ -90,10 +90,18 @@ pub fn lint() -> Result<()> {
     PACKAGES.iter().try_for_each(Package::lint)
 }
 
-/// Whether the engine is.
-pub fn lint_engine() -> Result<()> {
+fn engine() -> impl Iterator<Item = &'static Package> {
     PACKAGES
         .iter()
         .filter(|package| package.folder == "crates/engine")
-        .try_for_each(Package::lint)
+}
+
+/// Whether the engine is.
+pub fn lint_engine() -> Result<()> {
+    engine().try_for_each(Package::lint)
+}
+
+/// Runs the engine's unit tests.
+pub fn test_engine() -> Result<()> {
+    engine().try_for_each(|package| shell::run(&mut package.cargo_compiling("test")))
 }

@@ -39,6 +39,9 @@ pub fn test(words: &[&str]) -> Result<ExitCode> {
     })?;
     step("dependencies", dependencies::check)?;
     step("tool, programs, examples", build::build)?;
+    if selection.is_everything() {
+        step("the engine's unit tests", apart::test_engine)?;
+    }
     println!("== tests");
     let mut totals = if shell::exists("cargo-nextest") {
         nextest(&selection)?
@@ -76,6 +79,7 @@ fn fast(selection: &Selection) -> Result<Totals> {
         step("lints", || {
             if selection.engine {
                 apart::lint_engine()?;
+                apart::test_engine()?;
             }
             match selection.packages.as_slice() {
                 [] => Ok(()),

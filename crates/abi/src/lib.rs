@@ -15,7 +15,7 @@
 //! ```
 #![no_std]
 
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64};
 
 pub mod cpu;
 
@@ -76,7 +76,7 @@ pub const THREADS_BASE: u64 = 0x5660_0000_0000;
 pub const ENGINE_LIMIT: u64 = 0x5680_0000_0000;
 
 /// Bytes that [`Control`] occupies at the start of the control file. Most of them are tables that are hardly used: the file is sparse.
-pub const CONTROL_LEN: u64 = 0x10_8000 + 8 * SITES_MAX as u64;
+pub const CONTROL_LEN: u64 = 0x12_A000 + 8 * SITES_MAX as u64;
 /// More instructions than these cannot be told apart in one run.
 pub const SITES_MAX: usize = 1 << 22;
 /// Thread numbers are 16 bits.
@@ -111,6 +111,16 @@ pub const MODE_BOUNDARIES: u32 = 1 << 6;
 pub const MODE_LINE_INPUT: u32 = 1 << 7;
 /// Files are tracked as soon as the program changes them, ordinary ones too, and what it does to names is recorded.
 pub const MODE_NAMES: u32 = 1 << 8;
+/// Branches are counted in [`Control::edges`].
+pub const MODE_EDGES: u32 = 1 << 9;
+/// Some instructions are executed by Rust code: exercises that way for tests.
+pub const MODE_INTERPRET: u32 = 1 << 10;
+
+/// How many counters of edges there are.
+pub const EDGES: usize = 1 << 16;
+/// The counters, on pages of their own: the engine maps them a second time for each thread.
+#[repr(C, align(4096))]
+pub struct Edges(pub [AtomicU16; EDGES]);
 
 /// What the kernel adds to [`Control::tool`] (`FUTEX_OWNER_DIED` of a robust futex).
 pub const TOOL_IS_GONE: u32 = 0x4000_0000;
@@ -412,6 +422,8 @@ pub struct Control {
     pub processes: [AtomicU64; THREADS_MAX / 64],
     /// By thread number: the number by which the thread knows itself.
     pub threads: [AtomicU32; THREADS_MAX],
+    /// How often each edge was taken, modulo 65,536: see the engine's `translate/edges.rs`.
+    pub edges: Edges,
     /// By site number: the address of the instruction. It is here before the number is in any record.
     pub sites: [AtomicU64; SITES_MAX],
 }

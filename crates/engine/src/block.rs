@@ -1,32 +1,76 @@
 //! What is known of a translated block: plain data.
 
+use crate::context::slot;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 pub type BlockId = u32;
 pub const NO_BLOCK: BlockId = u32::MAX;
 
-/// What a stretch of emitted code does to registers until it is through.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum InsnClass {
-    /// Copied or rewritten in one instruction: registers are exact at a fault.
-    Plain,
-    /// Branch sequence: rcx and rdx are in their branch slots.
-    Branch,
-    /// Check whether an access is tracked: rcx is in its site slot.
-    Check,
-    /// Operand out of reach, or request: rcx and `scratch` are in their site slots.
-    Site { scratch: u8 },
+/// Program registers that are in spill slots while a stretch of emitted code runs: what a fault in it must give back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Saved {
+    /// Hardware number and slot.
+    registers: [(u8, u8); 2],
+    /// The flags are in [`slot::PASS_FLAGS`].
+    pub flags: bool,
 }
 
-/// One program instruction in a block.
+/// In place of a register's number.
+const NO_REGISTER: u8 = u8::MAX;
+const RCX: u8 = 1;
+const RDX: u8 = 2;
+
+impl Saved {
+    /// All registers are the program's.
+    pub const NONE: Saved = Saved {
+        registers: [(NO_REGISTER, 0); 2],
+        flags: false,
+    };
+    /// In the sequence of an indirect branch.
+    pub const BRANCH: Saved = Saved {
+        registers: [(RCX, slot::BRANCH_RCX as u8), (RDX, slot::BRANCH_RDX as u8)],
+        flags: false,
+    };
+    /// Where it is checked whether an access is tracked.
+    pub const CHECK: Saved = Saved {
+        registers: [(RCX, slot::SITE_RCX as u8), (NO_REGISTER, 0)],
+        flags: false,
+    };
+
+    /// In a tracked access, or where an operand is out of reach: rcx and one more.
+    pub const fn site(scratch: u8) -> Saved {
+        Saved {
+            registers: [(RCX, slot::SITE_RCX as u8), (scratch, slot::SITE_R2 as u8)],
+            flags: false,
+        }
+    }
+
+    /// Adds a register that is in a slot. There is room for two.
+    pub fn add(&mut self, register: u8, slot: usize) {
+        let place = self.registers.iter_mut().find(|r| r.0 == NO_REGISTER);
+        *place.expect("room for two") = (register, slot as u8);
+    }
+
+    /// The registers, and the numbers of the slots that they are in.
+    pub fn registers(self) -> impl Iterator<Item = (u8, usize)> {
+        let there =
+            |(register, slot)| (register != NO_REGISTER).then_some((register, slot as usize));
+        self.registers.into_iter().filter_map(there)
+    }
+}
+
+/// A stretch of a block's code that belongs to one program instruction.
 #[derive(Clone, Copy)]
 pub struct InsnMap {
-    /// Offset of its code from the block's body.
+    /// Where it begins, from the block's body.
     pub code: u16,
-    /// Offset of its address from the block's.
+    /// Offset of the instruction's address from the block's.
     pub pc: u16,
-    pub class: InsnClass,
+    /// What is not in its register, from the second instruction of the stretch on.
+    pub saved: Saved,
+    /// It begins where all registers are the program's, and nothing of the instruction is done.
+    pub is_boundary: bool,
 }
 
 pub struct Block {

@@ -1,10 +1,10 @@
 //! Per-thread state, addressed by GS in emitted code.
 //!
 //! ```text
-//!  gs:0 ─▶ ThreadContext │ indirect-branch table │ granule table │ engine stack │ signal stack
-//!          128 KiB       │ 64 Ki × 8             │ 64 Ki × 8     │ 256 KiB      │ 256 KiB
+//!  gs:0 ─▶ ThreadContext │ indirect-branch table │ granule table │ engine stack │ signal stack │ counters of edges
+//!          128 KiB       │ 64 Ki × 8             │ 64 Ki × 8     │ 256 KiB      │ 256 KiB      │ 64 Ki × 2, shared
 //! ```
-//! The two tables are at constant displacements so that emitted code reaches them with one
+//! The tables and counters are at constant displacements so that emitted code reaches them with one
 //! `gs:[reg*8 + disp32]`.
 
 use crate::sigdata::{Pending, SignalHandlers};
@@ -33,9 +33,12 @@ const STACK_OFFSET: u64 = 0x12_0000;
 const STACK_LEN: u64 = 0x4_0000;
 const SIGNAL_STACK_OFFSET: u64 = 0x16_0000;
 pub const SIGNAL_STACK_LEN: u64 = 0x4_0000;
+/// The counters of edges, which are the tool's memory: see `translate/edges.rs`.
+pub const EDGES_OFFSET: u32 = 0x1A_0000;
 const STRIDE: u64 = 0x20_0000;
 /// As many as there are thread numbers.
 const CONTEXTS_MAX: u64 = brownout_abi::THREADS_MAX as u64;
+const _: () = assert!(EDGES_OFFSET as u64 + 2 * brownout_abi::EDGES as u64 <= STRIDE);
 const _: () = assert!(THREADS_BASE + CONTEXTS_MAX * STRIDE <= brownout_abi::ENGINE_LIMIT);
 
 /// Spill slots by purpose. Emitted sequences never nest, so slots are shared by design only where named so.
@@ -50,8 +53,14 @@ pub mod slot {
     pub const SITE_R2: usize = 3;
     /// Third scratch register of a tracked access (address of the ring lock).
     pub const SITE_R3: usize = 4;
-    /// 5.. are the assembly routines' own.
+    /// 5 to 10 are the assembly routines' own.
     pub const ASM: usize = 5;
+    /// Two registers of code that a pass has inserted.
+    pub const PASS: usize = 11;
+    /// rax while such code's flags are moved.
+    pub const PASS_RAX: usize = 13;
+    /// Flags of the program while such code runs, as `lahf` and `seto` leave them in rax.
+    pub const PASS_FLAGS: usize = 14;
 }
 
 #[repr(C, align(64))]
@@ -209,6 +218,9 @@ impl ThreadContext {
                         15 /* MADV_NOHUGEPAGE */
                     );
                 }
+                if crate::mode().edges {
+                    map_edges(base + EDGES_OFFSET as u64);
+                }
                 // All of it is filled soon; page by page that would cost more than all else at a launch.
                 // SAFETY: our own, fresh.
                 unsafe { sys::populate(base + IBTC_OFFSET as u64, 8 * IBTC_ENTRIES as u64) };
@@ -246,6 +258,19 @@ impl ThreadContext {
             let ctx = unsafe { &mut *((THREADS_BASE + i * STRIDE) as *mut ThreadContext) };
             (ctx.in_use.load(Ordering::Acquire) != 0).then_some(ctx)
         })
+    }
+}
+
+/// Maps the counters of edges a second time, at `at`, which is the caller's.
+fn map_edges(at: u64) {
+    const LEN: u64 = 2 * brownout_abi::EDGES as u64;
+    const MAY_MOVE_AND_FIXED: u64 = sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED;
+    let control = crate::service::control();
+    let there = control.edges.0.as_ptr() as u64;
+    // SAFETY: an old length of 0 makes a second mapping of the same shared pages, and leaves the first.
+    let got = unsafe { sc!(sys::nr::MREMAP, there, 0, LEN, MAY_MOVE_AND_FIXED, at) };
+    if got != at as i64 {
+        crate::fatal_bug("cannot map the counters of edges");
     }
 }
 

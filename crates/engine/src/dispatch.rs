@@ -6,11 +6,11 @@
 //! - CACHE-2: a dead block is reached by no link, no table of this process, and its prefix fails.
 //! - CACHE-3: all of [`Engine`] is behind its lock, which no thread holds while it runs in the cache.
 
-pub use crate::block::{Block, BlockId, Exit, InsnClass, InsnMap, NO_BLOCK};
+use crate::block::Saved;
+pub use crate::block::{Block, BlockId, Exit, NO_BLOCK};
 use crate::cache::Arenas;
 use crate::context::ThreadContext;
 use crate::emit::{Emitter, in_reach, rel32};
-pub(crate) use crate::exit;
 pub use crate::hash::PcHash;
 use crate::lookup::{LOOKUP, PROBES};
 use crate::maps::CodeRanges;
@@ -182,6 +182,7 @@ impl Engine {
                     self_check,
                     returns_to,
                     first_exit,
+                    module: range.start,
                     known: &self.by_pc,
                     resumed: &self.resumed,
                 },
@@ -529,8 +530,11 @@ impl Engine {
             return Some(Location {
                 block,
                 pc: block.pc + m.pc as u64,
-                class: m.class,
-                boundary: m.code == o,
+                saved: match m.is_boundary && m.code == o {
+                    true => Saved::NONE,
+                    false => m.saved,
+                },
+                boundary: m.is_boundary && m.code == o,
                 site: None,
             });
         }
@@ -542,7 +546,10 @@ impl Engine {
         Some(Location {
             block,
             pc: site.map_or(block.pc, |s| s.pc),
-            class: site.map_or(InsnClass::Plain, |s| InsnClass::Site { scratch: s.scratch }),
+            saved: match site {
+                Some(s) if addr >= s.fast.0 && addr < s.fast.1 => Saved::site(s.scratch),
+                _ => Saved::NONE,
+            },
             boundary: false,
             site,
         })
@@ -553,7 +560,8 @@ impl Engine {
 pub struct Location<'a> {
     pub block: &'a Block,
     pub pc: u64,
-    pub class: InsnClass,
+    /// Registers that the program has there and that are elsewhere now.
+    pub saved: Saved,
     /// Exactly at the beginning of the instruction's code: registers are the program's.
     pub boundary: bool,
     /// In the out-of-line part of a tracked access.

@@ -117,6 +117,43 @@ impl Emitter {
         self.bytes(&[0xC4, 0xE3, 0x7B, 0xF0, 0xD1, shift, 0x0F, 0xB7, 0xD2]);
     }
 
+    /// `movzx edx, dx`
+    pub fn movzx_edx_dx(&mut self) {
+        self.bytes(&[0x0F, 0xB7, 0xD2]);
+    }
+
+    /// `lea r32, [r + addend]`, for the eight old registers but rsp.
+    pub fn lea_sum32(&mut self, r: Gpr, addend: u32) {
+        self.bytes(&[0x8D, 0x80 | r.0 << 3 | r.0]);
+        self.u32(addend);
+    }
+
+    /// Counts in the 16-bit word at `gs:[disp]`, by rcx: `movzx ecx, word gs:[disp]; lea ecx, [rcx+1]; mov gs:[disp], cx`
+    pub fn count_at(&mut self, disp: u32) {
+        self.bytes(&[0x65, 0x0F, 0xB7, 0x0C, 0x25]);
+        self.u32(disp);
+        self.bytes(&[0x8D, 0x49, 0x01, 0x65, 0x66, 0x89, 0x0C, 0x25]);
+        self.u32(disp);
+    }
+
+    /// The same at `gs:[rdx*2 + disp]`.
+    pub fn count_at_rdx2(&mut self, disp: u32) {
+        self.bytes(&[0x65, 0x0F, 0xB7, 0x0C, 0x55]);
+        self.u32(disp);
+        self.bytes(&[0x8D, 0x49, 0x01, 0x65, 0x66, 0x89, 0x0C, 0x55]);
+        self.u32(disp);
+    }
+
+    /// `lahf; seto al`
+    pub fn flags_to_rax(&mut self) {
+        self.bytes(&[0x9F, 0x0F, 0x90, 0xC0]);
+    }
+
+    /// `add al, 0x7f; sahf`
+    pub fn flags_from_rax(&mut self) {
+        self.bytes(&[0x04, 0x7F, 0x9E]);
+    }
+
     /// `movzx ecx, cx`
     pub fn movzx_ecx_cx(&mut self) {
         self.bytes(&[0x0F, 0xB7, 0xC9]);

@@ -2,6 +2,8 @@
 
 use crate::context::ThreadContext;
 use crate::insn::{decode, set_register};
+use crate::machine::Machine;
+use crate::translate::{Goes, Interpreted};
 use alloc::format;
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 
@@ -46,6 +48,26 @@ fn branch_through_memory(ctx: &mut ThreadContext, insn: &Instruction) {
     }
     ctx.rip = target;
     crate::dispatch::resume_at_rip(ctx);
+}
+
+/// The thread has come to an instruction that Rust code executes; `payload` says which.
+pub fn interpret(ctx: &mut ThreadContext, payload: u64) {
+    // SAFETY: payloads are made from leaked boxes by the translator.
+    let it = unsafe { &*(payload as *const Interpreted) };
+    let mut machine = Machine::of(ctx);
+    let goes = it.by.execute(&mut machine, &it.insn);
+    machine.put_back();
+    match goes {
+        Goes::On => {
+            ctx.rip = it.insn.next_ip();
+            ctx.resume = it.next_code;
+            ctx.resume_is_boundary = true;
+        }
+        Goes::To(pc) => {
+            ctx.rip = pc;
+            crate::dispatch::resume_at_rip(ctx);
+        }
+    }
 }
 
 /// Says what cannot be done, and ends.

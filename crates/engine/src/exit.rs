@@ -26,3 +26,5 @@ pub const FETCH_FAULT: u64 = 11;
 pub const LOG_WAITING: u64 = 12;
 /// The code of a self-checking block changed; `ctx.rip` = its start.
 pub const CODE_CHANGED: u64 = 10;
+/// An instruction that Rust code executes; payload: which.
+pub const INTERPRET: u64 = 13;

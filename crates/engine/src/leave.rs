@@ -63,6 +63,7 @@ fn dispatch(ctx: &mut ThreadContext) {
             drop(e);
             resume_at_rip(ctx);
         }
+        exit::INTERPRET => crate::emulate::interpret(ctx, payload),
         exit::UNSUPPORTED => crate::emulate::unsupported(ctx),
         exit::FETCH_FAULT => crate::faults::raise_fetch_fault(ctx, ctx.rip + payload),
         _ => crate::fatal_bug("unknown exit"),

@@ -19,7 +19,7 @@
 //! ```text
 //!  plain data            block, context, exit, hash, lookup, mode, requests, sigdata, pm::under_way
 //!  the kernel, the tool  sys, copy, sync, heap, maps, paths, control, service, fatal, learned
-//!  memory and cache      cache, emit, insn, values, faults, dispositions,
+//!  memory and cache      cache, emit, insn, machine, values, faults, dispositions,
 //!                        and of pm: regions, frames, ring, site, stacks, hooks, record
 //!  routines              asm
 //!  translation           translate, dispatch (the table of blocks)
@@ -30,8 +30,8 @@
 //! ```
 //! The hand-written routines are entered from below, by emitted code and by the kernel, and lead to the top: [`asm::Upcalls`] is the one
 //! table of what they call, and it is filled here.
-#![no_std]
-#![no_main]
+#![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(test), no_main)]
 
 extern crate alloc;
 
@@ -56,6 +56,7 @@ mod layout;
 mod learned;
 mod leave;
 mod lookup;
+mod machine;
 mod maps;
 mod mode;
 mod paths;
@@ -63,6 +64,7 @@ mod pm;
 mod process;
 mod redirects;
 mod requests;
+#[cfg(not(test))]
 mod runtime;
 mod service;
 mod session;
@@ -78,8 +80,9 @@ use brownout_abi as abi;
 pub use fatal::{fatal_bug, fatal_unsupported};
 pub use mode::mode;
 
+#[cfg(not(test))]
 core::arch::global_asm!(
-    // First instruction of the image. rsp points at a Launch.
+    // First instruction of the image. rsp points at a Launch. (A test has a start of its own.)
     ".global _start",
     "_start:",
     "mov rdi, rsp",
@@ -98,6 +101,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
         unsafe { sys::sc!(sys::nr::EXIT_GROUP, 70) };
     }
     mode::init(control);
+    translate::passes::choose(&mode());
     asm::install(asm::Upcalls {
         dispatch: leave::engine_dispatch,
         thread_start: process::thread_start,
@@ -128,6 +132,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
     unsafe { asm::bo_enter() }
 }
 
+#[cfg(not(test))]
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
     fatal_bug(&alloc::format!("{info}"))

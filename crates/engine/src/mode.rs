@@ -23,6 +23,10 @@ pub struct Mode {
     pub line_input: bool,
     /// [`abi::MODE_NAMES`].
     pub names: bool,
+    /// [`abi::MODE_EDGES`].
+    pub edges: bool,
+    /// [`abi::MODE_INTERPRET`].
+    pub interpret: bool,
     /// What the program must not see of the processor.
     pub hidden: abi::cpu::Features,
     /// What it cannot use: hidden, or lacking.
@@ -39,6 +43,8 @@ static mut MODE: Mode = Mode {
     boundaries: false,
     line_input: false,
     names: false,
+    edges: false,
+    interpret: false,
     hidden: abi::cpu::Features::NONE,
     missing: abi::cpu::Features::NONE,
 };
@@ -58,6 +64,8 @@ pub fn init(control: &abi::Control) {
             boundaries: has(abi::MODE_BOUNDARIES),
             line_input: has(abi::MODE_LINE_INPUT),
             names: has(abi::MODE_NAMES),
+            edges: has(abi::MODE_EDGES),
+            interpret: has(abi::MODE_INTERPRET),
             hidden: abi::cpu::Features(control.cpu_hidden),
             missing: abi::cpu::Features(control.cpu_hidden | control.cpu_lacking),
         };

@@ -16,8 +16,9 @@
 //! for the process.
 
 use crate::asm;
+use crate::block::Saved;
 use crate::context::{AltStack, SIGNAL_STACK_LEN, ThreadContext, off, slot};
-use crate::dispatch::{ENGINE, InsnClass, code_for};
+use crate::dispatch::{ENGINE, code_for};
 use crate::dispositions::{SIG_DFL, action};
 pub use crate::dispositions::{block_all, kills, set_mask};
 pub use crate::faults::raise_fetch_fault;
@@ -460,7 +461,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
         drop(e);
         engine_fault(sig, rip, info.addr(), uc)
     };
-    let (pc, class, is_boundary, site) = (l.pc, l.class, l.boundary, l.site);
+    let (pc, saved, site) = (l.pc, l.saved, l.site);
     let (block_pc, block_end) = (l.block.pc, l.block.pc_end);
     if sig == SIGSEGV && uc.m.err & 2 != 0 && e.unprotect(info.addr()) {
         let page = info.addr() >> 12;
@@ -481,25 +482,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
         deliver_fault(ctx, info, uc);
         return enter(ctx, uc);
     }
-    // Give the program's registers back.
-    match class {
-        InsnClass::Plain => {}
-        _ if site.is_some() => {}
-        InsnClass::Branch if is_boundary => {}
-        InsnClass::Branch => {
-            uc.m.rcx = ctx.spill[slot::BRANCH_RCX];
-            uc.m.rdx = ctx.spill[slot::BRANCH_RDX];
-        }
-        InsnClass::Check | InsnClass::Site { .. } if is_boundary => {}
-        InsnClass::Check => uc.m.rcx = ctx.spill[slot::SITE_RCX],
-        InsnClass::Site { scratch } => {
-            uc.m.rcx = ctx.spill[slot::SITE_RCX];
-            *uc.m.gpr(scratch) = ctx.spill[slot::SITE_R2];
-        }
-    }
-    if let Some(site) = site {
-        crate::pm::fault_in_site(ctx, site, uc, rip);
-    }
+    restore(ctx, saved, site, uc);
     uc.m.rip = pc;
     if sig == SIGBUS || sig == SIGSEGV && uc.m.trapno == 14 {
         match crate::pm::fault(
@@ -526,6 +509,30 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
     }
     deliver_fault(ctx, info, uc);
     enter(ctx, uc)
+}
+
+/// A fault came in the middle of an instruction's code: gives the program its registers back, and undoes what was begun. The only place where
+/// that is done.
+fn restore(
+    ctx: &mut ThreadContext,
+    saved: Saved,
+    site: Option<&'static crate::pm::site::Site>,
+    uc: &mut UContext,
+) {
+    for (register, slot) in saved.registers() {
+        *uc.m.gpr(register) = ctx.spill[slot];
+    }
+    if saved.flags {
+        // AH: SF, ZF, AF, PF, CF; AL: OF.
+        const LOW: u64 = 0xD5;
+        const OF: u64 = 1 << 11;
+        let rax = ctx.spill[slot::PASS_FLAGS];
+        let of = if rax & 1 != 0 { OF } else { 0 };
+        uc.m.eflags = uc.m.eflags & !(LOW | OF) | rax >> 8 & LOW | of;
+    }
+    if let Some(site) = site {
+        crate::pm::undo(ctx, site, uc);
+    }
 }
 
 /// A fault in engine code.

@@ -2,8 +2,8 @@
 
 use brownout_abi::cpu::Features;
 use brownout_abi::{
-    CONTROL_LEN, Control, KNOWN_MAX, KnownFile, MAGIC, REDIRECTS_LEN, RING_BASE, RING_LEN,
-    RecordHead, VERSION, WORLD_LEN,
+    CONTROL_LEN, Control, KNOWN_MAX, KnownFile, MAGIC, MODE_EDGES, REDIRECTS_LEN, RING_BASE,
+    RING_LEN, RecordHead, VERSION, WORLD_LEN,
 };
 use std::fs::File;
 use std::io;
@@ -207,6 +207,20 @@ impl Shared {
     pub fn site(&self, site: u32) -> u64 {
         let sites = &self.control().sites;
         sites.get(site as usize).map_or(0, |pc| pc.load(Relaxed))
+    }
+
+    /// The counters of edges, if they are counted.
+    pub fn edges(&self) -> Option<Box<[u16]>> {
+        let control = self.control();
+        let counters = control.edges.0.iter();
+        (control.mode & MODE_EDGES != 0).then(|| counters.map(|n| n.load(Relaxed)).collect())
+    }
+
+    /// Sets the counters of edges.
+    pub fn set_edges(&self, to: &[u16]) {
+        for (counter, value) in self.control().edges.0.iter().zip(to) {
+            counter.store(*value, Relaxed);
+        }
     }
 
     /// The records in the ring, by stream position.

@@ -119,7 +119,7 @@ pub fn prepare(
         Some(enclosure) => enclosure.path(&here.join(path)),
         None => path.to_path_buf(),
     })?;
-    let mut mode = 0;
+    let mut mode = crate::passes::from_environment()?;
     for (on, bit) in [
         (records, abi::MODE_RECORD),
         (config.loads, abi::MODE_LOADS),
@@ -130,6 +130,7 @@ pub fn prepare(
         (config.boundaries, abi::MODE_BOUNDARIES),
         (config.line_input, abi::MODE_LINE_INPUT),
         (config.names, abi::MODE_NAMES),
+        (config.edges, abi::MODE_EDGES),
     ] {
         if on {
             mode |= bit;
@@ -359,6 +360,7 @@ pub fn outcome(
         events: drained.events,
         stopped: drained.stopped,
         waited: Duration::from_nanos(shared.control().ring_waited_ns.load(Ordering::Relaxed)),
+        edges: shared.edges(),
     };
     match drained.sink_error {
         Some(e) => Err(LaunchError::Sink(e, outcome)),

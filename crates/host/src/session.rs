@@ -59,6 +59,8 @@ pub struct Session {
     kept: Member,
     prologue: Prologue,
     prologue_events: u64,
+    /// The counters of edges at the stop, if they are counted.
+    edges: Option<Box<[u16]>>,
     /// Words of the prologue that are the number of the first process.
     numbers: Vec<usize>,
     stopped: Stopped,
@@ -149,6 +151,7 @@ impl Session {
             kept,
             prologue: Prologue::default(),
             prologue_events: 0,
+            edges: None,
             numbers: Vec::new(),
             stopped: Stopped::default(),
             streams: streams.map_err(|e| LaunchError::Launch("standard output", e))?,
@@ -162,6 +165,7 @@ impl Session {
                 .map_err(|e| LaunchError::Launch("standard output", e))?
                 .len();
         }
+        session.edges = session.shared.edges();
         session.prologue_events = session.prologue.events(&session.shared);
         session.numbers = decode::own_numbers(&session.prologue.words, session.kept.pid as u32);
         Ok(session)
@@ -259,6 +263,9 @@ impl Session {
         self.state.begin(&self.stopped, &known, config.last_file.0);
         // SAFETY: the last run is over, and the kept process waits.
         unsafe { self.shared.begin(&known, redirect_count, &redirects) };
+        if let Some(edges) = &self.edges {
+            self.shared.set_edges(edges);
+        }
         let child = self.fork()?;
         for &word in &self.numbers {
             self.prologue.words[word] = child as u64;

@@ -58,7 +58,7 @@ pub use requests::{client_request, is_question};
 pub use stacks::{bo_verify_no, bo_verify_read, code_changed};
 pub use stage::STAGE;
 
-use crate::context::{ThreadContext, slot};
+use crate::context::ThreadContext;
 use site::Site;
 
 /// A record that `bo_log` could not append itself: context unknown, or no room in the ring. The access is
@@ -99,17 +99,9 @@ fn needs_no_context(ctx: &ThreadContext, site: &Site) -> bool {
     code < 32 && ctx.context_free_requests >> code & 1 != 0
 }
 
-/// A fault at `rip` in the out-of-line part of a tracked access: undo what it had begun.
-pub fn fault_in_site(
-    ctx: &mut ThreadContext,
-    site: &'static Site,
-    uc: &mut crate::sigdata::UContext,
-    rip: u64,
-) {
-    if !irregular::undo(ctx, site, uc) && rip >= site.fast.0 && rip < site.fast.1 {
-        uc.m.rcx = ctx.spill[slot::SITE_RCX];
-        *uc.m.gpr(site.scratch) = ctx.spill[slot::SITE_R2];
-    }
+/// A fault in the out-of-line part of a tracked access: undoes what it had begun.
+pub fn undo(ctx: &mut ThreadContext, site: &'static Site, uc: &mut crate::sigdata::UContext) {
+    irregular::undo(ctx, site, uc);
     ring::release_if_held(ctx);
 }
 

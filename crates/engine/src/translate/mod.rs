@@ -1,27 +1,38 @@
 //! Program code to cache code, one block at a time.
 //!
 //! ```text
-//!  decode ─▶ classify ─▶ copy │ relocate │ rewrite branch │ instrument ─▶ exits and stubs
+//!  decode ─▶ passes: before, instead, behind │ copy │ relocate │ rewrite branch ─▶ exits and stubs
 //! ```
 //! A block begins at a branch target and runs through not-taken conditional branches until an unconditional
-//! transfer. Instructions are copied; only RIP-relative operands, branches, system calls and instrumented
-//! accesses are rewritten. Registers are the program's at every instruction boundary: a signal or fault can be
+//! transfer. Instructions are copied; only RIP-relative operands, branches, system calls and what a pass (`builder.rs`) places
+//! are rewritten. Registers are the program's at every instruction boundary: a signal or fault can be
 //! delivered there with nothing to restore.
 //!
 //! Original return addresses go on the stack, so unwinding, longjmp and exceptions see what they expect.
 
+mod builder;
+mod edges;
+mod interpret;
+pub mod passes;
 mod simple;
 mod site;
+#[cfg(test)]
+mod tests;
 
+pub use interpret::{Goes, Interpreted};
 pub use simple::is_simple_function;
 
+use crate::block::{Exit, InsnMap, NO_BLOCK, Saved};
 use crate::context::{GRANULES_OFFSET, IBTC_OFFSET, IBTC_SHIFT, off, slot};
-use crate::dispatch::{Exit, InsnClass, InsnMap, NO_BLOCK, exit};
 use crate::emit::{Emitter, Gpr, RCX, RDX};
+use crate::exit;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+pub use builder::Request;
+use builder::{Builder, Decoded, Edge, Form, Placed, in_force};
+
 use iced_x86::{
-    Code, Decoder, DecoderOptions, Encoder, FlowControl, Instruction, Mnemonic, OpKind, Register,
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 
 /// Longest block. Long enough that straight-line code is not cut often, short enough that a block
@@ -30,28 +41,6 @@ const INSNS_MAX: usize = 64;
 /// Longest x86 instruction.
 const INSN_LEN_MAX: u64 = 15;
 
-pub struct Request<'a> {
-    pub pc: u64,
-    /// First address that may not begin an instruction of this block.
-    pub limit: u64,
-    /// End of readable code bytes.
-    pub readable: u64,
-    /// Reached by an indirect branch: put the tag check in front.
-    pub prefix: bool,
-    /// Other threads may write the code while it is translated.
-    pub writable: bool,
-    /// The code may change unseen: compare it with what was translated at every entry.
-    pub self_check: bool,
-    /// Not 0: translate for [`Exit::returns_to`].
-    pub returns_to: u64,
-    pub first_exit: u32,
-    /// Blocks that exist: running into one ends this one, rather than having its code twice.
-    pub known: &'a hashbrown::HashMap<u64, crate::dispatch::BlockId, crate::dispatch::PcHash>,
-    /// But for these. A row of stores to tracked memory, each of which has faulted once, would else be as many blocks, and
-    /// each would have to find out its calling context.
-    pub resumed: &'a hashbrown::HashSet<u64, crate::dispatch::PcHash>,
-}
-
 pub struct Translated {
     pub pc_end: u64,
     pub prefix: u64,
@@ -59,20 +48,6 @@ pub struct Translated {
     pub insns: Box<[InsnMap]>,
     pub exits: Vec<Exit>,
     pub sites: Vec<&'static crate::pm::site::Site>,
-}
-
-struct Builder<'a> {
-    hot: &'a mut Emitter,
-    cold: &'a mut Emitter,
-    request: &'a Request<'a>,
-    /// Where the displacement of the current instruction is, if it is RIP-relative.
-    displacement_at: usize,
-    body: u64,
-    insns: Vec<InsnMap>,
-    exits: Vec<Exit>,
-    sites: Vec<&'static crate::pm::site::Site>,
-    /// Of the sites that share their calling context, once there is one: see [`crate::pm::site::Site::token`].
-    token: Option<u64>,
 }
 
 /// The tag check in front of a block that indirect branches reach. rcx holds the target; rcx
@@ -118,6 +93,7 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
         sites: Vec::new(),
         token: None,
         displacement_at: 0,
+        out_of_line: false,
     };
     if request.self_check {
         b.leave_room_for_self_check();
@@ -136,90 +112,16 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
         }
         false => there,
     };
-    let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
-    let mut insn = Instruction::default();
-    let mut pc_end = pc;
-    loop {
-        let at = decoder.ip();
-        if at >= request.limit
-            || b.insns.len() >= INSNS_MAX
-            || at != pc
-                && request.returns_to == 0
-                && request.known.contains_key(&at)
-                && !request.resumed.contains(&at)
-        {
-            b.jump(at, request.returns_to);
-            break;
-        }
-        decoder.decode_out(&mut insn);
-        if insn.is_ip_rel_memory_operand() {
-            b.displacement_at = decoder.get_constant_offsets(&insn).displacement_offset();
-        }
-        if request.returns_to != 0 && !crate::insn::keeps_stack(&insn) {
-            // From here on the return address may change.
-            b.begin(at, InsnClass::Plain);
-            b.exit_jump(at);
-            pc_end = at + 1;
-            break;
-        }
-        if let Some(function) = crate::pm::hooks::at(at) {
-            b.library_call(at, function);
-        }
-        if insn.is_invalid() {
-            b.begin(at, InsnClass::Plain);
-            let left = request.readable - at;
-            if left < INSN_LEN_MAX && decoder.last_error() == iced_x86::DecoderError::NoMoreBytes {
-                b.special(exit::FETCH_FAULT, at, left);
-                pc_end = request.readable;
-                break;
-            }
-            // Encodings with reserved bits set: the processor may know better, so it gets to decide.
-            let rest = &bytes[(at - pc) as usize..];
-            let lax = Decoder::with_ip(64, rest, at, DecoderOptions::NO_INVALID_CHECK).decode();
-            if lax.is_invalid()
-                || lax.flow_control() != FlowControl::Next
-                || lax.is_ip_rel_memory_operand()
-            {
-                b.hot.bytes(&[0x0F, 0x0B]); // ud2: SIGILL at this address, as natively
-                pc_end = at + 1;
-                break;
-            }
-            b.hot.bytes(&rest[..lax.len()]);
-            pc_end = lax.next_ip();
-            if decoder.set_position((pc_end - pc) as usize).is_err() {
-                b.exit_jump(pc_end);
-                break;
-            }
-            decoder.set_ip(pc_end);
-            continue;
-        }
-        pc_end = insn.next_ip();
-        let raw = &bytes[(at - pc) as usize..(pc_end - pc) as usize];
-        if crate::mode().record && raw == [0x48, 0xC1, 0xC7, 0x03] {
-            let rest = &bytes[(pc_end - pc) as usize..];
-            if rest.starts_with(&crate::requests::PREAMBLE_REST) {
-                pc_end += crate::requests::PREAMBLE_REST.len() as u64;
-                b.request(at, pc_end);
-                // Fast requests go on in this block.
-                if decoder.set_position((pc_end - pc) as usize).is_err() {
-                    b.exit_jump(pc_end);
-                    break;
-                }
-                decoder.set_ip(pc_end);
-                continue;
-            }
-        }
-        if b.instruction(&insn, raw) {
-            break;
-        }
-        if request.self_check && crate::insn::writes_memory(&insn) {
-            // It may have written the next instruction: check again.
-            b.exit_jump(insn.next_ip());
-            break;
-        }
+    let decoded = decode(request, bytes);
+    for pass in in_force() {
+        pass.look(&decoded);
     }
+    let pc_end = b.emit(&decoded);
     if request.self_check {
         b.self_check(&bytes[..(pc_end - pc) as usize]);
+    }
+    for pass in in_force() {
+        pass.emitted(pc, pc_end);
     }
     let Builder {
         insns,
@@ -237,21 +139,150 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
     }
 }
 
-impl Builder<'_> {
-    fn begin(&mut self, pc: u64, class: InsnClass) {
-        self.insns.push(InsnMap {
-            code: (self.hot.at - self.body) as u16,
-            pc: (pc - self.request.pc) as u16,
-            class,
+/// The instructions of the block at `request.pc`, whose code is `bytes`. Emission may end it earlier.
+fn decode<'a>(request: &Request, bytes: &'a [u8]) -> Vec<Decoded<'a>> {
+    let pc = request.pc;
+    let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
+    let mut insns = Vec::with_capacity(16);
+    loop {
+        let at = decoder.ip();
+        let is_cut = at != pc
+            && request.returns_to == 0
+            && request.known.contains_key(&at)
+            && !request.resumed.contains(&at);
+        if at >= request.limit || insns.len() >= INSNS_MAX || is_cut {
+            return insns;
+        }
+        let rest = &bytes[(at - pc) as usize..];
+        let mut insn = decoder.decode();
+        let mut form = Form::Valid;
+        if insn.is_invalid() {
+            form = Form::Invalid;
+            let left = request.readable - at;
+            if left < INSN_LEN_MAX && decoder.last_error() == iced_x86::DecoderError::NoMoreBytes {
+                form = Form::CutOff;
+            }
+            let lax = Decoder::with_ip(64, rest, at, DecoderOptions::NO_INVALID_CHECK).decode();
+            if form == Form::Invalid
+                && !lax.is_invalid()
+                && lax.flow_control() == FlowControl::Next
+                && !lax.is_ip_rel_memory_operand()
+            {
+                form = Form::Reserved;
+                insn = lax;
+            }
+        }
+        let displacement_at = match insn.is_ip_rel_memory_operand() {
+            true => decoder.get_constant_offsets(&insn).displacement_offset(),
+            false => 0,
+        };
+        let end = match form {
+            Form::Valid | Form::Reserved => insn.next_ip(),
+            Form::Invalid => at + 1,
+            Form::CutOff => request.readable,
+        };
+        insns.push(Decoded {
+            insn,
+            raw: &rest[..(end - at) as usize],
+            rest,
+            displacement_at,
+            form,
         });
+        let goes_on = match form {
+            Form::Valid => goes_on(&insn),
+            Form::Reserved => decoder.set_position((end - pc) as usize).is_ok(),
+            Form::Invalid | Form::CutOff => false,
+        };
+        if !goes_on {
+            return insns;
+        }
+        decoder.set_ip(end);
+    }
+}
+
+/// Whether the instruction behind it may belong to the same block.
+fn goes_on(insn: &Instruction) -> bool {
+    match insn.flow_control() {
+        FlowControl::Next
+        | FlowControl::Interrupt
+        | FlowControl::ConditionalBranch
+        | FlowControl::XbeginXabortXend => true,
+        FlowControl::Exception => insn.mnemonic() != Mnemonic::Ud2,
+        _ => false,
+    }
+}
+
+impl Builder<'_> {
+    /// Emits the instructions and what passes add. Yields the end of what was made use of.
+    fn emit(&mut self, block: &[Decoded]) -> u64 {
+        let request = self.request;
+        let mut next = request.pc;
+        for d in block {
+            let at = d.insn.ip();
+            if at < next {
+                // A pass has placed it together with the one before.
+                continue;
+            }
+            self.displacement_at = d.displacement_at;
+            if request.returns_to != 0 && !crate::insn::keeps_stack(&d.insn) {
+                // From here on the return address may change.
+                self.begin(at, Saved::NONE);
+                self.exit_jump(at);
+                return at + 1;
+            }
+            next = at + d.raw.len() as u64;
+            for pass in in_force() {
+                pass.before(self, d);
+            }
+            if self.engines_own(d) {
+                return next;
+            }
+            let placed = in_force().find_map(|pass| match pass.instead(self, d) {
+                Placed::Nothing => None,
+                placed => Some(placed),
+            });
+            match placed {
+                Some(Placed::Instead(behind)) => next = behind,
+                Some(_) => return next,
+                None if self.instruction(d) => return next,
+                None => {}
+            }
+            for pass in in_force() {
+                pass.after(self, d);
+            }
+            if request.self_check && crate::insn::writes_memory(&d.insn) {
+                // It may have written the next instruction: check again.
+                self.exit_jump(next);
+                return next;
+            }
+        }
+        self.jump(next, request.returns_to);
+        next
     }
 
-    /// One instruction; true if the block ends with it.
-    fn instruction(&mut self, insn: &Instruction, raw: &[u8]) -> bool {
+    /// What no pass may have a say in: instructions that the engine performs, refuses, or lets fault. True if it is one: the block ends.
+    fn engines_own(&mut self, d: &Decoded) -> bool {
+        let insn = &d.insn;
         let pc = insn.ip();
+        match d.form {
+            Form::Valid | Form::Reserved => {}
+            Form::Invalid => {
+                self.begin(pc, Saved::NONE);
+                self.hot.bytes(&[0x0F, 0x0B]); // ud2: SIGILL at this address, as natively
+                return true;
+            }
+            Form::CutOff => {
+                self.begin(pc, Saved::NONE);
+                self.special(exit::FETCH_FAULT, pc, d.raw.len() as u64);
+                return true;
+            }
+        }
+        if d.form == Form::Reserved {
+            return false;
+        }
         match insn.code() {
             Code::Syscall => {
-                self.begin(pc, InsnClass::Plain);
+                self.begin(pc, Saved::NONE);
                 self.special(exit::SYSCALL, pc, 0);
                 return true;
             }
@@ -263,12 +294,12 @@ impl Builder<'_> {
             | Code::Retfd
             | Code::Wrgsbase_r64
             | Code::Wrgsbase_r32 => {
-                self.begin(pc, InsnClass::Plain);
+                self.begin(pc, Saved::NONE);
                 self.special(exit::UNSUPPORTED, pc, 0);
                 return true;
             }
             Code::Rdgsbase_r32 | Code::Rdgsbase_r64 => {
-                self.begin(pc, InsnClass::Plain);
+                self.begin(pc, Saved::NONE);
                 self.special(exit::EMULATE, pc, insn.len() as u64);
                 return true;
             }
@@ -278,7 +309,7 @@ impl Builder<'_> {
             && insn.op_kinds().any(|k| k == OpKind::Memory)
             && insn.mnemonic() != Mnemonic::Nop
         {
-            self.begin(pc, InsnClass::Plain);
+            self.begin(pc, Saved::NONE);
             self.special(exit::UNSUPPORTED, pc, 0);
             return true;
         }
@@ -290,7 +321,7 @@ impl Builder<'_> {
                 | Mnemonic::Rdseed
                 | Mnemonic::Rdpid
                 | Mnemonic::Cpuid => {
-                    self.begin(pc, InsnClass::Plain);
+                    self.begin(pc, Saved::NONE);
                     self.special(exit::EMULATE, pc, insn.len() as u64);
                     return true;
                 }
@@ -300,50 +331,68 @@ impl Builder<'_> {
         if !crate::mode().hidden.is_empty()
             && matches!(insn.mnemonic(), Mnemonic::Cpuid | Mnemonic::Xgetbv)
         {
-            self.begin(pc, InsnClass::Plain);
+            self.begin(pc, Saved::NONE);
             self.special(exit::EMULATE, pc, insn.len() as u64);
             return true;
         }
         if crate::insn::missing_feature(insn).is_some() {
             // Also write-backs, which need no processor to be recorded: natively the program would not get past them.
-            self.begin(pc, InsnClass::Plain);
+            self.begin(pc, Saved::NONE);
             self.hot.bytes(&[0x0F, 0x0B]); // ud2: SIGILL at this address
             return true;
         }
+        false
+    }
+
+    /// One instruction as it is, as far as that is possible; true if the block ends with it.
+    fn instruction(&mut self, d: &Decoded) -> bool {
+        let (insn, raw) = (&d.insn, d.raw);
+        let pc = insn.ip();
+        if d.form == Form::Reserved {
+            self.begin(pc, Saved::NONE);
+            self.hot.bytes(raw);
+            return false;
+        }
         match insn.flow_control() {
             FlowControl::Next | FlowControl::Exception | FlowControl::Interrupt => {
-                if crate::mode().record && self.instrument(insn, raw) {
-                    return false;
-                }
-                self.begin(pc, InsnClass::Plain);
+                self.begin(pc, Saved::NONE);
                 self.copy(insn, raw);
                 insn.flow_control() == FlowControl::Exception && insn.mnemonic() == Mnemonic::Ud2
             }
             FlowControl::UnconditionalBranch => {
                 if !insn.is_jmp_short_or_near() {
-                    self.begin(pc, InsnClass::Plain);
+                    self.begin(pc, Saved::NONE);
                     self.special(exit::UNSUPPORTED, pc, 0);
                     return true;
                 }
-                self.begin(pc, InsnClass::Plain);
+                self.begin(pc, Saved::NONE);
                 let target = insn.near_branch_target();
+                self.edge(Edge {
+                    from: pc,
+                    to: target,
+                });
                 self.jump(target, self.returns_to_at(pc, target));
                 true
             }
             FlowControl::ConditionalBranch => {
-                self.begin(pc, InsnClass::Plain);
+                self.begin(pc, Saved::NONE);
                 self.conditional(insn, raw);
                 false
             }
             FlowControl::Call => {
                 if insn.is_call_near() {
-                    self.begin(pc, InsnClass::Plain);
+                    self.begin(pc, Saved::NONE);
                     self.push_constant(insn.next_ip());
                     // An own boundary would be wrong: the push is already done. Fault and step both see the pushed state only
                     // at the target's boundary.
-                    self.jump(insn.near_branch_target(), insn.next_ip());
+                    let target = insn.near_branch_target();
+                    self.edge(Edge {
+                        from: pc,
+                        to: target,
+                    });
+                    self.jump(target, insn.next_ip());
                 } else {
-                    self.begin(pc, InsnClass::Plain);
+                    self.begin(pc, Saved::NONE);
                     self.special(exit::UNSUPPORTED, pc, 0);
                 }
                 true
@@ -354,7 +403,7 @@ impl Builder<'_> {
                     || insn.is_call_far()
                     || insn.is_jmp_far()
                 {
-                    self.begin(pc, InsnClass::Plain);
+                    self.begin(pc, Saved::NONE);
                     self.special(exit::UNSUPPORTED, pc, 0);
                     return true;
                 }
@@ -362,16 +411,16 @@ impl Builder<'_> {
                     && insn.op0_kind() == OpKind::Memory
                     && crate::pm::site::is_known(pc)
                 {
-                    self.begin(pc, InsnClass::Plain);
+                    self.begin(pc, Saved::NONE);
                     self.special(exit::EMULATE, pc, insn.len() as u64);
                     return true;
                 }
-                self.begin(pc, InsnClass::Branch);
+                self.begin(pc, Saved::BRANCH);
                 self.indirect(insn, raw);
                 true
             }
             FlowControl::Return => {
-                self.begin(pc, InsnClass::Branch);
+                self.begin(pc, Saved::BRANCH);
                 let pop = match insn.code() {
                     Code::Retnq => 8,
                     Code::Retnq_imm16 => 8 + insn.immediate16() as i32,
@@ -381,7 +430,7 @@ impl Builder<'_> {
                     }
                 };
                 if self.request.returns_to != 0 {
-                    self.insns.last_mut().expect("begun").class = InsnClass::Plain;
+                    self.insns.last_mut().expect("begun").saved = Saved::NONE;
                     self.hot.add_rsp(pop);
                     self.exit_jump(self.request.returns_to);
                     return true;
@@ -394,11 +443,11 @@ impl Builder<'_> {
                     self.hot.bytes(&[0x59]);
                     self.hot.add_rsp(pop - 8);
                 }
-                self.jump_by_table();
+                self.jump_by_table(pc);
                 true
             }
             FlowControl::XbeginXabortXend => {
-                self.begin(pc, InsnClass::Plain);
+                self.begin(pc, Saved::NONE);
                 if insn.mnemonic() == Mnemonic::Xbegin && has_rtm() {
                     // A transaction that always aborts at once, with no reason given: programs must
                     // have a fallback for that.
@@ -410,70 +459,6 @@ impl Builder<'_> {
                 false
             }
         }
-    }
-
-    /// Leaves the cache for good reason; `ctx.rip` is the instruction's address.
-    fn special(&mut self, kind: u64, pc: u64, payload: u64) {
-        self.hot.store_imm64(
-            core::mem::offset_of!(crate::context::ThreadContext, rip) as u32,
-            pc,
-        );
-        self.hot.leave(kind | payload << 8);
-    }
-
-    /// An instruction without control flow, operands relocated.
-    fn copy(&mut self, insn: &Instruction, raw: &[u8]) {
-        if !insn.is_ip_rel_memory_operand() {
-            self.hot.bytes(raw);
-            return;
-        }
-        let target = insn.ip_rel_memory_address();
-        let next = self.hot.at + raw.len() as u64;
-        if !crate::emit::in_reach(next, target) {
-            return self.copy_far(insn);
-        }
-        // Patched by hand: iced's encoder costs half a millisecond when first used.
-        let mut bytes = [0u8; 15];
-        bytes[..raw.len()].copy_from_slice(raw);
-        bytes[self.displacement_at..self.displacement_at + 4]
-            .copy_from_slice(&crate::emit::rel32(next, target).to_le_bytes());
-        self.hot.bytes(&bytes[..raw.len()]);
-    }
-
-    /// Encodes at the current place; false if an operand is out of reach.
-    fn encode_here(&mut self, insn: &Instruction) -> bool {
-        let mut encoder = Encoder::new(64);
-        match encoder.encode(insn, self.hot.at) {
-            Ok(_) => {
-                self.hot.bytes(&encoder.take_buffer());
-                true
-            }
-            Err(_) => false,
-        }
-    }
-
-    /// A RIP-relative operand more than 2 GiB away: through a register that the instruction does not use.
-    fn copy_far(&mut self, insn: &Instruction) {
-        let used = crate::insn::gprs_used(insn);
-        let scratch = [2u8, 6, 7, 8, 9, 10, 11]
-            .into_iter()
-            .find(|r| used & 1 << r == 0)
-            .unwrap_or(3);
-        let r = Gpr(scratch);
-        // The map calls this a site so that a fault gives the register back.
-        self.insns.last_mut().expect("begun").class = InsnClass::Site { scratch };
-        self.hot.spill(off::spill(slot::SITE_RCX), RCX);
-        self.hot.spill(off::spill(slot::SITE_R2), r);
-        self.hot.mov_imm64(r, insn.ip_rel_memory_address());
-        let mut i = *insn;
-        i.set_memory_base(crate::insn::register(scratch));
-        i.set_memory_index(Register::None);
-        i.set_memory_displacement64(0);
-        i.set_memory_displ_size(0);
-        if !self.encode_here(&i) {
-            crate::fatal_bug("cannot encode a far operand");
-        }
-        self.hot.reload(r, off::spill(slot::SITE_R2));
     }
 
     /// Pushes a code address without touching a register.
@@ -491,11 +476,6 @@ impl Builder<'_> {
         }
     }
 
-    /// Jumps to another block: to its stub until linked.
-    fn exit_jump(&mut self, target: u64) {
-        self.jump(target, 0);
-    }
-
     /// What is known at `target` of the return address, coming from `pc`. Nothing behind a jump backwards: a loop may wait for
     /// another thread, and that may have changed it.
     fn returns_to_at(&self, pc: u64, target: u64) -> u64 {
@@ -506,48 +486,33 @@ impl Builder<'_> {
         }
     }
 
-    /// The same, where the return address may be known: see [`Exit::returns_to`].
-    fn jump(&mut self, target: u64, returns_to: u64) {
-        self.hot.align_patch(1);
-        let stub = self.stub();
-        let patch = self.hot.jmp(stub);
-        self.exits.push(Exit {
-            target,
-            returns_to,
-            patch,
-            stub,
-            linked: NO_BLOCK,
-        });
-    }
-
-    fn stub(&mut self) -> u64 {
-        let n = self.request.first_exit as u64 + self.exits.len() as u64;
-        let stub = self.cold.at;
-        self.cold.leave(exit::LINK | n << 8);
-        stub
-    }
-
     fn conditional(&mut self, insn: &Instruction, raw: &[u8]) {
         let target = insn.near_branch_target();
-        let returns_to = self.returns_to_at(insn.ip(), target);
-        if insn.is_jcc_short_or_near() {
+        let taken = Edge {
+            from: insn.ip(),
+            to: target,
+        };
+        let stub = self.stub();
+        // Code of passes for the way that is taken stands between the branch and its target.
+        let out_of_line = self.edge_out_of_line(taken);
+        let is_direct = self.cold.at == out_of_line;
+        let mut patch = 0;
+        if !is_direct {
+            self.cold.align_patch(1);
+            patch = self.cold.jmp(stub);
+        }
+        let goes_to = if is_direct { stub } else { out_of_line };
+        let rel32_at = if insn.is_jcc_short_or_near() {
             let cc = if raw.len() >= 2 && insn.is_jcc_near() {
                 raw[raw.len() - 5] & 0xf
             } else {
                 raw[raw.len() - 2] & 0xf
             };
             self.hot.align_patch(2);
-            let stub = self.stub();
             self.hot.bytes(&[0x0F, 0x80 | cc]);
-            let patch = self.hot.at;
-            self.hot.u32(crate::emit::rel32(patch + 4, stub));
-            self.exits.push(Exit {
-                target,
-                returns_to,
-                patch,
-                stub,
-                linked: NO_BLOCK,
-            });
+            let at = self.hot.at;
+            self.hot.u32(crate::emit::rel32(at + 4, goes_to));
+            at
         } else {
             // loop, loope, loopne, jrcxz, jecxz: only a rel8 form exists.
             //   loopcc +2 ; jmp short over ; jmp exit ; over:
@@ -563,16 +528,19 @@ impl Builder<'_> {
             };
             self.hot.bytes(&[0xEB, (5 + pad) as u8]);
             self.hot.nops(pad);
-            let stub = self.stub();
-            let patch = self.hot.jmp(stub);
-            self.exits.push(Exit {
-                target,
-                returns_to,
-                patch,
-                stub,
-                linked: NO_BLOCK,
-            });
-        }
+            self.hot.jmp(goes_to)
+        };
+        self.exits.push(Exit {
+            target,
+            returns_to: self.returns_to_at(insn.ip(), target),
+            patch: if is_direct { rel32_at } else { patch },
+            stub,
+            linked: NO_BLOCK,
+        });
+        self.edge(Edge {
+            to: insn.next_ip(),
+            ..taken
+        });
     }
 
     fn indirect(&mut self, insn: &Instruction, raw: &[u8]) {
@@ -592,7 +560,7 @@ impl Builder<'_> {
         if call {
             self.push_constant(insn.next_ip());
         }
-        self.jump_by_table();
+        self.jump_by_table(insn.ip());
     }
 
     /// `mov rcx, [operand of the branch]`, made from the branch's own bytes: FF /2 or /4 becomes 8B /1.
@@ -634,8 +602,11 @@ impl Builder<'_> {
         self.hot.bytes(&out[..n]);
     }
 
-    /// rcx = target; both branch slots are filled.
-    fn jump_by_table(&mut self) {
+    /// The branch at `from` goes on at rcx; both branch slots are filled.
+    fn jump_by_table(&mut self, from: u64) {
+        for pass in in_force() {
+            pass.computed_edge(self, from);
+        }
         self.hot.index_edx_ecx(IBTC_SHIFT);
         self.hot.jmp_gs_rdx8(IBTC_OFFSET);
     }
@@ -659,7 +630,7 @@ impl Builder<'_> {
         self.cold.spill(off::spill(slot::BRANCH_RCX), RCX);
         self.cold.spill(off::spill(slot::BRANCH_RDX), RDX);
         self.cold.spill(off::spill(slot::SITE_R3), rax);
-        self.cold.bytes(&[0x9F, 0x0F, 0x90, 0xC0]); // lahf; seto al
+        self.cold.flags_to_rax();
         // Code in persistent memory may be unreadable where the program sees it.
         self.cold.mov_imm64(RDX, crate::pm::readable_alias(pc));
         let mut fail = Vec::new();
@@ -682,7 +653,7 @@ impl Builder<'_> {
             differs(self.cold);
         }
         let restore = |e: &mut Emitter| {
-            e.bytes(&[0x04, 0x7F, 0x9E]); // add al, 0x7f; sahf
+            e.flags_from_rax();
             e.reload(rax, off::spill(slot::SITE_R3));
             e.reload(RCX, off::spill(slot::BRANCH_RCX));
             e.reload(RDX, off::spill(slot::BRANCH_RDX));

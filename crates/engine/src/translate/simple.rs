@@ -3,7 +3,7 @@
 //! A return goes through the indirect-branch table, because the program may have changed the address on the stack. A function
 //! that writes nothing to memory and does not move the stack pointer cannot have: it returns behind its call. Such
 //! functions (look-ups, comparisons, predicates) are short and called often. Each call of one gets blocks of its own, which return
-//! by a direct jump ([`Exit::returns_to`](crate::dispatch::Exit::returns_to)).
+//! by a direct jump ([`Exit::returns_to`](crate::block::Exit::returns_to)).
 //!
 //! This is only the choice of functions. That the address is certain is made sure when their blocks are translated.
 

@@ -17,16 +17,17 @@
 //! | further ones, while there is one thread | [`Builder::log_quickly`], which looks nothing up |
 //! | further ones of copy loops, or among several threads | a copy of `bo_log_inline` |
 
-use super::Builder;
+use super::builder::{Builder, Decoded, Pass, Placed};
+use crate::block::Saved;
 use crate::context::{GRANULE_MIXED, GRANULE_SHIFT, GRANULES_OFFSET, ThreadContext, off, slot};
-use crate::dispatch::{InsnClass, exit};
 use crate::emit::{Emitter, Gpr, RAX, RCX, RDX};
+use crate::exit;
 use crate::pm::{ring, site};
 use alloc::vec::Vec;
 use brownout_abi::{CONTROL_BASE, Control, HEAD_LEN, RecordHead, kind};
 use brownout_insn::{FlushKind, MemoryForm};
 use core::mem::offset_of;
-use iced_x86::{Code, Encoder, Instruction, MemoryOperand, Mnemonic, Register};
+use iced_x86::{Code, Encoder, FlowControl, Instruction, MemoryOperand, Mnemonic, Register};
 
 /// Candidates for scratch registers; those below 8 first, because high-byte operands forbid REX.
 const SCRATCH: [u8; 11] = [2, 6, 7, 3, 0, 8, 9, 10, 11, 12, 13];
@@ -34,9 +35,46 @@ const SCRATCH: [u8; 11] = [2, 6, 7, 3, 0, 8, 9, 10, 11, 12, 13];
 /// Where the System V calling convention passes the first five integer arguments: rdi, rsi, rdx, rcx, r8.
 const CALL_ARGUMENTS: [Gpr; 5] = [Gpr(7), Gpr(6), RDX, RCX, Gpr(8)];
 
+/// See the module's header.
+pub struct PmTracking;
+
+impl Pass for PmTracking {
+    fn is_wanted(&self, mode: &crate::mode::Mode) -> bool {
+        mode.record
+    }
+
+    fn before(&self, b: &mut Builder, d: &Decoded) {
+        if let Some(function) = crate::pm::hooks::at(d.insn.ip()) {
+            b.library_call(d.insn.ip(), function);
+        }
+    }
+
+    fn instead(&self, b: &mut Builder, d: &Decoded) -> Placed {
+        /// `rol rdi, 3`, with which client requests begin.
+        const PREAMBLE: [u8; 4] = [0x48, 0xC1, 0xC7, 0x03];
+        let next = d.insn.next_ip();
+        if d.raw == PREAMBLE
+            && d.rest[PREAMBLE.len()..].starts_with(&crate::requests::PREAMBLE_REST)
+        {
+            let behind = next + crate::requests::PREAMBLE_REST.len() as u64;
+            // Fast requests go on in this block.
+            b.request(d.insn.ip(), behind);
+            return Placed::Instead(behind);
+        }
+        let is_straight = matches!(
+            d.insn.flow_control(),
+            FlowControl::Next | FlowControl::Exception | FlowControl::Interrupt
+        );
+        match is_straight && b.instrument(&d.insn, d.raw) {
+            true => Placed::Instead(next),
+            false => Placed::Nothing,
+        }
+    }
+}
+
 impl Builder<'_> {
     /// Emits an instrumented form. False: nothing to instrument, copy it.
-    pub(super) fn instrument(&mut self, insn: &Instruction, raw: &[u8]) -> bool {
+    fn instrument(&mut self, insn: &Instruction, raw: &[u8]) -> bool {
         let pc = insn.ip();
         let flush = matches!(
             insn.mnemonic(),
@@ -49,7 +87,7 @@ impl Builder<'_> {
                 MemoryForm::None | MemoryForm::StackImplicit => {}
                 MemoryForm::Flush(k) => return self.flush(insn, raw, k),
                 MemoryForm::Unsupported(_) => {
-                    self.begin(pc, InsnClass::Plain);
+                    self.begin(pc, Saved::NONE);
                     self.special(exit::UNSUPPORTED, pc, 0);
                     return true;
                 }
@@ -67,13 +105,13 @@ impl Builder<'_> {
         }
         match brownout_insn::fence(insn) {
             Some(brownout_insn::FenceKind::Locked) => {
-                self.begin(pc, InsnClass::Plain);
+                self.begin(pc, Saved::NONE);
                 self.copy(insn, raw);
                 self.locked_tail(insn);
                 true
             }
             Some(_) => {
-                self.begin(pc, InsnClass::Plain);
+                self.begin(pc, Saved::NONE);
                 let is_sfence = insn.mnemonic() == Mnemonic::Sfence;
                 // With write-backs and non-temporal stores to tracked memory not done as such, `sfence` orders nothing that a
                 // lone thread could tell; but it waits until the other core has given up the ring's lines.
@@ -200,8 +238,8 @@ impl Builder<'_> {
     }
 
     /// A client request at `pc`. Plain ones are appended without leaving; the program goes on at `next`.
-    pub(super) fn request(&mut self, pc: u64, next: u64) {
-        self.begin(pc, InsnClass::Site { scratch: RDX.0 });
+    fn request(&mut self, pc: u64, next: u64) {
+        self.begin(pc, Saved::site(RDX.0));
         let s = site::new(
             site::id(pc),
             pc,
@@ -226,8 +264,8 @@ impl Builder<'_> {
     }
 
     /// The program enters library function number `function` at `pc`, whose first instruction follows.
-    pub(super) fn library_call(&mut self, pc: u64, function: u32) {
-        self.begin(pc, InsnClass::Plain);
+    fn library_call(&mut self, pc: u64, function: u32) {
+        self.begin(pc, Saved::NONE);
         let s = site::new(
             site::id(pc),
             pc,
@@ -372,7 +410,7 @@ impl Builder<'_> {
             form,
             value,
         );
-        self.begin(pc, InsnClass::Check);
+        self.begin(pc, Saved::CHECK);
         self.share_context(s);
         self.join(s, record);
         let cold = self.cold.at;
@@ -524,7 +562,7 @@ impl Builder<'_> {
             self.through_engine(s, insn, raw, redirected);
             return true;
         };
-        self.begin(pc, InsnClass::Check);
+        self.begin(pc, Saved::CHECK);
         let cold = self.cold.at;
         self.share_context(s);
         self.join(s, record);
@@ -583,7 +621,7 @@ impl Builder<'_> {
                 }
             }
             if n == 0 {
-                self.begin(pc, InsnClass::Plain);
+                self.begin(pc, Saved::NONE);
                 self.special(exit::UNSUPPORTED, pc, 0);
                 return;
             }
@@ -611,7 +649,7 @@ impl Builder<'_> {
         raw: &[u8],
         redirected: &[u8],
     ) {
-        self.begin(insn.ip(), InsnClass::Plain);
+        self.begin(insn.ip(), Saved::NONE);
         let cold = self.cold.at;
         let payload = &raw const *s as u64;
         self.hot.leave(exit::SITE_BEGIN | payload << 8);
@@ -635,10 +673,10 @@ impl Builder<'_> {
             .leave(exit::SITE_END | (s as *const _ as u64) << 8);
         s.original = self.cold.at;
         core::mem::swap(self.hot, self.cold);
-        let class = self.insns.last().expect("begun").class;
+        let saved = self.insns.last().expect("begun").saved;
         self.copy(insn, raw);
-        // `copy` may have called it a site of its own kind; that belongs to the hot copy only.
-        self.insns.last_mut().expect("begun").class = class;
+        // `copy` may have saved registers of its own; that belongs to the hot copy only.
+        self.insns.last_mut().expect("begun").saved = saved;
         core::mem::swap(self.hot, self.cold);
         self.cold.jmp(s.next_code);
         s.cold = (cold, self.cold.at);
@@ -824,13 +862,13 @@ fn lock_or_wait(e: &mut Emitter, s: &site::Site) {
 fn try_lock(e: &mut Emitter, at: Gpr, attempts: usize, fail: impl FnOnce(&mut Emitter)) {
     e.mov_imm64(at, CONTROL_BASE + offset_of!(Control, ring_lock) as u64);
     e.spill(off::spill(slot::ASM), RAX);
-    e.bytes(&[0x9F, 0x0F, 0x90, 0xC0]); // lahf; seto al
+    e.flags_to_rax();
     e.spill(off::spill(slot::ASM + 1), RAX);
     e.bytes(&[0x65, 0x8B, 0x0C, 0x25]); // mov ecx, gs:[thread]
     e.u32(offset_of!(ThreadContext, thread) as u32);
     let restore = |e: &mut Emitter| {
         e.reload(RAX, off::spill(slot::ASM + 1));
-        e.bytes(&[0x04, 0x7F, 0x9E]); // add al, 0x7f; sahf
+        e.flags_from_rax();
         e.reload(RAX, off::spill(slot::ASM));
     };
     // With no or one more byte of address, as the register wants it, and 8 bits of displacement.

@@ -1,0 +1,277 @@
+//! The translator with passes, without a program: what is emitted is decoded again, and some of it is executed.
+
+use super::builder;
+use super::*;
+use crate::context::EDGES_OFFSET;
+use crate::hash::PcHash;
+use crate::mode::Mode;
+use std::sync::{Mutex, MutexGuard};
+
+/// Memory that code can be written to and executed from: hot and cold halves.
+const CODE_LEN: usize = 1 << 16;
+
+/// Which passes are in force is known to the whole process.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+struct Made {
+    block: Translated,
+    hot: Vec<u8>,
+    hot_at: u64,
+    cold: Vec<u8>,
+    cold_at: u64,
+    _alone: MutexGuard<'static, ()>,
+}
+
+fn passes(edges: bool, interpret: bool) -> Mode {
+    Mode {
+        edges,
+        interpret,
+        ..crate::mode()
+    }
+}
+
+/// Translates `program` with the passes that `mode` asks for.
+fn translate(mode: Mode, program: &'static [u8]) -> Made {
+    let alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    super::passes::choose(&mode);
+    // SAFETY: fresh memory, which is never unmapped.
+    let at = unsafe { map_code() };
+    let middle = at + CODE_LEN as u64 / 2;
+    // SAFETY: both halves are ours alone.
+    let (mut hot, mut cold) = unsafe {
+        (
+            Emitter::new(at, middle),
+            Emitter::new(middle, at + CODE_LEN as u64),
+        )
+    };
+    let pc = program.as_ptr() as u64;
+    let block = block(
+        &mut hot,
+        &mut cold,
+        &Request {
+            pc,
+            limit: pc + program.len() as u64,
+            readable: pc + program.len() as u64,
+            prefix: false,
+            writable: false,
+            self_check: false,
+            returns_to: 0,
+            first_exit: 0,
+            module: pc,
+            known: &hashbrown::HashMap::with_hasher(PcHash),
+            resumed: &hashbrown::HashSet::with_hasher(PcHash),
+        },
+    );
+    // SAFETY: written just now.
+    let bytes = |from: u64, to: u64| {
+        unsafe { std::slice::from_raw_parts(from as *const u8, (to - from) as usize) }.to_vec()
+    };
+    Made {
+        block,
+        hot: bytes(at, hot.at),
+        hot_at: at,
+        cold: bytes(middle, cold.at),
+        cold_at: middle,
+        _alone: alone,
+    }
+}
+
+/// # Safety
+/// Makes memory that is executable and writable.
+unsafe fn map_code() -> u64 {
+    const ALL: u64 = crate::sys::PROT_READ | crate::sys::PROT_WRITE | 4;
+    const PRIVATE_ANONYMOUS: u64 = 0x22;
+    // SAFETY: the caller knows; a mapping where there is none.
+    let at = unsafe {
+        crate::sys::sc!(
+            crate::sys::nr::MMAP,
+            0,
+            CODE_LEN,
+            ALL,
+            PRIVATE_ANONYMOUS,
+            -1i64,
+            0
+        )
+    };
+    assert!(at > 0, "no memory: {at}");
+    at as u64
+}
+
+fn decoded(bytes: &[u8], at: u64) -> Vec<Instruction> {
+    Decoder::with_ip(64, bytes, at, DecoderOptions::NONE)
+        .into_iter()
+        .collect()
+}
+
+/// Which counters of edges the code changes.
+fn counters(bytes: &[u8], at: u64) -> Vec<u64> {
+    let is_store =
+        |i: &&Instruction| i.code() == Code::Mov_rm16_r16 && i.segment_prefix() == Register::GS;
+    decoded(bytes, at)
+        .iter()
+        .filter(is_store)
+        .map(|i| i.memory_displacement64())
+        .collect()
+}
+
+fn boundaries(code: &Made) -> Vec<(u16, u16)> {
+    let insns = code.block.insns.iter();
+    insns
+        .filter(|m| m.is_boundary)
+        .map(|m| (m.pc, m.code))
+        .collect()
+}
+
+// mov rax, rbx; add rax, 1; je +4; mov rcx, rdx; ret
+static BRANCHES: [u8; 13] = [
+    0x48, 0x89, 0xD8, 0x48, 0x83, 0xC0, 0x01, 0x74, 0x04, 0x48, 0x89, 0xD1, 0xC3,
+];
+
+#[test]
+fn without_passes_instructions_are_copied() {
+    let code = translate(passes(false, false), &BRANCHES);
+    assert!(code.hot.starts_with(&BRANCHES[..7]), "{:x?}", code.hot);
+    assert_eq!(code.block.pc_end, BRANCHES.as_ptr() as u64 + 13);
+    assert_eq!(counters(&code.hot, code.hot_at), []);
+    let at: Vec<u16> = boundaries(&code).iter().map(|(pc, _)| *pc).collect();
+    assert_eq!(at, [0, 3, 7, 9, 12]);
+    assert_eq!(code.block.exits.len(), 1);
+}
+
+#[test]
+fn both_ways_of_a_branch_are_counted_apart() {
+    let code = translate(passes(true, false), &BRANCHES);
+    let (hot, cold) = (
+        counters(&code.hot, code.hot_at),
+        counters(&code.cold, code.cold_at),
+    );
+    // Not taken; then the return, by what it finds at run time. Taken: out of line.
+    assert_eq!((hot.len(), cold.len()), (2, 1), "{hot:x?} {cold:x?}");
+    assert_ne!(hot[0], cold[0]);
+    // The branch itself leads to the counter, and what can be patched is behind that.
+    let jump = decoded(&code.hot, code.hot_at)
+        .into_iter()
+        .find(|i| i.is_jcc_near())
+        .expect("a branch");
+    let patch = code.block.exits[0].patch;
+    assert!(jump.near_branch_target() >= code.cold_at && patch > jump.near_branch_target());
+    assert!(patch & 63 <= 60, "a patch is one store");
+}
+
+#[test]
+fn edges_have_the_same_name_wherever_the_module_is() {
+    static AGAIN: [u8; 13] = BRANCHES;
+    let one = translate(passes(true, false), &BRANCHES);
+    let first = counters(&one.hot, one.hot_at);
+    drop(one);
+    let other = translate(passes(true, false), &AGAIN);
+    assert_ne!(BRANCHES.as_ptr(), AGAIN.as_ptr());
+    assert_eq!(first, counters(&other.hot, other.hot_at));
+}
+
+#[test]
+fn what_a_pass_saves_is_known_to_the_map_until_the_next_boundary() {
+    let code = translate(passes(true, false), &BRANCHES);
+    let insns = &code.block.insns;
+    let i = insns
+        .iter()
+        .position(|m| !m.is_boundary)
+        .expect("the counter of the way not taken");
+    assert_eq!(insns[i].pc, 7, "it belongs to the branch");
+    let saved: Vec<(u8, usize)> = insns[i].saved.registers().collect();
+    assert_eq!(saved, [(1, slot::PASS)]);
+    assert!(insns[i + 1].is_boundary && insns[i + 1].saved == Saved::NONE);
+}
+
+#[test]
+fn an_interpreted_instruction_leaves_and_comes_back_behind_itself() {
+    let code = translate(passes(false, true), &BRANCHES);
+    let leaves = |m: &InsnMap| {
+        let rest = &code.hot[(code.block.body - code.hot_at) as usize + m.code as usize..];
+        decoded(rest, 0)[..8]
+            .iter()
+            .any(|i| i.code() == Code::Jmp_rm64 && i.segment_prefix() == Register::GS)
+    };
+    assert!(leaves(&code.block.insns[0]), "mov rax, rbx is interpreted");
+    // add rax, 1 is not, and follows in the same block.
+    let add = code.block.insns[1].code as usize;
+    let body = (code.block.body - code.hot_at) as usize;
+    assert_eq!(code.hot[body + add..][..4], BRANCHES[3..7]);
+}
+
+#[test]
+fn inserted_code_changes_nothing_of_the_program() {
+    static NOTHING: [u8; 1] = [0xC3];
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    super::passes::choose(&passes(true, false));
+    // SAFETY: fresh memory.
+    let at = unsafe { map_code() };
+    let middle = at + CODE_LEN as u64 / 2;
+    // SAFETY: both halves are ours alone.
+    let (mut hot, mut cold) = unsafe {
+        (
+            Emitter::new(at, middle),
+            Emitter::new(middle, at + CODE_LEN as u64),
+        )
+    };
+    let request = Request {
+        pc: NOTHING.as_ptr() as u64,
+        limit: 0,
+        readable: 0,
+        prefix: false,
+        writable: false,
+        self_check: false,
+        returns_to: 0,
+        first_exit: 0,
+        module: 0,
+        known: &hashbrown::HashMap::with_hasher(PcHash),
+        resumed: &hashbrown::HashSet::with_hasher(PcHash),
+    };
+    let mut b = Builder {
+        hot: &mut hot,
+        cold: &mut cold,
+        request: &request,
+        body: at,
+        insns: Vec::new(),
+        exits: Vec::new(),
+        sites: Vec::new(),
+        token: None,
+        displacement_at: 0,
+        out_of_line: false,
+    };
+    b.edge(Edge {
+        from: request.pc,
+        to: request.pc + 1,
+    });
+    let needs = builder::Needs {
+        registers: 2,
+        flags: true,
+    };
+    b.with_scratch(request.pc, needs, |b, _| {
+        // xor ecx, ecx; xor edx, edx: flags and registers change.
+        b.hot.bytes(&[0x31, 0xC9, 0x31, 0xD2]);
+    });
+    b.hot.bytes(&[0xC3]);
+    let end = b.hot.at;
+    // SAFETY: written just now.
+    let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, (end - at) as usize) };
+    let counter = counters(bytes, at)[0];
+    let mut context = vec![0u64; (EDGES_OFFSET as usize + 2 * brownout_abi::EDGES) / 8 + 1];
+    let base = context.as_mut_ptr() as u64;
+    const ARCH_SET_GS: u64 = 0x1001;
+    let (rax, rcx, rdx, flags): (u64, u64, u64, u64);
+    // SAFETY: GS is nobody's in a test; the code above returns, and writes to the memory that GS points to.
+    unsafe {
+        crate::sys::sc!(158, ARCH_SET_GS, base);
+        core::arch::asm!(
+            "stc", "call r8", "pushfq", "pop r9",
+            in("r8") at, out("r9") flags,
+            inout("rax") 1u64 => rax, inout("rcx") 2u64 => rcx, inout("rdx") 3u64 => rdx,
+        );
+        crate::sys::sc!(158, ARCH_SET_GS, 0);
+    }
+    assert_eq!((rax, rcx, rdx), (1, 2, 3));
+    assert_ne!(flags & 1, 0, "the carry flag is still there");
+    let word = context[counter as usize / 8] >> (8 * (counter % 8));
+    assert_eq!(word & 0xFFFF, 1);
+}
