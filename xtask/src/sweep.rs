@@ -1,7 +1,8 @@
 //! `cargo xtask sweep`: large test suites of others, natively and under `brownout run`.
 //!
 //! ```text
-//!  sweep.rs        options, workers, the table of differences
+//!  sweep.rs        workers, the table of differences
+//!  ├─ common.rs    options, what a comparison comes to
 //!  ├─ cpython.rs   `sweep cpython`: modules of CPython's regression tests
 //!  └─ stress.rs    `sweep stress-ng`: stressors for signals, processes, memory and pipes
 //! ```
@@ -13,6 +14,7 @@
 //!
 //! All files are made in folders that are removed at the end.
 
+mod common;
 mod cpython;
 mod stress;
 
@@ -20,9 +22,10 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::{build, setup};
+use common::{Comparison, Options, Try};
 
 /// Runs the sweep that is asked for; fails if something differs.
 pub fn sweep(words: &[&str]) -> Result<ExitCode> {
@@ -44,72 +47,6 @@ pub fn sweep(words: &[&str]) -> Result<ExitCode> {
         other => bail!("no such sweep: {other}; there are cpython and stress-ng"),
     };
     Ok(conclude(&rows))
-}
-
-/// What the command line asks for.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Options {
-    /// So many rows, spread evenly over all.
-    modules: Option<usize>,
-    /// So many at a time; by default one a processor.
-    jobs: Option<usize>,
-    /// Only rows whose name contains this.
-    only: Option<String>,
-}
-
-impl Options {
-    fn parse(words: &[&str]) -> Result<Options> {
-        let mut options = Options::default();
-        let mut words = words.iter().copied();
-        while let Some(word) = words.next() {
-            let value = words
-                .next()
-                .with_context(|| format!("{word} wants a value"))?;
-            let number = || -> Result<usize> {
-                let number = value
-                    .parse()
-                    .with_context(|| format!("{word} wants a number"))?;
-                ensure!(number > 0, "{word} wants at least 1");
-                Ok(number)
-            };
-            match word {
-                "--modules" => options.modules = Some(number()?),
-                "--jobs" => options.jobs = Some(number()?),
-                "--only" => options.only = Some(value.to_owned()),
-                other => bail!("no such option of a sweep: {other}"),
-            }
-        }
-        Ok(options)
-    }
-
-    /// Those of all names that are asked for.
-    fn select(&self, mut names: Vec<String>) -> Result<Vec<String>> {
-        if let Some(only) = &self.only {
-            names.retain(|name| name.contains(only));
-        }
-        if let Some(wanted) = self.modules
-            && wanted < names.len()
-        {
-            let all = names.len();
-            names = (0..wanted)
-                .map(|index| names[index * all / wanted].clone())
-                .collect();
-        }
-        ensure!(!names.is_empty(), "nothing of this sweep has such a name");
-        Ok(names)
-    }
-}
-
-/// What a comparison came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Comparison {
-    Alike,
-    /// Natively it does not pass either, or not in time, so there is nothing to compare.
-    NotNatively(String),
-    /// What passes natively and not under the tool.
-    Differs(String),
-    /// As above, but not when tried again with nothing beside it.
-    DifferedOnce(String),
 }
 
 struct Row {
@@ -169,13 +106,6 @@ fn compare_all(
         };
     }
     rows
-}
-
-/// Which attempt it is. What is remembered of native runs is not used for the second one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Try {
-    First,
-    Again,
 }
 
 fn first_line(comparison: &Comparison) -> &str {

@@ -10,7 +10,7 @@ use anyhow::Result;
 use brownout_tests::cpython::{self, PYTHON, Verdict};
 use brownout_tests::{Scratch, tool};
 
-use super::{Comparison, Options, Try};
+use super::common::{Comparison, Options, Try};
 use crate::shell;
 
 /// Natively; a module that takes longer is not worth its time.

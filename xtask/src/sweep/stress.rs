@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use brownout_tests::{Invocation, Scratch, tool};
 
-use super::{Comparison, Options, Try};
+use super::common::{Comparison, Options, Try};
 
 /// By what they are about. Left out of stress-ng's own classes are those that only compute, and those
 /// that others on the machine would notice: `bigheap`, `dev-shm`, `forkheavy`, `oom-pipe`, `resources`
