@@ -1,10 +1,9 @@
 //! What system calls do to tracked memory and files.
 
+use super::files;
 use super::files::{Readable, file_was_read, fstat, open_again, position, tracked_file};
-use super::record::{event, readable_parts};
+use super::record::{Here, event, readable_parts};
 use super::regions::{self, REGIONS};
-use super::ring::Writer;
-use super::{files, site, stacks};
 use crate::context::ThreadContext;
 use crate::service;
 use crate::sys::{self, nr, sc};
@@ -169,20 +168,10 @@ fn kernel_writes(ctx: &mut ThreadContext, number: u64, prepared: &Prepared, resu
         written.push((addr, len))
     });
     if !written.is_empty() {
-        let site = site::pseudo(ctx.rip);
-        let mut ring = Writer::lock(ctx);
-        let context = stacks::context(ctx, site, &mut ring);
+        let mut here = Here::new(ctx);
         for (addr, len) in written {
             for (start, end) in readable_parts(addr, addr.saturating_add(len)) {
-                ring.kernel_store(
-                    ctx,
-                    site.id,
-                    context,
-                    number,
-                    start,
-                    super::readable_alias(start),
-                    end - start,
-                );
+                here.kernel_store(number, start, end - start);
             }
         }
     }
@@ -195,18 +184,14 @@ fn kernel_reads(ctx: &mut ThreadContext, prepared: &Prepared) {
     if !crate::mode().loads || ranges.clone().next().is_none() {
         return;
     }
-    let site = site::pseudo(ctx.rip);
-    let mut ring = Writer::lock(ctx);
-    let context = stacks::context(ctx, site, &mut ring);
+    let mut here = Here::new(ctx);
     for range in ranges {
         // A string byte by byte: how far it goes depends on what was read before. So that reads are a function of what they have seen.
         let is_string = prepared.ends_itself(range);
         for (start, end) in readable_parts(range.addr, range.addr.saturating_add(range.len)) {
             let step = if is_string { 1 } else { (end - start).max(1) };
             for at in (start..end).step_by(step as usize) {
-                let alias = super::readable_alias(at);
-                let load = brownout_abi::kind::LOAD;
-                ring.access(ctx, load, site.id, context, at, alias, step);
+                here.load(at, step);
             }
         }
     }
@@ -352,7 +337,6 @@ fn file_effects(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64)
 /// Records what a stretch of a tracked file holds now, after a descriptor wrote it.
 fn file_content(ctx: &mut ThreadContext, file: u32, fd: u64, offset: u64, len: u64) {
     const PIECE: usize = 1920;
-    let site = site::pseudo(ctx.rip);
     // The program's descriptor may be write-only.
     let mut own = open_again(fd);
     if own < 0
@@ -361,8 +345,7 @@ fn file_content(ctx: &mut ThreadContext, file: u32, fd: u64, offset: u64, len: u
         own = open_again(fd);
         drop(readable);
     }
-    let mut ring = Writer::lock(ctx);
-    let context = stacks::context(ctx, site, &mut ring);
+    let mut here = Here::new(ctx);
     let mut at = 0;
     while at < len {
         let n = (len - at).min(PIECE as u64);
@@ -382,17 +365,11 @@ fn file_content(ctx: &mut ThreadContext, file: u32, fd: u64, offset: u64, len: u
         if size == 0 {
             break;
         }
-        ring.rare(
-            ctx,
-            site.id,
-            context,
-            rare::FILE_WRITE,
-            [file as u64, offset + at, size, 0, 0, 0],
-            bytes,
-        );
+        let words = [file as u64, offset + at, size, 0, 0, 0];
+        here.event(rare::FILE_WRITE, words, bytes);
         at += size;
     }
-    drop(ring);
+    drop(here);
     if own >= 0 {
         // SAFETY: our own descriptor.
         unsafe { sc!(nr::CLOSE, own) };

@@ -1,10 +1,9 @@
 //! Mappings of the program: which are tracked, and where their aliases are.
 
 use super::files::{classify, file_was_read, fstat, tracked_file};
-use super::record::event;
+use super::record::{Here, event};
 use super::regions::{self, REGIONS, Region};
 use super::ring::Writer;
-use super::{site, stacks};
 use crate::asm::{Outcome, program_syscall};
 use crate::context::ThreadContext;
 use crate::maps::Mapping;
@@ -229,11 +228,7 @@ pub fn memory(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -
             if a[2] == MADV_REMOVE {
                 let result = raw(number, &[super::readable_alias(start), a[1], a[2], 0, 0, 0])?;
                 if result == 0 {
-                    let alias = super::readable_alias(start);
-                    let site = site::pseudo(ctx.rip);
-                    let mut ring = Writer::lock(ctx);
-                    let context = stacks::context(ctx, site, &mut ring);
-                    ring.kernel_store(ctx, site.id, context, number, start, alias, len);
+                    Here::new(ctx).kernel_store(number, start, len);
                 }
                 return Some(result);
             }

@@ -109,7 +109,7 @@ impl Birth {
         let (process, thread) = (self.process as u64, self.thread as u64);
         ring.together(
             self.thread,
-            &[
+            [
                 (
                     rare::PROCESS_START,
                     [process, parent as u64, shown, 0, 0, 0],

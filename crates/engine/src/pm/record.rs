@@ -6,14 +6,68 @@ use super::{readable_alias, site, stacks};
 use crate::context::ThreadContext;
 use crate::sys;
 use alloc::vec::Vec;
+use brownout_abi::kind;
 use core::sync::atomic::{AtomicBool, Ordering};
+
+/// The right to append on behalf of the instruction at which a thread stands, with what all its records have: thread, site and calling
+/// context. Addresses are the program's; where their content is, that is, at which alias, is found here and nowhere else.
+pub struct Here<'c> {
+    ring: Writer,
+    ctx: &'c ThreadContext,
+    site: u32,
+    context: u32,
+}
+
+impl<'c> Here<'c> {
+    /// Waits for the right, and finds out how the program came here.
+    pub fn new(ctx: &'c mut ThreadContext) -> Here<'c> {
+        let site = site::pseudo(ctx.rip);
+        let mut ring = Writer::lock(ctx);
+        let context = stacks::context(ctx, site, &mut ring);
+        Here {
+            ring,
+            ctx,
+            site: site.id,
+            context,
+        }
+    }
+
+    /// For the block of code at `pc`, which nobody has called yet.
+    fn at_code(ctx: &'c mut ThreadContext, pc: u64) -> Here<'c> {
+        Here {
+            site: site::pseudo(pc).id,
+            ring: Writer::lock(ctx),
+            ctx,
+            context: 0,
+        }
+    }
+
+    /// An event that is not an access.
+    pub fn event(&mut self, which: u64, words: [u64; 6], text: &[u8]) {
+        self.ring
+            .rare(self.ctx, self.site, self.context, which, words, text);
+    }
+
+    /// Tracked memory was read.
+    pub fn load(&mut self, addr: u64, len: u64) {
+        let (load, alias) = (kind::LOAD, readable_alias(addr));
+        let (site, context) = (self.site, self.context);
+        self.ring
+            .access(self.ctx, load, site, context, addr, alias, len);
+    }
+
+    /// Tracked memory was written by system call `number`.
+    pub fn kernel_store(&mut self, number: u64, addr: u64, len: u64) {
+        let alias = readable_alias(addr);
+        let (site, context) = (self.site, self.context);
+        self.ring
+            .kernel_store(self.ctx, site, context, number, addr, alias, len);
+    }
+}
 
 /// An event that is not an access.
 pub fn event(ctx: &mut ThreadContext, which: u64, words: [u64; 6], text: &[u8]) {
-    let site = site::pseudo(ctx.rip);
-    let mut ring = Writer::lock(ctx);
-    let context = stacks::context(ctx, site, &mut ring);
-    ring.rare(ctx, site.id, context, which, words, text);
+    Here::new(ctx).event(which, words, text);
 }
 
 /// Engine code wrote to program memory in the kernel's stead.
@@ -23,37 +77,14 @@ pub fn kernel_wrote(addr: u64, len: u64) {
     }
     let ctx = ThreadContext::current();
     let number = ctx.gpr[0];
-    let site = site::pseudo(ctx.rip);
-    let mut ring = Writer::lock(ctx);
-    let context = stacks::context(ctx, site, &mut ring);
-    ring.kernel_store(
-        ctx,
-        site.id,
-        context,
-        number,
-        addr,
-        readable_alias(addr),
-        len,
-    );
+    Here::new(ctx).kernel_store(number, addr, len);
 }
 
 /// A load that engine code made for the program.
 pub fn record_load(ctx: &mut ThreadContext, addr: u64, size: u32) {
-    if readable_alias(addr) == addr {
-        return;
+    if readable_alias(addr) != addr {
+        Here::new(ctx).load(addr, size as u64);
     }
-    let site = site::pseudo(ctx.rip);
-    let mut ring = Writer::lock(ctx);
-    let context = stacks::context(ctx, site, &mut ring);
-    ring.access(
-        ctx,
-        brownout_abi::kind::LOAD,
-        site.id,
-        context,
-        addr,
-        readable_alias(addr),
-        size as u64,
-    );
 }
 
 /// Code in tracked memory that was translated and is not recorded as read yet.
@@ -76,15 +107,12 @@ pub fn code_was_read(ctx: &mut ThreadContext) {
     CODE_WAITS.store(false, Ordering::Relaxed);
     let blocks = core::mem::take(&mut *CODE.lock());
     for (start, end) in blocks {
-        let site = site::pseudo(start);
-        let mut ring = Writer::lock(ctx);
+        let mut here = Here::at_code(ctx, start);
         // Line by line: where an instruction, and the block, ends depends on what was read before. So that reads are a function of
         // what they have seen, each is of a whole line.
         for (start, end) in readable_parts(start & !63, end.next_multiple_of(64)) {
             for line in (start..end).step_by(64) {
-                let alias = readable_alias(line);
-                let load = brownout_abi::kind::LOAD;
-                ring.access(ctx, load, site.id, 0, line, alias, 64);
+                here.load(line, 64);
             }
         }
     }
@@ -101,13 +129,10 @@ pub fn read_by_the_dying(ctx: &mut ThreadContext) {
     if !has_memory || REGIONS.lock().find(start).is_none() {
         return;
     }
-    let site = site::pseudo(ctx.rip);
-    let mut ring = Writer::lock(ctx);
-    let context = stacks::context(ctx, site, &mut ring);
+    let mut here = Here::new(ctx);
     let end = REGIONS.lock().find(start).map_or(start, |r| r.end);
     let size = (insn.memory_size().size() as u64).min(end - start);
-    let (load, alias) = (brownout_abi::kind::LOAD, readable_alias(start));
-    ring.access(ctx, load, site.id, context, start, alias, size);
+    here.load(start, size);
 }
 
 /// What of a range can be read: a failed call is reported as if it had written all, which may reach beyond the end of the

@@ -6,13 +6,11 @@
 
 use super::files::{position, tracked_file};
 use super::kernel::{self, Engine};
+use super::record::{Here, readable_parts};
 use super::regions::{self, REGIONS};
-use super::ring::Writer;
-use super::{site, stacks};
 use crate::context::ThreadContext;
 use crate::sys::{nr, sc};
 use crate::values::read_value;
-use brownout_abi::kind;
 use brownout_syscalls::Translate;
 use brownout_syscalls::pipeline::{Call, Rest};
 
@@ -201,12 +199,9 @@ fn through_a_file(
     let (from, len) = (run.alias.unwrap_or(at), run.len);
     let tracked = run.alias.is_some();
     if tracked && !transfer.writes && crate::mode().loads {
-        let site = site::pseudo(ctx.rip);
-        let mut ring = Writer::lock(ctx);
-        let context = stacks::context(ctx, site, &mut ring);
-        for (start, end) in super::record::readable_parts(at, at + len) {
-            let alias = super::readable_alias(start);
-            ring.access(ctx, kind::LOAD, site.id, context, start, alias, end - start);
+        let mut here = Here::new(ctx);
+        for (start, end) in readable_parts(at, at + len) {
+            here.load(start, end - start);
         }
     }
     let made = Call {
@@ -222,10 +217,7 @@ fn through_a_file(
     };
     if result > 0 {
         if tracked && transfer.writes {
-            let site = site::pseudo(ctx.rip);
-            let mut ring = Writer::lock(ctx);
-            let context = stacks::context(ctx, site, &mut ring);
-            ring.kernel_store(ctx, site.id, context, number, at, from, result as u64);
+            Here::new(ctx).kernel_store(number, at, result as u64);
         }
         if transfer.offset.is_none() {
             // SAFETY: moves the program's file position, as the call that it made does.

@@ -133,33 +133,32 @@ impl Writer {
             addr,
             payload,
         };
-        let at = self.reserve(record.len());
-        // SAFETY: `reserve` gave us this stretch; the second mapping of the ring continues it.
-        unsafe { record.put(at) };
-        publish_to(at + record.len());
+        self.append(&[record]);
     }
 
-    /// Several events that are not accesses, by `thread`: all of them are there, or none.
-    pub fn together(&mut self, thread: u32, events: &[(u64, [u64; 6], &[u8])]) {
-        let len = |text: &[u8]| (HEAD_LEN + 48 + text.len()).next_multiple_of(8) as u64;
-        let total = events.iter().map(|(_, _, text)| len(shown(text))).sum();
-        let mut at = self.reserve(total);
-        for (which, words, text) in events {
-            let text = shown(text);
-            let record = Record {
-                kind: kind::RARE,
-                thread,
-                site: 0,
-                context: 0,
-                size: 48 + text.len() as u32,
-                addr: *which,
-                payload: &[bytes_of(words), text],
-            };
-            // SAFETY: `reserve` gave us room for all of them.
+    /// All that engine code appends comes here: waits for room, writes, and lets the reader have it. All of the records are there, or none.
+    fn append(&mut self, records: &[Record]) {
+        let mut at = self.reserve(records.iter().map(Record::len).sum());
+        for record in records {
+            // SAFETY: `reserve` gave us room for all of them; the second mapping of the ring continues the first.
             unsafe { record.put(at) };
             at += record.len();
         }
         publish_to(at);
+    }
+
+    /// Two events that are not accesses, by `thread`: both are there, or none.
+    pub fn together(&mut self, thread: u32, events: [(u64, [u64; 6], &[u8]); 2]) {
+        let [
+            (first, first_words, first_text),
+            (second, second_words, second_text),
+        ] = events;
+        let first_parts = [bytes_of(&first_words), shown(first_text)];
+        let second_parts = [bytes_of(&second_words), shown(second_text)];
+        self.append(&[
+            Record::rare(thread, 0, 0, first, &first_parts),
+            Record::rare(thread, 0, 0, second, &second_parts),
+        ]);
     }
 
     /// A record that `bo_log` would have written.
@@ -309,16 +308,8 @@ impl Writer {
         words: [u64; 6],
         text: &[u8],
     ) {
-        let (text, bytes) = (shown(text), bytes_of(&words));
-        self.raw(
-            kind::RARE,
-            ctx.thread,
-            site,
-            context,
-            48 + text.len() as u32,
-            which,
-            &[bytes, text],
-        );
+        let parts = [bytes_of(&words), shown(text)];
+        self.append(&[Record::rare(ctx.thread, site, context, which, &parts)]);
     }
 }
 
@@ -341,7 +332,26 @@ struct Record<'a> {
     payload: &'a [&'a [u8]],
 }
 
-impl Record<'_> {
+impl<'a> Record<'a> {
+    /// An event that is not an access: its words, and its text.
+    fn rare(
+        thread: u32,
+        site: u32,
+        context: u32,
+        which: u64,
+        parts: &'a [&'a [u8]; 2],
+    ) -> Record<'a> {
+        Record {
+            kind: kind::RARE,
+            thread,
+            site,
+            context,
+            size: (parts[0].len() + parts[1].len()) as u32,
+            addr: which,
+            payload: parts,
+        }
+    }
+
     fn len(&self) -> u64 {
         let bytes: usize = self.payload.iter().map(|part| part.len()).sum();
         debug_assert!(bytes <= PAYLOAD_MAX);
