@@ -1,5 +1,7 @@
 //! Memory of the program that may be bad: it is copied, and a fault on the way is an answer.
 
+use crate::address::Reach;
+
 core::arch::global_asm!(
     // rdi = to, rsi = from, rdx = length: 1 if all was copied.
     ".global bo_copy",
@@ -53,13 +55,13 @@ pub fn fixup(rip: u64) -> Option<u64> {
 }
 
 /// Copies program memory that may be unmapped. False if any byte could not be read.
-pub fn read_memory(addr: u64, out: &mut [u8]) -> bool {
+pub fn read_memory(from: Reach, out: &mut [u8]) -> bool {
     // SAFETY: `out` is ours.
-    unsafe { copy_program(out.as_mut_ptr() as u64, addr, out.len() as u64) }
+    unsafe { copy_program(out.as_mut_ptr() as u64, from.get(), out.len() as u64) }
 }
 
 /// Writes program memory that may be unmapped or read-only. False if any byte could not be written.
-pub fn write_memory(addr: u64, data: &[u8]) -> bool {
+pub fn write_memory(to: Reach, data: &[u8]) -> bool {
     // SAFETY: `data` is ours.
-    unsafe { copy_program(addr, data.as_ptr() as u64, data.len() as u64) }
+    unsafe { copy_program(to.get(), data.as_ptr() as u64, data.len() as u64) }
 }

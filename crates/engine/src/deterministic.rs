@@ -359,7 +359,7 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             let n = a[1].min(1 << 20) as usize;
             let mut bytes = alloc::vec![0u8; n];
             random_bytes(&mut bytes);
-            let good = sys::write_memory(crate::pm::readable_alias(a[0]), &bytes);
+            let good = sys::write_memory(crate::pm::reach(a[0]), &bytes);
             if good {
                 crate::pm::kernel_wrote(a[0], n as u64);
             }
@@ -463,13 +463,8 @@ fn real_proc_path(path: u64) -> Option<Vec<u8>> {
 
 /// Files that yield random bytes are replaced.
 fn open(path: u64, flags: u64) -> Option<i64> {
-    let mut text = [0u8; 40];
-    let at = crate::pm::readable_alias(path);
-    let mut n = 0;
-    while n < text.len() && sys::read_memory(at + n as u64, &mut text[n..n + 1]) && text[n] != 0 {
-        n += 1;
-    }
-    let content = match &text[..n] {
+    let text = crate::values::read_path(path)?;
+    let content = match &text[..] {
         b"/dev/urandom" | b"/dev/random" => {
             let mut bytes = alloc::vec![0u8; RANDOM_FILE_LEN];
             random_bytes(&mut bytes);

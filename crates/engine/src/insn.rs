@@ -120,7 +120,7 @@ pub fn is_stack_operand(insn: &Instruction) -> bool {
 pub fn decode(pc: u64) -> Instruction {
     let mut bytes = [0u8; 15];
     let mut n = 15;
-    while n > 0 && !crate::copy::read_memory(crate::pm::readable_alias(pc), &mut bytes[..n]) {
+    while n > 0 && !crate::copy::read_memory(crate::pm::reach(pc), &mut bytes[..n]) {
         n -= 1;
     }
     iced_x86::Decoder::with_ip(64, &bytes[..n], pc, iced_x86::DecoderOptions::NONE).decode()

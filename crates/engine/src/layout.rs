@@ -17,6 +17,7 @@
 //!
 //! Nothing of this concerns programs that do not run in deterministic mode.
 
+use crate::address::Reach;
 use crate::asm::{Outcome, program_syscall};
 use crate::context::ThreadContext;
 use crate::control::{LAYOUTS, layout_number};
@@ -327,7 +328,7 @@ fn place_table(table: &mut Table, old: u64) -> u64 {
         };
         let bytes = if key == AT_RANDOM {
             let mut bytes = alloc::vec![0u8; 16];
-            sys::read_memory(at, &mut bytes);
+            sys::read_memory(Reach::untracked(at), &mut bytes);
             bytes
         } else {
             let mut text = crate::values::read_path(at).unwrap_or_default();
@@ -340,13 +341,13 @@ fn place_table(table: &mut Table, old: u64) -> u64 {
     let mut at = old;
     while at < strings {
         let n = (strings - at).min(zeros.len() as u64);
-        sys::write_memory(at, &zeros[..n as usize]);
+        sys::write_memory(Reach::untracked(at), &zeros[..n as usize]);
         at += n;
     }
     let mut at = strings & !15;
     for (key, bytes) in small {
         at = (at - bytes.len() as u64) & !15;
-        sys::write_memory(at, &bytes);
+        sys::write_memory(Reach::untracked(at), &bytes);
         table.set(key, at);
     }
     at = (at - 8 * table.words.len() as u64) & !15;

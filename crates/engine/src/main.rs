@@ -17,7 +17,7 @@
 //! Modules form layers, from the bottom to the top; nothing names what lies above it (`cargo xtask graph` sees to that):
 //!
 //! ```text
-//!  plain data            block, context, exit, hash, lookup, mode, requests, sigdata, pm::under_way
+//!  plain data            address, block, context, exit, hash, lookup, mode, requests, sigdata, pm::under_way
 //!  the kernel, the tool  sys, copy, sync, heap, maps, paths, control, service, fatal, learned
 //!  memory and cache      cache, emit, insn, machine, values, faults, dispositions,
 //!                        and of pm: regions, frames, ring, site, stacks, hooks, record
@@ -35,6 +35,7 @@
 
 extern crate alloc;
 
+mod address;
 mod asm;
 mod block;
 mod cache;

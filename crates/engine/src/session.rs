@@ -377,7 +377,7 @@ fn learn() {
             _ => continue,
         };
         // Reading code in tracked memory is an event, which belongs to the run.
-        if crate::pm::readable_alias(pc) == pc {
+        if !crate::pm::is_tracked(pc) {
             engine.learn(pc, arrival, returns_to);
         }
     }

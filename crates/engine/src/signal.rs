@@ -15,6 +15,7 @@
 //! `handlers` and `blocked_sync`. One that is sent while the program believes it blocked is held: by the thread that it was sent to, or
 //! for the process.
 
+use crate::address::Reach;
 use crate::asm;
 use crate::block::Saved;
 use crate::context::{AltStack, SIGNAL_STACK_LEN, ThreadContext, off, slot};
@@ -367,7 +368,7 @@ fn hide_trap_flag(code: u64, rsp: u64) {
         return;
     }
     // TF is bit 0 of the second byte, however wide the push was.
-    let (mut second, at) = ([0u8], rsp + 1);
+    let (mut second, at) = ([0u8], Reach::untracked(rsp + 1));
     // If the program has unmapped its stack meanwhile, nobody will see the flag.
     if sys::read_memory(at, &mut second) {
         second[0] &= !(TF >> 8) as u8;
@@ -549,7 +550,7 @@ fn engine_fault(sig: i32, rip: u64, addr: u64, uc: &UContext) -> ! {
     let mut sp = uc.m.rsp;
     for _ in 0..400 {
         let mut v = 0u64;
-        if !sys::read_memory(sp, unsafe_bytes(&mut v)) {
+        if !sys::read_memory(Reach::untracked(sp), unsafe_bytes(&mut v)) {
             break;
         }
         if (brownout_abi::ENGINE_BASE..brownout_abi::ENGINE_IMAGE_LIMIT).contains(&v) {
@@ -773,7 +774,7 @@ pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
             core::mem::size_of::<SigFrame>(),
         )
     };
-    if !sys::read_memory(at, bytes) {
+    if !sys::read_memory(Reach::untracked(at), bytes) {
         crate::pm::dies(ctx, SIGSEGV, 0);
         die(SIGSEGV);
     }

@@ -1,5 +1,7 @@
 //! Where frames of the program lie: unwind tables of its modules, and the rules that were compiled from them.
 
+use crate::address::Reach;
+use crate::copy::read_memory;
 use crate::hash::PcHash;
 use crate::sync::SpinLock;
 use alloc::vec::Vec;
@@ -79,7 +81,8 @@ impl Tables {
         };
         if matches!(rule, FrameRule::Unknown) {
             let mut code = [0u8; brownout_unwind::RULE_CODE_BYTES_MAX];
-            if crate::sys::read_memory(exact, &mut code) {
+            // Code in tracked memory counts as unknown where loads are recorded. (Whoever forks locks the regions before these tables.)
+            if read_memory(Reach::untracked(exact), &mut code) {
                 rule = brownout_unwind::rule_from_code(&code, kind);
             }
         }

@@ -13,6 +13,7 @@ use super::ring::Writer;
 use super::site::Site;
 use super::stacks;
 use super::under_way::{Bounce, State};
+use crate::address::Reach;
 use crate::context::ThreadContext;
 use crate::sigdata::UContext;
 use crate::sync::SpinLock;
@@ -138,14 +139,14 @@ struct Lanes;
 impl brownout_insn::Memory for Lanes {
     type Fault = u64;
     fn load(&mut self, addr: u64, to: &mut [u8]) -> Result<(), u64> {
-        if crate::sys::read_memory(super::readable_alias(addr), to) {
+        if crate::sys::read_memory(super::reach(addr), to) {
             Ok(())
         } else {
             Err(addr)
         }
     }
     fn store(&mut self, addr: u64, from: &[u8]) -> Result<(), u64> {
-        let at = super::readable_alias(addr);
+        let at = super::reach(addr);
         // A tracked page that the program itself may not write must fault.
         if crate::sys::write_memory(at, from) {
             Ok(())
@@ -327,7 +328,7 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
                     len: n,
                 });
                 for i in 0..n {
-                    let at = super::readable_alias(addr + i as u64);
+                    let at = super::reach(addr + i as u64);
                     if !crate::sys::read_memory(at, &mut copy.bytes[i..i + 1]) {
                         ctx.gpr[scratch] = gpr[scratch];
                         let on_stack = crate::insn::is_stack_operand(&site.insn);
@@ -367,7 +368,7 @@ pub fn end(ctx: &mut ThreadContext, site: &'static Site) {
     }
     if let Some(b) = &work.bounce {
         for i in 0..b.len {
-            crate::sys::write_memory(super::readable_alias(b.addr + i as u64), &b.bytes[i..i + 1]);
+            crate::sys::write_memory(super::reach(b.addr + i as u64), &b.bytes[i..i + 1]);
         }
     }
     let mut accesses = work.accesses;
@@ -508,7 +509,7 @@ fn is_there(a: &Access) -> bool {
     let pages = (a.address >> 12) + 1..=last >> 12;
     core::iter::once(a.address)
         .chain(pages.map(|page| page << 12))
-        .all(|at| crate::sys::read_memory(super::readable_alias(at), &mut [0]))
+        .all(|at| crate::sys::read_memory(super::reach(at), &mut [0]))
 }
 
 fn append(ctx: &mut ThreadContext, site: &Site, accesses: &[Access], ring: &mut Writer) {
@@ -516,7 +517,8 @@ fn append(ctx: &mut ThreadContext, site: &Site, accesses: &[Access], ring: &mut 
     let context = stacks::context(ctx, site, ring);
     if let MemoryForm::Flush(_) = site.form {
         for a in accesses {
-            ring.site(ctx, site, context, a.address, 0);
+            // It has no content.
+            ring.site(ctx, site, context, a.address, Reach::alias(0));
         }
         if site.unfenced != 2 {
             ctx.unfenced = site.unfenced.into();
@@ -568,7 +570,7 @@ fn append_one(
     };
     let elements = elements(ctx, site, kind, a);
     for (start, end, delta) in list {
-        let (alias, len) = (start.wrapping_add(delta), end - start);
+        let (alias, len) = (Reach::alias(start.wrapping_add(delta)), end - start);
         match elements {
             Some(elements) => {
                 ring.string_store(ctx, site.id, context, elements, start, alias, len);

@@ -4,6 +4,7 @@ use super::files;
 use super::files::{Readable, file_was_read, fstat, open_again, position, tracked_file};
 use super::record::{Here, event, readable_parts};
 use super::regions::{self, REGIONS};
+use crate::address::Reach;
 use crate::context::ThreadContext;
 use crate::service;
 use crate::sys::{self, nr, sc};
@@ -54,12 +55,13 @@ impl Translate for Engine {
     }
 }
 
+/// By real addresses, as that crate has it.
 impl Memory for Engine {
     fn read(&self, addr: u64, to: &mut [u8]) -> bool {
-        sys::read_memory(addr, to)
+        sys::read_memory(Reach::real(addr), to)
     }
     fn write(&self, addr: u64, from: &[u8]) -> bool {
-        sys::write_memory(addr, from)
+        sys::write_memory(Reach::real(addr), from)
     }
 }
 

@@ -53,11 +53,12 @@ pub use files::{file_mode, init_files};
 pub use kernel::{answered, with_prepared};
 pub use process::*;
 pub use record::{code_is_read, code_was_read, kernel_wrote, record_load};
-pub use regions::{init_thread, is_allowed, overlaps_alias, readable_alias};
+pub use regions::{init_thread, is_allowed, is_tracked, overlaps_alias, reach, readable_alias};
 pub use requests::{client_request, is_question};
 pub use stacks::{bo_verify_no, bo_verify_read, code_changed};
 pub use stage::STAGE;
 
+use crate::address::Reach;
 use crate::context::ThreadContext;
 use site::Site;
 
@@ -69,7 +70,7 @@ pub fn log_slow(ctx: &mut ThreadContext, site: &'static Site) {
         true => 0,
         false => stacks::context(ctx, site, &mut ring),
     };
-    let (addr, alias) = (ctx.site_addr, ctx.site_alias);
+    let (addr, alias) = (ctx.site_addr, Reach::alias(ctx.site_alias));
     ring.site(ctx, site, context, addr, alias);
     drop(ring);
     ctx.last_token = site.token;

@@ -1,8 +1,8 @@
 //! What engine code records on behalf of the instruction at which a thread stands.
 
-use super::regions::{self, REGIONS};
+use super::regions::{self, REGIONS, is_tracked, reach};
 use super::ring::Writer;
-use super::{readable_alias, site, stacks};
+use super::{site, stacks};
 use crate::context::ThreadContext;
 use crate::sys;
 use alloc::vec::Vec;
@@ -50,7 +50,7 @@ impl<'c> Here<'c> {
 
     /// Tracked memory was read.
     pub fn load(&mut self, addr: u64, len: u64) {
-        let (load, alias) = (kind::LOAD, readable_alias(addr));
+        let (load, alias) = (kind::LOAD, reach(addr));
         let (site, context) = (self.site, self.context);
         self.ring
             .access(self.ctx, load, site, context, addr, alias, len);
@@ -58,7 +58,7 @@ impl<'c> Here<'c> {
 
     /// Tracked memory was written by system call `number`.
     pub fn kernel_store(&mut self, number: u64, addr: u64, len: u64) {
-        let alias = readable_alias(addr);
+        let alias = reach(addr);
         let (site, context) = (self.site, self.context);
         self.ring
             .kernel_store(self.ctx, site, context, number, addr, alias, len);
@@ -82,7 +82,7 @@ pub fn kernel_wrote(addr: u64, len: u64) {
 
 /// A load that engine code made for the program.
 pub fn record_load(ctx: &mut ThreadContext, addr: u64, size: u32) {
-    if readable_alias(addr) != addr {
+    if is_tracked(addr) {
         Here::new(ctx).load(addr, size as u64);
     }
 }
@@ -144,8 +144,7 @@ pub fn readable_parts(start: u64, end: u64) -> Vec<(u64, u64)> {
         let next = ((at | 4095) + 1).min(end);
         let mut probe = [0u8];
         // Another thread may have unmapped it meanwhile: then it is not the stream's any more.
-        let alias = readable_alias(at);
-        if alias != at && sys::read_memory(alias, &mut probe) {
+        if is_tracked(at) && sys::read_memory(reach(at), &mut probe) {
             match parts.last_mut() {
                 Some(p) if p.1 == at => p.1 = next,
                 _ => parts.push((at, next)),

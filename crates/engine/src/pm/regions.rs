@@ -4,6 +4,7 @@
 //! code decides with one table look-up and adds one constant. A mapping at an address that the program insists on
 //! (`MAP_FIXED`, or registered after the fact) shares its granule with other memory: there the engine is asked.
 
+use crate::address::Reach;
 use crate::context::{GRANULE_MIXED, GRANULE_SHIFT, GRANULES, ThreadContext};
 use crate::sync::SpinLock;
 use crate::sys::{self, nr, sc};
@@ -277,15 +278,25 @@ pub fn init_thread(ctx: &mut ThreadContext) {
     REGIONS.lock().fill(ctx);
 }
 
-/// Where `addr` can be read and written by engine and kernel: its alias if tracked, else itself.
-pub fn readable_alias(addr: u64) -> u64 {
+/// Where engine and kernel reach what the program has at `addr`.
+pub fn reach(addr: u64) -> Reach {
     if !any() {
-        return addr;
+        return Reach::untracked(addr);
     }
-    REGIONS
-        .lock()
-        .find(addr)
-        .map_or(addr, |r| addr.wrapping_add(r.delta))
+    match REGIONS.lock().find(addr) {
+        Some(r) => Reach::alias(addr.wrapping_add(r.delta)),
+        None => Reach::untracked(addr),
+    }
+}
+
+/// As [`reach`], as a number: what emitted code and the kernel are given.
+pub fn readable_alias(addr: u64) -> u64 {
+    reach(addr).get()
+}
+
+/// Whether what the program has at `addr` is tracked.
+pub fn is_tracked(addr: u64) -> bool {
+    any() && REGIONS.lock().find(addr).is_some()
 }
 
 /// Whether an alias lies in a range.

@@ -201,14 +201,13 @@ fn check(start: u64, len: u64) -> u64 {
 
 fn read_text(addr: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut at = super::readable_alias(addr);
     while out.len() < 1024 {
-        let mut b = [0u8; 1];
-        if !sys::read_memory(at, &mut b) || b[0] == 0 {
+        let mut byte = [0u8];
+        let at = super::reach(addr.wrapping_add(out.len() as u64));
+        if !sys::read_memory(at, &mut byte) || byte[0] == 0 {
             break;
         }
-        out.push(b[0]);
-        at += 1;
+        out.push(byte[0]);
     }
     out
 }

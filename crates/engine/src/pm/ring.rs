@@ -19,6 +19,7 @@
 //! a lone thread appends within one block.
 
 use super::site::Site;
+use crate::address::Reach;
 use crate::context::ThreadContext;
 use crate::control::control;
 pub use crate::control::{publish, shared};
@@ -162,12 +163,20 @@ impl Writer {
     }
 
     /// A record that `bo_log` would have written.
-    pub fn site(&mut self, ctx: &ThreadContext, site: &Site, context: u32, addr: u64, alias: u64) {
+    pub fn site(
+        &mut self,
+        ctx: &ThreadContext,
+        site: &Site,
+        context: u32,
+        addr: u64,
+        alias: Reach,
+    ) {
         let kind = (site.head >> 8) as u8;
         if matches!(kind, kind::CALL | kind::REQUEST) {
             // SAFETY: the arguments that `bo_log` would have copied, in the context or the program's request block.
-            let args =
-                unsafe { core::slice::from_raw_parts(alias as *const u8, site.size as usize) };
+            let args = unsafe {
+                core::slice::from_raw_parts(alias.get() as *const u8, site.size as usize)
+            };
             self.raw(kind, ctx.thread, site.id, context, site.size, addr, &[args]);
         } else if site.flags & super::site::FLAG_VALUE != 0 {
             self.access(ctx, kind, site.id, context, addr, alias, site.size as u64);
@@ -185,7 +194,7 @@ impl Writer {
         site: u32,
         context: u32,
         addr: u64,
-        alias: u64,
+        alias: Reach,
         len: u64,
     ) {
         self.long(ctx, kind, site, context, addr, alias, len, &[]);
@@ -200,7 +209,7 @@ impl Writer {
         context: u32,
         elements: u64,
         addr: u64,
-        alias: u64,
+        alias: Reach,
         len: u64,
     ) {
         let kind = kind::STRING_STORE;
@@ -217,7 +226,7 @@ impl Writer {
         context: u32,
         nr: u64,
         addr: u64,
-        alias: u64,
+        alias: Reach,
         len: u64,
     ) {
         self.long(
@@ -240,7 +249,7 @@ impl Writer {
         site: u32,
         context: u32,
         addr: u64,
-        alias: u64,
+        alias: Reach,
         len: u64,
         prefix: &[u8],
     ) {
@@ -269,7 +278,7 @@ impl Writer {
                 let n = (size - at).min(room);
                 // SAFETY: the alias of a tracked range that the program just accessed.
                 let bytes = unsafe {
-                    core::slice::from_raw_parts((alias + done + at) as *const u8, n as usize)
+                    core::slice::from_raw_parts((alias.get() + done + at) as *const u8, n as usize)
                 };
                 if at == 0 {
                     self.raw(

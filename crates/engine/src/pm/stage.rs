@@ -57,7 +57,7 @@ fn any_tracked() -> bool {
 
 fn refuse_attached_over(a: &[u64; 6]) {
     const SHM_REMAP: u64 = 0o40000;
-    if a[2] & SHM_REMAP != 0 && super::readable_alias(a[1]) != a[1] {
+    if a[2] & SHM_REMAP != 0 && regions::is_tracked(a[1]) {
         crate::fatal_unsupported("the program attaches shared memory over persistent memory");
     }
 }

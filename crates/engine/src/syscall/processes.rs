@@ -37,10 +37,7 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
     match number {
         nr::CLONE => {
             let (flags, stack, ptid, ctid, tls) = process::clone_arguments(a);
-            if [ptid, ctid]
-                .iter()
-                .any(|&at| at != 0 && pm::readable_alias(at) != at)
-            {
+            if [ptid, ctid].iter().any(|&at| at != 0 && pm::is_tracked(at)) {
                 crate::fatal_unsupported(
                     "the program has the kernel write a thread's number to persistent memory (clone)",
                 );
