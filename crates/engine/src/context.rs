@@ -173,7 +173,8 @@ pub mod off {
 }
 
 impl ThreadContext {
-    /// The calling thread's context.
+    /// The calling thread's context: for the signal handler, which is given none. All other code of the engine has it from its caller, because
+    /// nobody else may have it meanwhile.
     #[inline(always)]
     pub fn current() -> &'static mut ThreadContext {
         let p: u64;
@@ -187,11 +188,6 @@ impl ThreadContext {
     pub fn ibtc(&mut self) -> &mut [u64; IBTC_ENTRIES] {
         // SAFETY: the table lies in this context's own mapping.
         unsafe { &mut *((self.self_ptr + IBTC_OFFSET as u64) as *mut _) }
-    }
-
-    pub fn granules(&mut self) -> &mut [u64; GRANULES] {
-        // SAFETY: the table lies in this context's own mapping.
-        unsafe { &mut *((self.self_ptr + GRANULES_OFFSET as u64) as *mut _) }
     }
 
     pub fn signal_stack(&self) -> u64 {
@@ -251,13 +247,67 @@ impl ThreadContext {
         crate::fatal_bug("too many threads")
     }
 
-    /// All contexts in use, this thread's included.
-    pub fn all() -> impl Iterator<Item = &'static mut ThreadContext> {
-        (0..HIGH_WATER.load(Ordering::Acquire)).filter_map(|i| {
-            // SAFETY: below the high-water mark every context is mapped.
-            let ctx = unsafe { &mut *((THREADS_BASE + i * STRIDE) as *mut ThreadContext) };
-            (ctx.in_use.load(Ordering::Acquire) != 0).then_some(ctx)
-        })
+    /// All contexts in use, this thread's included, as others may look at them.
+    pub fn all() -> impl Iterator<Item = Peer> {
+        (0..HIGH_WATER.load(Ordering::Acquire))
+            .map(|i| Peer((THREADS_BASE + i * STRIDE) as *mut ThreadContext))
+            .filter(|peer| peer.in_use().load(Ordering::Acquire) != 0)
+    }
+
+    /// This context, as others look at it.
+    pub fn as_peer(&mut self) -> Peer {
+        Peer(self)
+    }
+}
+
+/// A context as any thread may look at it, while its own thread runs and changes it: never as a whole, only word by word.
+#[derive(Clone, Copy)]
+pub struct Peer(*mut ThreadContext);
+
+impl Peer {
+    /// Whether it is the same context.
+    pub fn is(self, ctx: &ThreadContext) -> bool {
+        self.0 as u64 == ctx.self_ptr
+    }
+
+    fn in_use(self) -> &'static AtomicU64 {
+        // SAFETY: contexts stay mapped for ever, and this word is only ever used atomically.
+        unsafe { &(*self.0).in_use }
+    }
+
+    /// Its thread is gone: somebody else may have it.
+    pub fn free(self) {
+        self.in_use().store(0, Ordering::Release);
+    }
+
+    /// [`ThreadContext::group`], as it is just now.
+    pub fn group(self) -> u32 {
+        // SAFETY: contexts stay mapped for ever; an aligned word, which its thread writes as a whole.
+        unsafe { (&raw const (*self.0).group).read_volatile() }
+    }
+
+    /// [`ThreadContext::tid`], as it is just now.
+    pub fn tid(self) -> u32 {
+        // SAFETY: as for `group`.
+        unsafe { (&raw const (*self.0).tid).read_volatile() }
+    }
+
+    /// [`ThreadContext::blocked_sync`], as it is just now.
+    pub fn blocked_sync(self) -> u64 {
+        // SAFETY: as for `group`.
+        unsafe { (&raw const (*self.0).blocked_sync).read_volatile() }
+    }
+
+    /// [`ThreadContext::context_cache`], which does not change once it is set.
+    pub fn context_cache(self) -> u64 {
+        // SAFETY: as for `group`.
+        unsafe { (&raw const (*self.0).context_cache).read_volatile() }
+    }
+
+    /// Its granule table, which its emitted code reads at any time.
+    pub fn granules(self) -> &'static [AtomicU64; GRANULES] {
+        // SAFETY: the table lies in the context's own mapping; only atomic stores change it.
+        unsafe { &*((self.0 as u64 + GRANULES_OFFSET as u64) as *const _) }
     }
 }
 
@@ -311,7 +361,7 @@ impl ThreadContext {
 
 /// Whether the process has other threads.
 pub fn has_siblings(ctx: &ThreadContext) -> bool {
-    ThreadContext::all().any(|other| other.self_ptr != ctx.self_ptr && other.group == ctx.group)
+    ThreadContext::all().any(|other| !other.is(ctx) && other.group() == ctx.group)
 }
 
 /// Whether other processes have the same memory, as far as one can tell: if in doubt, they have.
@@ -321,5 +371,5 @@ pub fn shares_memory(ctx: &ThreadContext) -> bool {
         group == 0 || unsafe { sc!(sys::nr::KILL, group, 0) } != -sys::ESRCH
     };
     ctx.borrows_memory
-        || ThreadContext::all().any(|other| other.group != ctx.group && is_there(other.group))
+        || ThreadContext::all().any(|other| other.group() != ctx.group && is_there(other.group()))
 }

@@ -81,12 +81,12 @@ pub fn init(ctx: &mut ThreadContext, shown: u32) {
     while read_value(at, &mut pair) && pair[0] != 0 {
         match pair[0] {
             AT_SYSINFO_EHDR => {
-                write_value(at, &AT_IGNORE);
+                write_value(ctx, at, &AT_IGNORE);
             }
             AT_RANDOM => {
                 let mut bytes = [0u8; 16];
                 random_bytes(&mut bytes);
-                write_value(pair[1], &bytes);
+                write_value(ctx, pair[1], &bytes);
             }
             _ => {}
         }
@@ -277,14 +277,6 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
     let (number, a) = (call.number, &call.args);
     // Lives as long as the call that names it.
     let mut path = Vec::new();
-    let put = |addr: u64, v: &[u64]| -> bool {
-        let mut words = v.iter().enumerate();
-        let good = words.all(|(i, w)| write_value(addr + 8 * i as u64, w));
-        if good {
-            crate::pm::kernel_wrote(addr, 8 * v.len() as u64);
-        }
-        good
-    };
     let ok = |good: bool| Some(if good { 0 } else { -sys::EFAULT });
     match number {
         nr::GETPID => Some(shown_pid(crate::control::real_pid()) as i64),
@@ -305,7 +297,7 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         nr::CLONE | nr::FORK | nr::VFORK => rest.make(ctx, call).map(shown),
         nr::TIME => {
             let s = (EPOCH_NS + now_ns()) / 1_000_000_000;
-            if a[0] != 0 && !put(a[0], &[s]) {
+            if a[0] != 0 && !put(ctx, a[0], &[s]) {
                 return Some(-sys::EFAULT);
             }
             Some(s as i64)
@@ -313,8 +305,8 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         nr::GETTIMEOFDAY => {
             let t = EPOCH_NS + now_ns();
             ok(
-                (a[0] == 0 || put(a[0], &[t / 1_000_000_000, t % 1_000_000_000 / 1000]))
-                    && (a[1] == 0 || put(a[1], &[0])),
+                (a[0] == 0 || put(ctx, a[0], &[t / 1_000_000_000, t % 1_000_000_000 / 1000]))
+                    && (a[1] == 0 || put(ctx, a[1], &[0])),
             )
         }
         nr::CLOCK_GETTIME => {
@@ -325,16 +317,16 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
                 0
             };
             let t = base + now_ns();
-            ok(put(a[1], &[t / 1_000_000_000, t % 1_000_000_000]))
+            ok(put(ctx, a[1], &[t / 1_000_000_000, t % 1_000_000_000]))
         }
         TIMES => {
             let t = now_ns() / 10_000_000;
-            if a[0] != 0 && !put(a[0], &[t, 0, 0, 0]) {
+            if a[0] != 0 && !put(ctx, a[0], &[t, 0, 0, 0]) {
                 return Some(-sys::EFAULT);
             }
             Some(t as i64)
         }
-        GETRUSAGE => ok(put(a[1], &[0; 18])),
+        GETRUSAGE => ok(put(ctx, a[1], &[0; 18])),
         nr::NANOSLEEP | CLOCK_NANOSLEEP => {
             let request = if number == nr::NANOSLEEP { a[0] } else { a[2] };
             let mut ts = [0u64; 2];
@@ -361,15 +353,15 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             random_bytes(&mut bytes);
             let good = sys::write_memory(crate::pm::reach(a[0]), &bytes);
             if good {
-                crate::pm::kernel_wrote(a[0], n as u64);
+                crate::pm::kernel_wrote(ctx, a[0], n as u64);
             }
             Some(if good { n as i64 } else { -sys::EFAULT })
         }
         nr::GETCPU => {
-            let zero = |addr: u64| {
-                let good = addr == 0 || write_value(addr, &0u32);
+            let mut zero = |addr: u64| {
+                let good = addr == 0 || write_value(ctx, addr, &0u32);
                 if good && addr != 0 {
-                    crate::pm::kernel_wrote(addr, 4);
+                    crate::pm::kernel_wrote(ctx, addr, 4);
                 }
                 good
             };
@@ -392,7 +384,7 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             if r == 0 {
                 // atime, mtime, ctime: three (seconds, nanoseconds) pairs at offset 72.
                 let t = EPOCH_NS / 1_000_000_000;
-                put(buffer + 72, &[t, 0, t, 0, t, 0]);
+                put(ctx, buffer + 72, &[t, 0, t, 0, t, 0]);
             }
             Some(r)
         }
@@ -401,7 +393,7 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             if r == 0 {
                 let t = EPOCH_NS / 1_000_000_000;
                 // atime, btime, ctime, mtime: 16 bytes each at offset 64.
-                put(a[4] + 64, &[t, 0, t, 0, t, 0, t, 0]);
+                put(ctx, a[4] + 64, &[t, 0, t, 0, t, 0, t, 0]);
             }
             Some(r)
         }
@@ -413,6 +405,16 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             rest.make(ctx, &call.with(b))
         }
     }
+}
+
+/// Writes an answer of several words.
+fn put(ctx: &mut ThreadContext, addr: u64, words: &[u64]) -> bool {
+    let mut places = words.iter().enumerate();
+    let good = places.all(|(i, word)| write_value(ctx, addr + 8 * i as u64, word));
+    if good {
+        crate::pm::kernel_wrote(ctx, addr, 8 * words.len() as u64);
+    }
+    good
 }
 
 /// The number of a process or thread that a call has yielded, as the program knows it.

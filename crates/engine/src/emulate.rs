@@ -40,7 +40,7 @@ fn branch_through_memory(ctx: &mut ThreadContext, insn: &Instruction) {
     crate::pm::record_load(ctx, addr, 8);
     if insn.flow_control() == FlowControl::IndirectCall {
         let sp = ctx.gpr[4] - 8;
-        if !crate::values::write_value(sp, &insn.next_ip()) {
+        if !crate::values::write_value(ctx, sp, &insn.next_ip()) {
             crate::faults::raise_access_fault(ctx, sp, true, true);
             return;
         }

@@ -25,7 +25,7 @@ use crate::maps::{self, Mapping};
 use crate::service;
 use crate::sync::{Guard, SpinLock};
 use crate::sys::{self, nr, page_up, sc};
-use crate::values::{read_value, write_value};
+use crate::values::read_value;
 use alloc::vec::Vec;
 use brownout_abi::{ENGINE_BASE, ENGINE_LIMIT, Launch, PM_BASE, PM_LEN};
 use brownout_syscalls::pipeline::{Call, Rest, Stage};
@@ -352,7 +352,7 @@ fn place_table(table: &mut Table, old: u64) -> u64 {
     }
     at = (at - 8 * table.words.len() as u64) & !15;
     for (n, word) in table.words.iter().enumerate() {
-        write_value(at + 8 * n as u64, word);
+        sys::write_memory(Reach::untracked(at + 8 * n as u64), &word.to_le_bytes());
     }
     at
 }

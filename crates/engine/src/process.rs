@@ -146,8 +146,8 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
     if ret == 0 {
         refresh_pid();
         for other in ThreadContext::all() {
-            if other.self_ptr != ctx.self_ptr {
-                other.in_use.store(0, Ordering::Release);
+            if !other.is(ctx) {
+                other.free();
             }
         }
         // SAFETY: no arguments.

@@ -18,7 +18,7 @@
 use crate::address::Reach;
 use crate::asm;
 use crate::block::Saved;
-use crate::context::{AltStack, SIGNAL_STACK_LEN, ThreadContext, off, slot};
+use crate::context::{AltStack, Peer, SIGNAL_STACK_LEN, ThreadContext, off, slot};
 use crate::dispatch::{ENGINE, code_for};
 use crate::dispositions::{SIG_DFL, action};
 pub use crate::dispositions::{block_all, kills, set_mask};
@@ -117,14 +117,16 @@ fn hold(ctx: &mut ThreadContext, sig: i32, info: &SigInfo) {
     };
     // kill() and sigqueue(); what is for one thread has another code (SI_TKILL).
     if matches!(info.code(), 0 | SI_QUEUE) {
-        let takes_it = |other: &&'static mut ThreadContext| {
-            other.group == ctx.group && other.tid != ctx.tid && other.blocked_sync & bit(sig) == 0
+        let takes_it = |other: &Peer| {
+            other.group() == ctx.group
+                && other.tid() != ctx.tid
+                && other.blocked_sync() & bit(sig) == 0
         };
         if HELD[i].is_of(ctx.group) || HELD[i].put(ctx.group, info) {
             if let Some(other) = ThreadContext::all().find(takes_it) {
                 // The kernel lets nobody pass a signal on as it is.
                 let hint = SigInfo::fault(sig, TAKE_HELD, 0);
-                send(ctx.group, other.tid, sig, &hint);
+                send(ctx.group, other.tid(), sig, &hint);
             }
             return;
         }
@@ -450,7 +452,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
         if ctx.in_engine_write() {
             // The program's stack cannot take the signal frame: natively that is death by SIGSEGV.
             crate::pm::dies(ctx, SIGSEGV, info.addr());
-            die(SIGSEGV);
+            die(ctx, SIGSEGV);
         }
         engine_fault(sig, rip, info.addr(), uc);
     }
@@ -607,8 +609,8 @@ fn explain_missing_instruction(pc: u64) {
 // ---------------------------------------------------------------- delivery
 
 /// Ends the process as the kernel would for this signal by default.
-pub fn die(sig: i32) -> ! {
-    crate::pm::flush_before_death(sig);
+fn die(ctx: &mut ThreadContext, sig: i32) -> ! {
+    crate::pm::flush_before_death(ctx, sig);
     let dfl = SigAction::default();
     let mask = !bit(sig);
     // SAFETY: the default action of these signals ends the process.
@@ -668,7 +670,7 @@ fn deliver(
             show_state(ctx, uc);
             crate::pm::dies(ctx, sig, info.addr());
         }
-        die(sig);
+        die(ctx, sig);
     }
     if action.flags & SA_RESETHAND != 0 {
         handlers.actions[sig as usize].handler = SIG_DFL;
@@ -776,7 +778,7 @@ pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
     };
     if !sys::read_memory(Reach::untracked(at), bytes) {
         crate::pm::dies(ctx, SIGSEGV, 0);
-        die(SIGSEGV);
+        die(ctx, SIGSEGV);
     }
     // SAFETY: filled above; any bytes are a valid SigFrame.
     let mut frame = unsafe { frame.assume_init() };
@@ -842,7 +844,7 @@ pub fn sigaction(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
     if ctx.pending_signal() == 0 {
         set_mask(masked);
     }
-    if old != 0 && !write_value(old, &previous) {
+    if old != 0 && !write_value(ctx, old, &previous) {
         return -sys::EFAULT;
     }
     0
@@ -887,7 +889,7 @@ pub fn sigprocmask(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
     } else {
         set_mask(new & !SYNC_MASK);
     }
-    if a[2] != 0 && !write_value(a[2], &old) {
+    if a[2] != 0 && !write_value(ctx, a[2], &old) {
         return -sys::EFAULT;
     }
     0
@@ -941,7 +943,7 @@ pub fn sigtimedwait(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
         return None;
     }
     let (sig, info) = take_held(ctx, set)?;
-    Some(match a[1] == 0 || write_value(a[1], &info) {
+    Some(match a[1] == 0 || write_value(ctx, a[1], &info) {
         true => i64::from(sig),
         false => -sys::EFAULT,
     })
@@ -989,7 +991,7 @@ fn waiting(ctx: &ThreadContext) -> u64 {
 /// `rt_sigpending`
 pub fn sigpending(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
     let set = waiting(ctx);
-    if a[1] != 8 || !write_value(a[0], &set) {
+    if a[1] != 8 || !write_value(ctx, a[0], &set) {
         -sys::EFAULT
     } else {
         0
@@ -1041,7 +1043,7 @@ pub fn sigaltstack(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
             }
         };
     }
-    if a[1] != 0 && !write_value(a[1], &shown) {
+    if a[1] != 0 && !write_value(ctx, a[1], &shown) {
         return -sys::EFAULT;
     }
     0

@@ -1,5 +1,6 @@
 //! Values in the program's memory, tracked or not, that engine code reads and writes in the kernel's stead.
 
+use crate::context::ThreadContext;
 use crate::copy::{read_memory, write_memory};
 use crate::pm::{kernel_wrote, reach};
 
@@ -13,13 +14,13 @@ pub fn read_value<T: Copy>(addr: u64, out: &mut T) -> bool {
 }
 
 /// Writes a plain value to program memory.
-pub fn write_value<T: Copy>(addr: u64, value: &T) -> bool {
+pub fn write_value<T: Copy>(ctx: &mut ThreadContext, addr: u64, value: &T) -> bool {
     let n = core::mem::size_of::<T>();
     // SAFETY: reads the bytes of a plain value.
     let bytes = unsafe { core::slice::from_raw_parts(value as *const T as *const u8, n) };
     let ok = write_memory(reach(addr), bytes);
     if ok {
-        kernel_wrote(addr, n as u64);
+        kernel_wrote(ctx, addr, n as u64);
     }
     ok
 }

@@ -303,7 +303,7 @@ fn ask(
         registered as u64,
         dax as u64,
         fd as i32 as u64 & 0xffff_ffff | (writable as u64) << 32 | (changed as u64) << 33,
-        ThreadContext::current().tid as u64,
+        ctx.tid as u64,
         file_life(fd),
     ];
     // The tool may want to copy the content.

@@ -107,9 +107,8 @@ pub fn undo(ctx: &mut ThreadContext, site: &'static Site, uc: &mut crate::sigdat
 }
 
 /// The process is about to die by `sig`.
-pub fn flush_before_death(sig: i32) {
+pub fn flush_before_death(ctx: &mut ThreadContext, sig: i32) {
     if crate::mode().record {
-        let ctx = ThreadContext::current();
         ring::release_if_held(ctx);
         process_dies(ctx, sig);
     }

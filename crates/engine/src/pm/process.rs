@@ -335,14 +335,13 @@ fn announce_module(ctx: &mut ThreadContext, start: u64, len: u64, offset: u64, p
 }
 
 /// Executable code was unmapped, or something else was mapped in its place.
-pub fn code_unmapped(start: u64, end: u64) {
+pub fn code_unmapped(ctx: &ThreadContext, start: u64, end: u64) {
     if !recording() {
         return;
     }
     if !stacks::code_unmapped(start, end) {
         return;
     }
-    let ctx = ThreadContext::current();
     // No file: so the stream says that the addresses are nobody's.
     event(
         ctx,
@@ -357,7 +356,7 @@ pub fn code_mapped(ctx: &mut ThreadContext, start: u64, len: u64, args: &[u64; 6
     if !recording() {
         return;
     }
-    code_unmapped(start, start + len);
+    code_unmapped(ctx, start, start + len);
     if args[3] & crate::sys::MAP_ANONYMOUS != 0 {
         return;
     }

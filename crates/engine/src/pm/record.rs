@@ -71,11 +71,10 @@ pub fn event(ctx: &mut ThreadContext, which: u64, words: [u64; 6], text: &[u8]) 
 }
 
 /// Engine code wrote to program memory in the kernel's stead.
-pub fn kernel_wrote(addr: u64, len: u64) {
+pub fn kernel_wrote(ctx: &mut ThreadContext, addr: u64, len: u64) {
     if !crate::mode().record || !regions::any() || REGIONS.lock().find(addr).is_none() {
         return;
     }
-    let ctx = ThreadContext::current();
     let number = ctx.gpr[0];
     Here::new(ctx).kernel_store(number, addr, len);
 }

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use brownout_abi::{
     PM_ALIAS_BASE, PM_BASE, PM_FAR_ALIAS_BASE, PM_FAR_BASE, PM_FAR_LEN, PM_LEN, PM_OTHER_ALIAS_BASE,
 };
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A tracked mapping.
 #[derive(Clone, Copy, Debug)]
@@ -236,7 +236,7 @@ impl Regions {
         }
         COUNT.store(self.list.len(), Ordering::Relaxed);
         for ctx in ThreadContext::all() {
-            self.fill(ctx);
+            self.fill(ctx.granules());
         }
     }
 
@@ -247,17 +247,17 @@ impl Regions {
         range.map(|(s, _)| s.delta()).next()
     }
 
-    fn fill(&self, ctx: &mut ThreadContext) {
-        let table = ctx.granules();
+    fn fill(&self, table: &[AtomicU64; GRANULES]) {
         for &g in &self.marked {
             let start = (g as u64) << GRANULE_SHIFT;
             if !self.overlaps(start, start + (1 << GRANULE_SHIFT)) {
-                table[g] = 0;
+                table[g].store(0, Ordering::Relaxed);
             }
         }
         for r in &self.list {
             for g in granules(r) {
-                table[g] = self.distance(r.start).unwrap_or(GRANULE_MIXED);
+                let distance = self.distance(r.start).unwrap_or(GRANULE_MIXED);
+                table[g].store(distance, Ordering::Relaxed);
             }
         }
     }
@@ -275,7 +275,7 @@ pub fn init_thread(ctx: &mut ThreadContext) {
         return;
     }
     ctx.context_cache = super::context_cache::allocate();
-    REGIONS.lock().fill(ctx);
+    REGIONS.lock().fill(ctx.as_peer().granules());
 }
 
 /// Where engine and kernel reach what the program has at `addr`.

@@ -152,13 +152,13 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
 }
 
 /// What an annotation answers. Most answer nothing; some wait for the sink.
-fn answer(ctx: &ThreadContext, code: u32, args: &[u64; 5]) -> u64 {
+fn answer(ctx: &mut ThreadContext, code: u32, args: &[u64; 5]) -> u64 {
     match code {
         annotation::CHECKPOINT => crate::service::answer(ctx.thread)[0],
         annotation::FIND_VARIABLE => {
             let [known, addr, len] = crate::service::answer(ctx.thread);
             let place = [addr, len];
-            let written = known != 0 && crate::values::write_value(args[1], &place);
+            let written = known != 0 && crate::values::write_value(ctx, args[1], &place);
             written as u64
         }
         _ => 0,

@@ -161,7 +161,7 @@ const OUTER_FRAMES_MAIN: usize = 3;
 const OUTER_FRAMES_THREAD: usize = 2;
 
 /// Code may have changed: its rules too.
-pub fn code_changed(start: u64, end: u64) {
+pub fn code_changed(_: &ThreadContext, start: u64, end: u64) {
     if !crate::mode().record {
         return;
     }
@@ -188,7 +188,7 @@ pub fn code_unmapped(start: u64, end: u64) -> bool {
     if t.contexts.len() != contexts {
         for ctx in ThreadContext::all() {
             // SAFETY: owners change their caches under the lock that is held here, and read keys as whole words.
-            unsafe { context_cache::clear(ctx.context_cache) };
+            unsafe { context_cache::clear(ctx.context_cache()) };
         }
     }
     let is_known = t.announced.iter().any(|a| a.0 < end && a.1 > start);

@@ -40,7 +40,7 @@ fn mmap(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         return Some(-sys::ENOMEM);
     }
     if fixed {
-        forget_code(addr, addr.wrapping_add(len), pm::code_unmapped);
+        forget_code(ctx, addr, addr.wrapping_add(len), pm::code_unmapped);
     }
     let result = rest.make(ctx, call)?;
     if result > -4096 && result < 0 {
@@ -70,12 +70,12 @@ fn change(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Op
         }
         // As if nothing were there: it could be emptied otherwise.
         nr::MADVISE if overlaps_engine(start, len) => return Some(-sys::ENOMEM),
-        nr::MUNMAP => forget_code(start, start.wrapping_add(len), pm::code_unmapped),
+        nr::MUNMAP => forget_code(ctx, start, start.wrapping_add(len), pm::code_unmapped),
         nr::MREMAP => {
-            forget_code(start, start.wrapping_add(len), pm::code_unmapped);
+            forget_code(ctx, start, start.wrapping_add(len), pm::code_unmapped);
             if a[3] & sys::MREMAP_FIXED != 0 {
                 let end = a[4].wrapping_add(page_up(a[2]));
-                forget_code(a[4], end, pm::code_unmapped);
+                forget_code(ctx, a[4], end, pm::code_unmapped);
             }
         }
         nr::MPROTECT | nr::PKEY_MPROTECT => {
@@ -84,7 +84,7 @@ fn change(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Op
             }
             // Whatever the new protection: what was translated may be about to change, and
             // write protection of ours is about to be replaced.
-            forget_code(start, start.wrapping_add(len), pm::code_changed);
+            forget_code(ctx, start, start.wrapping_add(len), pm::code_changed);
         }
         _ => {}
     }
@@ -108,7 +108,7 @@ fn change(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Op
 }
 
 /// `tell` says what becomes of it.
-fn forget_code(start: u64, end: u64, tell: fn(u64, u64)) {
+fn forget_code(ctx: &ThreadContext, start: u64, end: u64, tell: fn(&ThreadContext, u64, u64)) {
     if end <= start {
         return;
     }
@@ -124,7 +124,7 @@ fn forget_code(start: u64, end: u64, tell: fn(u64, u64)) {
             e.protected.remove(&p);
         }
         drop(e);
-        tell(start, end);
+        tell(ctx, start, end);
     }
 }
 

@@ -68,7 +68,8 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         nr::ARCH_PRCTL if a[0] == ARCH_SET_GS => crate::fatal_unsupported(
             "the program sets the GS register, which this tool uses itself",
         ),
-        nr::ARCH_PRCTL if a[0] == ARCH_GET_GS => match crate::values::write_value(a[1], &0u64) {
+        nr::ARCH_PRCTL if a[0] == ARCH_GET_GS => match crate::values::write_value(ctx, a[1], &0u64)
+        {
             true => Some(0),
             false => Some(-sys::EFAULT),
         },
