@@ -1,4 +1,5 @@
-//! The control block that all processes of a run share with the tool, and what of it everybody asks for.
+//! The control block that all processes of a run share with the tool, and what of it everybody asks
+//! for.
 
 use crate::sys::{nr, sc};
 use brownout_abi::{CONTROL_BASE, Control};
@@ -15,7 +16,8 @@ pub fn shared() -> bool {
     control().ring_shared.load(Ordering::Relaxed) != 0
 }
 
-/// Lets the reader have everything that a lone thread has appended. (Among several, each is quick to publish the others' records.)
+/// Lets the reader have everything that a lone thread has appended. (Among several, each is quick
+/// to publish the others' records.)
 pub fn publish() {
     if !shared() {
         let c = control();
@@ -41,7 +43,8 @@ pub fn refresh_pid() {
     let _ = first.compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// How many layouts there are room for. Beyond them numbers repeat, 0 excepted, which is the recorded run's.
+/// How many layouts there are room for. Beyond them numbers repeat, 0 excepted, which is the
+/// recorded run's.
 pub const LAYOUTS: u64 = 8;
 
 /// The layout of this run, as a factor of distances.

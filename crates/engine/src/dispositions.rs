@@ -1,4 +1,5 @@
-//! What the program has asked for at signals, and which ones are let through: questions that more than `signal.rs` asks.
+//! What the program has asked for at signals, and which ones are let through: questions that more
+//! than `signal.rs` asks.
 
 use crate::context::ThreadContext;
 use crate::sigdata::{ALL_ASYNC, SIGSTOP, SYNC_MASK, SigAction, bit};
@@ -27,7 +28,8 @@ pub fn block_all() -> u64 {
     set_mask(ALL_ASYNC)
 }
 
-/// Signals whose default action ends nothing: SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH.
+/// Signals whose default action ends nothing: SIGCHLD, SIGCONT, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
+/// SIGURG, SIGWINCH.
 const HARMLESS: u64 =
     bit(17) | bit(18) | bit(SIGSTOP) | bit(20) | bit(21) | bit(22) | bit(23) | bit(28);
 

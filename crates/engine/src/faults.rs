@@ -1,4 +1,5 @@
-//! Faults that engine code finds on the program's behalf: they wait in the context, and are delivered on the way back (`signal.rs`).
+//! Faults that engine code finds on the program's behalf: they wait in the context, and are
+//! delivered on the way back (`signal.rs`).
 
 use crate::context::ThreadContext;
 use crate::sigdata::{Fault, SIGBUS, SIGSEGV, SigInfo};
@@ -19,7 +20,8 @@ const PRESENT: u64 = 0x01;
 pub const PAGE_FAULT: u64 = 14;
 const KERNEL_HALF: u64 = 0x7fff_ffff_f000;
 
-/// The fault of an instruction fetch from `addr`: SEGV_ACCERR if something is mapped there, else SEGV_MAPERR.
+/// The fault of an instruction fetch from `addr`: SEGV_ACCERR if something is mapped there, else
+/// SEGV_MAPERR.
 pub fn fetch_fault(addr: u64) -> Fault {
     let mapped = crate::maps::read()
         .iter()
@@ -37,13 +39,15 @@ pub fn fetch_fault(addr: u64) -> Fault {
     }
 }
 
-/// Engine code found that the program may not execute at `addr`, which the instruction at `ctx.rip` begins or runs into.
+/// Engine code found that the program may not execute at `addr`, which the instruction at `ctx.rip`
+/// begins or runs into.
 pub fn raise_fetch_fault(ctx: &mut ThreadContext, addr: u64) {
     raise(ctx, fetch_fault(addr));
 }
 
-/// Engine code that made an access for the instruction at `ctx.rip` found that the program cannot: raises what the processor would have.
-/// `on_stack`: the operand is relative to the stack or frame pointer.
+/// Engine code that made an access for the instruction at `ctx.rip` found that the program cannot:
+/// raises what the processor would have. `on_stack`: the operand is relative to the stack or frame
+/// pointer.
 pub fn raise_access_fault(ctx: &mut ThreadContext, addr: u64, is_write: bool, on_stack: bool) {
     let is_canonical = (addr as i64) << 16 >> 16 == addr as i64;
     if !is_canonical {

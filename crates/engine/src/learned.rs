@@ -17,12 +17,14 @@ pub fn reset_after_fork() {
     LEARNS.store(false, Ordering::Relaxed);
 }
 
-/// A run has found out something that the next one can use. `what` is one of [`brownout_abi::learned`], with an address.
+/// A run has found out something that the next one can use. `what` is one of
+/// [`brownout_abi::learned`], with an address.
 #[inline]
 pub fn found(what: u64, detail: u64) {
     if LEARNS.load(Ordering::Relaxed) {
         let c = control();
-        // Under the translator's lock, or that of the sites; both are this process's own, so two may come at once: each has its place.
+        // Under the translator's lock, or that of the sites; both are this process's own, so two
+        // may come at once: each has its place.
         let n = c.learned_count.fetch_add(1, Ordering::AcqRel) as usize;
         if let Some(entry) = c.learned.get(n) {
             entry[1].store(detail, Ordering::Relaxed);

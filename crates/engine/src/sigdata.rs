@@ -1,4 +1,5 @@
-//! Plain data about signals: the kernel's structures, and what a thread keeps of them. `signal.rs` says what is done with it.
+//! Plain data about signals: the kernel's structures, and what a thread keeps of them. `signal.rs`
+//! says what is done with it.
 
 pub const SIGILL: i32 = 4;
 pub const SIGTRAP: i32 = 5;

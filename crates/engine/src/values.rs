@@ -1,4 +1,5 @@
-//! Values in the program's memory, tracked or not, that engine code reads and writes in the kernel's stead.
+//! Values in the program's memory, tracked or not, that engine code reads and writes in the
+//! kernel's stead.
 
 use crate::context::ThreadContext;
 use crate::copy::{read_memory, write_memory};
@@ -25,7 +26,8 @@ pub fn write_value<T: Copy>(ctx: &mut ThreadContext, addr: u64, value: &T) -> bo
     ok
 }
 
-/// The string at `addr`, without its NUL. None if it cannot be read or is longer than a path can be.
+/// The string at `addr`, without its NUL. None if it cannot be read or is longer than a path can
+/// be.
 pub fn read_path(addr: u64) -> Option<alloc::vec::Vec<u8>> {
     const PATH_MAX: usize = 4096;
     let mut path = alloc::vec::Vec::new();

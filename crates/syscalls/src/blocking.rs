@@ -1,14 +1,16 @@
 //! Which calls a thread may come to wait in.
 //!
-//! Meant is waiting for what another thread or process of the run does, or for time to pass: what a scheduler has to know that
-//! lets one thread go on at a time. Waiting for a device (`fsync`), or for a lock inside the kernel, ends without anybody's help
-//! and does not count.
+//! Meant is waiting for what another thread or process of the run does, or for time to pass: what a
+//! scheduler has to know that lets one thread go on at a time. Waiting for a device (`fsync`), or
+//! for a lock inside the kernel, ends without anybody's help and does not count.
 //!
-//! Guarantee: it errs towards "may". Only the arguments are looked at, not what they lead to: a `read` of a regular file or of a
-//! descriptor that does not block counts, too, and so does every call that the table does not have.
+//! Guarantee: it errs towards "may". Only the arguments are looked at, not what they lead to: a
+//! `read` of a regular file or of a descriptor that does not block counts, too, and so does every
+//! call that the table does not have.
 //!
 //! Deviations, which a scheduler would take for calls that return at once:
-//! - any call on a file system or a memory range that another process of the run serves (FUSE, `userfaultfd`);
+//! - any call on a file system or a memory range that another process of the run serves (FUSE,
+//!   `userfaultfd`);
 //! - any call that a `seccomp` supervisor is asked about, or at which a tracer stops the thread;
 //! - a stop by SIGSTOP and its kin.
 
@@ -30,7 +32,8 @@ pub fn may_block(number: u64, args: &[u64; 6]) -> bool {
         0 | 1 | 19 | 20 | 17 | 18 | 295 | 296 | 327 | 328 => true,
         // sendfile, splice, tee, vmsplice
         40 | 275 | 276 | 278 => true,
-        // open, creat, openat, open_by_handle_at, openat2; truncate: pipes have two ends, leases are given back
+        // open, creat, openat, open_by_handle_at, openat2; truncate: pipes have two ends, leases
+        // are given back
         2 | 85 | 257 | 304 | 437 | 76 => true,
         // close: a socket may linger
         3 => true,
@@ -53,7 +56,8 @@ pub fn may_block(number: u64, args: &[u64; 6]) -> bool {
         // wait4, waitid
         61 => lacks(2, WNOHANG),
         247 => lacks(3, WNOHANG),
-        // semop, semtimedop: each operation has a flag of its own; msgsnd, msgrcv; mq_timedsend, mq_timedreceive
+        // semop, semtimedop: each operation has a flag of its own; msgsnd, msgrcv; mq_timedsend,
+        // mq_timedreceive
         65 | 220 => true,
         69 => lacks(3, IPC_NOWAIT),
         70 => lacks(4, IPC_NOWAIT),
@@ -78,6 +82,7 @@ pub fn may_block(number: u64, args: &[u64; 6]) -> bool {
 fn futex_waits(operation: u64) -> bool {
     /// FUTEX_PRIVATE_FLAG, FUTEX_CLOCK_REALTIME
     const FLAGS: u64 = 128 | 256;
-    // The kernel takes an int. FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, FUTEX_LOCK_PI2
+    // The kernel takes an int. FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI,
+    // FUTEX_LOCK_PI2
     matches!(operation as u32 as u64 & !FLAGS, 0 | 6 | 9 | 11 | 13)
 }

@@ -4,16 +4,18 @@
 //!  program ─▶ stage ─▶ stage ─▶ … ─▶ the last one makes the call
 //!          ◀─       ◀─       ◀─ … ◀─ its result
 //! ```
-//! A stage gets a call as the stage before it has left it. It may answer it by itself, or have the [`Rest`] make it, with
-//! the same arguments or with others, and look at the result. So what a stage does *before* a call and what it does
-//! *behind* it is one function, and what must outlive the call (a copied path, a buffer) is a local variable of it.
+//! A stage gets a call as the stage before it has left it. It may answer it by itself, or have the
+//! [`Rest`] make it, with the same arguments or with others, and look at the result. So what a
+//! stage does *before* a call and what it does *behind* it is one function, and what must outlive
+//! the call (a copied path, a buffer) is a local variable of it.
 //!
-//! **Blocking and waking.** [`Call::may_block`] says before the call whether the thread may come to wait in it for somebody else,
-//! and the return of [`Rest::make`] says that it is back, with a result or because a signal comes first. Every
-//! stage sees that; a scheduler of threads is a stage that lets another thread go on in between.
+//! **Blocking and waking.** [`Call::may_block`] says before the call whether the thread may come to
+//! wait in it for somebody else, and the return of [`Rest::make`] says that it is back, with a
+//! result or because a signal comes first. Every stage sees that; a scheduler of threads is a stage
+//! that lets another thread go on in between.
 //!
-//! **Cost.** A stage says once, for each number, whether it takes such calls ([`Stage::takes`]). A call goes only through
-//! those that do.
+//! **Cost.** A stage says once, for each number, whether it takes such calls ([`Stage::takes`]). A
+//! call goes only through those that do.
 //!
 //! ```
 //! use brownout_syscalls::pipeline::{Call, Pipeline, Stage};
@@ -71,8 +73,8 @@ pub struct Stage<T: 'static> {
     pub name: &'static str,
     /// Whether calls with this number concern it. Asked once, by [`Pipeline::prepare`].
     pub takes: fn(u64) -> bool,
-    /// Takes one call. The result is what the stage before gets to see, in the end the program; `None`: a signal comes first,
-    /// and the program will make the call again behind it.
+    /// Takes one call. The result is what the stage before gets to see, in the end the program;
+    /// `None`: a signal comes first, and the program will make the call again behind it.
     pub pass: fn(&mut T, &Call, Rest<T>) -> Option<i64>,
 }
 
@@ -91,8 +93,8 @@ impl<T> Clone for Rest<T> {
 impl<T> Copy for Rest<T> {}
 
 impl<T> Rest<T> {
-    /// Has the rest make this call. If a stage gives it another number, the stages behind it are still those of the number that
-    /// the program gave.
+    /// Has the rest make this call. If a stage gives it another number, the stages behind it are
+    /// still those of the number that the program gave.
     #[inline]
     pub fn make(self, thread: &mut T, call: &Call) -> Option<i64> {
         const ENOSYS: i64 = 38;
@@ -110,7 +112,8 @@ impl<T> Rest<T> {
     }
 }
 
-/// Numbers that have an entry of their own in a pipeline's table; the kernel has fewer. Beyond them one entry, the last, stands for all.
+/// Numbers that have an entry of their own in a pipeline's table; the kernel has fewer. Beyond them
+/// one entry, the last, stands for all.
 pub const NUMBERS: usize = 512;
 
 /// Stages in their order.

@@ -1,4 +1,5 @@
-//! Which calls may block, against the kernel: threads are sent into calls in which they wait, and found there.
+//! Which calls may block, against the kernel: threads are sent into calls in which they wait, and
+//! found there.
 
 use brownout_syscalls::{SyscallInfo, all, may_block, name};
 use std::sync::mpsc;

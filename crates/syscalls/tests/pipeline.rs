@@ -183,8 +183,9 @@ static SCHEDULED: Pipeline<Thread> = Pipeline::new(&[
     },
 ]);
 
-/// Two threads that wait for each other by pipes. With a scheduler that is not told of blocking, the first `read` would keep the
-/// baton for ever; with one that is not told of the return, both threads would go on at once.
+/// Two threads that wait for each other by pipes. With a scheduler that is not told of blocking,
+/// the first `read` would keep the baton for ever; with one that is not told of the return, both
+/// threads would go on at once.
 #[test]
 fn a_stage_can_let_one_thread_go_on_at_a_time() {
     const ROUNDS: u8 = 50;

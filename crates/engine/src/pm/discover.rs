@@ -18,13 +18,15 @@ pub fn fault(rsp: u64, pc: u64, addr: u64, sig: i32, in_site: bool, write: bool)
     }
     let regions = REGIONS.lock();
     if let Some(r) = regions.find_alias(addr) {
-        // The alias faults as the program's mapping would have: beyond the end of the file, or forbidden.
+        // The alias faults as the program's mapping would have: beyond the end of the file, or
+        // forbidden.
         return FaultAnswer::Program {
             addr: addr.wrapping_sub(r.delta),
         };
     }
     let Some(r) = regions.find(addr).copied() else {
-        // Next to a tracked mapping, in its granule: what is there was looked for at the same distance.
+        // Next to a tracked mapping, in its granule: what is there was looked for at the same
+        // distance.
         let original = in_site.then(|| original_of(addr)).flatten();
         let addr = original.unwrap_or(addr);
         return FaultAnswer::Program { addr };
@@ -72,8 +74,8 @@ fn uses_stack(pc: u64) -> bool {
     }
 }
 
-/// Faults of one marked instruction before it counts as not understood: each thread may bring a few, from blocks that it was
-/// in when they were replaced.
+/// Faults of one marked instruction before it counts as not understood: each thread may bring a
+/// few, from blocks that it was in when they were replaced.
 const FAULTS_MAX: u32 = 10_000;
 
 /// The instruction at `pc` is known to touch tracked memory.

@@ -1,4 +1,5 @@
-//! The files of the program: which of them are tracked, under which numbers, and which the run has made.
+//! The files of the program: which of them are tracked, under which numbers, and which the run has
+//! made.
 
 use super::record::event;
 use crate::context::ThreadContext;
@@ -113,7 +114,8 @@ pub fn any() -> bool {
     FILES.load(Ordering::Relaxed)
 }
 
-/// Files that are tracked from the beginning. Called again where a run begins in a copy of a process that had others.
+/// Files that are tracked from the beginning. Called again where a run begins in a copy of a
+/// process that had others.
 pub fn init_files() {
     let c = control();
     if !crate::mode().record {
@@ -186,7 +188,8 @@ pub fn is_world(fd: u64) -> bool {
     }
 }
 
-/// A regular file that the program is about to change, or has just made: its number; 0 if it is of no interest.
+/// A regular file that the program is about to change, or has just made: its number; 0 if it is of
+/// no interest.
 pub fn track_changed(ctx: &mut ThreadContext, fd: u64) -> u32 {
     let Some(s) = fstat(fd) else { return 0 };
     match known(fd, &s) {
@@ -245,8 +248,9 @@ pub fn classify(
     ask(ctx, fd, &s, map_sync, registered, writable, false)
 }
 
-/// Lets the owner of a file (we, and the tool) read it although its mode does not: libpmemobj creates pools with no permissions at
-/// all and grants them when the pool is complete. The program's thread waits meanwhile and finds the mode as it was.
+/// Lets the owner of a file (we, and the tool) read it although its mode does not: libpmemobj
+/// creates pools with no permissions at all and grants them when the pool is complete. The
+/// program's thread waits meanwhile and finds the mode as it was.
 pub struct Readable {
     fd: u64,
     mode: u32,

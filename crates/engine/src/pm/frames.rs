@@ -1,4 +1,5 @@
-//! Where frames of the program lie: unwind tables of its modules, and the rules that were compiled from them.
+//! Where frames of the program lie: unwind tables of its modules, and the rules that were compiled
+//! from them.
 
 use crate::address::Reach;
 use crate::copy::read_memory;
@@ -42,7 +43,8 @@ impl Tables {
         let found = if here.path.is_empty() {
             None
         } else {
-            // The file's header says what the image looks like, wherever it is mapped; the mapping of `addr` says where it is.
+            // The file's header says what the image looks like, wherever it is mapped; the mapping
+            // of `addr` says where it is.
             let code = CodeMapping {
                 start: here.start,
                 offset: here.offset,
@@ -50,8 +52,8 @@ impl Tables {
             maps.iter()
                 .filter(|m| m.path == here.path && m.offset == 0 && m.read)
                 .find_map(|m| {
-                    // SAFETY: the header is mapped and readable, and so are the image's tables; `code_unmapped` drops the
-                    // module before that changes.
+                    // SAFETY: the header is mapped and readable, and so are the image's tables;
+                    // `code_unmapped` drops the module before that changes.
                     unsafe {
                         brownout_unwind::module_from_image(m.start, m.end - m.start, code, pc)
                     }
@@ -81,7 +83,8 @@ impl Tables {
         };
         if matches!(rule, FrameRule::Unknown) {
             let mut code = [0u8; brownout_unwind::RULE_CODE_BYTES_MAX];
-            // Code in tracked memory counts as unknown where loads are recorded. (Whoever forks locks the regions before these tables.)
+            // Code in tracked memory counts as unknown where loads are recorded. (Whoever forks
+            // locks the regions before these tables.)
             if read_memory(Reach::untracked(exact), &mut code) {
                 rule = brownout_unwind::rule_from_code(&code, kind);
             }
@@ -98,8 +101,8 @@ impl Tables {
     }
 }
 
-/// The module with an index. Linkers write one unless the program is linked statically; then it is made once, and stays: such a
-/// program's own code is never unmapped.
+/// The module with an index. Linkers write one unless the program is linked statically; then it is
+/// made once, and stays: such a program's own code is never unmapped.
 fn indexed(module: Module) -> Module {
     if module.is_indexed() {
         return module;

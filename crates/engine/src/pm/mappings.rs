@@ -74,7 +74,8 @@ pub fn mmap(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> 
         Some(addr) => alloc::vec![addr],
         None => steered.collect(),
     };
-    // Mappings change with the ring: what the stream says of them is then what they are for whoever records, and for a fork.
+    // Mappings change with the ring: what the stream says of them is then what they are for whoever
+    // records, and for a fork.
     let _ring = Writer::lock(ctx);
     // First exactly what was asked for, so that the kernel's own checks and errors apply.
     let how = if flags & sys::MAP_FIXED != 0 {
@@ -105,7 +106,8 @@ pub fn mmap(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> 
     let mut regions = REGIONS.lock();
     let delta = regions::steered_delta(at).unwrap_or_else(|| regions.place_alias(at, len));
     clear_for_alias(at.wrapping_add(delta), len);
-    // SAFETY: the alias range is ours; the program's view loses write access (and read access, for loads).
+    // SAFETY: the alias range is ours; the program's view loses write access (and read access, for
+    // loads).
     unsafe {
         let r = sc!(
             nr::MMAP,
@@ -139,8 +141,9 @@ pub fn mmap(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> 
     Some(at as i64)
 }
 
-/// Sees that an alias can be mapped without replacing anything that is of use to somebody. A range that the program has only closed
-/// (ThreadSanitizer does that to most of the address space) is of none.
+/// Sees that an alias can be mapped without replacing anything that is of use to somebody. A range
+/// that the program has only closed (ThreadSanitizer does that to most of the address space) is of
+/// none.
 fn clear_for_alias(at: u64, len: u64) {
     // SAFETY: replaces nothing; what it maps is replaced by the alias.
     let reserved = unsafe { sys::map_anonymous(at, len, 0) };
@@ -347,7 +350,8 @@ fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     drop(regions);
     clear_for_alias(at.wrapping_add(delta), new);
     let move_flags = sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED;
-    // SAFETY: the program's view goes where it asked or where nothing is; the alias to a range of ours.
+    // SAFETY: the program's view goes where it asked or where nothing is; the alias to a range of
+    // ours.
     unsafe {
         let result = sc!(nr::MREMAP, start, old, new, move_flags, at);
         if result != at as i64 {

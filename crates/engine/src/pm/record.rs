@@ -9,8 +9,9 @@ use alloc::vec::Vec;
 use brownout_abi::kind;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// The right to append on behalf of the instruction at which a thread stands, with what all its records have: thread, site and calling
-/// context. Addresses are the program's; where their content is, that is, at which alias, is found here and nowhere else.
+/// The right to append on behalf of the instruction at which a thread stands, with what all its
+/// records have: thread, site and calling context. Addresses are the program's; where their content
+/// is, that is, at which alias, is found here and nowhere else.
 pub struct Here<'c> {
     ring: Writer,
     ctx: &'c ThreadContext,
@@ -107,8 +108,8 @@ pub fn code_was_read(ctx: &mut ThreadContext) {
     let blocks = core::mem::take(&mut *CODE.lock());
     for (start, end) in blocks {
         let mut here = Here::at_code(ctx, start);
-        // Line by line: where an instruction, and the block, ends depends on what was read before. So that reads are a function of
-        // what they have seen, each is of a whole line.
+        // Line by line: where an instruction, and the block, ends depends on what was read before.
+        // So that reads are a function of what they have seen, each is of a whole line.
         for (start, end) in readable_parts(start & !63, end.next_multiple_of(64)) {
             for line in (start..end).step_by(64) {
                 here.load(line, 64);
@@ -134,8 +135,8 @@ pub fn read_by_the_dying(ctx: &mut ThreadContext) {
     here.load(start, size);
 }
 
-/// What of a range can be read: a failed call is reported as if it had written all, which may reach beyond the end of the
-/// file.
+/// What of a range can be read: a failed call is reported as if it had written all, which may reach
+/// beyond the end of the file.
 pub fn readable_parts(start: u64, end: u64) -> Vec<(u64, u64)> {
     let mut parts: Vec<(u64, u64)> = Vec::new();
     let mut at = start;

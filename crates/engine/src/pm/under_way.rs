@@ -1,4 +1,5 @@
-//! An irregular access that a thread has begun: plain data of its context. `irregular.rs` says what is done with it.
+//! An irregular access that a thread has begun: plain data of its context. `irregular.rs` says what
+//! is done with it.
 
 use alloc::vec::Vec;
 use brownout_insn::Access;

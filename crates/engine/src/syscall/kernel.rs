@@ -16,8 +16,8 @@ pub const STAGE: Stage<ThreadContext> = Stage {
 fn pass(_: &mut ThreadContext, call: &Call, _: Rest<ThreadContext>) -> Option<i64> {
     let [a, b, c, d, e, f] = call.args;
     let words = [call.number, a, b, c, d, e, f];
-    // SAFETY: none of these arguments names memory of the engine by accident; a program that does so by
-    // intent breaks itself, as it could natively.
+    // SAFETY: none of these arguments names memory of the engine by accident; a program that does
+    // so by intent breaks itself, as it could natively.
     let mut outcome = unsafe { program_syscall(&words) };
     if matches!(outcome, Outcome::Done(r) if r == -sys::EFAULT)
         // It says EFAULT where nothing is mapped.

@@ -1,4 +1,5 @@
-//! Calls that change mappings: the engine's own memory stays as it is, and the translator hears what becomes of code.
+//! Calls that change mappings: the engine's own memory stays as it is, and the translator hears
+//! what becomes of code.
 
 use crate::context::ThreadContext;
 use crate::dispatch::ENGINE;

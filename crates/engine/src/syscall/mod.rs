@@ -12,13 +12,15 @@
 //!  layout       where mappings lie                                          in deterministic mode
 //!  kernel       the call itself
 //! ```
-//! Each is a [`Stage`] in a module of its own; [`PIPELINE`] is their order. A call goes down this list and its result comes back up.
-//! `brownout_syscalls::pipeline` says what a stage is, and what it may rely on.
+//! Each is a [`Stage`] in a module of its own; [`PIPELINE`] is their order. A call goes down this
+//! list and its result comes back up. `brownout_syscalls::pipeline` says what a stage is, and what
+//! it may rely on.
 //!
-//! What a stage gets to see follows from where it stands. Behind `determinism` numbers of processes are the kernel's, before it those
-//! that the program knows. Behind `redirects` a path is the one that the kernel will be told. Only `pm` and what is behind it knows of
-//! aliases. A scheduler of threads belongs behind `determinism`, which answers some calls that would wait otherwise, and before
-//! `signals`, in which a thread may come to wait.
+//! What a stage gets to see follows from where it stands. Behind `determinism` numbers of processes
+//! are the kernel's, before it those that the program knows. Behind `redirects` a path is the one
+//! that the kernel will be told. Only `pm` and what is behind it knows of aliases. A scheduler of
+//! threads belongs behind `determinism`, which answers some calls that would wait otherwise, and
+//! before `signals`, in which a thread may come to wait.
 
 mod kernel;
 mod memory;

@@ -1,4 +1,5 @@
-//! Calls about signals. What the program believes about them and what the kernel knows are not the same (`signal.rs`).
+//! Calls about signals. What the program believes about them and what the kernel knows are not the
+//! same (`signal.rs`).
 
 use crate::context::ThreadContext;
 use crate::sys::{self, nr};
