@@ -66,3 +66,22 @@ pub fn handle(ctx: &mut ThreadContext) {
     }
     crate::dispatch::resume_at_rip(ctx);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::nr;
+
+    /// As under `run`: nothing is recorded, kept or deterministic.
+    #[test]
+    fn an_ordinary_call_goes_straight_to_the_kernel() {
+        init();
+        let way = |number: u64| PIPELINE.way(number).collect::<Vec<_>>();
+        assert_eq!(way(nr::GETTID), ["kernel"]);
+        assert_eq!(way(nr::OPENAT), ["redirects", "kernel"]);
+        assert_eq!(way(nr::MMAP), ["memory", "kernel"]);
+        assert_eq!(way(nr::PPOLL), ["signals", "kernel"]);
+        assert_eq!(way(nr::CLONE), ["processes", "kernel"]);
+        assert_eq!(way(100_000), ["kernel"]);
+    }
+}
