@@ -11,7 +11,6 @@
 //! `bo_fast_begin..bo_fast_end` may be single-stepped by `signal.rs`: no engine lock is taken there.
 
 use crate::context::{GRANULES_OFFSET, IBTC_OFFSET, ThreadContext, off, slot};
-pub use crate::copy::copy_program;
 use crate::sigdata::{SigInfo, UContext};
 use brownout_abi::{CONTROL_BASE, Control, RING_BASE, RING_LEN};
 use core::mem::offset_of;

@@ -315,7 +315,7 @@ impl Peer {
 fn map_edges(at: u64) {
     const LEN: u64 = 2 * brownout_abi::EDGES as u64;
     const MAY_MOVE_AND_FIXED: u64 = sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED;
-    let control = crate::service::control();
+    let control = crate::control::control();
     let there = control.edges.0.as_ptr() as u64;
     // SAFETY: an old length of 0 makes a second mapping of the same shared pages, and leaves the first.
     let got = unsafe { sc!(sys::nr::MREMAP, there, 0, LEN, MAY_MOVE_AND_FIXED, at) };

@@ -8,7 +8,7 @@
 //! out in order of creation and translated in the calls that name processes.
 
 use crate::context::ThreadContext;
-use crate::service::control;
+use crate::control::control;
 use crate::sync::SpinLock;
 use crate::sys::{self, nr, sc};
 use crate::values::{read_value, write_value};

@@ -22,7 +22,7 @@ pub fn handle(ctx: &mut ThreadContext, len: u64) {
         _ => crate::deterministic::instruction(ctx, &insn),
     }
     ctx.rip = next;
-    crate::dispatch::resume_at_rip(ctx);
+    crate::blocks::resume_at_rip(ctx);
 }
 
 /// `call [m]` and `jmp [m]` with the pointer in tracked memory, when loads are recorded.
@@ -47,7 +47,7 @@ fn branch_through_memory(ctx: &mut ThreadContext, insn: &Instruction) {
         ctx.gpr[4] = sp;
     }
     ctx.rip = target;
-    crate::dispatch::resume_at_rip(ctx);
+    crate::blocks::resume_at_rip(ctx);
 }
 
 /// The thread has come to an instruction that Rust code executes; `payload` says which.
@@ -65,7 +65,7 @@ pub fn interpret(ctx: &mut ThreadContext, payload: u64) {
         }
         Goes::To(pc) => {
             ctx.rip = pc;
-            crate::dispatch::resume_at_rip(ctx);
+            crate::blocks::resume_at_rip(ctx);
         }
     }
 }
@@ -93,5 +93,5 @@ pub fn client_request(ctx: &mut ThreadContext) {
         }
     }
     ctx.rip += crate::requests::PREAMBLE_LEN;
-    crate::dispatch::resume_at_rip(ctx);
+    crate::blocks::resume_at_rip(ctx);
 }

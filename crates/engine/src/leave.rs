@@ -1,7 +1,8 @@
 //! Where threads come when they leave the code cache.
 
+use crate::block::NO_BLOCK;
+use crate::blocks::{Arrival, ENGINE, resume_at_rip};
 use crate::context::ThreadContext;
-use crate::dispatch::{Arrival, ENGINE, NO_BLOCK, resume_at_rip};
 use crate::exit;
 
 /// Called by `bo_exit`; leaves the place to go on in `ctx.resume`.

@@ -22,7 +22,7 @@
 //!  memory and cache      cache, emit, insn, machine, values, faults, dispositions,
 //!                        and of pm: regions, frames, ring, site, stacks, hooks, record
 //!  routines              asm
-//!  translation           translate, dispatch (the table of blocks)
+//!  translation           translate, blocks
 //!  persistent memory     the rest of pm
 //!  the program's world   deterministic, layout, redirects
 //!  signals, threads      signal, process, session
@@ -38,12 +38,12 @@ extern crate alloc;
 mod address;
 mod asm;
 mod block;
+mod blocks;
 mod cache;
 mod context;
 mod control;
 mod copy;
 mod deterministic;
-mod dispatch;
 mod dispositions;
 mod emit;
 mod emulate;
@@ -121,14 +121,14 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
     process::adopt(ctx);
     signal::init_process(ctx, launch);
     {
-        let mut engine = dispatch::ENGINE.lock();
+        let mut engine = blocks::ENGINE.lock();
 
         engine.refresh_code();
         engine.grow_lookup();
     }
     deterministic::init(ctx, launch.shown_pid as u32);
     pm::init_process(ctx, launch.previous_process);
-    dispatch::resume_at_rip(ctx);
+    blocks::resume_at_rip(ctx);
     // SAFETY: the context is complete.
     unsafe { asm::bo_enter() }
 }

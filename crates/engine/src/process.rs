@@ -2,8 +2,10 @@
 
 use crate::asm;
 use crate::context::ThreadContext;
-use crate::control::{real_pid, refresh_pid};
+use crate::control::{control, real_pid, refresh_pid};
+use crate::dispositions;
 use crate::service;
+use crate::sigdata::{SYNC_MASK, SignalHandlers};
 use crate::signal;
 use crate::sys::{self, nr, sc};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -81,7 +83,7 @@ pub fn clone(
     } else {
         // SAFETY: the parent's table; a private copy for the child.
         let h = unsafe { &*ctx.handlers };
-        alloc::boxed::Box::leak(alloc::boxed::Box::new(signal::SignalHandlers {
+        alloc::boxed::Box::leak(alloc::boxed::Box::new(SignalHandlers {
             actions: h.actions,
             ours: h.ours,
         }))
@@ -96,7 +98,7 @@ pub fn clone(
     if child.borrows_memory {
         crate::pm::process_begins();
     }
-    let old = signal::block_all();
+    let old = dispositions::block_all();
     child.start_mask = if ctx.pending_signal() != 0 {
         ctx.pending.mask
     } else {
@@ -115,7 +117,7 @@ pub fn clone(
         child.in_use.store(0, Ordering::Release);
     }
     if ctx.pending_signal() == 0 {
-        signal::set_mask(old);
+        dispositions::set_mask(old);
     }
     ret
 }
@@ -125,15 +127,15 @@ pub extern "C" fn thread_start(ctx: &mut ThreadContext) {
     adopt(ctx);
     crate::deterministic::bind_pid(ctx.tid, ctx.shown_tid);
     crate::pm::thread_started(ctx);
-    crate::dispatch::resume_at_rip(ctx);
+    crate::blocks::resume_at_rip(ctx);
     let mask = ctx.start_mask;
-    signal::set_mask(mask);
+    dispositions::set_mask(mask);
 }
 
 fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, tls: u64) -> i64 {
     crate::pm::going_parallel();
     let shown = crate::deterministic::reserve_pid();
-    let old = signal::block_all();
+    let old = dispositions::block_all();
     // No other thread may be in the middle of changing engine state.
     let fork = crate::pm::fork_begins(ctx);
     let holes = crate::layout::lock_for_fork();
@@ -159,7 +161,7 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         }
         crate::context::reset_after_fork();
         signal::reset_after_fork(ctx);
-        crate::session::reset_after_fork();
+        crate::learned::reset_after_fork();
         crate::deterministic::reset_after_fork();
         crate::layout::reset_after_fork();
         crate::deterministic::bind_pid(ctx.tid, shown);
@@ -171,7 +173,7 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         crate::pm::fork_ends(ctx, fork, ret);
     }
     if ctx.pending_signal() == 0 {
-        signal::set_mask(old);
+        dispositions::set_mask(old);
     }
     ret
 }
@@ -179,7 +181,7 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
 /// The program makes or enters namespaces, as flags of `clone` say: if numbers of processes begin anew there, the tool must know.
 pub fn may_enter_namespace(flags: u64) {
     if flags & CLONE_NEWPID != 0 {
-        let c = service::control();
+        let c = control();
         c.pid_namespaces.store(1, Ordering::Release);
     }
 }
@@ -213,7 +215,7 @@ pub fn parent() -> i64 {
     const INIT: i64 = 1;
     // SAFETY: no arguments.
     let parent = unsafe { sc!(nr::GETPPID) };
-    let c = service::control();
+    let c = control();
     let is = |number: &AtomicU32, pid: u32| number.load(Ordering::Relaxed) == pid;
     if is(&c.tool_process, parent as u32) && !is(&c.first_process, real_pid()) {
         INIT
@@ -225,15 +227,15 @@ pub fn parent() -> i64 {
 /// `exit_group`. `None`: a signal comes first.
 pub fn exit_group(ctx: &mut ThreadContext, code: u64) -> Option<i64> {
     // From here on nothing of the program is executed any more.
-    let old = signal::block_all();
+    let old = dispositions::block_all();
     if ctx.has_pending() {
         if ctx.pending_signal() == 0 {
-            signal::set_mask(old);
+            dispositions::set_mask(old);
         }
         return None;
     }
     crate::pm::process_exits(ctx, code as i32);
-    crate::session::ends();
+    crate::learned::ends();
     // SAFETY: ends the process.
     Some(unsafe { sc!(nr::EXIT_GROUP, code) })
 }
@@ -241,7 +243,7 @@ pub fn exit_group(ctx: &mut ThreadContext, code: u64) -> Option<i64> {
 /// `exit`: the calling thread only.
 pub fn exit_thread(ctx: &mut ThreadContext, code: u64) -> ! {
     crate::pm::thread_exits(ctx);
-    signal::block_all();
+    dispositions::block_all();
     // SAFETY: frees the context and ends the thread without touching its stack again.
     unsafe { asm::bo_thread_exit(ctx.in_use.as_ptr(), code) }
 }
@@ -257,14 +259,14 @@ unsafe extern "C" {
 /// All asynchronous signals are blocked from here on: one that came to our handler now would be gone with the old program. The
 /// kernel keeps them, and the tool gives the new program the mask that this one believes to have.
 pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> Option<i64> {
-    let old = signal::block_all();
+    let old = dispositions::block_all();
     if ctx.has_pending() {
         if ctx.pending_signal() == 0 {
-            signal::set_mask(old);
+            dispositions::set_mask(old);
         }
         return None;
     }
-    let inherited = old & !signal::SYNC_MASK | ctx.blocked_sync;
+    let inherited = old & !SYNC_MASK | ctx.blocked_sync;
     let followed = service::attach_for_exec(&[
         ctx.tid as u64,
         bo_exec_failed as *const () as usize as u64,
@@ -282,10 +284,10 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> Option<i64> {
         .flatten();
     signal::before_exec(ctx);
     if followed {
-        signal::set_mask(!signal::SYNC_MASK | ctx.blocked_sync);
+        dispositions::set_mask(!SYNC_MASK | ctx.blocked_sync);
     } else {
         // Nobody will set it later.
-        signal::set_mask(inherited);
+        dispositions::set_mask(inherited);
     }
     signal::pass_on_held(ctx);
     // SAFETY: the program's own call, pointers rewritten by the caller.
@@ -297,9 +299,9 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> Option<i64> {
     drop(ring);
     signal::after_failed_exec();
     if ctx.pending_signal() == 0 {
-        signal::set_mask(old);
+        dispositions::set_mask(old);
     } else {
-        signal::block_all();
+        dispositions::block_all();
     }
     if followed {
         // Tells the tracer to let go.

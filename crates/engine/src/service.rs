@@ -1,7 +1,6 @@
 //! Requests to the tool outside, one at a time, through the shared control block.
 
-pub use crate::control::control;
-use crate::control::publish;
+use crate::control::{control, publish};
 use crate::sys;
 use brownout_abi::{
     CONTROL_BASE, ClassifyAnswer, Control, FatalKind, Request, TEXT_LEN, TOOL_IS_GONE,

@@ -21,12 +21,11 @@
 //! Then it learns what was found out, says which child is to go on, forks the child for the run after that, and waits again. So a child is made
 //! while its predecessor runs.
 
+use crate::blocks::{Arrival, ENGINE};
 use crate::context::ThreadContext;
 use crate::control::control;
-use crate::dispatch::{Arrival, ENGINE};
-pub use crate::learned::{ends, found, reset_after_fork};
+use crate::dispositions;
 use crate::service;
-use crate::signal;
 use crate::sync::SpinLock;
 use crate::sys::{self, nr, sc};
 use alloc::boxed::Box;
@@ -208,13 +207,13 @@ fn keep(ctx: &mut ThreadContext) {
     if crate::context::has_siblings(ctx) {
         refuse("it has several threads");
     }
-    let old = signal::block_all();
+    let old = dispositions::block_all();
     crate::pm::ring::publish();
     if serve() {
         become_run(ctx);
     }
     if ctx.pending_signal() == 0 {
-        signal::set_mask(old);
+        dispositions::set_mask(old);
     }
 }
 
@@ -612,13 +611,13 @@ fn survives_fork(number: u64, a: &[u64; 6]) -> bool {
 /// A stop with things at hand that all runs would change.
 fn refuse_what_runs_would_share() {
     let is_shared = |m: &crate::maps::Mapping| {
-        m.shared && m.write && !crate::dispatch::is_engine(m.start) && !m.path.starts_with(b"/")
+        m.shared && m.write && !crate::blocks::is_engine(m.start) && !m.path.starts_with(b"/")
             || m.shared
                 && m.write
                 && [&b"/memfd:"[..], b"/dev/zero", b"/SYSV"]
                     .iter()
                     .any(|p| m.path.starts_with(p))
-                && !crate::dispatch::is_engine(m.start)
+                && !crate::blocks::is_engine(m.start)
     };
     if crate::maps::read().iter().any(is_shared) {
         refuse("it has shared memory that is no file's");

@@ -18,15 +18,14 @@
 use crate::address::Reach;
 use crate::asm;
 use crate::block::Saved;
+use crate::blocks::{ENGINE, code_for};
 use crate::context::{AltStack, Peer, SIGNAL_STACK_LEN, ThreadContext, off, slot};
-use crate::dispatch::{ENGINE, code_for};
 use crate::dispositions::{SIG_DFL, action};
-pub use crate::dispositions::{block_all, kills, set_mask};
-pub use crate::faults::raise_fetch_fault;
+use crate::dispositions::{block_all, kills, set_mask};
 use crate::faults::{PAGE_FAULT, fetch_fault};
-pub use crate::sigdata::*;
+use crate::sigdata::*;
 use crate::sys::{self, nr, sc};
-pub use crate::values::{read_value, write_value};
+use crate::values::{read_value, write_value};
 use brownout_abi::cpu::{FEATURES, HIDE_VARIABLE};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -266,7 +265,7 @@ fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UCon
         hold(ctx, sig, info);
         return restart_call(uc);
     }
-    let place = if crate::dispatch::is_engine(rip) {
+    let place = if crate::blocks::is_engine(rip) {
         None
     } else {
         boundary(rip)
@@ -447,7 +446,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
         uc.m.rip = to;
         return;
     }
-    let in_cache = !crate::dispatch::is_engine(rip);
+    let in_cache = !crate::blocks::is_engine(rip);
     if !in_cache || ctx.in_engine_write() {
         if ctx.in_engine_write() {
             // The program's stack cannot take the signal frame: natively that is death by SIGSEGV.
@@ -796,7 +795,7 @@ pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
     uc.sigmask &= !SYNC_MASK;
     release_held(ctx);
     ctx.rip = uc.m.rip;
-    crate::dispatch::resume_at_rip(ctx);
+    crate::blocks::resume_at_rip(ctx);
     block_all();
     if ctx.has_pending() {
         if ctx.pending_signal() != 0 {

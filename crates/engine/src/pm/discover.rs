@@ -87,7 +87,7 @@ pub fn mark_site(pc: u64) {
 
 /// Kills the blocks that hold an uninstrumented translation of `pc`. False if there was none.
 fn retranslate(pc: u64) -> bool {
-    let mut e = crate::dispatch::ENGINE.lock();
+    let mut e = crate::blocks::ENGINE.lock();
     let ids: Vec<u32> = e.by_page.get(&(pc >> 12)).cloned().unwrap_or_default();
     let mut any = false;
     for id in ids {

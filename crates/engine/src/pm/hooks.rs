@@ -8,8 +8,8 @@ use crate::sync::SpinLock;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hashbrown::HashMap;
 
-static FUNCTIONS: SpinLock<HashMap<u64, u32, crate::dispatch::PcHash>> =
-    SpinLock::new(HashMap::with_hasher(crate::dispatch::PcHash));
+static FUNCTIONS: SpinLock<HashMap<u64, u32, crate::hash::PcHash>> =
+    SpinLock::new(HashMap::with_hasher(crate::hash::PcHash));
 /// Most programs have none: then nothing is looked up.
 static ANY: AtomicBool = AtomicBool::new(false);
 

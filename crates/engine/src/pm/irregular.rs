@@ -401,7 +401,7 @@ pub fn end(ctx: &mut ThreadContext, site: &'static Site) {
     ctx.gpr[RCX] = ctx.gpr[RCX].wrapping_add(work.rest);
     if work.rest != 0 && !ended {
         ctx.rip = site.pc;
-        return crate::dispatch::resume_at_rip(ctx);
+        return crate::blocks::resume_at_rip(ctx);
     }
     ctx.rip = site.next_pc;
     ctx.resume = site.next_code;

@@ -11,8 +11,8 @@
 use super::ring::{self, Writer};
 use super::{regions, site, stacks};
 use crate::context::ThreadContext;
+use crate::control::control;
 use crate::paths::read_link;
-use crate::service::control;
 use alloc::vec::Vec;
 use brownout_abi::{THREADS_MAX, rare};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +74,7 @@ pub fn init_process(ctx: &mut ThreadContext, previous: u64) {
     announce_process(ctx, parent);
     let program = read_link(EXE);
     for m in crate::maps::read() {
-        if m.exec && !crate::dispatch::is_engine(m.start) && m.path != b"[vsyscall]" {
+        if m.exec && !crate::blocks::is_engine(m.start) && m.path != b"[vsyscall]" {
             let is_program = m.path == program;
             super::hooks::code_mapped(m.start, m.end - m.start, m.offset, &m.path, is_program);
             announce_module(ctx, m.start, m.end - m.start, m.offset, &m.path);
@@ -177,7 +177,7 @@ pub fn going_parallel() {
     }
     control().ring_shared.store(1, Ordering::SeqCst);
     // Sites were translated without the lock. This thread is the only one, and it is not in the cache.
-    let mut e = crate::dispatch::ENGINE.lock();
+    let mut e = crate::blocks::ENGINE.lock();
     let ids: Vec<u32> = (0..e.blocks.len() as u32)
         .filter(|&i| !e.blocks[i as usize].dead && !e.blocks[i as usize].sites.is_empty())
         .collect();
@@ -211,7 +211,7 @@ pub struct Fork {
     birth: Option<Birth>,
     ring: Writer,
     _tables: (
-        crate::sync::Guard<'static, crate::dispatch::Engine>,
+        crate::sync::Guard<'static, crate::blocks::Engine>,
         regions::Lock,
         site::Lock,
         stacks::Lock,
@@ -227,7 +227,7 @@ pub fn fork_begins(ctx: &ThreadContext) -> Fork {
         exe: read_link(EXE),
     });
     let ring = Writer::lock(ctx);
-    let engine = crate::dispatch::ENGINE.lock();
+    let engine = crate::blocks::ENGINE.lock();
     let tables = (engine, regions::lock(), site::lock(), stacks::lock());
     Fork {
         birth,

@@ -189,7 +189,7 @@ fn through_a_file(
     }
     if transfer.writes {
         // What is written may be code.
-        let mut engine = crate::dispatch::ENGINE.lock();
+        let mut engine = crate::blocks::ENGINE.lock();
         engine.invalidate(at, at.saturating_add(len));
     }
     if !touches(at, len) {

@@ -75,17 +75,17 @@ impl Site {
 }
 
 struct Table {
-    known: HashSet<u64, crate::dispatch::PcHash>,
-    ids: HashMap<u64, u32, crate::dispatch::PcHash>,
-    faults: HashMap<u64, u32, crate::dispatch::PcHash>,
-    pseudo: HashMap<u64, &'static Site, crate::dispatch::PcHash>,
+    known: HashSet<u64, crate::hash::PcHash>,
+    ids: HashMap<u64, u32, crate::hash::PcHash>,
+    faults: HashMap<u64, u32, crate::hash::PcHash>,
+    pseudo: HashMap<u64, &'static Site, crate::hash::PcHash>,
 }
 
 static TABLE: SpinLock<Table> = SpinLock::new(Table {
-    known: HashSet::with_hasher(crate::dispatch::PcHash),
-    ids: HashMap::with_hasher(crate::dispatch::PcHash),
-    faults: HashMap::with_hasher(crate::dispatch::PcHash),
-    pseudo: HashMap::with_hasher(crate::dispatch::PcHash),
+    known: HashSet::with_hasher(crate::hash::PcHash),
+    ids: HashMap::with_hasher(crate::hash::PcHash),
+    faults: HashMap::with_hasher(crate::hash::PcHash),
+    pseudo: HashMap::with_hasher(crate::hash::PcHash),
 });
 
 pub fn from_payload(p: u64) -> &'static Site {
@@ -109,7 +109,7 @@ pub fn mark(pc: u64) -> bool {
     ANY.store(true, core::sync::atomic::Ordering::Relaxed);
     let is_new = TABLE.lock().known.insert(pc);
     if is_new {
-        crate::session::found(brownout_abi::learned::SITE | pc, 0);
+        crate::learned::found(brownout_abi::learned::SITE | pc, 0);
     }
     is_new
 }
@@ -128,7 +128,7 @@ pub fn id(pc: u64) -> u32 {
     if let Some(&id) = t.ids.get(&pc) {
         return id;
     }
-    let c = crate::service::control();
+    let c = crate::control::control();
     let id = c
         .next_site
         .fetch_add(1, core::sync::atomic::Ordering::Relaxed);

@@ -25,7 +25,7 @@ impl Tables {
         if let Some(&id) = self.contexts.get(&(parent, return_addr)) {
             return id;
         }
-        let id = crate::service::control()
+        let id = crate::control::control()
             .next_context
             .fetch_add(1, Ordering::Relaxed);
         self.contexts.insert((parent, return_addr), id);

@@ -1,8 +1,8 @@
 //! The last stage: the call itself.
 
 use crate::asm::{Outcome, program_syscall};
+use crate::blocks::ENGINE;
 use crate::context::ThreadContext;
-use crate::dispatch::ENGINE;
 use crate::sys::{self, nr};
 use brownout_syscalls::pipeline::{Call, Rest, Stage};
 

@@ -1,8 +1,8 @@
 //! Calls that change mappings: the engine's own memory stays as it is, and the translator hears
 //! what becomes of code.
 
+use crate::blocks::ENGINE;
 use crate::context::ThreadContext;
-use crate::dispatch::ENGINE;
 use crate::maps::CodeRange;
 use crate::sys::{self, nr, page_up};
 use crate::{layout, pm};

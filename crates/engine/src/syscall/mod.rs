@@ -64,7 +64,7 @@ pub fn handle(ctx: &mut ThreadContext) {
         ctx.gpr[11] = ctx.rflags;
         ctx.rip += 2;
     }
-    crate::dispatch::resume_at_rip(ctx);
+    crate::blocks::resume_at_rip(ctx);
 }
 
 #[cfg(test)]

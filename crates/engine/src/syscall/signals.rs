@@ -2,7 +2,9 @@
 //! same (`signal.rs`).
 
 use crate::context::ThreadContext;
+use crate::sigdata::SYNC_MASK;
 use crate::sys::{self, nr};
+use crate::values::read_value;
 use crate::{pm, signal};
 use brownout_syscalls::pipeline::{Call, Rest, Stage};
 
@@ -71,12 +73,12 @@ fn with_mask(
     let a = call.args;
     let mut mask = 0u64;
     let mut b = a;
-    if a[mask_arg] != 0 && a[size_arg] == 8 && signal::read_value(a[mask_arg], &mut mask) {
+    if a[mask_arg] != 0 && a[size_arg] == 8 && read_value(a[mask_arg], &mut mask) {
         if signal::would_end_wait(ctx, mask) {
             return end_wait(ctx, call, rest, mask_arg, mask);
         }
         ctx.set_suspend_mask(Some(mask));
-        mask &= !signal::SYNC_MASK;
+        mask &= !SYNC_MASK;
         b[mask_arg] = &mask as *const u64 as u64;
     }
     let result = rest.make(ctx, &call.with(b));
@@ -119,16 +121,12 @@ fn pselect(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> O
     let a = call.args;
     let (mut pair, mut mask) = ([0u64; 2], 0u64);
     let mut b = a;
-    if a[5] != 0
-        && signal::read_value(a[5], &mut pair)
-        && pair[0] != 0
-        && signal::read_value(pair[0], &mut mask)
-    {
+    if a[5] != 0 && read_value(a[5], &mut pair) && pair[0] != 0 && read_value(pair[0], &mut mask) {
         if signal::would_end_wait(ctx, mask) {
             return end_wait(ctx, call, rest, 5, mask);
         }
         ctx.set_suspend_mask(Some(mask));
-        mask &= !signal::SYNC_MASK;
+        mask &= !SYNC_MASK;
         pair[0] = &mask as *const u64 as u64;
         b[5] = pair.as_ptr() as u64;
     }

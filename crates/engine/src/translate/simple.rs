@@ -21,7 +21,7 @@ pub fn is_simple_function(pc: u64, end: u64) -> bool {
     let len = (end - pc).min(LEN_MAX as u64);
     let source = crate::pm::readable_alias(pc);
     // SAFETY: into our own buffer; nobody has executed the code yet, so it may be unreadable (behind the end of its file).
-    if !unsafe { crate::asm::copy_program(bytes.as_mut_ptr() as u64, source, len) } {
+    if !unsafe { crate::copy::copy_program(bytes.as_mut_ptr() as u64, source, len) } {
         return false;
     }
     let mut decoder = Decoder::with_ip(64, &bytes[..len as usize], pc, DecoderOptions::NONE);

@@ -6,12 +6,11 @@
 //! - CACHE-2: a dead block is reached by no link, no table of this process, and its prefix fails.
 //! - CACHE-3: all of [`Engine`] is behind its lock, which no thread holds while it runs in the cache.
 
-use crate::block::Saved;
-pub use crate::block::{Block, BlockId, Exit, NO_BLOCK};
+use crate::block::{Block, BlockId, Exit, NO_BLOCK, Saved};
 use crate::cache::Arenas;
 use crate::context::ThreadContext;
 use crate::emit::{Emitter, in_reach, rel32};
-pub use crate::hash::PcHash;
+use crate::hash::PcHash;
 use crate::lookup::{LOOKUP, PROBES};
 use crate::maps::CodeRanges;
 use crate::sync::SpinLock;
@@ -86,7 +85,7 @@ impl Engine {
                     Arrival::Indirect => learned::INDIRECT,
                     Arrival::Resume => learned::RESUMED,
                 };
-                crate::session::found(what | pc, 0);
+                crate::learned::found(what | pc, 0);
                 id
             }
         };
@@ -95,7 +94,7 @@ impl Engine {
         }
         if indirect && self.blocks[id as usize].prefix == 0 {
             self.add_prefix(id);
-            crate::session::found(learned::INDIRECT | pc, 0);
+            crate::learned::found(learned::INDIRECT | pc, 0);
         }
         Some(id)
     }
@@ -109,7 +108,7 @@ impl Engine {
                 return Some(id);
             }
             if self.is_simple(pc) {
-                crate::session::found(learned::BLOCK | pc, returns_to);
+                crate::learned::found(learned::BLOCK | pc, returns_to);
                 return self.translate(pc, false, returns_to);
             }
             self.exits[n as usize].returns_to = 0;
@@ -588,7 +587,7 @@ pub fn resume_at_rip(ctx: &mut ThreadContext) {
         }
         None => {
             drop(e);
-            crate::signal::raise_fetch_fault(ctx, ctx.rip);
+            crate::faults::raise_fetch_fault(ctx, ctx.rip);
         }
     }
 }
