@@ -8,13 +8,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use brownout_findings::{Limit, Severity};
-use brownout_host::{KNOWN_FILES_MAX, Limits};
+use brownout_findings::{Coverage, Limit, Severity};
+use brownout_host::{KNOWN_FILES_MAX, LaunchError, Limits};
 use brownout_trace::event::FileId;
 use rustc_hash::FxHashSet;
 
 use crate::confirm;
-use crate::execution::{self, Setting};
+use crate::execution::{self, Acknowledged, Setting};
 use crate::finding::{self, Found, Resolvers};
 use crate::interleaving::interleaved;
 use crate::journal::Journal;
@@ -38,6 +38,8 @@ use crate::world::World;
 const FAILURES_MAX: usize = 60;
 /// Of one guessed cause.
 const FAILURES_PER_CAUSE: usize = 3;
+/// Crashes in a row, if nobody asks for a depth.
+const DEPTH: u32 = 2;
 /// If nobody asks for a depth, recoveries are cut short in turn only if there are so few.
 const NESTED_AUTO: u64 = 64;
 /// Name of the journal in the folder.
@@ -74,14 +76,13 @@ pub fn explore_run(
     explore_recorded(options, progress, &run, recorded)
 }
 
+/// The stages of an exploration, one after the other.
 fn explore_recorded(
     options: &Options,
     progress: &mut dyn Progress,
     run: &Run,
     recorded: Recorded,
 ) -> Result<Exploration, Error> {
-    let begun = run.begun;
-    let scratch = run.origin.scratch.as_path();
     let Recorded {
         recording,
         status,
@@ -91,7 +92,6 @@ fn explore_recorded(
         mut coverage,
         stdout,
     } = recorded;
-    let deadline = options.time.map(|time| begun + time);
     if recording.is_interleaved {
         coverage.limit(Limit::Interleaving, interleaved("the program stores"));
     }
@@ -107,19 +107,12 @@ fn explore_recorded(
         bug: None,
     };
     if !is_whole {
-        exploration.statistics = nothing_explored(recording.points.len(), begun);
+        exploration.statistics = nothing_explored(recording.points.len(), run.begun);
         exploration.notes = notes;
         return Ok(exploration);
     }
     if !recording.touched {
-        let coverage = &mut exploration.coverage;
-        coverage.limit(Limit::Untouched, "no persistent memory was touched");
-        if !options.pm_globs.is_empty() {
-            coverage.limit(
-                Limit::Unmatched,
-                "no file that matches --pm was mapped and stored to",
-            );
-        }
+        limit_untouched(&mut exploration.coverage, options);
         exploration.notes = notes;
         return Ok(exploration);
     }
@@ -128,106 +121,22 @@ fn explore_recorded(
     let initial = initial_image(&recording)?;
     let mut world = World::new(&run.origin, &recording.files)
         .map_err(io_error("cannot make a folder for crash images"))?;
-    let depth = options.depth.unwrap_or(2);
     let mut operations = Operations::new(&recording, stdout);
-    let first_limits = Limits {
-        wall: [options.patience.or(FIRST_LIMITS.wall), until(deadline).wall]
-            .into_iter()
-            .flatten()
-            .min(),
-        ..FIRST_LIMITS
-    };
-    let mut setting = Setting {
-        pm_globs: run.origin.pm_globs.clone(),
-        recover: options.recover.clone(),
-        checker: options.checker.clone(),
-        limits: first_limits,
-        stop: options.stop.clone(),
-        names: run.origin.enclosures.is_some().then_some(options.promise),
-        expected: OnceLock::new(),
-        varying: (depth == 1).then(|| varying(&recording)),
-    };
-    // What recovery does when nothing is lost says how long it may take.
-    let last = recording.points.len() as u32 - 1;
-    let end = newest_at(&recording, last);
-    let end_told = operations.acknowledged(&recording, last);
-    let baseline = execution::execute(
-        &setting,
-        &setting.recover,
-        end.crashes(),
-        &mut world,
-        &end,
-        &end_told,
-        false,
-    )?;
-    let is_up = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-    let is_asked = setting.stop.load(Ordering::Relaxed);
-    if is_up || is_asked {
-        let (kind, what) = match is_asked {
-            true => (Limit::Interrupted, "stopped"),
-            false => (Limit::Time, "the time was up"),
-        };
+    let deadline = options.time.map(|time| run.begun + time);
+    let mut setting = first_setting(options, run, &recording, deadline);
+    let control = control(&setting, &mut world, &recording, &operations)?;
+    if let Some((kind, what)) = is_over_already(&setting, deadline) {
         let all = recording.points.len();
         exploration.coverage.limit(
             kind,
             format!("{what} before all was explored: 0 of {all} failure points done (0 %)"),
         );
-        exploration.statistics = nothing_explored(all, begun);
+        exploration.statistics = nothing_explored(all, run.begun);
         exploration.notes = notes;
         return Ok(exploration);
     }
-    let steps = baseline.events.saturating_mul(STEPS_FACTOR);
-    let time = (baseline.wall * TIME_FACTOR).max(TIME_MIN);
-    setting.limits.events = Some(steps.max(STEPS_MIN));
-    setting.limits.wall = Some(options.patience.unwrap_or(time));
-    let good_exit = match baseline.outcome.status {
-        status if status.killed_by().is_some() => 0,
-        Status::Exit(code) => code,
-        _ => 0,
-    };
-    let ends_well = baseline.outcome.status == Status::Exit(0);
-    let never_ends = matches!(baseline.outcome.status, Status::Hang(_));
-    if never_ends {
-        // More than once is not waited for.
-        setting.limits = first_limits;
-    }
-    for what in recording.unfollowed.iter().take(5) {
-        exploration.coverage.limit(
-            Limit::Unsupported,
-            format!("not part of the crash states: {what}"),
-        );
-    }
-    if recording.files.len() > KNOWN_FILES_MAX {
-        exploration.coverage.limit(
-            Limit::Unsupported,
-            format!(
-                "the run changes {} files, and of {KNOWN_FILES_MAX} at most it is seen what recovery reads",
-                recording.files.len()
-            ),
-        );
-    }
-    if recording.names_sampled {
-        exploration.coverage.limit(
-            Limit::Sampled,
-            "where many changes of names and sizes may be lost, not all combinations were tried; --exhaustive tries all",
-        );
-    }
-    if good_exit != 0 {
-        exploration.coverage.limit(
-            Limit::Unjudged,
-            format!(
-                "recovery ends with exit code {good_exit} even if nothing is lost at the end of the run ({}): that code is not \
-                 judged, and there is no verdict",
-                baseline.outcome.last_words().unwrap_or_default()
-            ),
-        );
-    }
-    if options.store_buffers && recording.storing_threads > 1 {
-        exploration.coverage.limit(
-            Limit::StoreBuffers,
-            "delays in the store buffers of several threads are not explored, so there is no verdict with --tso",
-        );
-    }
+    setting.limits = limits_by(&control, options, setting.limits);
+    limit_by_run(&mut exploration.coverage, options, &recording, &control);
     let mut jobs = options.jobs.max(1);
     if let Some(denied) = &run.ground.denied {
         // Side by side they would meet each other's lock files and ports.
@@ -240,64 +149,294 @@ fn explore_recorded(
     let setting = Arc::new(setting);
     let pool = Pool::new(jobs, &run.origin, &recording.files, &setting)
         .map_err(io_error("cannot make a folder for crash images"))?;
+    let settings = settings(options, &setting, deadline, &operations, &control);
+    let mut search = Search::new(recording, settings, Box::new(pool), progress);
+    open_journal(&mut search, options, &control.programs)?;
+    if options.operations || options.acknowledged_survives && !operations.are_lines() {
+        refer(
+            &mut search,
+            &mut operations,
+            options,
+            &initial,
+            &run.origin.scratch,
+        )?;
+    }
+    let depth = search_all(&mut search, options, &control, &mut notes)?;
+    let halted = allow_afterwork(&mut search);
+    let mut found = look_into(&mut search, halted.is_some())?;
+    if halted.is_none() {
+        let witnesses = confirm::witnesses(&mut search, &options.suspects, &found)?;
+        found.extend(witnesses.found);
+        exploration.unsettled = witnesses.unsettled;
+    }
+    show_all(
+        &search,
+        &mut exploration,
+        found,
+        options,
+        run,
+        &mut world,
+        &control,
+    )?;
+    exploration.bug = search.ledger.bug.clone();
+    limit_by_search(&mut search, halted);
+    let coverage = std::mem::take(&mut search.ledger.coverage);
+    exploration.coverage.extend(coverage);
+    let is_complete = exploration.coverage.is_exhaustive();
+    exploration.statistics = statistics(&search, depth, is_complete, control.wall, run.begun);
+    if let Some(path) = &options.outcomes {
+        write_outcomes(&search, path).map_err(io_error("cannot write the outcomes"))?;
+    }
+    exploration.notes = conclude(&mut search, options, halted, notes);
+    Ok(exploration)
+}
+
+/// The run has stored nothing to persistent memory.
+fn limit_untouched(coverage: &mut Coverage, options: &Options) {
+    coverage.limit(Limit::Untouched, "no persistent memory was touched");
+    if !options.pm_globs.is_empty() {
+        coverage.limit(
+            Limit::Unmatched,
+            "no file that matches --pm was mapped and stored to",
+        );
+    }
+}
+
+/// What all recoveries have in common, with the bounds of the first.
+fn first_setting(
+    options: &Options,
+    run: &Run,
+    recording: &Recording,
+    deadline: Option<Instant>,
+) -> Setting {
+    let patience = options.patience.or(FIRST_LIMITS.wall);
+    Setting {
+        pm_globs: run.origin.pm_globs.clone(),
+        recover: options.recover.clone(),
+        checker: options.checker.clone(),
+        limits: Limits {
+            wall: [patience, until(deadline).wall].into_iter().flatten().min(),
+            ..FIRST_LIMITS
+        },
+        stop: options.stop.clone(),
+        names: run.origin.enclosures.is_some().then_some(options.promise),
+        expected: OnceLock::new(),
+        varying: (options.depth == Some(1)).then(|| varying(recording)),
+    }
+}
+
+/// What recovery does if nothing is lost at the end of the run. It says how long others may take, and how they should end.
+struct Control {
+    image: Image,
+    /// What a checker is told of it.
+    told: Acknowledged,
+    outcome: Outcome,
+    events: u64,
+    wall: Duration,
+    /// Programs and libraries that it executes.
+    programs: BTreeSet<PathBuf>,
+}
+
+impl Control {
+    /// The exit code that counts as good.
+    fn good_exit(&self) -> i32 {
+        match self.outcome.status {
+            status if status.killed_by().is_some() => 0,
+            Status::Exit(code) => code,
+            _ => 0,
+        }
+    }
+
+    fn ends_well(&self) -> bool {
+        self.outcome.status == Status::Exit(0)
+    }
+
+    fn never_ends(&self) -> bool {
+        matches!(self.outcome.status, Status::Hang(_))
+    }
+}
+
+/// Runs the first recovery.
+fn control(
+    setting: &Setting,
+    world: &mut World,
+    recording: &Recording,
+    operations: &Operations,
+) -> Result<Control, LaunchError> {
+    let last = recording.points.len() as u32 - 1;
+    let image = newest_at(recording, last);
+    let told = operations.acknowledged(recording, last);
+    let execution = execution::execute(
+        setting,
+        &setting.recover,
+        image.crashes(),
+        world,
+        &image,
+        &told,
+        false,
+    )?;
+    Ok(Control {
+        image,
+        told,
+        outcome: execution.outcome,
+        events: execution.events,
+        wall: execution.wall,
+        programs: execution.programs,
+    })
+}
+
+/// Whether the exploration ends before it has begun, and why.
+fn is_over_already(setting: &Setting, deadline: Option<Instant>) -> Option<(Limit, &'static str)> {
+    if setting.stop.load(Ordering::Relaxed) {
+        return Some((Limit::Interrupted, "stopped"));
+    }
+    let is_up = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    is_up.then_some((Limit::Time, "the time was up"))
+}
+
+/// The bounds of all further recoveries, by what the first has taken.
+fn limits_by(control: &Control, options: &Options, first: Limits) -> Limits {
+    if control.never_ends() {
+        // More than once is not waited for.
+        return first;
+    }
+    let steps = control.events.saturating_mul(STEPS_FACTOR);
+    let time = (control.wall * TIME_FACTOR).max(TIME_MIN);
+    Limits {
+        events: Some(steps.max(STEPS_MIN)),
+        wall: Some(options.patience.unwrap_or(time)),
+        ..first
+    }
+}
+
+/// What is known not to be explored, or not to be judged, before the search begins.
+fn limit_by_run(
+    coverage: &mut Coverage,
+    options: &Options,
+    recording: &Recording,
+    control: &Control,
+) {
+    for what in recording.unfollowed.iter().take(5) {
+        coverage.limit(
+            Limit::Unsupported,
+            format!("not part of the crash states: {what}"),
+        );
+    }
+    if recording.files.len() > KNOWN_FILES_MAX {
+        coverage.limit(
+            Limit::Unsupported,
+            format!(
+                "the run changes {} files, and of {KNOWN_FILES_MAX} at most it is seen what recovery reads",
+                recording.files.len()
+            ),
+        );
+    }
+    if recording.names_sampled {
+        coverage.limit(
+            Limit::Sampled,
+            "where many changes of names and sizes may be lost, not all combinations were tried; --exhaustive tries all",
+        );
+    }
+    let good_exit = control.good_exit();
+    if good_exit != 0 {
+        coverage.limit(
+            Limit::Unjudged,
+            format!(
+                "recovery ends with exit code {good_exit} even if nothing is lost at the end of the run ({}): that code is not \
+                 judged, and there is no verdict",
+                control.outcome.last_words().unwrap_or_default()
+            ),
+        );
+    }
+    if options.store_buffers && recording.storing_threads > 1 {
+        coverage.limit(
+            Limit::StoreBuffers,
+            "delays in the store buffers of several threads are not explored, so there is no verdict with --tso",
+        );
+    }
+}
+
+/// What the search is told.
+fn settings(
+    options: &Options,
+    setting: &Arc<Setting>,
+    deadline: Option<Instant>,
+    operations: &Operations,
+    control: &Control,
+) -> Settings {
     let mut settings = Settings::new(setting.clone());
     settings.sampling.exhaustive = options.exhaustive;
     settings.deadline = deadline;
     settings.self_test = options.self_test;
     settings.keep_unexplained = !options.suspects.is_empty();
     settings.keep_outcomes = options.outcomes.is_some();
-    settings.oracle.good_exit = good_exit;
+    settings.keep_executed = options.depth.unwrap_or(DEPTH) > 1;
+    settings.oracle.good_exit = control.good_exit();
     settings.oracle.ordered = options.ordered;
     let known = operations.clone();
     settings.operations = Box::new(move |recording, point| known.span(recording, point));
     let known = operations.clone();
     settings.acknowledgements =
         Box::new(move |recording, point| known.acknowledged(recording, point));
-    let mut search = Search::new(recording, settings, Box::new(pool), progress);
-    open_journal(&mut search, options, &baseline.programs)?;
-    if options.operations || options.acknowledged_survives && !operations.are_lines() {
-        let mut references =
-            operations.references(&mut search, &options.program, &initial, scratch)?;
-        if let (Some(references), Some(input)) = (&mut references, &options.recover.stdin) {
-            let input = fs::read(input).unwrap_or_default();
-            references.questions = input.iter().filter(|byte| **byte == b'\n').count();
-        }
-        if references.is_none() && options.operations && search.ledger.stopped.is_none() {
-            if !operations.reads_lines() {
-                return Err(Error::Usage(
-                    "--oracle ops has no operations to go by: the program neither reads lines from its standard input \
-                     (see --stdin) nor writes to its standard output"
-                        .into(),
-                ));
-            }
-            search.ledger.coverage.limit(
-                Limit::Unjudged,
-                "--oracle ops has no operations to go by, so there is no verdict: the program writes nothing to its standard \
-                 output either",
-            );
-        }
-        if let Some(references) = &references
-            && options.operations
-        {
-            let outputs = references.outputs.iter().cloned().collect();
-            // By lines, it is set already.
-            let _ = setting.expected.set(outputs);
-        }
-        let known = operations.clone();
-        search.settings.operations = Box::new(move |recording, point| known.span(recording, point));
-        search.settings.oracle.references = references;
-        // Recoveries of other crashes, and natively, lie elsewhere.
-        if search.settings.oracle.references.is_some()
-            && ops::prints_addresses(&mut search)? == Some(true)
-            && let Some(references) = &mut search.settings.oracle.references
-        {
-            references.ignore_addresses();
-        }
-        search.settings.oracle.only_durability = !operations.are_lines();
-    }
+    settings
+}
 
-    search.settings.keep_executed = depth > 1;
-    if never_ends {
+/// Finds out what recovery prints after whole operations, to judge others by that.
+fn refer(
+    search: &mut Search<'_>,
+    operations: &mut Operations,
+    options: &Options,
+    initial: &Image,
+    scratch: &Path,
+) -> Result<(), Error> {
+    let mut references = operations.references(search, &options.program, initial, scratch)?;
+    if let (Some(references), Some(input)) = (&mut references, &options.recover.stdin) {
+        let input = fs::read(input).unwrap_or_default();
+        references.questions = input.iter().filter(|byte| **byte == b'\n').count();
+    }
+    if references.is_none() && options.operations && search.ledger.stopped.is_none() {
+        if !operations.reads_lines() {
+            return Err(Error::Usage(
+                "--oracle ops has no operations to go by: the program neither reads lines from its standard input \
+                 (see --stdin) nor writes to its standard output"
+                    .into(),
+            ));
+        }
+        search.ledger.coverage.limit(
+            Limit::Unjudged,
+            "--oracle ops has no operations to go by, so there is no verdict: the program writes nothing to its standard \
+             output either",
+        );
+    }
+    if let Some(references) = &references
+        && options.operations
+    {
+        let outputs = references.outputs.iter().cloned().collect();
+        // By lines, it is set already.
+        let _ = search.settings.runs.expected.set(outputs);
+    }
+    let known = operations.clone();
+    search.settings.operations = Box::new(move |recording, point| known.span(recording, point));
+    search.settings.oracle.references = references;
+    // Recoveries of other crashes, and natively, lie elsewhere.
+    if search.settings.oracle.references.is_some()
+        && ops::prints_addresses(search)? == Some(true)
+        && let Some(references) = &mut search.settings.oracle.references
+    {
+        references.ignore_addresses();
+    }
+    search.settings.oracle.only_durability = !operations.are_lines();
+    Ok(())
+}
+
+/// Searches the recorded run and, where that is wanted, recoveries in turn; then the search tests itself. Returns the depth that was reached.
+fn search_all(
+    search: &mut Search<'_>,
+    options: &Options,
+    control: &Control,
+    notes: &mut Vec<String>,
+) -> Result<u32, Error> {
+    if control.never_ends() {
         search.ledger.coverage.limit(
             Limit::Unjudged,
             "recovery does not end even if nothing is lost at the end of the run: no other crash state was tried",
@@ -312,12 +451,13 @@ fn explore_recorded(
     } else {
         search.explore(0)?;
     }
+    let depth = options.depth.unwrap_or(DEPTH);
     let mut depth_reached = 1;
-    let is_cheap =
-        search.ledger.statistics.executions + search.ledger.statistics.resumed <= NESTED_AUTO;
-    if depth > 1 && search.ledger.stopped.is_none() && !never_ends {
+    let statistics = &search.ledger.statistics;
+    let is_cheap = statistics.executions + statistics.resumed <= NESTED_AUTO;
+    if depth > 1 && search.ledger.stopped.is_none() && !control.never_ends() {
         if options.depth.is_some() || is_cheap {
-            depth_reached = nested::nest(&mut search, depth, options)?;
+            depth_reached = nested::nest(search, depth, options)?;
         } else {
             notes.push(
                 "recoveries were not cut short in turn, because there are many; --depth 2 does that".into(),
@@ -335,67 +475,67 @@ fn explore_recorded(
             ),
         );
     }
+    Ok(depth_reached)
+}
 
+/// What was found is worth being looked into, even if time is up; but not for long. Returns why the search has ended early, if it has.
+fn allow_afterwork(search: &mut Search<'_>) -> Option<Halt> {
     let halted = search.ledger.stopped.take();
-    // What was found is worth being looked into, even if time is up; but not for long.
-    search.settings.deadline = match halted {
+    let deadline = &mut search.settings.deadline;
+    *deadline = match halted {
         Some(Halt::Time | Halt::Bug) => Some(Instant::now() + AFTERWORK),
         Some(Halt::Asked) => Some(Instant::now() + AFTERWORK / 2),
-        None => search
-            .settings
-            .deadline
-            .map(|deadline| deadline + AFTERWORK),
+        None => deadline.map(|deadline| deadline + AFTERWORK),
     };
     if halted.is_some() {
-        setting.stop.store(false, Ordering::Relaxed);
+        search.settings.runs.stop.store(false, Ordering::Relaxed);
     }
-    let mut found = look_into(&mut search, halted.is_some())?;
-    if halted.is_none() {
-        let witnesses = confirm::witnesses(&mut search, &options.suspects, &found)?;
-        found.extend(witnesses.found);
-        exploration.unsettled = witnesses.unsettled;
-    }
+    halted
+}
+
+/// Writes the image of each finding and tries it natively.
+fn show_all(
+    search: &Search<'_>,
+    exploration: &mut Exploration,
+    found: Vec<Found>,
+    options: &Options,
+    run: &Run,
+    world: &mut World,
+    control: &Control,
+) -> Result<(), Error> {
     for (number, found) in (1..).zip(found) {
         let folder = options.folder.join(format!("finding-{number}"));
-        let patience = native::PATIENCE.max(baseline.wall * 5);
+        let patience = native::PATIENCE.max(control.wall * 5);
         let patience = search.left().map_or(patience, |left| left.min(patience));
+        let good = control.ends_well();
         let mut stage = Stage {
-            setting: &setting,
-            world: &mut world,
+            setting: &search.settings.runs,
+            world,
             originals: run.originals.as_ref(),
-            control: ends_well.then(|| (end.clone(), end_told.clone())),
+            control: good.then(|| (control.image.clone(), control.told.clone())),
             patience,
         };
-        let shown = show(
-            &search,
-            &mut stage,
-            found,
-            &folder,
-            run.setup_needed(options),
-        )?;
+        let setup = run.setup_needed(options);
+        let shown = show(search, &mut stage, found, &folder, setup)?;
         let at = exploration.findings.len();
         let blamed = shown.lost_sites.into_iter().map(|stack| (stack, at));
         exploration.blamed.extend(blamed);
         exploration.findings.push((shown.finding, shown.spec));
     }
-    exploration.bug = search.ledger.bug.clone();
-    limit_by_search(&mut search, halted);
-    let coverage = std::mem::take(&mut search.ledger.coverage);
-    exploration.coverage.extend(coverage);
-    exploration.statistics = statistics(
-        &search,
-        depth_reached,
-        exploration.coverage.is_exhaustive(),
-        baseline.wall,
-        begun,
-    );
-    if let Some(path) = &options.outcomes {
-        write_outcomes(&search, path).map_err(io_error("cannot write the outcomes"))?;
-    }
-    if search.ledger.statistics.unsteady > 0 {
+    Ok(())
+}
+
+/// The last words, and what becomes of the journal and of the folder.
+fn conclude(
+    search: &mut Search<'_>,
+    options: &Options,
+    halted: Option<Halt>,
+    mut notes: Vec<String>,
+) -> Vec<String> {
+    let unsteady = search.ledger.statistics.unsteady;
+    if unsteady > 0 {
         search.ledger.notes.insert(format!(
-            "{} recoveries read in another order when they were run again, and ended alike: threads or chance decide on it",
-            search.ledger.statistics.unsteady
+            "{unsteady} recoveries read in another order when they were run again, and ended alike: threads or chance decide on it"
         ));
     }
     notes.extend(search.ledger.notes.iter().cloned());
@@ -409,8 +549,7 @@ fn explore_recorded(
     }
     // It goes if it is empty: nothing was found, and nothing is to go on with.
     let _ = fs::remove_dir(&options.folder);
-    exploration.notes = notes;
-    Ok(exploration)
+    notes
 }
 
 /// Takes what an interrupted exploration has left, if the user wants that, and writes down what this one finds out.

@@ -1,0 +1,26 @@
+//! Names for the stacks of all runs of an exploration.
+
+use std::collections::BTreeMap;
+
+use brownout_findings::Frame;
+
+use crate::recording::Recording;
+use crate::site::Site;
+use crate::stacks::Resolver;
+
+/// Names of the stacks of all layers.
+#[derive(Default)]
+pub struct Resolvers {
+    layers: BTreeMap<usize, Resolver>,
+}
+
+impl Resolvers {
+    /// The stack of a place in a layer's run.
+    pub fn stack(&mut self, layer: usize, recording: &Recording, site: Site) -> Vec<Frame> {
+        let resolver = self
+            .layers
+            .entry(layer)
+            .or_insert_with(|| recording.definitions.resolve());
+        resolver.stack(site)
+    }
+}
