@@ -1,27 +1,34 @@
-//! For tests: runs that the model makes up, and an executor whose programs are closures. No process is started.
+//! For tests: runs that the model makes up or that are recorded from hand-made events, and an executor whose programs are closures.
+//! No process is started.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use brownout_host::{LaunchError, Limits};
-use brownout_model::{Config, Event, FlushKind, History, Line, LineBytes, Op, Thread, Write, keys};
-use brownout_model::{LineMask, Unit, masked};
+use brownout_model::{Config, Event as ModelEvent, FlushKind, History, Line, LineBytes, LineMask};
+use brownout_model::{Op, Thread, Unit, Write, keys, masked};
+use brownout_trace::EventSink;
 use brownout_trace::epochs::Epoch;
-use brownout_trace::event::{ContextId, FileId, ProcessId, TargetAddr, ThreadId};
+use brownout_trace::event::{Access, ContextId, Event, EventKind, FenceKind, FileId, PmReason};
+use brownout_trace::event::{ProcessId, TargetAddr, ThreadId};
 
-use crate::execution::{Command, Execution, Setting};
+use crate::execution::{Command, Detail, Execution, Setting};
 use crate::executor::{Answer, Executor, Request, Want};
+use crate::input::Lines;
 use crate::line::{LINE, LineKey};
 use crate::outcome::{Outcome, Status};
-use crate::recording::{Did, FailurePoint, Reason, Recording, Step, TrackedFile};
+use crate::recording::{Did, FailurePoint, Reason, RecordOptions, Recorder, Recording};
+use crate::recording::{Step, TrackedFile};
 use crate::site::Site;
 use crate::stacks::Definitions;
 use crate::trie::Read;
-use crate::view::{Base, FileState, Files, Image, Timeline};
+use crate::view::{Base, Entry, FileState, Files, Image, Timeline};
 
 /// The only file. It is full of zeros before the run.
 pub const FILE: FileId = FileId(1);
@@ -39,6 +46,118 @@ pub fn key(offset: u64) -> TargetAddr {
 /// The unit that holds an offset.
 pub fn unit(offset: u64) -> Unit {
     Unit(key(offset).0 / LINE as u64)
+}
+
+/// Where the program of a hand-made stream lies, and what it is called.
+pub const PROGRAM: (u64, &str) = (0x40_0000, "/bin/toy");
+/// The same of recoveries that are told in detail.
+pub const RECOVERY: (u64, &str) = (0x2000, "/bin/recover");
+/// Where the file is mapped.
+pub const AT: TargetAddr = TargetAddr(0x10_0000);
+
+/// The recording of a hand-made stream of events, each with its instruction as an offset in the program. That the program and the
+/// file are there is told before.
+pub fn recorded(options: RecordOptions, input: &str, events: &[(u64, EventKind<'_>)]) -> Recording {
+    let lines = Lines::new(input.into());
+    // No file is copied, so nothing is written there.
+    let mut recorder = Recorder::new(options, Path::new("/nowhere")).with_input(lines);
+    feed(&mut recorder, events).expect("it is in order");
+    recorder.finish()
+}
+
+/// Gives a recorder what [`recorded`] would.
+pub fn feed(recorder: &mut Recorder, events: &[(u64, EventKind<'_>)]) -> io::Result<()> {
+    let file = EventKind::File {
+        file: FILE,
+        path: b"/pm/pool",
+        size: SIZE,
+        reason: PmReason::Glob,
+        created: false,
+    };
+    let map = EventKind::Map {
+        addr: AT,
+        len: SIZE,
+        file: FILE,
+        offset: 0,
+        prot: 3,
+        flags: 1,
+    };
+    let opening = beginning(PROGRAM).into_iter().chain([file, map]);
+    let opening = opening.map(|kind| (0, kind));
+    for (offset, kind) in opening.chain(events.iter().cloned()) {
+        recorder.event(&Event {
+            thread: ThreadId(1),
+            pc: TargetAddr(PROGRAM.0 + offset),
+            context: ContextId(0),
+            kind,
+        })?;
+    }
+    Ok(())
+}
+
+/// What every stream begins with.
+fn beginning((addr, path): (u64, &'static str)) -> [EventKind<'static>; 3] {
+    let (thread, process) = (ThreadId(1), ProcessId(1));
+    let path = path.as_bytes();
+    [
+        EventKind::ProcessStart {
+            process,
+            parent: ProcessId(0),
+            pid: 1,
+            exe: path,
+        },
+        EventKind::ThreadStart {
+            thread,
+            process,
+            tid: 1,
+        },
+        EventKind::Module {
+            process,
+            addr: TargetAddr(addr),
+            len: 0x1000,
+            offset: 0,
+            path,
+        },
+    ]
+}
+
+/// Number of the first event behind what the stream begins with.
+pub const FIRST: u64 = 5;
+
+/// A store to an offset in the file.
+pub fn stores(at: u64, bytes: &[u8]) -> EventKind<'_> {
+    EventKind::Store(Access {
+        addr: TargetAddr(AT.0 + at),
+        size: bytes.len() as u32,
+        bytes,
+    })
+}
+
+pub fn nt_stores(at: u64, bytes: &[u8]) -> EventKind<'_> {
+    EventKind::NtStore(Access {
+        addr: TargetAddr(AT.0 + at),
+        size: bytes.len() as u32,
+        bytes,
+    })
+}
+
+pub fn flushes(kind: FlushKind, at: u64) -> EventKind<'static> {
+    let addr = TargetAddr(AT.0 + at);
+    EventKind::Flush { kind, addr }
+}
+
+pub fn fences() -> EventKind<'static> {
+    EventKind::Fence(FenceKind::Sfence)
+}
+
+/// How streams are recorded, unless something else is meant.
+pub fn record_options() -> RecordOptions {
+    RecordOptions {
+        model: Config::default(),
+        judge_acknowledgements: false,
+        names: None,
+        names_max: 1,
+    }
 }
 
 /// What a run does.
@@ -110,7 +229,7 @@ pub fn recording(acts: &[Act]) -> Recording {
                 continue;
             }
         };
-        let event = Event::new(Thread(1), op);
+        let event = ModelEvent::new(Thread(1), op);
         history.apply(&event).expect("values are there");
         steps.push(Step { site, did });
     }
@@ -180,6 +299,38 @@ pub fn execution(path: Vec<(Read, LineBytes)>, outcome: Outcome) -> Execution {
     }
 }
 
+/// Where in the code of a recovery its reads were made, and where it ended: each read is an instruction further than the one before.
+fn in_detail(execution: &Execution) -> Detail {
+    let mut definitions = Definitions::default();
+    for kind in beginning(RECOVERY) {
+        definitions.observe(&Event {
+            thread: ThreadId(1),
+            pc: TargetAddr(0),
+            context: ContextId(0),
+            kind,
+        });
+    }
+    let reads: Vec<Site> = (0..execution.path.len() as u64)
+        .map(|read| Site {
+            thread: ThreadId(1),
+            process: ProcessId(1),
+            epoch: definitions.epoch(ProcessId(1)),
+            pc: TargetAddr(RECOVERY.0 + read),
+            context: ContextId(0),
+            event: read,
+        })
+        .collect();
+    let last = reads.last().copied();
+    let is_killed = matches!(execution.outcome.status, Status::Signal(_));
+    Detail {
+        definitions,
+        reads,
+        last,
+        died: last.filter(|_| is_killed),
+        found: None,
+    }
+}
+
 /// Persistent memory as a made-up recovery sees it. As in a real one, a byte counts as read the first time only.
 pub struct Memory<'i> {
     image: &'i Image,
@@ -188,6 +339,12 @@ pub struct Memory<'i> {
 }
 
 impl Memory<'_> {
+    /// Whether a file is there. As in a real recovery, that is no read of what it holds.
+    pub fn has(&self, path: &str) -> bool {
+        let entry = self.image.files.names.get(path.as_bytes());
+        matches!(entry, Some(Entry::File(_)))
+    }
+
     /// The word at an offset.
     pub fn word(&mut self, at: u64) -> u64 {
         let line = LineKey::of(key(at).0);
@@ -251,10 +408,12 @@ impl<P: Fn(&mut Memory<'_>) -> Outcome> Executor for Fake<P> {
         let id = self.next;
         self.next += 1;
         let answer = match request.want {
-            Want::Outcome { .. } => {
+            Want::Outcome { detail, .. } => {
                 let (path, outcome) = recover(&request.image, &self.program);
                 self.asked.borrow_mut().push(path.clone());
-                Answer::Executed(Ok(Box::new(execution(path, outcome))))
+                let mut execution = execution(path, outcome);
+                execution.detail = detail.then(|| in_detail(&execution));
+                Answer::Executed(Ok(Box::new(execution)))
             }
             Want::Recording(_) | Want::After(_) => {
                 Answer::Executed(Err(LaunchError::Bug("nobody should ask for that".into())))

@@ -304,3 +304,6 @@ pub fn explain(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -970,3 +970,6 @@ impl EventSink for Recorder {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
