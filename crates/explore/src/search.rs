@@ -357,11 +357,8 @@ impl<'p> Search<'p> {
     }
 
     fn start(&mut self, item: Item, trie: TrieId, node: NodeId, view: &View) {
-        let image = Image::newest(
-            view,
-            &item.narrowed,
-            &self.layers.files(item.layer, item.point),
-        );
+        let files = self.layers.files(item.layer, item.point);
+        let image = sampler::image(&item, view, &files);
         let acknowledged = self.acknowledged_at(item.layer, item.point);
         let request = self.recovery(&image, acknowledged, false);
         let id = self.executor.start(request);

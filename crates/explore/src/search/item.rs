@@ -49,6 +49,11 @@ impl Bulk {
         }
     }
 
+    /// Of what it holds next, the oldest makes it less torn than the newest.
+    pub fn is_mostly_oldest(self) -> bool {
+        self.oldest > self.newest
+    }
+
     /// In how many places it is neither all newest nor all oldest: 0 if it is not torn.
     pub fn torn(self) -> u32 {
         self.choices - self.newest.max(self.oldest)

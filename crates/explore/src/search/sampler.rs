@@ -4,6 +4,7 @@
 //! recognised checksum covers, where all that was tried ended alike, does not count as sampled. Nothing is sampled if everything is to be followed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use brownout_model::{LINE_BYTES, Unit};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -13,7 +14,7 @@ use crate::checksum;
 use crate::line::LineKey;
 use crate::recording::Step;
 use crate::trie::Read;
-use crate::view::{Image, View};
+use crate::view::{Files, Image, View};
 
 /// Torn contents of a bulk that wait to be tried, at one failure point. Of more, some are left out.
 pub const TORN_MAX: usize = 256;
@@ -29,7 +30,8 @@ const STRETCH_MAX: usize = 256;
 /// all oldest are followed at once, and what differs from that in one place, then in two, and so on, as long as a budget of
 /// recoveries lasts. A recovery that stops at the first thing that it does not like has few distinct ways however much it
 /// could read, and is done within the budget; then nothing was left out. One that reads everything before it decides is not:
-/// what is left is counted as sampled, and later failure points of its class get less.
+/// what is left is counted as sampled, and later failure points of its class get less. A torn content that is tried is followed to its end: what
+/// else is uncertain behind it is tried on the same budget, and may exceed it.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling {
     /// Follow everything.
@@ -427,6 +429,28 @@ impl Sampler {
         }
         (taken, LeftOut::default())
     }
+}
+
+/// The image on which an item is run. What it has not read yet of a bulk is as the walk goes on to choose: the newest, or the oldest if it
+/// has seen that more often. On the newest image, a content that is mostly the oldest would take a recovery for each of its words.
+pub fn image(item: &Item, view: &View, files: &Arc<Files>) -> Image {
+    let mut image = Image::newest(view, &item.narrowed, files);
+    let open = view.open();
+    for bulk in item.bulks.values().filter(|bulk| bulk.is_mostly_oldest()) {
+        let Ok(first) = open.binary_search(&bulk.first) else {
+            continue;
+        };
+        let stretch = open[first..].iter().zip(bulk.first.0..);
+        let stretch = stretch.take_while(|(unit, next)| unit.0 == *next);
+        for (unit, _) in stretch.take(STRETCH_MAX + 1) {
+            let oldest = match item.narrowed.get(unit) {
+                Some(cuts) => cuts.iter().min().map(|cut| cut.oldest()),
+                None => view.choices(*unit).map(|choices| choices.open().oldest()),
+            };
+            image.survivors.extend(oldest.map(|oldest| (*unit, oldest)));
+        }
+    }
+    image
 }
 
 /// The stretch with a checksum that covers what is at `from`. `reads` are those of something uncertain.
