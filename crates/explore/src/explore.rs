@@ -21,13 +21,13 @@ use crate::journal::Journal;
 use crate::line::LineKey;
 use crate::minimise;
 use crate::native::{self, Stage};
-use crate::nested;
+use crate::nested::{self, Nesting};
 use crate::operations::{self as ops, Operations};
 use crate::options::{Error, Exploration, Options, io_error};
 use crate::oracle::Symptom;
 use crate::outcome::{Outcome, Status};
 use crate::pool::Pool;
-use crate::recording::Recording;
+use crate::recording::{RecordOptions, Recording};
 use crate::run::{Recorded, Run, record_run, until};
 use crate::search::{Failure, Halt, LeftOver, Progress, Search, Settings};
 use crate::statistics::{Numbers, nothing_explored, statistics, write_outcomes};
@@ -457,7 +457,18 @@ fn search_all(
     let is_cheap = statistics.executions + statistics.resumed <= NESTED_AUTO;
     if depth > 1 && search.ledger.stopped.is_none() && !control.never_ends() {
         if options.depth.is_some() || is_cheap {
-            depth_reached = nested::nest(search, depth, options)?;
+            let record = RecordOptions {
+                model: options.model,
+                judge_acknowledgements: false,
+                names: search.settings.runs.names,
+                names_max: options.names_max(),
+            };
+            let nesting = Nesting {
+                depth,
+                is_asked: options.depth.is_some(),
+                record,
+            };
+            depth_reached = nested::nest(search, &nesting)?;
         } else {
             notes.push(
                 "recoveries were not cut short in turn, because there are many; --depth 2 does that".into(),
@@ -926,4 +937,113 @@ fn look_into(search: &mut Search<'_>, in_a_hurry: bool) -> Result<Vec<Found>, Er
         );
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use brownout_findings::Verdict;
+
+    use super::*;
+    use crate::executor::{Answer, Executor, Request, Want};
+    use crate::fake::{self, Act, Fake, Memory, exits, record_options};
+
+    /// Something that ends the search when the first recovery is to be cut short.
+    struct Ends<E> {
+        inner: E,
+        end: Box<dyn Fn()>,
+    }
+
+    impl<E: Executor> Executor for Ends<E> {
+        fn size(&self) -> usize {
+            self.inner.size()
+        }
+
+        fn start(&mut self, request: Request) -> u64 {
+            if matches!(request.want, Want::Recording(_)) {
+                (self.end)();
+            }
+            self.inner.start(request)
+        }
+
+        fn wait(&mut self, time: Duration) -> Option<(u64, Answer)> {
+            self.inner.wait(time)
+        }
+
+        fn in_flight(&self) -> usize {
+            self.inner.in_flight()
+        }
+
+        fn is_broken(&self) -> bool {
+            self.inner.is_broken()
+        }
+    }
+
+    /// A search that is ended among the crashes of recoveries: what it says, and the depth that it has reached.
+    fn ended_while_nesting(halt: Halt, is_asked: bool) -> (Coverage, BTreeSet<String>, u32) {
+        let program = |memory: &mut Memory<'_>| exits(0, memory.word(0).to_string());
+        let mut progress = ();
+        let runs = fake::setting();
+        let stop = runs.stop.clone();
+        let end = move || {
+            if halt == Halt::Asked {
+                stop.store(true, Ordering::Relaxed);
+            }
+        };
+        let executor = Ends {
+            inner: Fake::new(program),
+            end: Box::new(end),
+        };
+        let mut settings = Settings::new(runs);
+        settings.keep_executed = true;
+        let recording = fake::recording(&[Act::Store(0, 1)]);
+        let mut search = Search::new(recording, settings, Box::new(executor), &mut progress);
+        search.explore(0).expect("the executor answers");
+        if halt == Halt::Time {
+            search.settings.deadline = Some(Instant::now());
+        }
+        let nesting = Nesting {
+            depth: 2,
+            is_asked,
+            record: record_options(),
+        };
+        let depth = nested::nest(&mut search, &nesting).expect("it ends in order");
+        let halted = allow_afterwork(&mut search);
+        assert_eq!(halted, Some(halt));
+        limit_by_search(&mut search, halted);
+        (search.ledger.coverage, search.ledger.notes, depth)
+    }
+
+    /// Whoever ends an exploration while recoveries are cut short has not seen everything, and is told so; also if nobody asked for that depth.
+    #[test]
+    fn an_exploration_that_is_ended_while_it_nests_is_cut() {
+        for is_asked in [true, false] {
+            let (coverage, _, depth) = ended_while_nesting(Halt::Asked, is_asked);
+            let limits: Vec<Limit> = coverage.limitations.iter().map(|l| l.kind).collect();
+            assert_eq!(limits, [Limit::Interrupted]);
+            let text = &coverage.limitations[0].text;
+            assert!(
+                text.contains("2 recoveries were still to be cut short"),
+                "{text}"
+            );
+            assert_eq!(coverage.verdict(false), Verdict::Incomplete);
+            assert_eq!(depth, 2);
+        }
+    }
+
+    /// If the time is up, single crashes are all that was to be explored, unless somebody asked for more.
+    #[test]
+    fn without_a_wish_recoveries_are_cut_short_as_long_as_there_is_time() {
+        let (coverage, _, depth) = ended_while_nesting(Halt::Time, true);
+        assert_eq!(coverage.limitations[0].kind, Limit::Time);
+        assert_eq!(depth, 2);
+        let (coverage, notes, depth) = ended_while_nesting(Halt::Time, false);
+        assert!(coverage.is_exhaustive());
+        assert!(
+            notes.iter().any(|note| note.contains("(2 are left)")),
+            "{notes:?}"
+        );
+        assert_eq!(depth, 1, "not all of the second level was seen");
+    }
 }

@@ -5,27 +5,40 @@
 use brownout_findings::Limit;
 
 use crate::interleaving::interleaved;
-use crate::options::{Error, Options};
+use crate::options::Error;
 use crate::recording::RecordOptions;
-use crate::search::{Layer, LeftOver, Search};
+use crate::search::{Halt, Layer, LeftOver, Search};
 
 /// Recoveries that are cut short, at each depth.
 const NESTED_MAX: usize = 2_000;
 
-/// There is no time for these any more. If nobody asked for crashes in recovery, single ones are what was to be explored.
-fn leave(search: &mut Search<'_>, options: &Options, count: usize) {
-    if options.depth.is_some() {
+/// How far recoveries are cut short in turn.
+pub struct Nesting {
+    /// Crashes in a row.
+    pub depth: u32,
+    /// Somebody wants that depth. Else it is as deep as there is time for.
+    pub is_asked: bool,
+    /// How recoveries are recorded.
+    pub record: RecordOptions,
+}
+
+/// These are left over. Only where nobody asked for crashes in recovery and the time that was given is up, single ones are all that was
+/// to be explored. Whoever ends the exploration cuts it short, whatever it does just then.
+fn leave(search: &mut Search<'_>, nesting: &Nesting, reached: u32, count: usize) -> u32 {
+    if nesting.is_asked || search.ledger.stopped != Some(Halt::Time) {
         search.ledger.left_over = Some(LeftOver::Recoveries(count));
-    } else {
-        search.ledger.left_over = None;
-        search.ledger.notes.insert(format!(
-            "there was no time to cut all recoveries short in turn ({count} are left); --depth 2 insists on it"
-        ));
+        return reached;
     }
+    search.ledger.left_over = None;
+    search.ledger.notes.insert(format!(
+        "there was no time to cut all recoveries short in turn ({count} are left); --depth 2 insists on it"
+    ));
+    reached - 1
 }
 
 /// Cuts recoveries short in turn. Returns the depth that was reached.
-pub fn nest(search: &mut Search<'_>, depth: u32, options: &Options) -> Result<u32, Error> {
+pub fn nest(search: &mut Search<'_>, nesting: &Nesting) -> Result<u32, Error> {
+    let depth = nesting.depth;
     let bound = NESTED_MAX;
     let mut reached = 1;
     for level in 2..=depth {
@@ -43,15 +56,8 @@ pub fn nest(search: &mut Search<'_>, depth: u32, options: &Options) -> Result<u3
         reached = level;
         let count = crashes.len();
         for (done, crash) in crashes.into_iter().enumerate() {
-            let record_options = RecordOptions {
-                model: options.model,
-                judge_acknowledgements: false,
-                names: search.settings.runs.names,
-                names_max: options.names_max(),
-            };
-            let Some(recording) = search.record(&crash.image, record_options)? else {
-                leave(search, options, count - done);
-                return Ok(reached);
+            let Some(recording) = search.record(&crash.image, nesting.record)? else {
+                return Ok(leave(search, nesting, reached, count - done));
             };
             if recording.is_interleaved {
                 let text = interleaved("recovery stores");
@@ -78,8 +84,7 @@ pub fn nest(search: &mut Search<'_>, depth: u32, options: &Options) -> Result<u3
             });
             search.explore(layer)?;
             if search.ledger.left_over.is_some() {
-                leave(search, options, count - done);
-                return Ok(reached);
+                return Ok(leave(search, nesting, reached, count - done));
             }
             let needed = search.ledger.failures.len() > failures || level < depth;
             if !needed {
