@@ -104,6 +104,28 @@ int main(void)
             syscall(SYS_exit_group, i);
         CHECK(waitpid((pid_t)pid, &status, 0) == pid && WEXITSTATUS(status) == i);
     }
+    // CLONE_VFORK with a copy of the memory: the parent waits all the same, until the child ends or executes something.
+    volatile int *common = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(common != MAP_FAILED);
+    for (int i = 1; i <= 4; i++) {
+        int lowest = dup(0);
+        close(lowest);
+        long pid = syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0);
+        if (pid == 0) {
+            sleep_ms(50);
+            *common = i;
+            if (i % 2) {
+                execl("/bin/sh", "sh", "-c", "read line; exit 5", NULL);
+                syscall(SYS_exit_group, 1);
+            }
+            syscall(SYS_exit_group, 5);
+        }
+        CHECK_EQ(*common, i);
+        CHECK_EQ(dup(0), lowest); // no descriptor is left behind
+        close(lowest);
+        CHECK(waitpid((pid_t)pid, &status, 0) == pid);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 5);
+    }
     struct clone_args args = {.exit_signal = SIGCHLD};
     long pid = syscall(SYS_clone3, &args, sizeof args);
     if (pid == 0)

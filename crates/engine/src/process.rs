@@ -136,11 +136,24 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
     crate::pm::going_parallel();
     let shown = crate::deterministic::reserve_pid();
     let old = dispositions::block_all();
+    let departure = match flags & CLONE_VFORK {
+        0 => None,
+        _ => match Departure::prepare() {
+            Ok(departure) => Some(departure),
+            Err(error) => {
+                if ctx.pending_signal() == 0 {
+                    dispositions::set_mask(old);
+                }
+                return error;
+            }
+        },
+    };
     // No other thread may be in the middle of changing engine state.
     let fork = crate::pm::fork_begins(ctx);
     let holes = crate::layout::lock_for_fork();
     let heap = crate::heap::HEAP.lock();
     // The kernel takes `stack` for the child; ours is the copy of this one, so the program's goes into its registers.
+    // Waiting for the child there would be waiting with all locks of the engine: see `Departure`.
     // SAFETY: a plain fork as far as the engine is concerned.
     let ret = unsafe { sc!(nr::CLONE, flags & !CLONE_VFORK, 0, ptid, ctid, tls) };
     drop(heap);
@@ -172,10 +185,73 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         }
         crate::pm::fork_ends(ctx, fork, ret);
     }
+    if let Some(departure) = departure {
+        match ret {
+            0 => departure.keep_open(),
+            _ => departure.wait(ret > 0),
+        }
+    }
     if ctx.pending_signal() == 0 {
         dispositions::set_mask(old);
     }
     ret
+}
+
+/// By which a parent learns that its child has ended or executes another program: both close the
+/// child's end of this pipe. (A child that closes all descriptors on its way to `execve` is let go a little early.)
+struct Departure {
+    parents: u64,
+    childs: u64,
+}
+
+impl Departure {
+    fn prepare() -> Result<Departure, i64> {
+        let mut ends = [0u32; 2];
+        // SAFETY: two descriptors into our own words.
+        let result = unsafe { sc!(nr::PIPE2, ends.as_mut_ptr(), O_CLOEXEC) };
+        match result {
+            0 => Ok(Departure {
+                parents: out_of_the_way(ends[0]),
+                childs: out_of_the_way(ends[1]),
+            }),
+            // As if there were too many processes: `clone` knows no error of descriptors.
+            _ => Err(-sys::EAGAIN),
+        }
+    }
+
+    /// In the child: until it departs.
+    fn keep_open(self) {
+        // SAFETY: our own descriptor.
+        unsafe { sc!(nr::CLOSE, self.parents) };
+    }
+
+    /// In the parent. Signals wait as they do in the kernel's `vfork`.
+    fn wait(self, has_child: bool) {
+        let mut byte = 0u8;
+        // SAFETY: our own descriptors and byte.
+        unsafe {
+            sc!(nr::CLOSE, self.childs);
+            while has_child && sc!(nr::READ, self.parents, &raw mut byte, 1) == -sys::EINTR {}
+            sc!(nr::CLOSE, self.parents);
+        }
+    }
+}
+
+const O_CLOEXEC: u64 = 0x8_0000;
+
+/// Moves a descriptor to where the program's own are unlikely to come: it finds them numbered as without us.
+fn out_of_the_way(fd: u32) -> u64 {
+    const F_DUPFD_CLOEXEC: u64 = 1030;
+    const FIRST: u64 = 200;
+    // SAFETY: our own descriptor.
+    unsafe {
+        let moved = sc!(nr::FCNTL, fd, F_DUPFD_CLOEXEC, FIRST);
+        if moved < 0 {
+            return u64::from(fd);
+        }
+        sc!(nr::CLOSE, fd);
+        moved as u64
+    }
 }
 
 /// The program makes or enters namespaces, as flags of `clone` say: if numbers of processes begin anew there, the tool must know.

@@ -85,6 +85,7 @@ pub mod nr {
     pub const RT_SIGPENDING: u64 = 127;
     pub const RT_SIGSUSPEND: u64 = 130;
     pub const SIGALTSTACK: u64 = 131;
+    pub const PRCTL: u64 = 157;
     pub const ARCH_PRCTL: u64 = 158;
     pub const SYNC: u64 = 162;
     pub const GETTID: u64 = 186;
@@ -103,6 +104,7 @@ pub mod nr {
     pub const TEE: u64 = 276;
     pub const VMSPLICE: u64 = 278;
     pub const EPOLL_PWAIT: u64 = 281;
+    pub const PIPE2: u64 = 293;
     pub const PREADV: u64 = 295;
     pub const PWRITEV: u64 = 296;
     pub const RT_TGSIGQUEUEINFO: u64 = 297;
@@ -124,6 +126,7 @@ pub mod nr {
     pub const IO_URING_SETUP: u64 = 425;
     pub const CLONE3: u64 = 435;
     pub const OPENAT2: u64 = 437;
+    pub const PROCESS_MADVISE: u64 = 440;
     pub const EPOLL_PWAIT2: u64 = 441;
 }
 
@@ -145,6 +148,7 @@ pub const MREMAP_FIXED: u64 = 2;
 pub const ENOENT: i64 = 2;
 pub const ESRCH: i64 = 3;
 pub const EINTR: i64 = 4;
+pub const EAGAIN: i64 = 11;
 pub const ENOMEM: i64 = 12;
 pub const EFAULT: i64 = 14;
 pub const EEXIST: i64 = 17;
