@@ -491,6 +491,18 @@ static void mappings(struct pool pool, const char *path)
     CHECK(mremap(fixed, 4 * 4096, 4096, 0) == fixed);
     fixed[2] = 22;
     CHECK(before[2] == 22 && munmap(fixed, 4096) == 0);
+    // A part was protected and is as it was: the pieces are one mapping again.
+    g = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, pool.fd, before - pool.base);
+    CHECK(g != MAP_FAILED);
+    CHECK(mprotect(g + 4096, 4096, PROT_READ) == 0 && mprotect(g + 3 * 4096, 4096, PROT_NONE) == 0);
+    CHECK(mremap(g, 4 * 4096, 8 * 4096, MREMAP_MAYMOVE) == MAP_FAILED);
+    CHECK(mprotect(g + 4096, 4096, PROT_READ | PROT_WRITE) == 0);
+    CHECK(mprotect(g + 3 * 4096, 4096, PROT_READ | PROT_WRITE) == 0);
+    h = mremap(g, 4 * 4096, 8 * 4096, MREMAP_MAYMOVE);
+    CHECK(h != MAP_FAILED);
+    h[4096 + 3] = 41;
+    h[7 * 4096 + 3] = 47;
+    CHECK(before[4096 + 3] == 41 && before[7 * 4096 + 3] == 47 && munmap(h, 8 * 4096) == 0);
     CHECK(munmap(m, 8 * 4096) == 0);
     pm += 8 * 4096;
 }

@@ -268,6 +268,7 @@ fn mprotect(number: u64, a: &[u64; 6]) -> Option<i64> {
         }
         regions.insert(Region { prot, ..r });
     }
+    regions.join();
     Some(0)
 }
 

@@ -191,6 +191,20 @@ impl Regions {
         self.publish();
     }
 
+    /// Pieces that nothing tells apart any more are one again, as the kernel has it: `mremap` takes no two.
+    pub fn join(&mut self) {
+        self.list.dedup_by(|next, r| {
+            let goes_on = r.end == next.start
+                && (r.delta, r.prot) == (next.delta, next.prot)
+                && r.offset + (r.end - r.start) == next.offset;
+            if goes_on {
+                r.end = next.end;
+            }
+            goes_on
+        });
+        self.publish();
+    }
+
     /// Cuts `start..end` out; yields what was cut.
     pub fn remove(&mut self, start: u64, end: u64) -> Vec<Region> {
         let mut cut = Vec::new();
