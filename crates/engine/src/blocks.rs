@@ -12,7 +12,7 @@ use crate::context::ThreadContext;
 use crate::emit::{Emitter, in_reach, rel32};
 use crate::hash::PcHash;
 use crate::lookup::{LOOKUP, PROBES};
-use crate::maps::CodeRanges;
+use crate::maps::{CodeFile, CodeRanges};
 use crate::sync::SpinLock;
 use crate::translate::{self, Translated};
 use alloc::boxed::Box;
@@ -45,6 +45,8 @@ pub struct Engine {
     /// Page number to the blocks with code on it.
     pub by_page: BTreeMap<u64, Vec<BlockId>>,
     pub code: CodeRanges,
+    /// Where `code` comes from, if from files that this process has not opened for writing.
+    pub code_files: Vec<CodeFile>,
     /// Writable code pages that are write-protected because of translations.
     pub protected: alloc::collections::BTreeSet<u64>,
     /// How often each writable code page was written after translation.
@@ -61,6 +63,7 @@ pub static ENGINE: SpinLock<Engine> = SpinLock::new(Engine {
     simple: hashbrown::HashMap::with_hasher(PcHash),
     by_page: BTreeMap::new(),
     code: CodeRanges::new(),
+    code_files: Vec::new(),
     protected: alloc::collections::BTreeSet::new(),
     page_writes: BTreeMap::new(),
 });

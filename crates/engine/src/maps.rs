@@ -67,6 +67,17 @@ pub struct CodeRange {
     pub shared: bool,
 }
 
+/// Code that was mapped from a file.
+pub struct CodeFile {
+    pub file: FileId,
+    pub start: u64,
+    pub end: u64,
+}
+
+/// Device and number of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct FileId(pub u64, pub u64);
+
 /// The program's executable ranges, sorted, not overlapping.
 pub struct CodeRanges {
     list: Vec<CodeRange>,
@@ -89,6 +100,18 @@ impl CodeRanges {
             end = r.end;
         }
         end
+    }
+
+    /// The parts of all ranges that lie in `start..end`.
+    pub fn within(&self, start: u64, end: u64) -> Vec<CodeRange> {
+        let first = self.list.partition_point(|r| r.end <= start);
+        let some = self.list[first..].iter().take_while(|r| r.start < end);
+        let part = |r: &CodeRange| CodeRange {
+            start: r.start.max(start),
+            end: r.end.min(end),
+            ..*r
+        };
+        some.map(part).collect()
     }
 
     pub fn remove(&mut self, start: u64, end: u64) -> bool {

@@ -5,6 +5,7 @@ use crate::blocks::ENGINE;
 use crate::context::ThreadContext;
 use crate::maps::CodeRange;
 use crate::sys::{self, nr, page_up};
+use crate::syscall::code;
 use crate::{layout, pm};
 use brownout_syscalls::pipeline::{Call, Rest, Stage};
 
@@ -19,6 +20,7 @@ pub const STAGE: Stage<ThreadContext> = Stage {
                 | nr::PKEY_MPROTECT
                 | nr::MREMAP
                 | nr::MADVISE
+                | nr::PROCESS_MADVISE
                 | nr::SHMAT
         )
     },
@@ -30,12 +32,13 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         nr::MMAP => mmap(ctx, call, rest),
         nr::SHMAT if call.args[1] != 0 && shmat_overlaps_engine(&call.args) => Some(-sys::EINVAL),
         nr::SHMAT => rest.make(ctx, call),
+        nr::PROCESS_MADVISE => process_madvise(ctx, call, rest),
         _ => change(ctx, call, rest),
     }
 }
 
 fn mmap(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Option<i64> {
-    let [addr, len, prot, flags, _, _] = call.args;
+    let [addr, len, prot, flags, fd, _] = call.args;
     let fixed = flags & sys::MAP_FIXED != 0;
     if fixed && overlaps_engine(addr, len) {
         return Some(-sys::ENOMEM);
@@ -48,14 +51,16 @@ fn mmap(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         return Some(result);
     }
     if prot & sys::PROT_EXEC != 0 {
-        let shared = flags & sys::MAP_TYPE != sys::MAP_PRIVATE;
+        let (start, end) = (result as u64, result as u64 + page_up(len));
+        let shared = flags & sys::MAP_TYPE != sys::MAP_PRIVATE
+            || flags & sys::MAP_ANONYMOUS == 0 && code::mapped(fd, start, end);
         ENGINE.lock().code.insert(CodeRange {
-            start: result as u64,
-            end: result as u64 + page_up(len),
+            start,
+            end,
             writable: prot & sys::PROT_WRITE != 0 || shared,
             shared,
         });
-        pm::code_mapped(ctx, result as u64, page_up(len), &call.args);
+        pm::code_mapped(ctx, start, end - start, &call.args);
     }
     Some(result)
 }
@@ -90,6 +95,9 @@ fn change(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Op
         _ => {}
     }
     let result = rest.make(ctx, call)?;
+    if number == nr::MADVISE && result == 0 {
+        code::advised(start, len, a[2]);
+    }
     if (number == nr::MPROTECT || number == nr::PKEY_MPROTECT)
         && result == 0
         && a[2] & sys::PROT_EXEC != 0
@@ -104,6 +112,30 @@ fn change(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Op
             writable: a[2] & sys::PROT_WRITE != 0 || shared,
             shared,
         });
+    }
+    Some(result)
+}
+
+/// `process_madvise`, which may be about this process.
+fn process_madvise(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Option<i64> {
+    const VECTORS_MAX: u64 = 1024;
+    let a = &call.args;
+    let mut ranges = alloc::vec::Vec::new();
+    for i in 0..a[2].min(VECTORS_MAX) {
+        let mut range = [0u64; 2];
+        if !crate::values::read_value(a[1].wrapping_add(16 * i), &mut range) {
+            break;
+        }
+        if overlaps_engine(range[0], range[1]) {
+            return Some(-sys::ENOMEM);
+        }
+        ranges.push(range);
+    }
+    let result = rest.make(ctx, call)?;
+    if result > 0 {
+        for [start, len] in ranges {
+            code::advised(start, len, a[3]);
+        }
     }
     Some(result)
 }

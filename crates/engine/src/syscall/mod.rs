@@ -7,6 +7,7 @@
 //!  signals      what the program believes about signals
 //!  processes    threads, processes, programs
 //!  memory       the engine's own memory, and what is code
+//!  code         what changes code without a store
 //!  boundaries   what the program takes from the world and gives to it       while recording, if asked for
 //!  pm           tracked memory and files                                    while recording
 //!  layout       where mappings lie                                          in deterministic mode
@@ -22,6 +23,7 @@
 //! threads belongs behind `determinism`, which answers some calls that would wait otherwise, and
 //! before `signals`, in which a thread may come to wait.
 
+mod code;
 mod kernel;
 mod memory;
 mod processes;
@@ -39,6 +41,7 @@ static PIPELINE: Pipeline<ThreadContext> = Pipeline::new(&[
     signals::STAGE,
     processes::STAGE,
     memory::STAGE,
+    code::STAGE,
     pm::BOUNDARIES,
     pm::STAGE,
     layout::STAGE,
