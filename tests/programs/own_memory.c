@@ -1,12 +1,14 @@
-// Calls that would replace or empty memory which the program has not mapped fail, as if something were in the way, and do no harm. Also: a
-// process descriptor from clone.
+// Calls that would replace or empty memory which the program has not mapped fail, as if something were in the way, and do no harm. A wild
+// pointer into code that is not the program's faults. Also: a process descriptor from clone.
 // build: dynamic static
 #include "harness.h"
 #include <poll.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #ifndef CLONE_PIDFD
@@ -29,9 +31,47 @@ static int foreign(unsigned long *at, int max)
     return n;
 }
 
+static sigjmp_buf back;
+static siginfo_t fault;
+
+static void on_fault(int signal, siginfo_t *info, void *context)
+{
+    (void)signal, (void)context;
+    fault = *info;
+    siglongjmp(back, 1);
+}
+
+// A store to code that is not the program's, where there is some: as to memory that is not there.
+static void wild_stores(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[4096], perms[8];
+    struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
+    CHECK(maps && sigaction(SIGSEGV, &action, NULL) == 0);
+    while (fgets(line, sizeof line, maps)) {
+        unsigned long start;
+        const char *name = strrchr(line, '/');
+        CHECK(sscanf(line, "%lx-%*x %7s", &start, perms) == 2);
+        if (!name || strncmp(name, "/brownout", 9) != 0)
+            continue;
+        CHECK(strncmp(perms, "rwx", 3) != 0);
+        if (strncmp(perms, "r-x", 3) != 0)
+            continue;
+        volatile char *wild = (volatile char *)start;
+        if (sigsetjmp(back, 1) == 0) {
+            *wild = 1;
+            FAIL("a wild store goes through");
+        }
+        CHECK_EQ(fault.si_code, SEGV_MAPERR);
+        CHECK(fault.si_addr == (void *)start);
+    }
+    fclose(maps);
+}
+
 int main(void)
 {
     unsigned long at[64];
+    wild_stores();
     int n = foreign(at, 64);
     int id = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
     CHECK(id >= 0);
@@ -46,6 +86,10 @@ int main(void)
         CHECK(mremap(there, 4096, 8192, MREMAP_MAYMOVE) == MAP_FAILED);
         CHECK(madvise(there, 4096, MADV_DONTNEED) != 0);
         CHECK(madvise(there, 4096, MADV_REMOVE) != 0);
+        struct iovec range = {there, 4096};
+        int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+        CHECK(self < 0 || syscall(SYS_process_madvise, self, &range, 1, MADV_DONTNEED, 0) < 0);
+        close(self);
         CHECK(shmat(id, there, SHM_REMAP) == (void *)-1);
         *page = 1;
         CHECK(munmap(page, 4096) == 0);

@@ -108,6 +108,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
         thread_start: process::thread_start,
         signal: signal::signal_handler,
     });
+    protect_image();
     session::init(launch.previous_process == 0);
     redirects::init();
     syscall::init();
@@ -134,6 +135,35 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
 }
 
 #[cfg(not(test))]
+/// Takes write access from the engine's code and constants, which nothing changes from here on: a wild pointer of the program's
+/// faults there as it would without us. What the engine writes to cannot be protected, because it is the same thread that writes.
+fn protect_image() {
+    const PT_LOAD: u32 = 1;
+    const PT_GNU_RELRO: u32 = 0x6474_e552;
+    const PF_X: u32 = 1;
+    const PF_W: u32 = 2;
+    // SAFETY: the image begins with its own ELF header, and is mapped whole.
+    let word = |at: u64| unsafe { *((abi::ENGINE_BASE + at) as *const u64) };
+    let headers = word(0x20);
+    let count = word(0x38) & 0xffff;
+    for i in 0..count {
+        let header = headers + 56 * i;
+        let (kind, flags) = (word(header) as u32, (word(header) >> 32) as u32);
+        let mut prot = sys::PROT_READ;
+        match kind {
+            PT_LOAD if flags & PF_X != 0 => prot |= sys::PROT_EXEC,
+            PT_LOAD if flags & PF_W != 0 => prot |= sys::PROT_WRITE,
+            // Behind the segment of which it is a part.
+            PT_LOAD | PT_GNU_RELRO => {}
+            _ => continue,
+        }
+        let start = (abi::ENGINE_BASE + word(header + 0x10)) & !4095;
+        let end = sys::page_up(abi::ENGINE_BASE + word(header + 0x10) + word(header + 0x28));
+        // SAFETY: as the linker has it, which gives segments pages of their own. Relocations have been made.
+        unsafe { sys::sc!(sys::nr::MPROTECT, start, end - start, prot) };
+    }
+}
+
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
     fatal_bug(&alloc::format!("{info}"))
