@@ -114,6 +114,12 @@ pub struct ThreadContext {
     pub resume_is_boundary: bool,
     /// Single-stepping towards a boundary.
     pub stepping: bool,
+    /// The program had set the trap flag itself when that began.
+    pub steps_itself: bool,
+    /// What becomes of the program's own single step when engine code is done.
+    pub own_step: OwnStep,
+    /// The program has cleared its trap flag; its last step is still under way.
+    pub own_steps_end: bool,
     /// Where the step under way began: an address in the cache or in the engine.
     pub stepped_from: u64,
     pub thread: u32,
@@ -143,6 +149,17 @@ pub struct ThreadContext {
     pub in_use: AtomicU64,
 }
 const _: () = assert!(core::mem::size_of::<ThreadContext>() <= IBTC_OFFSET as usize);
+
+/// Whether the program is single-stepping itself while engine code runs for it.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub enum OwnStep {
+    #[default]
+    No,
+    /// When engine code is done, so is the step.
+    Complete,
+    /// It goes on with the next instruction.
+    GoesOn,
+}
 
 /// The program's alternate signal stack, as it set it.
 #[derive(Clone, Copy, Default)]

@@ -16,7 +16,7 @@ const ACCESS: u64 = 0x04;
 /// Page-fault error code: by a store.
 const WRITE: u64 = 0x02;
 /// Page-fault error code: the page is there, but not for this.
-const PRESENT: u64 = 0x01;
+pub const PRESENT: u64 = 0x01;
 pub const PAGE_FAULT: u64 = 14;
 const KERNEL_HALF: u64 = 0x7fff_ffff_f000;
 

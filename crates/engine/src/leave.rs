@@ -2,15 +2,29 @@
 
 use crate::block::NO_BLOCK;
 use crate::blocks::{Arrival, ENGINE, resume_at_rip};
-use crate::context::ThreadContext;
+use crate::context::{OwnStep, ThreadContext};
 use crate::exit;
 
 /// Called by `bo_exit`; leaves the place to go on in `ctx.resume`.
 pub extern "C" fn engine_dispatch(ctx: &mut ThreadContext) {
     // Once before, because what follows may not come back, and once behind, because it may translate.
     crate::pm::code_was_read(ctx);
+    let arg = ctx.exit_arg;
     dispatch(ctx);
     crate::pm::code_was_read(ctx);
+    if ctx.own_step != OwnStep::No {
+        goes_on_stepping(ctx, arg & 0xff);
+    }
+}
+
+/// The program single-steps itself. The kernel returns from a system call in a way that makes it and the next instruction one step;
+/// others are made again.
+#[cold]
+fn goes_on_stepping(ctx: &mut ThreadContext, exit: u64) {
+    if matches!(exit, exit::SYSCALL | exit::LOCKED | exit::CODE_CHANGED) {
+        ctx.own_step = OwnStep::GoesOn;
+    }
+    ctx.pending_flag = 1;
 }
 
 fn dispatch(ctx: &mut ThreadContext) {

@@ -72,6 +72,13 @@ pub struct Pending {
     pub base: Option<u64>,
 }
 
+impl Pending {
+    /// Whether anything waits.
+    pub fn is_any(&self) -> bool {
+        self.sig != 0 || self.fault.is_some()
+    }
+}
+
 /// A fault, with the processor's error code for it.
 #[derive(Clone, Copy)]
 pub struct Fault {

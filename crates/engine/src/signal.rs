@@ -19,10 +19,10 @@ use crate::address::Reach;
 use crate::asm;
 use crate::block::Saved;
 use crate::blocks::{ENGINE, code_for};
-use crate::context::{AltStack, Peer, SIGNAL_STACK_LEN, ThreadContext, off, slot};
+use crate::context::{AltStack, OwnStep, Peer, SIGNAL_STACK_LEN, ThreadContext, off, slot};
 use crate::dispositions::{SIG_DFL, action};
 use crate::dispositions::{block_all, kills, set_mask};
-use crate::faults::{PAGE_FAULT, fetch_fault};
+use crate::faults::{PAGE_FAULT, PRESENT, fetch_fault};
 use crate::sigdata::*;
 use crate::sys::{self, nr, sc};
 use crate::values::{read_value, write_value};
@@ -42,6 +42,7 @@ const SS_DISABLE: i32 = 2;
 const SS_ONSTACK: i32 = 1;
 const SS_AUTODISARM: i32 = 1 << 31;
 const TF: u64 = 0x100;
+const SEGV_MAPERR: u64 = 1;
 const DF: u64 = 0x400;
 const RF: u64 = 0x1_0000;
 
@@ -233,14 +234,22 @@ pub extern "C" fn signal_handler(sig: i32, info: &mut SigInfo, uc: &mut UContext
         if rip == asm::bo_safepoint as *const () as usize as u64 + 1 && ctx.pending_flag != 0 {
             return safepoint(ctx, uc);
         }
-        if ctx.stepping && info.code() == 2
-        /* TRAP_TRACE */
-        {
-            return stepped(ctx, uc);
+        if info.code() == TRAP_TRACE {
+            return match ctx.stepping {
+                true => stepped(ctx, uc),
+                false => own_step(ctx, info, uc),
+            };
         }
     }
     if SYNC.contains(&sig) && info.code() > 0 {
-        return fault(ctx, sig, info, uc);
+        if rip != asm::bo_syscall_insn as *const () as usize as u64 + SYSCALL_LEN {
+            return fault(ctx, sig, info, uc);
+        }
+        // The kernel's answer to a system call of the program's (`uretprobe`). It cannot be held off.
+        if ctx.blocked_sync & bit(sig) != 0 || action(ctx, sig).handler == SIG_IGN {
+            crate::pm::dies(ctx, sig, info.addr());
+            die(ctx, sig);
+        }
     }
     asynchronous(ctx, sig, info, uc)
 }
@@ -322,24 +331,67 @@ fn boundary(rip: u64) -> Option<(u64, bool)> {
 
 /// Makes the next step from where `uc` stands.
 fn step(ctx: &mut ThreadContext, uc: &mut UContext) {
+    if !ctx.stepping {
+        ctx.steps_itself = uc.m.eflags & TF != 0;
+    }
     ctx.stepping = true;
     ctx.stepped_from = uc.m.rip;
     uc.m.eflags |= TF;
 }
 
 fn stop_stepping(ctx: &mut ThreadContext, uc: &mut UContext) {
-    ctx.stepping = false;
-    uc.m.eflags &= !TF;
+    // Whose flag it is, only we know.
+    if core::mem::take(&mut ctx.stepping) && !ctx.steps_itself {
+        uc.m.eflags &= !TF;
+    }
 }
+
+/// A step that the program makes by its own trap flag. It sees those that end at its own instructions.
+fn own_step(ctx: &mut ThreadContext, info: &mut SigInfo, uc: &mut UContext) {
+    let rip = uc.m.rip;
+    // The instruction that clears the flag is a step, too. It may have led into an emitted sequence.
+    let ends = uc.m.eflags & TF == 0;
+    match boundary(rip) {
+        Some((pc, true)) => {
+            if core::mem::take(&mut ctx.own_steps_end) {
+                uc.m.eflags &= !TF;
+            }
+            uc.m.rip = pc;
+            info.words[2] = pc;
+            let mask = uc.sigmask;
+            deliver(ctx, SIGTRAP, info, uc, mask, None);
+            enter(ctx, uc)
+        }
+        place if place.is_some() || asm::is_fast(rip) => {
+            ctx.own_steps_end |= ends;
+            uc.m.eflags |= TF;
+        }
+        // Engine code is not stepped through; `safepoint` goes on.
+        _ => {
+            ctx.own_steps_end |= ends;
+            ctx.own_step = OwnStep::Complete;
+            uc.m.eflags &= !TF;
+        }
+    }
+}
+
+const TRAP_TRACE: i32 = 2;
+/// Vector of the debug exception.
+const DEBUG: u64 = 1;
 
 /// One single step was made.
 fn stepped(ctx: &mut ThreadContext, uc: &mut UContext) {
-    hide_trap_flag(ctx.stepped_from, uc.m.rsp);
+    if !ctx.steps_itself {
+        hide_trap_flag(ctx.stepped_from, uc.m.rsp);
+    }
     let rip = uc.m.rip;
     match boundary(rip) {
         Some((pc, true)) => {
             stop_stepping(ctx, uc);
             uc.m.rip = pc;
+            if uc.m.eflags & TF != 0 {
+                ctx.pending.fault = Some(own_trap(pc));
+            }
             deliver_pending(ctx, uc);
             enter(ctx, uc)
         }
@@ -379,6 +431,20 @@ fn hide_trap_flag(code: u64, rsp: u64) {
 
 /// Back from engine code with something pending; all registers are the program's.
 fn safepoint(ctx: &mut ThreadContext, uc: &mut UContext) {
+    let own = core::mem::take(&mut ctx.own_step);
+    if own != OwnStep::No {
+        uc.m.eflags |= TF;
+        if own == OwnStep::Complete && ctx.resume_is_boundary && ctx.pending.fault.is_none() {
+            if core::mem::take(&mut ctx.own_steps_end) {
+                uc.m.eflags &= !TF;
+            }
+            ctx.pending.fault = Some(own_trap(ctx.rip));
+        } else if !ctx.pending.is_any() {
+            ctx.pending_flag = 0;
+            uc.m.rip = ctx.resume;
+            return;
+        }
+    }
     if !ctx.resume_is_boundary && ctx.pending.fault.is_none() {
         uc.m.rip = ctx.resume;
         return step(ctx, uc);
@@ -386,6 +452,15 @@ fn safepoint(ctx: &mut ThreadContext, uc: &mut UContext) {
     uc.m.rip = ctx.rip;
     deliver_pending(ctx, uc);
     enter(ctx, uc)
+}
+
+/// The fault by which the program hears of its own step.
+fn own_trap(pc: u64) -> Fault {
+    Fault {
+        info: SigInfo::fault(SIGTRAP, TRAP_TRACE, pc),
+        trap: DEBUG,
+        error: 0,
+    }
 }
 
 fn deliver_pending(ctx: &mut ThreadContext, uc: &mut UContext) {
@@ -501,6 +576,11 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
                 uc.m.cr2 = addr;
             }
         }
+    }
+    if sig == SIGSEGV && uc.m.trapno == PAGE_FAULT && crate::blocks::is_engine(info.addr()) {
+        // Without us there is nothing.
+        info.words[1] = SEGV_MAPERR;
+        uc.m.err &= !PRESENT;
     }
     if matches!(sig, SIGILL | SIGFPE) {
         // These report the instruction's address.
@@ -701,7 +781,9 @@ fn deliver(
     };
     frame.uc.m.fpstate = fp;
     frame.uc.m.oldmask = program_mask;
-    frame.uc.m.eflags &= !TF;
+    if ctx.stepping {
+        frame.uc.m.eflags &= !TF;
+    }
     frame.uc.sigmask = program_mask;
     frame.uc.stack_sp = alt.sp;
     frame.uc.stack_size = alt.size;
@@ -1084,6 +1166,19 @@ pub fn pass_on_held(ctx: &mut ThreadContext) {
 pub fn after_failed_exec() {
     for sig in SYNC {
         install(sig, &SigAction::default());
+    }
+}
+
+/// The flags that `iret` of user mode sets.
+pub fn set_flags(ctx: &mut ThreadContext, flags: u64) {
+    // Carry, parity, auxiliary, zero, sign, direction, overflow, nested task, alignment check, identification.
+    const SETTABLE: u64 = 0x24_4cd5;
+    ctx.rflags = ctx.rflags & !SETTABLE | flags & SETTABLE;
+    let steps = flags & TF != 0;
+    if ctx.own_step == OwnStep::No && steps {
+        ctx.own_step = OwnStep::GoesOn;
+    } else if ctx.own_step == OwnStep::Complete && !steps {
+        ctx.own_steps_end = true;
     }
 }
 

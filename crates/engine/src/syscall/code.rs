@@ -1,17 +1,19 @@
 //! Changes of code that no store of the program's makes.
 //!
-//! Code pages that the program may write are watched by write protection, and code that is shared compares itself with what was
-//! translated. That leaves what only the kernel does to memory which the program itself may not write:
+//! Code pages that the program may write are watched by write protection, and code that is shared
+//! compares itself with what was translated. That leaves what only the kernel does to memory which
+//! the program itself may not write:
 //!
 //! - a write to `/proc/PID/mem`, which passes all protection: what was translated is forgotten;
-//! - a write to a file that is mapped privately, where the page has not been copied yet: code from a file that this process has
-//!   open for writing compares itself, as shared code does;
+//! - a write to a file that is mapped privately, where the page has not been copied yet: code from
+//!   a file that this process has open for writing compares itself, as shared code does;
 //! - advice to throw pages away, which bring back what the file has.
 //!
-//! Does not see: files that another process writes to, or that were opened for writing before they were mapped by another descriptor.
+//! Does not see: files that another process writes to, or that were opened for writing before they
+//! were mapped by another descriptor.
 
+use crate::blocks::ENGINE;
 use crate::context::ThreadContext;
-use crate::dispatch::ENGINE;
 use crate::maps::{CodeFile, CodeRange, FileId};
 use crate::sys::{nr, sc};
 use crate::values::read_value;

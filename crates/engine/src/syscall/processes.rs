@@ -5,6 +5,7 @@ use crate::sys::{self, nr};
 use crate::{pm, process};
 use brownout_syscalls::pipeline::{Call, Rest, Stage};
 
+const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_GET_GS: u64 = 0x1004;
 
@@ -26,6 +27,7 @@ pub const STAGE: Stage<ThreadContext> = Stage {
                 | nr::GETPPID
                 | nr::UNSHARE
                 | nr::SETNS
+                | nr::PRCTL
                 | nr::ARCH_PRCTL
         )
     },
@@ -65,6 +67,10 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             process::may_enter_namespace(u64::MAX);
             rest.make(ctx, call)
         }
+        // As a kernel without Syscall User Dispatch: where a call comes from is not what it sees.
+        nr::PRCTL if a[0] == PR_SET_SYSCALL_USER_DISPATCH => Some(-sys::EINVAL),
+        // What the program finds there anyway.
+        nr::ARCH_PRCTL if a[0] == ARCH_SET_GS && a[1] == 0 => Some(0),
         nr::ARCH_PRCTL if a[0] == ARCH_SET_GS => crate::fatal_unsupported(
             "the program sets the GS register, which this tool uses itself",
         ),

@@ -286,19 +286,27 @@ impl Builder<'_> {
                 self.special(exit::SYSCALL, pc, 0);
                 return true;
             }
-            Code::Int_imm8
-            | Code::Sysenter
-            | Code::Iretq
-            | Code::Iretd
-            | Code::Retfq
-            | Code::Retfd
-            | Code::Wrgsbase_r64
-            | Code::Wrgsbase_r32 => {
+            Code::Sysenter | Code::Wrgsbase_r64 | Code::Wrgsbase_r32 => {
                 self.begin(pc, Saved::NONE);
                 self.special(exit::UNSUPPORTED, pc, 0);
                 return true;
             }
-            Code::Rdgsbase_r32 | Code::Rdgsbase_r64 => {
+            // All others fault, or trap, for the program to see.
+            Code::Int_imm8 if insn.immediate8() == 0x80 => {
+                self.begin(pc, Saved::NONE);
+                self.special(exit::UNSUPPORTED, pc, 0);
+                return true;
+            }
+            Code::Rdgsbase_r32
+            | Code::Rdgsbase_r64
+            | Code::Iretq
+            | Code::Iretd
+            | Code::Retfq
+            | Code::Retfd
+            | Code::Retfq_imm16
+            | Code::Retfd_imm16
+            | Code::Jmp_m1632
+            | Code::Call_m1632 => {
                 self.begin(pc, Saved::NONE);
                 self.special(exit::EMULATE, pc, insn.len() as u64);
                 return true;
