@@ -11,7 +11,7 @@ use crate::cache::Arenas;
 use crate::context::ThreadContext;
 use crate::emit::{Emitter, in_reach, rel32};
 use crate::hash::PcHash;
-use crate::lookup::{LOOKUP, PROBES};
+use crate::lookup::{LOOKUP, LookupEntry, PROBES};
 use crate::maps::{CodeFile, CodeRanges};
 use crate::sync::SpinLock;
 use crate::translate::{self, Translated};
@@ -19,7 +19,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use brownout_abi::learned;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 /// How a thread comes to a block from outside.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -471,9 +471,10 @@ impl Engine {
                 let start = pc.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> shift;
                 let mut free = None;
                 for i in 0..PROBES {
-                    let e = (table + (start + i) * 16) as *mut AtomicU64;
-                    // SAFETY: inside the table (it has PROBES extra entries).
-                    let (key, value) = unsafe { (&*e, &*e.add(1)) };
+                    // SAFETY: inside the table (it has PROBES extra entries), which stays for ever.
+                    let entry =
+                        unsafe { &*(table as *const LookupEntry).add((start + i) as usize) };
+                    let (key, value) = (&entry.pc, &entry.prefix);
                     let k = key.load(Ordering::Relaxed);
                     if k == pc {
                         value.store(prefix, Ordering::Release);

@@ -32,7 +32,7 @@ impl Entry {
     /// The context, if the entry is for this key and every return address still stands in its slot.
     pub fn check(&self, key: u64, verify: impl FnOnce(u64) -> bool) -> Option<u32> {
         // SAFETY: a chain made by `replace_chain`, whose first word is the context.
-        (self.key == key && verify(self.chain + 16))
+        (self.key == key && verify(self.chain + PAIRS_OFFSET as u64))
             .then(|| unsafe { *(self.chain as *const u64) as u32 })
     }
 }
@@ -117,8 +117,13 @@ pub fn replace_chain(e: &mut Entry, context: u32, pairs: &[(u64, u64)]) {
     e.chain = Box::into_raw(v.into_boxed_slice()) as *mut u64 as u64;
 }
 
+/// Where a chain has its pairs: behind context number and length.
+pub const PAIRS_OFFSET: usize = 16;
+/// Slot and value.
+pub const PAIR_LEN: usize = 16;
+
 /// Pairs that `bo_log` compares between two looks for the end.
-const GROUP: usize = 4;
+pub const GROUP: usize = 4;
 
 /// A word whose content never changes.
 static ZERO: u64 = 0;
