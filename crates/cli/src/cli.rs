@@ -6,10 +6,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use brownout_findings::Limit;
-use brownout_findings::rules::{Analysis, RULES};
+use brownout_findings::rules::{self, Analysis, RULES};
+use brownout_findings::{BuiltIn, Limit, Severity};
 use brownout_model::Domain;
-use clap::builder::{BoolishValueParser, PossibleValuesParser};
+use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
 const ABOUT: &str = "Find crash-consistency and performance bugs of persistent-memory programs";
@@ -307,11 +307,11 @@ pub struct CheckArgs {
     /// dfence drains, both given by annotations. page: by msync, page by page.
     #[arg(
         long,
-        value_parser = PossibleValuesParser::new(Domain::ALL.map(Domain::name)),
+        value_parser = domains(),
         default_value = Domain::X86.name(),
         help_heading = MODEL_HEADING
     )]
-    pub domain: String,
+    pub domain: Domain,
 
     /// The report.
     #[command(flatten)]
@@ -400,11 +400,11 @@ pub struct ExploreArgs {
     /// x86: lines must be written back and fenced. eadr: caches survive. page: by msync, page by page.
     #[arg(
         long,
-        value_parser = PossibleValuesParser::new(Domain::ALL.map(Domain::name)),
+        value_parser = domains(),
         default_value = Domain::X86.name(),
         help_heading = MODEL_HEADING
     )]
-    pub domain: String,
+    pub domain: Domain,
 
     /// What a crash cannot tear
     ///
@@ -477,8 +477,8 @@ pub struct RecoveryArgs {
     pub recover_stdin: Option<PathBuf>,
 
     /// What recovery must fulfil, beside ending well: 'ops', 'ops:ordered' or 'cmd:CHECKER' (repeatable)
-    #[arg(long, value_name = "ORACLE", help_heading = RECOVERY_HEADING)]
-    pub oracle: Vec<String>,
+    #[arg(long, value_parser = oracle, value_name = "ORACLE", help_heading = RECOVERY_HEADING)]
+    pub oracle: Vec<OracleArg>,
 
     /// Stop after this time and report what was found (90s, 10m, 2h)
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = RECOVERY_HEADING)]
@@ -492,6 +492,29 @@ pub struct RecoveryArgs {
 }
 
 /// `90`, `90s`, `1.5m`, `2h`.
+/// What recovery must fulfil.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OracleArg {
+    /// It prints what is there after whole operations.
+    Operations {
+        /// In that order.
+        ordered: bool,
+    },
+    /// This command is content.
+    Checker(String),
+}
+
+fn oracle(text: &str) -> Result<OracleArg, String> {
+    match text.split_once(':') {
+        None if text == "ops" => Ok(OracleArg::Operations { ordered: false }),
+        Some(("ops", "ordered")) => Ok(OracleArg::Operations { ordered: true }),
+        Some(("cmd", command)) if !command.trim().is_empty() => {
+            Ok(OracleArg::Checker(command.to_owned()))
+        }
+        _ => Err("there are 'ops', 'ops:ordered' and 'cmd:CHECKER'".into()),
+    }
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let seconds = match &text[digits.len()..] {
@@ -535,8 +558,8 @@ pub struct ReportArgs {
     ///
     /// A report names what was not looked at as 'limit[NAME]'. Unless it is accepted, nothing found is then no success, and the
     /// exit status is 3. What is accepted is still told.
-    #[arg(long, value_name = "LIMIT", value_delimiter = ',', value_parser = limit_names(), hide_possible_values = true, help_heading = REPORT_HEADING)]
-    pub accept: Vec<String>,
+    #[arg(long, value_name = "LIMIT", value_delimiter = ',', value_parser = limits(), hide_possible_values = true, help_heading = REPORT_HEADING)]
+    pub accept: Vec<Limit>,
 
     /// Exit with N instead of 1 if there are findings that count
     #[arg(
@@ -641,19 +664,63 @@ pub struct PmemcheckArgs {
     pub expect_fence_after_clflush: Option<bool>,
 }
 
-/// Names of groups of rules, beside the rules' own.
-pub const RULE_GROUPS: [&str; 3] = ["correctness", "performance", "all"];
-
-/// That nothing was looked at at all cannot be accepted.
-fn limit_names() -> PossibleValuesParser {
-    let limits = Limit::ALL.into_iter();
-    let limits = limits.filter(|limit| *limit != Limit::Untouched);
-    PossibleValuesParser::new(limits.map(Limit::name))
+/// Words that stand for values: who writes another one is told which there are, or which is near.
+fn words<T: Clone + Send + Sync + 'static>(
+    names: impl IntoIterator<Item = &'static str>,
+    meaning: fn(&str) -> Option<T>,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(names)
+        .try_map(move |name| meaning(&name).ok_or("this word stands for nothing"))
 }
 
-fn rule_names() -> PossibleValuesParser {
-    let rules = RULES.iter().filter(|rule| rule.analysis == Analysis::Check);
-    PossibleValuesParser::new(rules.map(|rule| rule.id).chain(RULE_GROUPS))
+fn domains() -> impl TypedValueParser<Value = Domain> {
+    words(Domain::ALL.map(Domain::name), Domain::from_name)
+}
+
+/// That nothing was looked at at all cannot be accepted.
+fn limits() -> impl TypedValueParser<Value = Limit> {
+    let limits = Limit::ALL.into_iter();
+    let limits = limits.filter(|limit| *limit != Limit::Untouched);
+    words(limits.map(Limit::name), Limit::from_name)
+}
+
+/// Rules, or one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// Every rule of `check`.
+    All,
+    /// Those of a severity that are on by default.
+    Group(Severity),
+    /// This one.
+    One(BuiltIn),
+}
+
+/// Names of groups of rules, beside the rules' own.
+const GROUPS: [(&str, Selection); 3] = [
+    ("correctness", Selection::Group(Severity::Correctness)),
+    ("performance", Selection::Group(Severity::Performance)),
+    ("all", Selection::All),
+];
+
+impl Selection {
+    fn from_name(name: &str) -> Option<Selection> {
+        let group = GROUPS.iter().find(|(group, _)| *group == name);
+        let group = group.map(|(_, selection)| *selection);
+        group.or_else(|| rules::find(name).map(|rule| Selection::One(rule.is)))
+    }
+}
+
+fn selections() -> impl TypedValueParser<Value = Selection> {
+    let rules = rules::of(Analysis::Check).map(|rule| rule.id);
+    words(
+        rules.chain(GROUPS.map(|(name, _)| name)),
+        Selection::from_name,
+    )
+}
+
+fn built_ins() -> impl TypedValueParser<Value = BuiltIn> {
+    let find = |name: &str| rules::find(name).map(|rule| rule.is);
+    words(RULES.iter().map(|rule| rule.id), find)
 }
 
 /// The options behind [`RuleEdits`].
@@ -664,27 +731,27 @@ struct RuleFlags {
     /// RULE is an id of 'brownout explain', or one of correctness, performance, all. Rules that are
     /// off by default are switched on by their ids and by all only. --only, --enable and --disable
     /// act in the order in which they are given.
-    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule_names(), hide_possible_values = true, help_heading = RULES_HEADING)]
-    enable: Vec<String>,
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = selections(), hide_possible_values = true, help_heading = RULES_HEADING)]
+    enable: Vec<Selection>,
 
     /// Switch rules off
-    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule_names(), hide_possible_values = true, help_heading = RULES_HEADING)]
-    disable: Vec<String>,
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = selections(), hide_possible_values = true, help_heading = RULES_HEADING)]
+    disable: Vec<Selection>,
 
     /// Switch these rules on and all others off
-    #[arg(long, value_name = "RULE", value_delimiter = ',', action = clap::ArgAction::Set, num_args = 1, value_parser = rule_names(), hide_possible_values = true, help_heading = RULES_HEADING)]
-    only: Vec<String>,
+    #[arg(long, value_name = "RULE", value_delimiter = ',', action = clap::ArgAction::Set, num_args = 1, value_parser = selections(), hide_possible_values = true, help_heading = RULES_HEADING)]
+    only: Vec<Selection>,
 }
 
-/// One step in choosing rules. Names are those of rules and groups.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One step in choosing rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleEdit {
     /// All off.
     Clear,
     /// These on.
-    Enable(String),
+    Enable(Selection),
     /// These off.
-    Disable(String),
+    Disable(Selection),
 }
 
 /// What `--only`, `--enable` and `--disable` ask for, in the order given, which clap's own fields
@@ -695,11 +762,11 @@ pub struct RuleEdits(pub Vec<RuleEdit>);
 impl FromArgMatches for RuleEdits {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut edits = Vec::new();
-        let mut take = |id: &str, edit: fn(String) -> RuleEdit| {
-            let names = matches.get_many::<String>(id).into_iter().flatten();
+        let mut take = |id: &str, edit: fn(Selection) -> RuleEdit| {
+            let rules = matches.get_many::<Selection>(id).into_iter().flatten();
             let places = matches.indices_of(id).into_iter().flatten();
             let first = edits.len();
-            edits.extend(places.zip(names.cloned().map(edit)));
+            edits.extend(places.zip(rules.copied().map(edit)));
             edits.get(first).map(|(place, _)| *place)
         };
         take("enable", RuleEdit::Enable);
@@ -732,8 +799,8 @@ impl Args for RuleEdits {
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
     /// The rule's id
-    #[arg(value_name = "RULE", value_parser = PossibleValuesParser::new(RULES.iter().map(|rule| rule.id)), hide_possible_values = true)]
-    pub rule: Option<String>,
+    #[arg(value_name = "RULE", value_parser = built_ins(), hide_possible_values = true)]
+    pub rule: Option<BuiltIn>,
 }
 
 /// `brownout replay`
@@ -933,8 +1000,9 @@ mod tests {
 
     #[test]
     fn rules_are_edited_in_the_order_given() {
-        let on = |name: &str| RuleEdit::Enable(name.to_owned());
-        let off = |name: &str| RuleEdit::Disable(name.to_owned());
+        let rule = |name: &str| Selection::from_name(name).unwrap();
+        let on = |name: &str| RuleEdit::Enable(rule(name));
+        let off = |name: &str| RuleEdit::Disable(rule(name));
         assert_eq!(edits(""), []);
         assert_eq!(
             edits("--disable all --enable clean-flush,empty-fence --disable clean-flush"),
@@ -960,5 +1028,48 @@ mod tests {
             edits("--only clean-flush --only empty-fence"),
             [RuleEdit::Clear, on("empty-fence")]
         );
+    }
+    #[test]
+    fn every_word_stands_for_a_value() {
+        for rule in rules::of(Analysis::Check) {
+            let expected = RuleEdit::Enable(Selection::One(rule.is));
+            assert_eq!(edits(&format!("--enable {}", rule.id)), [expected]);
+        }
+        let off = |selection| [RuleEdit::Disable(selection)];
+        assert_eq!(edits("--disable all"), off(Selection::All));
+        let group = Selection::Group(Severity::Performance);
+        assert_eq!(edits("--disable performance"), off(group));
+
+        let parse = |words: &str| {
+            let line = format!("brownout {words} -- ls");
+            Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.command)
+        };
+        for domain in Domain::ALL {
+            let Ok(Command::Explore(args)) = parse(&format!("explore --domain {}", domain.name()))
+            else {
+                panic!("{domain:?}")
+            };
+            assert_eq!(args.domain, domain);
+        }
+        for limit in Limit::ALL {
+            let parsed = parse(&format!("explore --accept {}", limit.name()));
+            match (limit, parsed) {
+                (Limit::Untouched, parsed) => assert!(parsed.is_err()),
+                (_, Ok(Command::Explore(args))) => assert_eq!(args.report.accept, [limit]),
+                (_, other) => panic!("{limit:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn oracles_are_told_apart_where_they_are_given() {
+        let operations = |ordered| Ok(OracleArg::Operations { ordered });
+        assert_eq!(oracle("ops"), operations(false));
+        assert_eq!(oracle("ops:ordered"), operations(true));
+        let checker = OracleArg::Checker("./a b:c".to_owned());
+        assert_eq!(oracle("cmd:./a b:c"), Ok(checker));
+        for wrong in ["", "op", "ops:", "ops:order", "cmd", "cmd:", "cmd: "] {
+            assert!(oracle(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -628,7 +628,8 @@ mod tests {
         };
         assert_eq!(args.report.format, crate::cli::ReportFormat::Sarif);
         assert!(args.report.all);
-        let only = crate::cli::RuleEdit::Enable("empty-fence".to_owned());
+        let only = crate::cli::Selection::One(brownout_findings::BuiltIn::EmptyFence);
+        let only = crate::cli::RuleEdit::Enable(only);
         assert_eq!(args.rules.0, [crate::cli::RuleEdit::Clear, only]);
     }
 

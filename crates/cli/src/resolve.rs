@@ -9,17 +9,17 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brownout_findings::rules::{self, Rule, RuleSet};
-use brownout_findings::{Limit, Severity};
+use brownout_findings::rules::{Rule, RuleSet};
+use brownout_findings::{BuiltIn, Limit};
 use brownout_host::LaunchConfig;
 use brownout_model::names::Promise;
-use brownout_model::{Atomicity, Config, Domain};
+use brownout_model::{Atomicity, Config};
 use brownout_rule::host::split_argument;
 use brownout_trace::event::ThreadId;
 
 use crate::cli::{
-    CheckArgs, Cli, Command, DumpArgs, ExploreArgs, Format, LaunchArgs, Names, RecordArgs,
-    RecoveryArgs, ReportArgs, RuleEdit, Shell, TraceCommand, Unit,
+    CheckArgs, Cli, Command, DumpArgs, ExploreArgs, Format, LaunchArgs, Names, OracleArg,
+    RecordArgs, RecoveryArgs, ReportArgs, RuleEdit, Selection, Shell, TraceCommand, Unit,
 };
 use crate::compat;
 use crate::exit::Failure;
@@ -208,7 +208,7 @@ pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
     Ok(match cli.command {
         Command::Check(args) => Task::Check(Box::new(check(*args, words)?)),
         Command::Explore(args) => Task::Explore(Box::new(explore(*args, words)?)),
-        Command::Explain(args) => Task::Explain(args.rule.as_deref().and_then(rules::find)),
+        Command::Explain(args) => Task::Explain(args.rule.map(BuiltIn::rule)),
         Command::Replay(args) => Task::Replay(Replay {
             token: args.token,
             only_show: args.show,
@@ -224,7 +224,7 @@ pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
 }
 
 fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
-    let recovery = recovery(args.recovery)?;
+    let recovery = recovery(args.recovery);
     if !args.confirm && recovery.is_given() {
         return Err(Failure::usage(
             "--setup, --recover, --oracle and the like belong to 'brownout explore', or to check with --confirm",
@@ -256,7 +256,7 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
         }),
     };
     let model = Config {
-        domain: domain(&args.domain),
+        domain: args.domain,
         ..Config::default()
     };
     let confirm = match &source {
@@ -302,11 +302,7 @@ fn reporting(args: ReportArgs) -> Reporting {
         color: args.color,
         all: args.all,
         fail_on: args.fail_on,
-        accept: args
-            .accept
-            .iter()
-            .filter_map(|name| Limit::from_name(name))
-            .collect(),
+        accept: args.accept,
         error_exitcode: args.error_exitcode,
         suppressions: args.suppressions,
         gen_suppressions: args.gen_suppressions,
@@ -327,7 +323,7 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
         standard_input(file)?;
     }
     let model = Config {
-        domain: domain(&args.domain),
+        domain: args.domain,
         atomicity: match args.atomicity {
             Unit::Line => Atomicity::Line,
             Unit::Word => Atomicity::Word,
@@ -335,7 +331,7 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
         ..Config::default()
     };
     let patterns = patterns(&args.pm)?;
-    let recovery = recovery(args.recovery)?;
+    let recovery = recovery(args.recovery);
     let program = (launch.program, launch.args);
     let options = exploration(program, args.stdin.as_deref(), patterns, recovery, model)?;
     let here = here()?;
@@ -418,28 +414,18 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
-/// Names were checked when the command line was parsed.
-fn domain(name: &str) -> Domain {
-    Domain::from_name(name).unwrap_or_default()
-}
-
-fn recovery(args: RecoveryArgs) -> Result<Recovery, Failure> {
+fn recovery(args: RecoveryArgs) -> Recovery {
     let (mut operations, mut ordered, mut checker) = (false, false, None);
-    for oracle in &args.oracle {
-        match oracle.split_once(':') {
-            None if oracle == "ops" => operations = true,
-            Some(("ops", "ordered")) => (operations, ordered) = (true, true),
-            Some(("cmd", command)) if !command.trim().is_empty() => {
-                checker = Some(command.to_owned());
+    for oracle in args.oracle {
+        match oracle {
+            OracleArg::Operations { ordered: wanted } => {
+                operations = true;
+                ordered |= wanted;
             }
-            _ => {
-                return Err(Failure::usage(format!(
-                    "unknown oracle '{oracle}'; there are 'ops', 'ops:ordered' and 'cmd:CHECKER'"
-                )));
-            }
+            OracleArg::Checker(command) => checker = Some(command),
         }
     }
-    Ok(Recovery {
+    Recovery {
         setup: args.setup,
         recover: args.recover,
         recover_stdin: args.recover_stdin,
@@ -448,29 +434,24 @@ fn recovery(args: RecoveryArgs) -> Result<Recovery, Failure> {
         checker,
         time: args.time,
         hang_after: args.hang_after,
-    })
+    }
 }
 
-/// The default set after some edits. Names were checked when the command line was parsed.
+/// The default set after some edits.
 fn rule_set<'a>(edits: impl IntoIterator<Item = &'a RuleEdit>) -> RuleSet {
-    fn switch(set: &mut RuleSet, name: &str, on: bool) {
-        match name {
-            "all" => set.set_all(on),
-            "correctness" => set.set_group(Severity::Correctness, on),
-            "performance" => set.set_group(Severity::Performance, on),
-            name => {
-                if let Some(rule) = rules::find(name) {
-                    set.set(rule.is, on);
-                }
-            }
+    fn switch(set: &mut RuleSet, rules: Selection, on: bool) {
+        match rules {
+            Selection::All => set.set_all(on),
+            Selection::Group(severity) => set.set_group(severity, on),
+            Selection::One(rule) => set.set(rule, on),
         }
     }
     let mut set = RuleSet::default();
     for edit in edits {
         match edit {
             RuleEdit::Clear => set = RuleSet::NONE,
-            RuleEdit::Enable(name) => switch(&mut set, name, true),
-            RuleEdit::Disable(name) => switch(&mut set, name, false),
+            RuleEdit::Enable(rules) => switch(&mut set, *rules, true),
+            RuleEdit::Disable(rules) => switch(&mut set, *rules, false),
         }
     }
     set
@@ -738,7 +719,7 @@ pub fn plain(error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brownout_findings::BuiltIn;
+    use brownout_findings::rules;
     use std::os::unix::ffi::OsStrExt;
 
     use clap::Parser;
