@@ -26,7 +26,7 @@ const CANNOT_RUN: i32 = 3;
 const STORES_AT_LEAST: u64 = 100_000;
 
 /// Command lines and what they must be answered with. `TRACE` is a good trace, `JUNK` is not a
-/// trace.
+/// trace, `PIPE` is a named pipe that nobody writes to.
 const BAD_USES: &[(&str, &[&str], i32)] = &[
     ("no_command", &[], USAGE),
     ("unknown_command", &["frobnicate"], USAGE),
@@ -85,6 +85,12 @@ const BAD_USES: &[(&str, &[&str], i32)] = &[
         CANNOT_RUN,
     ),
     ("program_is_a_folder", &["run", "--", "/etc"], CANNOT_RUN),
+    ("program_is_a_pipe", &["run", "--", "./PIPE"], CANNOT_RUN),
+    (
+        "suppressions_without_end",
+        &["check", "--suppressions", "/dev/zero", "--", "true"],
+        USAGE,
+    ),
 ];
 
 fn main() {
@@ -117,6 +123,8 @@ fn main() {
         trial("damaged::truncated", truncated_trace),
         trial("damaged::flipped_byte", flipped_byte),
         trial("damaged::not_a_trace", not_a_trace),
+        trial("damaged::truncated_and_checked", check_of_a_truncated_trace),
+        trial("small_stack", small_stack),
     ];
     for (name, words, code) in BAD_USES {
         trials.push(trial(format!("usage::{name}"), move || {
@@ -451,6 +459,62 @@ fn flipped_byte() -> Result<()> {
     Ok(())
 }
 
+/// What is readable is judged, and nobody is told that all is well: the rest of the run is unknown.
+fn check_of_a_truncated_trace() -> Result<()> {
+    let scratch = Scratch::new()?;
+    tool::expect_built()?;
+    let program = layout::programs().join("bench_persist").into_os_string();
+    let clean = Invocation::new([program, "pool".into(), "300000".into()], scratch.path());
+    let trace = scratch.join("t.bwt");
+    tool::record(&clean.timeout(TIMEOUT), &trace, &["--pm", "pool"])
+        .run()?
+        .expect_success("record")?;
+    let check = |file: &str| {
+        let brownout = layout::brownout().into_os_string();
+        let argv = [brownout, "check".into(), "--trace".into(), file.into()];
+        Invocation::new(argv, scratch.path()).timeout(TIMEOUT).run()
+    };
+    check("t.bwt")?.expect_success("check of the whole trace")?;
+    let bytes = fs::read(&trace)?;
+    for tenth in 1..10 {
+        fs::write(scratch.join("cut.bwt"), &bytes[..bytes.len() * tenth / 10])?;
+        let outcome = check("cut.bwt")?;
+        let text = outcome.stdout_text() + &outcome.stderr_text();
+        ensure!(
+            outcome.status == CANNOT_RUN && text.contains("the trace is damaged"),
+            "{tenth}/10: exit status {}\n{}",
+            outcome.status,
+            outcome.describe()
+        );
+        ensure!(!text.contains("brownout: clean"), "called clean\n{text}");
+    }
+    Ok(())
+}
+
+/// A limit of the stack is meant for the program.
+fn small_stack() -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let plain = Invocation::shell("ulimit -s; echo fine", scratch.path()).timeout(TIMEOUT);
+    let trace = scratch.join("t.bwt");
+    for invocation in [
+        tool::run(&plain),
+        tool::record(&plain, &trace, &[]),
+        tool::check(&plain, &["--pm", "pool", "--accept", "unmatched"]),
+    ] {
+        let script = format!("ulimit -s 64; exec {}", invocation.line());
+        let limited = Invocation::shell(&script, scratch.path()).timeout(TIMEOUT);
+        let outcome = limited.run()?;
+        ensure!(
+            outcome.status == 0 && outcome.stdout_text().starts_with("64\nfine\n"),
+            "{script}: exit status {}\n{}",
+            outcome.status,
+            outcome.describe()
+        );
+    }
+    Ok(())
+}
+
 fn not_a_trace() -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;
@@ -478,6 +542,9 @@ fn bad_use(words: &[&str], code: i32) -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;
     fs::write(scratch.join("JUNK"), "not a trace and not a program\n")?;
+    Invocation::new(["mkfifo", "-m", "700", "PIPE"], scratch.path())
+        .run()?
+        .expect_success("mkfifo")?;
     let mut argv = vec![layout::brownout().into_os_string()];
     for word in words {
         match *word {

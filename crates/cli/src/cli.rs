@@ -28,9 +28,10 @@ Examples:
 
 Exit codes:
   0    all is well
-  1    findings, a failed verification, or a damaged trace
+  1    findings, a failed verification, or (trace) a damaged file
   2    the command line makes no sense, or names files that cannot be used
-  3    the program could not be run, does something unsupported, or could not be recorded to its end
+  3    the program could not be run, does something unsupported, or could not be recorded to its end;
+       or (check) the trace is damaged, and what is readable of it has no findings
   70   a bug in Brownout; the message says what to report
   check, run and record end with the program's own status (128+n if signal n ended it) unless 1, 2,
   3 or 70 applies; then a message that begins with 'brownout: ' says which.";

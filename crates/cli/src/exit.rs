@@ -10,11 +10,13 @@ use brownout_host::{ExitStatus, LaunchError};
 
 /// All is well.
 pub const OK: u8 = 0;
-/// Findings, a failed verification, or a trace that is damaged (what was readable was shown).
+/// Findings, a failed verification, or a file for `trace` that is damaged (what was readable was
+/// shown).
 pub const FINDINGS: u8 = 1;
 /// The command line makes no sense, or names files that cannot be used.
 pub const USAGE: u8 = 2;
-/// The program could not be run, does something unsupported, or could not be recorded to its end.
+/// The program could not be run, does something unsupported, or could not be recorded to its end; or
+/// what was looked at has no findings, but is not all, as with a damaged trace.
 pub const CANNOT_RUN: u8 = 3;
 /// A bug in Brownout. `EX_SOFTWARE` of sysexits.h.
 pub const BUG: u8 = 70;
