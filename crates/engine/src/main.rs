@@ -18,7 +18,7 @@
 //!
 //! ```text
 //!  plain data            address, block, context, exit, hash, lookup, mode, requests, sigdata, pm::under_way
-//!  the kernel, the tool  sys, copy, sync, heap, maps, paths, control, service, fatal, learned
+//!  the kernel, the tool  runtime, sys, copy, sync, heap, maps, paths, control, service, fatal, learned
 //!  memory and cache      cache, emit, insn, machine, values, faults, dispositions,
 //!                        and of pm: regions, frames, ring, site, stacks, hooks, record
 //!  routines              asm
@@ -134,7 +134,6 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
     unsafe { asm::bo_enter() }
 }
 
-#[cfg(not(test))]
 /// Takes write access from the engine's code and constants, which nothing changes from here on: a wild pointer of the program's
 /// faults there as it would without us. What the engine writes to cannot be protected, because it is the same thread that writes.
 fn protect_image() {
@@ -164,6 +163,7 @@ fn protect_image() {
     }
 }
 
+#[cfg(not(test))]
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
     fatal_bug(&alloc::format!("{info}"))
