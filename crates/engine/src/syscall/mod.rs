@@ -81,7 +81,7 @@ mod tests {
         init();
         let way = |number: u64| PIPELINE.way(number).collect::<Vec<_>>();
         assert_eq!(way(nr::GETTID), ["kernel"]);
-        assert_eq!(way(nr::OPENAT), ["redirects", "kernel"]);
+        assert_eq!(way(nr::READLINK), ["redirects", "kernel"]);
         assert_eq!(way(nr::MMAP), ["memory", "kernel"]);
         assert_eq!(way(nr::PPOLL), ["signals", "kernel"]);
         assert_eq!(way(nr::CLONE), ["processes", "kernel"]);
