@@ -52,7 +52,8 @@ const FIRST_LIMITS: Limits = Limits {
     idle: Some(Duration::from_secs(3)),
     wall: Some(Duration::from_secs(60)),
 };
-/// A recovery that makes so many times the steps of one without a crash does not end; nor one that takes so many times as long.
+/// A recovery that makes so many times the steps of one without a crash does not end; nor one that
+/// takes so many times as long.
 const STEPS_FACTOR: u64 = 20;
 const STEPS_MIN: u64 = 1_000_000;
 const TIME_FACTOR: u32 = 50;
@@ -225,7 +226,8 @@ fn first_setting(
     }
 }
 
-/// What recovery does if nothing is lost at the end of the run. It says how long others may take, and how they should end.
+/// What recovery does if nothing is lost at the end of the run. It says how long others may take,
+/// and how they should end.
 struct Control {
     image: Image,
     /// What a checker is told of it.
@@ -429,7 +431,8 @@ fn refer(
     Ok(())
 }
 
-/// Searches the recorded run and, where that is wanted, recoveries in turn; then the search tests itself. Returns the depth that was reached.
+/// Searches the recorded run and, where that is wanted, recoveries in turn; then the search tests
+/// itself. Returns the depth that was reached.
 fn search_all(
     search: &mut Search<'_>,
     options: &Options,
@@ -489,7 +492,8 @@ fn search_all(
     Ok(depth_reached)
 }
 
-/// What was found is worth being looked into, even if time is up; but not for long. Returns why the search has ended early, if it has.
+/// What was found is worth being looked into, even if time is up; but not for long. Returns why the
+/// search has ended early, if it has.
 fn allow_afterwork(search: &mut Search<'_>) -> Option<Halt> {
     let halted = search.ledger.stopped.take();
     let deadline = &mut search.settings.deadline;
@@ -563,7 +567,8 @@ fn conclude(
     notes
 }
 
-/// Takes what an interrupted exploration has left, if the user wants that, and writes down what this one finds out.
+/// Takes what an interrupted exploration has left, if the user wants that, and writes down what
+/// this one finds out.
 fn open_journal(
     search: &mut Search<'_>,
     options: &Options,
@@ -574,8 +579,8 @@ fn open_journal(
     forget_images(&options.folder);
     let path = options.folder.join(JOURNAL);
     if !options.resume {
-        // What recovery reads besides persistent memory (a configuration, what its scripts run) is not seen. So only the user
-        // can say that it is the same.
+        // What recovery reads besides persistent memory (a configuration, what its scripts run) is
+        // not seen. So only the user can say that it is the same.
         match fs::remove_file(&path) {
             Err(e) if e.kind() != ErrorKind::NotFound => {
                 return Err(io_error("cannot begin the journal anew")(e));
@@ -608,8 +613,9 @@ fn forget_images(folder: &Path) {
     }
 }
 
-/// Writes the image of a finding, and sees natively whether it is true. Nothing else runs meanwhile. If it does not show natively, it is tried
-/// once more, natively and under the engine, to say why; and it does not count as an error.
+/// Writes the image of a finding, and sees natively whether it is true. Nothing else runs
+/// meanwhile. If it does not show natively, it is tried once more, natively and under the engine,
+/// to say why; and it does not count as an error.
 fn show(
     search: &Search<'_>,
     stage: &mut Stage<'_>,
@@ -675,8 +681,9 @@ fn show(
     } else if let Some((good, told)) = &stage.control
         && stage.originals.is_some()
     {
-        // Beside the user's files, what another recovery has left (a file, a port that is still blocked) may be the reason. Then
-        // recovery does not do well any more what it did well before.
+        // Beside the user's files, what another recovery has left (a file, a port that is still
+        // blocked) may be the reason. Then recovery does not do well any more what it did well
+        // before.
         let (good, told) = (good.clone(), told.clone());
         let folder = stage.world.folder().join("control");
         let images = finding::write_image(&good, stage.world, &names, &folder)
@@ -841,7 +848,8 @@ fn identity(options: &Options, recording: &Recording, programs: &BTreeSet<PathBu
     for file in options.recover.stdin.iter().chain(&options.program.stdin) {
         hash.update(&fs::read(file).unwrap_or_default());
     }
-    // A program that was built anew may recover otherwise; so may a script, which is not executed itself.
+    // A program that was built anew may recover otherwise; so may a script, which is not executed
+    // itself.
     let recover = std::iter::once(&options.recover.program).chain(&options.recover.args);
     let recover = recover.map(|word| word.to_string_lossy().into_owned());
     let words: Vec<String> = recover.chain(options.checker.clone()).collect();
@@ -980,7 +988,8 @@ mod tests {
         }
     }
 
-    /// A search that is ended among the crashes of recoveries: what it says, and the depth that it has reached.
+    /// A search that is ended among the crashes of recoveries: what it says, and the depth that it
+    /// has reached.
     fn ended_while_nesting(halt: Halt, is_asked: bool) -> (Coverage, BTreeSet<String>, u32) {
         let program = |memory: &mut Memory<'_>| exits(0, memory.word(0).to_string());
         let mut progress = ();
@@ -1015,7 +1024,8 @@ mod tests {
         (search.ledger.coverage, search.ledger.notes, depth)
     }
 
-    /// Whoever ends an exploration while recoveries are cut short has not seen everything, and is told so; also if nobody asked for that depth.
+    /// Whoever ends an exploration while recoveries are cut short has not seen everything, and is
+    /// told so; also if nobody asked for that depth.
     #[test]
     fn an_exploration_that_is_ended_while_it_nests_is_cut() {
         for is_asked in [true, false] {
@@ -1032,7 +1042,8 @@ mod tests {
         }
     }
 
-    /// If the time is up, single crashes are all that was to be explored, unless somebody asked for more.
+    /// If the time is up, single crashes are all that was to be explored, unless somebody asked for
+    /// more.
     #[test]
     fn without_a_wish_recoveries_are_cut_short_as_long_as_there_is_time() {
         let (coverage, _, depth) = ended_while_nesting(Halt::Time, true);

@@ -1,5 +1,5 @@
-//! For tests: runs that the model makes up or that are recorded from hand-made events, and an executor whose programs are closures.
-//! No process is started.
+//! For tests: runs that the model makes up or that are recorded from hand-made events, and an
+//! executor whose programs are closures. No process is started.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,8 +55,8 @@ pub const RECOVERY: (u64, &str) = (0x2000, "/bin/recover");
 /// Where the file is mapped.
 pub const AT: TargetAddr = TargetAddr(0x10_0000);
 
-/// The recording of a hand-made stream of events, each with its instruction as an offset in the program. That the program and the
-/// file are there is told before.
+/// The recording of a hand-made stream of events, each with its instruction as an offset in the
+/// program. That the program and the file are there is told before.
 pub fn recorded(options: RecordOptions, input: &str, events: &[(u64, EventKind<'_>)]) -> Recording {
     let lines = Lines::new(input.into());
     // No file is copied, so nothing is written there.
@@ -299,7 +299,8 @@ pub fn execution(path: Vec<(Read, LineBytes)>, outcome: Outcome) -> Execution {
     }
 }
 
-/// Where in the code of a recovery its reads were made, and where it ended: each read is an instruction further than the one before.
+/// Where in the code of a recovery its reads were made, and where it ended: each read is an
+/// instruction further than the one before.
 fn in_detail(execution: &Execution) -> Detail {
     let mut definitions = Definitions::default();
     for kind in beginning(RECOVERY) {
@@ -331,7 +332,8 @@ fn in_detail(execution: &Execution) -> Detail {
     }
 }
 
-/// Persistent memory as a made-up recovery sees it. As in a real one, a byte counts as read the first time only.
+/// Persistent memory as a made-up recovery sees it. As in a real one, a byte counts as read the
+/// first time only.
 pub struct Memory<'i> {
     image: &'i Image,
     read: BTreeMap<LineKey, LineMask>,
@@ -380,7 +382,8 @@ pub fn recover(
 /// Paths of the recoveries that were asked for, in order.
 pub type Asked = Rc<RefCell<Vec<Vec<(Read, LineBytes)>>>>;
 
-/// Answers by a closure on the image. The answer to the last request comes first, since nobody may rely on an order.
+/// Answers by a closure on the image. The answer to the last request comes first, since nobody may
+/// rely on an order.
 pub struct Fake<P> {
     program: P,
     answers: Vec<(u64, Answer)>,

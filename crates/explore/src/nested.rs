@@ -1,6 +1,7 @@
 //! Crashes in recovery: recoveries that ended well are recorded and cut short in turn.
 //!
-//! Bound: what recovery did not read of the first crash's image keeps the content that it had in that execution.
+//! Bound: what recovery did not read of the first crash's image keeps the content that it had in
+//! that execution.
 
 use brownout_findings::Limit;
 
@@ -22,8 +23,9 @@ pub struct Nesting {
     pub record: RecordOptions,
 }
 
-/// These are left over. Only where nobody asked for crashes in recovery and the time that was given is up, single ones are all that was
-/// to be explored. Whoever ends the exploration cuts it short, whatever it does just then.
+/// These are left over. Only where nobody asked for crashes in recovery and the time that was given
+/// is up, single ones are all that was to be explored. Whoever ends the exploration cuts it short,
+/// whatever it does just then.
 fn leave(search: &mut Search<'_>, nesting: &Nesting, reached: u32, count: usize) -> u32 {
     if nesting.is_asked || search.ledger.stopped != Some(Halt::Time) {
         search.ledger.left_over = Some(LeftOver::Recoveries(count));

@@ -7,12 +7,13 @@
 //!                      └──── an uncertain read may see ◀────────┤
 //!                                                               └ unknown ─▶ run one image of what is left ─▶ trie
 //! ```
-//! Guarantee: when the queue is empty, every crash state of every failure point has an outcome that an execution has shown,
-//! but for reads that were sampled (see [`sampler`]), which are counted.
+//! Guarantee: when the queue is empty, every crash state of every failure point has an outcome that
+//! an execution has shown, but for reads that were sampled (see [`sampler`]), which are counted.
 //!
-//! Each part keeps what it alone decides on: [`settings`] what the search is told, [`layers`] the runs that are cut short, [`queue`] what is
-//! still to be done, [`sampler`] which torn contents are tried, [`known`] what recoveries have shown, [`ledger`] what that comes to.
-//! This file moves items between them; [`asking`] is for those who want single images tried.
+//! Each part keeps what it alone decides on: [`settings`] what the search is told, [`layers`] the
+//! runs that are cut short, [`queue`] what is still to be done, [`sampler`] which torn contents are
+//! tried, [`known`] what recoveries have shown, [`ledger`] what that comes to. This file moves
+//! items between them; [`asking`] is for those who want single images tried.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -231,7 +232,8 @@ impl<'p> Search<'p> {
         self.queue.begin((layer, point));
     }
 
-    /// Walks along the trie with what is left of a failure point's states; other contents become items of their own.
+    /// Walks along the trie with what is left of a failure point's states; other contents become
+    /// items of their own.
     fn follow(&mut self, mut item: Item) {
         let place = (item.layer, item.point);
         if !self.settings.sampling.exhaustive && self.ledger.is_hopeless(place) {
@@ -263,7 +265,8 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Decides what an uncertain read sees (`seen`, if that is known); what else it may see becomes items.
+    /// Decides what an uncertain read sees (`seen`, if that is known); what else it may see becomes
+    /// items.
     #[expect(
         clippy::too_many_arguments,
         reason = "a read, where it is made, and what it may see"
@@ -415,14 +418,16 @@ impl<'p> Search<'p> {
                 let circumstances = self.circumstances(item.layer, item.point);
                 self.known.write_down(&circumstances, execution);
             }
-            // The last read of an instruction that it kills (a division by what it read) is not reported.
+            // The last read of an instruction that it kills (a division by what it read) is not
+            // reported.
             Err(diverged)
                 if diverged.ended && matches!(execution.outcome.status, Status::Signal(_)) =>
             {
                 self.known.settle(trie, node, outcome);
             }
-            // Its threads take turns as they like, or chance decides what it looks at first. If it comes to the same end when it is
-            // run again, this is how the states end that look alike to what it has read.
+            // Its threads take turns as they like, or chance decides what it looks at first. If it
+            // comes to the same end when it is run again, this is how the states end that look
+            // alike to what it has read.
             Err(_) if item.ended.contains(&outcome) => {
                 self.ledger.statistics.unsteady += 1;
                 self.known.give_back(trie, node);
@@ -463,13 +468,15 @@ impl<'p> Search<'p> {
                 image,
             });
         }
-        // Its own reads may have been open, too: those other contents are found by walking once more.
+        // Its own reads may have been open, too: those other contents are found by walking once
+        // more.
         self.ledger.statistics.saved = self.ledger.statistics.saved.saturating_sub(1);
         self.queue.push(item);
         self.queue.wake(trie, node);
     }
 
-    /// A recovery could not be run to its end. If that is our fault, what was found until then is worth telling.
+    /// A recovery could not be run to its end. If that is our fault, what was found until then is
+    /// worth telling.
     fn lost(&mut self, error: LaunchError) -> Result<(), LaunchError> {
         if !error.is_bug() {
             return Err(error);
@@ -487,7 +494,8 @@ impl<'p> Search<'p> {
         Request::recovery(&self.settings.runs.recover, image.clone(), want)
     }
 
-    /// Settles the states that agree with all that a recovery has read; other contents of that become items of their own.
+    /// Settles the states that agree with all that a recovery has read; other contents of that
+    /// become items of their own.
     fn follow_itself(&mut self, mut item: Item, path: &[(Read, LineBytes)], outcome: u32) {
         let view = self.view(item.layer, item.point);
         let mut others = Vec::new();

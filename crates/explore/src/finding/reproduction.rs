@@ -36,7 +36,8 @@ pub fn write_image(
     Ok(written)
 }
 
-/// The commands that show it natively; `setup` comes first if recovery needs more of it than the tracked files.
+/// The commands that show it natively; `setup` comes first if recovery needs more of it than the
+/// tracked files.
 pub fn reproduction(
     names: &BTreeMap<FileId, PathBuf>,
     images: &BTreeMap<FileId, PathBuf>,

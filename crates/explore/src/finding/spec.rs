@@ -54,7 +54,8 @@ impl CrashSpec {
 pub struct OneCrash {
     /// Number of the failure point.
     pub point: u32,
-    /// Which run it is a failure point of: a hash of all that it stored, and of the files that it found.
+    /// Which run it is a failure point of: a hash of all that it stored, and of the files that it
+    /// found.
     #[serde(default)]
     pub run: String,
     /// What survived of the units that lost something: unit, ordered stores, unordered stores.

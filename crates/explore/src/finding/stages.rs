@@ -1,5 +1,6 @@
-//! The stages in which a failure is told. Each takes the crash as plain data and gives a part of the story: what is lost of
-//! stores and of names, what survives, where the power fails, what recovery saw; then the words that follow from these.
+//! The stages in which a failure is told. Each takes the crash as plain data and gives a part of
+//! the story: what is lost of stores and of names, what survives, where the power fails, what
+//! recovery saw; then the words that follow from these.
 
 use std::collections::BTreeMap;
 
@@ -453,7 +454,8 @@ fn newest_line(image: &Image, line: LineKey) -> LineBytes {
     newest.line(line)
 }
 
-/// Where in a file something was stored. A recovery's files may be known from the recorded run only.
+/// Where in a file something was stored. A recovery's files may be known from the recorded run
+/// only.
 fn place_of(
     recording: &Recording,
     files: &BTreeMap<FileId, TrackedFile>,

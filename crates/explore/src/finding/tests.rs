@@ -299,7 +299,8 @@ fn a_crash_point_that_breaks_recovery_by_itself_is_told_so() {
     );
 }
 
-/// The file is written and renamed; nothing is synced. That the data is lost while the name survives cannot be; that the name is lost can.
+/// The file is written and renamed; nothing is synced. That the data is lost while the name
+/// survives cannot be; that the name is lost can.
 #[test]
 fn names_that_are_lost_are_told_with_what_to_do() {
     let options = RecordOptions {
@@ -353,7 +354,8 @@ fn names_that_are_lost_are_told_with_what_to_do() {
     assert_eq!(found.cause.0, "/bin/toy ?+0x4");
 }
 
-/// Other addresses and other event numbers, the same lines of code: one cause, and the same stack to tell it by.
+/// Other addresses and other event numbers, the same lines of code: one cause, and the same stack
+/// to tell it by.
 #[test]
 fn what_a_finding_is_known_by_does_not_depend_on_chance() {
     let run = |moved: u64, before: usize| {

@@ -76,7 +76,8 @@ fn the_power_fails_before_what_makes_something_certain_and_at_the_end() {
 
 #[test]
 fn what_makes_nothing_certain_is_no_failure_point() {
-    // A fence without a flush, a flush of something else, and a fence after which nothing was stored.
+    // A fence without a flush, a flush of something else, and a fence after which nothing was
+    // stored.
     let recording = record(
         record_options(),
         &[

@@ -29,7 +29,8 @@ impl Search<'_> {
         Ok(Some(outcome))
     }
 
-    /// What recovery makes of several images. What must be run is run side by side. `None` if the search was stopped meanwhile.
+    /// What recovery makes of several images. What must be run is run side by side. `None` if the
+    /// search was stopped meanwhile.
     pub fn evaluate_all(
         &mut self,
         layer: usize,
@@ -135,7 +136,8 @@ impl Search<'_> {
         Ok(answers.as_mut().and_then(Vec::pop))
     }
 
-    /// Has several things done at a time and waits for all; `None` if the search was stopped meanwhile.
+    /// Has several things done at a time and waits for all; `None` if the search was stopped
+    /// meanwhile.
     pub fn perform_all(
         &mut self,
         requests: Vec<Request>,

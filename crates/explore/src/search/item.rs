@@ -27,8 +27,8 @@ pub struct Item {
     pub torn_at: Option<Read>,
 }
 
-/// What of a bulk of uncertain data a recovery has seen so far. A bulk is a stretch of adjacent units with more contents than
-/// can all be tried.
+/// What of a bulk of uncertain data a recovery has seen so far. A bulk is a stretch of adjacent
+/// units with more contents than can all be tried.
 #[derive(Clone, Copy, Debug)]
 pub struct Bulk {
     pub class: BulkClass,

@@ -13,7 +13,8 @@ use crate::outcome::Outcome;
 use crate::trie::{Diverged, NodeId, Reached, Read, Trie};
 use crate::view::{FileState, Files};
 
-/// What recovery depends on beside what it reads: the files that it finds, and what a checker is told.
+/// What recovery depends on beside what it reads: the files that it finds, and what a checker is
+/// told.
 pub type Circumstances = (Arc<Files>, Acknowledged);
 
 /// Recoveries under the same circumstances.

@@ -108,11 +108,13 @@ pub struct Ledger {
     /// Crash states that fail, in all and by failure point.
     failing: u64,
     failing_at: FxHashMap<Place, u64>,
-    /// Distinct outcomes of each failure point: run, point, number of the outcome. Kept if the settings say so.
+    /// Distinct outcomes of each failure point: run, point, number of the outcome. Kept if the
+    /// settings say so.
     pub outcomes: BTreeSet<(usize, u32, u32)>,
     /// Images of executions, to be cut short in turn. Kept if the settings say so.
     pub executed: Vec<Crash>,
-    /// Stores of the recorded run (their moments) that are lost in failing crash states into which nobody looks. Kept if the settings say so.
+    /// Stores of the recorded run (their moments) that are lost in failing crash states into which
+    /// nobody looks. Kept if the settings say so.
     pub unexplained: BTreeSet<u64>,
     pub notes: BTreeSet<String>,
     /// What was not explored, as far as it is known while the search goes on.
@@ -180,7 +182,8 @@ impl Ledger {
         self.failing_at.is_empty()
     }
 
-    /// Whether enough crash states of a failure point fail: losses combine, and their combinations tell nothing new.
+    /// Whether enough crash states of a failure point fail: losses combine, and their combinations
+    /// tell nothing new.
     pub fn is_hopeless(&self, place: Place) -> bool {
         let enough = match self.failing {
             0..FAILING_MANY => FAILING_AT_POINT,

@@ -1,8 +1,9 @@
-//! What is still to be done: items to follow, items that are being run, items that wait for those, and how many each failure
-//! point has left.
+//! What is still to be done: items to follow, items that are being run, items that wait for those,
+//! and how many each failure point has left.
 //!
-//! Invariant: an item that belongs to a failure point is in exactly one place (ready, running, waiting, kept by the
-//! [sampler](super::sampler), or in the hands of the search) and counts once in what is left of the point.
+//! Invariant: an item that belongs to a failure point is in exactly one place (ready, running,
+//! waiting, kept by the [sampler](super::sampler), or in the hands of the search) and counts once
+//! in what is left of the point.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,9 @@
 //! Which torn contents of bulks are tried, and what the others count as.
 //!
-//! Guarantee: every torn content that is [deferred](Sampler::defer) is either taken to be tried or counted as left out; of those left out, only what a
-//! recognised checksum covers, where all that was tried ended alike, does not count as sampled. Nothing is sampled if everything is to be followed.
+//! Guarantee: every torn content that is [deferred](Sampler::defer) is either taken to be tried or
+//! counted as left out; of those left out, only what a recognised checksum covers, where all that
+//! was tried ended alike, does not count as sampled. Nothing is sampled if everything is to be
+//! followed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,14 +26,17 @@ const LOOKS_MAX: usize = 64;
 /// A stretch of uncertain units is followed back so far.
 const STRETCH_MAX: usize = 256;
 
-/// Bounds for recoveries that read much of what is uncertain, to reject it by a checksum: every word would double the states.
+/// Bounds for recoveries that read much of what is uncertain, to reject it by a checksum: every
+/// word would double the states.
 ///
-/// A stretch of adjacent uncertain units is explored exhaustively if its contents can be counted. A larger one is a bulk: all newest and
-/// all oldest are followed at once, and what differs from that in one place, then in two, and so on, as long as a budget of
-/// recoveries lasts. A recovery that stops at the first thing that it does not like has few distinct ways however much it
-/// could read, and is done within the budget; then nothing was left out. One that reads everything before it decides is not:
-/// what is left is counted as sampled, and later failure points of its class get less. A torn content that is tried is followed to its end: what
-/// else is uncertain behind it is tried on the same budget, and may exceed it.
+/// A stretch of adjacent uncertain units is explored exhaustively if its contents can be counted. A
+/// larger one is a bulk: all newest and all oldest are followed at once, and what differs from that
+/// in one place, then in two, and so on, as long as a budget of recoveries lasts. A recovery that
+/// stops at the first thing that it does not like has few distinct ways however much it could read,
+/// and is done within the budget; then nothing was left out. One that reads everything before it
+/// decides is not: what is left is counted as sampled, and later failure points of its class get
+/// less. A torn content that is tried is followed to its end: what else is uncertain behind it is
+/// tried on the same budget, and may exceed it.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling {
     /// Follow everything.
@@ -40,11 +45,11 @@ pub struct Sampling {
     pub small_log2: f64,
     /// So many unordered stores in one stretch make it a bulk in any case: they come from a copy.
     pub few_unordered: usize,
-    /// Recoveries for torn contents of a class at one failure point, if the budget was enough at all earlier ones, if it was not at
-    /// one, ….
+    /// Recoveries for torn contents of a class at one failure point, if the budget was enough at
+    /// all earlier ones, if it was not at one, ….
     pub budget: [u32; 3],
-    /// The same where a checksum covers what is read, at the first failure point; then one at the next two, and whenever their number
-    /// has doubled.
+    /// The same where a checksum covers what is read, at the first failure point; then one at the
+    /// next two, and whenever their number has doubled.
     pub summed: u32,
     /// Recoveries for torn contents of a class, at all failure points together.
     pub budget_in_all: u32,
@@ -269,7 +274,8 @@ impl Sampler {
         })
     }
 
-    /// Keeps a torn content for later. Returns whether one that was kept, or this, has no room any more.
+    /// Keeps a torn content for later. Returns whether one that was kept, or this, has no room any
+    /// more.
     pub fn defer(&mut self, mut item: Item, class: BulkClass, read: &Read) -> bool {
         let place = (item.layer, item.point);
         let how = item.bulks.values().map(|bulk| bulk.torn()).sum();
@@ -289,8 +295,9 @@ impl Sampler {
         is_full
     }
 
-    /// Torn contents that are not tried. If what they tear carries its own checksum, and those that were tried all ended alike, or as what is
-    /// not torn does (other uncertain data may make a difference), they do as well; else they are unknown.
+    /// Torn contents that are not tried. If what they tear carries its own checksum, and those that
+    /// were tried all ended alike, or as what is not torn does (other uncertain data may make a
+    /// difference), they do as well; else they are unknown.
     fn leave_out(&mut self, place: Place, class: BulkClass, torn: Torn) -> LeftOut {
         let count = torn.count();
         let spent = self.spent.entry(class).or_default();
@@ -308,7 +315,8 @@ impl Sampler {
         }
     }
 
-    /// Takes those out whose torn part is covered by a checksum. What a recovery reads behind that, as a log's end, is not.
+    /// Takes those out whose torn part is covered by a checksum. What a recovery reads behind that,
+    /// as a log's end, is not.
     fn take_summed(&mut self, place: Place, torn: &mut Torn, newest: impl Fn() -> Image) -> Torn {
         let reads = torn.items.values().filter_map(|item| item.torn_at);
         let reads = reads.map(|read| stretch_of(&read));
@@ -347,8 +355,8 @@ impl Sampler {
         of_summed
     }
 
-    /// Torn contents of a failure point of which all else is known: they are worth trying in addition.
-    /// `left` are the items of each failure point that are not settled.
+    /// Torn contents of a failure point of which all else is known: they are worth trying in
+    /// addition. `left` are the items of each failure point that are not settled.
     pub fn ready_to_tear(
         &self,
         left: &FxHashMap<Place, usize>,
@@ -367,8 +375,8 @@ impl Sampler {
             .map(|(place, (class, _))| (*place, *class))
     }
 
-    /// The least torn contents of one bulk, as far as the budget allows; what it does not allow is left out. `newest` is what is there if
-    /// nothing is lost.
+    /// The least torn contents of one bulk, as far as the budget allows; what it does not allow is
+    /// left out. `newest` is what is there if nothing is lost.
     pub fn take_torn(
         &mut self,
         (place, class): (Place, BulkClass),
@@ -381,7 +389,8 @@ impl Sampler {
         if !class.summed {
             let summed = self.take_summed(place, &mut torn, newest);
             if !summed.items.is_empty() {
-                // Whoever verifies a checksum does not care which of the copy's instructions has stored what.
+                // Whoever verifies a checksum does not care which of the copy's instructions has
+                // stored what.
                 let class = BulkClass {
                     summed: true,
                     store: 0,
@@ -431,8 +440,9 @@ impl Sampler {
     }
 }
 
-/// The image on which an item is run. What it has not read yet of a bulk is as the walk goes on to choose: the newest, or the oldest if it
-/// has seen that more often. On the newest image, a content that is mostly the oldest would take a recovery for each of its words.
+/// The image on which an item is run. What it has not read yet of a bulk is as the walk goes on to
+/// choose: the newest, or the oldest if it has seen that more often. On the newest image, a content
+/// that is mostly the oldest would take a recovery for each of its words.
 pub fn image(item: &Item, view: &View, files: &Arc<Files>) -> Image {
     let mut image = Image::newest(view, &item.narrowed, files);
     let open = view.open();
@@ -453,7 +463,8 @@ pub fn image(item: &Item, view: &View, files: &Arc<Files>) -> Image {
     image
 }
 
-/// The stretch with a checksum that covers what is at `from`. `reads` are those of something uncertain.
+/// The stretch with a checksum that covers what is at `from`. `reads` are those of something
+/// uncertain.
 fn summed(image: &Image, from: u64, reads: &BTreeSet<(u64, u64)>) -> Option<(u64, u64)> {
     let file = LineKey::of(from).file();
     let begin = from.saturating_sub(checksum::BEFORE as u64) / LINE_BYTES * LINE_BYTES;

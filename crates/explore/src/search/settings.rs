@@ -1,4 +1,5 @@
-//! What a search is told: how recoveries are run and judged, how far it goes, and what is kept for others.
+//! What a search is told: how recoveries are run and judged, how far it goes, and what is kept for
+//! others.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,17 +23,21 @@ pub struct Settings {
     pub sampling: Sampling,
     /// When the search ends at the latest. Default: it goes on until all is done.
     pub deadline: Option<Instant>,
-    /// So many outcomes that were looked up are run, and compared. Default: none, since that costs recoveries.
+    /// So many outcomes that were looked up are run, and compared. Default: none, since that costs
+    /// recoveries.
     pub self_test: u64,
     /// Distinct outcomes of each failure point are kept. Default: not, they are many.
     pub keep_outcomes: bool,
-    /// Images of recoveries that ended well are kept, to be cut short in turn. Default: not, they are large.
+    /// Images of recoveries that ended well are kept, to be cut short in turn. Default: not, they
+    /// are large.
     pub keep_executed: bool,
-    /// Stores are kept that are lost in failing crash states into which nobody looks. Default: not; only those who have suspects ask.
+    /// Stores are kept that are lost in failing crash states into which nobody looks. Default: not;
+    /// only those who have suspects ask.
     pub keep_unexplained: bool,
     /// Which input lines or outputs were acknowledged, for a checker. Default: none.
     pub acknowledgements: Tells<Acknowledged>,
-    /// How many whole operations may be there after a crash at a failure point of the recorded run. Default: nothing is known.
+    /// How many whole operations may be there after a crash at a failure point of the recorded run.
+    /// Default: nothing is known.
     pub operations: Tells<Span>,
 }
 

@@ -96,7 +96,8 @@ fn act() -> impl Strategy<Value = Act> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Each distinct recovery is asked for once, and there are as many outcomes as if every image had been tried.
+    /// Each distinct recovery is asked for once, and there are as many outcomes as if every image
+    /// had been tried.
     #[test]
     fn every_distinct_recovery_is_asked_for_once(acts in prop::collection::vec(act(), 0..14), steps in 0u64..6) {
         let sampling = Sampling { exhaustive: true, ..Sampling::default() };
@@ -237,7 +238,8 @@ fn fletcher(words: &[u64]) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// Words of which the first so many begin with their checksum. What follows is one store behind the other of the same copy.
+/// Words of which the first so many begin with their checksum. What follows is one store behind the
+/// other of the same copy.
 fn summed(covered: u64) -> Vec<Act> {
     let mut words: Vec<u64> = (0..MANY)
         .map(|word| (word + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -294,7 +296,8 @@ fn torn_contents_without_room_are_sampled_unless_a_checksum_covers_them() {
     assert!(search.ledger.statistics.sampled >= torn(HALF) - tried);
 }
 
-/// A recovery that reads something else the second time is not deterministic, and the coverage says so.
+/// A recovery that reads something else the second time is not deterministic, and the coverage says
+/// so.
 #[test]
 fn a_recovery_that_does_not_repeat_itself_is_told() {
     let count = std::cell::Cell::new(0);
