@@ -69,7 +69,7 @@ impl Package {
 
     fn lint(&self) -> Result<()> {
         let mut clippy = self.cargo_compiling("clippy");
-        shell::run(clippy.args(["--", "--deny", "warnings"]))
+        shell::run(clippy.args(["--all-targets", "--", "--deny", "warnings"]))
     }
 
     /// Its `Cargo.toml`.

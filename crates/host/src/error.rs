@@ -34,7 +34,7 @@ pub enum LaunchError {
     /// A bug of this tool.
     Bug(String),
     /// The sink failed; the program ran on.
-    Sink(std::io::Error, crate::Outcome),
+    Sink(std::io::Error, Box<crate::Outcome>),
 }
 
 impl LaunchError {

@@ -363,7 +363,7 @@ pub fn outcome(
         edges: shared.edges(),
     };
     match drained.sink_error {
-        Some(e) => Err(LaunchError::Sink(e, outcome)),
+        Some(e) => Err(LaunchError::Sink(e, Box::new(outcome))),
         None => Ok(outcome),
     }
 }

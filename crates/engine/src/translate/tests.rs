@@ -62,8 +62,8 @@ fn translate(mode: Mode, program: &'static [u8]) -> Made {
             resumed: &hashbrown::HashSet::with_hasher(PcHash),
         },
     );
-    // SAFETY: written just now.
     let bytes = |from: u64, to: u64| {
+        // SAFETY: written just now.
         unsafe { std::slice::from_raw_parts(from as *const u8, (to - from) as usize) }.to_vec()
     };
     Made {
