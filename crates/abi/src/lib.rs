@@ -15,7 +15,7 @@
 //! ```
 #![no_std]
 
-use core::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 pub mod cpu;
 
@@ -111,16 +111,16 @@ pub const MODE_BOUNDARIES: u32 = 1 << 6;
 pub const MODE_LINE_INPUT: u32 = 1 << 7;
 /// Files are tracked as soon as the program changes them, ordinary ones too, and what it does to names is recorded.
 pub const MODE_NAMES: u32 = 1 << 8;
-/// Branches are counted in [`Control::edges`].
+/// Branches are marked in [`Control::edges`].
 pub const MODE_EDGES: u32 = 1 << 9;
 /// Some instructions are executed by Rust code: exercises that way for tests.
 pub const MODE_INTERPRET: u32 = 1 << 10;
 
-/// How many counters of edges there are.
+/// How many edges can be told apart.
 pub const EDGES: usize = 1 << 16;
-/// The counters, on pages of their own: the engine maps them a second time for each thread.
+/// A byte for each, on pages of their own: the engine maps them a second time for each thread.
 #[repr(C, align(4096))]
-pub struct Edges(pub [AtomicU16; EDGES]);
+pub struct Edges(pub [AtomicU8; EDGES]);
 
 /// What the kernel adds to [`Control::tool`] (`FUTEX_OWNER_DIED` of a robust futex).
 pub const TOOL_IS_GONE: u32 = 0x4000_0000;
@@ -422,7 +422,7 @@ pub struct Control {
     pub processes: [AtomicU64; THREADS_MAX / 64],
     /// By thread number: the number by which the thread knows itself.
     pub threads: [AtomicU32; THREADS_MAX],
-    /// How often each edge was taken, modulo 65,536: see the engine's `translate/edges.rs`.
+    /// 1 for each edge that was taken: see the engine's `translate/edges.rs`.
     pub edges: Edges,
     /// By site number: the address of the instruction. It is here before the number is in any record.
     pub sites: [AtomicU64; SITES_MAX],

@@ -1,10 +1,10 @@
 //! Per-thread state, addressed by GS in emitted code.
 //!
 //! ```text
-//!  gs:0 ─▶ ThreadContext │ indirect-branch table │ granule table │ engine stack │ signal stack │ counters of edges
-//!          128 KiB       │ 64 Ki × 8             │ 64 Ki × 8     │ 256 KiB      │ 256 KiB      │ 64 Ki × 2, shared
+//!  gs:0 ─▶ ThreadContext │ indirect-branch table │ granule table │ engine stack │ signal stack │ edges taken
+//!          128 KiB       │ 64 Ki × 8             │ 64 Ki × 8     │ 256 KiB      │ 256 KiB      │ 64 Ki × 1, shared
 //! ```
-//! The tables and counters are at constant displacements so that emitted code reaches them with one
+//! The tables are at constant displacements so that emitted code reaches them with one
 //! `gs:[reg*8 + disp32]`.
 
 use crate::sigdata::{Pending, SignalHandlers};
@@ -33,12 +33,12 @@ const STACK_OFFSET: u64 = 0x12_0000;
 const STACK_LEN: u64 = 0x4_0000;
 const SIGNAL_STACK_OFFSET: u64 = 0x16_0000;
 pub const SIGNAL_STACK_LEN: u64 = 0x4_0000;
-/// The counters of edges, which are the tool's memory: see `translate/edges.rs`.
+/// The edges taken, which are the tool's memory: see `translate/edges.rs`.
 pub const EDGES_OFFSET: u32 = 0x1A_0000;
 const STRIDE: u64 = 0x20_0000;
 /// As many as there are thread numbers.
 const CONTEXTS_MAX: u64 = brownout_abi::THREADS_MAX as u64;
-const _: () = assert!(EDGES_OFFSET as u64 + 2 * brownout_abi::EDGES as u64 <= STRIDE);
+const _: () = assert!(EDGES_OFFSET as u64 + brownout_abi::EDGES as u64 <= STRIDE);
 const _: () = assert!(THREADS_BASE + CONTEXTS_MAX * STRIDE <= brownout_abi::ENGINE_LIMIT);
 
 /// Spill slots by purpose. Emitted sequences never nest, so slots are shared by design only where named so.
@@ -328,16 +328,16 @@ impl Peer {
     }
 }
 
-/// Maps the counters of edges a second time, at `at`, which is the caller's.
+/// Maps the table of edges a second time, at `at`, which is the caller's.
 fn map_edges(at: u64) {
-    const LEN: u64 = 2 * brownout_abi::EDGES as u64;
+    const LEN: u64 = brownout_abi::EDGES as u64;
     const MAY_MOVE_AND_FIXED: u64 = sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED;
     let control = crate::control::control();
     let there = control.edges.0.as_ptr() as u64;
     // SAFETY: an old length of 0 makes a second mapping of the same shared pages, and leaves the first.
     let got = unsafe { sc!(sys::nr::MREMAP, there, 0, LEN, MAY_MOVE_AND_FIXED, at) };
     if got != at as i64 {
-        crate::fatal_bug("cannot map the counters of edges");
+        crate::fatal_bug("cannot map the table of edges");
     }
 }
 

@@ -128,20 +128,18 @@ impl Emitter {
         self.u32(addend);
     }
 
-    /// Counts in the 16-bit word at `gs:[disp]`, by rcx: `movzx ecx, word gs:[disp]; lea ecx, [rcx+1]; mov gs:[disp], cx`
-    pub fn count_at(&mut self, disp: u32) {
-        self.bytes(&[0x65, 0x0F, 0xB7, 0x0C, 0x25]);
+    /// `mov byte gs:[disp], 1`
+    pub fn mark_at(&mut self, disp: u32) {
+        self.bytes(&[0x65, 0xC6, 0x04, 0x25]);
         self.u32(disp);
-        self.bytes(&[0x8D, 0x49, 0x01, 0x65, 0x66, 0x89, 0x0C, 0x25]);
-        self.u32(disp);
+        self.bytes(&[1]);
     }
 
-    /// The same at `gs:[rdx*2 + disp]`.
-    pub fn count_at_rdx2(&mut self, disp: u32) {
-        self.bytes(&[0x65, 0x0F, 0xB7, 0x0C, 0x55]);
+    /// `mov byte gs:[rdx + disp], 1`
+    pub fn mark_at_rdx(&mut self, disp: u32) {
+        self.bytes(&[0x65, 0xC6, 0x82]);
         self.u32(disp);
-        self.bytes(&[0x8D, 0x49, 0x01, 0x65, 0x66, 0x89, 0x0C, 0x55]);
-        self.u32(disp);
+        self.bytes(&[1]);
     }
 
     /// `lahf; seto al`

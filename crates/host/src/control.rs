@@ -209,17 +209,17 @@ impl Shared {
         sites.get(site as usize).map_or(0, |pc| pc.load(Relaxed))
     }
 
-    /// The counters of edges, if they are counted.
-    pub fn edges(&self) -> Option<Box<[u16]>> {
+    /// Which edges were taken, if that is asked for.
+    pub fn edges(&self) -> Option<Box<[u8]>> {
         let control = self.control();
-        let counters = control.edges.0.iter();
-        (control.mode & MODE_EDGES != 0).then(|| counters.map(|n| n.load(Relaxed)).collect())
+        let edges = control.edges.0.iter();
+        (control.mode & MODE_EDGES != 0).then(|| edges.map(|n| n.load(Relaxed)).collect())
     }
 
-    /// Sets the counters of edges.
-    pub fn set_edges(&self, to: &[u16]) {
-        for (counter, value) in self.control().edges.0.iter().zip(to) {
-            counter.store(*value, Relaxed);
+    /// Sets which edges were taken.
+    pub fn set_edges(&self, to: &[u8]) {
+        for (edge, value) in self.control().edges.0.iter().zip(to) {
+            edge.store(*value, Relaxed);
         }
     }
 

@@ -94,7 +94,7 @@ pub struct LaunchConfig {
     /// Track every regular file as soon as the program changes it, ordinary ones too, and record what happens to names. The
     /// standard streams and pseudo file systems are left out. Default: no.
     pub names: bool,
-    /// Count which branches are taken: [`Outcome::edges`]. Default: no.
+    /// Note which branches are taken: [`Outcome::edges`]. Default: no.
     pub edges: bool,
     /// Files that are tracked from the beginning, not from their first mapping on, under numbers of the caller's choice. They must
     /// exist. They get no `File` event and no [`EventSink::new_file`]. Files that are found on the way get other numbers. Default: none.
@@ -208,7 +208,7 @@ pub struct Outcome {
     pub stopped: Option<Stopped>,
     /// How long threads of the program have waited for the sink, in total.
     pub waited: Duration,
-    /// How often branches were taken, modulo 65,536, if [`LaunchConfig::edges`] was asked for: a counter for each pair of source and target,
-    /// the same in every run of the program under the same [layout](LaunchConfig::layout). Few pairs share a counter with others.
-    pub edges: Option<Box<[u16]>>,
+    /// Which ways were taken at conditional and indirect branches, if [`LaunchConfig::edges`] was asked for: 1 for each pair of source and target,
+    /// at the same place in every run of the program under the same [layout](LaunchConfig::layout). Few pairs share a place with others.
+    pub edges: Option<Box<[u8]>>,
 }

@@ -59,8 +59,8 @@ pub struct Session {
     kept: Member,
     prologue: Prologue,
     prologue_events: u64,
-    /// The counters of edges at the stop, if they are counted.
-    edges: Option<Box<[u16]>>,
+    /// The edges taken until the stop, if that is asked for.
+    edges: Option<Box<[u8]>>,
     /// Words of the prologue that are the number of the first process.
     numbers: Vec<usize>,
     stopped: Stopped,

@@ -43,18 +43,18 @@ fn config(folder: &Folder, program: &Path, input: &str) -> LaunchConfig {
     }
 }
 
-fn edges(folder: &Folder, program: &Path, input: &str) -> Box<[u16]> {
+fn edges(folder: &Folder, program: &Path, input: &str) -> Box<[u8]> {
     let config = config(folder, program, input);
     let outcome = record(&config, &mut Keep::default()).expect("it can be launched");
     outcome.edges.expect("asked for")
 }
 
-fn taken(edges: &[u16]) -> usize {
+fn taken(edges: &[u8]) -> usize {
     edges.iter().filter(|n| **n != 0).count()
 }
 
 /// How many edges only `b` has.
-fn new(a: &[u16], b: &[u16]) -> usize {
+fn new(a: &[u8], b: &[u8]) -> usize {
     a.iter()
         .zip(b)
         .filter(|(a, b)| **a == 0 && **b != 0)
@@ -62,7 +62,7 @@ fn new(a: &[u16], b: &[u16]) -> usize {
 }
 
 #[test]
-fn the_same_input_takes_the_same_edges_as_often() {
+fn the_same_input_takes_the_same_edges() {
     let folder = Folder::new();
     let program = folder.program(LETTERS);
     let one = edges(&folder, &program, "abc12");
@@ -79,30 +79,19 @@ fn another_way_through_the_program_has_edges_of_its_own() {
         let with = edges(&folder, &program, input);
         assert!(new(&empty, &with) > 0, "{input}");
     }
-    // The same code, more often: nothing new, but counts.
-    let (once, often) = (
-        edges(&folder, &program, "a"),
-        edges(&folder, &program, "aaaa"),
+    // The same ways, more often: nothing new.
+    let (twice, often) = (
+        edges(&folder, &program, "aa"),
+        edges(&folder, &program, "aaaaaa"),
     );
-    // The second letter is the first one that the loop has come back for.
-    let twice = edges(&folder, &program, "aa");
     assert_eq!(new(&twice, &often), 0);
-    assert_ne!(once, often);
     // Which function a pointer leads to.
     let (one, two) = (edges(&folder, &program, "1"), edges(&folder, &program, "2"));
     assert!(new(&one, &two) > 0 && new(&two, &one) > 0);
 }
 
 #[test]
-fn loops_are_counted() {
-    let folder = Folder::new();
-    let program = folder.program(LETTERS);
-    let counts = edges(&folder, &program, "c");
-    assert!(counts.iter().any(|n| (999..=1001).contains(n)));
-}
-
-#[test]
-fn runs_of_a_session_count_as_launches_do() {
+fn runs_of_a_session_take_the_edges_that_launches_do() {
     let folder = Folder::new();
     let program = folder.program(LETTERS);
     let opened = config(&folder, &program, "");
@@ -114,13 +103,13 @@ fn runs_of_a_session_count_as_launches_do() {
         let run = session
             .run(&opened, &mut Keep::default())
             .expect("it can be run");
-        let counted = run.edges.expect("asked for");
-        assert!(counted == edges(&folder, &program, input), "{input}");
+        let taken = run.edges.expect("asked for");
+        assert!(taken == edges(&folder, &program, input), "{input}");
     }
 }
 
 #[test]
-fn nobody_counts_unasked() {
+fn nothing_is_noted_unasked() {
     let folder = Folder::new();
     let program = folder.program(LETTERS);
     let config = LaunchConfig {

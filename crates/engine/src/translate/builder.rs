@@ -56,6 +56,8 @@ pub struct Edge {
     pub from: u64,
     /// Where it leads; for a conditional branch that is not taken, the instruction behind it.
     pub to: u64,
+    /// The branch is conditional.
+    pub is_choice: bool,
 }
 
 /// See the module's header. Every method but the first does nothing unless a pass says otherwise.
@@ -81,7 +83,7 @@ pub trait Pass: Sync {
     /// Code that runs when a direct branch is taken, or a conditional one is not.
     fn edge(&self, _b: &mut Builder, _edge: Edge) {}
 
-    /// Code that runs when the indirect branch at `from` is taken. rcx holds the target and must hold it behind; rdx is free.
+    /// Code that runs when the indirect branch at `from`, a jump or a call, is taken. rcx holds the target and must hold it behind; rdx is free.
     fn computed_edge(&self, _b: &mut Builder, _from: u64) {}
 
     /// Sees the block when it is emitted, at program addresses `pc..pc_end`.

@@ -378,6 +378,7 @@ impl Builder<'_> {
                 self.edge(Edge {
                     from: pc,
                     to: target,
+                    is_choice: false,
                 });
                 self.jump(target, self.returns_to_at(pc, target));
                 true
@@ -397,6 +398,7 @@ impl Builder<'_> {
                     self.edge(Edge {
                         from: pc,
                         to: target,
+                        is_choice: false,
                     });
                     self.jump(target, insn.next_ip());
                 } else {
@@ -451,7 +453,7 @@ impl Builder<'_> {
                     self.hot.bytes(&[0x59]);
                     self.hot.add_rsp(pop - 8);
                 }
-                self.jump_by_table(pc);
+                self.jump_by_table();
                 true
             }
             FlowControl::XbeginXabortXend => {
@@ -499,6 +501,7 @@ impl Builder<'_> {
         let taken = Edge {
             from: insn.ip(),
             to: target,
+            is_choice: true,
         };
         let stub = self.stub();
         // Code of passes for the way that is taken stands between the branch and its target.
@@ -568,7 +571,10 @@ impl Builder<'_> {
         if call {
             self.push_constant(insn.next_ip());
         }
-        self.jump_by_table(insn.ip());
+        for pass in in_force() {
+            pass.computed_edge(self, insn.ip());
+        }
+        self.jump_by_table();
     }
 
     /// `mov rcx, [operand of the branch]`, made from the branch's own bytes: FF /2 or /4 becomes 8B /1.
@@ -610,11 +616,8 @@ impl Builder<'_> {
         self.hot.bytes(&out[..n]);
     }
 
-    /// The branch at `from` goes on at rcx; both branch slots are filled.
-    fn jump_by_table(&mut self, from: u64) {
-        for pass in in_force() {
-            pass.computed_edge(self, from);
-        }
+    /// Goes on at rcx; both branch slots are filled.
+    fn jump_by_table(&mut self) {
         self.hot.index_edx_ecx(IBTC_SHIFT);
         self.hot.jmp_gs_rdx8(IBTC_OFFSET);
     }

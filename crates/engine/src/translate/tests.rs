@@ -103,10 +103,10 @@ fn decoded(bytes: &[u8], at: u64) -> Vec<Instruction> {
         .collect()
 }
 
-/// Which counters of edges the code changes.
-fn counters(bytes: &[u8], at: u64) -> Vec<u64> {
+/// Which edges the code marks.
+fn marks(bytes: &[u8], at: u64) -> Vec<u64> {
     let is_store =
-        |i: &&Instruction| i.code() == Code::Mov_rm16_r16 && i.segment_prefix() == Register::GS;
+        |i: &&Instruction| i.code() == Code::Mov_rm8_imm8 && i.segment_prefix() == Register::GS;
     decoded(bytes, at)
         .iter()
         .filter(is_store)
@@ -132,23 +132,23 @@ fn without_passes_instructions_are_copied() {
     let code = translate(passes(false, false), &BRANCHES);
     assert!(code.hot.starts_with(&BRANCHES[..7]), "{:x?}", code.hot);
     assert_eq!(code.block.pc_end, BRANCHES.as_ptr() as u64 + 13);
-    assert_eq!(counters(&code.hot, code.hot_at), []);
+    assert_eq!(marks(&code.hot, code.hot_at), []);
     let at: Vec<u16> = boundaries(&code).iter().map(|(pc, _)| *pc).collect();
     assert_eq!(at, [0, 3, 7, 9, 12]);
     assert_eq!(code.block.exits.len(), 1);
 }
 
 #[test]
-fn both_ways_of_a_branch_are_counted_apart() {
+fn both_ways_of_a_branch_are_marked_apart() {
     let code = translate(passes(true, false), &BRANCHES);
     let (hot, cold) = (
-        counters(&code.hot, code.hot_at),
-        counters(&code.cold, code.cold_at),
+        marks(&code.hot, code.hot_at),
+        marks(&code.cold, code.cold_at),
     );
-    // Not taken; then the return, by what it finds at run time. Taken: out of line.
-    assert_eq!((hot.len(), cold.len()), (2, 1), "{hot:x?} {cold:x?}");
+    // Not taken; a return is no choice. Taken: out of line.
+    assert_eq!((hot.len(), cold.len()), (1, 1), "{hot:x?} {cold:x?}");
     assert_ne!(hot[0], cold[0]);
-    // The branch itself leads to the counter, and what can be patched is behind that.
+    // The branch itself leads to the mark, and what can be patched is behind that.
     let jump = decoded(&code.hot, code.hot_at)
         .into_iter()
         .find(|i| i.is_jcc_near())
@@ -162,25 +162,11 @@ fn both_ways_of_a_branch_are_counted_apart() {
 fn edges_have_the_same_name_wherever_the_module_is() {
     static AGAIN: [u8; 13] = BRANCHES;
     let one = translate(passes(true, false), &BRANCHES);
-    let first = counters(&one.hot, one.hot_at);
+    let first = marks(&one.hot, one.hot_at);
     drop(one);
     let other = translate(passes(true, false), &AGAIN);
     assert_ne!(BRANCHES.as_ptr(), AGAIN.as_ptr());
-    assert_eq!(first, counters(&other.hot, other.hot_at));
-}
-
-#[test]
-fn what_a_pass_saves_is_known_to_the_map_until_the_next_boundary() {
-    let code = translate(passes(true, false), &BRANCHES);
-    let insns = &code.block.insns;
-    let i = insns
-        .iter()
-        .position(|m| !m.is_boundary)
-        .expect("the counter of the way not taken");
-    assert_eq!(insns[i].pc, 7, "it belongs to the branch");
-    let saved: Vec<(u8, usize)> = insns[i].saved.registers().collect();
-    assert_eq!(saved, [(1, slot::PASS)]);
-    assert!(insns[i + 1].is_boundary && insns[i + 1].saved == Saved::NONE);
+    assert_eq!(first, marks(&other.hot, other.hot_at));
 }
 
 #[test]
@@ -242,6 +228,7 @@ fn inserted_code_changes_nothing_of_the_program() {
     b.edge(Edge {
         from: request.pc,
         to: request.pc + 1,
+        is_choice: true,
     });
     let needs = builder::Needs {
         registers: 2,
@@ -251,12 +238,19 @@ fn inserted_code_changes_nothing_of_the_program() {
         // xor ecx, ecx; xor edx, edx: flags and registers change.
         b.hot.bytes(&[0x31, 0xC9, 0x31, 0xD2]);
     });
+    // What a fault in there must give back.
+    let [within] = &b.insns[..] else {
+        panic!("one stretch with saved registers")
+    };
+    assert!(!within.is_boundary && within.saved.flags);
+    let saved: Vec<(u8, usize)> = within.saved.registers().collect();
+    assert_eq!(saved, [(1, slot::PASS), (2, slot::PASS + 1)]);
     b.hot.bytes(&[0xC3]);
     let end = b.hot.at;
     // SAFETY: written just now.
     let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, (end - at) as usize) };
-    let counter = counters(bytes, at)[0];
-    let mut context = vec![0u64; (EDGES_OFFSET as usize + 2 * brownout_abi::EDGES) / 8 + 1];
+    let mark = marks(bytes, at)[0] as usize;
+    let mut context = vec![0u64; (EDGES_OFFSET as usize + brownout_abi::EDGES) / 8 + 1];
     let base = context.as_mut_ptr() as u64;
     const ARCH_SET_GS: u64 = 0x1001;
     let (rax, rcx, rdx, flags): (u64, u64, u64, u64);
@@ -272,6 +266,5 @@ fn inserted_code_changes_nothing_of_the_program() {
     }
     assert_eq!((rax, rcx, rdx), (1, 2, 3));
     assert_ne!(flags & 1, 0, "the carry flag is still there");
-    let word = context[counter as usize / 8] >> (8 * (counter % 8));
-    assert_eq!(word & 0xFFFF, 1);
+    assert_eq!(context[mark / 8] >> (8 * (mark % 8)) & 0xFF, 1);
 }
