@@ -128,6 +128,11 @@ impl Emitter {
         self.u32(addend);
     }
 
+    /// `xor r32, r32`, for the eight old registers. Changes flags.
+    pub fn xor_self(&mut self, r: Gpr) {
+        self.bytes(&[0x31, 0xC0 | r.0 << 3 | r.0]);
+    }
+
     /// `mov byte gs:[disp], 1`
     pub fn mark_at(&mut self, disp: u32) {
         self.bytes(&[0x65, 0xC6, 0x04, 0x25]);

@@ -10,7 +10,7 @@
 //! It may execute as many instructions as it likes before it does. Signals wait meanwhile, as for all engine code. What it does to memory is
 //! its own business: accesses to tracked memory are for `pm` to make.
 
-use super::builder::{Builder, Decoded, Pass, Placed};
+use super::builder::{Builder, Decoded, Needs, Pass, Placed};
 use crate::block::Saved;
 use crate::exit;
 use crate::machine::Machine;
@@ -54,12 +54,29 @@ impl Builder<'_> {
 }
 
 /// Interprets a few common instructions between registers, so that the way there and back is exercised by every program, and its cost can be
-/// measured. For tests.
+/// measured; and puts code that changes registers and flags in front of some others. For tests.
 pub struct Exercise;
+
+const TWO_REGISTERS_AND_FLAGS: Needs = Needs {
+    registers: 2,
+    flags: true,
+};
 
 impl Pass for Exercise {
     fn is_wanted(&self, mode: &crate::mode::Mode) -> bool {
         mode.interpret
+    }
+
+    fn before(&self, b: &mut Builder, d: &Decoded) {
+        // Not in front of each: also what is left as it is must go on working.
+        if d.insn.ip().is_multiple_of(3) {
+            b.begin(d.insn.ip(), Saved::NONE);
+            b.with_scratch(d.insn.ip(), TWO_REGISTERS_AND_FLAGS, |b, registers| {
+                for register in registers {
+                    b.hot.xor_self(register);
+                }
+            });
+        }
     }
 
     fn instead(&self, b: &mut Builder, d: &Decoded) -> Placed {
