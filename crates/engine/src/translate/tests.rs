@@ -32,8 +32,13 @@ fn passes(edges: bool, interpret: bool) -> Mode {
 
 /// Translates `program` with the passes that `mode` asks for.
 fn translate(mode: Mode, program: &'static [u8]) -> Made {
+    translate_with(|| super::passes::choose(&mode), program)
+}
+
+/// The same, with the passes that `choose` puts in force.
+fn translate_with(choose: impl FnOnce(), program: &'static [u8]) -> Made {
     let alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
-    super::passes::choose(&mode);
+    choose();
     // SAFETY: fresh memory, which is never unmapped.
     let at = unsafe { map_code() };
     let middle = at + CODE_LEN as u64 / 2;
@@ -273,4 +278,39 @@ fn inserted_code_changes_nothing_of_the_program() {
     assert_eq!((rax, rcx, rdx), (1, 2, 3));
     assert_ne!(flags & 1, 0, "the carry flag is still there");
     assert_eq!(context[mark / 8] >> (8 * (mark % 8)) & 0xFF, 1);
+}
+
+/// Notes what it is shown, and adds nothing.
+struct Watching;
+
+static SEEN: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+
+fn seen(what: &'static str) {
+    SEEN.lock().expect("no test has failed with it").push(what);
+}
+
+impl builder::Pass for Watching {
+    fn is_wanted(&self, _mode: &Mode) -> bool {
+        true
+    }
+    fn look(&self, block: &[Decoded]) {
+        assert_eq!(block.len(), 5);
+        seen("look");
+    }
+    fn after(&self, _b: &mut Builder, _insn: &Decoded) {
+        seen("after");
+    }
+    fn emitted(&self, pc: u64, pc_end: u64) {
+        assert_eq!(pc_end - pc, BRANCHES.len() as u64);
+        seen("emitted");
+    }
+}
+
+#[test]
+fn a_pass_sees_the_block_before_and_behind_and_each_instruction_that_goes_on() {
+    let code = translate_with(|| builder::choose(&[&Watching], &crate::mode()), &BRANCHES);
+    // Not behind the return, which goes elsewhere.
+    let expected = ["look", "after", "after", "after", "after", "emitted"];
+    assert_eq!(*SEEN.lock().expect("unpoisoned"), expected);
+    assert!(code.hot.starts_with(&BRANCHES[..7]), "it has added nothing");
 }
