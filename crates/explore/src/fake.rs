@@ -11,12 +11,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use brownout_host::{LaunchError, Limits};
+use brownout_model::names::Promise;
 use brownout_model::{Config, Event as ModelEvent, FlushKind, History, Line, LineBytes, LineMask};
 use brownout_model::{Op, Thread, Unit, Write, keys, masked};
 use brownout_trace::EventSink;
 use brownout_trace::epochs::Epoch;
 use brownout_trace::event::{Access, ContextId, Event, EventKind, FenceKind, FileId, PmReason};
-use brownout_trace::event::{ProcessId, TargetAddr, ThreadId};
+use brownout_trace::event::{NameChange, ProcessId, TargetAddr, ThreadId};
 
 use crate::execution::{Command, Detail, Execution, Setting};
 use crate::executor::{Answer, Executor, Request, Want};
@@ -157,6 +158,25 @@ pub fn record_options() -> RecordOptions {
         judge_acknowledgements: false,
         names: None,
         names_max: 1,
+    }
+}
+
+/// As [`record_options`], where names may be lost, too.
+pub fn names_options() -> RecordOptions {
+    RecordOptions {
+        names: Some(Promise::Ordered),
+        names_max: 64,
+        ..record_options()
+    }
+}
+
+/// The file is renamed.
+pub fn renames() -> EventKind<'static> {
+    EventKind::Name {
+        change: NameChange::Rename,
+        file: FILE,
+        replaced: FileId(0),
+        names: b"/pm/pool\0/pm/new",
     }
 }
 

@@ -2,15 +2,14 @@
 
 use brownout_findings::{BuiltIn, Severity, blame as whose};
 use brownout_model::FlushKind;
-use brownout_model::names::Promise;
-use brownout_trace::event::{EventKind, FileId, NameChange};
+use brownout_trace::event::EventKind;
 
 use super::*;
-use crate::fake::{self, FILE, FIRST, Fake, Memory, exits, fences, flushes, nt_stores, recorded};
+use crate::fake::{self, FIRST, Fake, Memory, exits, fences, flushes, nt_stores, recorded};
 use crate::fake::{record_options, stores};
 use crate::minimise::minimise;
 use crate::outcome::{Outcome, Status};
-use crate::recording::{RecordOptions, Recording};
+use crate::recording::Recording;
 use crate::search::Settings;
 
 const DATA: u64 = 0;
@@ -303,17 +302,7 @@ fn a_crash_point_that_breaks_recovery_by_itself_is_told_so() {
 /// survives cannot be; that the name is lost can.
 #[test]
 fn names_that_are_lost_are_told_with_what_to_do() {
-    let options = RecordOptions {
-        names: Some(Promise::Ordered),
-        names_max: 64,
-        ..record_options()
-    };
-    let rename = EventKind::Name {
-        change: NameChange::Rename,
-        file: FILE,
-        replaced: FileId(0),
-        names: b"/pm/pool\0/pm/new",
-    };
+    let (options, rename) = (fake::names_options(), fake::renames());
     let events = [
         (1, stores(DATA, &ONE)),
         (2, clwb(DATA)),

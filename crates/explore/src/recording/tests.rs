@@ -305,17 +305,7 @@ fn a_file_that_the_run_makes_is_not_there_before() {
 /// What a renamed file was called may survive its new name, and the other way round never.
 #[test]
 fn a_name_that_is_not_synced_may_be_lost() {
-    let options = RecordOptions {
-        names: Some(Promise::Ordered),
-        names_max: 64,
-        ..record_options()
-    };
-    let rename = EventKind::Name {
-        change: NameChange::Rename,
-        file: FILE,
-        replaced: FileId(0),
-        names: b"/pm/pool\0/pm/new",
-    };
+    let (options, rename) = (fake::names_options(), fake::renames());
     let sync = EventKind::Name {
         change: NameChange::SyncFolder,
         file: FileId(0),
