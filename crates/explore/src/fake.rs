@@ -245,6 +245,7 @@ pub fn recording(acts: &[Act]) -> Recording {
                     files: files.clone(),
                     lost: Arc::from([]),
                     place: points.len() as u32,
+                    is_oldest: true,
                 });
                 continue;
             }

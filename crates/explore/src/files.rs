@@ -5,6 +5,10 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use brownout_model::LineBytes;
+
+use crate::line::LINE;
+
 const BLOCK: usize = 64 << 10;
 
 /// Copies content, size and permissions. Blocks of zeros become holes: pools are large and nearly empty.
@@ -33,8 +37,26 @@ pub fn hash_sparse(from: &File, hash: &mut blake3::Hasher) -> io::Result<()> {
     })
 }
 
+/// A line of a file. Zeros beyond the end, and where it cannot be read: a file grows by zeros.
+pub fn read_line(file: &File, offset: u64) -> LineBytes {
+    let mut bytes = [0; LINE];
+    let mut got = 0;
+    while let Ok(n) = file.read_at(&mut bytes[got..], offset + got as u64)
+        && n > 0
+    {
+        got += n;
+        if got == LINE {
+            break;
+        }
+    }
+    bytes
+}
+
 /// Calls `each` with every block that is not all zero, and its offset.
-fn each_block(from: &File, mut each: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
+pub fn each_block(
+    from: &File,
+    mut each: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
     let length = from.metadata()?.len();
     let mut buffer = vec![0; BLOCK];
     let zeros = vec![0; BLOCK];

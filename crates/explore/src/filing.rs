@@ -51,7 +51,18 @@ pub struct Filing {
     faulted: FxHashSet<(FileId, u64)>,
     /// Counts changes.
     version: u64,
-    states: Option<(u64, usize, Vec<NameState>, bool)>,
+    states: Option<(u64, usize, States)>,
+}
+
+/// What names and sizes a crash may leave.
+#[derive(Clone)]
+pub struct States {
+    /// The newest last.
+    pub list: Vec<NameState>,
+    /// Which of them has lost all that can be lost.
+    pub oldest: usize,
+    /// There are no others.
+    pub all: bool,
 }
 
 impl Filing {
@@ -346,17 +357,26 @@ impl Filing {
         !self.is_exact
     }
 
-    /// What a crash may leave now, the newest last; and whether that is all.
-    pub fn states(&mut self, max: usize) -> (Vec<NameState>, bool) {
-        if let Some((version, limit, states, all)) = &self.states
+    /// What a crash may leave now.
+    pub fn states(&mut self, max: usize) -> States {
+        if let Some((version, limit, states)) = &self.states
             && (*version, *limit) == (self.version, max)
         {
-            return (states.clone(), *all);
+            return states.clone();
         }
-        let (mut states, all) = self.names.states(max);
-        states.reverse();
-        self.states = Some((self.version, max, states.clone(), all));
-        (states, all)
+        let (mut list, all) = self.names.states(max);
+        list.reverse();
+        // By what it looks like: the same may come about by losing less.
+        let oldest = self.names.oldest();
+        let is_oldest =
+            |state: &NameState| state.names == oldest.names && state.files == oldest.files;
+        let states = States {
+            oldest: list.iter().position(is_oldest).unwrap_or(0),
+            list,
+            all,
+        };
+        self.states = Some((self.version, max, states.clone()));
+        states
     }
 }
 
@@ -543,14 +563,16 @@ mod tests {
                 .map(|state| state.names[&name].is_some())
                 .collect()
         };
-        let (states, all) = filing.states(64);
+        let States {
+            list: states, all, ..
+        } = filing.states(64);
         assert!(all);
         // The newest last.
         assert_eq!(there(&states), [false, true]);
-        assert_eq!(filing.states(64).0, states);
+        assert_eq!(filing.states(64).list, states);
         assert!(filing.completes(&Sync::All));
         filing.sync(&Sync::All);
-        let (states, _) = filing.states(64);
+        let states = filing.states(64).list;
         assert_eq!(there(&states), [true]);
     }
 
@@ -566,7 +588,7 @@ mod tests {
             FileId(0),
             b"/d/link\0pool",
         );
-        let state = filing.states(64).0.pop().expect("the newest");
+        let state = filing.states(64).list.pop().expect("the newest");
         let files = files_of(&state, filing.next());
         assert_eq!(files.names[b"/d/pool".as_slice()], Entry::File(pool));
         assert_eq!(files.names[b"/d/sub".as_slice()], Entry::Folder);
@@ -579,7 +601,7 @@ mod tests {
         assert_eq!(next.content(pool), Some(pool));
         assert_eq!(next.size(pool), Some(4096));
         assert_eq!(next.next(), filing.next());
-        let (states, _) = next.states(64);
+        let states = next.states(64).list;
         assert_eq!(states.len(), 1);
         assert_eq!(files_of(&states[0], next.next()).names, files.names);
     }

@@ -10,6 +10,7 @@ mod blame;
 mod checksum;
 mod compare;
 mod confirm;
+pub mod crashes;
 mod execution;
 mod executor;
 mod explore;

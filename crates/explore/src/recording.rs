@@ -93,6 +93,8 @@ pub struct FailurePoint {
     pub lost: Arc<[u32]>,
     /// Failure points of the same place have the same number.
     pub place: u32,
+    /// Of those, this one has lost all of names and sizes that can be lost.
+    pub is_oldest: bool,
 }
 
 /// A tracked file of the run.
@@ -359,9 +361,9 @@ impl Recorder {
             .filter_map(|unit| self.choices(unit))
             .collect();
         let mut choices = Some(choices);
-        let (states, all) = self.filing.states(self.options.names_max);
-        self.names_sampled |= !all;
-        for state in states {
+        let states = self.filing.states(self.options.names_max);
+        self.names_sampled |= !states.all;
+        for (number, state) in states.list.into_iter().enumerate() {
             self.timeline.close(choices.take().unwrap_or_default());
             self.points.push(FailurePoint {
                 reason,
@@ -373,6 +375,7 @@ impl Recorder {
                 files: Arc::new(filing::files_of(&state, (0, 0))),
                 lost: state.lost.into(),
                 place: self.places,
+                is_oldest: number == states.oldest,
             });
         }
         self.places += 1;

@@ -367,6 +367,18 @@ impl Run {
         (output.unwrap_or_default(), error)
     }
 
+    /// Equal for equal runs: what was stored by whom, and on which files. `None` if it is explored already.
+    pub fn name(&self) -> Option<String> {
+        Some(self.recorded.as_ref()?.recording.name())
+    }
+
+    /// What it did to files that is not part of what crashes leave, in words.
+    pub fn unfollowed(&self) -> impl Iterator<Item = &str> {
+        let recorded = self.recorded.iter();
+        let unfollowed = recorded.flat_map(|recorded| &recorded.recording.unfollowed);
+        unfollowed.map(String::as_str)
+    }
+
     /// Files that may be meant to be persistent memory.
     pub fn hints(&self) -> &[PathBuf] {
         self.recorded.as_ref().map_or(&[], |r| &r.hints)

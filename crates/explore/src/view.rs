@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use brownout_model::{Choices, Cut, LineBytes, LineMask, Survivors, Unit, masked};
@@ -15,6 +14,7 @@ use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
+use crate::files::read_line;
 use crate::line::{LINE, LineKey};
 use crate::unit::{bytes_of, unit_of};
 
@@ -91,22 +91,9 @@ pub enum Base {
 impl Base {
     fn line(&self, line: LineKey) -> LineBytes {
         match self {
-            Base::Files(files) => {
-                let mut bytes = [0; LINE];
-                if let Some(file) = files.get(&line.file()) {
-                    let mut got = 0;
-                    // Beyond the end, and where the file cannot be read, it is zero: a file grows by zeros.
-                    while let Ok(n) = file.read_at(&mut bytes[got..], line.offset() + got as u64)
-                        && n > 0
-                    {
-                        got += n;
-                        if got == LINE {
-                            break;
-                        }
-                    }
-                }
-                bytes
-            }
+            Base::Files(files) => files
+                .get(&line.file())
+                .map_or([0; LINE], |file| read_line(file, line.offset())),
             Base::Crashed(image) => image.line(line),
         }
     }
@@ -139,6 +126,11 @@ impl Timeline {
 
     pub fn base_mut(&mut self) -> &mut Base {
         &mut self.base
+    }
+
+    /// The content of a line before the run.
+    pub fn before(&self, line: LineKey) -> LineBytes {
+        self.base.line(line)
     }
 
     /// The content of a unit before the run.

@@ -82,6 +82,22 @@ impl Choices {
         Cut::open(self.writes.iter().map(|w| (w.unordered, w.certain)))
     }
 
+    /// What is possible if the power has failed earlier, right after a moment: of the stores that were made later, none has survived. A state
+    /// that was possible then is possible now, unless something has completed in between.
+    pub fn open_until(&self, last: Moment) -> Cut {
+        let mut cut = self.open();
+        let ordered = self.writes.iter().filter(|write| !write.unordered);
+        let made = ordered.take_while(|write| write.moment <= last).count();
+        cut.hi = made.max(cut.lo);
+        let unordered = self.writes.iter().filter(|write| write.unordered);
+        for (choice, write) in cut.unordered.iter_mut().zip(unordered) {
+            if choice.is_none() && write.moment > last {
+                *choice = Some(false);
+            }
+        }
+        cut
+    }
+
     /// All that survives if the power stays.
     pub fn newest(&self) -> Survivors {
         let open = self.open();
@@ -246,6 +262,26 @@ impl Cut {
             ordered: self.hi,
             unordered: self.unordered.iter().map(|c| c.unwrap_or(true)).collect(),
         }
+    }
+
+    /// One content of those; `choose` decides, by a number that is smaller than the one that it is given.
+    pub fn pick(&self, mut choose: impl FnMut(usize) -> usize) -> Survivors {
+        let ordered = self.lo + choose(self.hi - self.lo + 1);
+        let mut decide = |choice: &Option<bool>| choice.unwrap_or_else(|| choose(2) == 1);
+        Survivors {
+            ordered,
+            unordered: self.unordered.iter().map(&mut decide).collect(),
+        }
+    }
+
+    /// Whether this is one of them.
+    pub fn allows(&self, survivors: &Survivors) -> bool {
+        let decided = self.unordered.iter().zip(&survivors.unordered);
+        (self.lo..=self.hi).contains(&survivors.ordered)
+            && self.unordered.len() == survivors.unordered.len()
+            && decided
+                .into_iter()
+                .all(|(choice, present)| choice.is_none_or(|choice| choice == *present))
     }
 
     /// The oldest content of those.

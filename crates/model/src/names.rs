@@ -490,6 +490,12 @@ impl Names {
         self.state(&vec![true; self.pending.len()])
     }
 
+    /// Only what is certain has survived.
+    pub fn oldest(&self) -> NameState {
+        let certain: Vec<bool> = self.pending.iter().map(|p| p.certain).collect();
+        self.state(&certain)
+    }
+
     /// The states that a crash may leave, the newest first, and whether these are all. At most about `max`.
     pub fn states(&self, max: usize) -> (Vec<NameState>, bool) {
         let mut found = Found::default();
