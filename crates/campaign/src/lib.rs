@@ -9,6 +9,8 @@
 //! | [`case_name`], [`afl`] | names and figures as AFL++ writes them, for its tools and people's scripts |
 //! | [`files`] | files that are written whole or not at all |
 //! | [`journal`] | records that survive `kill -9` and full disks |
+//! | [`budget`] | limits of time and executions, shares of work, pauses |
+//! | [`workers`] | threads that share what they discover |
 //!
 //! **Guarantee.** Whatever the folder holds, opening it gives an error that says what is wrong, or what was there; it never
 //! panics, and never changes what is not a campaign. What was recorded is not lost by `kill -9`, at any moment.
@@ -35,7 +37,9 @@
 #![warn(unreachable_pub)]
 
 pub mod afl;
+pub mod budget;
 pub mod case_name;
 pub mod files;
 pub mod folder;
 pub mod journal;
+pub mod workers;
