@@ -2,8 +2,9 @@
 //!
 //! **Purpose.** Programs that keep data persistently take commands: insert a key, remove it, print. Flipping bits of such an
 //! input mostly yields commands that are refused. So an input is taken apart into [operations](Sequence), as
-//! [templates](Templates) describe them, and changed as a sequence: operations are added, removed, repeated, moved; their keys are
-//! made to meet; a structure is filled until its nodes split, and drained again.
+//! [templates](Templates) describe them (which the user writes, or which are [learnt](learn()) from seeds), and changed
+//! as a sequence: operations are added, removed, repeated, moved; their keys are made to meet; a structure is filled
+//! until its nodes split, and drained again. [`minimise()`] makes an input that shows something small.
 //!
 //! **Guarantee.** All of it is a function of its arguments and of the numbers that [`Below`] hands out: the same
 //! numbers give the same inputs. Nothing here runs a program, reads a file or knows what persistent memory is.
@@ -38,6 +39,8 @@
 
 mod fields;
 mod keys;
+mod learn;
+mod minimise;
 mod mutate;
 mod numbers;
 mod sequence;
@@ -45,6 +48,8 @@ pub mod templates;
 mod tokens;
 mod weights;
 
+pub use learn::learn;
+pub use minimise::{Minimised, minimise};
 pub use mutate::{Change, Limits, Mutated, Mutator};
 pub use sequence::{MAX_OPERATIONS, Operation, Sequence};
 pub use templates::{Template, TemplateError, Templates};
