@@ -10,6 +10,7 @@
 //! | [`files`] | files that are written whole or not at all |
 //! | [`journal`] | records that survive `kill -9` and full disks |
 //! | [`budget`] | limits of time and executions, shares of work, pauses |
+//! | [`status`] | what is shown meanwhile, on a terminal and in a log |
 //! | [`workers`] | threads that share what they discover |
 //!
 //! **Guarantee.** Whatever the folder holds, opening it gives an error that says what is wrong, or what was there; it never
@@ -42,4 +43,5 @@ pub mod case_name;
 pub mod files;
 pub mod folder;
 pub mod journal;
+pub mod status;
 pub mod workers;
