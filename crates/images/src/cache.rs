@@ -31,6 +31,11 @@ impl<K: Hash + Eq + Copy, V: Clone> Cache<K, V> {
         Some(value)
     }
 
+    pub fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+
     pub fn insert(&mut self, key: K, value: V) {
         if self.young.len() >= self.half_len {
             self.old = mem::take(&mut self.young);

@@ -123,7 +123,7 @@ pub fn capture(paths: impl IntoIterator<Item = PathBuf>, view: &View<'_>) -> io:
             continue;
         }
         let at = (view.at)(&path);
-        let on_machine = metadata(&(view.machine)(&path))?;
+        let on_machine = view.on_machine(&path)?;
         let meta = metadata(&at)?;
         if !meta.as_ref().is_some_and(fs::Metadata::is_dir) {
             closed = Some(path.clone());
@@ -183,7 +183,31 @@ fn drop_below_removed(entries: &mut BTreeMap<PathBuf, Content>) {
     });
 }
 
-/// What stands at a path, if anything does; links are not followed.
+impl View<'_> {
+    /// What stands at a path on the user's machine, if anything does.
+    ///
+    /// A link above it is followed only if the view has a link there, too. If the view has a folder
+    /// where the machine has a link, what is below the link has nothing to do with what is in the folder.
+    pub(crate) fn on_machine(&self, path: &Path) -> io::Result<Option<fs::Metadata>> {
+        let above: Vec<&Path> = path.ancestors().skip(1).collect();
+        for folder in above.into_iter().rev() {
+            let Some(meta) = metadata(&(self.machine)(folder))? else {
+                return Ok(None);
+            };
+            let leads_on = if meta.is_symlink() {
+                metadata(&(self.at)(folder))?.is_some_and(|seen| seen.is_symlink())
+            } else {
+                meta.is_dir()
+            };
+            if !leads_on {
+                return Ok(None);
+            }
+        }
+        metadata(&(self.machine)(path))
+    }
+}
+
+/// What stands at a path, if anything does; a link there is not followed.
 pub(crate) fn metadata(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(meta) => Ok(Some(meta)),
@@ -191,7 +215,7 @@ pub(crate) fn metadata(path: &Path) -> io::Result<Option<fs::Metadata>> {
             if matches!(
                 error.kind(),
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-            ) =>
+            ) || error.raw_os_error() == Some(libc::ELOOP) =>
         {
             Ok(None)
         }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -27,7 +28,7 @@ pub struct Change {
 }
 
 /// What stands at a path after a change.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Target {
     /// What the user's machine has there; nothing, if it has nothing.
     AsOnMachine,
@@ -67,11 +68,34 @@ pub enum Target {
     },
 }
 
+/// Without the bytes of pages, of which there are many.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::AsOnMachine => write!(f, "as on the machine"),
+            Target::Removed => write!(f, "removed"),
+            Target::Folder { mode } => write!(f, "folder {mode:o}"),
+            Target::Link(to) => write!(f, "link to {}", to.display()),
+            Target::Special { kind, mode } => write!(f, "{kind:?} {mode:o}"),
+            Target::Pages { mode, len, pages } => {
+                let numbers: Vec<u64> = pages.iter().map(|page| page.0).collect();
+                write!(f, "file {mode:o}, {len} bytes, changed pages {numbers:?}")
+            }
+            Target::File { mode, len, pages } => {
+                let numbers: Vec<u64> = pages.iter().map(|page| page.0).collect();
+                write!(f, "new file {mode:o}, {len} bytes, pages {numbers:?}")
+            }
+        }
+    }
+}
+
 /// Does it: afterwards the view holds the image that the changes lead to, if it held the one that
 /// they start from.
 ///
 /// Folders above a path that are in neither image are made if the view lacks them. Permissions do
-/// not hinder the owner of the files: what they forbid is allowed for the moment.
+/// not hinder the owner of the files: what they forbid is allowed for the moment. The user's machine is
+/// never changed, so something that cannot be read there cannot be brought back from there; a fresh view
+/// has it.
 pub fn lay(changes: &[Change], view: &View<'_>) -> io::Result<()> {
     let changes = changes.iter().map(|change| (&*change.path, &change.to));
     let mut laying = Laying {
@@ -110,7 +134,7 @@ impl Laying<'_> {
             let stays = match to {
                 Target::Removed => false,
                 Target::AsOnMachine => {
-                    let machine = metadata(&(self.view.machine)(path))?;
+                    let machine = self.view.on_machine(path)?;
                     machine.is_some_and(|machine| {
                         machine.file_type() == is.file_type() && !is.is_symlink()
                     })
@@ -161,7 +185,7 @@ impl Laying<'_> {
     fn as_on_machine(&mut self, path: &Path) -> io::Result<()> {
         let machine = (self.view.machine)(path);
         let at = (self.view.at)(path);
-        let Some(meta) = metadata(&machine)? else {
+        let Some(meta) = self.view.on_machine(path)? else {
             return Ok(());
         };
         let mode = permissions(&meta);
@@ -201,11 +225,15 @@ impl Laying<'_> {
         } else {
             self.relaxed.insert(at, mode);
         }
-        let machine = (self.view.machine)(path);
-        if is_new && metadata(&machine)?.is_some_and(|machine| machine.is_dir()) {
+        if is_new
+            && self
+                .view
+                .on_machine(path)?
+                .is_some_and(|machine| machine.is_dir())
+        {
             // It was gone with all that the user's machine has in it. What an image does not name is
             // as it is there.
-            for entry in fs::read_dir(machine)? {
+            for entry in fs::read_dir((self.view.machine)(path))? {
                 let below = path.join(entry?.file_name());
                 if !self.changes.contains_key(&*below) {
                     self.as_on_machine(&below)?;

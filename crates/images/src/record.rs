@@ -191,23 +191,24 @@ pub(crate) fn unpack_body(body: Body, stored: &[u8]) -> Result<Vec<u8>, Damage> 
 
 /// A record as it is written. `None`: it would be too long.
 pub(crate) fn frame(meta: &Meta, body: &[u8]) -> Option<Vec<u8>> {
-    let mut record = vec![0; HEAD_LEN as usize];
-    record = postcard::to_extend(meta, record).ok()?;
-    record.extend_from_slice(body);
-    let len = record.len() - HEAD_LEN as usize;
+    let mut content = postcard::to_allocvec(meta).ok()?;
+    content.extend_from_slice(body);
     let plain_len = match meta.body() {
         Some(Body::Zstd(len)) => *len as usize,
         _ => 0,
     };
-    if len.max(plain_len) > RECORD_MAX {
-        return None;
-    }
-    let sum = sum::<8>(&record[HEAD_LEN as usize..]);
-    record[..4].copy_from_slice(&(len as u32).to_le_bytes());
-    record[4..12].copy_from_slice(&sum);
+    (content.len().max(plain_len) <= RECORD_MAX).then(|| seal(&content))
+}
+
+/// Puts the head before a content.
+pub(crate) fn seal(content: &[u8]) -> Vec<u8> {
+    let mut record = Vec::with_capacity(HEAD_LEN as usize + content.len());
+    record.extend_from_slice(&(content.len() as u32).to_le_bytes());
+    record.extend_from_slice(&sum::<8>(content));
     let head_sum = sum_of_head(&record);
-    record[12..16].copy_from_slice(&head_sum);
-    Some(record)
+    record.extend_from_slice(&head_sum);
+    record.extend_from_slice(content);
+    record
 }
 
 fn sum<const LEN: usize>(bytes: &[u8]) -> [u8; LEN] {

@@ -17,6 +17,21 @@ proptest! {
     }
 }
 
+/// Nobody's permissions are in the way of their owner, also where the owner is not root.
+#[test]
+fn permissions_do_not_hinder() {
+    // The file system sees this thread as an ordinary user from now on; if it is one already, the
+    // call has no effect.
+    let ordinary = std::thread::spawn(|| {
+        // SAFETY: changes nothing but what this thread may do with files.
+        unsafe { libc::setfsuid(65534) };
+        (0..40).for_each(images);
+        let refused = std::fs::write("/proc/sys/kernel/ostype", "x").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
+    });
+    ordinary.join().unwrap();
+}
+
 fn images(seed: u64) {
     let mut random = Random::new(seed);
     let space = Workspace::new();
@@ -25,8 +40,9 @@ fn images(seed: u64) {
         at: &at,
         machine: &machine_at,
     };
-    // What the user's machine has, and at first the view.
-    let machine = Tree::random(&mut random, 8);
+    // What the user's machine has, and at first the view. The tool never changes it, so what cannot be
+    // read there cannot be copied from there.
+    let machine = Tree::random(&mut random, 8).readable();
     machine.write(&space.machine);
     machine.write(&space.view);
     let mut laid = None;

@@ -2,8 +2,10 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use brownout_images::{Content, Contents, PAGE_LEN, Special};
@@ -74,10 +76,20 @@ impl Tree {
         tree
     }
 
+    /// The same, with files that can be read.
+    pub fn readable(mut self) -> Tree {
+        for thing in self.0.values_mut() {
+            if let Thing::File(mode, _) = thing {
+                *mode |= 0o400;
+            }
+        }
+        self
+    }
+
     /// Does something to it that a program might do.
     pub fn change(&mut self, random: &mut Random) {
         let paths: Vec<PathBuf> = self.0.keys().cloned().collect();
-        let mode = [0o644, 0o600, 0o755, 0o444, 0o700][random.index(5)];
+        let mode = [0o644, 0o600, 0o755, 0o444, 0o700, 0o000][random.index(6)];
         if paths.is_empty() || random.percent(30) {
             // Something new, perhaps where something was.
             let folders = paths
@@ -175,7 +187,7 @@ impl Tree {
                 } else if meta.file_type().is_socket() {
                     Thing::Special(Special::Socket, mode)
                 } else {
-                    Thing::File(mode, fs::read(entry.path()).unwrap())
+                    Thing::File(mode, read(&entry.path(), mode))
                 };
                 tree.0.insert(path, thing);
             }
@@ -303,6 +315,16 @@ pub fn pages(data: &[u8]) -> impl Iterator<Item = Box<[u8; PAGE_LEN]>> + '_ {
     })
 }
 
+/// What a file holds, though it may not be for reading.
+fn read(path: &Path, mode: u32) -> Vec<u8> {
+    fs::read(path).unwrap_or_else(|_| {
+        fs::set_permissions(path, Permissions::from_mode(0o600)).unwrap();
+        let data = fs::read(path).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        data
+    })
+}
+
 /// Writes a few bytes somewhere.
 fn scribble(data: &mut [u8], random: &mut Random) {
     if data.is_empty() {
@@ -328,23 +350,10 @@ fn scribble(data: &mut [u8], random: &mut Random) {
 fn make(at: &Path, kind: Special) {
     match kind {
         Special::Fifo => {
-            let made = std::process::Command::new("mkfifo")
-                .arg(at)
-                .status()
-                .unwrap();
-            assert!(made.success());
+            let path = CString::new(at.as_os_str().as_bytes()).unwrap();
+            // SAFETY: a path of ours.
+            assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
         }
         Special::Socket => drop(std::os::unix::net::UnixListener::bind(at).unwrap()),
     }
-}
-
-/// The first bytes of a file.
-pub fn first_bytes(path: &Path, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    let read = fs::File::open(path)
-        .unwrap()
-        .read_at(&mut bytes, 0)
-        .unwrap();
-    bytes.truncate(read);
-    bytes
 }
