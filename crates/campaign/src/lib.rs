@@ -11,6 +11,7 @@
 //! | [`journal`] | records that survive `kill -9` and full disks |
 //! | [`budget`] | limits of time and executions, shares of work, pauses |
 //! | [`status`] | what is shown meanwhile, on a terminal and in a log |
+//! | [`sync`] | inputs are exchanged with a running AFL++ |
 //! | [`workers`] | threads that share what they discover |
 //!
 //! **Guarantee.** Whatever the folder holds, opening it gives an error that says what is wrong, or what was there; it never
@@ -44,4 +45,5 @@ pub mod files;
 pub mod folder;
 pub mod journal;
 pub mod status;
+pub mod sync;
 pub mod workers;
