@@ -6,7 +6,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use brownout_findings::rules::{Rule, RuleSet};
@@ -379,29 +378,18 @@ fn exploration(
             ..program.clone()
         },
     };
+    let folder = absolute(Path::new("brownout-explore"));
     Ok(brownout_explore::Options {
         setup: recovery.setup,
-        program,
-        recover,
         pm_globs,
         model,
-        promise: Promise::Ordered,
         operations: recovery.operations,
         ordered: recovery.ordered,
-        acknowledged_survives: false,
-        suspects: Vec::new(),
-        store_buffers: false,
         checker: recovery.checker,
-        depth: None,
         jobs: cores(),
         time: recovery.time,
-        exhaustive: false,
-        self_test: 0,
-        resume: false,
-        folder: absolute(Path::new("brownout-explore")),
-        outcomes: None,
-        stop: Arc::default(),
         patience: recovery.hang_after,
+        ..brownout_explore::Options::new(program, recover, folder)
     })
 }
 

@@ -14,6 +14,7 @@ use brownout_trace::event::FileId;
 use rustc_hash::FxHashSet;
 
 use crate::confirm;
+use crate::crashes::Maker;
 use crate::execution::{self, Acknowledged, Setting};
 use crate::finding::{self, Found, Resolvers};
 use crate::interleaving::interleaved;
@@ -23,7 +24,7 @@ use crate::minimise;
 use crate::native::{self, Stage};
 use crate::nested::{self, Nesting};
 use crate::operations::{self as ops, Operations};
-use crate::options::{Error, Exploration, Options, io_error};
+use crate::options::{Distinct, Error, Exploration, Options, io_error};
 use crate::oracle::Symptom;
 use crate::outcome::{Outcome, Status};
 use crate::pool::Pool;
@@ -102,6 +103,7 @@ fn explore_recorded(
         statistics: Numbers::Nothing {},
         coverage,
         unsettled: BTreeSet::new(),
+        distinct: Vec::new(),
         notes: Vec::new(),
         hints,
         ended: status,
@@ -120,8 +122,7 @@ fn explore_recorded(
     run.restore()
         .map_err(io_error("cannot put a file back as it was"))?;
     let initial = initial_image(&recording)?;
-    let mut world = World::new(&run.origin, &recording.files)
-        .map_err(io_error("cannot make a folder for crash images"))?;
+    let mut world = new_world(run, &recording)?;
     let mut operations = Operations::new(&recording, stdout);
     let deadline = options.time.map(|time| run.begun + time);
     let mut setting = first_setting(options, run, &recording, deadline);
@@ -148,11 +149,18 @@ fn explore_recorded(
         ));
     }
     let setting = Arc::new(setting);
-    let pool = Pool::new(jobs, &run.origin, &recording.files, &setting)
-        .map_err(io_error("cannot make a folder for crash images"))?;
+    // The first has run a recovery already, and keeps it ready.
+    let mut worlds = vec![world];
+    for _ in 1..jobs {
+        worlds.push(new_world(run, &recording)?);
+    }
+    let pool = Pool::new(worlds, &setting);
     let settings = settings(options, &setting, deadline, &operations, &control);
     let mut search = Search::new(recording, settings, Box::new(pool), progress);
-    open_journal(&mut search, options, &control.programs)?;
+    forget_images(&options.folder);
+    if options.journal {
+        open_journal(&mut search, options, &control.programs)?;
+    }
     if options.operations || options.acknowledged_survives && !operations.are_lines() {
         refer(
             &mut search,
@@ -170,15 +178,19 @@ fn explore_recorded(
         found.extend(witnesses.found);
         exploration.unsettled = witnesses.unsettled;
     }
-    show_all(
-        &search,
-        &mut exploration,
-        found,
-        options,
-        run,
-        &mut world,
-        &control,
-    )?;
+    if !found.is_empty() {
+        let mut world = new_world(run, &search.layers[0].recording)?;
+        show_all(
+            &search,
+            &mut exploration,
+            found,
+            options,
+            run,
+            &mut world,
+            &control,
+        )?;
+    }
+    exploration.distinct = distinct(&search);
     exploration.bug = search.ledger.bug.clone();
     limit_by_search(&mut search, halted);
     let coverage = std::mem::take(&mut search.ledger.coverage);
@@ -201,6 +213,11 @@ fn limit_untouched(coverage: &mut Coverage, options: &Options) {
             "no file that matches --pm was mapped and stored to",
         );
     }
+}
+
+fn new_world(run: &Run, recording: &Recording) -> Result<World, Error> {
+    World::new(&run.origin, &recording.files)
+        .map_err(io_error("cannot make a folder for crash images"))
 }
 
 /// What all recoveries have in common, with the bounds of the first.
@@ -372,6 +389,7 @@ fn settings(
     settings.self_test = options.self_test;
     settings.keep_unexplained = !options.suspects.is_empty();
     settings.keep_outcomes = options.outcomes.is_some();
+    settings.distinct_max = options.distinct_max;
     settings.keep_executed = options.depth.unwrap_or(DEPTH) > 1;
     settings.oracle.good_exit = control.good_exit();
     settings.oracle.ordered = options.ordered;
@@ -555,8 +573,9 @@ fn conclude(
     }
     notes.extend(search.ledger.notes.iter().cloned());
     match search.known.journal.take() {
+        None => {}
         Some(journal) if halted.is_none() => journal.remove(),
-        _ => notes.push(format!(
+        Some(_) => notes.push(format!(
             "the same command with --resume goes on where this one ended, if all that recovery runs and reads is still the same; its \
              journal is in {}",
             options.folder.display()
@@ -576,7 +595,6 @@ fn open_journal(
 ) -> Result<(), Error> {
     let identity = identity(options, &search.layers[0].recording, programs);
     fs::create_dir_all(&options.folder).map_err(io_error("cannot make the folder"))?;
-    forget_images(&options.folder);
     let path = options.folder.join(JOURNAL);
     if !options.resume {
         // What recovery reads besides persistent memory (a configuration, what its scripts run) is
@@ -785,6 +803,24 @@ fn count_of(count: usize, one: &str, many: &str) -> String {
         1 => format!("1 {one}"),
         n => format!("{n} {many}"),
     }
+}
+
+/// The recoveries that did something different, with what the crashes before them have left.
+fn distinct(search: &Search<'_>) -> Vec<Distinct> {
+    let maker = Maker::new(&search.layers[0].recording);
+    let told = search.ledger.distinct.iter();
+    let told = told.map(|(crash, outcome)| {
+        let of_outcome = &search.known.outcomes[*outcome as usize];
+        let mut spec = finding::spec(search, crash.layer, crash.point, &crash.image);
+        spec.expect(of_outcome);
+        Distinct {
+            crash: spec,
+            files: maker.files(&crash.image),
+            status: of_outcome.status,
+            outcome: *outcome,
+        }
+    });
+    told.collect()
 }
 
 /// Files as they were before the run, as an image.

@@ -27,12 +27,13 @@ const AGE_MIN: Duration = Duration::from_secs(10);
 /// See the module's header.
 pub struct Ground {
     /// Makes private views, if that is possible.
-    pub enclosures: Option<Arc<Enclosures>>,
+    pub(crate) enclosures: Option<Arc<Enclosures>>,
     /// Why it is not.
-    pub denied: Option<String>,
-    folder: tempfile::TempDir,
-    /// Held as long as the folder is in use.
-    _lock: File,
+    pub(crate) denied: Option<String>,
+    _folder: tempfile::TempDir,
+    scratch: PathBuf,
+    /// Held as long as the folder is in use; there is none if somebody else looks after it.
+    _lock: Option<File>,
     /// Ends the guard.
     guard: Option<File>,
 }
@@ -80,8 +81,9 @@ impl Ground {
                 return Ok(Ground {
                     enclosures: None,
                     denied: Some(format!("{VARIABLE} is {wanted}")),
-                    folder,
-                    _lock: lock,
+                    scratch: folder.path().to_path_buf(),
+                    _folder: folder,
+                    _lock: Some(lock),
                     guard,
                 });
             }
@@ -98,24 +100,46 @@ impl Ground {
             Err(denied) => (None, Some(denied.to_string())),
         };
         Ok(Ground {
+            scratch: match &enclosures {
+                Some(enclosures) => enclosures.scratch(),
+                None => folder.path().to_path_buf(),
+            },
             enclosures,
             denied,
-            folder,
-            _lock: lock,
+            _folder: folder,
+            _lock: Some(lock),
             guard,
         })
     }
 
+    /// In the views of somebody else, who cleans up.
+    pub(crate) fn shared(enclosures: &Arc<Enclosures>) -> io::Result<Ground> {
+        let folder = tempfile::Builder::new()
+            .prefix("run-")
+            .tempdir_in(enclosures.scratch())?;
+        Ok(Ground {
+            enclosures: Some(enclosures.clone()),
+            denied: None,
+            scratch: folder.path().to_path_buf(),
+            _folder: folder,
+            _lock: None,
+            guard: None,
+        })
+    }
+
+    /// What makes private views, if that is possible; else why it is not.
+    pub fn enclosures(&self) -> Result<&Arc<Enclosures>, &str> {
+        let denied = self.denied.as_deref().unwrap_or_default();
+        self.enclosures.as_ref().ok_or(denied)
+    }
+
     /// A folder for the tool's own use.
     pub fn scratch(&self) -> PathBuf {
-        match &self.enclosures {
-            Some(enclosures) => enclosures.scratch(),
-            None => self.folder.path().to_path_buf(),
-        }
+        self.scratch.clone()
     }
 
     /// A private view on what the layers say, if there is any.
-    pub fn enclose(&self, below: &[Layer]) -> io::Result<Option<Arc<Enclosure>>> {
+    pub(crate) fn enclose(&self, below: &[Layer]) -> io::Result<Option<Arc<Enclosure>>> {
         let made = self.enclosures.as_ref();
         let view = made.map(|enclosures| enclosures.enclose(below).map(Arc::new));
         view.transpose()

@@ -6,6 +6,12 @@
 //!             crash states                    ▼  │ what was read, and how it ended
 //!                                    trie ◀─ pool of worlds, each runs recoveries
 //! ```
+//! Guarantee: an [`explore`]d run was tried in every distinct crash state, or the coverage says what was left out; every finding was shown by an
+//! execution. Sources: Jaaru (failure points, constraint refinement), and for names "All file systems are not created equal" (see
+//! `brownout_model::names`). The deviations are in the headers of the modules that have them.
+//!
+//! Beside whole explorations there is what other analyses go on from: [`crashes`] gives crash images of a [`Run`] as plain data, [`Options::start`] has everything begin with files that are on no disk, and
+//! [`Exploration::distinct`] tells which crashes recovery can tell apart.
 mod blame;
 mod checksum;
 mod compare;
@@ -50,7 +56,8 @@ pub use confirm::{settle, suspect};
 pub use execution::Command;
 pub use explore::{explore, explore_run};
 pub use finding::{CrashSpec, OneCrash};
-pub use options::{Error, Exploration, Options};
+pub use ground::Ground;
+pub use options::{Distinct, Error, Exploration, Options, Start};
 pub use outcome::{Hang, Outcome, Status};
 pub use replay::{Replayed, replay};
 pub use run::{Run, record_run};

@@ -8,17 +8,34 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use brownout_findings::{Coverage, Finding, Frame, Outcome};
-use brownout_host::LaunchError;
+use brownout_host::{Enclosures, LaunchError, Layer};
 use brownout_model::Config;
 use brownout_model::names::Promise;
 
+use serde::{Deserialize, Serialize};
+
+use crate::crashes::FileContent;
 use crate::execution::Command;
 use crate::finding::CrashSpec;
 use crate::outcome::Status;
 use crate::statistics::Numbers;
 
+/// Files to begin with, where the machine's own are not what the program is to find.
+#[derive(Clone)]
+pub struct Start {
+    /// Makes the private views in which everything runs. Whoever has made it cleans up after it, also if the tool is killed
+    /// ([`Ground`](crate::Ground) does).
+    pub enclosures: Arc<Enclosures>,
+    /// What lies on the machine's files, of views of the same maker: the first covers those behind it. Nothing may run in those views any more,
+    /// nor change them.
+    pub layers: Vec<Layer>,
+}
+
 /// What to explore, and how.
+#[derive(Clone)]
 pub struct Options {
+    /// Files to begin with; the set-up, the program and recoveries find them. Default: the machine as it is.
+    pub start: Option<Start>,
     /// Shell command that prepares what is not explored.
     pub setup: Option<String>,
     /// The program.
@@ -55,6 +72,11 @@ pub struct Options {
     pub self_test: u64,
     /// Go on where an interrupted exploration in this folder ended.
     pub resume: bool,
+    /// Keep a journal of what recoveries have shown in the folder, to resume by, until all is explored. Default: yes; a small exploration is
+    /// cheaper without.
+    pub journal: bool,
+    /// So many recoveries that did something different are told at most, with the crashes that they followed. Default: none.
+    pub distinct_max: usize,
     /// Where crash images go.
     pub folder: PathBuf,
     /// Write all outcomes here.
@@ -71,6 +93,37 @@ const NAMES_MAX: usize = 128;
 const NAMES_EXHAUSTIVE: usize = 100_000;
 
 impl Options {
+    /// An exploration of a program as it is unless somebody says otherwise; crash images go to a folder.
+    pub fn new(program: Command, recover: Command, folder: PathBuf) -> Options {
+        Options {
+            start: None,
+            setup: None,
+            program,
+            recover,
+            pm_globs: Vec::new(),
+            model: Config::default(),
+            promise: Promise::Ordered,
+            operations: false,
+            ordered: false,
+            acknowledged_survives: false,
+            store_buffers: false,
+            suspects: Vec::new(),
+            checker: None,
+            depth: None,
+            jobs: 1,
+            time: None,
+            exhaustive: false,
+            self_test: 0,
+            resume: false,
+            journal: true,
+            distinct_max: 0,
+            folder,
+            outcomes: None,
+            stop: Arc::default(),
+            patience: None,
+        }
+    }
+
     /// How many states of names and sizes are taken at one place of the run.
     pub(crate) fn names_max(&self) -> usize {
         match self.exhaustive {
@@ -78,6 +131,19 @@ impl Options {
             false => NAMES_MAX,
         }
     }
+}
+
+/// A recovery that did what no other one did before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Distinct {
+    /// The crash, or crashes, that it followed.
+    pub crash: CrashSpec,
+    /// What that has left: every name that is not as it was before the recorded run, as in a [`CrashImage`](crate::crashes::CrashImage).
+    pub files: Vec<(PathBuf, FileContent)>,
+    /// How it ended.
+    pub status: Status,
+    /// Recoveries that come to the same end have the same number.
+    pub outcome: u32,
 }
 
 /// What came of it.
@@ -92,6 +158,9 @@ pub struct Exploration {
     pub coverage: Coverage,
     /// Suspects (see [`Options::suspects`]) that may matter or not, although all was explored.
     pub unsettled: BTreeSet<String>,
+    /// Recoveries that did something different, if somebody asks for them ([`Options::distinct_max`]): of those that come to the same end, the
+    /// first; then others, as long as there is room.
+    pub distinct: Vec<Distinct>,
     /// What a reader must know.
     pub notes: Vec<String>,
     /// Files that may be meant.

@@ -1,18 +1,15 @@
 //! The executor of an exploration: threads that run programs, each in a world of its own.
 
-use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use brownout_trace::event::FileId;
-
 use crate::execution::{self, Setting};
 use crate::executor::{Answer, Executor, Request, Want};
-use crate::recording::{Recorder, TrackedFile};
+use crate::recording::Recorder;
 use crate::view::Base;
-use crate::world::{Origin, World};
+use crate::world::World;
 
 /// See the module's header.
 pub struct Pool {
@@ -24,19 +21,13 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// `size` threads, with a world each.
-    pub fn new(
-        size: usize,
-        origin: &Origin,
-        files: &BTreeMap<FileId, TrackedFile>,
-        setting: &Arc<Setting>,
-    ) -> std::io::Result<Pool> {
+    /// A thread for each world.
+    pub fn new(worlds: Vec<World>, setting: &Arc<Setting>) -> Pool {
         let (jobs, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
         let (tell, results) = channel();
         let mut threads = Vec::new();
-        for _ in 0..size {
-            let mut world = World::new(origin, files)?;
+        for mut world in worlds {
             let (queue, tell, setting) = (queue.clone(), tell.clone(), setting.clone());
             threads.push(std::thread::spawn(move || {
                 loop {
@@ -50,13 +41,13 @@ impl Pool {
                 }
             }));
         }
-        Ok(Pool {
+        Pool {
             jobs: Some(jobs),
             results,
             threads,
             next: 0,
             in_flight: 0,
-        })
+        }
     }
 }
 

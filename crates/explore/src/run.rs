@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use brownout_findings::{Coverage, Limit};
-use brownout_host::{Enclosure, LaunchConfig, Layer, Limits, Stopped};
+use brownout_host::{Enclosure, LaunchConfig, Limits, Stopped};
 use brownout_model::Domain;
 use brownout_model::names::Promise;
 use brownout_trace::{EventSink, Tee};
@@ -22,7 +22,7 @@ use crate::options::{Error, Options, io_error};
 use crate::outcome::{Hang, Status};
 use crate::pm_only::PmOnly;
 use crate::recording::{RecordOptions, Recorder, Recording, TrackedFile};
-use crate::view::FileState;
+use crate::view::{Entry, FileState};
 use crate::world::Origin;
 
 /// What the recorded run prints goes here.
@@ -130,20 +130,15 @@ fn record(
 ) -> Result<Recorded, Error> {
     let stdin = options.program.stdin.as_deref();
     let stdin = stdin.unwrap_or(Path::new("/dev/null"));
-    // The set-up may have made it.
-    let stdin = view.map_or(stdin.to_path_buf(), |view| view.path(stdin));
-    let (input, lines) = standard_input(&stdin)?;
+    // The set-up may have made it; or the tool has, and it is nowhere else.
+    let inside = view.map(|view| view.path(stdin)).filter(|at| at.exists());
+    let (input, lines) = standard_input(inside.as_deref().unwrap_or(stdin))?;
     let names = view.is_some().then_some(options.promise);
     let mut recorder = recorder(options, scratch, names).with_input(lines);
     let mut config = LaunchConfig::new(&options.program.program, &options.program.args);
     let out = scratch.join(STDOUT);
     let err = scratch.join(STDERR);
-    config.pm_globs = pm_globs.to_vec();
-    config.deterministic = true;
-    config.boundaries = true;
-    config.line_input = true;
-    // Also where names are not explored: what happens to them must at least be said.
-    config.names = true;
+    follow(&mut config, pm_globs.to_vec());
     config.enclosure = view.cloned();
     config.dies_with_tool = true;
     config.stop = Some(options.stop.clone());
@@ -165,11 +160,6 @@ fn record(
             (outcome, only.left_out())
         }
     };
-    let status = match outcome.status {
-        brownout_host::ExitStatus::Code(code) => Status::Exit(code),
-        brownout_host::ExitStatus::Signal(signal) => Status::Signal(signal),
-    };
-    let mut notes = outcome.notes;
     let mut coverage = Coverage::default();
     if let Some(first) = left_out.first() {
         let more = match left_out.len() {
@@ -184,10 +174,29 @@ fn record(
             ),
         );
     }
+    let said = || fs::read(&err).unwrap_or_default();
+    let printed = fs::read(&out).unwrap_or_default();
+    Ok(conclude(recorder, outcome, coverage, printed, said))
+}
+
+/// A run is over.
+fn conclude(
+    recorder: Recorder,
+    outcome: brownout_host::Outcome,
+    mut coverage: Coverage,
+    stdout: Vec<u8>,
+    stderr: impl FnOnce() -> Vec<u8>,
+) -> Recorded {
+    let status = match outcome.status {
+        brownout_host::ExitStatus::Code(code) => Status::Exit(code),
+        brownout_host::ExitStatus::Signal(signal) => Status::Signal(signal),
+    };
+    let mut notes = outcome.notes;
     if let Some(stopped) = outcome.stopped {
         coverage = cut(stopped, "while the program was recorded");
     } else if status != Status::Exit(0) {
-        let said = fs::read_to_string(&err).unwrap_or_default();
+        let said = stderr();
+        let said = String::from_utf8_lossy(&said);
         let said = said.lines().last().unwrap_or_default();
         match status.killed_by() {
             Some(signal) => coverage.limit(
@@ -200,15 +209,25 @@ fn record(
             None => notes.push(format!("the recorded run ended with {status}: {said}")),
         }
     }
-    Ok(Recorded {
+    Recorded {
         recording: recorder.finish(),
         status,
         hints: outcome.hints,
         notes,
         is_whole: outcome.stopped.is_none(),
         coverage,
-        stdout: fs::read(&out).unwrap_or_default(),
-    })
+        stdout,
+    }
+}
+
+/// What must be followed of a run that is recorded.
+fn follow(config: &mut LaunchConfig, pm_globs: Vec<String>) {
+    config.pm_globs = pm_globs;
+    config.deterministic = true;
+    config.boundaries = true;
+    config.line_input = true;
+    // Also where names are not explored: what happens to them must at least be said.
+    config.names = true;
 }
 
 fn recorder(options: &Options, scratch: &Path, names: Option<Promise>) -> Recorder {
@@ -296,16 +315,13 @@ impl Before {
     }
 }
 
-/// Corrects what the recording took for the beginning by what is in a private view that is still as it was.
-fn complete(recording: &mut Recording, before: &Enclosure) {
+/// Corrects what the recording took for the beginning, where names are recorded: a file that was removed and made anew has been there.
+fn complete(recording: &mut Recording) {
     for file in recording.files.values_mut() {
-        if let Ok(meta) = fs::metadata(before.path(&file.path))
-            && meta.is_file()
-        {
-            file.before = FileState {
-                exists: true,
-                size: meta.len(),
-            };
+        let name = file.path.as_os_str().as_encoded_bytes();
+        let before = recording.initial.names.get(name);
+        if let Some(Entry::File(content)) = before {
+            file.before = recording.initial.get(content).copied().unwrap_or_default();
             file.created = false;
         }
     }
@@ -398,32 +414,43 @@ fn name_by_files(recording: &mut Recording) -> io::Result<()> {
     Ok(())
 }
 
+fn refuse_hops(options: &Options) -> Result<(), Error> {
+    match options.model.domain {
+        Domain::Hops => Err(Error::Usage(
+            "crash states of the domain hops cannot be explored: its lines depend on each other"
+                .into(),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Runs the set-up, then the program, and records it. `also` gets the events, too.
 pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result<Run, Error> {
     let begun = Instant::now();
-    if options.model.domain == Domain::Hops {
-        return Err(Error::Usage(
-            "crash states of the domain hops cannot be explored: its lines depend on each other"
-                .into(),
-        ));
-    }
+    refuse_hops(options)?;
     let no_view = || io_error("cannot make a private view of the machine");
-    let ground = Ground::new().map_err(io_error("cannot make a folder for crash images"))?;
+    let (ground, start) = match &options.start {
+        Some(start) => (Ground::shared(&start.enclosures), start.layers.clone()),
+        None => (Ground::new(), Vec::new()),
+    };
+    let ground = ground.map_err(io_error("cannot make a folder for crash images"))?;
     let scratch = ground.scratch();
     let mut pm_globs = options.pm_globs.clone();
     if ground.enclosures.is_some() {
         pm_globs.extend(ground::persistent_mounts());
     }
-    let view = ground.enclose(&[]).map_err(no_view())?;
     let deadline = options.time.map(|time| begun + time);
-    let cut = set_up(options, deadline, view.as_ref())?;
-    let made = match &view {
-        Some(view) => view.changed().map_err(no_view())?,
-        None => BTreeMap::new(),
-    };
-    let mut below: Vec<Layer> = view.iter().map(|view| view.layer().clone()).collect();
-    // Nothing is left in it: it becomes what the others stand on.
-    drop(view);
+    let mut below = start;
+    let (mut cut, mut made) = (None, BTreeMap::new());
+    if options.setup.is_some() {
+        let view = ground.enclose(&below).map_err(no_view())?;
+        cut = set_up(options, deadline, view.as_ref())?;
+        if let Some(view) = view {
+            made = view.changed().map_err(no_view())?;
+            // Nothing is left in it: it becomes what the others stand on.
+            below.insert(0, view.layer().clone());
+        }
+    }
     let mut originals = None;
     let mut recorded;
     if let Some(coverage) = cut {
@@ -431,9 +458,7 @@ pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result
     } else if let Some(view) = ground.enclose(&below).map_err(no_view())? {
         copy_up(options, &view);
         recorded = record(options, &scratch, deadline, &pm_globs, Some(&view), also)?;
-        if let Some(before) = ground.enclose(&below).map_err(no_view())? {
-            complete(&mut recorded.recording, &before);
-        }
+        complete(&mut recorded.recording);
         below.insert(0, view.layer().clone());
     } else {
         let before = Before::look(options, &scratch)

@@ -460,13 +460,16 @@ impl<'p> Search<'p> {
             .oracle
             .judge(&execution.outcome, done)
             .is_none();
+        let crash = Crash {
+            layer: item.layer,
+            point: item.point,
+            image,
+        };
+        let distinct_max = self.settings.distinct_max;
+        self.ledger.distinct(&crash, outcome, distinct_max);
         // One that fails by itself needs no second crash.
         if self.settings.keep_executed && is_fine {
-            self.ledger.executed.push(Crash {
-                layer: item.layer,
-                point: item.point,
-                image,
-            });
+            self.ledger.executed.push(crash);
         }
         // Its own reads may have been open, too: those other contents are found by walking once
         // more.

@@ -18,6 +18,7 @@
 //! | `strings::` | string instructions are stores of their elements, in their direction |
 //! | `generated::` | on random small programs it finds exactly the outcomes that brute force finds |
 //! | `mutants::` | libpmemobj's examples, broken on purpose: what matters is found where it is, the rest stays silent |
+//! | `library::` | what other analyses take from the crate: beginnings that are on no disk, crash images |
 //!
 //! To add a group, add a module with `pub fn trials() -> Vec<Trial>`, its line above and its line
 //! in [`GROUPS`].
@@ -26,6 +27,7 @@ mod cli;
 mod confirm;
 mod coverage;
 mod generated;
+mod library;
 mod lmdb;
 mod maps;
 mod mutants;
@@ -60,6 +62,7 @@ const GROUPS: &[fn() -> Vec<Trial>] = &[
     resume::trials,
     strings::trials,
     unsteady::trials,
+    library::trials,
 ];
 
 fn main() {

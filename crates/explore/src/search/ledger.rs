@@ -113,6 +113,8 @@ pub struct Ledger {
     pub outcomes: BTreeSet<(usize, u32, u32)>,
     /// Images of executions, to be cut short in turn. Kept if the settings say so.
     pub executed: Vec<Crash>,
+    /// Crashes whose recoveries did something different, and the numbers of the outcomes; as many as the settings say.
+    pub distinct: Vec<(Crash, u32)>,
     /// Stores of the recorded run (their moments) that are lost in failing crash states into which
     /// nobody looks. Kept if the settings say so.
     pub unexplained: BTreeSet<u64>,
@@ -144,6 +146,23 @@ impl Ledger {
             self.notes.insert(
                 "recovery accesses persistent memory in several threads, whose order is not controlled".into(),
             );
+        }
+    }
+
+    /// A recovery did something different. Those that come to an end of their own take the place of those that do not.
+    pub fn distinct(&mut self, crash: &Crash, outcome: u32, most: usize) {
+        if self.distinct.len() < most {
+            self.distinct.push((crash.clone(), outcome));
+            return;
+        }
+        if most == 0 || self.distinct.iter().any(|(_, other)| *other == outcome) {
+            return;
+        }
+        let mut seen = BTreeSet::new();
+        let again = |(_, other): &(Crash, u32)| !seen.insert(*other);
+        if let Some(at) = self.distinct.iter().position(again) {
+            self.distinct.remove(at);
+            self.distinct.push((crash.clone(), outcome));
         }
     }
 

@@ -31,6 +31,8 @@ pub struct Settings {
     /// Images of recoveries that ended well are kept, to be cut short in turn. Default: not, they
     /// are large.
     pub keep_executed: bool,
+    /// So many crashes whose recoveries did something different are kept. Default: none.
+    pub distinct_max: usize,
     /// Stores are kept that are lost in failing crash states into which nobody looks. Default: not;
     /// only those who have suspects ask.
     pub keep_unexplained: bool,
@@ -57,6 +59,7 @@ impl Settings {
             self_test: 0,
             keep_outcomes: false,
             keep_executed: false,
+            distinct_max: 0,
             keep_unexplained: false,
             acknowledgements: Box::new(|_, _| Acknowledged::default()),
             operations: Box::new(|_, _| Span::default()),
