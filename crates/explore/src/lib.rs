@@ -10,7 +10,8 @@
 //! execution. Sources: Jaaru (failure points, constraint refinement), and for names "All file systems are not created equal" (see
 //! `brownout_model::names`). The deviations are in the headers of the modules that have them.
 //!
-//! Beside whole explorations there is what other analyses go on from: [`crashes`] gives crash images of a [`Run`] as plain data, [`Options::start`] has everything begin with files that are on no disk, and
+//! Beside whole explorations there is what other analyses go on from: [`crashes`] gives crash images of a [`Run`] as plain data, a
+//! [`RunRecorder`] records a run that somebody else launches or forks, [`Options::start`] has everything begin with files that are on no disk, and
 //! [`Exploration::distinct`] tells which crashes recovery can tell apart.
 mod blame;
 mod checksum;
@@ -60,6 +61,6 @@ pub use ground::Ground;
 pub use options::{Distinct, Error, Exploration, Options, Start};
 pub use outcome::{Hang, Outcome, Status};
 pub use replay::{Replayed, replay};
-pub use run::{Run, record_run};
+pub use run::{Run, RunRecorder, record_run};
 pub use search::{Progress, Statistics};
 pub use statistics::{Explored, Numbers};

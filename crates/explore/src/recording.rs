@@ -169,6 +169,9 @@ pub struct RecordOptions {
     pub names_max: usize,
 }
 
+/// A copy of what was there under a name before the run, if anything was.
+pub type Originals = Box<dyn FnMut(&Path) -> Option<PathBuf> + Send>;
+
 /// Takes the events of a run.
 pub struct Recorder {
     options: RecordOptions,
@@ -179,6 +182,8 @@ pub struct Recorder {
     unit_bytes: u64,
     /// Where copies of files go; `None` if the files are known already.
     scratch: Option<PathBuf>,
+    /// Gives what a file held before the run, where what it holds when it is first seen is something else.
+    originals: Option<Originals>,
     /// By the stream's number, until the file is defined.
     bases: BTreeMap<FileId, (PathBuf, Option<File>)>,
     files: BTreeMap<FileId, TrackedFile>,
@@ -222,6 +227,12 @@ impl Recorder {
         self
     }
 
+    /// Files are not copied when they are first seen: this gives what they held before the run.
+    pub fn with_originals(mut self, originals: Originals) -> Recorder {
+        self.originals = Some(originals);
+        self
+    }
+
     /// For a run on an image, which has these files.
     pub fn on(options: RecordOptions, base: Base, files: &Files) -> Recorder {
         let mut recorder = Recorder::with_base(options, base, None);
@@ -239,6 +250,7 @@ impl Recorder {
             initialised: FxHashSet::default(),
             unit_bytes,
             scratch,
+            originals: None,
             bases: BTreeMap::new(),
             files: BTreeMap::new(),
             filing: Filing::new(options.names),
@@ -704,7 +716,30 @@ impl Recorder {
             exists: true,
             size: *size,
         };
-        let (base, opened) = self.bases.remove(file).unwrap_or_default();
+        let (base, opened) = match &mut self.originals {
+            Some(originals) if !created && !is_unnamed => {
+                let name = filing::path_of(path);
+                let base = originals(&name).unwrap_or_default();
+                let opened = File::open(&base).ok();
+                if opened.is_none() {
+                    let what = format!("what was in {} before the run", name.display());
+                    self.filing.unfollowed.insert(what);
+                }
+                (base, opened)
+            }
+            // It began empty, and has a copy of that as any other.
+            Some(_) => {
+                let scratch = self.scratch.as_ref().filter(|_| !is_unnamed);
+                let base = scratch.map(|at| at.join(format!("before-{}", file.0)));
+                let made = base.and_then(|base| {
+                    File::create(&base).ok()?;
+                    let opened = File::open(&base).ok()?;
+                    Some((base, Some(opened)))
+                });
+                made.unwrap_or_default()
+            }
+            None => self.bases.remove(file).unwrap_or_default(),
+        };
         if let Some(opened) = opened
             && let Base::Files(files) = self.timeline.base_mut()
         {
@@ -963,7 +998,7 @@ impl EventSink for Recorder {
     }
 
     fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {
-        let Some(scratch) = &self.scratch else {
+        let Some(scratch) = self.scratch.as_ref().filter(|_| self.originals.is_none()) else {
             return Ok(());
         };
         let copy = scratch.join(format!("before-{}", file.0));

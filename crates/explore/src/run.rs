@@ -12,6 +12,7 @@ use brownout_findings::{Coverage, Limit};
 use brownout_host::{Enclosure, LaunchConfig, Limits, Stopped};
 use brownout_model::Domain;
 use brownout_model::names::Promise;
+use brownout_trace::event::{Event, FileId};
 use brownout_trace::{EventSink, Tee};
 
 use crate::files::{copy_sparse, hash_sparse};
@@ -487,4 +488,95 @@ pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result
         setup_left_more,
         ground,
     })
+}
+
+/// Records a run that somebody else launches, or forks from a kept process ([`brownout_host::Session`]): it is the sink of that run.
+///
+/// Guarantee: the [`Run`] is the one that [`record_run`] would have given, if the program finds the same files and the same input. The launch
+/// must have been [prepared](RunRecorder::prepare), must happen in a private view, and must have no known files. What the run has left in files
+/// that the recording does not follow is not there when it is explored.
+pub struct RunRecorder {
+    recorder: Recorder,
+    origin: Origin,
+    begun: Instant,
+    ground: Ground,
+}
+
+impl RunRecorder {
+    /// Has a launch, or a session, tell what a recording needs.
+    pub fn prepare(options: &Options, config: &mut LaunchConfig) {
+        let mut pm_globs = options.pm_globs.clone();
+        pm_globs.extend(ground::persistent_mounts());
+        follow(config, pm_globs);
+    }
+
+    /// For one run on the input. `originals` gives, for what a program calls by a path, a file that holds what was there before the run and stays
+    /// so as long as the run is of interest; `None` if nothing was there. A kept process has changed its files before the run begins,
+    /// so what they hold then would not do.
+    ///
+    /// The options say where recoveries begin ([`Options::start`]), if the run is to be explored; they must hold the same files.
+    pub fn new(
+        options: &Options,
+        input: Vec<u8>,
+        originals: impl FnMut(&Path) -> Option<PathBuf> + Send + 'static,
+    ) -> Result<RunRecorder, Error> {
+        refuse_hops(options)?;
+        let Some(start) = &options.start else {
+            return Err(Error::Usage(
+                "a run that is launched elsewhere can be recorded only if it is said what it begins with".into(),
+            ));
+        };
+        let ground = Ground::shared(&start.enclosures)
+            .map_err(io_error("cannot make a folder for crash images"))?;
+        let mut pm_globs = options.pm_globs.clone();
+        pm_globs.extend(ground::persistent_mounts());
+        let scratch = ground.scratch();
+        let recorder = recorder(options, &scratch, Some(options.promise))
+            .with_input(Lines::new(input))
+            .with_originals(Box::new(originals));
+        Ok(RunRecorder {
+            recorder,
+            origin: Origin {
+                scratch,
+                enclosures: Some((start.enclosures.clone(), start.layers.clone())),
+                pm_globs,
+            },
+            begun: Instant::now(),
+            ground,
+        })
+    }
+
+    /// The run is over: how, and what it has printed on its standard output and its standard error.
+    pub fn finish(
+        self,
+        outcome: brownout_host::Outcome,
+        stdout: Vec<u8>,
+        stderr: Vec<u8>,
+    ) -> Result<Run, Error> {
+        let coverage = Coverage::default();
+        let keeps = io_error("cannot keep the output");
+        fs::write(self.origin.scratch.join(STDERR), &stderr).map_err(keeps)?;
+        let mut recorded = conclude(self.recorder, outcome, coverage, stdout, || stderr);
+        complete(&mut recorded.recording);
+        name_by_files(&mut recorded.recording)
+            .map_err(io_error("cannot read what a file held before the run"))?;
+        Ok(Run {
+            recorded: Some(recorded),
+            originals: None,
+            origin: self.origin,
+            begun: self.begun,
+            setup_left_more: false,
+            ground: self.ground,
+        })
+    }
+}
+
+impl EventSink for RunRecorder {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.recorder.event(event)
+    }
+
+    fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {
+        self.recorder.new_file(file, path)
+    }
 }

@@ -1,5 +1,5 @@
-//! What other analyses take from the crate `explore`: explorations that begin with files which are on no disk, and crash
-//! images of a run as plain data.
+//! What other analyses take from the crate `explore`: explorations that begin with files which are on no disk, crash images of a run as plain
+//! data, and recordings of runs that are forked from a kept process.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use brownout_explore::crashes::{self, CrashImage, FileContent, Location, Points, Subset, Wanted};
-use brownout_explore::{Command, Exploration, Ground, Options, Run, Start, Status};
-use brownout_host::{Enclosure, ExitStatus, LaunchConfig, Layer};
+use brownout_explore::{Command, Exploration, Ground, Options, Run, RunRecorder, Start, Status};
+use brownout_host::{Enclosure, ExitStatus, LaunchConfig, Layer, Session, StopAt};
 use brownout_tests::{Scratch, examples};
 use libtest_mimic::Trial;
 
@@ -20,6 +20,7 @@ pub fn trials() -> Vec<Trial> {
         trial("library::explores_from_an_image", from_an_image),
         trial("library::crash_images_can_be_used", crash_images),
         trial("library::distinct_recoveries", distinct_recoveries),
+        trial("library::records_a_forked_run", forked_run),
     ]
 }
 
@@ -271,5 +272,56 @@ fn distinct_recoveries() -> Result<()> {
         few.len() == 2 && few[0].outcome != few[1].outcome,
         "{few:?}"
     );
+    Ok(())
+}
+
+/// A process that waits for its input is forked for each input. What is recorded of a copy is what is recorded of a launch, although the pool has
+/// been opened, and changed, before the copy was made.
+fn forked_run() -> Result<()> {
+    let stage = Stage::new()?;
+    let options = stage.options()?;
+    let view = stage.view()?;
+    let input = stage.scratch.join("input");
+    let printed = stage.scratch.join("printed");
+    fs::write(&input, "")?;
+    let mut config = LaunchConfig::new(&stage.mapcli, [Path::new("btree"), &stage.pool()]);
+    config.enclosure = Some(view.clone());
+    config.stdin = Some(File::open(&input)?);
+    config.stdout = Some(File::create(&printed)?);
+    RunRecorder::prepare(&options, &mut config);
+    // An overlay shows two different files to who has opened one to read and then to write.
+    File::options().write(true).open(view.path(&stage.pool()))?;
+    let mut session = Session::open(&config, StopAt::Input)?;
+    let at_stop = fs::read(view.path(&stage.pool()))?;
+    let before = stage.view()?;
+    ensure!(
+        at_stop != fs::read(before.path(&stage.pool()))?,
+        "nothing was changed before the stop"
+    );
+    for commands in ["i 7\n", COMMANDS, ""] {
+        let file = File::options().write(true).open(view.path(&stage.pool()))?;
+        file.write_all_at(&at_stop, 0)?;
+        fs::write(&input, commands)?;
+        fs::write(stage.scratch.join("commands"), commands)?;
+        let originals = before.clone();
+        let originals = move |path: &Path| Some(originals.path(path)).filter(|path| path.exists());
+        let mut recorder = RunRecorder::new(&options, commands.into(), originals)?;
+        let outcome = session.run(&config, &mut recorder)?;
+        let run = recorder.finish(outcome, fs::read(&printed)?, Vec::new())?;
+        let launched = stage.record()?;
+        ensure!(run.status() == launched.status());
+        ensure!(
+            run.output().0 == launched.output().0,
+            "it prints something else"
+        );
+        ensure!(run.name() == launched.name(), "another run of {commands:?}");
+        let images: Vec<CrashImage> = crashes::images(&run, wanted()).collect();
+        ensure!(crashes::images(&launched, wanted()).eq(images));
+        if commands == COMMANDS {
+            let explored = brownout_explore::explore_run(&options, run, &mut ())?;
+            ensure!(explored.findings.is_empty(), "{:?}", explored.findings);
+            ensure!(explored.coverage.is_exhaustive(), "{:?}", explored.coverage);
+        }
+    }
     Ok(())
 }

@@ -18,7 +18,7 @@
 //! | `strings::` | string instructions are stores of their elements, in their direction |
 //! | `generated::` | on random small programs it finds exactly the outcomes that brute force finds |
 //! | `mutants::` | libpmemobj's examples, broken on purpose: what matters is found where it is, the rest stays silent |
-//! | `library::` | what other analyses take from the crate: beginnings that are on no disk, crash images |
+//! | `library::` | what other analyses take from the crate: beginnings that are on no disk, crash images, recordings of forked runs |
 //!
 //! To add a group, add a module with `pub fn trials() -> Vec<Trial>`, its line above and its line
 //! in [`GROUPS`].
