@@ -42,7 +42,7 @@ const FRAME_HEAD_BYTES: usize = 4 + 4 + 8;
 pub const FRAME_BYTES_MAX: usize = 1 << 30;
 
 /// Whose journal it is: a hash of what must agree, such as settings.
-pub type Identity = [u8; 32];
+pub type Owner = [u8; 32];
 
 /// Why a journal cannot be opened or appended to.
 #[derive(Debug, thiserror::Error)]
@@ -147,7 +147,7 @@ impl Frames {
     /// Opens the journal of `identity`, makes it if there is none, and gives each frame's content to `each`, in order.
     pub fn open(
         path: &Path,
-        identity: &Identity,
+        identity: &Owner,
         mut each: impl FnMut(Vec<u8>) -> Result<(), JournalError>,
     ) -> Result<(Frames, Opened), JournalError> {
         let mut options = OpenOptions::new();
@@ -189,7 +189,7 @@ impl Frames {
     /// Reads a journal without changing it, so also one that another process appends to: what is whole by now.
     pub fn read(
         path: &Path,
-        identity: &Identity,
+        identity: &Owner,
         mut each: impl FnMut(Vec<u8>) -> Result<(), JournalError>,
     ) -> Result<Opened, JournalError> {
         let file = File::open(path).map_err(|e| io_error("open", path, e))?;
@@ -218,7 +218,7 @@ impl Frames {
     /// (or `NAME.damaged-2`, …). The journal must not be open.
     ///
     /// Frames after the damage are found, too; what they say may rest on what was lost, which is for the caller to judge.
-    pub fn salvage(path: &Path, identity: &Identity) -> Result<Salvaged, JournalError> {
+    pub fn salvage(path: &Path, identity: &Owner) -> Result<Salvaged, JournalError> {
         let bytes = std::fs::read(path).map_err(|e| io_error("read", path, e))?;
         let mut salvaged = Salvaged::default();
         let mut good = head(identity);
@@ -321,7 +321,7 @@ impl Frames {
     }
 
     /// Whether there is a whole head; an error if it is not ours.
-    fn read_head(&self, identity: &Identity, length: u64) -> Result<bool, JournalError> {
+    fn read_head(&self, identity: &Owner, length: u64) -> Result<bool, JournalError> {
         let mut there = vec![0; (length as usize).min(HEAD_BYTES)];
         let read = self.file.read_exact_at(&mut there, 0);
         read.map_err(|e| io_error("read", &self.path, e))?;
@@ -343,7 +343,7 @@ impl Frames {
         if !there.starts_with(MAGIC) {
             return Err(JournalError::Foreign { path: path() });
         }
-        let mut other: Identity = [0; 32];
+        let mut other: Owner = [0; 32];
         other.copy_from_slice(&there[8..40]);
         if there == head(&other) {
             return Err(JournalError::OtherIdentity { path: path() });
@@ -451,7 +451,7 @@ fn rest_is_zero(input: &mut dyn Read, left: u64) -> io::Result<bool> {
     }
 }
 
-fn head(identity: &Identity) -> Vec<u8> {
+fn head(identity: &Owner) -> Vec<u8> {
     let mut head = MAGIC.to_vec();
     head.extend_from_slice(identity);
     let sum = blake3::hash(&head);
@@ -497,7 +497,7 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
     /// Opens the journal of `identity`, makes it if there is none, and gives each record to `each`, in order.
     pub fn open_each(
         path: &Path,
-        identity: &Identity,
+        identity: &Owner,
         mut each: impl FnMut(T),
     ) -> Result<(Journal<T>, Opened), JournalError> {
         let mut read = Decoder::new(path, &mut each);
@@ -509,7 +509,7 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
     /// The same, with all records at once.
     pub fn open(
         path: &Path,
-        identity: &Identity,
+        identity: &Owner,
     ) -> Result<(Journal<T>, Vec<T>, Opened), JournalError> {
         let mut records = Vec::new();
         let (journal, opened) = Journal::open_each(path, identity, |record| records.push(record))?;
@@ -517,7 +517,7 @@ impl<T: Serialize + DeserializeOwned> Journal<T> {
     }
 
     /// What is in a journal by now; it may be another process's, and is not changed.
-    pub fn read(path: &Path, identity: &Identity) -> Result<(Vec<T>, Opened), JournalError> {
+    pub fn read(path: &Path, identity: &Owner) -> Result<(Vec<T>, Opened), JournalError> {
         let mut records = Vec::new();
         let mut each = |record| records.push(record);
         let mut read = Decoder::new(path, &mut each);
@@ -587,7 +587,7 @@ mod tests {
         Tick,
     }
 
-    const ID: Identity = [7; 32];
+    const ID: Owner = [7; 32];
 
     fn records() -> impl Strategy<Value = Vec<Record>> {
         let bytes = prop::collection::vec(any::<u8>(), 0..40);

@@ -389,6 +389,12 @@ fn number(n: u64) -> String {
     text
 }
 
+/// `1 case`, `2,000 cases`.
+fn counted(n: u64, noun: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", number(n))
+}
+
 /// `812`, `3.4`: three digits say enough.
 fn rate(per_second: f64) -> String {
     match per_second {
@@ -433,8 +439,7 @@ fn findings(snapshot: &Snapshot) -> String {
 fn left(snapshot: &Snapshot) -> Option<String> {
     match (snapshot.time_left, snapshot.executions_left) {
         (Some(time), _) => Some(span(time)),
-        (None, Some(1)) => Some("1 execution".to_owned()),
-        (None, Some(executions)) => Some(format!("{} executions", number(executions))),
+        (None, Some(executions)) => Some(counted(executions, "execution")),
         (None, None) => None,
     }
 }
@@ -515,9 +520,9 @@ fn rows(s: &Snapshot, size: Size, style: Style) -> Vec<Row> {
     }
     rows.push(row());
 
-    let (queue, pending) = (number(s.queue), number(s.pending));
+    let (queue, pending) = (counted(s.queue, "case"), number(s.pending));
     let favoured = number(s.pending_favoured);
-    let queue = format!("{queue} cases, {pending} not worked on yet, {favoured} of these favoured");
+    let queue = format!("{queue}, {pending} not worked on yet, {favoured} of these favoured");
     rows.push(label("queue").plain(queue));
     if let Some(depth) = s.tree_depth {
         rows.push(label("tree").plain(format!("{} deep", number(depth))));
@@ -561,7 +566,8 @@ fn rows(s: &Snapshot, size: Size, style: Style) -> Vec<Row> {
         rows.push(row());
         let more = s.notes.len().saturating_sub(NOTES_MAX);
         if more > 0 {
-            rows.push(row().plain(format!("  {more} earlier notes")));
+            let more = counted(more as u64, "earlier note");
+            rows.push(row().plain(format!("  {more}")));
         }
         for note in &s.notes[more..] {
             rows.push(row().plain(format!("  {}", tidy(note))));
@@ -582,8 +588,8 @@ pub fn line(s: &Snapshot) -> String {
     }
     let _ = write!(
         text,
-        ", {} executions ({} a second, {} overall)",
-        number(s.executions),
+        ", {} ({} a second, {} overall)",
+        counted(s.executions, "execution"),
         rate(s.per_second_now),
         rate(s.per_second_overall)
     );
