@@ -107,54 +107,53 @@ pub struct Captured {
 }
 
 /// Looks at all paths that were changed, created or removed in a view, and makes an image's contents
-/// of them. A folder among them should be named, too, if it was made anew: what the user's machine
-/// has in it is then seen to be gone.
+/// of them. What is not named is as on the user's machine, with one exception: if a folder is named and
+/// shows none of what the machine has in it, it was made anew, and all of that is gone.
+///
+/// Paths are the real ones: one that lies behind a link is an error.
 pub fn capture(paths: impl IntoIterator<Item = PathBuf>, view: &View<'_>) -> io::Result<Captured> {
+    let paths: BTreeSet<PathBuf> = paths.into_iter().collect();
     let mut entries = BTreeMap::new();
     let mut left_out = Vec::new();
     // What is above comes first. Below something that is no folder nothing can be; if it is a link,
     // paths lead from there to somewhere else.
-    let mut closed: Option<PathBuf> = None;
-    for path in paths.into_iter().collect::<BTreeSet<PathBuf>>() {
-        if closed
-            .as_ref()
-            .is_some_and(|closed| path.starts_with(closed))
-        {
+    let mut closed: Option<&Path> = None;
+    for path in &paths {
+        if closed.is_some_and(|closed| path.starts_with(closed)) {
             continue;
         }
-        let at = (view.at)(&path);
-        let on_machine = view.on_machine(&path)?;
+        view.examine(path)?;
+        let at = (view.at)(path);
+        let on_machine = view.on_machine(path)?;
         let meta = metadata(&at)?;
         if !meta.as_ref().is_some_and(fs::Metadata::is_dir) {
-            closed = Some(path.clone());
+            closed = Some(path);
         }
         let Some(meta) = meta else {
             if on_machine.is_some() {
-                entries.insert(path, Content::Removed);
+                entries.insert(path.clone(), Content::Removed);
             }
             continue;
         };
         if meta.is_dir() {
             let same = on_machine.filter(fs::Metadata::is_dir);
             if same.is_some() {
-                for name in names(&(view.machine)(&path))? {
-                    if metadata(&at.join(&name))?.is_none() {
-                        entries.insert(path.join(name), Content::Removed);
-                    }
+                for gone in hidden(path, &paths, view)? {
+                    entries.insert(gone, Content::Removed);
                 }
             }
             if same.is_some_and(|same| permissions(&same) == permissions(&meta)) {
                 continue;
             }
         } else if is_device(&meta) {
-            let why = WhyLeftOut::Device;
+            let (path, why) = (path.clone(), WhyLeftOut::Device);
             left_out.push(LeftOut { path, why });
             continue;
         } else if meta.nlink() > 1 {
             let (path, why) = (path.clone(), WhyLeftOut::OtherNames);
             left_out.push(LeftOut { path, why });
         }
-        entries.insert(path, Content::CopyOf(at));
+        entries.insert(path.clone(), Content::CopyOf(at));
     }
     drop_below_removed(&mut entries);
     Ok(Captured {
@@ -164,6 +163,31 @@ pub fn capture(paths: impl IntoIterator<Item = PathBuf>, view: &View<'_>) -> io:
         },
         left_out,
     })
+}
+
+/// What the machine has in a folder that was made anew in the view. Empty if the view shows any of
+/// it: then the folder is the machine's, and others may create and remove things in it at any moment,
+/// so that a single name that is missing means nothing.
+fn hidden(folder: &Path, named: &BTreeSet<PathBuf>, view: &View<'_>) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir((view.machine)(folder)) {
+        // What the tool may not list, the program could not, either.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut gone = Vec::new();
+    for entry in entries {
+        let path = folder.join(entry?.file_name());
+        if named.contains(&path) {
+            continue;
+        }
+        if metadata(&(view.at)(&path))?.is_some() {
+            return Ok(Vec::new());
+        }
+        if metadata(&(view.machine)(&path))?.is_some() {
+            gone.push(path);
+        }
+    }
+    Ok(gone)
 }
 
 /// What lies below something that was removed is gone with it.
@@ -184,22 +208,29 @@ fn drop_below_removed(entries: &mut BTreeMap<PathBuf, Content>) {
 }
 
 impl View<'_> {
-    /// What stands at a path on the user's machine, if anything does.
-    ///
-    /// A link above it is followed only if the view has a link there, too. If the view has a folder
-    /// where the machine has a link, what is below the link has nothing to do with what is in the folder.
+    /// Sees that no link lies above a path of the view. An absolute one would lead out of the view, to
+    /// the user's own files.
+    pub(crate) fn examine(&self, path: &Path) -> io::Result<()> {
+        for above in path.ancestors().skip(1) {
+            if above.parent().is_some()
+                && metadata(&(self.at)(above))?.is_some_and(|meta| meta.is_symlink())
+            {
+                let (path, above) = (path.display(), above.display());
+                return Err(io::Error::other(format!(
+                    "`{path}` lies behind the link `{above}`, which is not followed"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands at a path on the user's machine, if anything does. What lies behind a link above it
+    /// has names of its own.
     pub(crate) fn on_machine(&self, path: &Path) -> io::Result<Option<fs::Metadata>> {
-        let above: Vec<&Path> = path.ancestors().skip(1).collect();
-        for folder in above.into_iter().rev() {
-            let Some(meta) = metadata(&(self.machine)(folder))? else {
-                return Ok(None);
-            };
-            let leads_on = if meta.is_symlink() {
-                metadata(&(self.at)(folder))?.is_some_and(|seen| seen.is_symlink())
-            } else {
-                meta.is_dir()
-            };
-            if !leads_on {
+        for above in path.ancestors().skip(1) {
+            if above.parent().is_some()
+                && !metadata(&(self.machine)(above))?.is_some_and(|meta| meta.is_dir())
+            {
                 return Ok(None);
             }
         }
@@ -221,15 +252,6 @@ pub(crate) fn metadata(path: &Path) -> io::Result<Option<fs::Metadata>> {
         }
         Err(error) => Err(error),
     }
-}
-
-fn names(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = match fs::read_dir(folder) {
-        // What the tool may not list, the program could not, either.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    entries.map(|entry| Ok(entry?.file_name().into())).collect()
 }
 
 pub(crate) fn permissions(meta: &fs::Metadata) -> u32 {

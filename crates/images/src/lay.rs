@@ -92,6 +92,7 @@ impl fmt::Debug for Target {
 /// Does it: afterwards the view holds the image that the changes lead to, if it held the one that
 /// they start from.
 ///
+/// Nothing outside of the view is written to: a path that lies behind a link is an error.
 /// Folders above a path that are in neither image are made if the view lacks them. Permissions do
 /// not hinder the owner of the files: what they forbid is allowed for the moment. The user's machine is
 /// never changed, so something that cannot be read there cannot be brought back from there; a fresh view
@@ -126,6 +127,7 @@ impl Laying<'_> {
             if gone.is_some_and(|gone| path.starts_with(gone)) {
                 continue;
             }
+            self.view.examine(path)?;
             let at = (self.view.at)(path);
             let Some(is) = self.look(&at)? else {
                 gone = Some(path);

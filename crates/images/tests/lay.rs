@@ -7,7 +7,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use brownout_images::{Content, Contents, ImageId, Origin, PAGE_LEN, Store, View, lay};
+use brownout_images::{
+    Content, Contents, ImageId, LeftOut, Origin, PAGE_LEN, Store, View, WhyLeftOut, capture, lay,
+};
 use support::{Workspace, pages};
 
 fn image(store: &Store, entries: Vec<(&str, Content)>) -> ImageId {
@@ -191,4 +193,101 @@ fn links_are_not_followed() {
     lay_in(&space, &store, Some(plain), swapped);
     assert_eq!((read("y"), read("z")), (b"PLAIN".to_vec(), b"z".to_vec()));
     assert!(!Path::new(&space.view.join("x")).exists());
+}
+
+/// A link that is in no image, but in the view, may lead anywhere.
+#[test]
+fn nothing_outside_of_a_view_is_written_to() {
+    let space = Workspace::new();
+    let store = Store::create(&space.store).unwrap();
+    let outside = space.machine.join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), "mine").unwrap();
+    std::os::unix::fs::symlink(&outside, space.view.join("link")).unwrap();
+    let image = image(&store, vec![("/link/file", file(b"yours"))]);
+    let (at, machine) = space.paths();
+    let view = View {
+        at: &at,
+        machine: &machine,
+    };
+    let error = lay(&store.difference(None, image).unwrap(), &view).unwrap_err();
+    assert!(
+        error.to_string().contains("behind the link `/link`"),
+        "{error}"
+    );
+    assert!(capture(["/link/file".into()], &view).is_err());
+    assert_eq!(fs::read(outside.join("file")).unwrap(), b"mine");
+}
+
+/// A folder that was removed and made again hides what the machine has in it, which nobody names. Where
+/// other things of the machine's are to be seen, one that is missing was removed by somebody else.
+#[test]
+fn folders_made_anew_are_captured() {
+    let space = Workspace::new();
+    let store = Store::create(&space.store).unwrap();
+    for root in [&space.machine, &space.view] {
+        fs::create_dir(root.join("shared")).unwrap();
+        fs::create_dir(root.join("anew")).unwrap();
+        fs::write(root.join("shared/there"), "x").unwrap();
+    }
+    fs::write(space.machine.join("shared/fleeting"), "x").unwrap();
+    fs::write(space.machine.join("anew/old"), "x").unwrap();
+    fs::write(space.machine.join("anew/same"), "old").unwrap();
+    fs::write(space.view.join("anew/same"), "new").unwrap();
+    let (at, machine) = space.paths();
+    let view = View {
+        at: &at,
+        machine: &machine,
+    };
+    let paths = ["/shared", "/anew", "/anew/same"].map(PathBuf::from);
+    let captured = capture(paths, &view).unwrap();
+    let names: Vec<_> = captured.contents.entries.iter().collect();
+    let is_removed = |content: &Content| matches!(content, Content::Removed);
+    let found: Vec<_> = names
+        .iter()
+        .map(|(path, c)| (path.to_str(), is_removed(c)))
+        .collect();
+    assert_eq!(
+        found,
+        [(Some("/anew/old"), true), (Some("/anew/same"), false)]
+    );
+    let origin = Origin::Root("x".into());
+    let id = store.add(None, origin, &captured.contents).unwrap().id;
+    // The same again, in a view that shows what the machine has.
+    fs::remove_dir_all(space.view.join("anew")).unwrap();
+    fs::create_dir(space.view.join("anew")).unwrap();
+    fs::copy(space.machine.join("anew/old"), space.view.join("anew/old")).unwrap();
+    lay_in(&space, &store, None, id);
+    assert!(!space.view.join("anew/old").exists());
+    assert_eq!(fs::read(space.view.join("anew/same")).unwrap(), b"new");
+}
+
+/// What an image cannot hold is told.
+#[test]
+fn what_is_left_out_is_told() {
+    let space = Workspace::new();
+    let (at, machine) = space.paths();
+    let view = View {
+        at: &at,
+        machine: &machine,
+    };
+    fs::write(space.view.join("one"), "x").unwrap();
+    fs::hard_link(space.view.join("one"), space.view.join("two")).unwrap();
+    let captured = capture(["/one".into(), "/two".into(), "/gone".into()], &view).unwrap();
+    let why = WhyLeftOut::OtherNames;
+    let expected = ["/one", "/two"].map(|path| LeftOut {
+        path: path.into(),
+        why,
+    });
+    assert_eq!(captured.left_out, expected);
+    assert_eq!(captured.contents.entries.len(), 2);
+    let device = |path: &Path| Path::new("/dev").join(path.strip_prefix("/").unwrap());
+    let view = View {
+        at: &device,
+        machine: &machine,
+    };
+    let captured = capture(["/null".into()], &view).unwrap();
+    let (path, why) = ("/null".into(), WhyLeftOut::Device);
+    assert_eq!(captured.left_out, [LeftOut { path, why }]);
+    assert!(captured.contents.entries.is_empty());
 }
