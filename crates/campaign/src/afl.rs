@@ -1,13 +1,18 @@
-//! `fuzzer_stats` and `plot_data` as AFL++ 4.04 writes them, so that `afl-whatsup`, `afl-plot` and people's scripts work.
+//! `fuzzer_stats` and `plot_data` as AFL++ 4.04 writes them, so that `afl-whatsup`, `afl-plot` and
+//! people's scripts work.
 //!
-//! **Guarantee.** Every field that AFL++ 4.04c writes is there, in its order, with its name and padding. `afl-whatsup` has a shell
-//! execute this file after quoting its values; so nothing in a value can end the quotes or be expanded. It also divides
-//! by the number of executions and of cases, so [`FuzzerStats::is_presentable`] says when neither is 0.
+//! **Guarantee.** Every field that AFL++ 4.04c writes is there, in its order, with its name and
+//! padding. `afl-whatsup` has a shell execute this file after quoting its values; so nothing in a
+//! value can end the quotes or be expanded. It also divides by the number of executions and of
+//! cases, so [`FuzzerStats::is_presentable`] says when neither is 0.
 //!
 //! **Deviations.**
-//! 1. `afl_version` is that of the format, followed by our name, because scripts compare its beginning.
-//! 2. What we have no counterpart of (cache of test cases, havoc expansion, affinity) is what AFL++ writes if it does not use it.
-//! 3. A line is added to `plot_data` in one piece. A line that was cut short by `kill -9` is removed before the next one is added.
+//! 1. `afl_version` is that of the format, followed by our name, because scripts compare its
+//!    beginning.
+//! 2. What we have no counterpart of (cache of test cases, havoc expansion, affinity) is what AFL++
+//!    writes if it does not use it.
+//! 3. A line is added to `plot_data` in one piece. A line that was cut short by `kill -9` is
+//!    removed before the next one is added.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -19,7 +24,8 @@ use std::path::Path;
 pub const PLOT_HEAD: &str = "# relative_time, cycles_done, cur_item, corpus_count, pending_total, pending_favs, map_size, \
      saved_crashes, saved_hangs, max_depth, execs_per_sec, total_execs, edges_found";
 
-/// What `fuzzer_stats` says. Times are in seconds since 1970, and 0 where something has not happened yet.
+/// What `fuzzer_stats` says. Times are in seconds since 1970, and 0 where something has not
+/// happened yet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FuzzerStats {
     /// When the campaign was begun.
@@ -247,7 +253,8 @@ impl fmt::Display for PlotLine {
     }
 }
 
-/// Adds a line to the file `plot_data`, which begins with [`PLOT_HEAD`]. On an error the file is as it was.
+/// Adds a line to the file `plot_data`, which begins with [`PLOT_HEAD`]. On an error the file is as
+/// it was.
 pub fn append_plot(path: &Path, line: &PlotLine) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create(true).truncate(false);

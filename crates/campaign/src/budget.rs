@@ -1,16 +1,19 @@
 //! How long a search may go on, and how its work is shared out between activities.
 //!
-//! **Purpose.** [`Budget`] knows the limits of a campaign (wall time, executions), what was spent of them, also in earlier runs, and
-//! pauses. [`Ledger`] sees to it that an activity keeps to its share: "20 % may go to exploring" means that exploring may be
-//! begun whenever it has had less than 20 % of all work so far.
+//! **Purpose.** [`Budget`] knows the limits of a campaign (wall time, executions), what was spent
+//! of them, also in earlier runs, and pauses. [`Ledger`] sees to it that an activity keeps to its
+//! share: "20 % may go to exploring" means that exploring may be begun whenever it has had less
+//! than 20 % of all work so far.
 //!
 //! **Guarantee.**
 //! - Of `n` allowed executions exactly `n` are begun, by however many workers ([`Budget::claim`]).
-//! - If only executions are limited, no decision depends on a clock: limits and shares are counted in executions, so that two
-//!   campaigns of one worker are the same. If time is limited, or nothing is, shares are of working time.
+//! - If only executions are limited, no decision depends on a clock: limits and shares are counted
+//!   in executions, so that two campaigns of one worker are the same. If time is limited, or
+//!   nothing is, shares are of working time.
 //! - Time that is spent paused, or between two runs of the tool, does not count.
-//! - A share is kept in the long run. It may be exceeded by the one piece of work that was begun when some of it was left
-//!   ([`Budget::allowance`] says how much, for those who can stop in time); the excess is paid back before the next begins.
+//! - A share is kept in the long run. It may be exceeded by the one piece of work that was begun
+//!   when some of it was left ([`Budget::allowance`] says how much, for those who can stop in
+//!   time); the excess is paid back before the next begins.
 //!
 //! ```
 //! use brownout_campaign::budget::{Budget, Limits, Spent};
@@ -51,7 +54,8 @@ pub struct Limits {
 /// What limits are limits of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// The whole campaign. The default, because then the same command line means the same campaign, also if it was killed in between.
+    /// The whole campaign. The default, because then the same command line means the same campaign,
+    /// also if it was killed in between.
     #[default]
     Campaign,
     /// This run of the tool.
@@ -184,7 +188,8 @@ impl Budget {
         self.measure
     }
 
-    /// Takes one execution out of the budget and gives its number in the campaign, from 0; `None` if the budget is used up.
+    /// Takes one execution out of the budget and gives its number in the campaign, from 0; `None`
+    /// if the budget is used up.
     pub fn claim(&self) -> Option<u64> {
         if self.time_is_up() {
             return None;
@@ -298,7 +303,8 @@ impl Budget {
         locked(&self.paused).since.is_some()
     }
 
-    /// Returns at once, or when a pause has ended, or when `stop` says so (it is asked every now and then).
+    /// Returns at once, or when a pause has ended, or when `stop` says so (it is asked every now
+    /// and then).
     pub fn wait_while_paused(&self, stop: impl Fn() -> bool) {
         let mut paused = locked(&self.paused);
         while paused.since.is_some() && !stop() {
@@ -314,7 +320,8 @@ impl Budget {
         self.enter(name, None)
     }
 
-    /// An activity that may use `percent` of all work; more than 100 counts as 100, less than 0 as 0.
+    /// An activity that may use `percent` of all work; more than 100 counts as 100, less than 0
+    /// as 0.
     pub fn share(&self, name: &str, percent: f64) -> Activity {
         self.enter(name, Some(percent))
     }
@@ -329,8 +336,8 @@ impl Budget {
         self.over().is_none() && locked(&self.ledger).may_begin(activity)
     }
 
-    /// How much work an activity may do now without exceeding its share. Only what [`Budget::measure`] measures is limited; the
-    /// other is the largest number that there is.
+    /// How much work an activity may do now without exceeding its share. Only what
+    /// [`Budget::measure`] measures is limited; the other is the largest number that there is.
     pub fn allowance(&self, activity: Activity) -> Work {
         let mut work = locked(&self.ledger).allowance(activity);
         if let Some(left) = self.time_left() {
@@ -391,7 +398,8 @@ pub struct Ledger {
 #[derive(Clone, Debug)]
 struct Account {
     name: String,
-    /// In hundred-thousandths, which are exact, unlike fractions of floating-point numbers; `None` for whoever takes the rest.
+    /// In hundred-thousandths, which are exact, unlike fractions of floating-point numbers; `None`
+    /// for whoever takes the rest.
     share: Option<u64>,
     work: Work,
 }
@@ -405,9 +413,11 @@ impl Ledger {
         Ledger { measure, accounts }
     }
 
-    /// Adds an activity, with its share and what it has worked before. One that is there already only gets its new share.
+    /// Adds an activity, with its share and what it has worked before. One that is there already
+    /// only gets its new share.
     pub fn enter(&mut self, name: &str, percent: Option<f64>, before: Work) -> Activity {
-        // A conversion from floating point saturates, so this is within bounds; what is not a number is 0.
+        // A conversion from floating point saturates, so this is within bounds; what is not a
+        // number is 0.
         let share = percent.map(|p| ((p * (WHOLE / 100) as f64).round() as u64).min(WHOLE));
         if let Some(i) = self.accounts.iter().position(|a| a.name == name) {
             self.accounts[i].share = share;

@@ -8,18 +8,21 @@
 //! id:000000,sig:06,src:000002,time:88,execs:901,op:flip1,pos:3              in `crashes`
 //! ```
 //!
-//! **Guarantee.** A name that is made here is at most [`NAME_BYTES_MAX`] bytes long, has neither `/` nor control characters, and
-//! [`CaseName::parse`] gives back what it was made from, as far as that fitted. Names that AFL++ 4.04 writes are parsed and made
-//! again byte for byte, those of custom mutators with their own descriptions included.
+//! **Guarantee.** A name that is made here is at most [`NAME_BYTES_MAX`] bytes long, has neither
+//! `/` nor control characters, and [`CaseName::parse`] gives back what it was made from, as far as
+//! that fitted. Names that AFL++ 4.04 writes are parsed and made again byte for byte, those of
+//! custom mutators with their own descriptions included.
 //!
-//! **Source.** `describe_op`, `save_if_interesting` and `pivot_inputs` of AFL++ 4.04c, and names that it has written.
+//! **Source.** `describe_op`, `save_if_interesting` and `pivot_inputs` of AFL++ 4.04c, and names
+//! that it has written.
 
 use std::fmt;
 
 /// What Linux allows for one name.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// A parsed name. Make one with [`CaseName::seed`], [`CaseName::from_case`] or [`CaseName::imported`].
+/// A parsed name. Make one with [`CaseName::seed`], [`CaseName::from_case`] or
+/// [`CaseName::imported`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaseName {
     /// The case's number in its folder.
@@ -126,7 +129,8 @@ impl CaseName {
 
     /// `None` if it is not the name of a case (`README.txt`, `.state`).
     pub fn parse(name: &str) -> Option<CaseName> {
-        // AFL++ built for file systems without colons writes `id_000000`, and `id_000000_06` in `crashes`.
+        // AFL++ built for file systems without colons writes `id_000000`, and `id_000000_06` in
+        // `crashes`.
         if let Some(simple) = name.strip_prefix("id_") {
             let (id, signal) = simple.split_once('_').unwrap_or((simple, ""));
             let mut case = CaseName::blank(number(id)?, Origin::Unknown);
@@ -151,7 +155,8 @@ impl CaseName {
             let (field, next) = rest.split_once(',').unwrap_or((rest, ""));
             rest = next;
             let (key, value) = field.split_once(':').unwrap_or((field, ""));
-            // Each is known only where AFL++ writes it: a custom mutator's description may say anything.
+            // Each is known only where AFL++ writes it: a custom mutator's description may say
+            // anything.
             let early = case.op.is_none() && case.details.is_empty();
             match key {
                 "sig" if early && case.signal.is_none() && value.parse::<u8>().is_ok() => {

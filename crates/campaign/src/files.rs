@@ -1,8 +1,9 @@
 //! Whole files, written so that nobody ever sees half of one.
 //!
-//! **Guarantee.** [`write_whole`] leaves either the old file or the new one under the name, whatever happens in between: a full
-//! disk, `kill -9`, and with [`Durability::Synced`] the loss of power, too. On an error the old file is untouched and no
-//! temporary file is left; `kill -9` may leave one, which [`remove_temporaries`] recognises by its name.
+//! **Guarantee.** [`write_whole`] leaves either the old file or the new one under the name,
+//! whatever happens in between: a full disk, `kill -9`, and with [`Durability::Synced`] the loss of
+//! power, too. On an error the old file is untouched and no temporary file is left; `kill -9` may
+//! leave one, which [`remove_temporaries`] recognises by its name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

@@ -9,12 +9,14 @@
 //!     fuzzer_stats  plot_data      figures, as AFL++ writes them (crate::afl)
 //! ```
 //!
-//! A campaign's folder looks like that of *one* fuzzer of AFL++ (`OUT/default`). So `afl-plot DIR`, and `afl-whatsup` on the folder
-//! above it, work. If that is AFL++'s `-o` folder, then AFL++ takes over our queue by itself.
+//! A campaign's folder looks like that of *one* fuzzer of AFL++ (`OUT/default`). So `afl-plot DIR`,
+//! and `afl-whatsup` on the folder above it, work. If that is AFL++'s `-o` folder, then AFL++ takes
+//! over our queue by itself.
 //!
-//! **Guarantee.** Two processes never write to one folder; the lock ends with the process that holds it, however it ends. A
-//! folder that is not empty and not a campaign is not touched. A folder that was created halfway by a killed process can be
-//! created again. A campaign goes on only with the settings that it was begun with, where these matter (the `key`); an error names
+//! **Guarantee.** Two processes never write to one folder; the lock ends with the process that
+//! holds it, however it ends. A folder that is not empty and not a campaign is not touched. A
+//! folder that was created halfway by a killed process can be created again. A campaign goes on
+//! only with the settings that it was begun with, where these matter (the `key`); an error names
 //! each difference. What is damaged or foreign is an error, never a panic.
 
 use std::ffi::OsStr;
@@ -162,7 +164,8 @@ pub struct Identity {
     pub kind: String,
     /// What must be the same when the campaign goes on.
     pub key: Value,
-    /// What may change in between: time, jobs. It is what the campaign was begun with, for people and as defaults.
+    /// What may change in between: time, jobs. It is what the campaign was begun with, for people
+    /// and as defaults.
     pub settings: Value,
 }
 
@@ -177,7 +180,8 @@ struct IdentityFile {
 }
 
 impl Identity {
-    /// From any data that serde can write as JSON. An error if it cannot (a map whose keys are not text).
+    /// From any data that serde can write as JSON. An error if it cannot (a map whose keys are not
+    /// text).
     pub fn new(
         kind: &str,
         key: &impl Serialize,
@@ -205,8 +209,8 @@ impl Identity {
     }
 }
 
-/// Writes a value with the fields of its maps in one order. (Whether `serde_json` keeps them sorted is for the
-/// whole program to decide, by a feature.)
+/// Writes a value with the fields of its maps in one order. (Whether `serde_json` keeps them sorted
+/// is for the whole program to decide, by a feature.)
 fn canonical(value: &Value, into: &mut String) {
     match value {
         Value::Object(map) => {
@@ -323,7 +327,8 @@ impl Layout {
         self.root.join("plot_data")
     }
 
-    /// The cases on a shelf, by number. Other files are passed over, a shelf that is not there is empty.
+    /// The cases on a shelf, by number. Other files are passed over, a shelf that is not there is
+    /// empty.
     pub fn cases(&self, shelf: Shelf) -> Result<Vec<CaseFile>, FolderError> {
         cases_in(&self.shelf(shelf))
     }
@@ -373,9 +378,9 @@ struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // A process that is being started, and has not executed its program yet, has a copy of the descriptor, and closing ours
-        // would leave the lock with that for a moment.
-        // SAFETY: the descriptor is that of the file, which lives; the call touches no memory.
+        // A process that is being started, and has not executed its program yet, has a copy of the
+        // descriptor, and closing ours would leave the lock with that for a moment. SAFETY: the
+        // descriptor is that of the file, which lives; the call touches no memory.
         unsafe { libc::flock(self.0.as_raw_fd(), libc::LOCK_UN) };
     }
 }
@@ -410,8 +415,8 @@ impl Folder {
         Folder::furnish(path, identity.clone(), lock)
     }
 
-    /// Goes on with a campaign. `given` must have the kind and the key that it was begun with; what it was begun with, settings
-    /// included, is then [`Folder::identity`].
+    /// Goes on with a campaign. `given` must have the kind and the key that it was begun with; what
+    /// it was begun with, settings included, is then [`Folder::identity`].
     pub fn resume(path: &Path, given: &Identity) -> Result<Folder, FolderError> {
         // Nothing is written to a folder that is none of ours.
         let (_, before) = Folder::look(path)?;
@@ -422,7 +427,8 @@ impl Folder {
         Folder::furnish(path, there, lock)
     }
 
-    /// Looks at a campaign, which may be under way, without writing: where things are, and what it was begun with.
+    /// Looks at a campaign, which may be under way, without writing: where things are, and what it
+    /// was begun with.
     pub fn look(path: &Path) -> Result<(Layout, Identity), FolderError> {
         let root = path.to_path_buf();
         let file = path.join(IDENTITY_FILE);
@@ -456,7 +462,8 @@ impl Folder {
         Ok((Layout { root }, there.identity))
     }
 
-    /// What may be missing, because the process that created the folder was killed, is made; what it left is removed.
+    /// What may be missing, because the process that created the folder was killed, is made; what
+    /// it left is removed.
     fn furnish(path: &Path, identity: Identity, lock: Lock) -> Result<Folder, FolderError> {
         let layout = Layout {
             root: path.to_path_buf(),
@@ -501,7 +508,8 @@ impl Folder {
 
     /// Adds a case. One with the same name is replaced.
     ///
-    /// AFL++ counts instead of reading numbers when it takes cases over: those of the queue must be 0, 1, 2… without a gap.
+    /// AFL++ counts instead of reading numbers when it takes cases over: those of the queue must be
+    /// 0, 1, 2… without a gap.
     pub fn add_case(
         &self,
         shelf: Shelf,
@@ -600,7 +608,8 @@ fn agree(path: &Path, there: &Identity, given: &Identity) -> Result<(), FolderEr
     Err(FolderError::Differs { path, differences })
 }
 
-/// The file is closed when another program is executed, so only forks of ours could keep the lock alive.
+/// The file is closed when another program is executed, so only forks of ours could keep the lock
+/// alive.
 fn lock(folder: &Path) -> Result<Lock, FolderError> {
     let path = folder.join(LOCK_FILE);
     let mut options = OpenOptions::new();

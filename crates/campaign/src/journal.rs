@@ -6,22 +6,28 @@
 //! frame   …
 //! ```
 //!
-//! [`Frames`] is the file with plain bytes in it, [`Journal`] the same with records of one type, encoded by postcard. Who
-//! wants to compress takes [`Frames`].
+//! [`Frames`] is the file with plain bytes in it, [`Journal`] the same with records of one type,
+//! encoded by postcard. Who wants to compress takes [`Frames`].
 //!
 //! **Guarantee.**
-//! - A file that was cut short anywhere (`kill -9`, a full disk) yields every whole frame before the cut. The rest is removed when
-//!   the file is opened, is told in [`Opened::torn_bytes`], and the next frame is appended in its place.
-//! - Damage is not taken for a cut: a frame that is all there but does not have its check sum, or whose length makes no sense,
-//!   is [`JournalError::Damaged`] with its place, and the file is left as it is. [`Frames::salvage`] is the way out.
-//! - An append that fails (a full disk) leaves the file as it was, gives the error, and later appends work.
-//! - What was appended survives the end of the process at once, and the loss of power after [`Frames::sync`]. Where a file
-//!   system has made the file longer but lost the content, it ends in zeros: that counts as cut, too.
+//! - A file that was cut short anywhere (`kill -9`, a full disk) yields every whole frame before
+//!   the cut. The rest is removed when the file is opened, is told in [`Opened::torn_bytes`], and
+//!   the next frame is appended in its place.
+//! - Damage is not taken for a cut: a frame that is all there but does not have its check sum, or
+//!   whose length makes no sense, is [`JournalError::Damaged`] with its place, and the file is left
+//!   as it is. [`Frames::salvage`] is the way out.
+//! - An append that fails (a full disk) leaves the file as it was, gives the error, and later
+//!   appends work.
+//! - What was appended survives the end of the process at once, and the loss of power after
+//!   [`Frames::sync`]. Where a file system has made the file longer but lost the content, it ends
+//!   in zeros: that counts as cut, too.
 //!
-//! **Limits.** A frame holds at most [`FRAME_BYTES_MAX`]. One writer at a time: [`crate::folder`] has the lock.
+//! **Limits.** A frame holds at most [`FRAME_BYTES_MAX`]. One writer at a time: [`crate::folder`]
+//! has the lock.
 //!
-//! A frame's check sums take its place in the file into account. So bytes that look like a frame, because an input that is
-//! kept in the journal contains one, are not taken for one when a damaged file is salvaged.
+//! A frame's check sums take its place in the file into account. So bytes that look like a frame,
+//! because an input that is kept in the journal contains one, are not taken for one when a damaged
+//! file is salvaged.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read};
@@ -144,7 +150,8 @@ enum Next {
 }
 
 impl Frames {
-    /// Opens the journal of `identity`, makes it if there is none, and gives each frame's content to `each`, in order.
+    /// Opens the journal of `identity`, makes it if there is none, and gives each frame's content
+    /// to `each`, in order.
     pub fn open(
         path: &Path,
         identity: &Owner,
@@ -186,7 +193,8 @@ impl Frames {
         Ok((frames, opened))
     }
 
-    /// Reads a journal without changing it, so also one that another process appends to: what is whole by now.
+    /// Reads a journal without changing it, so also one that another process appends to: what is
+    /// whole by now.
     pub fn read(
         path: &Path,
         identity: &Owner,
@@ -214,10 +222,11 @@ impl Frames {
         })
     }
 
-    /// Makes a journal of the good frames of a damaged one. The damaged file stays beside it as `NAME.damaged`
-    /// (or `NAME.damaged-2`, …). The journal must not be open.
+    /// Makes a journal of the good frames of a damaged one. The damaged file stays beside it as
+    /// `NAME.damaged` (or `NAME.damaged-2`, …). The journal must not be open.
     ///
-    /// Frames after the damage are found, too; what they say may rest on what was lost, which is for the caller to judge.
+    /// Frames after the damage are found, too; what they say may rest on what was lost, which is
+    /// for the caller to judge.
     pub fn salvage(path: &Path, identity: &Owner) -> Result<Salvaged, JournalError> {
         let bytes = std::fs::read(path).map_err(|e| io_error("read", path, e))?;
         let mut salvaged = Salvaged::default();
@@ -275,8 +284,8 @@ impl Frames {
         }
         let frame = frame(content, self.end);
         if let Err(error) = self.file.write_all_at(&frame, self.end) {
-            // Part of it may be there. If even that cannot be undone now, it is tried again before the next append;
-            // until then it is a torn frame, which any reader removes.
+            // Part of it may be there. If even that cannot be undone now, it is tried again before
+            // the next append; until then it is a torn frame, which any reader removes.
             self.leftover = true;
             let _ = self.truncate(self.end);
             return Err(io_error("append to", &self.path, error));
@@ -494,7 +503,8 @@ pub struct Journal<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Journal<T> {
-    /// Opens the journal of `identity`, makes it if there is none, and gives each record to `each`, in order.
+    /// Opens the journal of `identity`, makes it if there is none, and gives each record to `each`,
+    /// in order.
     pub fn open_each(
         path: &Path,
         identity: &Owner,
@@ -675,7 +685,8 @@ mod tests {
                     fs::write(&path, &file).unwrap();
                     let within_frame = !ends.contains(&same) && whole > 0;
                     if zeros > 0 && within_frame && same >= ends[whole - 1] {
-                        // Half a frame and zeros: cut or damaged cannot be told apart, but nothing whole is lost.
+                        // Half a frame and zeros: cut or damaged cannot be told apart, but nothing
+                        // whole is lost.
                         match Journal::<Record>::read(&path, &ID) {
                             Ok((read, _)) => prop_assert_eq!(&read, &list[..whole - 1]),
                             Err(JournalError::Damaged { frame, .. }) => prop_assert_eq!(frame as usize, whole - 1),

@@ -1,7 +1,8 @@
 //! A long search on disk: its folder, journal, budget and status, for whoever searches.
 //!
-//! **Purpose.** A search that takes hours is killed, resumed, watched, limited and shared between workers. None of that depends on
-//! what is searched; so it is here, and knows nothing of programs, images or persistent memory.
+//! **Purpose.** A search that takes hours is killed, resumed, watched, limited and shared between
+//! workers. None of that depends on what is searched; so it is here, and knows nothing of programs,
+//! images or persistent memory.
 //!
 //! | module | what |
 //! |---|---|
@@ -14,9 +15,9 @@
 //! | [`sync`] | inputs are exchanged with a running AFL++ |
 //! | [`workers`] | threads that share what they discover |
 //!
-//! **Guarantee.** Whatever the folder holds, opening it gives an error that says what is wrong, or what was there; it never
-//! panics, and never changes what is not a campaign. What was recorded is not lost by `kill -9`, at any moment.
-//! Each module's header has the details.
+//! **Guarantee.** Whatever the folder holds, opening it gives an error that says what is wrong, or
+//! what was there; it never panics, and never changes what is not a campaign. What was recorded is
+//! not lost by `kill -9`, at any moment. Each module's header has the details.
 //!
 //! ```
 //! use brownout_campaign::folder::{Folder, Identity};

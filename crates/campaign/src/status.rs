@@ -1,15 +1,18 @@
 //! What is shown while a search goes on: a screen on a terminal, a line now and then in a log.
 //!
-//! **Purpose.** A [`Snapshot`] is plain data. [`screen()`] and [`line()`] make text of it and depend on nothing else; [`Screen`] and [`Log`]
-//! write that text, not too often, and [`Display`] picks one of them. [`History`] and [`Speed`] collect what a snapshot needs from
-//! the past.
+//! **Purpose.** A [`Snapshot`] is plain data. [`screen()`] and [`line()`] make text of it and
+//! depend on nothing else; [`Screen`] and [`Log`] write that text, not too often, and [`Display`]
+//! picks one of them. [`History`] and [`Speed`] collect what a snapshot needs from the past.
 //!
-//! **Guarantee.** A screen has at most the rows and columns that it was asked for; 80 by 24 hold all that is in it, and what is left out
-//! is counted. No text from outside (names of programs, of findings) reaches the terminal with control characters in it.
-//! The terminal's screen and cursor are as before when a [`Screen`] is dropped, also by a panic. A screen is drawn at most five times a second, by one
-//! write, so that it does not flicker. The intervals between lines in a log grow with the time that has passed; a new finding is told at once.
+//! **Guarantee.** A screen has at most the rows and columns that it was asked for; 80 by 24 hold
+//! all that is in it, and what is left out is counted. No text from outside (names of programs, of
+//! findings) reaches the terminal with control characters in it. The terminal's screen and cursor
+//! are as before when a [`Screen`] is dropped, also by a panic. A screen is drawn at most five
+//! times a second, by one write, so that it does not flicker. The intervals between lines in a log
+//! grow with the time that has passed; a new finding is told at once.
 //!
-//! There is no library for terminals behind it: all that is used are seven control sequences that every terminal since the VT220 has.
+//! There is no library for terminals behind it: all that is used are seven control sequences that
+//! every terminal since the VT220 has.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -99,7 +102,8 @@ pub struct Figure {
     pub history: History,
 }
 
-/// A number over time, in a bounded number of equal steps. When these are used up, each two become one.
+/// A number over time, in a bounded number of equal steps. When these are used up, each two become
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
     step: Duration,
@@ -228,7 +232,8 @@ impl Size {
         // SAFETY: all zeros are a valid `winsize`.
         let mut size: libc::winsize = unsafe { std::mem::zeroed() };
         let terminal = terminal.as_fd().as_raw_fd();
-        // SAFETY: the descriptor is borrowed, and the call writes one `winsize` to where it is told.
+        // SAFETY: the descriptor is borrowed, and the call writes one `winsize` to where it is
+        // told.
         let answer = unsafe { libc::ioctl(terminal, libc::TIOCGWINSZ, &mut size) };
         if answer != 0 || size.ws_col == 0 || size.ws_row == 0 {
             return None;
@@ -473,7 +478,8 @@ fn bars(history: &History, columns: usize, style: Style) -> String {
 const FIGURES_MAX: usize = 6;
 const NOTES_MAX: usize = 4;
 
-/// The rows of a full screen, without line ends. None is wider than `size.columns`, and there are at most `size.rows`.
+/// The rows of a full screen, without line ends. None is wider than `size.columns`, and there are
+/// at most `size.rows`.
 pub fn screen(snapshot: &Snapshot, size: Size, style: Style) -> Vec<String> {
     let mut rows = rows(snapshot, size, style);
     // On a small terminal empty rows go first, then what is at the bottom.
@@ -615,7 +621,8 @@ pub struct Screen<W: Write> {
     drawn: Option<Duration>,
 }
 
-/// Another screen than the one that the user had, without a cursor, and without going on in the next row where one is full.
+/// Another screen than the one that the user had, without a cursor, and without going on in the
+/// next row where one is full.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 /// All of that undone.
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
@@ -651,7 +658,8 @@ impl<W: Write> Screen<W> {
             if i > 0 {
                 text += "\r\n";
             }
-            // What was there before goes first: after a row that is full, the cursor is still on its last character.
+            // What was there before goes first: after a row that is full, the cursor is still on
+            // its last character.
             text += if i + 1 < rows.len() {
                 "\x1b[K"
             } else {
@@ -735,7 +743,8 @@ impl<W: Write + AsFd + IsTerminal> Display<W> {
 }
 
 impl<W: Write + AsFd> Display<W> {
-    /// Whether it is worth making a snapshot now. A log is also asked for findings, so once a second it is.
+    /// Whether it is worth making a snapshot now. A log is also asked for findings, so once a
+    /// second it is.
     pub fn is_due(&self, now: Duration) -> bool {
         match self {
             Display::Screen(screen) => screen.is_due(now),
@@ -978,7 +987,8 @@ brownout fuzz                                                            running
         };
         let (mut user, mut program) = (-1, -1);
         let null = std::ptr::null_mut();
-        // SAFETY: the call writes two descriptors to where it is told, and reads the size; the rest may be null.
+        // SAFETY: the call writes two descriptors to where it is told, and reads the size; the rest
+        // may be null.
         let opened = unsafe {
             libc::openpty(
                 &mut user,
@@ -1069,7 +1079,8 @@ brownout fuzz                                                            running
         assert_eq!(Size::of(&file), None);
     }
 
-    /// What a terminal with the width of `columns` would show: no control character but our paint, no row too wide.
+    /// What a terminal with the width of `columns` would show: no control character but our paint,
+    /// no row too wide.
     fn width(row: &str) -> usize {
         let mut width = 0;
         let mut rest = row;

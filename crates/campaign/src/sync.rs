@@ -8,20 +8,28 @@
 //!
 //! If the campaign's own folder lies in `SYNC`, AFL++ reads its queue there, and nothing is copied.
 //!
-//! **Guarantee.** Each input of another fuzzer is given to the caller at least once, in the order of its queue; and once only, as long as
-//! [`Exchange::seen`] is remembered and the other fuzzer does not begin anew. What came from this campaign in the first place is not taken
-//! back. What is given appears whole. Nobody else's folder is written to, and what is odd there (a pipe that is
-//! called like a case, a file that vanishes) is passed over.
+//! **Guarantee.** Each input of another fuzzer is given to the caller at least once, in the order
+//! of its queue; and once only, as long as [`Exchange::seen`] is remembered and the other fuzzer is
+//! not started again while this tool is not running. What came from this campaign in the first
+//! place is not taken back. What is given appears whole. Nobody else's folder is written to, and
+//! what is odd there (a pipe that is called like a case, a file that vanishes) is passed over.
 //!
-//! **Source.** `sync_fuzzers` of AFL++ 4.04: it sorts the names in `OTHER/queue`, begins with the first whose number it has not had,
-//! and then *counts*. So numbers must be without gaps, and nothing else may lie between the cases; that is why cases are given in the order of
-//! their numbers. Instances that were started with `-S` take over only from the one with `-M` (which takes from all), or make one
-//! of themselves the main one if there is none.
+//! **Source.** `sync_fuzzers` and `pivot_inputs` of AFL++ 4.04, and what Debian's does.
+//! - It sorts the names in `OTHER/queue`, begins with the first whose number it has not had, and
+//!   then *counts*. So numbers must be without gaps, and nothing else may lie between the cases;
+//!   that is why cases are given in the order of their numbers.
+//! - Instances that were started with `-S` take over only from the one with `-M`, which takes over
+//!   from all. So one should be started with `-M`, or be the only one.
+//! - An instance that goes on (`-i -`) numbers its whole queue anew, in another order. So a queue
+//!   whose last known file has another name now is read again from its beginning, and what was
+//!   taken before is recognised by its content. That also saves what several instances have taken
+//!   from each other.
 //!
-//! **Limits.** Inputs of more than [`INPUT_BYTES_MAX`] are left where they are, as AFL++ does. Files that are younger than
-//! [`SETTLED_AFTER`] wait for the next time, because AFL++ may not have finished them.
+//! **Limits.** Inputs of more than [`INPUT_BYTES_MAX`] are left where they are, as AFL++ does.
+//! Files that are younger than [`SETTLED_AFTER`] wait for the next time, because AFL++ may not have
+//! finished them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -112,10 +120,13 @@ pub struct Exchange {
     /// The first number that was not given yet.
     given: u64,
     seen: Seen,
+    /// Hashes of what was taken since this was opened.
+    taken: HashSet<u64>,
 }
 
 impl Exchange {
-    /// Between the campaign in `campaign` and whoever is in `sync` (which is made if it is not there, because AFL++ may be started later).
+    /// Between the campaign in `campaign` and whoever is in `sync` (which is made if it is not
+    /// there, because AFL++ may be started later).
     pub fn open(sync: &Path, campaign: &Layout, seen: Seen) -> Result<Exchange, SyncError> {
         fs::create_dir_all(sync).map_err(|e| io_error("create", sync, e))?;
         let real = |path: &Path| path.canonicalize().map_err(|e| io_error("find", path, e));
@@ -129,6 +140,7 @@ impl Exchange {
             outbox: None,
             given: 0,
             seen,
+            taken: HashSet::new(),
         };
         if campaign.parent() == Some(&exchange.sync) {
             let name = campaign.file_name().unwrap_or_default();
@@ -204,11 +216,11 @@ impl Exchange {
                 );
                 match parsed {
                     Some(name) if !ours => match read(&queue.join(file), now) {
-                        Readable::Input(input) => taken.imports.push(Import {
-                            party: party.clone(),
-                            name,
-                            input,
-                        }),
+                        Readable::Input(input) if self.taken.insert(hash(&input)) => {
+                            let party = party.clone();
+                            taken.imports.push(Import { party, name, input });
+                        }
+                        Readable::Input(_) => {}
                         Readable::No => taken.passed_over += 1,
                         Readable::NotYet => break,
                     },
@@ -222,8 +234,8 @@ impl Exchange {
         Ok(taken)
     }
 
-    /// Gives others all cases of the campaign's queue that they have not got yet, and says how many these were. Cases from the first
-    /// missing number on wait, because AFL++ counts.
+    /// Gives others all cases of the campaign's queue that they have not got yet, and says how many
+    /// these were. Cases from the first missing number on wait, because AFL++ counts.
     pub fn give(&mut self, campaign: &Layout) -> Result<u64, SyncError> {
         let Some(outbox) = &self.outbox else {
             return Ok(0);
@@ -290,6 +302,11 @@ fn list(queue: &Path) -> io::Result<Option<BTreeMap<u64, String>>> {
         }
     }
     Ok(Some(cases))
+}
+
+fn hash(input: &[u8]) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = *blake3::hash(input).as_bytes();
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
 enum Readable {
@@ -435,27 +452,71 @@ mod tests {
     }
 
     #[test]
-    fn a_fuzzer_that_begins_anew_is_read_anew_and_one_that_resumes_is_not() {
+    fn a_fuzzer_that_begins_anew_is_read_anew() {
         let scene = Scene::new("out");
         let mut exchange = scene.open(Seen::default());
         for id in 0..3 {
-            scene.write("main", &format!("id:{id:06},src:000000,time:1"), b"old");
+            scene.write("main", &format!("id:{id:06},src:000000,time:1"), &[id]);
         }
         assert_eq!(exchange.take(10).unwrap().imports.len(), 3);
-        // As afl-fuzz does when it goes on: the queue is filled again from another folder.
-        let main = scene.sync.join("main");
-        fs::rename(main.join("queue"), main.join("_resume")).unwrap();
-        scene.write("main", "id:000000,src:000000,time:1", b"old");
-        assert_eq!(exchange.take(10).unwrap(), Taken::default());
-        fs::remove_dir_all(main.join("queue")).unwrap();
-        fs::rename(main.join("_resume"), main.join("queue")).unwrap();
-        assert_eq!(exchange.take(10).unwrap(), Taken::default());
-        fs::remove_dir_all(&main).unwrap();
+        fs::remove_dir_all(scene.sync.join("main")).unwrap();
         assert_eq!(exchange.take(10).unwrap(), Taken::default());
         for id in 0..5 {
-            scene.write("main", &format!("id:{id:06},src:000000,time:2"), b"new");
+            scene.write("main", &format!("id:{id:06},src:000000,time:2"), &[id + 10]);
         }
         assert_eq!(exchange.take(10).unwrap().imports.len(), 5);
+    }
+
+    #[test]
+    fn a_fuzzer_that_goes_on_gives_only_what_is_new() {
+        let scene = Scene::new("out");
+        let mut exchange = scene.open(Seen::default());
+        let old = |id: u8| format!("id:{id:06},src:000000,time:1,execs:1,op:havoc,rep:2");
+        for id in 0..3 {
+            scene.write("main", &old(id), &[id]);
+        }
+        assert_eq!(exchange.take(10).unwrap().imports.len(), 3);
+        // As Debian's afl-fuzz does: it moves the queue away, fills it again in another order, and
+        // then goes on.
+        let main = scene.sync.join("main");
+        fs::rename(main.join("queue"), main.join("_resume")).unwrap();
+        scene.write(
+            "main",
+            &format!("id:000000,time:0,execs:0,orig:{}", old(2)),
+            &[2],
+        );
+        assert_eq!(exchange.take(10).unwrap(), Taken::default());
+        scene.write(
+            "main",
+            &format!("id:000001,time:0,execs:0,orig:{}", old(1)),
+            &[1],
+        );
+        scene.write(
+            "main",
+            &format!("id:000002,time:0,execs:0,orig:{}", old(0)),
+            &[0],
+        );
+        fs::remove_dir_all(main.join("_resume")).unwrap();
+        scene.write(
+            "main",
+            "id:000003,src:000000,time:9,execs:9,op:havoc,rep:2",
+            b"new",
+        );
+        assert_eq!(inputs(&exchange.take(10).unwrap()), [("main", 3, "new")]);
+        // Another instance has taken it over.
+        scene.write("second", "id:000000,sync:main,src:000003", b"new");
+        assert_eq!(exchange.take(10).unwrap(), Taken::default());
+    }
+
+    #[test]
+    fn a_queue_that_is_being_filled_again_is_waited_for() {
+        let scene = Scene::new("out");
+        let mut exchange = scene.open(Seen::default());
+        scene.write("main", "id:000000,src:000000", b"a");
+        fs::create_dir(scene.sync.join("main/_resume")).unwrap();
+        assert_eq!(exchange.take(10).unwrap(), Taken::default());
+        fs::remove_dir(scene.sync.join("main/_resume")).unwrap();
+        assert_eq!(inputs(&exchange.take(10).unwrap()), [("main", 0, "a")]);
     }
 
     #[test]

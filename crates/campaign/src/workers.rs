@@ -8,18 +8,23 @@
 //!                         └──take──▶ each worker: those of the others
 //! ```
 //!
-//! **Purpose.** A unit of work is plain data ([`Unit`]), so that a worker may be on another machine some day; what a worker needs
-//! beside it (executors, random numbers) it makes for itself from its index. Units are optional: workers that find their own work
-//! take none (`Pool<(), D, R>`).
+//! **Purpose.** A unit of work is plain data ([`Unit`]), so that a worker may be on another machine
+//! some day; what a worker needs beside it (executors, random numbers) it makes for itself from its
+//! index. Units are optional: workers that find their own work take none (`Pool<(), D, R>`).
 //!
 //! **Guarantee.**
-//! - Discoveries have one order, which all see. A worker gets each discovery of others once, and none of its own.
-//! - With one worker everything follows from the units and their order: it takes them in turn, and nobody else discovers anything.
-//! - A worker that panics is reported with its message and with the unit that it had in hand; the others go on, and nobody waits for it.
-//! - Stopping is cooperative. A worker that waits notices at once, one that works when it asks [`Worker::stopped`]. One that never asks is
-//!   reported as stuck by [`Pool::join`] instead of hanging the tool.
+//! - Discoveries have one order, which all see. A worker gets each discovery of others once, and
+//!   none of its own.
+//! - With one worker everything follows from the units and their order: it takes them in turn, and
+//!   nobody else discovers anything.
+//! - A worker that panics is reported with its message and with the unit that it had in hand; the
+//!   others go on, and nobody waits for it.
+//! - Stopping is cooperative. A worker that waits notices at once, one that works when it asks
+//!   [`Worker::stopped`]. One that never asks is reported as stuck by [`Pool::join`] instead of
+//!   hanging the tool.
 //!
-//! Discoveries are kept until every worker that lives, and the coordinator, has taken them. So each has to take now and then.
+//! Discoveries are kept until every worker that lives, and the coordinator, has taken them. So each
+//! has to take now and then.
 //!
 //! ```
 //! use std::time::Duration;
@@ -61,7 +66,8 @@ pub trait Unit: Serialize + DeserializeOwned + Clone + Send + 'static {}
 
 impl<T: Serialize + DeserializeOwned + Clone + Send + 'static> Unit for T {}
 
-/// How often a waiting thread looks at the flag of [`Stop`], which a signal handler may set without waking anybody.
+/// How often a waiting thread looks at the flag of [`Stop`], which a signal handler may set without
+/// waking anybody.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The wish that everything stops. Copies are of the same wish.
@@ -95,7 +101,8 @@ impl Stop {
 pub enum Discoverer {
     /// The worker with this index.
     Worker(usize),
-    /// The thread that has the pool; what it publishes comes from elsewhere, such as another fuzzer.
+    /// The thread that has the pool; what it publishes comes from elsewhere, such as another
+    /// fuzzer.
     Coordinator,
 }
 
@@ -161,7 +168,8 @@ impl<U, D, R> Shared<U, D, R> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<U, D, R>> {
-        // No code of the caller's runs under the lock, and ours does not panic halfway through a change.
+        // No code of the caller's runs under the lock, and ours does not panic halfway through a
+        // change.
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -235,7 +243,8 @@ impl<U: Unit, D, R> Worker<U, D, R> {
         self.shared.stopped()
     }
 
-    /// The next unit of work; waits for one. `None` if it is to stop or there are no more. Asking for the next says that the last one is done.
+    /// The next unit of work; waits for one. `None` if it is to stop or there are no more. Asking
+    /// for the next says that the last one is done.
     pub fn next_unit(&self) -> Option<U> {
         let mut state = self.shared.lock();
         state.seats[self.index].in_hand = None;
@@ -375,8 +384,9 @@ impl<U: Unit, D: Send + Sync + 'static, R: Send + 'static> Pool<U, D, R> {
         self.shared.publish(Discoverer::Coordinator, discovery);
     }
 
-    /// Waits until there is something new (a discovery, an end, a wish to stop) or nobody has anything to do, but no longer than
-    /// `at_most`. Whoever is told that all are idle gives them work or closes the pool, or is told again at once.
+    /// Waits until there is something new (a discovery, an end, a wish to stop) or nobody has
+    /// anything to do, but no longer than `at_most`. Whoever is told that all are idle gives them
+    /// work or closes the pool, or is told again at once.
     pub fn wait(&self, at_most: Duration) -> News<D> {
         let until = Instant::now() + at_most;
         let mut state = self.shared.lock();
@@ -408,8 +418,9 @@ impl<U: Unit, D: Send + Sync + 'static, R: Send + 'static> Pool<U, D, R> {
         }
     }
 
-    /// Waits for all workers to end, at most `grace`, and says how each did, by index. The discoveries are those that the coordinator
-    /// has not taken yet. Workers are not asked to stop: that is for the caller to do before.
+    /// Waits for all workers to end, at most `grace`, and says how each did, by index. The
+    /// discoveries are those that the coordinator has not taken yet. Workers are not asked to stop:
+    /// that is for the caller to do before.
     pub fn join(self, grace: Duration) -> (Vec<Ended<U, R>>, Vec<Discovery<D>>) {
         let until = Instant::now() + grace;
         let mut state = self.shared.lock();
@@ -655,7 +666,8 @@ mod tests {
 
     #[test]
     fn work_that_makes_work_ends_when_all_are_idle() {
-        // Each number below 64 gives two more: a search whose coordinator hands out what it is told.
+        // Each number below 64 gives two more: a search whose coordinator hands out what it is
+        // told.
         let pool = Pool::start(3, |worker: &Worker<u64, u64, ()>| {
             while let Some(unit) = worker.next_unit() {
                 worker.publish(unit);

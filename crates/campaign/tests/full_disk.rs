@@ -1,6 +1,8 @@
-//! A disk that is really full, as far as one process is concerned: the kernel refuses to make a file longer than `RLIMIT_FSIZE`.
+//! A disk that is really full, as far as one process is concerned: the kernel refuses to make a
+//! file longer than `RLIMIT_FSIZE`.
 //!
-//! The limit is one of a whole process, so the test starts itself again, with the limit, and looks at what that leaves.
+//! The limit is one of a whole process, so the test starts itself again, with the limit, and looks
+//! at what that leaves.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -32,7 +34,8 @@ fn again(test: &str, folder: &Path) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]);
     command.env(FOLDER, folder);
-    // SAFETY: between fork and exec nothing but two system calls happens, both of which may be made there.
+    // SAFETY: between fork and exec nothing but two system calls happens, both of which may be made
+    // there.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGXFSZ, libc::SIG_IGN);

@@ -1,7 +1,7 @@
 //! `kill -9` at any moment costs nothing that was acknowledged.
 //!
-//! The test starts itself again as a process that fills a campaign's folder and says what it has recorded, kills it after some of that, looks at
-//! what is there, and goes on with the same folder.
+//! The test starts itself again as a process that fills a campaign's folder and says what it has
+//! recorded, kills it after some of that, looks at what is there, and goes on with the same folder.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
