@@ -57,28 +57,51 @@
 //!
 //! # How it is stored
 //!
-//! The file is a sequence of records (`src/record.rs` has the format). A record of an image has the pages that
-//! are new with it, and the *delta*, by which its manifest differs from that of its parent. (At every
+//! ```text
+//!  store     the tree: nodes, ways, chains; what differs between two images
+//!    ▼
+//!  adding    contents become a manifest, new pages and a delta
+//!    ▼
+//!  pack      the file with its index: records appended and read, pages and manifests put together
+//!    ▼
+//!  record    what is on disk          delta, patch   manifests and pages as differences
+//! ```
+//!
+//! The file is a sequence of records (`src/record.rs` has the format). A record of an image has the pages
+//! that are new with it, and the *delta*, by which its manifest differs from that of its parent. (At every
 //! 32nd level the delta is relative to the image 32 levels above, so that a manifest takes at most
 //! some dozens of records.) A page is written as the words in which it differs from a page that stood
 //! at the same place in the same file lately, whichever is nearest; at most 16 patches lead to a page.
-//! All of a record is then compressed together.
+//! All of a record is then compressed together. An index of where everything is lies in memory only:
+//! a store is read once when it is opened.
 //!
-//! An index of where everything is lies in memory only: a store is read once when it is opened.
+//! What that is worth, in bytes on disk for an image, over 100 runs of ten commands and 24 crash images of
+//! each (`examples/measure.rs`):
+//!
+//! | pages are written as | `btree` | `hashmap_tx` | 20 lines in 8 MiB |
+//! |---|---:|---:|---:|
+//! | they are | 368 | 464 | 634 |
+//! | what differs from the parent's | 194 | 202 | 136 |
+//! | what differs from the nearest | 142 | 155 | 132 |
+//!
+//! Adding one takes 30 µs, opening a manifest 30 levels deep 0.25 ms, and laying an image 10 µs a page.
 //!
 //! # What an image does not hold
 //!
 //! Owners, times and extended attributes of files. Devices. That two names are one file: each becomes a
 //! file of its own ([`capture`] says so).
 
+mod adding;
 mod cache;
 mod content;
+mod delta;
 mod error;
 mod id;
 mod index;
 mod lay;
 mod manifest;
 mod origin;
+mod pack;
 mod patch;
 mod record;
 mod store;
