@@ -307,7 +307,8 @@ impl Layout {
         &self.root
     }
 
-    /// The file of the journal.
+    /// The file of the journal. It is opened before the first case is added: a folder with cases and
+    /// without a journal counts as damaged.
     pub fn journal(&self) -> PathBuf {
         self.root.join("journal")
     }
@@ -422,8 +423,17 @@ impl Folder {
         let (_, before) = Folder::look(path)?;
         agree(path, &before, given)?;
         let lock = lock(path)?;
-        let (_, there) = Folder::look(path)?;
+        let (layout, there) = Folder::look(path)?;
         agree(path, &there, given)?;
+        // Without it a campaign would begin anew in an old folder, and nobody would notice.
+        let journal = layout.journal();
+        if !journal.exists() {
+            for shelf in Shelf::ALL {
+                if !layout.cases(shelf)?.is_empty() {
+                    return Err(corrupt(&journal, "it is missing, but there are cases"));
+                }
+            }
+        }
         Folder::furnish(path, there, lock)
     }
 
@@ -802,6 +812,29 @@ mod tests {
         fs::remove_file(&file).unwrap();
         fs::create_dir(&file).unwrap();
         assert!(Folder::resume(place.path(), &identity()).is_err());
+    }
+
+    #[test]
+    fn a_journal_that_has_gone_is_missed() {
+        let place = tempfile::tempdir().unwrap();
+        for shelf in Shelf::ALL {
+            let path = place.path().join(shelf.name());
+            let folder = Folder::create(&path, &identity()).unwrap();
+            let journal = folder.layout().journal();
+            // Killed before the journal was made.
+            drop(folder);
+            let folder = Folder::resume(&path, &identity()).unwrap();
+            fs::write(&journal, "whatever the journal's module says to it").unwrap();
+            let name = CaseName::seed(0, "seed");
+            let added = folder.add_case(shelf, &name, b"x", Durability::Process);
+            added.unwrap();
+            drop(folder);
+            drop(Folder::resume(&path, &identity()).unwrap());
+            fs::remove_file(&journal).unwrap();
+            let error = Folder::resume(&path, &identity()).unwrap_err();
+            assert!(matches!(error, FolderError::Corrupt { .. }), "{error}");
+            assert!(error.to_string().contains("journal"), "{error}");
+        }
     }
 
     #[test]
