@@ -302,7 +302,9 @@ fn run(
     );
     config.stdout = Some(File::create(&out).map_err(lost("making a file for the output"))?);
     config.stderr = Some(File::create(&err).map_err(lost("making a file for the output"))?);
-    let ended = world.run(&config, sink)?;
+    // Most recoveries follow one crash: they have the layout 1, and are all the same program.
+    let often = layout == 1 && !names && command.program == setting.recover.program;
+    let ended = world.run(&config, often, sink)?;
     if ended.stopped.is_some()
         && let Some(view) = world.view()
     {

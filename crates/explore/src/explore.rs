@@ -390,6 +390,7 @@ fn settings(
     settings.keep_unexplained = !options.suspects.is_empty();
     settings.keep_outcomes = options.outcomes.is_some();
     settings.distinct_max = options.distinct_max;
+    settings.executions_max = options.recoveries_max;
     settings.keep_executed = options.depth.unwrap_or(DEPTH) > 1;
     settings.oracle.good_exit = control.good_exit();
     settings.oracle.ordered = options.ordered;
@@ -409,7 +410,9 @@ fn refer(
     initial: &Image,
     scratch: &Path,
 ) -> Result<(), Error> {
-    let mut references = operations.references(search, &options.program, initial, scratch)?;
+    let runs_max = options.references_max;
+    let mut references =
+        operations.references(search, &options.program, runs_max, initial, scratch)?;
     if let (Some(references), Some(input)) = (&mut references, &options.recover.stdin) {
         let input = fs::read(input).unwrap_or_default();
         references.questions = input.iter().filter(|byte| **byte == b'\n').count();
@@ -518,9 +521,9 @@ fn allow_afterwork(search: &mut Search<'_>) -> Option<Halt> {
     *deadline = match halted {
         Some(Halt::Time | Halt::Bug) => Some(Instant::now() + AFTERWORK),
         Some(Halt::Asked) => Some(Instant::now() + AFTERWORK / 2),
-        None => deadline.map(|deadline| deadline + AFTERWORK),
+        None | Some(Halt::Enough) => deadline.map(|deadline| deadline + AFTERWORK),
     };
-    if halted.is_some() {
+    if halted.is_some_and(|halted| halted != Halt::Enough) {
         search.settings.runs.stop.store(false, Ordering::Relaxed);
     }
     halted
@@ -740,6 +743,7 @@ fn limit_by_search(search: &mut Search<'_>, halted: Option<Halt>) {
             Halt::Time => (Limit::Time, "the time was up"),
             Halt::Asked => (Limit::Interrupted, "stopped"),
             Halt::Bug => (Limit::Faulty, "a bug of this tool ended it"),
+            Halt::Enough => (Limit::Limits, "as many recoveries as were wanted were run"),
         };
         let all = statistics.failure_points + statistics.nested_points;
         let done = statistics.points_done;

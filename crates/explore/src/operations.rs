@@ -28,9 +28,7 @@ use crate::recording::{FailurePoint, Reason, Recording};
 use crate::search::Search;
 use crate::view::{Base, Image, Narrowed, Timeline, View};
 
-/// With more operations, references come from the recorded run instead of runs of their own.
-const REFERENCE_RUNS_MAX: usize = 100;
-/// Of those, so many are compared with runs of their own.
+/// Where references come from the recorded run instead of runs of their own, so many are compared with runs.
 const REFERENCE_SAMPLES: usize = 8;
 
 /// See the module's header.
@@ -108,18 +106,20 @@ impl Operations {
         }
     }
 
-    /// What recovery prints after each number of operations; `None` if nothing is known of them, or the search was stopped.
+    /// What recovery prints after each number of operations; `None` if nothing is known of them, or the search was stopped. With more operations
+    /// than `runs_max` allows, references come from the recorded run instead of runs of their own.
     pub fn references(
         &mut self,
         search: &mut Search<'_>,
         program: &Command,
+        runs_max: usize,
         initial: &Image,
         scratch: &Path,
     ) -> Result<Option<References>, Error> {
         let Some(lines) = self.lines.clone() else {
             return by_outputs(search, initial);
         };
-        match by_lines(search, program, &lines, initial, scratch)? {
+        match by_lines(search, program, runs_max, &lines, initial, scratch)? {
             Measured::Stopped => Ok(None),
             Measured::Nothing => {
                 search.ledger.notes.insert(READS_AHEAD_UNKNOWN.into());
@@ -264,17 +264,17 @@ enum Measured {
 fn by_lines(
     search: &mut Search<'_>,
     program: &Command,
+    runs_max: usize,
     lines: &Lines,
     initial: &Image,
     scratch: &Path,
 ) -> Result<Measured, Error> {
     let count = lines.count();
-    let is_few = count <= REFERENCE_RUNS_MAX;
+    let is_few = count <= runs_max;
+    let samples = REFERENCE_SAMPLES.min(runs_max.saturating_sub(1)).max(1);
     let numbers: Vec<usize> = match is_few {
         true => (0..=count).collect(),
-        false => (0..=REFERENCE_SAMPLES)
-            .map(|i| count * i / REFERENCE_SAMPLES)
-            .collect(),
+        false => (0..=samples).map(|i| count * i / samples).collect(),
     };
     let Some(runs) = after_lines(search, program, lines, &numbers, scratch, initial)? else {
         return Ok(Measured::Stopped);

@@ -64,6 +64,12 @@ pub struct Options {
     pub depth: Option<u32>,
     /// Recoveries at a time.
     pub jobs: usize,
+    /// So many recoveries at most are run to search crash states; what finds out about operations, and what looks into a failure, comes on top.
+    /// Failure points are then taken in an order in which the first few are spread over the run. Default: as many as it takes.
+    pub recoveries_max: Option<u64>,
+    /// So many times at most the program is run from its beginning to learn what recovery prints after whole operations; where there are more
+    /// operations, states of the recorded run are the measure, and some are compared with runs. At least two. Default: 100.
+    pub references_max: usize,
     /// No longer than this.
     pub time: Option<Duration>,
     /// No sampling.
@@ -111,6 +117,8 @@ impl Options {
             checker: None,
             depth: None,
             jobs: 1,
+            recoveries_max: None,
+            references_max: 100,
             time: None,
             exhaustive: false,
             self_test: 0,

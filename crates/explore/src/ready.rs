@@ -41,7 +41,7 @@ impl Key {
 }
 
 enum State {
-    /// It was launched once. What is run once only need not be kept.
+    /// It was launched once.
     Launched,
     Kept {
         session: Box<Session>,
@@ -64,17 +64,20 @@ impl Ready {
             .retain(|(_, state)| matches!(state, State::CannotBeKept));
     }
 
-    /// Runs a program. Anything may differ between runs in the folders `places`.
+    /// Runs a program. Anything may differ between runs in the folders `places`. One that will be run `often` is kept from the first time on; what
+    /// is run once only need not be.
     pub fn run(
         &mut self,
         config: &LaunchConfig,
         places: BTreeSet<PathBuf>,
+        often: bool,
         sink: &mut dyn EventSink,
     ) -> Result<Outcome, LaunchError> {
         let key = Key::of(config);
         let found = self.programs.iter().position(|(k, _)| *k == key);
         let state = found.map(|at| self.programs.remove(at).1);
         let state = match state {
+            None if often => open(config, places),
             None => State::Launched,
             Some(State::CannotBeKept) => State::CannotBeKept,
             // Where it may have looked by now, things may differ.

@@ -56,6 +56,17 @@ pub use settings::Settings;
 /// An execution that does not fit those before it is tried again so often.
 const RETRIES: u32 = 2;
 
+/// The numbers below `count`, the first few spread evenly: the last, then halves, quarters, and so on.
+fn spread(count: u32) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..count).collect();
+    // Numbers with their bits in reverse are spread so.
+    order.sort_by_key(|number| number.reverse_bits());
+    for number in &mut order {
+        *number = count - 1 - *number;
+    }
+    order
+}
+
 /// What is told while it runs.
 pub trait Progress: Send {
     /// Called often.
@@ -79,6 +90,8 @@ pub struct Search<'p> {
     executor: Box<dyn Executor + 'p>,
     progress: &'p mut dyn Progress,
     told: Instant,
+    /// So many recoveries are enough.
+    enough_at: Option<u64>,
 }
 
 impl<'p> Search<'p> {
@@ -99,6 +112,7 @@ impl<'p> Search<'p> {
             executor,
             progress,
             told: Instant::now(),
+            enough_at: None,
         }
     }
 
@@ -136,12 +150,35 @@ impl<'p> Search<'p> {
         } else {
             self.ledger.statistics.nested_points += u64::from(points);
         }
-        let mut next = 0;
+        if let (Some(most), None) = (self.settings.executions_max, self.enough_at) {
+            self.enough_at = Some(self.ledger.statistics.executions + most);
+        }
+        let order: Vec<u32> = match self.enough_at {
+            Some(_) => spread(points),
+            None => (0..points).collect(),
+        };
+        let mut next = order.into_iter();
         loop {
             self.tell();
             let is_idle = self.queue.is_empty() && self.executor.in_flight() == 0;
-            if is_idle && self.sampler.waiting() == 0 && next == points {
+            if is_idle && self.sampler.waiting() == 0 && next.len() == 0 {
                 break;
+            }
+            if self
+                .enough_at
+                .is_some_and(|at| self.ledger.statistics.executions >= at)
+            {
+                // What is under way was wanted, too.
+                while self.executor.in_flight() > 0 {
+                    self.receive()?;
+                }
+                let is_done = self.queue.is_empty() && self.sampler.waiting() == 0;
+                if !is_done || next.len() > 0 {
+                    self.ledger.stopped.get_or_insert(Halt::Enough);
+                    self.ledger.left_over = Some(LeftOver::Points);
+                    break;
+                }
+                continue;
             }
             if self.is_over() {
                 self.ledger.left_over = Some(LeftOver::Points);
@@ -167,9 +204,11 @@ impl<'p> Search<'p> {
             }
             // Torn contents of a few points wait at a time, not those of all.
             let has_room = self.sampler.waiting() <= 2 * self.executor.size();
-            if next < points && has_room && self.executor.in_flight() < 2 * self.executor.size() {
-                self.begin(layer, next);
-                next += 1;
+            if has_room
+                && self.executor.in_flight() < 2 * self.executor.size()
+                && let Some(point) = next.next()
+            {
+                self.begin(layer, point);
                 continue;
             }
             self.receive()?;

@@ -182,17 +182,18 @@ impl World {
         config.dies_with_tool = true;
     }
 
-    /// Runs a program that was told to happen here.
+    /// Runs a program that was told to happen here; perhaps often.
     pub fn run(
         &mut self,
         config: &LaunchConfig,
+        often: bool,
         sink: &mut dyn EventSink,
     ) -> Result<brownout_host::Outcome, LaunchError> {
         let laid = self.names.iter().flatten().map(|(path, _)| path_of(path));
         let known = self.files.values().map(|file| file.name.clone());
         let folder = |path: PathBuf| path.parent().map(Path::to_path_buf);
         let places = laid.chain(known).filter_map(folder).collect();
-        self.ready.run(config, places, sink)
+        self.ready.run(config, places, often, sink)
     }
 
     /// Opens something for a program in this world to read.

@@ -21,6 +21,7 @@ pub fn trials() -> Vec<Trial> {
         trial("library::crash_images_can_be_used", crash_images),
         trial("library::distinct_recoveries", distinct_recoveries),
         trial("library::records_a_forked_run", forked_run),
+        trial("library::small_explorations_are_deterministic", small),
     ]
 }
 
@@ -323,5 +324,31 @@ fn forked_run() -> Result<()> {
             ensure!(explored.coverage.is_exhaustive(), "{:?}", explored.coverage);
         }
     }
+    Ok(())
+}
+
+/// With a bound on recoveries and few references, two explorations do the same, and say that there was more to see.
+fn small() -> Result<()> {
+    let stage = Stage::new()?;
+    let mut options = stage.options()?;
+    options.references_max = 2;
+    let whole = brownout_explore::explore(&options, &mut ())?;
+    ensure!(whole.findings.is_empty(), "{:?}", whole.findings);
+    ensure!(whole.coverage.is_exhaustive(), "{:?}", whole.coverage);
+    options.recoveries_max = Some(3);
+    let first = brownout_explore::explore(&options, &mut ())?;
+    let second = brownout_explore::explore(&options, &mut ())?;
+    for small in [&first, &second] {
+        ensure!(small.findings.is_empty(), "{:?}", small.findings);
+        ensure!(
+            !small.coverage.is_exhaustive(),
+            "it says that all was explored"
+        );
+    }
+    ensure!(
+        first.distinct == second.distinct,
+        "two different explorations"
+    );
+    ensure!(first.distinct.len() < whole.distinct.len());
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use brownout_host::LaunchError;
 
-use super::Search;
+use super::{Crash, Search};
 use crate::execution::{Acknowledged, Execution};
 use crate::executor::{Answer, Request, Want};
 use crate::recording::{RecordOptions, Recording};
@@ -86,6 +86,13 @@ impl Search<'_> {
         match self.known.insert(trie, node, &execution.path, outcome) {
             Ok(()) => {
                 self.ledger.statistics.paths += 1;
+                let crash = Crash {
+                    layer,
+                    point,
+                    image: image.clone(),
+                };
+                let distinct_max = self.settings.distinct_max;
+                self.ledger.distinct(&crash, outcome, distinct_max);
                 let circumstances = self.circumstances(layer, point);
                 self.known.write_down(&circumstances, execution);
             }

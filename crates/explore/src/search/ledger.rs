@@ -77,6 +77,8 @@ pub enum Halt {
     Asked,
     /// A recovery was lost by a bug of ours.
     Bug,
+    /// As many recoveries were run as somebody wants.
+    Enough,
 }
 
 /// What was still to be done then.

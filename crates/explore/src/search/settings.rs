@@ -23,6 +23,8 @@ pub struct Settings {
     pub sampling: Sampling,
     /// When the search ends at the latest. Default: it goes on until all is done.
     pub deadline: Option<Instant>,
+    /// So many recoveries are run; then failure points are taken in a spread order. Default: as many as it takes.
+    pub executions_max: Option<u64>,
     /// So many outcomes that were looked up are run, and compared. Default: none, since that costs
     /// recoveries.
     pub self_test: u64,
@@ -56,6 +58,7 @@ impl Settings {
             },
             sampling: Sampling::default(),
             deadline: None,
+            executions_max: None,
             self_test: 0,
             keep_outcomes: false,
             keep_executed: false,

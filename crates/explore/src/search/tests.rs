@@ -316,3 +316,65 @@ fn a_recovery_that_does_not_repeat_itself_is_told() {
     );
     assert!(!search.ledger.coverage.is_exhaustive());
 }
+
+/// Whoever wants few recoveries gets those of crashes all over the run, and is told that there would have been more. Whoever wants more than
+/// there are gets all.
+#[test]
+fn a_search_ends_when_enough_recoveries_were_run() {
+    let count = 20;
+    let acts: Vec<Act> = (0..count)
+        .flat_map(|line| {
+            [
+                Act::Store(line * 64, 1),
+                Act::Flush(line * 64),
+                Act::Fence,
+                Act::Point,
+            ]
+        })
+        .collect();
+    let counts = move |memory: &mut Memory<'_>| {
+        let there = (0..count).filter(|line| memory.word(line * 64) == 1);
+        exits(0, there.count().to_string())
+    };
+    let search_with = |most: Option<u64>, progress: &mut ()| {
+        let mut settings = Settings::new(fake::setting());
+        settings.executions_max = most;
+        settings.distinct_max = 100;
+        let fake = Fake::new(counts);
+        let mut search = Search::new(recording(&acts), settings, Box::new(fake), progress);
+        search.explore(0).expect("the executor answers");
+        let ledger = &search.ledger;
+        let points: BTreeSet<u32> = ledger
+            .distinct
+            .iter()
+            .map(|(crash, _)| crash.point)
+            .collect();
+        (ledger.statistics.executions, ledger.stopped, points)
+    };
+    let (all, stopped, _) = search_with(None, &mut ());
+    assert_eq!((all, stopped), (u64::from(count as u32), None));
+    let (few, stopped, points) = search_with(Some(5), &mut ());
+    assert_eq!((few, stopped), (5, Some(Halt::Enough)));
+    assert!(points.iter().any(|point| *point < 7), "{points:?}");
+    assert!(
+        points.iter().any(|point| (7..14).contains(point)),
+        "{points:?}"
+    );
+    assert!(points.iter().any(|point| *point >= 14), "{points:?}");
+    let (enough, stopped, _) = search_with(Some(1000), &mut ());
+    assert_eq!((enough, stopped), (all, None));
+}
+
+#[test]
+fn a_spread_order_has_each_number_once() {
+    for count in 0..70 {
+        let order = spread(count);
+        assert_eq!(
+            order.iter().copied().collect::<BTreeSet<_>>(),
+            (0..count).collect()
+        );
+        assert_eq!(order.len(), count as usize);
+        assert_eq!(order.first().copied(), count.checked_sub(1));
+    }
+    assert_eq!(spread(8), [7, 3, 5, 1, 6, 2, 4, 0]);
+}
