@@ -14,7 +14,7 @@ use crate::record::{Form, Meta, NewPage, StoredOrigin};
 use crate::{ImageId, InputId, PageId};
 
 /// So many pages may have to be read for one; each is a patch of the next.
-pub(crate) const PATCHES_MAX: u8 = 16;
+pub(crate) const PATCHES_MAX: u8 = 8;
 /// So many ways to an image are kept.
 pub(crate) const WAYS_MAX: usize = 4;
 

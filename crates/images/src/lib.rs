@@ -71,7 +71,7 @@
 //! that are new with it, and the *delta*, by which its manifest differs from that of its parent. (At every
 //! 32nd level the delta is relative to the image 32 levels above, so that a manifest takes at most
 //! some dozens of records.) A page is written as the words in which it differs from a page that stood
-//! at the same place in the same file lately, whichever is nearest; at most 16 patches lead to a page.
+//! at the same place in the same file lately, whichever is nearest; at most 8 patches lead to a page.
 //! All of a record is then compressed together. An index of where everything is lies in memory only:
 //! a store is read once when it is opened.
 //!
@@ -82,9 +82,10 @@
 //! |---|---:|---:|---:|
 //! | they are | 368 | 464 | 634 |
 //! | what differs from the parent's | 194 | 202 | 136 |
-//! | what differs from the nearest | 142 | 155 | 132 |
+//! | what differs from the nearest | 155 | 179 | 132 |
 //!
-//! Adding one takes 30 µs, opening a manifest 30 levels deep 0.25 ms, and laying an image 10 µs a page.
+//! Adding one takes 30 µs, a manifest 30 levels deep 0.25 ms, and laying an image about 8 µs a page. 110,000
+//! images (the last column) are 17 MB on disk and about 100 MB in memory.
 //!
 //! # What an image does not hold
 //!

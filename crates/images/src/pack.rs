@@ -21,12 +21,15 @@ use crate::{PAGE_LEN, Page, PageId, patch};
 /// The name of the file in the store's folder.
 pub(crate) const NAME: &str = "images.pack";
 
-/// Pages in memory: at most twice this.
-const PAGES_CACHED: usize = 4096;
-/// Manifests in memory: at most twice this. They share most of what they consist of.
-const MANIFESTS_CACHED: usize = 256;
-/// Bodies of records in memory: at most twice this.
-const BODIES_CACHED: usize = 64;
+/// So many pages in memory.
+const PAGES_CACHED: usize = 8192;
+/// So many manifests in memory. They share most of what they consist of.
+const MANIFESTS_CACHED: usize = 512;
+/// So many bytes of bodies of records in memory. Most are a few hundred bytes, and a page takes
+/// several of them.
+const BODIES_CACHED: usize = 32 << 20;
+/// What a body takes in memory beside its content, about.
+const BODY_OVERHEAD: usize = 200;
 
 /// A file of records, with its index and what was read of it lately.
 pub(crate) struct Pack {
@@ -112,7 +115,7 @@ impl Pack {
 
     /// Keeps a manifest in memory that nobody had to read.
     pub fn remember(&self, number: u32, manifest: Manifest) {
-        locked(&self.manifests).insert(number, Arc::new(manifest));
+        locked(&self.manifests).insert(number, Arc::new(manifest), 1);
     }
 
     /// The page with that name.
@@ -172,7 +175,8 @@ impl Pack {
         };
         let opened = open_body(plain, count).map_err(|what| self.damaged(offset, what))?;
         let opened = Arc::new(opened);
-        locked(&self.bodies).insert(offset, opened.clone());
+        let weight = opened.plain.len() + BODY_OVERHEAD;
+        locked(&self.bodies).insert(offset, opened.clone(), weight);
         Ok(opened)
     }
 
@@ -182,7 +186,7 @@ impl Pack {
             return Ok(page);
         }
         let page = self.page_from_disk(number)?;
-        locked(&self.pages).insert(number, page.clone());
+        locked(&self.pages).insert(number, page.clone(), 1);
         Ok(page)
     }
 
@@ -229,7 +233,7 @@ impl Pack {
             return Ok(manifest);
         }
         let manifest = self.manifest_from_disk(number)?;
-        locked(&self.manifests).insert(number, manifest.clone());
+        locked(&self.manifests).insert(number, manifest.clone(), 1);
         Ok(manifest)
     }
 

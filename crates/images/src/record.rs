@@ -31,6 +31,8 @@ pub(crate) const VERSION: u32 = 1;
 pub(crate) const START_LEN: u64 = 16;
 /// How long the head of a record is.
 pub(crate) const HEAD_LEN: u64 = 16;
+/// So much is read of a record at first.
+const FIRST_LEN: usize = 1024;
 /// No record is longer, compressed or not.
 pub(crate) const RECORD_MAX: usize = 1 << 28;
 
@@ -238,33 +240,39 @@ pub(crate) enum Found {
 
 /// Looks at a record of a file that has that length.
 pub(crate) fn find(file: &File, at: u64, file_len: u64) -> std::io::Result<Result<Found, Damage>> {
-    let mut head = [0; HEAD_LEN as usize];
-    let read = read_full(file, &mut head, at)?;
+    // Most records are short; then this is all that must be read.
+    let mut first = [0; FIRST_LEN];
+    let read = read_full(file, &mut first, at)?;
     if read == 0 || at >= file_len {
         return Ok(Ok(Found::End));
     }
-    if read < head.len() {
+    let Some((head, start)) = first[..read].split_at_checked(HEAD_LEN as usize) else {
         return Ok(Ok(Found::Torn));
-    }
-    if sum_of_head(&head) != head[12..] {
-        let torn = is_zero(&head) && rest_is_zero(file, at, file_len)?;
+    };
+    if sum_of_head(head) != head[12..] {
+        let torn = is_zero(head) && rest_is_zero(file, at, file_len)?;
         return Ok(if torn {
             Ok(Found::Torn)
         } else {
             Err(Damage::Head)
         });
     }
-    let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-    if len as usize > RECORD_MAX {
+    let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+    if len > RECORD_MAX {
         return Ok(Err(Damage::Nonsense("it is too long")));
     }
-    let next = at + HEAD_LEN + u64::from(len);
+    let next = at + HEAD_LEN + len as u64;
     if next > file_len {
         return Ok(Ok(Found::Torn));
     }
-    let mut content = vec![0; len as usize];
-    if read_full(file, &mut content, at + HEAD_LEN)? < content.len() {
-        return Ok(Ok(Found::Torn));
+    let mut content = start[..start.len().min(len)].to_vec();
+    let read = content.len();
+    if read < len {
+        content.resize(len, 0);
+        let rest = read_full(file, &mut content[read..], at + HEAD_LEN + read as u64)?;
+        if read + rest < len {
+            return Ok(Ok(Found::Torn));
+        }
     }
     if sum::<8>(&content) != head[4..12] {
         return Ok(Err(Damage::Record));
