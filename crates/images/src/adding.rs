@@ -1,10 +1,9 @@
 //! How contents become an image in a store.
 
 use std::collections::HashMap;
-use std::fs::{self, File, Permissions};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -266,7 +265,7 @@ impl<'a> Adding<'a> {
             Some(Entry::File { pages, .. }) => pages.clone(),
             _ => Pages::default(),
         };
-        let file = open_anyway(from, mode).doing("open", from)?;
+        let file = content::open_anyway(from, mode).doing("open", from)?;
         let mut pages = Pages::default();
         let len = content::read_pages(&file, |at, page| {
             let id = PageId::of(&page[..]);
@@ -422,19 +421,6 @@ impl<'a> Adding<'a> {
             recent.push(*number);
         }
         Ok(())
-    }
-}
-
-/// Opens a file of a view for reading, also if its owner has forbidden it to himself.
-fn open_anyway(path: &Path, mode: u32) -> io::Result<File> {
-    match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            fs::set_permissions(path, Permissions::from_mode(mode | 0o400))?;
-            let file = File::open(path);
-            fs::set_permissions(path, Permissions::from_mode(mode))?;
-            file
-        }
-        other => other,
     }
 }
 

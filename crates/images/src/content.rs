@@ -1,10 +1,10 @@
 //! What is given to a store: contents that are to become an image.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
 use crate::origin::{LeftOut, WhyLeftOut};
@@ -277,6 +277,19 @@ pub(crate) fn plain_path(path: &Path) -> Option<PathBuf> {
         }
     }
     Some(plain)
+}
+
+/// Opens a file of a view for reading, also if its owner has forbidden it to himself.
+pub(crate) fn open_anyway(path: &Path, mode: u32) -> io::Result<File> {
+    match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            fs::set_permissions(path, Permissions::from_mode(mode | 0o400))?;
+            let file = File::open(path);
+            fs::set_permissions(path, Permissions::from_mode(mode))?;
+            file
+        }
+        other => other,
+    }
 }
 
 /// Reads a file's pages that are not all zeros, in order; holes are not even looked at. Returns the

@@ -53,6 +53,7 @@
 //! - If the disk is full, an addition fails, and the store is as it was before.
 //! - Whatever is read was compared with its checksum, and pages, inputs and images with their names.
 //!   A store that was damaged says so, and where ([`Error::Damaged`]); it never gives wrong contents.
+//!   [`Store::salvage`] saves what lies before the damage.
 //! - The same additions in the same order give the same ids and numbers.
 //!
 //! # How it is stored
@@ -115,6 +116,7 @@ pub use manifest::{Entry, Manifest, Pages, Special};
 pub use origin::{
     Action, Chain, FailureLocation, Kept, LeftOut, Moment, Node, Origin, Step, WhyLeftOut,
 };
+pub use pack::Salvaged;
 pub use store::{Added, Statistics, Store};
 
 /// Bytes of a page.

@@ -2,7 +2,7 @@
 //! manifests put together from them.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -59,34 +59,85 @@ struct Opened {
     rest: usize,
 }
 
+/// What was cut off from a damaged store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Salvaged {
+    /// What was wrong first.
+    pub what: Damage,
+    /// Where; what lies before it is still there.
+    pub offset: u64,
+    /// How many bytes were cut off.
+    pub lost_bytes: u64,
+    /// The file that has them now.
+    pub kept_as: PathBuf,
+}
+
+/// Opens the file, for writing only if nobody else does, and sees that it is one of ours.
+fn open_file(folder: &Path, path: &Path, write: bool) -> Result<File, Error> {
+    let opened = OpenOptions::new().read(true).write(write).open(path);
+    let file = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(Error::Missing(folder.to_owned()));
+        }
+        opened => opened.doing("open", path)?,
+    };
+    if write && !lock(&file).doing("lock", path)? {
+        return Err(Error::InUse(folder.to_owned()));
+    }
+    let mut first = [0; START_LEN as usize];
+    let read = content::read_full(&file, &mut first, 0).doing("read", path)?;
+    if read < first.len() || !first.starts_with(record::MAGIC) {
+        return Err(Error::NotAStore(path.to_owned()));
+    }
+    let found = u32::from_le_bytes([first[12], first[13], first[14], first[15]]);
+    if found != record::VERSION {
+        return Err(Error::Version {
+            path: path.to_owned(),
+            found,
+            expected: record::VERSION,
+        });
+    }
+    Ok(file)
+}
+
+/// Cuts a file off where it is damaged first, and keeps what was cut off beside it.
+pub(crate) fn salvage(folder: &Path) -> Result<Option<Salvaged>, Error> {
+    let path = folder.join(NAME);
+    let file = open_file(folder, &path, true)?;
+    let len = file.metadata().doing("look at", &path)?.len();
+    let (offset, what) = match scan(&file, &path, len, &mut Index::default()) {
+        Ok(_) => return Ok(None),
+        Err(Error::Damaged { offset, what, .. }) => (offset, what),
+        Err(error) => return Err(error),
+    };
+    let names = (1..).map(|n| folder.join(format!("{NAME}.damaged-{n}")));
+    for kept_as in names {
+        let mut kept = match File::create_new(&kept_as) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            created => created.doing("make", &kept_as)?,
+        };
+        let mut rest = File::open(&path).doing("open", &path)?;
+        let copied = rest
+            .seek(SeekFrom::Start(offset))
+            .and_then(|_| io::copy(&mut rest, &mut kept))
+            .and_then(|lost_bytes| kept.sync_all().map(|()| lost_bytes));
+        let lost_bytes = copied.doing("write", &kept_as)?;
+        file.set_len(offset).doing("shorten", &path)?;
+        return Ok(Some(Salvaged {
+            what,
+            offset,
+            lost_bytes,
+            kept_as,
+        }));
+    }
+    unreachable!("there are names without end")
+}
+
 impl Pack {
     /// Opens what is there; drops a record that was cut short if it is to be written to.
     pub fn open(folder: &Path, write: bool) -> Result<(Pack, Tail), Error> {
         let path = folder.join(NAME);
-        let opened = OpenOptions::new().read(true).write(write).open(&path);
-        let file = match opened {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(Error::Missing(folder.to_owned()));
-            }
-            opened => opened.doing("open", &path)?,
-        };
-        if write && !lock(&file).doing("lock", &path)? {
-            return Err(Error::InUse(folder.to_owned()));
-        }
-        let mut first = [0; START_LEN as usize];
-        let read = content::read_full(&file, &mut first, 0).doing("read", &path)?;
-        if read < first.len() || !first.starts_with(record::MAGIC) {
-            return Err(Error::NotAStore(path));
-        }
-        let found = u32::from_le_bytes([first[12], first[13], first[14], first[15]]);
-        if found != record::VERSION {
-            let expected = record::VERSION;
-            return Err(Error::Version {
-                path,
-                found,
-                expected,
-            });
-        }
+        let file = open_file(folder, &path, write)?;
         let mut index = Index::default();
         let len = file.metadata().doing("look at", &path)?.len();
         let end = scan(&file, &path, len, &mut index)?;

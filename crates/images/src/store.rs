@@ -1,19 +1,20 @@
 //! The store: images, their pages and inputs in one file that only grows.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::adding::{Adding, Writer, names_of_pages};
-use crate::content::Contents;
+use crate::content::{self, Contents, View, permissions};
 use crate::delta::differing;
 use crate::error::{Damage, Doing, Error};
 use crate::index::{Index, Way};
-use crate::lay::{Change, Target};
+use crate::lay::{Change, Target, special};
 use crate::manifest::{Entry, Manifest, Pages, page_count};
 use crate::origin::{Action, Chain, Node, Origin, Step};
-use crate::pack::{self, Pack};
+use crate::pack::{self, Pack, Salvaged};
 use crate::record::{self, Meta, StoredOrigin};
 use crate::{ImageId, InputId, Page, PageId};
 
@@ -76,6 +77,15 @@ impl Store {
     /// seen.
     pub fn open_for_reading(folder: &Path) -> Result<Store, Error> {
         Store::open_as(folder, false)
+    }
+
+    /// Makes a store that is damaged one that can be opened, by cutting it off where the damage begins.
+    /// What was cut off is kept in a file beside it. `None`: nothing is wrong with it.
+    ///
+    /// Images that were added after the damage are lost: others that refer to them by their ids get
+    /// [`Error::UnknownImage`].
+    pub fn salvage(folder: &Path) -> Result<Option<Salvaged>, Error> {
+        pack::salvage(folder)
     }
 
     fn open_as(folder: &Path, write: bool) -> Result<Store, Error> {
@@ -265,6 +275,20 @@ impl Store {
         self.difference_of(&from, &to)
     }
 
+    /// The paths at which the files of a view are not what an image has there. Paths that the image
+    /// does not name are not looked at.
+    pub fn unlike(&self, id: ImageId, view: &View<'_>) -> Result<Vec<PathBuf>, Error> {
+        let manifest = self.manifest(id)?;
+        let mut unlike = Vec::new();
+        for (path, entry) in &manifest.entries {
+            let at = (view.at)(path);
+            if !is_like(&at, entry).doing("look at", &at)? {
+                unlike.push(path.to_path_buf());
+            }
+        }
+        Ok(unlike)
+    }
+
     fn difference_of(&self, from: &Manifest, to: &Manifest) -> Result<Vec<Change>, Error> {
         let mut changes = Vec::new();
         for (path, was, is) in differing(from, to) {
@@ -416,6 +440,33 @@ impl Store {
     }
 }
 
+/// Whether what stands at a path is what an image has.
+fn is_like(at: &Path, entry: &Entry) -> io::Result<bool> {
+    let meta = content::metadata(at)?;
+    let Some(meta) = meta else {
+        return Ok(matches!(entry, Entry::Removed));
+    };
+    let mode_is = permissions(&meta);
+    Ok(match entry {
+        Entry::Removed => false,
+        Entry::Folder { mode } => meta.is_dir() && mode_is == *mode,
+        Entry::Link(to) => meta.is_symlink() && fs::read_link(at)? == *to,
+        Entry::Special { kind, mode } => special(&meta) == Some(*kind) && mode_is == *mode,
+        Entry::File { mode, len, pages } => {
+            if !meta.is_file() || mode_is != *mode || meta.len() != *len {
+                return Ok(false);
+            }
+            let (mut count, mut same) = (0, true);
+            content::read_pages(&content::open_anyway(at, mode_is)?, |number, page| {
+                count += 1;
+                same &= pages.get(number) == Some(PageId::of(&page[..]));
+                io::Result::Ok(())
+            })?;
+            same && count == pages.len()
+        }
+    })
+}
+
 fn number_of(index: &Index, id: ImageId) -> Result<u32, Error> {
     let number = index.image_numbers.get(&id);
     number.copied().ok_or(Error::UnknownImage(id))
@@ -441,8 +492,6 @@ fn stored(index: &Index, origin: Origin) -> Result<StoredOrigin, Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use brownout_random::Random;
 
     use super::*;

@@ -219,6 +219,41 @@ fn every_byte_that_was_flipped_is_noticed() {
 }
 
 #[test]
+fn what_lies_before_damage_is_saved() {
+    let space = Workspace::new();
+    let store = Store::create(&space.store).unwrap();
+    make_all(&store);
+    let expected = all(&store);
+    drop(store);
+    assert_eq!(Store::salvage(&space.store).unwrap(), None);
+    let whole = fs::read(pack(&space.store)).unwrap();
+    for (n, at) in (START_LEN..whole.len()).step_by(37).enumerate() {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 4;
+        fs::write(pack(&space.store), &bytes).unwrap();
+        let salvaged = Store::salvage(&space.store).unwrap().unwrap();
+        let offset = salvaged.offset as usize;
+        assert!(offset <= at && is_end(&whole, offset));
+        assert_eq!(salvaged.lost_bytes as usize, whole.len() - offset);
+        assert_eq!(fs::read(&salvaged.kept_as).unwrap(), &bytes[offset..]);
+        assert!(
+            salvaged
+                .kept_as
+                .ends_with(format!("images.pack.damaged-{}", n + 1))
+        );
+        let store = Store::open(&space.store).unwrap();
+        all(&store);
+        make_all(&store);
+        assert_eq!(all(&store), expected);
+    }
+    fs::write(pack(&space.store), "something else").unwrap();
+    assert!(matches!(
+        Store::salvage(&space.store),
+        Err(Error::NotAStore(_))
+    ));
+}
+
+#[test]
 fn damage_to_an_open_store_is_noticed() {
     let space = Workspace::new();
     let store = Store::create(&space.store).unwrap();

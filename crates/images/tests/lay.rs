@@ -4,7 +4,7 @@ mod support;
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use brownout_images::{
@@ -290,4 +290,62 @@ fn what_is_left_out_is_told() {
     let (path, why) = ("/null".into(), WhyLeftOut::Device);
     assert_eq!(captured.left_out, [LeftOut { path, why }]);
     assert!(captured.contents.entries.is_empty());
+}
+
+/// Every way in which files can be unlike an image is seen.
+#[test]
+fn differences_from_an_image_are_seen() {
+    let space = Workspace::new();
+    let store = Store::create(&space.store).unwrap();
+    let mut data = vec![0; 3 * PAGE_LEN + 5];
+    data[PAGE_LEN] = 1;
+    let id = image(
+        &store,
+        vec![
+            ("/folder", Content::Folder { mode: 0o755 }),
+            ("/folder/file", file(&data)),
+            ("/gone", Content::Removed),
+            ("/link", Content::Link("folder".into())),
+        ],
+    );
+    let (at, machine) = space.paths();
+    let view = View {
+        at: &at,
+        machine: &machine,
+    };
+    let path = |name: &str| space.view.join(name);
+    let spoil: [(&str, &dyn Fn()); 9] = [
+        ("/folder/file", &|| {
+            data_in(&path("folder/file"), PAGE_LEN as u64, 2)
+        }),
+        ("/folder/file", &|| data_in(&path("folder/file"), 3, 1)),
+        ("/folder/file", &|| {
+            data_in(&path("folder/file"), PAGE_LEN as u64, 0)
+        }),
+        ("/folder/file", &|| {
+            fs::write(path("folder/file"), &data[1..]).unwrap()
+        }),
+        ("/folder/file", &|| mode(&path("folder/file"), 0o600)),
+        ("/folder/file", &|| {
+            fs::remove_file(path("folder/file")).unwrap()
+        }),
+        ("/folder", &|| mode(&path("folder"), 0o700)),
+        ("/gone", &|| fs::write(path("gone"), "").unwrap()),
+        ("/link", &|| fs::remove_file(path("link")).unwrap()),
+    ];
+    for (expected, act) in spoil {
+        lay_in(&space, &store, None, id);
+        assert!(store.unlike(id, &view).unwrap().is_empty());
+        act();
+        assert_eq!(store.unlike(id, &view).unwrap(), [PathBuf::from(expected)]);
+    }
+}
+
+fn data_in(path: &Path, at: u64, byte: u8) {
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(&[byte], at).unwrap();
+}
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }

@@ -81,6 +81,15 @@ fn images(seed: u64) {
             lay(&changes, &view).unwrap_or_else(|error| panic!("{error} of {changes:?}"));
             Tree::read(&space.view).compare(tree);
             laid = Some(*to);
+            assert!(store.unlike(*to, &view).unwrap().is_empty());
+            for (other, shown) in &known {
+                // Another image is unlike it somewhere, unless it differs only in what it does not name.
+                let differs = !store.difference(Some(*other), *to).unwrap().is_empty();
+                assert_eq!(differs, shown != tree);
+                if !differs {
+                    assert!(store.unlike(*other, &view).unwrap().is_empty());
+                }
+            }
             // What is seen there is that image.
             let captured = capture(tree.changed_paths(&machine), &view).unwrap();
             assert_eq!(captured.left_out, []);
