@@ -1,7 +1,7 @@
 //! What stands in the fields of operations: values that are made, and values that are changed.
 //!
-//! **Guarantee.** A value that is made or changed here fits its field: numbers stay in their range, data has a length
-//! that the template allows, words hold neither blanks nor the separator.
+//! **Guarantee.** A value that is made or changed here fits its field: numbers stay in their range,
+//! data has a length that the template allows, words hold neither blanks nor the separator.
 
 use crate::keys::{self, Keys};
 use crate::numbers::{self, BOUNDARIES};
@@ -139,7 +139,8 @@ impl Source<'_> {
                 0 => random.below(256) as u8,
                 _ => b' ' + random.below(95) as u8,
             };
-            // A byte of the separator would end the operation early. A program that wants one gets it from the changes of bytes.
+            // A byte of the separator would end the operation early. A program that wants one gets
+            // it from the changes of bytes.
             if separator.len() > 16 || !separator.contains(&byte) {
                 return byte;
             }
@@ -264,7 +265,8 @@ impl Source<'_> {
                 bytes
             }
             Field::Key | Field::Value | Field::Word => {
-                // No program wants a word longer than a page; a template with `{data}` says otherwise.
+                // No program wants a word longer than a page; a template with `{data}` says
+                // otherwise.
                 bytes.truncate(1 << 12);
                 let separator = self.templates.separator.as_slice();
                 if !separator.is_empty() {

@@ -1,7 +1,10 @@
 //! Which keys an input uses, and which are worth using next.
 //!
-//! Operations only do something to each other when they have a key in common. So most keys are those that the input
-//! has already, or their neighbours; the rest come from a pool of small numbers, and few from elsewhere.
+//! Operations only do something to each other when they have a key in common. So most keys are
+//! those that the input has already, or their neighbours; the rest come from a pool of small
+//! numbers, and few from elsewhere.
+
+use std::collections::HashSet;
 
 use crate::numbers::{self, BOUNDARIES};
 use crate::sequence::Sequence;
@@ -9,7 +12,8 @@ use crate::templates::{Field, Templates};
 use crate::tokens::Tokens;
 use crate::{Below, pick};
 
-/// Small keys are below this: more than a node or a bucket usually holds, and few enough to meet by chance.
+/// Small keys are below this: more than a node or a bucket usually holds, and few enough to meet by
+/// chance.
 const POOL: usize = 24;
 
 /// The distinct keys of one input, in the order of their first use.
@@ -22,22 +26,20 @@ pub(crate) struct Keys {
 impl Keys {
     pub fn of(sequence: &Sequence, templates: &Templates) -> Keys {
         let mut keys = Keys::default();
+        let mut known = (HashSet::new(), HashSet::new());
         for operation in &sequence.operations {
             for (field, bytes) in operation.described(templates) {
-                if field.is_key() {
-                    keys.add(field, bytes);
+                if !field.is_key() {
+                    continue;
+                }
+                match number_in(field, bytes) {
+                    Some(number) if known.0.insert(number) => keys.numbers.push(number),
+                    None if known.1.insert(bytes) => keys.texts.push(bytes.to_vec()),
+                    _ => {}
                 }
             }
         }
         keys
-    }
-
-    fn add(&mut self, field: &Field, bytes: &[u8]) {
-        match number_in(field, bytes) {
-            Some(number) if !self.numbers.contains(&number) => self.numbers.push(number),
-            None if !self.texts.iter().any(|text| text == bytes) => self.texts.push(bytes.to_vec()),
-            _ => {}
-        }
     }
 
     /// A key for a field that can only hold a number.

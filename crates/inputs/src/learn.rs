@@ -1,25 +1,29 @@
 //! Templates that are learnt from seeds, when no file says what operations look like.
 //!
-//! Seeds are cut at the separator that splits them best (lines, if they have any), and each line is taken apart into
-//! words, numbers and what stands between them. The first word of a line is its command and stays. Numbers become `{key}`, and
-//! so does a word that follows the command; other words become `{word}`, unless all lines of a command have the same there. A
-//! line that ends with the length of the next one is joined with it: `set {key} {key} {len}\r\n{data}`.
+//! Seeds are cut at the separator that splits them best (lines, if they have any), and each line is
+//! taken apart into words, numbers and what stands between them. The first word of a line is its
+//! command and stays. Numbers become `{key}`, and so does a word that follows the command; other
+//! words become `{word}`, unless all lines of a command have the same there. A line that ends with
+//! the length of the next one is joined with it: `set {key} {key} {len}\r\n{data}`.
 //!
 //! Beyond what seeds show, a few things are tried now and then:
 //!
-//! - If commands are single letters, so are probably those that no seed has: the other letters are tried, with the
-//!   parameters that the known ones have.
-//! - A word that the dictionary has or that comparisons reveal may be a command: `{word}` and `{word} {key}`.
+//! - If commands are single letters, so are probably those that no seed has: the other letters are
+//!   tried, with the parameters that the known ones have.
+//! - A word that the dictionary has or that comparisons reveal may be a command: `{word}` and
+//!   `{word} {key}`.
 //!
-//! **Which way it errs.** It sees form, not meaning. A template that is wrong costs executions, never findings: operations
-//! that the program refuses do nothing, and changes of bytes go on beside these. Nothing is learnt from binary seeds.
+//! **Which way it errs.** It sees form, not meaning. A template that is wrong costs executions,
+//! never findings: operations that the program refuses do nothing, and changes of bytes go on
+//! beside these. Nothing is learnt from binary seeds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::templates::{Field, Part, Size, Template, Templates};
 use crate::tokens::Tokens;
 
-/// How often an operation of a seed is chosen, compared with 1 for one that is only tried now and then.
+/// How often an operation of a seed is chosen, compared with 1 for one that is only tried now and
+/// then.
 const SEEN: u32 = 20;
 
 /// Learns what operations look like; words of the seeds become tokens.
@@ -65,7 +69,8 @@ fn is_binary(seed: &[u8]) -> bool {
     }
 }
 
-/// Pieces between separators. The last one has no separator after it, and does not count if it is empty.
+/// Pieces between separators. The last one has no separator after it, and does not count if it is
+/// empty.
 fn split<'a>(seed: &'a [u8], separator: &[u8]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::new();
     let mut rest = seed;
@@ -80,7 +85,8 @@ fn split<'a>(seed: &'a [u8], separator: &[u8]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// What separates operations: ends of lines if there are any, else what cuts the seeds into pieces that look alike.
+/// What separates operations: ends of lines if there are any, else what cuts the seeds into pieces
+/// that look alike.
 fn separator_of(seeds: &[&[u8]]) -> Vec<u8> {
     let feeds = |seed: &&[u8]| seed.iter().filter(|byte| **byte == b'\n').count();
     let returns = |seed: &&[u8]| seed.windows(2).filter(|two| two == b"\r\n").count();
@@ -120,7 +126,8 @@ fn is_end(word: &[u8]) -> bool {
         .any(|end| end.as_bytes().eq_ignore_ascii_case(word))
 }
 
-/// If all seeds end with the same farewell, takes it away from them: it belongs at the end of every input.
+/// If all seeds end with the same farewell, takes it away from them: it belongs at the end of every
+/// input.
 fn common_end(inputs: &mut [Vec<Line<'_>>], separator: &[u8]) -> Vec<u8> {
     let last = inputs
         .first()
@@ -196,7 +203,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The same for lines that are the same kind of operation: the command, and what kind of thing is where.
+    /// The same for lines that are the same kind of operation: the command, and what kind of thing
+    /// is where.
     fn shape(&self) -> Vec<u8> {
         let mut shape = Vec::new();
         for (index, piece) in self.pieces.iter().enumerate() {
@@ -296,7 +304,8 @@ impl<'a> Groups<'a> {
 impl Group<'_> {
     /// Whether its lines end with the length of the next.
     ///
-    /// `i 1` before `p` is a coincidence. It is none if lengths differ, or are longer than commands by chance are.
+    /// `i 1` before `p` is a coincidence. It is none if lengths differ, or are longer than commands
+    /// by chance are.
     fn announces(&self) -> bool {
         let distinct: BTreeSet<&usize> = self.lengths.iter().collect();
         !self.denied && (distinct.len() > 1 || distinct.iter().any(|length| **length >= 3))
@@ -332,7 +341,8 @@ impl Group<'_> {
                     for word in &words {
                         tokens.add_given(word);
                     }
-                    // The same in all lines, although something else differs: it belongs to the command.
+                    // The same in all lines, although something else differs: it belongs to the
+                    // command.
                     let lines: BTreeSet<&[u8]> = self.lines.iter().map(|line| line.text).collect();
                     if words.len() == 1 && lines.len() > 1 {
                         parts.literal(word);
@@ -668,7 +678,8 @@ mod tests {
         );
     }
 
-    /// Whatever the seeds are: what is learnt describes every line of them, and can be written out and read again.
+    /// Whatever the seeds are: what is learnt describes every line of them, and can be written out
+    /// and read again.
     #[test]
     fn what_is_learnt_describes_its_seeds() {
         let words = [

@@ -1,20 +1,23 @@
 //! What inputs of a program consist of, and how they are changed: operations, templates, tokens.
 //!
-//! **Purpose.** Programs that keep data persistently take commands: insert a key, remove it, print. Flipping bits of such an
-//! input mostly yields commands that are refused. So an input is taken apart into [operations](Sequence), as
-//! [templates](Templates) describe them (which the user writes, or which are [learnt](learn()) from seeds), and changed
-//! as a sequence: operations are added, removed, repeated, moved; their keys are made to meet; a structure is filled
-//! until its nodes split, and drained again. [`minimise()`] makes an input that shows something small.
+//! **Purpose.** Programs that keep data persistently take commands: insert a key, remove it, print.
+//! Flipping bits of such an input mostly yields commands that are refused. So an input is taken
+//! apart into [operations](Sequence), as [templates](Templates) describe them (which the user
+//! writes, or which are [learnt](learn()) from seeds), and changed as a sequence: operations are
+//! added, removed, repeated, moved; their keys are made to meet; a structure is filled until its
+//! nodes split, and drained again. [`minimise()`] makes an input that shows something small.
 //!
-//! **Guarantee.** All of it is a function of its arguments and of the numbers that [`Below`] hands out: the same
-//! numbers give the same inputs. Nothing here runs a program, reads a file or knows what persistent memory is.
-//! An input that is taken apart and printed is the same, byte for byte.
+//! **Guarantee.** All of it is a function of its arguments and of the numbers that [`Below`] hands
+//! out: the same numbers give the same inputs. Nothing here runs a program, reads a file or knows
+//! what persistent memory is. An input that is taken apart and printed is the same, byte for byte.
 //!
-//! **Source.** The operations mutator of PMRace (section 4.5: mutation, addition, deletion, shuffling, merging, and the load
-//! phase when nothing new comes; similar keys, so that operations meet), with these differences:
+//! **Source.** The operations mutator of PMRace (section 4.5: mutation, addition, deletion,
+//! shuffling, merging, and the load phase when nothing new comes; similar keys, so that operations
+//! meet), with these differences:
 //!
 //! 1. PMRace wants rules in the form of C code; here a line is enough, or a seed.
-//! 2. What a command does is not known. `populate` and `drain` believe its name most of the time, and try others, too.
+//! 2. What a command does is not known. `populate` and `drain` believe its name most of the time,
+//!    and try others, too.
 //! 3. How often each change is tried follows what it has found lately ([`Weights`]).
 //!
 //! Changes of single bytes (havoc, splicing) are not here: the fuzzer takes LibAFL's.
@@ -37,22 +40,26 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod change;
 mod fields;
 mod keys;
 mod learn;
 mod minimise;
 mod mutate;
 mod numbers;
+mod read;
 mod sequence;
 pub mod templates;
 mod tokens;
 mod weights;
 
+pub use change::Change;
 pub use learn::learn;
 pub use minimise::{Minimised, minimise};
-pub use mutate::{Change, Limits, Mutated, Mutator};
+pub use mutate::{Limits, Mutated, Mutator};
+pub use read::TemplateError;
 pub use sequence::{MAX_OPERATIONS, Operation, Sequence};
-pub use templates::{Template, TemplateError, Templates};
+pub use templates::{Template, Templates};
 pub use tokens::{DictionaryError, Tokens};
 pub use weights::Weights;
 

@@ -1,15 +1,17 @@
 //! Makes an input that shows something as small as it can be and still show it.
 //!
-//! Operations go first (delta debugging: halves, quarters, … single ones), then bytes of what is left, then numbers
-//! become smaller; all of it again, until nothing changes any more. Keys are renamed together, so that operations
-//! that met still meet: `i 5170`, `r 5170` becomes `i 1`, `r 1`.
+//! Operations go first (delta debugging: halves, quarters, … single ones), then bytes of what is
+//! left, then numbers become smaller; all of it again, until nothing changes any more. Keys are
+//! renamed together, so that operations that met still meet: `i 5170`, `r 5170` becomes `i 1`, `r
+//! 1`.
 //!
-//! **Guarantee.** Whatever comes out has been tried, and showed it; it is never longer than what went in. If the budget
-//! was enough ([`Minimised::complete`]) and the answer depends on the input alone, no single operation can be
-//! removed any more.
+//! **Guarantee.** Whatever comes out has been tried, and showed it; it is never longer than what
+//! went in. If the budget was enough ([`Minimised::complete`]) and the answer depends on the input
+//! alone, no single operation can be removed any more.
 //!
-//! **Source.** Zeller and Hildebrandt, *Simplifying and Isolating Failure-Inducing Input* (ddmin). Only complements are tried, not the
-//! subsets themselves: what is left over is rarely the failing part alone, and each trial is a run of a program.
+//! **Source.** Zeller and Hildebrandt, *Simplifying and Isolating Failure-Inducing Input* (ddmin).
+//! Only complements are tried, not the subsets themselves: what is left over is rarely the failing
+//! part alone, and each trial is a run of a program.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -31,7 +33,8 @@ pub struct Minimised {
     pub complete: bool,
 }
 
-/// Makes `input` small: `holds` says whether an input shows what is wanted, and is asked at most `budget` times.
+/// Makes `input` small: `holds` says whether an input shows what is wanted, and is asked at most
+/// `budget` times.
 ///
 /// None if `input` itself does not show it, or if nothing may be asked.
 pub fn minimise(
@@ -254,8 +257,8 @@ impl Search<'_> {
                     operation.set_lengths(search.templates);
                     Some(smaller)
                 };
-                // The smallest at once, then by halves. It is no search for the very smallest: the answer need not be
-                // monotonous.
+                // The smallest at once, then by halves. It is no search for the very smallest: the
+                // answer need not be monotonous.
                 let mut least = 0;
                 let mut most = number.abs();
                 let mut next = 0;
@@ -389,8 +392,9 @@ mod tests {
         );
     }
 
-    /// Over random templates, inputs and predicates (some of which are not monotonous, or have no sense): what comes out was
-    /// tried and showed it, is not longer, took no more calls than allowed, and is minimal if that was enough.
+    /// Over random templates, inputs and predicates (some of which are not monotonous, or have no
+    /// sense): what comes out was tried and showed it, is not longer, took no more calls than
+    /// allowed, and is minimal if that was enough.
     #[test]
     fn what_comes_out_shows_it_and_is_minimal() {
         let mut complete = 0;

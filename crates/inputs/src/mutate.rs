@@ -1,16 +1,15 @@
 //! Changes of an input as a sequence of operations.
 //!
-//! Each [`Change`] is one idea and has a name, which goes into the name of the queue entry that it leads to
-//! (`op:populate`). [`Mutator::mutate`] does one to four of them in a row.
+//! Each [`Change`] is one idea and has a name, which goes into the name of the queue entry that it
+//! leads to (`op:populate`). [`Mutator::mutate`] does one to four of them in a row.
 //!
-//! **Guarantee.** An input that comes out is never the one that went in, and is within [`Limits`] (unless what went in
-//! exceeds them). Operations that no template describes are moved, repeated and removed, but
-//! never changed inside.
+//! **Guarantee.** An input that comes out is never the one that went in, and is within [`Limits`]
+//! (unless what went in exceeds them). Operations that no template describes are moved, repeated
+//! and removed, but never changed inside.
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
-
+use crate::change::Change;
 use crate::fields::{Source, Twist};
 use crate::keys::{self, Keys};
 use crate::sequence::{Operation, Sequence};
@@ -26,7 +25,8 @@ pub struct Limits {
     pub operations: usize,
     /// Bytes. 16 KiB, which only templates with much data reach.
     pub bytes: usize,
-    /// Operations that `populate` adds at once. 128: a hash table of the usual first size is rebuilt by fewer.
+    /// Operations that `populate` adds at once. 128: a hash table of the usual first size is
+    /// rebuilt by fewer.
     pub populate: usize,
 }
 
@@ -36,125 +36,6 @@ impl Default for Limits {
             operations: 256,
             bytes: 16 << 10,
             populate: 128,
-        }
-    }
-}
-
-/// One way to change an input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Change {
-    /// A new operation somewhere, often with a key that is there already.
-    Add,
-    /// An operation less.
-    Delete,
-    /// Several neighbouring operations less.
-    DeleteRange,
-    /// An operation once more, beside itself or elsewhere.
-    Duplicate,
-    /// Another operation with the same parameters: `i 5` becomes `r 5`.
-    Exchange,
-    /// A parameter gets a new value.
-    Renew,
-    /// A key becomes the same as another operation's.
-    Meet,
-    /// A number becomes one more or less, data a byte longer or shorter.
-    Step,
-    /// A number becomes one at which programs change their mind.
-    Boundary,
-    /// A number becomes large, or a word long.
-    Big,
-    /// A parameter becomes a word or number of the dictionary or of a comparison.
-    Token,
-    /// What stands in the input and was compared with something becomes that.
-    Operand,
-    /// A length becomes wrong.
-    Length,
-    /// Two operations change places.
-    Swap,
-    /// A range gets another order.
-    Shuffle,
-    /// A range goes elsewhere.
-    Move,
-    /// The beginning of this input and the end of another.
-    Concatenate,
-    /// This input and another, alternately.
-    Interleave,
-    /// The beginning once more, at the end.
-    Replay,
-    /// Some neighbouring operations several times.
-    Repeat,
-    /// Many insertions: nodes split, tables are rebuilt.
-    Populate,
-    /// What was inserted is removed, in another order.
-    Drain,
-}
-
-impl Change {
-    /// All of them.
-    pub const ALL: [Change; 22] = [
-        Change::Add,
-        Change::Delete,
-        Change::DeleteRange,
-        Change::Duplicate,
-        Change::Exchange,
-        Change::Renew,
-        Change::Meet,
-        Change::Step,
-        Change::Boundary,
-        Change::Big,
-        Change::Token,
-        Change::Operand,
-        Change::Length,
-        Change::Swap,
-        Change::Shuffle,
-        Change::Move,
-        Change::Concatenate,
-        Change::Interleave,
-        Change::Replay,
-        Change::Repeat,
-        Change::Populate,
-        Change::Drain,
-    ];
-
-    /// Its name, for people and file names.
-    pub fn name(self) -> &'static str {
-        match self {
-            Change::Add => "add",
-            Change::Delete => "delete",
-            Change::DeleteRange => "delete-range",
-            Change::Duplicate => "duplicate",
-            Change::Exchange => "exchange",
-            Change::Renew => "renew",
-            Change::Meet => "meet",
-            Change::Step => "step",
-            Change::Boundary => "boundary",
-            Change::Big => "big",
-            Change::Token => "token",
-            Change::Operand => "operand",
-            Change::Length => "length",
-            Change::Swap => "swap",
-            Change::Shuffle => "shuffle",
-            Change::Move => "move",
-            Change::Concatenate => "concatenate",
-            Change::Interleave => "interleave",
-            Change::Replay => "replay",
-            Change::Repeat => "repeat",
-            Change::Populate => "populate",
-            Change::Drain => "drain",
-        }
-    }
-
-    /// How often it is tried before anything is known. Adding leads, because a seed has one or two operations.
-    pub fn base(self) -> u64 {
-        match self {
-            Change::Add => 16,
-            Change::Exchange | Change::Renew | Change::Meet => 6,
-            Change::Delete | Change::Duplicate | Change::Step | Change::Token => 4,
-            Change::Operand | Change::Swap | Change::Shuffle | Change::Repeat => 3,
-            Change::Populate | Change::Drain | Change::Concatenate | Change::Interleave => 3,
-            Change::DeleteRange | Change::Move | Change::Replay | Change::Boundary => 2,
-            Change::Big | Change::Length => 1,
         }
     }
 }
@@ -238,9 +119,9 @@ impl Mutator {
         }
         let sequence = Sequence::parse(input, &self.templates);
         let other = other.map(|other| Sequence::parse(other, &self.templates));
-        // One change mostly; several reach what single steps cannot, because each would find nothing by itself.
+        // One change mostly; several reach what single steps cannot, because each would find
+        // nothing by itself.
         let wanted = [1, 1, 1, 1, 2, 2, 3, 4][random.below(8)];
-        let start = sequence.clone();
         let mut work = Work::new(sequence, other.as_ref(), self);
         let mut changes = Vec::new();
         // Some are impossible (there is nothing to remove), so more are tried than wanted.
@@ -255,7 +136,7 @@ impl Mutator {
                 break;
             }
         }
-        let mutated = work.clone().finish();
+        let mutated = work.finish();
         if !changes.is_empty() && mutated != input {
             return Mutated {
                 input: mutated,
@@ -263,7 +144,8 @@ impl Mutator {
             };
         }
         // Changes may have undone each other, or gone beyond the limits and been cut off.
-        let (change, mutated) = Work::new(start, None, self).change_anyhow(random);
+        let sequence = Sequence::parse(input, &self.templates);
+        let (change, mutated) = Work::new(sequence, None, self).change_anyhow(random);
         Mutated {
             input: mutated,
             changes: vec![change],
@@ -292,7 +174,6 @@ impl Mutator {
 }
 
 /// An input that is being changed.
-#[derive(Clone)]
 struct Work<'a> {
     sequence: Sequence,
     other: Option<&'a Sequence>,
@@ -754,7 +635,8 @@ impl<'a> Work<'a> {
         true
     }
 
-    /// A template that inserts (or removes): what its name says mostly, any other with a key sometimes.
+    /// A template that inserts (or removes): what its name says mostly, any other with a key
+    /// sometimes.
     fn keyed(&self, role: Role, random: &mut dyn Below) -> Option<usize> {
         let named = self.templates.with_role(role);
         if !named.is_empty() && !one_in(8, random) {
@@ -887,7 +769,8 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Puts this number into the first key of an operation: as it is, or after a stem (`user` and 5 are `user5`).
+/// Puts this number into the first key of an operation: as it is, or after a stem (`user` and 5 are
+/// `user5`).
 fn set_key(operation: &mut Operation, source: &Source<'_>, number: i128, stem: Option<&[u8]>) {
     let Some(template) = operation.template else {
         return;

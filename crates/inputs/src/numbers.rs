@@ -26,7 +26,11 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Number> {
     if digits.len() > 24 || !digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         return None;
     }
-    let magnitude = i128::from_str_radix(digits, radix).ok()?;
+    // Nearly all are short, and the wide type is slow to read.
+    let magnitude = match digits.len() {
+        0..=15 => i128::from(u64::from_str_radix(digits, radix).ok()?),
+        _ => i128::from_str_radix(digits, radix).ok()?,
+    };
     let value = if negative { -magnitude } else { magnitude };
     Some(Number {
         value,
@@ -44,7 +48,8 @@ pub(crate) fn write(value: i128, hexadecimal: bool) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Where programs change their mind: limits of types, and sizes that nodes, buckets and lines usually have.
+/// Where programs change their mind: limits of types, and sizes that nodes, buckets and lines
+/// usually have.
 pub(crate) const BOUNDARIES: &[i128] = &[
     0,
     1,

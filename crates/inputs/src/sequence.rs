@@ -1,11 +1,12 @@
 //! An input as a sequence of operations.
 //!
-//! **Guarantee.** What is taken apart and printed again is the same, byte for byte, whatever the input is and
-//! whatever the templates are. So a field is kept as the bytes that stood there, not as what they mean: `007`
-//! stays `007`. What no template describes is a *raw* operation: one line (up to the separator), or without a separator the
-//! bytes up to where the next template fits.
+//! **Guarantee.** What is taken apart and printed again is the same, byte for byte, whatever the
+//! input is and whatever the templates are. So a field is kept as the bytes that stood there, not
+//! as what they mean: `007` stays `007`. What no template describes is a *raw* operation: one line
+//! (up to the separator), or without a separator the bytes up to where the next template fits.
 //!
-//! Of several templates that fit, the one with more given bytes is taken, then the one that comes first.
+//! Of several templates that fit, the one with more given bytes is taken, then the one that comes
+//! first.
 
 use crate::templates::{Field, Meaning, Part, Template, Templates};
 
@@ -150,7 +151,8 @@ impl Sequence {
         out
     }
 
-    /// Makes it a proper input again after operations were moved: all but the last are separated from what follows.
+    /// Makes it a proper input again after operations were moved: all but the last are separated
+    /// from what follows.
     pub fn tidy(&mut self, templates: &Templates) {
         self.begins = !templates.begin.is_empty();
         self.ends = !templates.end.is_empty();
@@ -273,7 +275,8 @@ struct Fit<'a> {
 }
 
 impl Fit<'_> {
-    /// Where these parts end, if they are here; `announced` is a length that waits for what it is the length of.
+    /// Where these parts end, if they are here; `announced` is a length that waits for what it is
+    /// the length of.
     fn parts(&mut self, parts: &[Part], at: usize, announced: Option<usize>) -> Option<usize> {
         self.steps += 1;
         if self.steps > MAX_STEPS {
@@ -305,7 +308,8 @@ impl Fit<'_> {
             {
                 return Some(found);
             }
-            // The length is wrong, which a program must cope with, too; what it is the length of may still be found.
+            // The length is wrong, which a program must cope with, too; what it is the length of
+            // may still be found.
         }
         match field {
             Field::Key | Field::Value | Field::Word => {

@@ -1,4 +1,5 @@
-//! Operation templates: what one operation of a program looks like, and the small file that says it.
+//! Operation templates: what one operation of a program looks like, and the small file that says
+//! it.
 //!
 //! ```text
 //! # One template a line.
@@ -22,19 +23,18 @@
 //! | `{choice:a\|b\|c}` | one of these |
 //! | `{u8}`, `{u16le}`, … `{u64be}` | a number of fixed width; `:key`, `:len` or `:LO-HI` may follow the name |
 //!
-//! Escapes are `\n`, `\r`, `\t`, `\0`, `\s` (a blank), `\xNN`, `\\`, `\{`, `\}`, `\|`, `\#` and `\@`. A comment begins with `#` at
-//! the start of a line or after a blank. Blanks at the end of a line do not count.
+//! Escapes are `\n`, `\r`, `\t`, `\0`, `\s` (a blank), `\xNN`, `\\`, `\{`, `\}`, `\|`, `\#` and
+//! `\@`. A comment begins with `#` at the start of a line or after a blank. Blanks at the end of a
+//! line do not count.
 //!
-//! `@insert`, `@remove` and `@other` before a template say what it does to its key. Where nothing is said, the
-//! first word decides ([`Role::of_word`]); it only matters for how often things are tried.
+//! `@insert`, `@remove` and `@other` before a template say what it does to its key. Where nothing
+//! is said, the first word decides ([`Role::of_word`]); it only matters for how often things are
+//! tried.
 //!
-//! **Guarantee.** Templates that are written out ([`Display`](std::fmt::Display)) and read again are the same templates.
+//! **Guarantee.** Templates that are written out ([`Display`](std::fmt::Display)) and read again
+//! are the same templates.
 
 use std::fmt;
-
-mod read;
-
-pub use read::TemplateError;
 
 /// What the operations of a program look like, and what stands around them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -215,8 +215,8 @@ impl Field {
 impl Role {
     /// What a command of this name most probably does.
     ///
-    /// It is a guess that costs nothing when it is wrong: operations of every role are tried in every place, only
-    /// less often.
+    /// It is a guess that costs nothing when it is wrong: operations of every role are tried in
+    /// every place, only less often.
     pub fn of_word(word: &[u8]) -> Role {
         const INSERT: &[&str] = &[
             "i", "insert", "ins", "a", "add", "put", "set", "s", "w", "write", "store", "push",
@@ -255,7 +255,8 @@ impl Template {
 
     /// What the first word of these suggests.
     ///
-    /// The first word is the first run of letters in the literal at the start; that of `*2\r\n$3\r\nGET` is `GET`.
+    /// The first word is the first run of letters in the literal at the start; that of
+    /// `*2\r\n$3\r\nGET` is `GET`.
     fn guess(parts: &[Part]) -> Role {
         let Some(Part::Literal(text)) = parts.first() else {
             return Role::Other;
@@ -310,6 +311,16 @@ impl Templates {
             .map(|(index, _)| index)
             .collect()
     }
+}
+
+/// The weight in front of a template (`3x `), and the rest.
+pub(crate) fn weight_of(text: &str) -> Option<(u32, &str)> {
+    let (number, rest) = text.split_once('x')?;
+    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let rest = rest.strip_prefix([' ', '\t'])?;
+    Some((number.parse().ok()?, rest))
 }
 
 /// Bytes as they are written in a template, where these are special there.
@@ -402,7 +413,7 @@ impl fmt::Display for Template {
             body.insert(0, '\\');
         }
         // `1x` also keeps a literal such as `3x ` from being taken for a weight.
-        if self.weight != 1 || read::weight_of(&body).is_some() {
+        if self.weight != 1 || weight_of(&body).is_some() {
             write!(out, "{}x ", self.weight)?;
         }
         out.write_str(&body)

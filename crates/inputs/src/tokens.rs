@@ -1,20 +1,25 @@
-//! Words and numbers that are worth a try: from a dictionary, from seeds, and from the program's own comparisons.
+//! Words and numbers that are worth a try: from a dictionary, from seeds, and from the program's
+//! own comparisons.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::numbers;
 
-/// So many of each kind are kept that were found at run time; later ones take the place of the oldest.
+/// So many of each kind are kept that were found at run time; later ones take the place of the
+/// oldest.
 const MAX_FOUND: usize = 512;
 /// What is longer is no token.
 const MAX_LENGTH: usize = 64;
 
 /// Words and numbers that are worth a try.
 ///
-/// Those of the dictionary and the seeds stay. Those that runs reveal are a ring: a program that compares with ever
-/// other values must not push out what matters, nor grow without end.
-#[derive(Clone, Debug, Default)]
+/// Those of the dictionary and the seeds stay. Those that runs reveal are a ring: a program that
+/// compares with ever other values must not push out what matters, nor grow without end. All of it
+/// is saved with a campaign, so that one that is resumed goes on as it would have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     given: Vec<Vec<u8>>,
     found: Ring<Vec<u8>>,
@@ -23,7 +28,8 @@ pub struct Tokens {
 }
 
 /// The last so many distinct ones.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "T: Ord + Deserialize<'de>"))]
 struct Ring<T> {
     items: Vec<T>,
     known: BTreeSet<T>,
@@ -80,8 +86,9 @@ impl fmt::Display for DictionaryError {
 impl std::error::Error for DictionaryError {}
 
 impl Tokens {
-    /// Reads a dictionary in AFL's form: `name="value"`, `name@level="value"` or `"value"` a line, with `\xNN`, `\\` and `\"`
-    /// in the value; `#` begins a comment. Levels are read and make no difference.
+    /// Reads a dictionary in AFL's form: `name="value"`, `name@level="value"` or `"value"` a line,
+    /// with `\xNN`, `\\` and `\"` in the value; `#` begins a comment. Levels are read and make no
+    /// difference.
     pub fn add_dictionary(&mut self, text: &[u8]) -> Result<(), DictionaryError> {
         for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let token = dictionary_line(line).map_err(|(column, message)| DictionaryError {
@@ -140,7 +147,8 @@ impl Tokens {
         self.pairs.add((right.to_vec(), left.to_vec())) || both_ways
     }
 
-    /// Two numbers that were compared with each other, as they would be written; whether the pair is new.
+    /// Two numbers that were compared with each other, as they would be written; whether the pair
+    /// is new.
     pub fn add_number_pair(&mut self, left: u64, right: u64) -> bool {
         let written = |number: u64| numbers::write(number.into(), false);
         let new = self.add_number(left) | self.add_number(right);
@@ -285,6 +293,19 @@ mod tests {
         assert!(tokens.numbers().contains(&10_099));
         assert!(!tokens.add_number(10_099), "known");
         assert!(tokens.add_number(100), "forgotten, so it is new again");
+    }
+
+    #[test]
+    fn they_are_saved_and_read_again() {
+        let mut tokens = Tokens::default();
+        tokens.add_given(b"get");
+        tokens.add_found(b"\xffincr");
+        tokens.add_number_pair(5, 31337);
+        let text = serde_json::to_string(&tokens).expect("plain data");
+        assert_eq!(
+            serde_json::from_str::<Tokens>(&text).expect("the same"),
+            tokens
+        );
     }
 
     #[test]

@@ -1,26 +1,26 @@
 //! How often each change is tried: as often as it is worth.
 //!
-//! Every change has a base weight ([`Change::base`]), which is multiplied by up to [`MOST`] as it finds something new.
-//! Counts are halved from time to time, so that what mattered an hour ago does not matter for ever; no change
-//! ever falls below its base. When nothing new has come for long, `populate` and `drain`
-//! become likelier: what is left is probably behind a split or a rebuild.
+//! Every change has a base weight ([`Change::base`]), which is multiplied by up to [`MOST`] as it
+//! finds something new. Counts are halved from time to time, so that what mattered an hour ago does
+//! not matter for ever; no change ever falls below its base. When nothing new has come for long,
+//! `populate` and `drain` become likelier: what is left is probably behind a split or a rebuild.
 //!
-//! The state is a few whole numbers: the same trials give the same weights on every machine, and it is saved with a
-//! campaign through serde.
+//! The state is a few whole numbers: the same trials give the same weights on every machine, and it
+//! is saved with a campaign through serde.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::mutate::Change;
+use crate::change::Change;
 use crate::{Below, weighted};
 
 /// A change that always finds something is tried so many times as often as one that never does.
 pub const MOST: u64 = 8;
 /// Counts of a change are halved when it was tried so often.
 const MEMORY: u32 = 2048;
-/// After so many trials without anything new, the structures are populated more often, and after the second number much more
-/// often.
+/// After so many trials without anything new, the structures are populated more often, and after
+/// the second number much more often.
 const DRY: [u64; 2] = [500, 4000];
 
 /// How often each change was tried lately, and how often it found something.
@@ -66,7 +66,8 @@ impl Weights {
     pub fn of(&self, change: Change) -> u64 {
         // In sixteenths, so that small differences count.
         let count = self.counts.get(&change).copied().unwrap_or_default();
-        // A new campaign's first finds must not decide everything: as if each had failed 64 times before.
+        // A new campaign's first finds must not decide everything: as if each had failed 64 times
+        // before.
         let rate = u64::from(count.found) * 256 / (u64::from(count.tried) + 64);
         // Findings are rare: one in sixteen is as good as it gets.
         let bonus = (rate * (MOST - 1)).min(16 * (MOST - 1));
@@ -88,7 +89,7 @@ impl Weights {
 #[cfg(test)]
 mod tests {
     use super::{MOST, Weights};
-    use crate::mutate::Change;
+    use crate::change::Change;
 
     #[test]
     fn what_finds_something_is_tried_more_often_but_nothing_is_forgotten() {

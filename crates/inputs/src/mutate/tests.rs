@@ -337,8 +337,8 @@ fn without_templates_nothing_is_changed() {
     assert_eq!((mutated.input, mutated.changes.len()), (b"abc".to_vec(), 0));
 }
 
-/// Over random templates and chains of changes: something else comes out, within the limits, and it is still an
-/// input of the same form.
+/// Over random templates and chains of changes: something else comes out, within the limits, and it
+/// is still an input of the same form.
 #[test]
 fn chains_of_changes_stay_within_the_limits() {
     for seed in 0..400 {

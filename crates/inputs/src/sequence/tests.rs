@@ -173,7 +173,8 @@ fn templates_that_fit_in_very_many_ways_end() {
     assert_eq!(Sequence::parse(&input, &templates).print(&templates), input);
 }
 
-/// Whatever the templates and whatever the input: operations of the templates, noise, and pieces of both.
+/// Whatever the templates and whatever the input: operations of the templates, noise, and pieces of
+/// both.
 #[test]
 fn what_is_taken_apart_and_printed_is_the_same() {
     for seed in 0..3000 {

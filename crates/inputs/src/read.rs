@@ -1,6 +1,6 @@
 //! Reads the file of templates, and says where and why it cannot.
 
-use super::{Field, Fixed, Meaning, Part, Role, Size, Template, Templates};
+use crate::templates::{Field, Fixed, Meaning, Part, Role, Size, Template, Templates, weight_of};
 use std::fmt;
 use std::str::FromStr;
 
@@ -97,16 +97,6 @@ fn ends_anywhere(template: &Template) -> bool {
         }
     }
     open
-}
-
-/// The weight in front of a template (`3x `), and the rest.
-pub(super) fn weight_of(text: &str) -> Option<(u32, &str)> {
-    let (number, rest) = text.split_once('x')?;
-    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let rest = rest.strip_prefix([' ', '\t'])?;
-    Some((number.parse().ok()?, rest))
 }
 
 /// One line, read from left to right.
