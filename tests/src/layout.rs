@@ -34,6 +34,11 @@ pub fn seeded() -> PathBuf {
     target().join("seeded")
 }
 
+/// The programs for fuzzing, built.
+pub fn fuzz_programs() -> PathBuf {
+    target().join("fuzz-programs")
+}
+
 /// libpmemobj's examples, built.
 pub fn examples() -> PathBuf {
     target().join("pmdk-examples")

@@ -6,6 +6,7 @@
 //! ```text
 //!  programs/*.c ──xtask──▶ target/test-programs/NAME[-variant]
 //!  seeded/*/*.c ──xtask──▶ target/seeded/NAME-build
+//!  fuzz/*.c     ──xtask──▶ target/fuzz-programs/NAME-build
 //!  Debian's libpmemobj examples ──xtask──▶ target/pmdk-examples/NAME
 //!  suites/*.rs ── run natively and under the tool ──▶ compare
 //! ```
@@ -21,6 +22,7 @@ pub mod dump;
 pub mod examples;
 pub mod exec;
 pub mod explore;
+pub mod fuzz;
 pub mod generated;
 pub mod layout;
 pub mod mutants;

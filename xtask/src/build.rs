@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use brownout_tests::programs::{self, Build, Program};
-use brownout_tests::{layout, seeded};
+use brownout_tests::{fuzz, layout, seeded};
 
 use crate::{examples, shell};
 
@@ -28,6 +28,7 @@ pub fn build() -> Result<()> {
     tool()?;
     own_programs()?;
     seeded_programs()?;
+    fuzz_programs()?;
     examples::build()
 }
 
@@ -67,6 +68,21 @@ pub fn seeded_programs() -> Result<()> {
         }
     }
     compile_all(layout::seeded(), waiting)
+}
+
+/// The programs in `tests/fuzz`, those that changed.
+pub fn fuzz_programs() -> Result<()> {
+    let headers = fuzz::headers()?;
+    let mut waiting = Vec::new();
+    for program in fuzz::discover()? {
+        for build in program.builds() {
+            let binary = program.binary(build);
+            if !is_fresh(&binary, &program.source, &headers) {
+                waiting.push((program.compiler(build), binary));
+            }
+        }
+    }
+    compile_all(layout::fuzz_programs(), waiting)
 }
 
 fn is_fresh(binary: &Path, source: &Path, headers: &[PathBuf]) -> bool {
