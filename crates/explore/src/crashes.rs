@@ -31,12 +31,15 @@ use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
+use crate::content::digest;
 use crate::files::{each_block, read_line};
 use crate::filing::path_of;
 use crate::line::{LINE, LineKey};
 use crate::recording::{Did, Recording, TrackedFile};
 use crate::run::Run;
 use crate::view::{Entry, Image, View};
+
+pub use crate::content::FileContent;
 
 /// Where in a run the power fails. It means the same in every recording of the same run ([`Run::name`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -70,31 +73,6 @@ pub enum Subset {
     /// These: unit, how many of its ordered stores, which of its unordered ones. Of units that are not named, everything. It is how
     /// [`OneCrash`](crate::OneCrash) has it.
     Chosen(Vec<(u64, usize, Vec<bool>)>),
-}
-
-/// What a crash has left of a name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum FileContent {
-    /// Nothing is there any more.
-    Absent,
-    /// A regular file.
-    File {
-        /// Its length.
-        size: u64,
-        /// The name of the file before the run whose bytes it has where `bytes` says nothing, as far as that reaches; zeros beyond. `None`: zeros.
-        /// It is the file's own name, unless that has changed.
-        from: Option<PathBuf>,
-        /// Stretches that differ from that, by their offsets, which ascend. They do not overlap, and lie within the length.
-        bytes: Vec<(u64, Vec<u8>)>,
-        /// Its permissions, for those who make it anew; if known. The owner may read and write it, whatever the program has said.
-        mode: Option<u32>,
-    },
-    /// A folder.
-    Folder,
-    /// A symbolic link that says this.
-    Link(PathBuf),
-    /// One more name of the file that has this name, which comes before it in the image.
-    SameAs(PathBuf),
 }
 
 /// What a crash has left.
@@ -655,45 +633,6 @@ impl CrashImage {
     pub fn digest(&self) -> [u8; 32] {
         digest(&self.files)
     }
-}
-
-/// Equal for equal files.
-fn digest(files: &[(PathBuf, FileContent)]) -> [u8; 32] {
-    let mut hash = blake3::Hasher::new();
-    // Each part comes behind its length, so that no two lists read the same.
-    let mut part = |bytes: &[u8]| {
-        hash.update(&(bytes.len() as u64).to_le_bytes());
-        hash.update(bytes);
-    };
-    for (path, content) in files {
-        part(path.as_os_str().as_encoded_bytes());
-        match content {
-            FileContent::Absent => part(b"absent"),
-            FileContent::Folder => part(b"folder"),
-            FileContent::Link(to) => {
-                part(b"link");
-                part(to.as_os_str().as_encoded_bytes());
-            }
-            FileContent::SameAs(first) => {
-                part(b"same as");
-                part(first.as_os_str().as_encoded_bytes());
-            }
-            FileContent::File {
-                size, from, bytes, ..
-            } => {
-                part(b"file");
-                part(&size.to_le_bytes());
-                let from = from.as_ref().map(|from| from.as_os_str());
-                part(from.map_or(&[], |from| from.as_encoded_bytes()));
-                part(&(bytes.len() as u64).to_le_bytes());
-                for (at, bytes) in bytes {
-                    part(&at.to_le_bytes());
-                    part(bytes);
-                }
-            }
-        }
-    }
-    *hash.finalize().as_bytes()
 }
 
 #[cfg(test)]

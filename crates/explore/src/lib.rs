@@ -17,6 +17,7 @@ mod blame;
 mod checksum;
 mod compare;
 mod confirm;
+mod content;
 pub mod crashes;
 mod execution;
 mod executor;

@@ -14,7 +14,7 @@ use brownout_model::names::Promise;
 
 use serde::{Deserialize, Serialize};
 
-use crate::crashes::FileContent;
+use crate::content::FileContent;
 use crate::execution::Command;
 use crate::finding::CrashSpec;
 use crate::outcome::Status;
@@ -146,7 +146,7 @@ impl Options {
 pub struct Distinct {
     /// The crash, or crashes, that it followed.
     pub crash: CrashSpec,
-    /// What that has left: every name that is not as it was before the recorded run, as in a [`CrashImage`](crate::crashes::CrashImage).
+    /// What that has left: every name that is not as it was before the recorded run, as in a crash image.
     pub files: Vec<(PathBuf, FileContent)>,
     /// How it ended.
     pub status: Status,
