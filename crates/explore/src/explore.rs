@@ -71,10 +71,7 @@ pub fn explore_run(
     mut run: Run,
     progress: &mut dyn Progress,
 ) -> Result<Exploration, Error> {
-    let recorded = run
-        .recorded
-        .take()
-        .ok_or_else(|| Error::Usage("nothing was recorded".into()))?;
+    let recorded = run.take()?;
     explore_recorded(options, progress, &run, recorded)
 }
 

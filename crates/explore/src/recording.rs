@@ -145,7 +145,12 @@ pub struct Recording {
 impl Recording {
     /// Equal for equal runs, as text.
     pub fn name(&self) -> String {
-        blake3::Hash::from_bytes(self.digest).to_hex()[..32].to_owned()
+        Recording::name_of(self.digest)
+    }
+
+    /// A digest as text.
+    pub fn name_of(digest: [u8; 32]) -> String {
+        blake3::Hash::from_bytes(digest).to_hex()[..32].to_owned()
     }
 
     /// Forgets what takes room. The run's number stays taken, since others refer to it.

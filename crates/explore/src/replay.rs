@@ -42,15 +42,13 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
         let Some(Recorded { recording, .. }) = &run.recorded else {
             break;
         };
-        if !recording.is_interleaved || explored == Some(&recording.name()) {
+        if !recording.is_interleaved || explored == run.name().as_deref() {
             break;
         }
         drop(run);
         run = record_run(options, None)?;
     }
-    let Some(Recorded { recording, .. }) = run.recorded.take() else {
-        return Err(Error::Usage("nothing was recorded".into()));
-    };
+    let Recorded { recording, .. } = run.take()?;
     if !recording.touched {
         return Err(Error::Usage(
             "the program did not touch persistent memory this time".into(),

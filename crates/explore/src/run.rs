@@ -384,9 +384,20 @@ impl Run {
         (output.unwrap_or_default(), error)
     }
 
-    /// Equal for equal runs: what was stored by whom, and on which files. `None` if it is explored already.
+    /// Equal for equal runs: what was stored by whom, and on which files. `None` if it is explored already, or if a copy of a file cannot be read.
     pub fn name(&self) -> Option<String> {
-        Some(self.recorded.as_ref()?.recording.name())
+        let recorded = self.recorded.as_ref()?;
+        let digest = digest_with_files(&recorded.recording).ok()?;
+        Some(Recording::name_of(digest))
+    }
+
+    /// What was recorded, once, with its name: it takes reading all files, so it waits until somebody needs it.
+    pub(crate) fn take(&mut self) -> Result<Recorded, Error> {
+        let recorded = self.recorded.take();
+        let mut recorded = recorded.ok_or_else(|| Error::Usage("nothing was recorded".into()))?;
+        recorded.recording.digest = digest_with_files(&recorded.recording)
+            .map_err(io_error("cannot read a copy of a tracked file"))?;
+        Ok(recorded)
     }
 
     /// What it did to files that is not part of what crashes leave, in words.
@@ -403,7 +414,7 @@ impl Run {
 }
 
 /// The same stores to other files are another run.
-fn name_by_files(recording: &mut Recording) -> io::Result<()> {
+fn digest_with_files(recording: &Recording) -> io::Result<[u8; 32]> {
     let mut hash = blake3::Hasher::new();
     hash.update(&recording.digest);
     // What a file holds after it was cut short has no copy of its own: it began with the file's.
@@ -411,8 +422,7 @@ fn name_by_files(recording: &mut Recording) -> io::Result<()> {
     for file in recording.files.values().filter(copied) {
         hash_sparse(&File::open(&file.base)?, &mut hash)?;
     }
-    recording.digest = *hash.finalize().as_bytes();
-    Ok(())
+    Ok(*hash.finalize().as_bytes())
 }
 
 fn refuse_hops(options: &Options) -> Result<(), Error> {
@@ -468,8 +478,6 @@ pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result
         before.complete(&mut recorded.recording);
         originals = Some(Originals::new(&recorded.recording.files));
     }
-    name_by_files(&mut recorded.recording)
-        .map_err(io_error("cannot read a copy of a tracked file"))?;
     let enclosures = ground.enclosures.clone();
     let tracked = &recorded.recording.files;
     let is_tracked = |path: &Path| tracked.values().any(|file| file.path.starts_with(path));
@@ -558,8 +566,6 @@ impl RunRecorder {
         fs::write(self.origin.scratch.join(STDERR), &stderr).map_err(keeps)?;
         let mut recorded = conclude(self.recorder, outcome, coverage, stdout, || stderr);
         complete(&mut recorded.recording);
-        name_by_files(&mut recorded.recording)
-            .map_err(io_error("cannot read what a file held before the run"))?;
         Ok(Run {
             recorded: Some(recorded),
             originals: None,
