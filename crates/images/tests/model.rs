@@ -3,6 +3,9 @@
 
 mod support;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use brownout_images::{Contents, ImageId, Origin, Store, View, capture, lay};
 use brownout_random::Random;
 use proptest::prelude::*;
@@ -26,7 +29,12 @@ fn permissions_do_not_hinder() {
         // SAFETY: changes nothing but what this thread may do with files.
         unsafe { libc::setfsuid(65534) };
         (0..40).for_each(images);
-        let refused = std::fs::write("/proc/sys/kernel/ostype", "x").unwrap_err();
+        // Or this has shown nothing.
+        let folder = tempfile::tempdir().unwrap();
+        let closed = folder.path().join("closed");
+        std::fs::write(&closed, "x").unwrap();
+        std::fs::set_permissions(&closed, Permissions::from_mode(0)).unwrap();
+        let refused = std::fs::read(&closed).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
     });
     ordinary.join().unwrap();
