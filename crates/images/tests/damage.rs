@@ -195,7 +195,7 @@ fn every_byte_that_was_flipped_is_noticed() {
     drop(store);
     let whole = fs::read(pack(&space.store)).unwrap();
     for at in 0..whole.len() {
-        for flip in [0x01, 0x80, 0xff] {
+        for flip in [0x01, 0x80] {
             let mut bytes = whole.clone();
             bytes[at] ^= flip;
             fs::write(pack(&space.store), &bytes).unwrap();
