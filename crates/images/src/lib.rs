@@ -101,6 +101,7 @@ mod error;
 mod id;
 mod index;
 mod lay;
+mod lock;
 mod manifest;
 mod origin;
 mod pack;

@@ -4,7 +4,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -14,6 +13,7 @@ use crate::content;
 use crate::delta;
 use crate::error::{BadContent, Damage, Doing, Error};
 use crate::index::{Index, PageForm};
+use crate::lock::Lock;
 use crate::manifest::Manifest;
 use crate::record::{self, Found, Meta, START_LEN};
 use crate::{PAGE_LEN, Page, PageId, patch};
@@ -36,6 +36,8 @@ pub(crate) struct Pack {
     pub folder: PathBuf,
     pub path: PathBuf,
     pub file: File,
+    /// Keeps others from writing.
+    _lock: Option<Lock>,
     index: RwLock<Index>,
     pages: Mutex<Cache<u32, Arc<Page>>>,
     manifests: Mutex<Cache<u32, Arc<Manifest>>>,
@@ -73,7 +75,7 @@ pub struct Salvaged {
 }
 
 /// Opens the file, for writing only if nobody else does, and sees that it is one of ours.
-fn open_file(folder: &Path, path: &Path, write: bool) -> Result<File, Error> {
+fn open_file(folder: &Path, path: &Path, write: bool) -> Result<(File, Option<Lock>), Error> {
     let opened = OpenOptions::new().read(true).write(write).open(path);
     let file = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -81,9 +83,12 @@ fn open_file(folder: &Path, path: &Path, write: bool) -> Result<File, Error> {
         }
         opened => opened.doing("open", path)?,
     };
-    if write && !lock(&file).doing("lock", path)? {
-        return Err(Error::InUse(folder.to_owned()));
-    }
+    let lock = if write {
+        let lock = Lock::take(folder).doing("lock", folder)?;
+        Some(lock.ok_or_else(|| Error::InUse(folder.to_owned()))?)
+    } else {
+        None
+    };
     let mut first = [0; START_LEN as usize];
     let read = content::read_full(&file, &mut first, 0).doing("read", path)?;
     if read < first.len() || !first.starts_with(record::MAGIC) {
@@ -97,13 +102,13 @@ fn open_file(folder: &Path, path: &Path, write: bool) -> Result<File, Error> {
             expected: record::VERSION,
         });
     }
-    Ok(file)
+    Ok((file, lock))
 }
 
 /// Cuts a file off where it is damaged first, and keeps what was cut off beside it.
 pub(crate) fn salvage(folder: &Path) -> Result<Option<Salvaged>, Error> {
     let path = folder.join(NAME);
-    let file = open_file(folder, &path, true)?;
+    let (file, _lock) = open_file(folder, &path, true)?;
     let len = file.metadata().doing("look at", &path)?.len();
     let (offset, what) = match scan(&file, &path, len, &mut Index::default()) {
         Ok(_) => return Ok(None),
@@ -137,7 +142,7 @@ impl Pack {
     /// Opens what is there; drops a record that was cut short if it is to be written to.
     pub fn open(folder: &Path, write: bool) -> Result<(Pack, Tail), Error> {
         let path = folder.join(NAME);
-        let file = open_file(folder, &path, write)?;
+        let (file, lock) = open_file(folder, &path, write)?;
         let mut index = Index::default();
         let len = file.metadata().doing("look at", &path)?.len();
         let end = scan(&file, &path, len, &mut index)?;
@@ -148,6 +153,7 @@ impl Pack {
             folder: folder.to_owned(),
             path,
             file,
+            _lock: lock,
             index: RwLock::new(index),
             pages: Mutex::new(Cache::new(PAGES_CACHED)),
             manifests: Mutex::new(Cache::new(MANIFESTS_CACHED)),
@@ -374,19 +380,6 @@ fn scan(file: &File, path: &Path, len: u64, index: &mut Index) -> Result<u64, Er
                 at = next;
             }
         }
-    }
-}
-
-/// Whether this process is the only one that writes from now on. The lock goes with the file.
-fn lock(file: &File) -> io::Result<bool> {
-    // SAFETY: a descriptor that is open.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        return Ok(true);
-    }
-    let error = io::Error::last_os_error();
-    match error.kind() {
-        io::ErrorKind::WouldBlock => Ok(false),
-        _ => Err(error),
     }
 }
 

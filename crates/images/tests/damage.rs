@@ -316,7 +316,10 @@ fn errors_name_what_is_wrong() {
     assert!(matches!(missing, Error::Missing(_)), "{missing}");
     let store = Store::create(&space.store).unwrap();
     assert!(matches!(Store::create(&space.store), Err(Error::Exists(_))));
+    // Neither this process may open it again, nor another one, also after the attempt.
     assert!(matches!(Store::open(&space.store), Err(Error::InUse(_))));
+    let other = part("finds_it_in_use", &space).output().unwrap();
+    assert!(other.status.success(), "{other:?}");
     let root = steps()[0](&store).unwrap();
     let reader = Store::open_for_reading(&space.store).unwrap();
     assert_eq!(reader.root(), Some(root));
@@ -388,6 +391,41 @@ fn part(name: &str, space: &Workspace) -> Command {
     ]);
     command.env("IMAGES_STORE", &space.store);
     command
+}
+
+#[test]
+#[ignore = "a part of errors_name_what_is_wrong"]
+fn finds_it_in_use() {
+    let folder = PathBuf::from(std::env::var_os("IMAGES_STORE").unwrap());
+    assert!(matches!(Store::open(&folder), Err(Error::InUse(_))));
+    assert!(matches!(Store::salvage(&folder), Err(Error::InUse(_))));
+    Store::open_for_reading(&folder).unwrap();
+}
+
+/// A child that was forked has all that its parent had open. It must not keep a store locked, neither
+/// one that was closed nor one whose writer is gone.
+#[test]
+fn children_do_not_keep_a_store_locked() {
+    let space = Workspace::new();
+    let store = Store::create(&space.store).unwrap();
+    // SAFETY: the child makes system calls only.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: waits for the signal that ends it.
+        unsafe {
+            libc::pause();
+            libc::_exit(0)
+        }
+    }
+    assert!(child > 0);
+    drop(store);
+    let opened = Store::open(&space.store);
+    // SAFETY: a child of ours, which is waited for.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    opened.unwrap();
 }
 
 /// An image that is like no other.
