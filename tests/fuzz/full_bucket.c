@@ -8,7 +8,7 @@
  * Right: there is new memory for the new buckets.
  *
  * seed: i 5, r 5, p
- * trigger: i 0, i 2, i 4, i 6, i 8, i 12, r 0
+ * trigger: i 0, i 2, i 4, i 8, i 12, r 0
  * shows: signal
  */
 #include "pm.h"
