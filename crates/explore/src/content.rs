@@ -13,12 +13,15 @@ pub enum FileContent {
     File {
         /// Its length.
         size: u64,
-        /// The name of the file before the run whose bytes it has where `bytes` says nothing, as far as that reaches; zeros beyond. `None`: zeros.
-        /// It is the file's own name, unless that has changed.
+        /// The name of the file before the run whose bytes it has where `bytes` says nothing, as
+        /// far as that reaches; zeros beyond. `None`: zeros. It is the file's own name, unless that
+        /// has changed.
         from: Option<PathBuf>,
-        /// Stretches that differ from that, by their offsets, which ascend. They do not overlap, and lie within the length.
+        /// Stretches that differ from that, by their offsets, which ascend. They do not overlap,
+        /// and lie within the length.
         bytes: Vec<(u64, Vec<u8>)>,
-        /// Its permissions, for those who make it anew; if known. The owner may read and write it, whatever the program has said.
+        /// Its permissions, for those who make it anew; if known. The owner may read and write it,
+        /// whatever the program has said.
         mode: Option<u32>,
     },
     /// A folder.

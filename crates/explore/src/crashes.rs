@@ -4,18 +4,22 @@
 //!  record_run ─▶ Run ─▶ images(&run, wanted) ─▶ CrashImage, CrashImage, …   each content once
 //!                  └──▶ image(&run, at, subset) ─▶ the same one again
 //! ```
-//! A [`CrashImage`] is one memory, with one state of names and sizes, that the model allows after a power failure at one [`Location`] of the run. A
-//! location is a failure point of the recording (see [`recording`](crate::recording): the moments at which a crash
-//! may leave most, each with one state of names and sizes), or a moment before it. Between two failure points crash states only become more, so that
-//! whatever a crash at such a moment leaves is also possible at the next point; what it adds is a sample of its own: a run that
-//! was cut off there, instead of one that has lost stores here and there.
+//! A [`CrashImage`] is one memory, with one state of names and sizes, that the model allows after a
+//! power failure at one [`Location`] of the run. A location is a failure point of the recording
+//! (`recording.rs` says where those are: the moments at which a crash may leave most, each with one
+//! state of names and sizes), or a moment before it. Between two failure points crash states only
+//! become more, so that whatever a crash at such a moment leaves is also possible at the next
+//! point; what it adds is a sample of its own: a run that was cut off there, instead of one that
+//! has lost stores here and there.
 //!
-//! **Guarantee.** No image is illegal: a property test compares them with the model's brute force, byte by byte. An image is a function of the
-//! run, the location and the subset alone. **Not promised** is that all legal states are among those that [`images`] gives: that is what an
+//! **Guarantee.** No image is illegal: a property test compares them with the model's brute force,
+//! byte by byte. An image is a function of the run, the location and the subset alone. **Not
+//! promised** is that all legal states are among those that [`images`] gives: that is what an
 //! exploration is for.
 //!
-//! Deviations: the domain HOPS, in which lines depend on each other, is not among those that can be recorded for this. What the recording does
-//! not follow ([`Run::unfollowed`]) is not part of an image.
+//! Deviations: the domain HOPS, in which lines depend on each other, is not among those that can be
+//! recorded for this. What the recording does not follow ([`Run::unfollowed`]) is not part of an
+//! image.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -41,13 +45,16 @@ use crate::view::{Entry, Image, View};
 
 pub use crate::content::FileContent;
 
-/// Where in a run the power fails. It means the same in every recording of the same run ([`Run::name`]).
+/// Where in a run the power fails. It means the same in every recording of the same run
+/// ([`Run::name`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Location {
-    /// Number of the failure point. Those of one ordering point follow each other, and differ in names and sizes of files.
+    /// Number of the failure point. Those of one ordering point follow each other, and differ in
+    /// names and sizes of files.
     pub point: u32,
-    /// An earlier moment, since the ordering point before: of what was stored after so many steps of the run, nothing has survived. Names and
-    /// sizes are still those of the point. `None`: at the point itself.
+    /// An earlier moment, since the ordering point before: of what was stored after so many steps
+    /// of the run, nothing has survived. Names and sizes are still those of the point. `None`: at
+    /// the point itself.
     pub moment: Option<u64>,
 }
 
@@ -70,8 +77,8 @@ pub enum Subset {
     Everything,
     /// Some, as the number decides.
     Random(u64),
-    /// These: unit, how many of its ordered stores, which of its unordered ones. Of units that are not named, everything. It is how
-    /// [`OneCrash`](crate::OneCrash) has it.
+    /// These: unit, how many of its ordered stores, which of its unordered ones. Of units that are
+    /// not named, everything. It is how [`OneCrash`](crate::OneCrash) has it.
     Chosen(Vec<(u64, usize, Vec<bool>)>),
 }
 
@@ -82,7 +89,8 @@ pub struct CrashImage {
     pub at: Location,
     /// What has survived.
     pub subset: Subset,
-    /// Every name that is not as it was before the run, sorted; a folder comes before what is in it.
+    /// Every name that is not as it was before the run, sorted; a folder comes before what is in
+    /// it.
     pub files: Vec<(PathBuf, FileContent)>,
 }
 
@@ -91,7 +99,8 @@ pub struct CrashImage {
 pub struct Wanted {
     /// At which ordering points.
     pub points: Points,
-    /// So many images at most for each. The first two are everything and only what is certain. Default: 4.
+    /// So many images at most for each. The first two are everything and only what is certain.
+    /// Default: 4.
     pub per_point: usize,
     /// Decides what is left to chance. Default: 0.
     pub seed: u64,
@@ -107,7 +116,8 @@ impl Default for Wanted {
     }
 }
 
-/// At which ordering points. There is one before each event that makes something durable, and one at the end.
+/// At which ordering points. There is one before each event that makes something durable, and one
+/// at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Points {
     /// Each.
@@ -116,8 +126,9 @@ pub enum Points {
     AtMost(usize),
 }
 
-/// What crashes of the run leave: at the ordering points and at random moments between them, everything, only what is certain, and random legal
-/// subsets. No two are equal. They come in the order of the run, and are made one by one.
+/// What crashes of the run leave: at the ordering points and at random moments between them,
+/// everything, only what is certain, and random legal subsets. No two are equal. They come in the
+/// order of the run, and are made one by one.
 pub fn images(run: &Run, wanted: Wanted) -> impl Iterator<Item = CrashImage> + use<'_> {
     let recording = run.recorded.as_ref().map(|recorded| &recorded.recording);
     recording
@@ -125,7 +136,8 @@ pub fn images(run: &Run, wanted: Wanted) -> impl Iterator<Item = CrashImage> + u
         .flat_map(move |recording| Images::new(recording, wanted))
 }
 
-/// What one crash of the run leaves. `None` if there is no such place in the run, or if that cannot be left there.
+/// What one crash of the run leaves. `None` if there is no such place in the run, or if that cannot
+/// be left there.
 pub fn image(run: &Run, at: Location, subset: &Subset) -> Option<CrashImage> {
     let recorded = run.recorded.as_ref()?;
     Maker::new(&recorded.recording).image(at, subset)
@@ -180,8 +192,9 @@ impl Dice {
     }
 }
 
-/// How a random subset is drawn. If each unit were drawn alike, images of many units would all be about half lost, and bugs need one store that is
-/// lost among many that are not, or the other way round.
+/// How a random subset is drawn. If each unit were drawn alike, images of many units would all be
+/// about half lost, and bugs need one store that is lost among many that are not, or the other way
+/// round.
 #[derive(Clone, Copy)]
 enum Habit {
     /// Each unit has any of its contents.

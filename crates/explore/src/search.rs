@@ -56,7 +56,8 @@ pub use settings::Settings;
 /// An execution that does not fit those before it is tried again so often.
 const RETRIES: u32 = 2;
 
-/// The numbers below `count`, the first few spread evenly: the last, then halves, quarters, and so on.
+/// The numbers below `count`, the first few spread evenly: the last, then halves, quarters, and so
+/// on.
 fn spread(count: u32) -> Vec<u32> {
     let mut order: Vec<u32> = (0..count).collect();
     // Numbers with their bits in reverse are spread so.

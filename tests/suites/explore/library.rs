@@ -1,5 +1,6 @@
-//! What other analyses take from the crate `explore`: explorations that begin with files which are on no disk, crash images of a run as plain
-//! data, and recordings of runs that are forked from a kept process.
+//! What other analyses take from the crate `explore`: explorations that begin with files which are
+//! on no disk, crash images of a run as plain data, and recordings of runs that are forked from a
+//! kept process.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -159,7 +160,8 @@ fn found(printed: &str) -> Result<[bool; 3]> {
     <[bool; 3]>::try_from(answers).map_err(|_| anyhow!("not three answers: {printed}"))
 }
 
-/// The program, recoveries and the references of the oracle all find the pool of the layer; neither it nor the user's folder is changed.
+/// The program, recoveries and the references of the oracle all find the pool of the layer; neither
+/// it nor the user's folder is changed.
 fn from_an_image() -> Result<()> {
     let stage = Stage::new()?;
     let recorded = stage.record()?;
@@ -179,7 +181,8 @@ fn from_an_image() -> Result<()> {
         stage.look_up(&stage.view()?)? == STATES[0],
         "the layer is changed"
     );
-    // A recovery that does nothing but look whether the pool is there finds it, wherever the power fails.
+    // A recovery that does nothing but look whether the pool is there finds it, wherever the power
+    // fails.
     let mut options = stage.options()?;
     options.recover = Command::shell(&format!("test -f {}", stage.pool().display()), None);
     options.operations = false;
@@ -247,7 +250,8 @@ fn crash_images() -> Result<()> {
     Ok(())
 }
 
-/// Each recovery that did something different comes with its crash, which another recording of the run has, too.
+/// Each recovery that did something different comes with its crash, which another recording of the
+/// run has, too.
 fn distinct_recoveries() -> Result<()> {
     let stage = Stage::new()?;
     let explored = stage.explore()?;
@@ -276,8 +280,9 @@ fn distinct_recoveries() -> Result<()> {
     Ok(())
 }
 
-/// A process that waits for its input is forked for each input. What is recorded of a copy is what is recorded of a launch, although the pool has
-/// been opened, and changed, before the copy was made.
+/// A process that waits for its input is forked for each input. What is recorded of a copy is what
+/// is recorded of a launch, although the pool has been opened, and changed, before the copy was
+/// made.
 fn forked_run() -> Result<()> {
     let stage = Stage::new()?;
     let options = stage.options()?;
@@ -327,7 +332,8 @@ fn forked_run() -> Result<()> {
     Ok(())
 }
 
-/// With a bound on recoveries and few references, two explorations do the same, and say that there was more to see.
+/// With a bound on recoveries and few references, two explorations do the same, and say that there
+/// was more to see.
 fn small() -> Result<()> {
     let stage = Stage::new()?;
     let mut options = stage.options()?;

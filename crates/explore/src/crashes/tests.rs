@@ -136,7 +136,8 @@ fn record(config: Config, acts: &[(u32, Act)]) -> Recording {
     recorder.finish()
 }
 
-/// The same for the model: each event, or each piece of a store if it is durable by itself, with the number of its act.
+/// The same for the model: each event, or each piece of a store if it is durable by itself, with
+/// the number of its act.
 fn for_model(config: Config, acts: &[(u32, Act)]) -> Vec<(usize, ModelEvent<'static>)> {
     let mut events = Vec::new();
     for (number, (thread, act)) in acts.iter().enumerate() {
@@ -239,8 +240,9 @@ fn memory(image: &CrashImage) -> reference::Image {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the run, wherever it is cut off and whatever survives: brute force knows that state. Of everything each byte is the last that
-    /// was stored, and of what is certain the oldest that it can be.
+    /// Whatever the run, wherever it is cut off and whatever survives: brute force knows that
+    /// state. Of everything each byte is the last that was stored, and of what is certain the
+    /// oldest that it can be.
     #[test]
     fn no_image_is_illegal(
         config in config(),
@@ -287,7 +289,8 @@ proptest! {
     }
 }
 
-/// Two lines, each stored to twice, and nothing is certain: each of the twelve states is drawn sooner or later.
+/// Two lines, each stored to twice, and nothing is certain: each of the twelve states is drawn
+/// sooner or later.
 #[test]
 fn every_state_can_be_drawn() {
     let events = [
@@ -302,7 +305,8 @@ fn every_state_can_be_drawn() {
         ..Wanted::default()
     };
     let images: Vec<CrashImage> = Images::new(&recording, wanted).collect();
-    // A line that is written back as a whole has three contents, and two stores that are not ordered have four.
+    // A line that is written back as a whole has three contents, and two stores that are not
+    // ordered have four.
     assert_eq!(images.len(), 12);
     assert_eq!(images[0].subset, Subset::Everything);
     assert_eq!(images[1].subset, Subset::Certain);
@@ -401,7 +405,8 @@ fn what_is_chosen_must_be_legal() {
     );
 }
 
-/// A name that may be lost is there, or the old one is; what it stands for has the bytes that the file had under the old one.
+/// A name that may be lost is there, or the old one is; what it stands for has the bytes that the
+/// file had under the old one.
 #[test]
 fn names_follow_the_model() {
     let events = [(1, stores(0, &[1; 8])), (2, renames())];
@@ -440,8 +445,9 @@ fn names_follow_the_model() {
     assert!(all.contains(&vec![(pool.clone(), file(stored))]));
 }
 
-/// A file that was made, a folder, a link, a second name, and one that is removed again: of what is certain there is none of these, although
-/// that something was made and removed looks as if nothing had happened.
+/// A file that was made, a folder, a link, a second name, and one that is removed again: of what is
+/// certain there is none of these, although that something was made and removed looks as if nothing
+/// had happened.
 #[test]
 fn what_is_made_is_told_by_its_kind() {
     let made = |change, file: u32, names: &'static [u8]| EventKind::Name {

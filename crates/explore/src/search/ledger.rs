@@ -115,7 +115,8 @@ pub struct Ledger {
     pub outcomes: BTreeSet<(usize, u32, u32)>,
     /// Images of executions, to be cut short in turn. Kept if the settings say so.
     pub executed: Vec<Crash>,
-    /// Crashes whose recoveries did something different, and the numbers of the outcomes; as many as the settings say.
+    /// Crashes whose recoveries did something different, and the numbers of the outcomes; as many
+    /// as the settings say.
     pub distinct: Vec<(Crash, u32)>,
     /// Stores of the recorded run (their moments) that are lost in failing crash states into which
     /// nobody looks. Kept if the settings say so.
@@ -151,7 +152,8 @@ impl Ledger {
         }
     }
 
-    /// A recovery did something different. Those that come to an end of their own take the place of those that do not.
+    /// A recovery did something different. Those that come to an end of their own take the place of
+    /// those that do not.
     pub fn distinct(&mut self, crash: &Crash, outcome: u32, most: usize) {
         if self.distinct.len() < most {
             self.distinct.push((crash.clone(), outcome));

@@ -23,7 +23,8 @@ pub struct Settings {
     pub sampling: Sampling,
     /// When the search ends at the latest. Default: it goes on until all is done.
     pub deadline: Option<Instant>,
-    /// So many recoveries are run; then failure points are taken in a spread order. Default: as many as it takes.
+    /// So many recoveries are run; then failure points are taken in a spread order. Default: as
+    /// many as it takes.
     pub executions_max: Option<u64>,
     /// So many outcomes that were looked up are run, and compared. Default: none, since that costs
     /// recoveries.

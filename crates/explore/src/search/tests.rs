@@ -317,8 +317,8 @@ fn a_recovery_that_does_not_repeat_itself_is_told() {
     assert!(!search.ledger.coverage.is_exhaustive());
 }
 
-/// Whoever wants few recoveries gets those of crashes all over the run, and is told that there would have been more. Whoever wants more than
-/// there are gets all.
+/// Whoever wants few recoveries gets those of crashes all over the run, and is told that there
+/// would have been more. Whoever wants more than there are gets all.
 #[test]
 fn a_search_ends_when_enough_recoveries_were_run() {
     let count = 20;
