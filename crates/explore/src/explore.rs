@@ -35,8 +35,6 @@ use crate::statistics::{Numbers, nothing_explored, statistics, write_outcomes};
 use crate::view::{Base, Image, Narrowed, Timeline, View};
 use crate::world::World;
 
-/// Failures that are looked into; what is beyond is counted.
-const FAILURES_MAX: usize = 60;
 /// Of one guessed cause.
 const FAILURES_PER_CAUSE: usize = 3;
 /// Crashes in a row, if nobody asks for a depth.
@@ -96,6 +94,7 @@ fn explore_recorded(
     }
     let mut exploration = Exploration {
         findings: Vec::new(),
+        causes: BTreeSet::new(),
         blamed: Vec::new(),
         statistics: Numbers::Nothing {},
         coverage,
@@ -169,7 +168,7 @@ fn explore_recorded(
     }
     let depth = search_all(&mut search, options, &control, &mut notes)?;
     let halted = allow_afterwork(&mut search);
-    let mut found = look_into(&mut search, halted.is_some())?;
+    let mut found = look_into(&mut search, options, halted.is_some(), &mut exploration)?;
     if halted.is_none() {
         let witnesses = confirm::witnesses(&mut search, &options.suspects, &found)?;
         found.extend(witnesses.found);
@@ -911,7 +910,13 @@ fn identity(options: &Options, recording: &Recording, programs: &BTreeSet<PathBu
 }
 
 /// Looks into failures until each cause has its finding.
-fn look_into(search: &mut Search<'_>, in_a_hurry: bool) -> Result<Vec<Found>, Error> {
+fn look_into(
+    search: &mut Search<'_>,
+    options: &Options,
+    in_a_hurry: bool,
+    exploration: &mut Exploration,
+) -> Result<Vec<Found>, Error> {
+    let failures_max = options.failures_max;
     let mut resolvers = Resolvers::default();
     let mut guesses: BTreeMap<finding::Cause, usize> = BTreeMap::new();
     let mut failures: Vec<Failure> = search.ledger.failures.clone();
@@ -928,15 +933,22 @@ fn look_into(search: &mut Search<'_>, in_a_hurry: bool) -> Result<Vec<Found>, Er
     let mut found: Vec<Found> = Vec::new();
     let mut looked = 0;
     let mut passed_over = 0;
+    let mut known = 0;
     for failure in failures {
         let guess = finding::guess(search, &mut resolvers, &failure);
+        exploration.causes.insert(guess.0.clone());
+        if options.known_causes.contains(&guess.0) {
+            known += 1;
+            search.pass_over(&failure);
+            continue;
+        }
         let seen = guesses.entry(guess).or_default();
         *seen += 1;
         let limit = if in_a_hurry { 1 } else { FAILURES_PER_CAUSE };
-        if looked >= FAILURES_MAX && *seen == 1 {
+        if looked >= failures_max && *seen == 1 {
             passed_over += 1;
         }
-        if *seen > limit || looked >= FAILURES_MAX {
+        if *seen > limit || looked >= failures_max {
             search.pass_over(&failure);
             continue;
         }
@@ -972,11 +984,22 @@ fn look_into(search: &mut Search<'_>, in_a_hurry: bool) -> Result<Vec<Found>, Er
             }
         }
     }
+    if known > 0 {
+        let states = count_of(
+            known,
+            "failing crash state that seems to be of a known cause was",
+            "failing crash states that seem to be of known causes were",
+        );
+        search
+            .ledger
+            .coverage
+            .limit(Limit::Limits, format!("{states} not looked into"));
+    }
     if passed_over > 0 {
         search.ledger.coverage.limit(
             Limit::Limits,
             format!(
-                "{FAILURES_MAX} failing crash states were looked into, and at least {passed_over} that may be of other causes were not: \
+                "{failures_max} failing crash states were looked into, and at least {passed_over} that may be of other causes were not: \
                  mend what was found, and explore again"
             ),
         );

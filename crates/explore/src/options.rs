@@ -70,6 +70,11 @@ pub struct Options {
     /// So many times at most the program is run from its beginning to learn what recovery prints after whole operations; where there are more
     /// operations, states of the recorded run are the measure, and some are compared with runs. At least two. Default: 100.
     pub references_max: usize,
+    /// So many failing crash states are looked into at most; what is beyond is counted. Default: 60.
+    pub failures_max: usize,
+    /// Failing crash states that seem to be of these causes ([`Exploration::causes`] of earlier explorations) are not looked into, which saves most
+    /// of what a failure costs; the coverage says that there are some. Default: none.
+    pub known_causes: BTreeSet<String>,
     /// No longer than this.
     pub time: Option<Duration>,
     /// No sampling.
@@ -119,6 +124,8 @@ impl Options {
             jobs: 1,
             recoveries_max: None,
             references_max: 100,
+            failures_max: 60,
+            known_causes: BTreeSet::new(),
             time: None,
             exhaustive: false,
             self_test: 0,
@@ -158,6 +165,8 @@ pub struct Distinct {
 pub struct Exploration {
     /// What is wrong, with the crash that shows each.
     pub findings: Vec<(Finding, CrashSpec)>,
+    /// What failing crash states seem to be caused by, also those that were not looked into: a rule and lines of code.
+    pub causes: BTreeSet<String>,
     /// Stores whose loss breaks recovery: their stacks, and which finding says so.
     pub blamed: Vec<(Vec<Frame>, usize)>,
     /// Numbers.

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use brownout_explore::crashes::{self, CrashImage, FileContent, Location, Points, Subset, Wanted};
 use brownout_explore::{Command, Exploration, Ground, Options, Run, RunRecorder, Start, Status};
 use brownout_host::{Enclosure, ExitStatus, LaunchConfig, Layer, Session, StopAt};
+use brownout_tests::seeded::{self, Build};
 use brownout_tests::{Scratch, examples};
 use libtest_mimic::Trial;
 
@@ -23,6 +24,7 @@ pub fn trials() -> Vec<Trial> {
         trial("library::distinct_recoveries", distinct_recoveries),
         trial("library::records_a_forked_run", forked_run),
         trial("library::small_explorations_are_deterministic", small),
+        trial("library::known_causes_are_not_looked_into", known_causes),
     ]
 }
 
@@ -356,5 +358,39 @@ fn small() -> Result<()> {
         "two different explorations"
     );
     ensure!(first.distinct.len() < whole.distinct.len());
+    Ok(())
+}
+
+/// A cause that is known is not looked into again, and is still told as something that was not.
+fn known_causes() -> Result<()> {
+    let stage = Stage::new()?;
+    let mut options = stage.options()?;
+    let seeded = seeded::discover()?;
+    let wrong = seeded
+        .iter()
+        .find(|seeded| seeded.name == "correctness/flag_before_data");
+    let wrong = wrong
+        .context("the seeded program is gone")?
+        .binary(Build::Bug);
+    let pool = stage.scratch.join("pool-of-another");
+    let command = |what: &str| Command {
+        program: wrong.clone().into(),
+        args: vec![what.into(), pool.clone().into()],
+        stdin: None,
+    };
+    options.program = command("run");
+    options.recover = command("check");
+    options.operations = false;
+    options.pm_globs = vec![pool.to_string_lossy().into_owned()];
+    let first = brownout_explore::explore(&options, &mut ())?;
+    ensure!(!first.findings.is_empty(), "{:?}", first.coverage);
+    ensure!(!first.causes.is_empty());
+    options.known_causes = first.causes.clone();
+    let second = brownout_explore::explore(&options, &mut ())?;
+    ensure!(second.findings.is_empty(), "{:?}", second.findings);
+    ensure!(second.causes == first.causes, "{:?}", second.causes);
+    let limits = second.coverage.limitations.iter();
+    let told = limits.filter(|limit| limit.text.contains("known cause"));
+    ensure!(told.count() == 1, "{:?}", second.coverage);
     Ok(())
 }
