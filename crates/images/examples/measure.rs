@@ -1,10 +1,10 @@
 //! What images cost: bytes on disk, and time to add, open and lay them.
 //!
-//! `cargo run --release -p brownout-images --example measure -- [RUNS] [PROGRAM ARGS…]` makes a tree
-//! of images as fuzzing does. A run starts from one that is there and leaves another behind; each has 24
-//! crash images, between the two. With a program (libpmemobj's `mapcli btree POOL`, say, where `POOL`
-//! stands for the file), runs are real: it gets ten random commands a line each. Without, a run
-//! touches 20 lines over 12 pages of a file of 8 MiB.
+//! `cargo run --release -p brownout-images --example measure -- [RUNS] [PROGRAM ARGS…]` makes a
+//! tree of images as fuzzing does. A run starts from one that is there and leaves another behind;
+//! each has 24 crash images, between the two. With a program (libpmemobj's `mapcli btree POOL`,
+//! say, where `POOL` stands for the file), runs are real: it gets ten random commands a line each.
+//! Without, a run touches 20 lines over 12 pages of a file of 8 MiB.
 #![allow(clippy::print_stdout, reason = "that is what it is for")]
 
 use std::collections::BTreeMap;

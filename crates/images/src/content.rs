@@ -67,8 +67,8 @@ pub enum Content {
         /// Those that have changed, and perhaps others; by number, in any order.
         pages: Vec<(u64, Box<Page>)>,
     },
-    /// What stands at this path of the tool's is copied, page by page: a file, folder, link, FIFO or
-    /// socket.
+    /// What stands at this path of the tool's is copied, page by page: a file, folder, link, FIFO
+    /// or socket.
     CopyOf(PathBuf),
 }
 
@@ -106,9 +106,10 @@ pub struct Captured {
     pub left_out: Vec<LeftOut>,
 }
 
-/// Looks at all paths that were changed, created or removed in a view, and makes an image's contents
-/// of them. What is not named is as on the user's machine, with one exception: if a folder is named and
-/// shows none of what the machine has in it, it was made anew, and all of that is gone.
+/// Looks at all paths that were changed, created or removed in a view, and makes an image's
+/// contents of them. What is not named is as on the user's machine, with one exception: if a folder
+/// is named and shows none of what the machine has in it, it was made anew, and all of that is
+/// gone.
 ///
 /// Paths are the real ones: one that lies behind a link is an error.
 pub fn capture(paths: impl IntoIterator<Item = PathBuf>, view: &View<'_>) -> io::Result<Captured> {
@@ -166,8 +167,8 @@ pub fn capture(paths: impl IntoIterator<Item = PathBuf>, view: &View<'_>) -> io:
 }
 
 /// What the machine has in a folder that was made anew in the view. Empty if the view shows any of
-/// it: then the folder is the machine's, and others may create and remove things in it at any moment,
-/// so that a single name that is missing means nothing.
+/// it: then the folder is the machine's, and others may create and remove things in it at any
+/// moment, so that a single name that is missing means nothing.
 fn hidden(folder: &Path, named: &BTreeSet<PathBuf>, view: &View<'_>) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir((view.machine)(folder)) {
         // What the tool may not list, the program could not, either.
@@ -208,8 +209,8 @@ fn drop_below_removed(entries: &mut BTreeMap<PathBuf, Content>) {
 }
 
 impl View<'_> {
-    /// Sees that no link lies above a path of the view. An absolute one would lead out of the view, to
-    /// the user's own files.
+    /// Sees that no link lies above a path of the view. An absolute one would lead out of the view,
+    /// to the user's own files.
     pub(crate) fn examine(&self, path: &Path) -> io::Result<()> {
         for above in path.ancestors().skip(1) {
             if above.parent().is_some()
@@ -224,8 +225,8 @@ impl View<'_> {
         Ok(())
     }
 
-    /// What stands at a path on the user's machine, if anything does. What lies behind a link above it
-    /// has names of its own.
+    /// What stands at a path on the user's machine, if anything does. What lies behind a link above
+    /// it has names of its own.
     pub(crate) fn on_machine(&self, path: &Path) -> io::Result<Option<fs::Metadata>> {
         for above in path.ancestors().skip(1) {
             if above.parent().is_some()

@@ -92,11 +92,11 @@ impl fmt::Debug for Target {
 /// Does it: afterwards the view holds the image that the changes lead to, if it held the one that
 /// they start from.
 ///
-/// Nothing outside of the view is written to: a path that lies behind a link is an error.
-/// Folders above a path that are in neither image are made if the view lacks them. Permissions do
-/// not hinder the owner of the files: what they forbid is allowed for the moment. The user's machine is
-/// never changed, so something that cannot be read there cannot be brought back from there; a fresh view
-/// has it.
+/// Nothing outside of the view is written to: a path that lies behind a link is an error. Folders
+/// above a path that are in neither image are made if the view lacks them. Permissions do not
+/// hinder the owner of the files: what they forbid is allowed for the moment. The user's machine is
+/// never changed, so something that cannot be read there cannot be brought back from there; a fresh
+/// view has it.
 pub fn lay(changes: &[Change], view: &View<'_>) -> io::Result<()> {
     let changes = changes.iter().map(|change| (&*change.path, &change.to));
     let mut laying = Laying {
@@ -120,8 +120,8 @@ struct Laying<'a> {
 impl Laying<'_> {
     fn all(&mut self) -> io::Result<()> {
         let changes = self.changes.clone();
-        // First whatever must go makes room. What is above goes first, with all that is below: if it
-        // is a link, the paths below lead to somewhere else.
+        // First whatever must go makes room. What is above goes first, with all that is below: if
+        // it is a link, the paths below lead to somewhere else.
         let mut gone: Option<&Path> = None;
         for (path, to) in &changes {
             if gone.is_some_and(|gone| path.starts_with(gone)) {
@@ -233,8 +233,8 @@ impl Laying<'_> {
                 .on_machine(path)?
                 .is_some_and(|machine| machine.is_dir())
         {
-            // It was gone with all that the user's machine has in it. What an image does not name is
-            // as it is there.
+            // It was gone with all that the user's machine has in it. What an image does not name
+            // is as it is there.
             for entry in fs::read_dir((self.view.machine)(path))? {
                 let below = path.join(entry?.file_name());
                 if !self.changes.contains_key(&*below) {

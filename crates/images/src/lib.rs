@@ -1,9 +1,9 @@
 //! Images of a program's files: a tree of them, content-addressed, as differences, on disk.
 //!
 //! An *image* is what a program's files hold: every path that differs from the user's machine, with
-//! its content in pages of 4 KiB. Fuzzing makes images by the hundred thousand, each from another one:
-//! by running the program on it, or by a crash of such a run. So they form a tree, in which neighbours
-//! differ in a few words, and a [`Store`] keeps that tree in one file.
+//! its content in pages of 4 KiB. Fuzzing makes images by the hundred thousand, each from another
+//! one: by running the program on it, or by a crash of such a run. So they form a tree, in which
+//! neighbours differ in a few words, and a [`Store`] keeps that tree in one file.
 //!
 //! ```
 //! use std::path::PathBuf;
@@ -44,16 +44,16 @@
 //!
 //! # What is guaranteed
 //!
-//! - The same content is one image, whatever way it came about; its name, the [`ImageId`], follows from
-//!   its content alone. Further ways to it are kept, a few of them, and the shortest is the one that
-//!   [`Store::chain`] and [`Store::export`] tell.
+//! - The same content is one image, whatever way it came about; its name, the [`ImageId`], follows
+//!   from its content alone. Further ways to it are kept, a few of them, and the shortest is the
+//!   one that [`Store::chain`] and [`Store::export`] tell.
 //! - A process that is killed at any moment loses nothing for which [`Store::add`] or
-//!   [`Store::input`] has returned. What it was writing is dropped when the store is opened. After a
-//!   failure of the machine that holds for what was there at the last [`Store::sync`].
+//!   [`Store::input`] has returned. What it was writing is dropped when the store is opened. After
+//!   a failure of the machine that holds for what was there at the last [`Store::sync`].
 //! - If the disk is full, an addition fails, and the store is as it was before.
-//! - Whatever is read was compared with its checksum, and pages, inputs and images with their names.
-//!   A store that was damaged says so, and where ([`Error::Damaged`]); it never gives wrong contents.
-//!   [`Store::salvage`] saves what lies before the damage.
+//! - Whatever is read was compared with its checksum, and pages, inputs and images with their
+//!   names. A store that was damaged says so, and where ([`Error::Damaged`]); it never gives wrong
+//!   contents. [`Store::salvage`] saves what lies before the damage.
 //! - The same additions in the same order give the same ids and numbers.
 //!
 //! # How it is stored
@@ -68,16 +68,16 @@
 //!  record    what is on disk          delta, patch   manifests and pages as differences
 //! ```
 //!
-//! The file is a sequence of records (`src/record.rs` has the format). A record of an image has the pages
-//! that are new with it, and the *delta*, by which its manifest differs from that of its parent. (At every
-//! 32nd level the delta is relative to the image 32 levels above, so that a manifest takes at most
-//! some dozens of records.) A page is written as the words in which it differs from a page that stood
-//! at the same place in the same file lately, whichever is nearest; at most 8 patches lead to a page.
-//! All of a record is then compressed together. An index of where everything is lies in memory only:
-//! a store is read once when it is opened.
+//! The file is a sequence of records (`src/record.rs` has the format). A record of an image has the
+//! pages that are new with it, and the *delta*, by which its manifest differs from that of its
+//! parent. (At every 32nd level the delta is relative to the image 32 levels above, so that a
+//! manifest 1,000 levels deep takes 40 records.) A page is written as the words in which it
+//! differs from a page that stood at the same place in the same file lately, whichever is nearest;
+//! at most 8 patches lead to a page. All of a record is then compressed together. An index of where
+//! everything is lies in memory only: a store is read once when it is opened.
 //!
-//! What that is worth, in bytes on disk for an image, over 100 runs of ten commands and 24 crash images of
-//! each (`examples/measure.rs`):
+//! What that is worth, in bytes on disk for an image, over 100 runs of ten commands and 24 crash
+//! images of each (`examples/measure.rs`):
 //!
 //! | pages are written as | `btree` | `hashmap_tx` | 20 lines in 8 MiB |
 //! |---|---:|---:|---:|
@@ -85,13 +85,13 @@
 //! | what differs from the parent's | 200 | 187 | 136 |
 //! | what differs from the nearest | 155 | 178 | 132 |
 //!
-//! Adding one takes 30 µs, a manifest 30 levels deep 0.25 ms, and laying an image about 8 µs a page. 110,000
-//! images (the last column) are 17 MB on disk and 125 MB in memory, caches included.
+//! Adding one takes 30 µs, a manifest 30 levels deep 0.25 ms, and laying an image about 8 µs a
+//! page. 110,000 images (the last column) are 17 MB on disk and 125 MB in memory, caches included.
 //!
 //! # What an image does not hold
 //!
-//! Owners, times and extended attributes of files. Devices. That two names are one file: each becomes a
-//! file of its own ([`capture`] says so).
+//! Owners, times and extended attributes of files. Devices. That two names are one file: each
+//! becomes a file of its own ([`capture`] says so).
 
 mod adding;
 mod cache;

@@ -1,11 +1,12 @@
 //! Who may write to a store: one process, by one [`Store`](crate::Store).
 //!
-//! The tool forks all the time. A child has the descriptors of its parent until it executes something
-//! else, and with them any lock that belongs to a descriptor: a tool that was killed would keep its store
-//! locked as long as one of its children lives, and a store that was closed could not be opened again
-//! while another thread launches something. So the lock is one of those that belong to a process. Such a
-//! lock is lost when *any* descriptor of the file is closed, so it is on a file of its own; and it is
-//! granted to the same process again, so a table says what this one has.
+//! The tool forks all the time. A child has the descriptors of its parent until it executes
+//! something else, and with them any lock that belongs to a descriptor: a tool that was killed
+//! would keep its store locked as long as one of its children lives, and a store that was closed
+//! could not be opened again while another thread launches something. So the lock is one of those
+//! that belong to a process. Such a lock is lost when *any* descriptor of the file is closed, so it
+//! is on a file of its own; and it is granted to the same process again, so a table says what this
+//! one has.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};

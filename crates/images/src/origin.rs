@@ -23,8 +23,8 @@ pub enum Origin {
         /// When it failed, and what had reached persistence.
         at: FailureLocation,
     },
-    /// Bytes of the parent image were flipped at random, which no program and no crash has done: for
-    /// comparison only.
+    /// Bytes of the parent image were flipped at random, which no program and no crash has done:
+    /// for comparison only.
     Flipped {
         /// From which the bytes follow.
         seed: u64,

@@ -3,7 +3,8 @@
 //! A run changes a few words of a page, and a crash undoes some of them. So a page is written as
 //! stretches of new bytes: how many bytes stay as they are, how many are new, and those. New bytes
 //! rather than XOR, because much of what a program changes is a copy of something else that it
-//! changes (an undo log holds what was there), which the compression of the whole record then finds.
+//! changes (an undo log holds what was there), which the compression of the whole record then
+//! finds.
 
 use crate::{PAGE_LEN, Page};
 

@@ -8,10 +8,10 @@
 //!           content: a Meta (postcard), then the body, which is compressed if that makes it shorter
 //! ```
 //!
-//! Metas are read when a store is opened, bodies when somebody asks for them. The head has a checksum
-//! of its own, so that a length that was damaged is not taken for a record that was cut short:
-//! a file that ends within a record was cut (its writer was killed, or the disk was full), and that
-//! record has never counted; anything else that is wrong is damage.
+//! Metas are read when a store is opened, bodies when somebody asks for them. The head has a
+//! checksum of its own, so that a length that was damaged is not taken for a record that was cut
+//! short: a file that ends within a record was cut (its writer was killed, or the disk was full),
+//! and that record has never counted; anything else that is wrong is damage.
 
 use std::cell::RefCell;
 use std::fs::File;

@@ -73,14 +73,14 @@ impl Store {
         Store::open_as(folder, true)
     }
 
-    /// Opens a store for reading, also while another process writes to it. What is added later is not
-    /// seen.
+    /// Opens a store for reading, also while another process writes to it. What is added later is
+    /// not seen.
     pub fn open_for_reading(folder: &Path) -> Result<Store, Error> {
         Store::open_as(folder, false)
     }
 
-    /// Makes a store that is damaged one that can be opened, by cutting it off where the damage begins.
-    /// What was cut off is kept in a file beside it. `None`: nothing is wrong with it.
+    /// Makes a store that is damaged one that can be opened, by cutting it off where the damage
+    /// begins. What was cut off is kept in a file beside it. `None`: nothing is wrong with it.
     ///
     /// Images that were added after the damage are lost: others that refer to them by their ids get
     /// [`Error::UnknownImage`].
@@ -151,8 +151,8 @@ impl Store {
         Ok(index.node(number_of(&index, id)?))
     }
 
-    /// All ways to an image that are known, each with the image that it starts from; the first is how
-    /// it came.
+    /// All ways to an image that are known, each with the image that it starts from; the first is
+    /// how it came.
     pub fn ways(&self, id: ImageId) -> Result<Vec<(Option<ImageId>, Origin)>, Error> {
         let index = self.pack.index();
         let slot = &index.images[number_of(&index, id)? as usize];
@@ -264,8 +264,8 @@ impl Store {
         self.pack.page(id)
     }
 
-    /// What must be done to files that hold one image, or nothing but what the user's machine has, so
-    /// that they hold another. [`lay`](crate::lay()) does it.
+    /// What must be done to files that hold one image, or nothing but what the user's machine has,
+    /// so that they hold another. [`lay`](crate::lay()) does it.
     pub fn difference(&self, from: Option<ImageId>, to: ImageId) -> Result<Vec<Change>, Error> {
         let from = match from {
             Some(from) => self.manifest(from)?,
@@ -351,7 +351,8 @@ impl Store {
 
     /// Keeps an image. If it is there already, nothing but the way to it is new.
     ///
-    /// The contents are relative to the parent, if they say so; if there is none, to the user's machine.
+    /// The contents are relative to the parent, if they say so; if there is none, to the user's
+    /// machine.
     pub fn add(
         &self,
         parent: Option<ImageId>,
@@ -416,8 +417,8 @@ impl Store {
     }
 
     /// Reads everything, and says all that is wrong: whether each input, page and image is what its
-    /// name says. (That records match their checksums, and refer to nothing that is missing, is seen
-    /// whenever a store is opened.)
+    /// name says. (That records match their checksums, and refer to nothing that is missing, is
+    /// seen whenever a store is opened.)
     pub fn check(&self) -> Vec<Error> {
         let (inputs, pages, images) = {
             let index = self.pack.index();

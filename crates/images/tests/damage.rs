@@ -1,5 +1,5 @@
-//! What kills, full disks and damage do to a store: nothing that was kept is lost without a word, and
-//! nothing wrong is ever given.
+//! What kills, full disks and damage do to a store: nothing that was kept is lost without a word,
+//! and nothing wrong is ever given.
 
 mod support;
 
@@ -169,9 +169,9 @@ fn is_end(pack: &[u8], len: usize) -> bool {
     at == len
 }
 
-/// Stores outlive the tool that has written them. If this fails, either ids or the format have changed:
-/// old campaigns are lost, unless the version in `record.rs` says so and somebody reads the old one.
-/// `BLESS=1` writes a new file.
+/// Stores outlive the tool that has written them. If this fails, either ids or the format have
+/// changed: old campaigns are lost, unless the version in `record.rs` says so and somebody reads
+/// the old one. `BLESS=1` writes a new file.
 #[test]
 fn a_store_of_version_1_can_be_read() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/version-1.pack");
@@ -402,8 +402,8 @@ fn finds_it_in_use() {
     Store::open_for_reading(&folder).unwrap();
 }
 
-/// A child that was forked has all that its parent had open. It must not keep a store locked, neither
-/// one that was closed nor one whose writer is gone.
+/// A child that was forked has all that its parent had open. It must not keep a store locked,
+/// neither one that was closed nor one whose writer is gone.
 #[test]
 fn children_do_not_keep_a_store_locked() {
     let space = Workspace::new();
@@ -513,8 +513,8 @@ fn a_full_disk_costs_nothing_but_time() {
     assert!(store.check().is_empty());
 }
 
-/// A limit for the sizes of files stands for a disk that is full: a write that goes beyond it is cut
-/// short, and the next fails. It holds for the process, so this is one.
+/// A limit for the sizes of files stands for a disk that is full: a write that goes beyond it is
+/// cut short, and the next fails. It holds for the process, so this is one.
 #[test]
 #[ignore = "a part of a_full_disk_costs_nothing_but_time"]
 fn writes_to_a_full_disk() {

@@ -100,7 +100,8 @@ fn what_lies_behind_the_end_is_zero() {
         .write(true)
         .open(&path)
         .unwrap();
-    // SAFETY: a new mapping of a file that is open, of which the first page is used and then removed.
+    // SAFETY: a new mapping of a file that is open, of which the first page is used and then
+    // removed.
     unsafe {
         let mapping = libc::mmap(
             std::ptr::null_mut(),
@@ -219,8 +220,9 @@ fn nothing_outside_of_a_view_is_written_to() {
     assert_eq!(fs::read(outside.join("file")).unwrap(), b"mine");
 }
 
-/// A folder that was removed and made again hides what the machine has in it, which nobody names. Where
-/// other things of the machine's are to be seen, one that is missing was removed by somebody else.
+/// A folder that was removed and made again hides what the machine has in it, which nobody names.
+/// Where other things of the machine's are to be seen, one that is missing was removed by somebody
+/// else.
 #[test]
 fn folders_made_anew_are_captured() {
     let space = Workspace::new();

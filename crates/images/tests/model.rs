@@ -48,8 +48,8 @@ fn images(seed: u64) {
         at: &at,
         machine: &machine_at,
     };
-    // What the user's machine has, and at first the view. The tool never changes it, so what cannot be
-    // read there cannot be copied from there.
+    // What the user's machine has, and at first the view. The tool never changes it, so what cannot
+    // be read there cannot be copied from there.
     let machine = Tree::random(&mut random, 8).readable();
     machine.write(&space.machine);
     machine.write(&space.view);
@@ -91,7 +91,8 @@ fn images(seed: u64) {
             laid = Some(*to);
             assert!(store.unlike(*to, &view).unwrap().is_empty());
             for (other, shown) in &known {
-                // Another image is unlike it somewhere, unless it differs only in what it does not name.
+                // Another image is unlike it somewhere, unless it differs only in what it does not
+                // name.
                 let differs = !store.difference(Some(*other), *to).unwrap().is_empty();
                 assert_eq!(differs, shown != tree);
                 if !differs {
