@@ -53,6 +53,7 @@ fn main() {
                 add("server::tcp", build, serves_tcp);
                 add("server::unix", build, serves_unix);
             }
+            add("server::crash", Build::FixedCrash, server_crash);
             add("server::trigger", Build::FixedCrash, server_trigger);
             add("server::trigger", Build::BugCrash, server_trigger);
             add("server::check", Build::Fixed, server_check);
@@ -193,13 +194,13 @@ fn crash(program: &FuzzProgram, build: Build) -> Result<()> {
 
 /// Lets the power fail all over a run, and all over some of the recoveries.
 fn sweep(program: &FuzzProgram, build: Build, script: &[String]) -> Result<()> {
-    // What is there after so many commands.
+    // What is there after so many commands, on a machine that forgets nothing.
     let mut contents = Vec::new();
     for count in 0..=script.len() {
         let scratch = Scratch::new()?;
-        let outcome = execute(program, build, &commands(&script[..count]), &scratch)?;
+        let outcome = execute(program, Build::Fixed, &commands(&script[..count]), &scratch)?;
         outcome.expect_success("an undisturbed run")?;
-        contents.push(content(program, build, &scratch)?);
+        contents.push(content(program, Build::Fixed, &scratch)?);
     }
     let fails_at = |at: u32, scratch: &Scratch| -> Result<bool> {
         let run = Run {
@@ -255,7 +256,7 @@ fn sweep(program: &FuzzProgram, build: Build, script: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The wrong build of one of them does not pass.
+/// The wrong builds do not pass: one whose pool is refused, and one that loses what it has acknowledged.
 fn canary() -> Result<()> {
     let program = fuzz::find("split_separator")?;
     let script = program.trigger[0].commands.clone();
@@ -263,6 +264,10 @@ fn canary() -> Result<()> {
     ensure!(
         sweep(&program, Build::BugCrash, &script).is_err(),
         "a store that is never written back was not missed"
+    );
+    ensure!(
+        server_crash(&fuzz::find("server")?, Build::BugCrash).is_err(),
+        "an entry that is never written back was not missed"
     );
     Ok(())
 }
@@ -431,15 +436,24 @@ fn start(program: &FuzzProgram, build: Build, scratch: &Scratch, unix: bool) -> 
     } else {
         "0".to_owned()
     };
+    Server::start(
+        &server_invocation(program, build, scratch, &place)?,
+        unix.then_some(socket),
+    )
+}
+
+fn server_invocation(
+    program: &FuzzProgram,
+    build: Build,
+    scratch: &Scratch,
+    place: &str,
+) -> Result<Invocation> {
     let argv = [
         binary(program, build)?.into_os_string(),
         scratch.join("pool").into(),
         place.into(),
     ];
-    Server::start(
-        &Invocation::new(argv, scratch.path()),
-        unix.then_some(socket),
-    )
+    Ok(Invocation::new(argv, scratch.path()))
 }
 
 fn serves_tcp(program: &FuzzProgram, build: Build) -> Result<()> {
@@ -515,6 +529,81 @@ fn server_trigger(program: &FuzzProgram, build: Build) -> Result<()> {
         ["1", "1"]
     };
     ensure!(answers == expected, "{answers:?} instead of {expected:?}");
+    Ok(())
+}
+
+/// Every key and its value, as the server has them after it was started.
+fn server_content(program: &FuzzProgram, build: Build, scratch: &Scratch) -> Result<Vec<String>> {
+    let server = start(program, build, scratch, true)?;
+    let mut client = server.connect()?;
+    let mut keys = vec![ask(&mut client, "keys")?];
+    while keys.last().is_some_and(|key| key != ".") {
+        let mut line = String::new();
+        ensure!(
+            client.read_line(&mut line)? > 0,
+            "the list of keys has no end"
+        );
+        keys.push(line.trim_end().to_owned());
+    }
+    keys.pop();
+    keys.sort();
+    let mut content = Vec::new();
+    for key in keys {
+        content.push(format!(
+            "{key} = {}",
+            ask(&mut client, &format!("get {key}"))?
+        ));
+    }
+    ensure!(server.shut_down()? == 0, "it ended badly");
+    Ok(content)
+}
+
+/// The power fails at each write-back: what was acknowledged is there, and at most one command more.
+fn server_crash(program: &FuzzProgram, build: Build) -> Result<()> {
+    let script = [
+        "set a 1", "set b 2", "set a 3", "incr a", "incr n", "del b", "incr n", "set b 4", "del a",
+    ];
+    // On a machine that forgets nothing.
+    let mut contents = Vec::new();
+    for count in 0..=script.len() {
+        let scratch = Scratch::new()?;
+        let server = start(program, Build::Fixed, &scratch, true)?;
+        let mut client = server.connect()?;
+        for command in &script[..count] {
+            ask(&mut client, command)?;
+        }
+        ensure!(server.shut_down()? == 0, "it ended badly");
+        contents.push(server_content(program, Build::Fixed, &scratch)?);
+    }
+    // The first write-back is that of creation, before it listens.
+    for at in 2.. {
+        let scratch = Scratch::new()?;
+        let socket = scratch.join("socket");
+        let place = format!("unix:{}", socket.display());
+        let invocation = server_invocation(program, build, &scratch, &place)?;
+        let mut server = Server::start(&invocation.env("CRASH_AT", &at.to_string()), Some(socket))?;
+        let mut client = server.connect()?;
+        // An answer that is empty, or an error, is the end of the server.
+        let answered =
+            |command: &&&str| ask(&mut client, command).is_ok_and(|answer| !answer.is_empty());
+        let acknowledged = script.iter().take_while(answered).count();
+        if acknowledged == script.len() {
+            ensure!(
+                at > 12,
+                "only {at} write-backs for {} commands",
+                script.len()
+            );
+            return Ok(());
+        }
+        let status = server.child.wait()?;
+        ensure!(status.code() == Some(POWER_FAILED), "{status}");
+        let found = server_content(program, build, &scratch)?;
+        let legal = &contents[acknowledged..=acknowledged + 1];
+        ensure!(
+            legal.contains(&found),
+            "write-back {at}: {found:?} instead of one of {legal:?}"
+        );
+    }
     Ok(())
 }
 
