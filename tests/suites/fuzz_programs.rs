@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `seed::` | the seed's commands end well on every build, also when the pool is opened again |
 //! | `trigger::` | the trigger shows the bug of the wrong build, and nothing of its twin |
-//! | `crash::` | the twin prints, after a power failure at any write-back of random commands, and at any of the recovery from it, what was there before a command or after it |
+//! | `crash::` | after power failures all over random commands, and in some of the recoveries, the twin prints what was there before a command or after it |
 //! | `check::` | `brownout check` reports what the header says of the wrong build, and nothing of the twin |
 //! | `server::` | the same for the program that takes its commands from sockets |
 //!
@@ -227,12 +227,11 @@ fn sweep(program: &FuzzProgram, build: Build, script: &[String]) -> Result<()> {
         if !fails_at(at, &scratch)? {
             break;
         }
-        // And twice more, each at the first write-back of what follows, which is recovery if there
-        // is any.
+        // And up to twice more, early in what follows, which is recovery if there is any.
         for _ in 0..at % 3 {
             let run = Run {
                 commands: Vec::new(),
-                crash_at: Some(1),
+                crash_at: Some(1 + at / 3 % 4),
             };
             let outcome = execute(program, build, &run, &scratch)?;
             ensure!(
@@ -256,7 +255,8 @@ fn sweep(program: &FuzzProgram, build: Build, script: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The wrong builds do not pass: one whose pool is refused, and one that loses what it has acknowledged.
+/// The wrong builds do not pass: one whose pool is refused, and one that loses what it has
+/// acknowledged.
 fn canary() -> Result<()> {
     let program = fuzz::find("split_separator")?;
     let script = program.trigger[0].commands.clone();
@@ -558,7 +558,8 @@ fn server_content(program: &FuzzProgram, build: Build, scratch: &Scratch) -> Res
     Ok(content)
 }
 
-/// The power fails at each write-back: what was acknowledged is there, and at most one command more.
+/// The power fails at each write-back: what was acknowledged is there, and at most one command
+/// more.
 fn server_crash(program: &FuzzProgram, build: Build) -> Result<()> {
     let script = [
         "set a 1", "set b 2", "set a 3", "incr a", "incr n", "del b", "incr n", "set b 4", "del a",
