@@ -1,4 +1,5 @@
-//! Files and inputs come from users, programs and other fuzzers: whatever they hold, nothing here fails on it.
+//! Files and inputs come from users, programs and other fuzzers: whatever they hold, nothing here
+//! fails on it.
 
 use brownout_inputs::{Below, Mutator, Sequence, Templates, Tokens, Weights, learn, minimise};
 use brownout_random::Random;
@@ -87,7 +88,8 @@ fn any_text_is_read_as_a_dictionary_or_refused() {
     }
 }
 
-/// From any seeds, templates are learnt that describe them; with those, any input is changed and made small.
+/// From any seeds, templates are learnt that describe them; with those, any input is changed and
+/// made small.
 #[test]
 fn any_input_is_changed() {
     for seed in 0..1500 {
