@@ -396,8 +396,8 @@ pub struct Control {
     pub kept_child: AtomicI32,
     /// The child that may go on (a futex): children are made ahead of time, and wait until it is their turn.
     pub kept_turn: AtomicU32,
-    /// Pages that the last run has had to be given, of its own or as copies.
-    pub kept_faults: AtomicU64,
+    /// To how many pages of its heap the first run has written; 0 until it has ended.
+    pub kept_written: AtomicU64,
     /// How many paths there are in `world`.
     pub world_count: u32,
     /// How many of `learned` there are.

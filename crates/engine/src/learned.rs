@@ -1,7 +1,6 @@
 //! What a run that was forked tells the process that is kept for the next one (`session.rs`).
 
 use crate::control::control;
-use crate::sys::sc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// This process is a run, and tells what it translates.
@@ -35,13 +34,7 @@ pub fn found(what: u64, detail: u64) {
 
 /// A process ends. If it is a run, the next one may like to know how much memory it took.
 pub fn ends() {
-    const GETRUSAGE: u64 = 98;
-    /// Where `struct rusage` has its minor faults.
-    const MINOR: usize = 8;
     if LEARNS.load(Ordering::Relaxed) {
-        let mut usage = [0u64; 18];
-        // SAFETY: RUSAGE_SELF into our own structure, which is as long as the kernel's.
-        unsafe { sc!(GETRUSAGE, 0, usage.as_mut_ptr()) };
-        control().kept_faults.store(usage[MINOR], Ordering::Relaxed);
+        crate::bulk::count();
     }
 }

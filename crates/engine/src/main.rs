@@ -39,6 +39,7 @@ mod address;
 mod asm;
 mod block;
 mod blocks;
+mod bulk;
 mod cache;
 mod context;
 mod control;

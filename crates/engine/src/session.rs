@@ -22,6 +22,7 @@
 //! while its predecessor runs.
 
 use crate::blocks::{Arrival, ENGINE};
+use crate::bulk::Heap;
 use crate::context::ThreadContext;
 use crate::control::control;
 use crate::dispositions;
@@ -119,8 +120,6 @@ struct Kept {
     processes: Box<[u64]>,
     /// Descriptor, position, flags of each open file.
     files: Vec<(u64, i64, i64)>,
-    /// The program's heap: start, length.
-    heap: (u64, u64),
 }
 
 impl Kept {
@@ -143,10 +142,6 @@ impl Kept {
                 .collect(),
             processes: c.processes.iter().map(word).collect(),
             files: open_files(),
-            heap: crate::maps::read()
-                .iter()
-                .find(|m| m.path == b"[heap]")
-                .map_or((0, 0), |m| (m.start, m.end - m.start)),
         }
     }
 
@@ -224,6 +219,7 @@ const WAIT_NS: u64 = 200_000_000;
 fn serve() -> bool {
     let c = control();
     let kept = Kept::take();
+    let mut heap = Heap::find();
     // The child for the next run is made while the last one runs: where there is a processor for it, it costs no time.
     let mut spare = 0;
     tell(kept_state::WAITS);
@@ -240,10 +236,11 @@ fn serve() -> bool {
         kept.restore();
         // While a run is under way, translation would go by what that has made of the shared memory (whether it has several threads).
         learn();
+        heap.prepare();
         if spare <= 0 {
             spare = fork();
             if spare == 0 {
-                return wait_for_turn(&kept);
+                return wait_for_turn(&heap);
             }
         }
         c.kept_child.store(spare as i32, Ordering::Relaxed);
@@ -254,7 +251,7 @@ fn serve() -> bool {
         tell(kept_state::WAITS);
         spare = fork();
         if spare == 0 {
-            return wait_for_turn(&kept);
+            return wait_for_turn(&heap);
         }
     }
 }
@@ -267,7 +264,7 @@ fn end() -> ! {
 }
 
 /// A child that was made ahead of time.
-fn wait_for_turn(kept: &Kept) -> bool {
+fn wait_for_turn(heap: &Heap) -> bool {
     const SETPGID: u64 = 109;
     let c = control();
     // What a fork does not inherit.
@@ -288,12 +285,7 @@ fn wait_for_turn(kept: &Kept) -> bool {
         }
         sc!(nr::GETTID) as u32
     };
-    let (heap, len) = kept.heap;
-    if c.kept_faults.load(Ordering::Relaxed) > len / 4096 {
-        // Runs write to all of it, as it seems: to copy it at once takes less than to copy it page by page.
-        // SAFETY: contents stay as they are.
-        unsafe { sys::populate(heap, len) };
-    }
+    heap.arrive();
     loop {
         let turn = c.kept_turn.load(Ordering::Acquire);
         if turn == own {

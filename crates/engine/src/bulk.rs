@@ -1,0 +1,166 @@
+//! The program's heap in forked runs (`session.rs`): copied as a whole where runs write to most of it.
+//!
+//! A fork copies no memory; each page that a run writes to is copied then, at the price of a fault. A program that tidies up before it ends
+//! writes to all of its heap: closing a libpmemobj pool means 25,000 calls of `free`, and 2,000 faults, which cost more than all the rest of
+//! a run. So the first run says how much of its heap it has written to ([`count`]). If that is a good part of it, then the kept process
+//! shows its heap to forks no more ([`Heap::prepare`]), and each run begins with fresh memory in its place, in large pages, and a copy of what it held.
+//!
+//! Guarantee: the program finds the same bytes at the same addresses, in private memory of its own. It could tell only by `/proc/self/maps`, where memory
+//! by which the heap grows has a line of its own.
+//!
+//! On kernels that have been told not to use large pages nothing is gained, and everything stays as a fork makes it.
+
+use crate::control::control;
+use crate::maps;
+use crate::sys::{self, nr, sc};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+const PAGE: u64 = 4096;
+const LARGE: u64 = 2 << 20;
+/// Nothing smaller is worth it.
+const LEAST: u64 = 2 * LARGE;
+/// It pays if one page of so many is written to: a fault takes 2 µs, a page's share of a whole copy a quarter of one.
+const ONE_OF: u64 = 6;
+
+const PRCTL: u64 = 157;
+const PR_SET_THP_DISABLE: u64 = 41;
+const PR_GET_THP_DISABLE: u64 = 42;
+const MADV_DONTFORK: u64 = 10;
+const MADV_HUGEPAGE: u64 = 14;
+
+/// Where the heap is whose pages [`count`] counts.
+static START: AtomicU64 = AtomicU64::new(0);
+static LEN: AtomicU64 = AtomicU64::new(0);
+
+/// The heap of the kept process.
+pub struct Heap {
+    start: u64,
+    len: u64,
+    /// Where a copy of it is, once there is one; shared with all children.
+    copy: Option<u64>,
+    /// It was found out that no copy is wanted.
+    is_settled: bool,
+}
+
+impl Heap {
+    /// As it is now. It stays so in this process.
+    pub fn find() -> Heap {
+        let heap = maps::read()
+            .iter()
+            .find(|m| m.path == b"[heap]" && m.read && m.write && !m.exec)
+            .map_or((0, 0), |m| (m.start, m.end - m.start));
+        START.store(heap.0, Ordering::Relaxed);
+        LEN.store(heap.1, Ordering::Relaxed);
+        Heap {
+            start: heap.0,
+            len: heap.1,
+            copy: None,
+            is_settled: heap.1 < LEAST || !has_large_pages(),
+        }
+    }
+
+    /// Before a fork: decides, if a run has said by now what it needs.
+    pub fn prepare(&mut self) {
+        let written = control().kept_written.load(Ordering::Relaxed);
+        if self.is_settled || written == 0 {
+            return;
+        }
+        self.is_settled = true;
+        if written * ONE_OF < self.len / PAGE {
+            return;
+        }
+        // SAFETY: new memory, wherever there is room; it goes before a run goes on. The heap's bytes are read by nobody but us meanwhile, and what
+        // is said about it concerns forks only.
+        unsafe {
+            let at = sc!(
+                nr::MMAP,
+                0u64,
+                self.len,
+                sys::PROT_READ | sys::PROT_WRITE,
+                sys::MAP_SHARED | sys::MAP_ANONYMOUS,
+                u64::MAX,
+                0
+            );
+            if at < 0 {
+                return;
+            }
+            let from = self.start as *const u8;
+            core::ptr::copy_nonoverlapping(from, at as *mut u8, self.len as usize);
+            if sc!(nr::MADVISE, self.start, self.len, MADV_DONTFORK) < 0 {
+                sc!(nr::MUNMAP, at, self.len);
+                return;
+            }
+            self.copy = Some(at as u64);
+        }
+    }
+
+    /// In a child, before it goes on: the heap is there.
+    pub fn arrive(&self) {
+        let Some(copy) = self.copy else {
+            return;
+        };
+        // SAFETY: the place of the heap is empty, because forks do not get it; the kernel still counts it as the heap. The copy is as long, and nobody
+        // but this function uses it here.
+        unsafe {
+            let is_off = sc!(PRCTL, PR_GET_THP_DISABLE, 0u64, 0u64, 0u64, 0u64);
+            sc!(PRCTL, PR_SET_THP_DISABLE, 0u64, 0u64, 0u64, 0u64);
+            let at = sc!(
+                nr::MMAP,
+                self.start,
+                self.len,
+                sys::PROT_READ | sys::PROT_WRITE,
+                sys::MAP_PRIVATE | sys::MAP_ANONYMOUS | sys::MAP_FIXED_NOREPLACE,
+                u64::MAX,
+                0
+            );
+            if at as u64 != self.start {
+                crate::fatal_unsupported("the heap of a forked run could not be made");
+            }
+            sc!(nr::MADVISE, self.start, self.len, MADV_HUGEPAGE);
+            let to = self.start as *mut u8;
+            core::ptr::copy_nonoverlapping(copy as *const u8, to, self.len as usize);
+            sc!(PRCTL, PR_SET_THP_DISABLE, is_off.max(0), 0u64, 0u64, 0u64);
+            sc!(nr::MUNMAP, copy, self.len);
+        }
+    }
+}
+
+fn has_large_pages() -> bool {
+    let setting = sys::read_file(c"/sys/kernel/mm/transparent_hugepage/enabled");
+    !setting.is_empty() && !setting.windows(7).any(|word| word == b"[never]")
+}
+
+/// At the end of a run: how many pages of the heap are its own by now, told to the kept process. Once is enough.
+pub fn count() {
+    let (start, len) = (START.load(Ordering::Relaxed), LEN.load(Ordering::Relaxed));
+    let told = &control().kept_written;
+    if len < LEAST || told.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    /// Nobody else has this page mapped.
+    const EXCLUSIVE: u64 = 1 << 56;
+    let mut own = 0;
+    let mut entries = [0u64; 512];
+    // SAFETY: a file of the kernel's is read into our own words.
+    unsafe {
+        let path = c"/proc/self/pagemap";
+        let fd = sc!(nr::OPEN, path.as_ptr(), 0x8_0000u64 /* O_CLOEXEC */);
+        if fd < 0 {
+            return;
+        }
+        let mut page = 0;
+        while page < len / PAGE {
+            let wanted = (len / PAGE - page).min(512);
+            let from = (start / PAGE + page) * 8;
+            let n = sc!(nr::PREAD64, fd, entries.as_mut_ptr(), wanted * 8, from);
+            if n < 8 {
+                break;
+            }
+            let got = &entries[..n as usize / 8];
+            own += got.iter().filter(|e| **e & EXCLUSIVE != 0).count() as u64;
+            page += got.len() as u64;
+        }
+        sc!(nr::CLOSE, fd);
+    }
+    told.store(own.max(1), Ordering::Relaxed);
+}
