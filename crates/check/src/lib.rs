@@ -46,7 +46,7 @@ mod tx;
 use std::io;
 use std::path::Path;
 
-use brownout_findings::{BuiltIn, Coverage, Limit};
+use brownout_findings::{BuiltIn, Coverage, Frame, Limit, RuleId, Severity};
 use brownout_rule::host::Plugin;
 use brownout_symbols::{Options as SymbolOptions, Stacks};
 use brownout_trace::EventSink;
@@ -68,6 +68,18 @@ pub struct Analysis {
     plugins: Plugins,
     stacks: Stacks,
     notes: Vec<String>,
+    is_closed: bool,
+}
+
+/// Something that was found, before it has words.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sighting {
+    /// By which rule.
+    pub rule: RuleId,
+    /// How bad that is.
+    pub severity: Severity,
+    /// Where in the code its events happened, in their order: instruction and calling context. 0 where there is none.
+    pub sites: Vec<(TargetAddr, ContextId)>,
 }
 
 /// Who looks at the events.
@@ -110,6 +122,20 @@ impl Analysis {
             plugins: Plugins::default(),
             stacks: Stacks::new(symbols),
             notes: Vec::new(),
+            is_closed: false,
+        }
+    }
+
+    /// As [`new`](Self::new), with stacks that know programs from earlier runs. [`finish_keeping`](Self::finish_keeping) gives them back.
+    pub fn again(options: Options, mut stacks: Stacks) -> Self {
+        stacks.begin_again();
+        Analysis {
+            options,
+            checkers: Checkers::Here(Box::new(Checker::new(options))),
+            plugins: Plugins::default(),
+            stacks,
+            notes: Vec::new(),
+            is_closed: false,
         }
     }
 
@@ -187,20 +213,63 @@ impl Analysis {
         self.answer(&question)[0]
     }
 
+    /// No event follows: what holds at the end only is looked at. What has been found is known from here on, at little cost; whoever has seen it before
+    /// in another run need not ask for its words. [`in_parallel`](Self::in_parallel) this is empty.
+    pub fn close(&mut self) -> Vec<Sighting> {
+        let Checkers::Here(checker) = &mut self.checkers else {
+            return Vec::new();
+        };
+        if !self.is_closed {
+            self.is_closed = true;
+            self.plugins.end(checker, &mut self.notes);
+            checker.finish();
+        }
+        let site = |event: &collect::RawEvent| {
+            let site = checker.sites.site(event.tag);
+            (site.pc, site.context)
+        };
+        let raw = checker.collector.raw.iter();
+        raw.map(|raw| Sighting {
+            rule: raw.rule.clone(),
+            severity: raw.severity,
+            sites: raw.events.iter().map(site).collect(),
+        })
+        .collect()
+    }
+
+    /// The call stack at a place of the run, innermost first.
+    pub fn stack(&mut self, thread: ThreadId, pc: TargetAddr, context: ContextId) -> Vec<Frame> {
+        let stack = self.stacks.stack_at(thread, pc, context);
+        stack.into_iter().map(Frame::from).collect()
+    }
+
     /// No event follows.
     pub fn finish(self) -> Outcome {
         self.finish_with_frames(|_| Vec::new())
     }
 
+    /// Nobody wants to know what was found.
+    pub fn into_stacks(self) -> Stacks {
+        self.stacks
+    }
+
+    /// As [`finish`](Self::finish), and gives the stacks back.
+    pub fn finish_keeping(self) -> (Outcome, Stacks) {
+        self.conclude(|_| Vec::new())
+    }
+
     /// As [`finish`](Self::finish), for recordings whose call stacks are text: `frames` gives those of a context, innermost first.
-    pub fn finish_with_frames(
-        mut self,
-        mut frames: impl FnMut(ContextId) -> Vec<String>,
-    ) -> Outcome {
+    pub fn finish_with_frames(self, frames: impl FnMut(ContextId) -> Vec<String>) -> Outcome {
+        self.conclude(frames).0
+    }
+
+    fn conclude(mut self, mut frames: impl FnMut(ContextId) -> Vec<String>) -> (Outcome, Stacks) {
         let mut checkers = match self.checkers {
             Checkers::Here(mut checker) => {
-                self.plugins.end(&mut checker, &mut self.notes);
-                checker.finish();
+                if !self.is_closed {
+                    self.plugins.end(&mut checker, &mut self.notes);
+                    checker.finish();
+                }
                 vec![*checker]
             }
             Checkers::Pool(pool) => pool.finish(),
@@ -219,7 +288,7 @@ impl Analysis {
             never_writes_back: first.loses_caches() && counts.flushes == 0 && lacks_flush,
         };
         let fault = first.fault();
-        Outcome {
+        let outcome = Outcome {
             findings,
             coverage: coverage(&statistics, fault.is_some(), first.ended().is_some()),
             notes: self.notes,
@@ -230,7 +299,8 @@ impl Analysis {
                     "bug in Brownout: the events make no sense, so that findings may be wrong or missing: {fault}"
                 )
             }),
-        }
+        };
+        (outcome, self.stacks)
     }
 }
 

@@ -62,6 +62,17 @@ pub struct Explored {
     wall_s: f64,
 }
 
+impl Numbers {
+    /// How many recoveries were run.
+    pub fn executions(&self) -> u64 {
+        match self {
+            Numbers::Nothing {} => 0,
+            Numbers::Cut { executions, .. } => *executions,
+            Numbers::Explored(explored) => explored.executions,
+        }
+    }
+}
+
 /// Of an exploration that ended before the first crash state, on a run with so many failure points.
 pub fn nothing_explored(failure_points: usize, begun: Instant) -> Numbers {
     Numbers::Cut {

@@ -44,6 +44,14 @@ impl Stacks {
         }
     }
 
+    /// Forgets the run, for another one of programs that are the same files.
+    pub fn begin_again(&mut self) {
+        self.symbolizer.begin_again();
+        self.contexts.clear();
+        self.process_of.clear();
+        self.epochs = CodeEpochs::default();
+    }
+
     /// Takes note of what `event` defines; other events change nothing.
     #[inline(always)]
     pub fn observe(&mut self, event: &Event<'_>) {

@@ -116,6 +116,11 @@ impl Symbolizer {
         }
     }
 
+    /// Forgets all processes, for another run. What was read of files is kept: they are taken to be the same.
+    pub fn begin_again(&mut self) {
+        self.code.clear();
+    }
+
     /// Code of `path` from `offset` on was mapped at `addr`. Replaces what was there before.
     pub fn add_module(
         &mut self,
