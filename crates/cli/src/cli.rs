@@ -68,6 +68,18 @@ runs after recovery with three arguments (the first file, the number of operatio
 their text) and must exit with 0. Programs can say by themselves what must hold: see brownout_must_hold()
 in brownout.h.";
 
+const FUZZ_EXAMPLES: &str = "\
+Examples:
+  brownout fuzz --out campaign --seeds seeds/ --setup './mapcli btree p < /dev/null' -- ./mapcli btree p
+  brownout fuzz --out campaign --resume --time 1h -- ./mapcli btree p
+  brownout fuzz --out c --operations ops.txt --recover './store check pool' --pm pool -- ./store run pool
+
+The program reads its input from standard input. A test case is an input and an image: what the program's files hold when it
+starts. Images come from the program itself (what a run leaves) and from the persistency model (what a crash may leave). Inputs are
+changed by bytes and by operations: those that --operations describes, one a line ('i {key}', 'set {key} 0 0 {len}\\r\\n{data}'), or what
+the lines of the seeds look like. Every execution is judged by the rules of 'brownout check', and by how it ends; test cases
+that show something new are explored, too. DIR has the layout of AFL++.";
+
 const RUN_EXAMPLES: &str = "\
 Examples:
   brownout run -- ./server --port 7000
@@ -145,6 +157,13 @@ pub enum Command {
     /// nothing was found but not all was explored.
     #[command(after_help = EXPLORE_EXAMPLES, after_long_help = format!("{EXPLORE_EXAMPLES}\n\n{WHAT_IS_PM}"))]
     Explore(Box<ExploreArgs>),
+    /// Generate inputs and images that reach persistent-memory code, and judge what happens
+    ///
+    /// Runs the program again and again, each time with another input, on what its files held at some earlier moment: after
+    /// another run, or after a crash. What reaches new ways through code that uses persistent memory is kept and changed further. The
+    /// program's own files stay as they are. The exit status is 1 (or that of --error-exitcode) if there are findings that count.
+    #[command(after_help = FUZZ_EXAMPLES, after_long_help = format!("{FUZZ_EXAMPLES}\n\n{WHAT_IS_PM}"))]
+    Fuzz(Box<FuzzArgs>),
     /// Explain a rule: what it means, an example, how to fix it
     ///
     /// Without RULE all built-in rules are listed.
@@ -438,6 +457,176 @@ pub struct ExploreArgs {
     /// A name without '/' is looked up in PATH. Scripts run under their interpreter.
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
+}
+
+/// `brownout fuzz`
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
+pub struct FuzzArgs {
+    /// Look at a campaign instead.
+    #[command(subcommand)]
+    pub command: Option<FuzzCommand>,
+
+    /// Keep the campaign in DIR: its queue, images, findings and journal
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required = true)]
+    pub out: Option<PathBuf>,
+
+    /// Go on with the campaign in DIR, from where it was ended or killed
+    #[arg(long)]
+    pub resume: bool,
+
+    /// Begin with the inputs in SEEDS: a file, or a folder of files
+    ///
+    /// One or two short ones that show what operations look like are enough.
+    #[arg(long, value_name = "SEEDS", value_hint = ValueHint::AnyPath)]
+    pub seeds: Vec<PathBuf>,
+
+    /// What operations of the input look like, one template a line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub operations: Option<PathBuf>,
+
+    /// Run CMD first: what it makes is what the first runs find
+    ///
+    /// For instance, it creates the pool. CMD is a shell command.
+    #[arg(long, value_name = "CMD", conflicts_with = "image")]
+    pub setup: Option<String>,
+
+    /// Begin with FILE as it is now; the program's arguments name it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub image: Option<PathBuf>,
+
+    /// What runs after a crash, as a shell command
+    ///
+    /// With it, every line of input is an atomic operation: what CMD prints must be what it prints after the operations that were
+    /// complete at the crash, or one more. Without it, the program itself must come to the point where it reads its input.
+    #[arg(long, value_name = "CMD")]
+    pub recover: Option<String>,
+
+    /// Treat files that match GLOB as persistent memory (repeatable)
+    ///
+    /// As in 'brownout check'.
+    #[arg(long = "pm", value_name = "GLOB")]
+    pub pm: Vec<String>,
+
+    /// Stop after this time and report what was found (90s, 10m, 2h)
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub time: Option<Duration>,
+
+    /// Stop after N executions
+    #[arg(long, value_name = "N")]
+    pub executions: Option<u64>,
+
+    /// Fuzz with N workers. Default: one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+
+    /// Seed of all chance: with one job and the same number of executions, the same campaign
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+
+    /// An execution that takes longer than this hangs
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2s")]
+    pub hang_after: Duration,
+
+    /// How much of the work may go into explorations of new test cases, of 100
+    #[arg(long, value_name = "PERCENT", default_value_t = 20.0)]
+    pub explore_share: f64,
+
+    /// What steers the search; 'edges' is for comparison
+    #[arg(long, value_enum, default_value_t = Steering::Pm, hide_short_help = true)]
+    pub feedback: Steering,
+
+    /// Where images come from; 'none' and 'mutate' are for comparison
+    #[arg(long, value_enum, default_value_t = ImageSource::Model, hide_short_help = true)]
+    pub images: ImageSource,
+
+    /// Where data becomes persistent
+    ///
+    /// As in 'brownout explore'.
+    #[arg(long, value_parser = domains(), default_value = Domain::X86.name(), help_heading = MODEL_HEADING)]
+    pub domain: Domain,
+
+    /// The report.
+    #[command(flatten)]
+    pub report: ReportArgs,
+
+    /// The program and its arguments, after '--'
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// What can be done with a campaign besides fuzzing.
+#[derive(Debug, Subcommand)]
+pub enum FuzzCommand {
+    /// Show the tree of images of a campaign
+    Tree(FuzzTreeArgs),
+    /// Run a test case of a campaign, or that of a finding, once more
+    ///
+    /// It is run under the rules of 'brownout check', on its image, in a private view of the machine. The exit status is 1 if
+    /// there are findings that count.
+    Repro(FuzzReproArgs),
+    /// Write down what it takes to make an image of a campaign again: files, inputs and a script
+    Export(FuzzExportArgs),
+}
+
+/// `brownout fuzz tree`
+#[derive(Debug, Args)]
+pub struct FuzzTreeArgs {
+    /// The campaign's folder
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+}
+
+/// `brownout fuzz repro`
+#[derive(Debug, Args)]
+pub struct FuzzReproArgs {
+    /// The campaign's folder
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+    /// A test case (12, or the name of its file), or a finding (16 digits)
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Run it natively; the exit status is the program's
+    #[arg(long)]
+    pub native: bool,
+}
+
+/// `brownout fuzz export`
+#[derive(Debug, Args)]
+pub struct FuzzExportArgs {
+    /// The campaign's folder
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+    /// An image (img:5); or a test case or a finding, whose image is meant
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Write it into FOLDER
+    #[arg(long, short = 'o', value_name = "FOLDER", value_hint = ValueHint::DirPath, default_value = "exported")]
+    pub output: PathBuf,
+}
+
+/// What steers a campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Steering {
+    /// What is done to persistent memory, and edges
+    Pm,
+    /// Edges alone
+    Edges,
+}
+
+/// Where images of a campaign come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ImageSource {
+    /// The program, and crashes that the model allows
+    Model,
+    /// Nowhere: each run begins as the first one
+    None,
+    /// Bytes of the first image are flipped
+    Mutate,
 }
 
 /// What a crash cannot tear.

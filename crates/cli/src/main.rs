@@ -17,6 +17,7 @@ mod config;
 mod exit;
 mod explain;
 mod explore;
+mod fuzz;
 mod inspect;
 mod memory;
 mod output;
@@ -84,6 +85,8 @@ fn perform() -> Result<u8, Failure> {
     match resolve::resolve(cli, line.words)? {
         Task::Check(check) => check::check(*check),
         Task::Explore(explore) => explore::explore(*explore),
+        Task::Fuzz(fuzz) => fuzz::fuzz(*fuzz),
+        Task::Campaign(command) => fuzz::look(command, None),
         Task::Explain(rule) => explain::explain(rule),
         Task::Replay(replay) => replay::replay(&replay),
         Task::Run(config) => run(config),

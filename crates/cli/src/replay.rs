@@ -12,7 +12,7 @@ use crate::exit::{self, Failure};
 use crate::resolve::{self, Replay, Task};
 use crate::terminal::{message, quote};
 use crate::token::Token;
-use crate::{check, cli, explore};
+use crate::{check, cli, explore, fuzz};
 
 /// Whether the user wants it.
 fn is_agreed() -> bool {
@@ -72,6 +72,7 @@ pub fn replay(replay: &Replay) -> Result<u8, Failure> {
             let crash = token.crash.unwrap_or_default();
             explore::replay(*explore, &token.fingerprint, &crash)
         }
+        Task::Campaign(command) => fuzz::look(command, Some(&token.fingerprint)),
         _ => Err(Failure::usage(
             "this token names nothing that can be replayed",
         )),

@@ -193,6 +193,25 @@ pub fn conclude<S: Serialize>(
     outcome: Outcome<S>,
     crash: impl Fn(usize) -> Option<CrashSpec>,
 ) -> Result<u8, Failure> {
+    let words = words(subject.command_line);
+    let replay = |number: usize| Some((words.clone()?, crash(number)));
+    conclude_each(reporting, known, subject, outcome, replay)
+}
+
+/// A command line as text, if it is.
+fn words(line: &[OsString]) -> Option<Vec<String>> {
+    let words = line.iter().map(|word| word.to_str());
+    words.map(|word| Some(word?.to_owned())).collect()
+}
+
+/// As [`conclude`], where each finding has a command line of its own that shows it again.
+pub fn conclude_each<S: Serialize>(
+    reporting: &Reporting,
+    known: &Known,
+    subject: Subject<'_>,
+    outcome: Outcome<S>,
+    replay: impl Fn(usize) -> Option<(Vec<String>, Option<CrashSpec>)>,
+) -> Result<u8, Failure> {
     let bug = outcome.bug.clone();
     let mut report = outcome.report(subject.analysed);
     // Findings are sorted and left out: each keeps its number until it gets its token, which needs its final name.
@@ -204,14 +223,11 @@ pub fn conclude<S: Serialize>(
     }
     known.apply(&mut report);
     // A command line that is no text has no token.
-    let words = subject.command_line.iter().map(|word| word.to_str());
-    let words: Option<Vec<String>> = words.map(|word| Some(word?.to_owned())).collect();
     for finding in &mut report.findings {
         let number = finding.replay.take();
-        let crash = number.and_then(|number| crash(number.token.parse().ok()?));
-        let token = words
-            .clone()
-            .and_then(|words| Token::new(words, &finding.fingerprint, crash));
+        let replay = number.and_then(|number| replay(number.token.parse().ok()?));
+        let token =
+            replay.and_then(|(words, crash)| Token::new(words, &finding.fingerprint, crash));
         finding.replay = token.map(Token::replay);
     }
     if let Some(fingerprint) = subject.wanted {

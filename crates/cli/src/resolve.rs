@@ -17,14 +17,15 @@ use brownout_rule::host::split_argument;
 use brownout_trace::event::ThreadId;
 
 use crate::cli::{
-    CheckArgs, Cli, Command, DumpArgs, ExploreArgs, Format, LaunchArgs, Names, OracleArg,
-    RecordArgs, RecoveryArgs, ReportArgs, RuleEdit, Selection, Shell, TraceCommand, Unit,
+    CheckArgs, Cli, Command, DumpArgs, ExploreArgs, Format, FuzzArgs, ImageSource, LaunchArgs,
+    Names, OracleArg, RecordArgs, RecoveryArgs, ReportArgs, RuleEdit, Selection, Shell, Steering,
+    TraceCommand, Unit,
 };
 use crate::compat;
 use crate::exit::Failure;
 use crate::terminal::{message, quote};
 
-pub use crate::cli::{ColorChoice, Compat, FailOn, ReportFormat};
+pub use crate::cli::{ColorChoice, Compat, FailOn, FuzzCommand, ReportFormat};
 
 /// What to do.
 pub enum Task {
@@ -32,6 +33,10 @@ pub enum Task {
     Check(Box<Check>),
     /// `explore`
     Explore(Box<Explore>),
+    /// `fuzz`
+    Fuzz(Box<Fuzz>),
+    /// `fuzz tree` and the like
+    Campaign(FuzzCommand),
     /// `explain`: this rule, or all.
     Explain(Option<&'static Rule>),
     /// `replay`
@@ -88,6 +93,16 @@ pub struct Check {
     pub confirm: Option<Box<brownout_explore::Options>>,
     /// The words after `brownout` that give this check, wherever they come from: as typed, or with
     /// what brownout.toml adds and `--no-config`.
+    pub command_line: Vec<OsString>,
+}
+
+/// A campaign to run.
+pub struct Fuzz {
+    /// What to fuzz, and how.
+    pub options: brownout_fuzz::Options,
+    /// What becomes of findings.
+    pub report: Reporting,
+    /// As in [`Check`].
     pub command_line: Vec<OsString>,
 }
 
@@ -207,6 +222,10 @@ pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
     Ok(match cli.command {
         Command::Check(args) => Task::Check(Box::new(check(*args, words)?)),
         Command::Explore(args) => Task::Explore(Box::new(explore(*args, words)?)),
+        Command::Fuzz(mut args) => match args.command.take() {
+            Some(command) => Task::Campaign(command),
+            None => Task::Fuzz(Box::new(fuzz(*args, words)?)),
+        },
         Command::Explain(args) => Task::Explain(args.rule.map(BuiltIn::rule)),
         Command::Replay(args) => Task::Replay(Replay {
             token: args.token,
@@ -349,6 +368,101 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
             folder: here.join(&args.folder),
             outcomes: args.outcomes.map(|path| here.join(path)),
             ..options
+        },
+        report: reporting(args.report),
+        command_line: words,
+    })
+}
+
+fn fuzz(args: FuzzArgs, words: Vec<OsString>) -> Result<Fuzz, Failure> {
+    let launch = launch(LaunchArgs {
+        deterministic: true,
+        program: args.program,
+    })?;
+    let here = here()?;
+    let read = |path: &Path| {
+        fs::read(path).map_err(|error| {
+            Failure::usage(format!("cannot read {}: {}", quote(path), plain(&error)))
+        })
+    };
+    let mut seeds = Vec::new();
+    for given in &args.seeds {
+        let mut files = vec![given.clone()];
+        if given.is_dir() {
+            let entries = fs::read_dir(given).map_err(|error| {
+                Failure::usage(format!("cannot read {}: {}", quote(given), plain(&error)))
+            })?;
+            files = entries.flatten().map(|entry| entry.path()).collect();
+            files.retain(|path| path.is_file());
+            files.sort();
+            if files.is_empty() {
+                return Err(Failure::usage(format!(
+                    "there is no seed in {}: put an input of the program there",
+                    quote(given)
+                )));
+            }
+        }
+        for path in files {
+            let name = path.file_name().unwrap_or_default();
+            seeds.push((name.to_string_lossy().into_owned(), read(&path)?));
+        }
+    }
+    let templates = match &args.operations {
+        Some(path) => {
+            let text = String::from_utf8_lossy(&read(path)?).into_owned();
+            let templates: brownout_fuzz::Templates = text
+                .parse()
+                .map_err(|error| Failure::usage(format!("{}: {error}", quote(path))))?;
+            Some(templates)
+        }
+        None => None,
+    };
+    if let Some(image) = &args.image {
+        read(image)?;
+    }
+    let model = Config {
+        domain: args.domain,
+        ..Config::default()
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let text = words.iter().map(|word| word.to_string_lossy().into_owned());
+    let text: Vec<String> = text.collect();
+    Ok(Fuzz {
+        options: brownout_fuzz::Options {
+            target: brownout_fuzz::Target {
+                program: launch.program,
+                args: launch.args,
+                pm_globs: patterns(&args.pm)?,
+            },
+            setup: args.setup,
+            image: args.image.map(|path| here.join(path)),
+            recover: args.recover,
+            seeds,
+            templates,
+            out: here.join(args.out.unwrap_or_default()),
+            resume: args.resume,
+            limits: brownout_fuzz::Limits {
+                time: args.time,
+                executions: args.executions,
+                ..brownout_fuzz::Limits::default()
+            },
+            jobs: args.jobs.map_or(processors, |jobs| jobs as usize),
+            seed: args.seed,
+            edges_only: args.feedback == Steering::Edges,
+            images: match args.images {
+                ImageSource::Model => brownout_fuzz::Images::Model,
+                ImageSource::None => brownout_fuzz::Images::None,
+                ImageSource::Mutate => brownout_fuzz::Images::Mutate,
+            },
+            explore_share: args.explore_share.clamp(0.0, 100.0),
+            check: brownout_check::Options {
+                model,
+                ..brownout_check::Options::default()
+            },
+            symbols: brownout_symbols::Options::default(),
+            patience: args.hang_after,
+            stop: Default::default(),
+            command_line: format!("brownout {}", text.join(" ")),
         },
         report: reporting(args.report),
         command_line: words,

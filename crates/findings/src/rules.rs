@@ -19,6 +19,8 @@ pub enum Analysis {
     Check,
     /// It takes a crash to see.
     Explore,
+    /// It takes inputs and images that nobody has thought of.
+    Fuzz,
 }
 
 impl Analysis {
@@ -27,6 +29,7 @@ impl Analysis {
         match self {
             Analysis::Check => "check",
             Analysis::Explore => "explore",
+            Analysis::Fuzz => "fuzz",
         }
     }
 }
@@ -95,6 +98,8 @@ catalogue! {
     NotAtomic "not-atomic" Explore Correctness true "explore: after a crash, an operation is there in part, or an acknowledged one is lost"
     OtherOrder "other-order" Explore Warning true "explore: after a crash, recovery prints all that is to be there, but in another order"
     CheckerFailed "checker-failed" Explore Correctness true "explore: after a crash and recovery, the checker command is not content"
+    Crash "crash" Fuzz Correctness true "fuzz: an input ends the program by a signal"
+    Hang "hang" Fuzz Correctness true "fuzz: with an input the program does not end"
     RecoveryAssertion "recovery-assertion" Explore Correctness true "explore: after a crash and recovery, a condition that must hold does not"
 }
 
@@ -307,8 +312,10 @@ mod tests {
     #[test]
     fn a_summary_names_its_analysis_unless_that_is_check() {
         for rule in RULES {
-            let named = rule.summary.starts_with("explore: ");
-            assert_eq!(named, rule.analysis == Analysis::Explore, "{}", rule.id);
+            let named = rule
+                .summary
+                .starts_with(&format!("{}: ", rule.analysis.name()));
+            assert_eq!(named, rule.analysis != Analysis::Check, "{}", rule.id);
         }
     }
 

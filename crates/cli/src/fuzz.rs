@@ -1,0 +1,242 @@
+//! `brownout fuzz`: inputs and images that nobody has thought of.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use brownout_findings::rules::{Analysis, RuleSet};
+use brownout_findings::{Analysed, Finding, Limit, Outcome, Severity};
+use brownout_fuzz::{Error, Found, Kept, Named, Progress};
+
+use crate::exit::{self, Failure};
+use crate::reporting::{self, Known, Subject};
+use crate::resolve::{Fuzz, FuzzCommand};
+use crate::signals;
+use crate::terminal::{message, quote};
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::Launch(error) => error.into(),
+            Error::Explore(error) => error.into(),
+            Error::SetUp(_) | Error::Folder(_) | Error::Unknown(_) => {
+                Failure::usage(error.to_string())
+            }
+            error => Failure::cannot_run(error.to_string()),
+        }
+    }
+}
+
+/// Fuzzes, reports, and says how to exit.
+pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
+    let known = Known::read(&fuzz.report)?;
+    let options = fuzz.options;
+    signals::tell(&options.stop)
+        .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))?;
+    let out = options.out.clone();
+    let has_end = options.limits.time.is_some() || options.limits.executions.is_some();
+    let words = std::iter::once(&options.target.program).chain(&options.target.args);
+    let analysed = Analysed {
+        analysis: Analysis::Fuzz.name().into(),
+        program: words.map(|w| w.to_string_lossy().into_owned()).collect(),
+        ..Analysed::default()
+    };
+    let mut line = StatusLine::new();
+    let campaign = brownout_fuzz::fuzz(options, |progress| line.show(progress))?;
+    line.clear();
+    let mut outcome = Outcome {
+        statistics: campaign.progress.clone(),
+        notes: campaign.notes,
+        ..Outcome::default()
+    };
+    if campaign.progress.figures.paths + campaign.progress.figures.openings == 0 {
+        outcome
+            .coverage
+            .limit(Limit::Untouched, "no persistent memory was touched");
+    }
+    // That is what fuzzing is, so nobody need accept it; but nobody is told that all was looked at.
+    let executions = campaign.progress.executions;
+    outcome.coverage.limit(
+        Limit::Sampled,
+        format!("{executions} executions were looked at; others may show more"),
+    );
+    outcome.coverage.accept(&[Limit::Sampled]);
+    if campaign.over.is_none() && has_end {
+        outcome.coverage.limit(
+            Limit::Interrupted,
+            "ended before its time; --resume goes on",
+        );
+    }
+    let folder = out.to_string_lossy().into_owned();
+    let mut keys = Vec::new();
+    for (key, found) in campaign.found {
+        outcome.findings.push(told(&found));
+        keys.push(key);
+    }
+    let subject = Subject {
+        analysed,
+        rules: RuleSet::defaults(Analysis::Fuzz),
+        status: exit::OK,
+        command_line: &fuzz.command_line,
+        wanted: None,
+    };
+    let replay = |number: usize| {
+        let key = keys.get(number)?.clone();
+        let words = ["fuzz", "repro", &folder, &key];
+        Some((words.map(str::to_owned).to_vec(), None))
+    };
+    reporting::conclude_each(&fuzz.report, &known, subject, outcome, replay)
+}
+
+/// A finding, with where it comes from.
+fn told(found: &Found) -> Finding {
+    let mut finding = found.finding.clone();
+    finding.notes.push(match found.by_seed {
+        true => "a seed shows it".to_owned(),
+        false => format!("reached by fuzzing, in execution {}", found.execution),
+    });
+    let input = found.case.input.escape_ascii().to_string();
+    if input.len() <= 400 {
+        finding.notes.push(format!("input: \"{input}\""));
+    }
+    finding
+}
+
+/// Looks at a campaign. `wanted` is the finding that a token was about.
+pub fn look(command: FuzzCommand, wanted: Option<&str>) -> Result<u8, Failure> {
+    match command {
+        FuzzCommand::Tree(args) => {
+            let text = Kept::look(&args.folder)?.tree()?;
+            match io::stdout().write_all(text.as_bytes()) {
+                // Whoever reads it may have seen enough.
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                    Err(Failure::cannot_run(format!("cannot write: {error}")))
+                }
+                _ => Ok(exit::OK),
+            }
+        }
+        FuzzCommand::Export(args) => {
+            let kept = Kept::look(&args.folder)?;
+            let image = match kept.find(&args.id)? {
+                Named::Image(image) => image,
+                Named::Case(case) => case.image,
+                Named::Finding(_, found) => found.case.image,
+            };
+            let chain = kept.export(image, &args.output)?;
+            message(&format!(
+                "{} steps from the root; run {}",
+                chain.steps.len(),
+                quote(args.output.join("rebuild.sh"))
+            ));
+            Ok(exit::OK)
+        }
+        FuzzCommand::Repro(args) => {
+            let kept = Kept::look(&args.folder)?;
+            let (case, key) = match kept.find(&args.id)? {
+                Named::Case(case) => (case, None),
+                Named::Finding(key, found) => (found.case, Some(key)),
+                Named::Image(_) => {
+                    return Err(Failure::usage(
+                        "an image has no input: name a test case or a finding",
+                    ));
+                }
+            };
+            if args.native {
+                return Ok(of_native(kept.run_natively(&case)?));
+            }
+            let name = wanted.map(str::to_owned).or_else(|| key.clone());
+            let shown = kept.repeat(&case, key.as_deref())?;
+            for found in &shown {
+                message(&format!(
+                    "{}: {}",
+                    found.finding.rule.as_str(),
+                    found.finding.message
+                ));
+            }
+            match (key, name) {
+                (Some(_), Some(name)) => {
+                    let shows = !shown.is_empty();
+                    message(&match shows {
+                        true => format!("finding {name} shows again"),
+                        false => format!("finding {name} did not show again"),
+                    });
+                    Ok(if shows { exit::FINDINGS } else { exit::OK })
+                }
+                _ => {
+                    let counts = |found: &Found| found.finding.severity == Severity::Correctness;
+                    Ok(match shown.iter().any(counts) {
+                        true => exit::FINDINGS,
+                        false => exit::OK,
+                    })
+                }
+            }
+        }
+    }
+}
+
+/// The exit code of a program that ran natively.
+fn of_native(status: std::process::ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => 128 + signal as u8,
+        (None, None) => exit::CANNOT_RUN,
+    }
+}
+
+/// One line that says how far the campaign is: written over on a terminal, now and then elsewhere.
+struct StatusLine {
+    is_terminal: bool,
+    last: Option<Instant>,
+    pause: Duration,
+}
+
+impl StatusLine {
+    fn new() -> StatusLine {
+        StatusLine {
+            is_terminal: io::stderr().is_terminal(),
+            last: None,
+            pause: Duration::from_secs(10),
+        }
+    }
+
+    fn show(&mut self, progress: &Progress) {
+        let pause = match self.is_terminal {
+            true => Duration::from_millis(200),
+            false => self.pause,
+        };
+        if self.last.is_some_and(|last| last.elapsed() < pause) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        if !self.is_terminal {
+            self.pause = (self.pause * 3 / 2).min(Duration::from_secs(600));
+        }
+        let figures = &progress.figures;
+        let text = format!(
+            "{} s, {} executions ({:.0} a second), {} test cases, {} images (depth {}), {} PM paths, {} situations, {} edges, {} explored, {} correctness findings, {} others",
+            progress.elapsed.as_secs(),
+            progress.executions,
+            progress.rate,
+            progress.cases,
+            figures.images,
+            figures.depth,
+            figures.paths + figures.openings,
+            figures.situations,
+            figures.edges,
+            figures.explored,
+            progress.findings.0,
+            progress.findings.1,
+        );
+        // Nobody reads it any more if this fails.
+        let _ = match self.is_terminal {
+            true => write!(io::stderr(), "\r\x1b[K{text}"),
+            false => writeln!(io::stderr(), "{text}"),
+        };
+    }
+
+    fn clear(&mut self) {
+        if self.is_terminal && self.last.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

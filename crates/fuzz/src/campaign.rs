@@ -1,0 +1,508 @@
+//! A campaign: what is fuzzed, for how long, by how many workers, and what is kept of it.
+//!
+//! ```text
+//!  workers ──news──▶ coordinator ──▶ journal, queue/, crashes/, findings/, fuzzer_stats, plot_data
+//!     ▲                  │
+//!     └──── others' news ┘
+//! ```
+//! Guarantee: a case or a finding is in the journal before anybody counts it, so that `kill -9` at any moment loses none that was told; a campaign
+//! that is resumed begins with all of them. Files beside the journal are for people and other tools, and can be made anew from it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use brownout_campaign::afl::{FuzzerStats, PlotLine};
+use brownout_campaign::budget::{Budget, Over, Spent};
+use brownout_campaign::case_name::CaseName;
+use brownout_campaign::files::Durability;
+use brownout_campaign::folder::{Folder, Shelf};
+use brownout_campaign::journal::Journal;
+use brownout_campaign::workers::{Ended, Pool, Stop, Worker};
+use brownout_explore::Ground;
+use brownout_findings::Severity;
+use brownout_images::{ImageId, Origin, Store, View, capture};
+use serde::Serialize;
+
+use crate::case::Case;
+use crate::error::Error;
+use crate::judge::{Found, Judge};
+use crate::options::Options;
+use crate::record::{KeptCase, Record};
+use crate::runner::{Runner, Times};
+use crate::server::Workshop;
+use crate::worker::{Beginning, Figures, News, Publish, work};
+
+fn seconds<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64((time.as_secs_f64() * 1e3).round() / 1e3)
+}
+
+/// How far a campaign is.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Progress {
+    /// Since the beginning, breaks left out.
+    #[serde(rename = "elapsed_s", serialize_with = "seconds")]
+    pub elapsed: Duration,
+    /// Executions.
+    pub executions: u64,
+    /// Of all workers: coverage is that of the best.
+    pub figures: Figures,
+    /// Cases of the queue.
+    pub cases: u64,
+    /// Findings: correctness, others.
+    pub findings: (u64, u64),
+    /// Executions a second, lately.
+    pub rate: f64,
+}
+
+/// What came of a campaign.
+pub struct Campaign {
+    /// What was found, by key.
+    pub found: BTreeMap<String, Found>,
+    /// How far it came.
+    pub progress: Progress,
+    /// Why it ended: the time, executions; `None` if somebody ended it.
+    pub over: Option<Over>,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+}
+
+/// Where a worker sits.
+type Seat = Worker<(), News, Result<Figures, String>>;
+
+struct At<'a> {
+    worker: &'a Seat,
+}
+
+impl Publish for At<'_> {
+    fn publish(&self, news: News) {
+        self.worker.publish(news);
+    }
+
+    fn stopped(&self) -> bool {
+        self.worker.stopped()
+    }
+}
+
+/// Makes the root image.
+fn root(options: &Options, ground: &Ground, store: &Store) -> Result<ImageId, Error> {
+    if let Some(root) = store.root() {
+        return Ok(root);
+    }
+    let enclosures = ground
+        .enclosures()
+        .map_err(|why| Error::NoView(why.to_owned()))?;
+    let view = Arc::new(enclosures.enclose(&[])?);
+    if let Some(setup) = &options.setup {
+        let mut config = brownout_host::LaunchConfig::new("sh", ["-c", setup]);
+        config.deterministic = true;
+        config.enclosure = Some(view.clone());
+        config.dies_with_tool = true;
+        config.stop = Some(options.stop.clone());
+        config.stdin = Some(fs::File::open("/dev/null")?);
+        config.stdout = Some(fs::File::create("/dev/null")?);
+        let outcome = brownout_host::run(&config)?;
+        if outcome.status != brownout_host::ExitStatus::Code(0) {
+            return Err(Error::SetUp(setup.clone()));
+        }
+    }
+    let mut changed: Vec<PathBuf> = view.changed()?.into_keys().collect();
+    if let Some(image) = &options.image {
+        // Made part of the image as it is now, whatever becomes of the user's file.
+        let path = std::path::absolute(image)?;
+        fs::File::options()
+            .read(true)
+            .write(true)
+            .open(view.path(&path))?;
+        changed = view.changed()?.into_keys().collect();
+    }
+    let captured = capture(
+        changed,
+        &View {
+            at: &|path| view.path(path),
+            machine: &Path::to_path_buf,
+        },
+    )?;
+    let made = match (&options.setup, &options.image) {
+        (Some(setup), _) => setup.clone(),
+        (None, Some(image)) => image.display().to_string(),
+        (None, None) => String::new(),
+    };
+    let added = store.add(None, Origin::Root(made), &captured.contents)?;
+    Ok(added.id)
+}
+
+/// Fuzzes. `tell` is called several times a second.
+pub fn fuzz(options: Options, mut tell: impl FnMut(&Progress)) -> Result<Campaign, Error> {
+    let identity = options.identity()?;
+    let folder = match options.resume {
+        true => Folder::resume(&options.out, &identity)?,
+        false => Folder::create(&options.out, &identity)?,
+    };
+    let images = folder.layout().root().join("images");
+    let store = match images.exists() {
+        true => Store::open(&images)?,
+        false => Store::create(&images)?,
+    };
+    let store = Arc::new(store);
+    let (journal, records, _) =
+        Journal::open(&folder.layout().journal(), &folder.identity().hash())?;
+    let ground = Ground::new()?;
+    let root = root(&options, &ground, &store)?;
+    let mut books = Books::new(folder, journal, store.clone(), &options);
+    let mut beginning = Beginning {
+        root,
+        cases: Vec::new(),
+        found: Vec::new(),
+    };
+    let spent = books.recall(records, &mut beginning)?;
+    if beginning.cases.is_empty() {
+        for (name, input) in &options.seeds {
+            let case = Case {
+                image: root,
+                input: input.clone(),
+            };
+            books.seeds.insert(case.clone(), name.clone());
+            beginning.cases.push((case, true));
+        }
+    }
+    let workshop = Arc::new(Workshop {
+        ground,
+        store,
+        target: options.target.clone(),
+        patience: options.patience,
+        keeps: true,
+    });
+    let budget = Arc::new(Budget::new(options.limits, &spent));
+    let stop = Stop::with_flag(options.stop.clone());
+    let options = Arc::new(options);
+    let beginning = Arc::new(beginning);
+    let pool: Pool<(), News, Result<Figures, String>> = {
+        let (options, budget) = (options.clone(), budget.clone());
+        let (workshop, beginning) = (workshop.clone(), beginning.clone());
+        Pool::start_with(options.jobs, stop, move |worker: &Seat| {
+            let judge = Judge::new(options.check, options.symbols.clone());
+            let runner = Runner::new(workshop.clone(), judge);
+            let others = || {
+                let news = worker.take();
+                news.into_iter().map(|(_, news)| (*news).clone()).collect()
+            };
+            let seat = At { worker };
+            work(
+                runner,
+                &options,
+                &budget,
+                &beginning,
+                &seat,
+                worker.index(),
+                others,
+            )
+            .map_err(|error| error.to_string())
+        })?
+    };
+    let mut failure = None;
+    loop {
+        let news = pool.wait(Duration::from_millis(200));
+        for (_, news) in &news.discoveries {
+            if let Err(error) = books.take(news, &budget) {
+                failure.get_or_insert(error);
+                pool.stop();
+            }
+        }
+        tell(&books.progress(&budget));
+        books.keep_figures(&budget)?;
+        if news.living == 0 || failure.is_some() {
+            break;
+        }
+    }
+    let (ended, left) = pool.join(Duration::from_secs(30));
+    for (_, news) in &left {
+        books.take(news, &budget)?;
+    }
+    books.journal.append(&Record::Spent(budget.spent()))?;
+    books.write_figures(&budget)?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    let mut notes = Vec::new();
+    for worker in ended {
+        match worker {
+            Ended::Finished(Ok(_)) => {}
+            Ended::Finished(Err(error)) => return Err(Error::Worker(error)),
+            Ended::Panicked { message, .. } => {
+                notes.push(format!("bug in Brownout: a worker has ended: {message}"));
+            }
+            Ended::Stuck { .. } => notes.push("a worker did not stop in time".to_owned()),
+        }
+    }
+    let progress = books.progress(&budget);
+    tell(&progress);
+    Ok(Campaign {
+        found: books.found,
+        progress,
+        over: budget.over(),
+        notes,
+    })
+}
+
+/// What the coordinator writes down.
+struct Books {
+    folder: Folder,
+    journal: Journal<Record>,
+    store: Arc<Store>,
+    seeds: HashMap<Case, String>,
+    numbers: HashMap<Case, u64>,
+    found: BTreeMap<String, Found>,
+    crashes: u64,
+    figures: BTreeMap<usize, Figures>,
+    begun: Instant,
+    written: Instant,
+    /// Executions at some earlier moments.
+    pace: Vec<(Duration, u64)>,
+    last_find: u64,
+    command_line: String,
+    patience: Duration,
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+impl Books {
+    fn new(
+        folder: Folder,
+        journal: Journal<Record>,
+        store: Arc<Store>,
+        options: &Options,
+    ) -> Books {
+        Books {
+            folder,
+            journal,
+            store,
+            seeds: HashMap::new(),
+            numbers: HashMap::new(),
+            found: BTreeMap::new(),
+            crashes: 0,
+            figures: BTreeMap::new(),
+            begun: Instant::now(),
+            written: Instant::now(),
+            pace: Vec::new(),
+            last_find: 0,
+            command_line: options.command_line.clone(),
+            patience: options.patience,
+        }
+    }
+
+    /// What an earlier run of the tool has left.
+    fn recall(&mut self, records: Vec<Record>, into: &mut Beginning) -> Result<Spent, Error> {
+        let mut spent = Spent::default();
+        for record in records {
+            match record {
+                Record::Case(kept) => {
+                    let case = Case {
+                        image: kept.image,
+                        input: self.store.input_bytes(kept.input)?,
+                    };
+                    self.numbers.insert(case.clone(), kept.id);
+                    into.cases.push((case, kept.is_seed));
+                }
+                Record::Found(key, text) => {
+                    let found: Found = serde_json::from_str(&text)
+                        .map_err(|error| Error::Corrupt(error.to_string()))?;
+                    self.crashes += 1;
+                    self.found.insert(key.clone(), found.clone());
+                    into.found.push((key, found));
+                }
+                Record::Spent(now) => spent = now,
+            }
+        }
+        Ok(spent)
+    }
+
+    fn take(&mut self, news: &News, budget: &Budget) -> Result<(), Error> {
+        match news {
+            News::Case {
+                case,
+                parent,
+                operation,
+                priority,
+                executions,
+            } => {
+                let at = (budget.elapsed().as_millis() as u64, *executions);
+                self.take_case(case, parent.as_ref(), operation, *priority, at)
+            }
+            News::Found { key, found } => self.take_found(key, found, budget),
+            News::Figures(figures) => {
+                self.figures.insert(figures.worker, *figures);
+                Ok(())
+            }
+        }
+    }
+
+    fn take_case(
+        &mut self,
+        case: &Case,
+        parent: Option<&Case>,
+        operation: &str,
+        priority: u8,
+        at: (u64, u64),
+    ) -> Result<(), Error> {
+        if self.numbers.contains_key(case) {
+            return Ok(());
+        }
+        let id = self.numbers.len() as u64;
+        let parent = parent.and_then(|parent| self.numbers.get(parent)).copied();
+        let seed = self.seeds.get(case);
+        let kept = KeptCase {
+            id,
+            image: case.image,
+            input: self.store.input(&case.input)?,
+            parent,
+            operation: operation.to_owned(),
+            priority,
+            is_seed: seed.is_some(),
+            at,
+        };
+        self.journal.append(&Record::Case(kept))?;
+        let name = match seed {
+            Some(name) => CaseName::seed(id, name),
+            None => CaseName::from_case(id, parent.unwrap_or(0), None, operation),
+        };
+        let image = self.store.node(case.image)?.number;
+        let name = name
+            .at(at.0, at.1)
+            .detail(&format!("img:{image}"))
+            .new_coverage(priority == 2);
+        self.folder
+            .add_case(Shelf::Queue, &name, &case.input, Durability::Process)?;
+        self.numbers.insert(case.clone(), id);
+        self.last_find = now();
+        Ok(())
+    }
+
+    fn take_found(&mut self, key: &str, found: &Found, budget: &Budget) -> Result<(), Error> {
+        if self.found.contains_key(key) {
+            return Ok(());
+        }
+        let text = serde_json::to_string(found).map_err(|e| Error::Corrupt(e.to_string()))?;
+        self.journal
+            .append(&Record::Found(key.to_owned(), text.clone()))?;
+        self.found.insert(key.to_owned(), found.clone());
+        if found.finding.severity == Severity::Correctness {
+            let parent = self.numbers.get(&found.case).copied().unwrap_or(0);
+            let name = CaseName::from_case(self.crashes, parent, None, found.finding.rule.as_str())
+                .at(budget.elapsed().as_millis() as u64, found.execution);
+            self.folder.add_case(
+                Shelf::Crashes,
+                &name,
+                &found.case.input,
+                Durability::Process,
+            )?;
+            self.crashes += 1;
+        }
+        self.folder.write(
+            format!("findings/{key}.json"),
+            text.as_bytes(),
+            Durability::Process,
+        )?;
+        Ok(())
+    }
+
+    fn progress(&mut self, budget: &Budget) -> Progress {
+        let elapsed = budget.elapsed();
+        let executions = budget.executions();
+        self.pace.push((elapsed, executions));
+        let recent = elapsed.saturating_sub(Duration::from_secs(10));
+        self.pace.retain(|(at, _)| *at >= recent);
+        let (since, before) = self.pace[0];
+        let seconds = (elapsed - since).as_secs_f64();
+        let mut figures = Figures::default();
+        for worker in self.figures.values() {
+            figures = Figures {
+                worker: 0,
+                executions: figures.executions + worker.executions,
+                warm: figures.warm + worker.warm,
+                opened: figures.opened + worker.opened,
+                recorded: figures.recorded + worker.recorded,
+                explored: figures.explored + worker.explored,
+                recoveries: figures.recoveries + worker.recoveries,
+                paths: figures.paths.max(worker.paths),
+                path_classes: figures.path_classes.max(worker.path_classes),
+                situations: figures.situations.max(worker.situations),
+                openings: figures.openings.max(worker.openings),
+                edges: figures.edges.max(worker.edges),
+                images: figures.images.max(worker.images),
+                depth: figures.depth.max(worker.depth),
+                cases: figures.cases.max(worker.cases),
+                times: Times {
+                    opening: figures.times.opening + worker.times.opening,
+                    running: figures.times.running + worker.times.running,
+                    judging: figures.times.judging + worker.times.judging,
+                },
+                recording: figures.recording + worker.recording,
+                exploring: figures.exploring + worker.exploring,
+            };
+        }
+        let correctness = self.found.values();
+        let correctness =
+            correctness.filter(|found| found.finding.severity == Severity::Correctness);
+        let correctness = correctness.count() as u64;
+        Progress {
+            elapsed,
+            executions,
+            figures,
+            cases: self.numbers.len() as u64,
+            findings: (correctness, self.found.len() as u64 - correctness),
+            rate: match seconds > 0.0 {
+                true => (executions - before) as f64 / seconds,
+                false => 0.0,
+            },
+        }
+    }
+
+    /// Now and then.
+    fn keep_figures(&mut self, budget: &Budget) -> Result<(), Error> {
+        if self.written.elapsed() < Duration::from_secs(5) {
+            return Ok(());
+        }
+        self.journal.append(&Record::Spent(budget.spent()))?;
+        self.write_figures(budget)
+    }
+
+    fn write_figures(&mut self, budget: &Budget) -> Result<(), Error> {
+        self.written = Instant::now();
+        let progress = self.progress(budget);
+        let figures = progress.figures;
+        let elapsed = progress.elapsed.as_secs_f64().max(0.001);
+        let stats = FuzzerStats {
+            start_time: now() - self.begun.elapsed().as_secs(),
+            last_update: now(),
+            run_time: progress.elapsed.as_secs(),
+            fuzzer_pid: std::process::id(),
+            execs_done: progress.executions,
+            execs_per_sec: progress.executions as f64 / elapsed,
+            execs_ps_last_min: progress.rate,
+            corpus_count: progress.cases,
+            corpus_found: progress.cases,
+            max_depth: u64::from(figures.depth),
+            stability: 100.0,
+            bitmap_cvg: 100.0 * f64::from(figures.edges) / 65536.0,
+            saved_crashes: self.crashes,
+            last_find: self.last_find,
+            exec_timeout: self.patience.as_millis() as u64,
+            edges_found: u64::from(figures.edges),
+            total_edges: 65536,
+            banner: "brownout".to_owned(),
+            target_mode: "default".to_owned(),
+            command_line: self.command_line.clone(),
+            ..FuzzerStats::default()
+        };
+        self.folder.write_stats(&stats)?;
+        self.folder
+            .append_plot(&PlotLine::of(&stats, progress.rate))?;
+        Ok(())
+    }
+}

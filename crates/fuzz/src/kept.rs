@@ -1,0 +1,309 @@
+//! A campaign as its folder has it: for those who look at it, also while it runs.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use brownout_campaign::folder::Folder;
+use brownout_campaign::journal::Journal;
+use brownout_explore::Ground;
+use brownout_images::{Action, Chain, ImageId, Kept as Survived, Moment, Origin, Store, View, lay};
+use brownout_model::Domain;
+use brownout_symbols::Options as SymbolOptions;
+
+use crate::case::Case;
+use crate::deep::Deep;
+use crate::error::Error;
+use crate::judge::{Found, Judge};
+use crate::record::{KeptCase, Key, Record, Settings};
+use crate::runner::Runner;
+use crate::server::Workshop;
+use crate::target::Target;
+
+/// See the module's header.
+pub struct Kept {
+    /// What is fuzzed.
+    pub key: Key,
+    /// How it is judged.
+    pub settings: Settings,
+    /// The images.
+    pub store: Arc<Store>,
+    /// The queue.
+    pub cases: Vec<KeptCase>,
+    /// What was found.
+    pub found: BTreeMap<String, Found>,
+}
+
+/// What a user may name.
+pub enum Named {
+    /// A test case: of the queue, or of a finding.
+    Case(Case),
+    /// A finding, by its key.
+    Finding(String, Box<Found>),
+    /// An image.
+    Image(ImageId),
+}
+
+impl Kept {
+    /// Reads a campaign's folder.
+    pub fn look(folder: &Path) -> Result<Kept, Error> {
+        let (layout, identity) = Folder::look(folder)?;
+        let key: Key = serde_json::from_value(identity.key.clone())
+            .map_err(|error| Error::Corrupt(error.to_string()))?;
+        let settings: Settings = serde_json::from_value(identity.settings.clone())
+            .map_err(|error| Error::Corrupt(error.to_string()))?;
+        let store = Arc::new(Store::open_for_reading(&layout.root().join("images"))?);
+        let (records, _) = Journal::<Record>::read(&layout.journal(), &identity.hash())?;
+        let mut cases = Vec::new();
+        let mut found = BTreeMap::new();
+        for record in records {
+            match record {
+                Record::Case(case) => cases.push(case),
+                Record::Found(key, text) => {
+                    let read: Found = serde_json::from_str(&text)
+                        .map_err(|error| Error::Corrupt(error.to_string()))?;
+                    found.insert(key, read);
+                }
+                Record::Spent(_) => {}
+            }
+        }
+        Ok(Kept {
+            key,
+            settings,
+            store,
+            cases,
+            found,
+        })
+    }
+
+    /// What an id means: `12` or `id:000012` (a case of the queue), `img:5` (an image), 16 digits (a finding).
+    pub fn find(&self, id: &str) -> Result<Named, Error> {
+        if let Some(found) = self.found.get(id) {
+            return Ok(Named::Finding(id.to_owned(), Box::new(found.clone())));
+        }
+        let unknown = || Error::Unknown(id.to_owned());
+        if let Some(number) = id.strip_prefix("img:") {
+            let number = number.parse().map_err(|_| unknown())?;
+            return self.store.nth(number).map(Named::Image).ok_or_else(unknown);
+        }
+        let number = id.strip_prefix("id:").unwrap_or(id);
+        let number: u64 = number
+            .split(',')
+            .next()
+            .and_then(|digits| digits.parse().ok())
+            .ok_or_else(unknown)?;
+        let case = self.cases.iter().find(|case| case.id == number);
+        let case = case.ok_or_else(unknown)?;
+        Ok(Named::Case(Case {
+            image: case.image,
+            input: self.store.input_bytes(case.input)?,
+        }))
+    }
+
+    /// All images as a tree, a line each.
+    pub fn tree(&self) -> Result<String, Error> {
+        let mut children: BTreeMap<Option<ImageId>, Vec<ImageId>> = BTreeMap::new();
+        for node in self.store.iter() {
+            children.entry(node.parent).or_default().push(node.id);
+        }
+        let mut text = String::new();
+        let roots = children.get(&None).cloned().unwrap_or_default();
+        let mut left: Vec<(usize, ImageId)> = roots.into_iter().map(|id| (0, id)).collect();
+        while let Some((depth, id)) = left.pop() {
+            let node = self.store.node(id)?;
+            let cases = self.cases.iter().filter(|case| case.image == id).count();
+            let found = self.found.values().filter(|found| found.case.image == id);
+            let found = found.count();
+            let indent = "  ".repeat(depth);
+            let from = self.origin(&node.origin)?;
+            text += &format!("{indent}img:{} {from}", node.number);
+            if cases > 0 {
+                text += &format!(", {cases} test cases");
+            }
+            if found > 0 {
+                text += &format!(", {found} findings");
+            }
+            text.push('\n');
+            let below = children.get(&Some(id)).into_iter().flatten();
+            left.extend(below.rev().map(|child| (depth + 1, *child)));
+        }
+        Ok(text)
+    }
+
+    fn origin(&self, origin: &Origin) -> Result<String, Error> {
+        let shown = |input| -> Result<String, Error> {
+            let bytes = self.store.input_bytes(input)?;
+            Ok(shown(&bytes))
+        };
+        Ok(match origin {
+            Origin::Root(made) if made.is_empty() => "nothing".to_owned(),
+            Origin::Root(made) => format!("made by {made}"),
+            Origin::Run { input } => format!("left by {}", shown(*input)?),
+            Origin::Crash { input, at } => {
+                let place = match at.moment {
+                    Moment::OrderingPoint(n) => format!("at ordering point {n}"),
+                    Moment::Event(n) => format!("before ordering point {}", n as u32),
+                };
+                let kept = match &at.kept {
+                    Survived::Certain => "only what is certain survives",
+                    Survived::Everything => "everything survives",
+                    Survived::Seed(_) | Survived::Chosen(_) => "some of the rest survives",
+                };
+                format!("left by a crash in {} {place}, {kept}", shown(*input)?)
+            }
+            Origin::Flipped { .. } => "bytes flipped".to_owned(),
+        })
+    }
+
+    /// Writes into a folder what it takes to make an image again: the root's files, the inputs, and a script. `None` if a crash or flipped bytes are part of it,
+    /// which no sequence of commands makes; then the files of the image itself are written.
+    pub fn export(&self, image: ImageId, to: &Path) -> Result<Chain, Error> {
+        let chain = self.store.export(image)?;
+        fs::create_dir_all(to)?;
+        let is_plain = |step: &brownout_images::Step| matches!(step.action, Action::Run { .. });
+        // From the last image that commands cannot make.
+        let first = chain.steps.iter().rposition(|step| !is_plain(step));
+        let base = first.map_or(chain.root, |at| chain.steps[at].image);
+        let files = to.join("files");
+        let at = |path: &Path| files.join(path.strip_prefix("/").unwrap_or(path));
+        let changes = self.store.difference(None, base)?;
+        for change in &changes {
+            if let Some(folder) = at(&change.path).parent() {
+                fs::create_dir_all(folder)?;
+            }
+        }
+        let nowhere = |_: &Path| PathBuf::from("/nonexistent");
+        lay(
+            &changes,
+            &View {
+                at: &at,
+                machine: &nowhere,
+            },
+        )?;
+        let mut script = String::from(
+            "#!/bin/sh\n# Makes the image again, in place: files of the same names are overwritten.\nset -e\ncd \"$(dirname \"$0\")\"\nhere=$PWD\n",
+        );
+        for change in &changes {
+            let name = change.path.to_string_lossy();
+            let inside = name.trim_start_matches('/');
+            script += &format!(
+                "cp -a {} {}\n",
+                quoted(&format!("files/{inside}")),
+                quoted(&name)
+            );
+        }
+        let folder = std::env::current_dir()?;
+        script += &format!("cd {}\n", quoted(&folder.to_string_lossy()));
+        let words = std::iter::once(&self.key.program).chain(&self.key.args);
+        let command: Vec<String> = words.map(|word| quoted(word)).collect();
+        let from = first.map_or(0, |at| at + 1);
+        for (number, step) in chain.steps[from..].iter().enumerate() {
+            if let Action::Run { input } = &step.action {
+                fs::write(to.join(format!("input-{number}")), input)?;
+                script += &format!(
+                    "{} < \"$here/input-{number}\" > /dev/null || true\n",
+                    command.join(" ")
+                );
+            }
+        }
+        let path = to.join("rebuild.sh");
+        let mut file = File::create(&path)?;
+        file.write_all(script.as_bytes())?;
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        Ok(chain)
+    }
+
+    /// How runs are checked.
+    fn check(&self) -> brownout_check::Options {
+        let domain = Domain::from_name(&self.settings.domain);
+        brownout_check::Options {
+            model: brownout_model::Config {
+                domain: domain.unwrap_or_default(),
+                ..brownout_model::Config::default()
+            },
+            ..brownout_check::Options::default()
+        }
+    }
+
+    fn workshop(&self) -> Result<Workshop, Error> {
+        Ok(Workshop {
+            ground: Ground::new()?,
+            store: self.store.clone(),
+            target: Target {
+                program: OsString::from(&self.key.program),
+                args: self.key.args.iter().map(OsString::from).collect(),
+                pm_globs: self.key.pm.clone(),
+            },
+            patience: Duration::from_secs_f64(self.settings.hang_after.clamp(0.1, 1e6)),
+            keeps: true,
+        })
+    }
+
+    /// Runs a case once more and says what it shows; with a key, only whether it shows that finding, which may take an exploration.
+    pub fn repeat(&self, case: &Case, key: Option<&str>) -> Result<Vec<Found>, Error> {
+        let judge = Judge::new(self.check(), SymbolOptions::default());
+        let workshop = Arc::new(self.workshop()?);
+        let mut runner = Runner::new(workshop.clone(), judge);
+        runner.run(case)?;
+        let by_exploration = key
+            .and_then(|key| self.found.get(key))
+            .is_some_and(|found| found.by_exploration);
+        if by_exploration {
+            let recover = self.settings.recover.as_deref();
+            let deep = Deep::new(recover, self.check().model, Arc::default());
+            let mut recorded = deep.record(&workshop, case)?;
+            if let Some(exploration) = deep.explore(&mut recorded)? {
+                for finding in exploration.into_outcome().0.findings {
+                    runner.judge.keep_explored(finding, case);
+                }
+            }
+        }
+        let shown = runner.judge.take_new().into_iter();
+        let shown = shown.filter(|(shown, _)| key.is_none_or(|key| shown == key));
+        Ok(shown.map(|(_, found)| found).collect())
+    }
+
+    /// Runs a case natively, on its image in a private view; the terminal is the program's.
+    pub fn run_natively(&self, case: &Case) -> Result<ExitStatus, Error> {
+        let workshop = self.workshop()?;
+        let view = workshop.enclosures()?.enclose(&[])?;
+        let changes = self.store.difference(None, case.image)?;
+        lay(
+            &changes,
+            &View {
+                at: &|path| view.path(path),
+                machine: &Path::to_path_buf,
+            },
+        )?;
+        let input = workshop.ground.scratch().join("input");
+        fs::write(&input, &case.input)?;
+        let mut command = std::process::Command::new(&self.key.program);
+        command.args(&self.key.args).stdin(File::open(&input)?);
+        let enter = view.enter(&std::env::current_dir()?)?;
+        // SAFETY: it makes system calls only, and the view lives until the program has ended.
+        unsafe { command.pre_exec(enter) };
+        Ok(command.status()?)
+    }
+}
+
+/// An input, in one short line.
+fn shown(bytes: &[u8]) -> String {
+    const MAX: usize = 48;
+    let text = bytes.escape_ascii().to_string();
+    match text.char_indices().nth(MAX) {
+        Some((at, _)) => format!("\"{}…\" ({} bytes)", &text[..at], bytes.len()),
+        None => format!("\"{text}\""),
+    }
+}
+
+/// A word for a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}

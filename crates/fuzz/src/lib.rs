@@ -1,0 +1,42 @@
+//! Generates inputs, and normal and crash images, that reach persistent-memory code, and judges what happens.
+//!
+//! ```text
+//!  seeds ─▶ corpus ─▶ scheduler ─▶ changed inputs ─▶ runner: a warm server for each image ─▶ sight ─▶ novelty ─▶ corpus
+//!             ▲                                         │                                      └▶ judge ─▶ findings
+//!             └── images: what runs leave, what crashes leave ◀┘
+//! ```
+//! **Source.** PMFuzz (ASPLOS'21): test cases are inputs and images, images come from the program or from crashes, PM paths steer.
+//!
+//! **Deviations.** Crash images follow the persistency model instead of killing the program; what was pending at fences, and what recovery does, steer
+//! the search as PM paths do; every execution is judged. The loop, corpora and mutators of bytes are LibAFL's.
+mod campaign;
+mod case;
+mod deep;
+mod error;
+mod feedback;
+mod judge;
+mod kept;
+mod mutate;
+mod options;
+mod pool;
+mod record;
+mod runner;
+mod scheduler;
+mod server;
+mod target;
+mod watch;
+mod worker;
+
+pub use brownout_campaign::budget::{Limits, Over};
+pub use brownout_inputs::{TemplateError, Templates};
+pub use campaign::{Campaign, Progress, fuzz};
+pub use case::Case;
+pub use error::Error;
+pub use judge::{Ended, Ending, Found, Judge};
+pub use kept::{Kept, Named};
+pub use options::{Images, Options};
+pub use record::{KeptCase, Key};
+pub use runner::{Runner, Times};
+pub use server::{Server, Workshop};
+pub use target::Target;
+pub use worker::Figures;

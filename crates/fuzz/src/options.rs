@@ -1,0 +1,109 @@
+//! What to fuzz, and how.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use brownout_campaign::budget::Limits;
+use brownout_campaign::folder::Identity;
+use brownout_inputs::{Mutator as Operations, Templates, Tokens};
+use brownout_symbols::Options as SymbolOptions;
+use serde::{Deserialize, Serialize};
+
+use crate::case::Case;
+use crate::deep::Deep;
+use crate::error::Error;
+use crate::record::{Key, Settings};
+use crate::target::Target;
+
+/// Where images come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Images {
+    /// From the program and from the model.
+    #[default]
+    Model,
+    /// There is only the root: for comparison.
+    None,
+    /// Bytes of the root are flipped: for comparison.
+    Mutate,
+}
+
+/// What to fuzz, and how.
+pub struct Options {
+    /// The program.
+    pub target: Target,
+    /// Shell command that makes the root image.
+    pub setup: Option<String>,
+    /// A file that the root image holds besides.
+    pub image: Option<PathBuf>,
+    /// What recovers after a crash, as a shell command.
+    pub recover: Option<String>,
+    /// Inputs to begin with, by their names.
+    pub seeds: Vec<(String, Vec<u8>)>,
+    /// Operations, if the user says what they are.
+    pub templates: Option<Templates>,
+    /// The campaign's folder.
+    pub out: PathBuf,
+    /// Go on with the campaign in that folder.
+    pub resume: bool,
+    /// Limits.
+    pub limits: Limits,
+    /// Workers.
+    pub jobs: usize,
+    /// Seed of all chance.
+    pub seed: u64,
+    /// Only edges steer.
+    pub edges_only: bool,
+    /// Where images come from.
+    pub images: Images,
+    /// How much of the time explorations may take, of 100.
+    pub explore_share: f64,
+    /// How runs are checked.
+    pub check: brownout_check::Options,
+    /// How stacks get their names.
+    pub symbols: SymbolOptions,
+    /// A run that takes longer does not end.
+    pub patience: Duration,
+    /// Ends the campaign when true.
+    pub stop: Arc<AtomicBool>,
+    /// How the tool was called.
+    pub command_line: String,
+}
+
+impl Options {
+    /// How a closer look is taken.
+    pub(crate) fn deep(&self) -> Deep {
+        Deep::new(self.recover.as_deref(), self.check.model, self.stop.clone())
+    }
+
+    /// What is known about operations: what the user says, else what the seeds show.
+    pub(crate) fn operations(&self, cases: &[(Case, bool)]) -> Operations {
+        let templates = match &self.templates {
+            Some(templates) => templates.clone(),
+            None => {
+                let seeds: Vec<&[u8]> = cases.iter().map(|(case, _)| &case.input[..]).collect();
+                brownout_inputs::learn(&seeds, &mut Tokens::default())
+            }
+        };
+        Operations::new(templates)
+    }
+
+    pub(crate) fn identity(&self) -> Result<Identity, Error> {
+        let text = |word: &std::ffi::OsString| word.to_string_lossy().into_owned();
+        let key = Key {
+            program: text(&self.target.program),
+            args: self.target.args.iter().map(text).collect(),
+            setup: self.setup.clone(),
+            image: self.image.clone(),
+            pm: self.target.pm_globs.clone(),
+        };
+        let settings = Settings {
+            command_line: self.command_line.clone(),
+            recover: self.recover.clone(),
+            domain: self.check.model.domain.name().to_owned(),
+            hang_after: self.patience.as_secs_f64(),
+        };
+        Identity::new("fuzz", &key, &settings).map_err(|error| Error::Corrupt(error.to_string()))
+    }
+}

@@ -1,0 +1,67 @@
+//! What a campaign writes down, as plain data.
+
+use std::path::PathBuf;
+
+use brownout_campaign::budget::Spent;
+use brownout_images::{ImageId, InputId};
+use serde::{Deserialize, Serialize};
+
+/// What must stay the same in a campaign.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// The program.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// What makes the root image.
+    pub setup: Option<String>,
+    /// A file that the root image holds.
+    pub image: Option<PathBuf>,
+    /// Patterns of files that are persistent memory.
+    pub pm: Vec<String>,
+}
+
+/// One line of the journal.
+#[derive(Serialize, Deserialize)]
+pub enum Record {
+    /// A case.
+    Case(KeptCase),
+    /// A finding: its key, and the rest as JSON.
+    Found(String, String),
+    /// What was spent.
+    Spent(Spent),
+}
+
+/// A case of the queue.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct KeptCase {
+    /// Its number.
+    pub id: u64,
+    /// Its image.
+    pub image: ImageId,
+    /// Its input.
+    pub input: InputId,
+    /// The case that it was made from.
+    pub parent: Option<u64>,
+    /// How.
+    pub operation: String,
+    /// How much it matters.
+    pub priority: u8,
+    /// The user gave it.
+    pub is_seed: bool,
+    /// When: milliseconds and executions.
+    pub at: (u64, u64),
+}
+
+/// What may change in a campaign: as it was begun.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// How the tool was called.
+    pub command_line: String,
+    /// What recovers after a crash, as a shell command.
+    pub recover: Option<String>,
+    /// The persistence domain, by name.
+    pub domain: String,
+    /// A run that takes longer does not end: seconds.
+    pub hang_after: f64,
+}

@@ -1,0 +1,251 @@
+//! Runs test cases: LibAFL's executor, on servers that are kept ready.
+//!
+//! Servers of the images that were used last stay open; opening one costs as much as some dozens of runs on it. Each run is judged by `judge.rs`
+//! as soon as it has ended.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use brownout_check::Analysis;
+use brownout_host::{ExitStatus, LaunchError, Stopped};
+use brownout_images::{Contents, ImageId};
+use libafl::executors::{Executor, ExitKind, HasObservers};
+use libafl::state::HasExecutions;
+use libafl_bolts::tuples::RefIndexable;
+use serde::{Deserialize, Serialize};
+
+use crate::case::Case;
+use crate::error::Error;
+use crate::feedback::{Map, Sight};
+use crate::judge::{Ended, Ending, Judge};
+use crate::server::{Ran, Server, Workshop};
+
+/// So many servers are open at once.
+const SERVERS_MAX: usize = 6;
+
+/// A run that seems to hang gets so many times as long before that is believed.
+const HANG_FACTOR: u32 = 5;
+
+fn is_hang(ran: &Ran) -> bool {
+    matches!(
+        ran.outcome.stopped,
+        Some(Stopped::Wall | Stopped::Idle | Stopped::Events)
+    )
+}
+
+/// Where the time of executions goes, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// Laying images down and launching programs up to their input.
+    pub opening: f64,
+    /// Setting files back, forking, running, and looking at what was done.
+    pub running: f64,
+    /// Judging, and giving findings their words.
+    pub judging: f64,
+}
+
+/// See the module's header.
+pub struct Runner {
+    workshop: Arc<Workshop>,
+    /// The last used is the last.
+    servers: Vec<Server>,
+    observers: (Sight, ()),
+    /// What was found.
+    pub judge: Judge,
+    /// Servers that were opened.
+    pub opened: u64,
+    /// Runs that were forked from a kept program.
+    pub warm: u64,
+    /// Where the time went.
+    pub times: Times,
+    /// The last error that ended a run before it could be judged.
+    failure: Option<Error>,
+}
+
+impl Runner {
+    /// One that has run nothing.
+    pub fn new(workshop: Arc<Workshop>, judge: Judge) -> Runner {
+        Runner {
+            workshop,
+            servers: Vec::new(),
+            observers: (Sight::default(), ()),
+            judge,
+            opened: 0,
+            warm: 0,
+            times: Times::default(),
+            failure: None,
+        }
+    }
+
+    /// What servers are made of.
+    pub fn workshop(&self) -> &Arc<Workshop> {
+        &self.workshop
+    }
+
+    /// What the last run has shown.
+    pub fn sight(&self) -> &Sight {
+        &self.observers.0
+    }
+
+    /// What the last run has left behind.
+    pub fn left(&self) -> Result<Contents, Error> {
+        match self.servers.last() {
+            Some(server) => server.left(),
+            None => Err(Error::Nothing),
+        }
+    }
+
+    /// Why the last run could not be made, if LibAFL says that it could not.
+    pub fn take_failure(&mut self) -> Option<Error> {
+        self.failure.take()
+    }
+
+    fn server(&mut self, image: ImageId) -> Result<&mut Server, Error> {
+        let found = self.servers.iter().position(|s| s.image() == image);
+        let server = match found.map(|at| self.servers.remove(at)) {
+            Some(server) if server.is_usable() => server,
+            _ => {
+                let begun = Instant::now();
+                let opened = Server::open(&self.workshop, image)?;
+                self.opened += 1;
+                self.times.opening += begun.elapsed().as_secs_f64();
+                opened
+            }
+        };
+        let surplus = self.servers.len().saturating_sub(SERVERS_MAX - 1);
+        self.servers.drain(..surplus);
+        self.servers.push(server);
+        let last = self.servers.len() - 1;
+        Ok(&mut self.servers[last])
+    }
+
+    /// Runs a case and judges it.
+    pub fn run(&mut self, case: &Case) -> Result<ExitKind, Error> {
+        let (kind, ()) = self.execute(case, |judge, ended, analysis| {
+            judge.look(case, ended, analysis);
+        })?;
+        Ok(kind)
+    }
+
+    /// Whether a case shows a finding.
+    pub fn shows(&mut self, case: &Case, key: &str) -> Result<bool, Error> {
+        let (_, keys) = self.execute(case, Judge::keys)?;
+        Ok(keys.iter().any(|shown| shown == key))
+    }
+
+    fn execute<T>(
+        &mut self,
+        case: &Case,
+        look: impl FnOnce(&mut Judge, Ended<'_>, Analysis) -> T,
+    ) -> Result<(ExitKind, T), Error> {
+        let patience = self.workshop.patience;
+        let (mut ran, mut analysis, begun) = self.attempt(case, patience)?;
+        if is_hang(&ran) {
+            // The machine may have been busy with something else. Who says that a program does not end must have waited.
+            (ran, analysis, _) = self.attempt(case, HANG_FACTOR * patience)?;
+        }
+        self.times.running += begun.elapsed().as_secs_f64();
+        let begun = Instant::now();
+        self.show(&ran);
+        let ending = match (ran.outcome.stopped, ran.outcome.status) {
+            _ if is_hang(&ran) => Ending::Hang,
+            (Some(Stopped::Asked), _) => Ending::Stopped,
+            (_, ExitStatus::Signal(signal)) => Ending::Signal(signal),
+            (_, ExitStatus::Code(code)) => Ending::Code(code),
+        };
+        let printed = match ending {
+            Ending::Code(_) | Ending::Stopped => Vec::new(),
+            _ => {
+                self.servers
+                    .last()
+                    .map_or(Ok((vec![], vec![])), Server::printed)?
+                    .1
+            }
+        };
+        let after_crash = self.workshop.is_after_crash(case.image)?;
+        let ended = Ended {
+            ran: &ran,
+            ending,
+            printed: &printed,
+            after_crash,
+        };
+        let looked = look(&mut self.judge, ended, analysis);
+        self.times.judging += begun.elapsed().as_secs_f64();
+        let kind = match ending {
+            Ending::Hang => ExitKind::Timeout,
+            Ending::Signal(_) => ExitKind::Crash,
+            Ending::Code(_) | Ending::Stopped => ExitKind::Ok,
+        };
+        Ok((kind, looked))
+    }
+
+    /// Runs a case, on another kept program if the one that there was has gone.
+    fn attempt(
+        &mut self,
+        case: &Case,
+        patience: Duration,
+    ) -> Result<(Ran, Analysis, Instant), Error> {
+        let mut is_last = false;
+        loop {
+            let mut analysis = self.judge.analysis();
+            let server = self.server(case.image)?;
+            let begun = Instant::now();
+            let is_warm = server.is_warm();
+            match server.run(&case.input, patience, &mut analysis) {
+                Err(Error::Launch(LaunchError::NotKept(_))) if !is_last => is_last = true,
+                Err(error) => return Err(error),
+                Ok(ran) => {
+                    self.warm += u64::from(is_warm);
+                    return Ok((ran, analysis, begun));
+                }
+            }
+        }
+    }
+
+    fn show(&mut self, ran: &Ran) {
+        let sight = &mut self.observers.0;
+        for (map, bytes) in [
+            (Map::Path, ran.watch.path.bytes()),
+            (Map::Situations, ran.watch.situations.bytes()),
+            (Map::Opening, ran.watch.opening.bytes()),
+        ] {
+            sight.map_mut(map).copy_from_slice(bytes);
+        }
+        match &ran.outcome.edges {
+            Some(edges) => sight.map_mut(Map::Edges).copy_from_slice(edges),
+            None => sight.map_mut(Map::Edges).fill(0),
+        }
+    }
+}
+
+impl<EM, S, Z> Executor<EM, Case, S, Z> for Runner
+where
+    S: HasExecutions,
+{
+    fn run_target(
+        &mut self,
+        _: &mut Z,
+        state: &mut S,
+        _: &mut EM,
+        case: &Case,
+    ) -> Result<ExitKind, libafl::Error> {
+        *state.executions_mut() += 1;
+        self.run(case).map_err(|error| {
+            let text = error.to_string();
+            self.failure = Some(error);
+            libafl::Error::unknown(text)
+        })
+    }
+}
+
+impl HasObservers for Runner {
+    type Observers = (Sight, ());
+
+    fn observers(&self) -> RefIndexable<&Self::Observers, Self::Observers> {
+        RefIndexable::from(&self.observers)
+    }
+
+    fn observers_mut(&mut self) -> RefIndexable<&mut Self::Observers, Self::Observers> {
+        RefIndexable::from(&mut self.observers)
+    }
+}

@@ -1,0 +1,367 @@
+//! The program on one image, ready to be run with one input after the other.
+//!
+//! ```text
+//!  image ─▶ laid into a private view ─▶ program launched there, up to its first look at its input ─▶ kept
+//!                                                                                                  │ forked for each input
+//!                                                       pages that it wrote to are set back ◀── run ┘
+//! ```
+//! Guarantee: what a run does depends on the image and its input alone, and is what a freshly launched program would do. Pages of tracked files are
+//! set back to what they held when the program was kept; if a run does anything else to files (makes, removes, renames, resizes one, writes
+//! to one that is not tracked), the whole view is made anew before the next run. A program that cannot be kept is launched each time.
+//!
+//! What a run has left behind ([`Server::left`]) can be asked for until the next run.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use brownout_explore::Ground;
+use brownout_host::{
+    Changed, Enclosure, Enclosures, LaunchConfig, LaunchError, Outcome, Session, StopAt, record,
+};
+use brownout_images::{Content, Contents, ImageId, Origin, Page, Store, View, capture, lay};
+use brownout_trace::{EventSink, Tee};
+
+use crate::error::Error;
+use crate::target::Target;
+use crate::watch::{PAGE, Watch};
+
+/// The contents of a file at one time.
+struct Snapshot {
+    file: File,
+    len: u64,
+    mode: u32,
+    /// When it was changed last, as the file system says.
+    stamp: (i64, i64),
+    /// Those that are not all zeros.
+    pages: BTreeMap<u64, Box<Page>>,
+}
+
+impl Snapshot {
+    fn take(path: &Path) -> io::Result<Snapshot> {
+        let file = File::options().read(true).write(true).open(path)?;
+        let meta = file.metadata()?;
+        let mut pages = BTreeMap::new();
+        let mut at = 0;
+        while let Some(data) = next_data(&file, at) {
+            let number = data / PAGE;
+            let mut page: Box<Page> = Box::new([0; PAGE as usize]);
+            let mut filled = 0;
+            while filled < page.len() {
+                match file.read_at(&mut page[filled..], number * PAGE + filled as u64)? {
+                    0 => break,
+                    n => filled += n,
+                }
+            }
+            if page.iter().any(|byte| *byte != 0) {
+                pages.insert(number, page);
+            }
+            at = (number + 1) * PAGE;
+        }
+        Ok(Snapshot {
+            len: meta.len(),
+            mode: meta.mode() & 0o7777,
+            stamp: stamp(&meta),
+            file,
+            pages,
+        })
+    }
+
+    fn set_back(&self, page: u64) -> io::Result<()> {
+        let len = (self.len.saturating_sub(page * PAGE)).min(PAGE) as usize;
+        match self.pages.get(&page) {
+            Some(bytes) => self.file.write_all_at(&bytes[..len], page * PAGE),
+            None => self
+                .file
+                .write_all_at(&[0; PAGE as usize][..len], page * PAGE),
+        }
+    }
+
+    fn now(&self, page: u64) -> io::Result<Box<Page>> {
+        let mut bytes: Box<Page> = Box::new([0; PAGE as usize]);
+        let len = (self.len.saturating_sub(page * PAGE)).min(PAGE) as usize;
+        self.file.read_exact_at(&mut bytes[..len], page * PAGE)?;
+        Ok(bytes)
+    }
+}
+
+/// Where data begins, at or behind a place; `None` if only a hole is left.
+fn next_data(file: &File, at: u64) -> Option<u64> {
+    // SAFETY: a number and our own descriptor.
+    let found = unsafe { libc::lseek(file.as_raw_fd(), at as i64, libc::SEEK_DATA) };
+    u64::try_from(found).ok()
+}
+
+fn stamp(meta: &fs::Metadata) -> (i64, i64) {
+    (meta.mtime(), meta.mtime_nsec())
+}
+
+/// What a run came to, besides what its sinks have seen.
+pub struct Ran {
+    /// From the host.
+    pub outcome: Outcome,
+    /// What steers the search.
+    pub watch: Watch,
+}
+
+/// See the module's header.
+pub struct Server {
+    /// Ended before its view is.
+    session: Option<Session>,
+    view: Arc<Enclosure>,
+    image: ImageId,
+    config: LaunchConfig,
+    input: File,
+    /// Names that were changed when the program was kept (or would have been launched).
+    changed: BTreeMap<PathBuf, Changed>,
+    /// The files among them.
+    files: BTreeMap<PathBuf, Snapshot>,
+    /// Of the last run: what it wrote to, and whether that is all it did.
+    last: Option<Last>,
+}
+
+struct Last {
+    pages: Vec<(PathBuf, u64)>,
+    is_all: bool,
+}
+
+/// What servers are made of.
+pub struct Workshop {
+    /// Where programs run.
+    pub ground: Ground,
+    /// The images.
+    pub store: Arc<Store>,
+    /// What to run.
+    pub target: Target,
+    /// A run that takes longer does not end.
+    pub patience: Duration,
+    /// Programs are kept where they can be; else each is launched, which is slower and shows the same.
+    pub keeps: bool,
+}
+
+impl Workshop {
+    /// What makes private views.
+    pub fn enclosures(&self) -> Result<&Arc<Enclosures>, Error> {
+        let denied = |why: &str| Error::NoView(why.to_owned());
+        self.ground.enclosures().map_err(denied)
+    }
+
+    /// Whether an image is what a crash has left.
+    pub fn is_after_crash(&self, image: ImageId) -> Result<bool, Error> {
+        let origin = self.store.node(image)?.origin;
+        Ok(matches!(origin, Origin::Crash { .. }))
+    }
+}
+
+impl Server {
+    /// Lays the image down and has the program ready.
+    pub fn open(workshop: &Workshop, image: ImageId) -> Result<Server, Error> {
+        let view = Arc::new(workshop.enclosures()?.enclose(&[])?);
+        let changes = workshop.store.difference(None, image)?;
+        lay(
+            &changes,
+            &View {
+                at: &|path| view.path(path),
+                machine: &Path::to_path_buf,
+            },
+        )?;
+        let scratch = tempfile::tempfile_in(workshop.ground.scratch())?;
+        let node = workshop.store.node(image)?;
+        let mut config = LaunchConfig::new(&workshop.target.program, &workshop.target.args);
+        config.pm_globs = workshop.target.pm_globs.clone();
+        config.deterministic = true;
+        // A pointer to ordinary memory that an earlier run has left in a file leads nowhere, as after a real restart.
+        config.layout = node.depth % 2;
+        config.boundaries = true;
+        config.edges = true;
+        config.enclosure = Some(view.clone());
+        config.dies_with_tool = true;
+        config.limits.wall = Some(workshop.patience);
+        config.stdin = Some(scratch.try_clone()?);
+        config.stdout = Some(tempfile::tempfile_in(workshop.ground.scratch())?);
+        config.stderr = Some(tempfile::tempfile_in(workshop.ground.scratch())?);
+        let mut server = Server {
+            session: None,
+            view,
+            image,
+            config,
+            input: scratch,
+            changed: BTreeMap::new(),
+            files: BTreeMap::new(),
+            last: None,
+        };
+        if workshop.keeps {
+            server.session = match Session::open(&server.config, StopAt::Input) {
+                Ok(session) => Some(session),
+                Err(LaunchError::NotKept(_)) => None,
+                Err(error) => return Err(error.into()),
+            };
+        }
+        if workshop.keeps && server.session.is_none() {
+            // It has run on its way to the stop, and may have done anything.
+            server.view = Arc::new(workshop.enclosures()?.enclose(&[])?);
+            let view = &server.view;
+            lay(
+                &changes,
+                &View {
+                    at: &|path| view.path(path),
+                    machine: &Path::to_path_buf,
+                },
+            )?;
+            server.config.enclosure = Some(server.view.clone());
+        }
+        server.changed = server.view.changed()?;
+        let paths: Vec<PathBuf> = server.changed.keys().cloned().collect();
+        for path in paths {
+            let at = server.view.path(&path);
+            if fs::symlink_metadata(&at).is_ok_and(|meta| meta.is_file()) {
+                server.files.insert(path, Snapshot::take(&at)?);
+            }
+        }
+        Ok(server)
+    }
+
+    /// Which image it has.
+    pub fn image(&self) -> ImageId {
+        self.image
+    }
+
+    /// Whether runs are forked from a kept program.
+    pub fn is_warm(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Whether the next run can be made here: else open another server.
+    pub fn is_usable(&self) -> bool {
+        match &self.last {
+            None => true,
+            Some(last) => last.is_all && self.session.is_some(),
+        }
+    }
+
+    /// One run, which is ended if it takes longer than this. The other sinks get its events, too.
+    pub fn run(
+        &mut self,
+        input: &[u8],
+        patience: Duration,
+        others: &mut dyn EventSink,
+    ) -> Result<Ran, Error> {
+        self.config.limits.wall = Some(patience);
+        self.set_back()?;
+        self.input.set_len(0)?;
+        self.input.write_all_at(input, 0)?;
+        let mut watch = Watch::default();
+        let mut sinks = Tee::of([&mut watch, others]);
+        let ran = match &mut self.session {
+            Some(session) => session.run(&self.config, &mut sinks),
+            None => {
+                let stdin = &self.input;
+                // SAFETY: our own descriptor.
+                unsafe { libc::lseek(stdin.as_raw_fd(), 0, libc::SEEK_SET) };
+                record(&self.config, &mut sinks)
+            }
+        };
+        let outcome = match ran {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                self.last = Some(Last {
+                    pages: Vec::new(),
+                    is_all: false,
+                });
+                self.session = None;
+                return Err(error.into());
+            }
+        };
+        let mut is_all = !watch.reshaped && outcome.hints.is_empty();
+        let mut pages = Vec::new();
+        for (file, page) in &watch.pages {
+            match watch.files.get(file) {
+                Some(path) if self.files.contains_key(path) => pages.push((path.clone(), *page)),
+                _ => is_all = false,
+            }
+        }
+        is_all = is_all && self.view.changed()? == self.changed && self.others_are_same(&watch)?;
+        self.last = Some(Last { pages, is_all });
+        Ok(Ran { outcome, watch })
+    }
+
+    /// Files that are not tracked are as they were, and the others are as long as they were.
+    fn others_are_same(&self, watch: &Watch) -> io::Result<bool> {
+        for (path, snapshot) in &self.files {
+            let meta = snapshot.file.metadata()?;
+            let is_tracked = watch.files.values().any(|tracked| tracked == path);
+            if meta.len() != snapshot.len || (!is_tracked && stamp(&meta) != snapshot.stamp) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn set_back(&mut self) -> Result<(), Error> {
+        if let Some(last) = self.last.take() {
+            for (path, page) in &last.pages {
+                if let Some(snapshot) = self.files.get(path) {
+                    snapshot.set_back(*page)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the last run has left behind, relative to nothing: the contents of an image.
+    pub fn left(&self) -> Result<Contents, Error> {
+        let last = self.last.as_ref();
+        if !last.is_some_and(|last| last.is_all) {
+            let paths = self.view.changed()?.into_keys();
+            let view = View {
+                at: &|path| self.view.path(path),
+                machine: &Path::to_path_buf,
+            };
+            return Ok(capture(paths, &view)?.contents);
+        }
+        // All that was there when the program was kept, and what has changed since. The store keeps what differs from the parent.
+        let mut pages: BTreeMap<&PathBuf, BTreeMap<u64, Box<Page>>> = BTreeMap::new();
+        for (path, page) in last.into_iter().flat_map(|last| &last.pages) {
+            if let Some(snapshot) = self.files.get(path) {
+                pages
+                    .entry(path)
+                    .or_default()
+                    .insert(*page, snapshot.now(*page)?);
+            }
+        }
+        let view = View {
+            at: &|path| self.view.path(path),
+            machine: &Path::to_path_buf,
+        };
+        let mut contents = capture(self.changed.keys().cloned(), &view)?.contents;
+        for (path, snapshot) in &self.files {
+            let mut all = snapshot.pages.clone();
+            all.extend(pages.remove(path).unwrap_or_default());
+            let content = Content::File {
+                mode: snapshot.mode,
+                len: snapshot.len,
+                pages: all.into_iter().collect(),
+            };
+            contents.entries.insert(path.clone(), content);
+        }
+        Ok(contents)
+    }
+
+    /// What the program has printed in the last run.
+    pub fn printed(&self) -> io::Result<(Vec<u8>, Vec<u8>)> {
+        let read = |file: &Option<File>| -> io::Result<Vec<u8>> {
+            let Some(file) = file else {
+                return Ok(Vec::new());
+            };
+            let mut bytes = vec![0; file.metadata()?.len().min(1 << 20) as usize];
+            file.read_exact_at(&mut bytes, 0)?;
+            Ok(bytes)
+        };
+        Ok((read(&self.config.stdout)?, read(&self.config.stderr)?))
+    }
+}

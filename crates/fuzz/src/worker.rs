@@ -1,0 +1,643 @@
+//! One worker: LibAFL's loop over test cases of its own.
+//!
+//! ```text
+//!  scheduler ─▶ case ─▶ DeepStage: what its run and crashes of its run leave become images
+//!                   ─▶ ImageStage: an image that nobody has tried, with inputs that are there
+//!                   ─▶ ChangeStage: the case's input, changed again and again, on its image
+//! ```
+//! What a worker does follows from its seed, its cases and the order in which it learns of those of others; with one worker, from the seed and the
+//! number of executions alone.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use brownout_campaign::budget::{Activity, Budget};
+use brownout_findings::Severity;
+use brownout_images::{ImageId, Origin};
+use brownout_inputs::Templates;
+use libafl::corpus::{Corpus, CorpusId, HasCurrentCorpusId, InMemoryCorpus};
+use libafl::events::NopEventManager;
+use libafl::feedbacks::ConstFeedback;
+use libafl::mutators::Mutator;
+use libafl::stages::{Restartable, Stage};
+use libafl::state::{HasCorpus, HasMaxSize, HasRand, StdState};
+use libafl::{Evaluator, Fuzzer, HasMetadata, StdFuzzer};
+use libafl_bolts::rands::{Rand, StdRand};
+use libafl_bolts::tuples::tuple_list;
+use serde::{Deserialize, Serialize};
+
+use crate::case::Case;
+use crate::deep::{Deep, flipped};
+use crate::error::Error;
+use crate::feedback::{Map, Novelty, Priority};
+use crate::judge::Found;
+use crate::mutate::{Changes, INPUT_MAX, below};
+use crate::options::{Images, Options};
+use crate::pool::ImagePool;
+use crate::runner::{Runner, Times};
+use crate::scheduler::ByPriority;
+
+type State = StdState<InMemoryCorpus<Case>, Case, StdRand, InMemoryCorpus<Case>>;
+type Loop = StdFuzzer<
+    ByPriority,
+    Novelty,
+    libafl::inputs::BytesInputConverter,
+    libafl::fuzzer::NopInputFilter,
+    ConstFeedback,
+>;
+
+/// Changed inputs that are tried on one case before another one gets its turn.
+const ENERGY: usize = 96;
+/// Runs that making one finding's case small may take.
+const MINIMISE: usize = 150;
+/// Of so many images that are tried, crashes in a run on one become images, too, whether that run showed anything new or not.
+const DRIFT: usize = 3;
+/// So many of them.
+const DRIFT_IMAGES: usize = 4;
+/// Inputs that are tried on a new image.
+const TRIALS: usize = 8;
+
+/// What a worker tells everybody.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// A test case that was worth keeping.
+    Case {
+        /// The case.
+        case: Case,
+        /// What it was made from.
+        parent: Option<Case>,
+        /// How.
+        operation: String,
+        /// How much it matters.
+        priority: u8,
+        /// After so many executions of the campaign.
+        executions: u64,
+    },
+    /// A finding.
+    Found {
+        /// What tells it apart from others.
+        key: String,
+        /// The finding.
+        found: Box<Found>,
+    },
+    /// How far it is.
+    Figures(Figures),
+}
+
+/// What is shown of a worker.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Figures {
+    /// Which worker.
+    pub worker: usize,
+    /// Executions.
+    pub executions: u64,
+    /// Those that were forked from a kept program.
+    pub warm: u64,
+    /// Servers that were opened.
+    pub opened: u64,
+    /// Recorded runs, explorations, and the recoveries that these took.
+    pub recorded: u64,
+    /// Likewise.
+    pub explored: u64,
+    /// Likewise.
+    pub recoveries: u64,
+    /// Transitions between PM operations that were seen.
+    pub paths: u32,
+    /// These with the classes of their counters.
+    pub path_classes: u32,
+    /// Situations.
+    pub situations: u32,
+    /// Transitions of recovery.
+    pub openings: u32,
+    /// Edges.
+    pub edges: u32,
+    /// Images in the tree, as far as this worker knows.
+    pub images: u64,
+    /// The deepest of them.
+    pub depth: u32,
+    /// Cases.
+    pub cases: u64,
+    /// Where the time of executions went.
+    pub times: Times,
+    /// Seconds that went into recording runs and making their crash images.
+    pub recording: f64,
+    /// Seconds that went into explorations.
+    pub exploring: f64,
+}
+
+/// What stages share: it travels with the executor.
+pub struct Bench<'s> {
+    pub runner: Runner,
+    pub pool: ImagePool,
+    deep: Deep,
+    options: Arc<Options>,
+    budget: Arc<Budget>,
+    fuzzing: Activity,
+    exploring: Activity,
+    seat: &'s dyn Publish,
+    figures: Figures,
+    root: ImageId,
+    templates: Templates,
+}
+
+/// Where news go, and whether to stop.
+pub trait Publish {
+    /// Tells everybody.
+    fn publish(&self, news: News);
+    /// Whether to return soon.
+    fn stopped(&self) -> bool;
+}
+
+impl<EM, Z> libafl::executors::Executor<EM, Case, State, Z> for Bench<'_> {
+    fn run_target(
+        &mut self,
+        fuzzer: &mut Z,
+        state: &mut State,
+        manager: &mut EM,
+        case: &Case,
+    ) -> Result<libafl::executors::ExitKind, libafl::Error> {
+        if self.seat.stopped() || self.budget.claim().is_none() {
+            return Err(libafl::Error::shutting_down());
+        }
+        let mut running = self.budget.begin(self.fuzzing);
+        running.executed(1);
+        let ended = self.runner.run_target(fuzzer, state, manager, case);
+        drop(running);
+        self.tell_found();
+        ended
+    }
+}
+
+impl libafl::executors::HasObservers for Bench<'_> {
+    type Observers = <Runner as libafl::executors::HasObservers>::Observers;
+
+    fn observers(&self) -> libafl_bolts::tuples::RefIndexable<&Self::Observers, Self::Observers> {
+        self.runner.observers()
+    }
+
+    fn observers_mut(
+        &mut self,
+    ) -> libafl_bolts::tuples::RefIndexable<&mut Self::Observers, Self::Observers> {
+        self.runner.observers_mut()
+    }
+}
+
+impl Bench<'_> {
+    /// Tells what was found. What matters most is made small before; that may find more.
+    fn tell_found(&mut self) {
+        loop {
+            let new = self.runner.judge.take_new();
+            if new.is_empty() {
+                return;
+            }
+            for (key, mut found) in new {
+                if found.finding.severity == Severity::Correctness && !found.by_exploration {
+                    // What cannot be run again is told as it is.
+                    found.case = self.minimised(&key, &found.case).unwrap_or(found.case);
+                }
+                self.seat.publish(News::Found {
+                    key,
+                    found: Box::new(found),
+                });
+            }
+        }
+    }
+
+    /// A smaller case that shows the same: nearer to the root, and with a shorter input.
+    fn minimised(&mut self, key: &str, case: &Case) -> Result<Case, Error> {
+        let mut best = case.clone();
+        for candidate in self.nearer(case)? {
+            if self.runner.shows(&candidate, key)? {
+                best = candidate;
+                break;
+            }
+        }
+        let image = best.image;
+        let runner = &mut self.runner;
+        let mut shows = |input: &[u8]| {
+            let case = Case {
+                image,
+                input: input.to_vec(),
+            };
+            // A program that cannot be run shows nothing.
+            runner.shows(&case, key).unwrap_or(false)
+        };
+        let small = brownout_inputs::minimise(&best.input, &self.templates, MINIMISE, &mut shows);
+        Ok(match small {
+            Some(small) => Case {
+                image,
+                input: small.input,
+            },
+            None => best,
+        })
+    }
+
+    /// The same from images nearer to the root, with all that was done since as one input: nearest first. Crashes cannot be left out that way.
+    fn nearer(&self, case: &Case) -> Result<Vec<Case>, Error> {
+        let store = &self.runner.workshop().store;
+        let mut found = Vec::new();
+        let mut input = case.input.clone();
+        let mut image = case.image;
+        loop {
+            let node = store.node(image)?;
+            let (Some(parent), Origin::Run { input: before }) = (node.parent, node.origin) else {
+                break;
+            };
+            let mut all = store.input_bytes(before)?;
+            if all.last().is_some_and(|byte| *byte != b'\n') {
+                all.push(b'\n');
+            }
+            all.extend(&input);
+            if all.len() > INPUT_MAX {
+                break;
+            }
+            (image, input) = (parent, all);
+            found.push(Case {
+                image,
+                input: input.clone(),
+            });
+        }
+        found.reverse();
+        Ok(found)
+    }
+
+    fn tell_case(&self, case: &Case, parent: Option<&Case>, operation: &str, priority: u8) {
+        self.seat.publish(News::Case {
+            case: case.clone(),
+            parent: parent.cloned(),
+            operation: operation.to_owned(),
+            priority,
+            executions: self.budget.executions(),
+        });
+    }
+}
+
+/// The case that LibAFL works on.
+fn current(state: &State) -> Result<(CorpusId, Case), libafl::Error> {
+    let id = state
+        .current_corpus_id()?
+        .ok_or_else(|| libafl::Error::illegal_state("no test case was chosen"))?;
+    let case = state.corpus().get(id)?.borrow().input().clone();
+    let case = case.ok_or_else(|| libafl::Error::illegal_state("a test case has no input"))?;
+    Ok((id, case))
+}
+
+fn priority_of(state: &State, id: CorpusId) -> u8 {
+    let entry = state.corpus().get(id);
+    entry.map_or(0, |entry| {
+        entry.borrow().metadata::<Priority>().map_or(0, |p| p.0)
+    })
+}
+
+/// What stages have in common: LibAFL may not restart them half-way, because nothing here survives the process.
+macro_rules! plain_stage {
+    ($name:ident) => {
+        impl<S> Restartable<S> for $name {
+            fn should_restart(&mut self, _: &mut S) -> Result<bool, libafl::Error> {
+                Ok(true)
+            }
+
+            fn clear_progress(&mut self, _: &mut S) -> Result<(), libafl::Error> {
+                Ok(())
+            }
+        }
+    };
+}
+
+/// This case was looked at closely.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Looked;
+
+libafl_bolts::impl_serdeany!(Looked);
+
+/// See the module's header.
+struct DeepStage;
+plain_stage!(DeepStage);
+
+impl<EM> Stage<Bench<'_>, EM, State, Loop> for DeepStage {
+    fn perform(
+        &mut self,
+        _: &mut Loop,
+        bench: &mut Bench<'_>,
+        state: &mut State,
+        _: &mut EM,
+    ) -> Result<(), libafl::Error> {
+        let (id, case) = current(state)?;
+        if bench.options.images != Images::Model {
+            return Ok(());
+        }
+        {
+            let mut entry = state.corpus().get(id)?.borrow_mut();
+            if entry.has_metadata::<Looked>() {
+                return Ok(());
+            }
+            entry.add_metadata(Looked);
+        }
+        let seed = state.rand_mut().next();
+        let priority = priority_of(state, id);
+        bench.look(&case, seed, priority).map_err(failed)
+    }
+}
+
+fn failed(error: Error) -> libafl::Error {
+    match error {
+        Error::LibAfl(error) => error,
+        error => libafl::Error::unknown(error.to_string()),
+    }
+}
+
+impl Bench<'_> {
+    /// Makes images of what the case's run leaves, and of what crashes of it leave; explores, if there is time.
+    fn look(&mut self, case: &Case, seed: u64, priority: u8) -> Result<(), Error> {
+        if self.seat.stopped() || self.budget.claim().is_none() {
+            return Err(libafl::Error::shutting_down().into());
+        }
+        let workshop = self.runner.workshop().clone();
+        self.runner.run(case)?;
+        self.tell_found();
+        let left = self.runner.left()?;
+        let input = workshop.store.input(&case.input)?;
+        let added = workshop
+            .store
+            .add(Some(case.image), Origin::Run { input }, &left)?;
+        if added.is_new {
+            self.pool.add(added.id, false);
+        }
+        let explores = priority == 2 || self.deep.recover.is_some();
+        let explores = explores && self.budget.may_begin(self.exploring);
+        let budget = self.budget.clone();
+        let mut running = budget.begin(self.exploring);
+        let begun = Instant::now();
+        let mut recorded = self.deep.record(&workshop, case)?;
+        running.executed(1);
+        self.figures.recorded += 1;
+        let images_max = self.deep.images_max;
+        for image in self
+            .deep
+            .crash_images(&workshop, &recorded, case, seed, images_max)?
+        {
+            self.pool.add(image, true);
+        }
+        self.figures.recording += begun.elapsed().as_secs_f64();
+        let begun = Instant::now();
+        if explores && let Some(exploration) = self.deep.explore(&mut recorded)? {
+            self.figures.explored += 1;
+            let (outcome, _) = exploration.into_outcome();
+            let recoveries = outcome.statistics.executions();
+            running.executed(recoveries);
+            self.figures.recoveries += recoveries;
+            for finding in outcome.findings {
+                self.runner.judge.keep_explored(finding, case);
+            }
+            self.tell_found();
+            self.figures.exploring += begun.elapsed().as_secs_f64();
+        }
+        Ok(())
+    }
+}
+
+impl Bench<'_> {
+    /// Goes on from crashes of a run that need not have shown anything.
+    fn drift(&mut self, case: &Case, seed: u64) -> Result<(), Error> {
+        if self.seat.stopped() || self.budget.claim().is_none() {
+            return Err(libafl::Error::shutting_down().into());
+        }
+        let workshop = self.runner.workshop().clone();
+        let begun = Instant::now();
+        let recorded = self.deep.record(&workshop, case)?;
+        let images = self
+            .deep
+            .crash_images(&workshop, &recorded, case, seed, DRIFT_IMAGES)?;
+        for image in images {
+            self.pool.add(image, true);
+        }
+        self.figures.recorded += 1;
+        self.figures.recording += begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+}
+
+/// See the module's header.
+struct ImageStage;
+plain_stage!(ImageStage);
+
+impl Stage<Bench<'_>, NopEventManager, State, Loop> for ImageStage {
+    fn perform(
+        &mut self,
+        fuzzer: &mut Loop,
+        bench: &mut Bench<'_>,
+        state: &mut State,
+        manager: &mut NopEventManager,
+    ) -> Result<(), libafl::Error> {
+        let (_, case) = current(state)?;
+        if bench.options.images == Images::Mutate {
+            let seed = state.rand_mut().next();
+            let workshop = bench.runner.workshop();
+            if let Some(image) = flipped(workshop, bench.root, seed).map_err(failed)? {
+                bench.pool.add(image, false);
+            }
+        }
+        let Some(image) = bench.pool.choose(state.rand_mut()) else {
+            return Ok(());
+        };
+        let mut inputs = vec![case.input.clone()];
+        for _ in 1..TRIALS {
+            let count = state.corpus().count();
+            let other = below(state.rand_mut(), count);
+            let other = state.corpus().nth(other);
+            let other = state.corpus().get(other)?.borrow().input().clone();
+            inputs.extend(other.map(|case| case.input));
+        }
+        let mut fruits = 0;
+        for input in inputs {
+            let trial = Case { image, input };
+            let (_, new) = fuzzer.evaluate_input(state, bench, manager, &trial)?;
+            if let Some(id) = new {
+                fruits += 1;
+                bench.tell_case(&trial, Some(&case), "image", priority_of(state, id));
+            }
+        }
+        bench.pool.tried(image, fruits);
+        // Some things take several crashes in a row, of which none shows anything new by itself.
+        if bench.options.images == Images::Model && below(state.rand_mut(), DRIFT) == 0 {
+            let last = Case {
+                image,
+                input: case.input,
+            };
+            let seed = state.rand_mut().next();
+            bench.drift(&last, seed).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// See the module's header.
+struct ChangeStage {
+    changes: Changes,
+}
+plain_stage!(ChangeStage);
+
+impl Stage<Bench<'_>, NopEventManager, State, Loop> for ChangeStage {
+    fn perform(
+        &mut self,
+        fuzzer: &mut Loop,
+        bench: &mut Bench<'_>,
+        state: &mut State,
+        manager: &mut NopEventManager,
+    ) -> Result<(), libafl::Error> {
+        let (_, case) = current(state)?;
+        let energy = 1 + below(state.rand_mut(), ENERGY);
+        for _ in 0..energy {
+            let mut changed = case.clone();
+            self.changes.mutate(state, &mut changed)?;
+            let name = self.changes.name();
+            let (_, new) = fuzzer.evaluate_input(state, bench, manager, &changed)?;
+            if let Some(id) = new {
+                bench.tell_case(&changed, Some(&case), &name, priority_of(state, id));
+            }
+            self.changes.post_exec(state, new)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a worker begins with.
+pub struct Beginning {
+    /// The root of the tree.
+    pub root: ImageId,
+    /// Cases to run first, and whether they are seeds of the user's.
+    pub cases: Vec<(Case, bool)>,
+    /// What was found before.
+    pub found: Vec<(String, Found)>,
+}
+
+/// Works until it is to stop or the budget is spent.
+pub fn work(
+    runner: Runner,
+    options: &Arc<Options>,
+    budget: &Arc<Budget>,
+    beginning: &Beginning,
+    seat: &dyn Publish,
+    index: usize,
+    mut others: impl FnMut() -> Vec<News>,
+) -> Result<Figures, Error> {
+    let operations = options.operations(&beginning.cases);
+    let mut bench = Bench {
+        templates: operations.templates().clone(),
+        root: beginning.root,
+        pool: ImagePool::default(),
+        deep: options.deep(),
+        options: options.clone(),
+        budget: budget.clone(),
+        fuzzing: budget.activity("fuzzing"),
+        exploring: budget.share("exploring", options.explore_share),
+        seat,
+        figures: Figures {
+            worker: index,
+            ..Figures::default()
+        },
+        runner,
+    };
+    let mut feedback = Novelty::new(options.edges_only);
+    let mut objective = ConstFeedback::new(false);
+    let seed = options.seed.wrapping_add(index as u64);
+    let mut state: State = StdState::new(
+        StdRand::with_seed(seed),
+        InMemoryCorpus::new(),
+        InMemoryCorpus::new(),
+        &mut feedback,
+        &mut objective,
+    )?;
+    state.set_max_size(INPUT_MAX);
+    let mut fuzzer: Loop = StdFuzzer::new(ByPriority::default(), feedback, objective);
+    let mut manager = NopEventManager::new();
+    for (key, found) in &beginning.found {
+        bench.runner.judge.adopt(key.clone(), found.clone());
+    }
+    let begun = begin(&mut fuzzer, &mut bench, &mut state, &mut manager, beginning);
+    let mut stages = tuple_list!(
+        DeepStage,
+        ImageStage,
+        ChangeStage {
+            changes: Changes::new(operations),
+        }
+    );
+    let result = begun.and_then(|()| {
+        loop {
+            for news in others() {
+                match news {
+                    News::Case { case, .. } => {
+                        fuzzer.evaluate_input(&mut state, &mut bench, &mut manager, &case)?;
+                    }
+                    News::Found { key, found } => bench.runner.judge.adopt(key, *found),
+                    News::Figures(_) => {}
+                }
+            }
+            fuzzer.fuzz_one(&mut stages, &mut bench, &mut state, &mut manager)?;
+            bench.tell_figures(&fuzzer, &state);
+        }
+    });
+    bench.tell_figures(&fuzzer, &state);
+    match result {
+        Ok(()) | Err(libafl::Error::ShuttingDown) => Ok(bench.figures),
+        Err(error) => Err(bench.runner.take_failure().unwrap_or(error.into())),
+    }
+}
+
+fn begin(
+    fuzzer: &mut Loop,
+    bench: &mut Bench<'_>,
+    state: &mut State,
+    manager: &mut NopEventManager,
+    beginning: &Beginning,
+) -> Result<(), libafl::Error> {
+    for (case, is_seed) in &beginning.cases {
+        bench.runner.judge.is_seed = *is_seed;
+        let before = state.corpus().count();
+        // A seed is kept whatever it shows: the user wants it.
+        let added = match is_seed {
+            true => Some(fuzzer.add_input(state, bench, manager, case.clone())?),
+            false => fuzzer.evaluate_input(state, bench, manager, case)?.1,
+        };
+        if let Some(id) = added
+            && *is_seed
+            && state.corpus().count() > before
+        {
+            bench.tell_case(case, None, "seed", priority_of(state, id).max(1));
+        }
+    }
+    bench.runner.judge.is_seed = false;
+    if state.corpus().count() == 0 {
+        let case = Case {
+            image: beginning.root,
+            input: b"\n".to_vec(),
+        };
+        fuzzer.add_input(state, bench, manager, case)?;
+    }
+    Ok(())
+}
+
+impl Bench<'_> {
+    fn tell_figures(&mut self, fuzzer: &Loop, state: &State) {
+        use libafl::HasFeedback;
+        use libafl::state::HasExecutions;
+        let seen = fuzzer.feedback();
+        let store = &self.runner.workshop().store;
+        self.figures = Figures {
+            executions: *state.executions(),
+            warm: self.runner.warm,
+            opened: self.runner.opened,
+            paths: seen.seen(Map::Path).places(),
+            path_classes: seen.seen(Map::Path).pairs(),
+            situations: seen.seen(Map::Situations).places(),
+            openings: seen.seen(Map::Opening).places(),
+            edges: seen.seen(Map::Edges).places(),
+            images: store.len() as u64,
+            depth: self.pool.depth(store).max(self.figures.depth),
+            cases: state.corpus().count() as u64,
+            times: self.runner.times,
+            ..self.figures
+        };
+        self.seat.publish(News::Figures(self.figures));
+    }
+}
