@@ -90,9 +90,9 @@ static bool rebuild(struct pool *pool, uint64_t extra)
                 *place = slot;
             fits = place || !slot;
         }
+        pm_persist(to, size * sizeof *to);
         if (!fits || !free_slot(&to[extra % size]))
             continue;
-        pm_persist(to, size * sizeof *to);
         pool->table = other << 32 | size;
         pm_persist(&pool->table, sizeof pool->table);
         free(freed);
