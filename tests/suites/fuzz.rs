@@ -211,6 +211,7 @@ fn workshop(map: &Map, kept: &Kept, keeps: bool) -> Result<Arc<Workshop>> {
             pm_globs: vec![map.folder().join("pool").to_string_lossy().into_owned()],
         },
         patience: TIMEOUT,
+        stop: Arc::default(),
         keeps,
     }))
 }

@@ -6,6 +6,7 @@
 //!  ├─ engine.rs  `bench engine`: brownout run and record
 //!  ├─ check.rs   `bench check`: brownout check, its memory too
 //!  ├─ explore.rs `bench explore`: brownout explore, and one recovery under it
+//!  ├─ fuzz.rs    `bench fuzz`: executions a second, and what campaigns reach
 //!  ├─ session.rs `bench session`: runs forked from a kept process, against launches
 //!  ├─ places.rs  folders for pools and reports
 //!  └─ redis.rs   a server and its client, for `bench check`
@@ -21,6 +22,7 @@ mod check;
 mod common;
 mod engine;
 mod explore;
+mod fuzz;
 mod places;
 mod redis;
 mod session;
@@ -36,6 +38,7 @@ pub fn bench(words: &[&str]) -> Result<()> {
         ["engine", rest @ ..] => (engine::bench, rest),
         ["check", rest @ ..] => (check::bench, rest),
         ["explore", rest @ ..] => (explore::bench, rest),
+        ["fuzz", rest @ ..] => (fuzz::bench, rest),
         ["session", rest @ ..] => (session::bench, rest),
         rest => (engine::bench, rest),
     };

@@ -133,13 +133,24 @@ pub fn demo() -> Result<()> {
     step("Again without Brownout:");
     stage.native_proof(&report, "", KILLED_BY_SIGSEGV)?;
 
+    step(
+        "10. Somebody had to know that inserting and removing 5 is worth a look. brownout fuzz finds out by itself: it starts with a command to insert \
+         and one to look up, changes them, and goes on from what its runs and their crashes leave.",
+    );
+    let report = stage.fuzz_map("hashmap_atomic", "i 1\nc 1\n")?;
+    report.show_story("recovery-crash", "hashmap_atomic.c:169")?;
+    report.first_line("note: reached by fuzzing")?;
+    report.closing_line()?;
+    report.ends_with(1)?;
+
     println!(
         "Your own program:\n\n  \
          {0} check -- PROGRAM ARGS                (it uses libpmem or libpmemobj)\n  \
          {0} check --pm 'GLOB' -- PROGRAM ARGS    (it maps the files that match GLOB by itself)\n  \
          {0} explore -- PROGRAM ARGS              (it recovers when it is run again; else --recover CMD)\n  \
+         {0} fuzz --out DIR -- PROGRAM ARGS       (it reads commands from standard input)\n  \
          {0} explain                              (all rules)\n\n\
-         docs/check.md and docs/explore.md go on from here.",
+         docs/check.md, docs/explore.md and docs/fuzz.md go on from here.",
         short(&layout::brownout().to_string_lossy())
     );
     Ok(())
@@ -264,6 +275,27 @@ impl Stage {
         command
             .args(["--stdin", "commands", "--recover-stdin", "look"])
             .args(["--oracle", "ops", "--depth", "1", "--"])
+            .arg(mapcli)
+            .args([map, "map.pool"]);
+        self.run(&mut command)
+    }
+
+    /// `brownout fuzz … -- mapcli MAP POOL`
+    fn fuzz_map(&self, map: &str, seed: &str) -> Result<Printed> {
+        self.fresh("map.pool")?;
+        fs::write(self.folder.join("seed"), seed)?;
+        let out = self.folder.join("campaign");
+        if out.exists() {
+            fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
+        }
+        let mapcli = layout::examples().join("mapcli");
+        let text = mapcli.to_string_lossy();
+        let create = format!("{} {map} map.pool < /dev/null", shell::quoted(&text));
+        let mut command = self.brownout("fuzz");
+        command
+            .current_dir(&self.folder)
+            .args(["--out", "campaign", "--seeds", "seed", "--setup", &create])
+            .args(["--until-found", "--time", "3m", "--"])
             .arg(mapcli)
             .args([map, "map.pool"]);
         self.run(&mut command)

@@ -520,6 +520,10 @@ pub struct FuzzArgs {
     #[arg(long, value_name = "N")]
     pub executions: Option<u64>,
 
+    /// Stop as soon as a correctness bug is found that no seed shows
+    #[arg(long)]
+    pub until_found: bool,
+
     /// Fuzz with N workers. Default: one for each processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,

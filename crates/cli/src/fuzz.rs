@@ -46,6 +46,7 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
     let mut outcome = Outcome {
         statistics: campaign.progress.clone(),
         notes: campaign.notes,
+        bug: campaign.bug,
         ..Outcome::default()
     };
     if campaign.progress.figures.paths + campaign.progress.figures.openings == 0 {
@@ -60,7 +61,7 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
         format!("{executions} executions were looked at; others may show more"),
     );
     outcome.coverage.accept(&[Limit::Sampled]);
-    if campaign.over.is_none() && has_end {
+    if campaign.over.is_none() && has_end && !campaign.is_found {
         outcome.coverage.limit(
             Limit::Interrupted,
             "ended before its time; --resume goes on",

@@ -446,6 +446,7 @@ fn fuzz(args: FuzzArgs, words: Vec<OsString>) -> Result<Fuzz, Failure> {
                 executions: args.executions,
                 ..brownout_fuzz::Limits::default()
             },
+            until_found: args.until_found,
             jobs: args.jobs.map_or(processors, |jobs| jobs as usize),
             seed: args.seed,
             edges_only: args.feedback == Steering::Edges,

@@ -67,6 +67,10 @@ pub struct Campaign {
     pub over: Option<Over>,
     /// What a reader must know.
     pub notes: Vec<String>,
+    /// What was wanted has been found.
+    pub is_found: bool,
+    /// A bug of ours, in one sentence, because of which something may be missing.
+    pub bug: Option<String>,
 }
 
 /// Where a worker sits.
@@ -173,6 +177,7 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Progress)) -> Result<Campaig
         store,
         target: options.target.clone(),
         patience: options.patience,
+        stop: options.stop.clone(),
         keeps: true,
     });
     let budget = Arc::new(Budget::new(options.limits, &spent));
@@ -211,6 +216,9 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Progress)) -> Result<Campaig
                 pool.stop();
             }
         }
+        if options.until_found && books.has_found() {
+            pool.stop();
+        }
         tell(&books.progress(&budget));
         books.keep_figures(&budget)?;
         if news.living == 0 || failure.is_some() {
@@ -227,12 +235,13 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Progress)) -> Result<Campaig
         return Err(error);
     }
     let mut notes = Vec::new();
+    let mut bug = None;
     for worker in ended {
         match worker {
             Ended::Finished(Ok(_)) => {}
             Ended::Finished(Err(error)) => return Err(Error::Worker(error)),
             Ended::Panicked { message, .. } => {
-                notes.push(format!("bug in Brownout: a worker has ended: {message}"));
+                bug = Some(format!("bug in Brownout: a worker has ended: {message}"));
             }
             Ended::Stuck { .. } => notes.push("a worker did not stop in time".to_owned()),
         }
@@ -240,10 +249,12 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Progress)) -> Result<Campaig
     let progress = books.progress(&budget);
     tell(&progress);
     Ok(Campaign {
+        is_found: options.until_found && books.has_found(),
         found: books.found,
         progress,
         over: budget.over(),
         notes,
+        bug,
     })
 }
 
@@ -409,6 +420,13 @@ impl Books {
             Durability::Process,
         )?;
         Ok(())
+    }
+
+    /// Fuzzing has reached a correctness finding.
+    fn has_found(&self) -> bool {
+        let counts =
+            |found: &Found| found.finding.severity == Severity::Correctness && !found.by_seed;
+        self.found.values().any(counts)
     }
 
     fn progress(&mut self, budget: &Budget) -> Progress {

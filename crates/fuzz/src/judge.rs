@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use brownout_check::{Analysis, Options};
 use brownout_findings::rules::BuiltIn;
-use brownout_findings::{Event, Finding, Role, Severity};
+use brownout_findings::{Event, Finding, Role};
 use brownout_symbols::{Options as SymbolOptions, Stacks};
 use brownout_trace::event::{ContextId, TargetAddr};
 use rustc_hash::FxHashSet;
@@ -124,6 +124,12 @@ impl Judge {
         Analysis::again(self.check, stacks)
     }
 
+    /// A run that did not end was seen before.
+    pub fn knows_hang(&self) -> bool {
+        let is_hang = |found: &Found| found.finding.rule == BuiltIn::Hang;
+        self.found.values().any(is_hang)
+    }
+
     /// All that was found.
     pub fn found(&self) -> impl Iterator<Item = (&String, &Found)> {
         self.found.iter()
@@ -190,8 +196,14 @@ impl Judge {
         only_new: bool,
     ) -> Vec<Finding> {
         let watch = &ended.ran.watch;
+        // What a program had not made persistent when it was ended from outside says nothing.
+        let is_cut = matches!(ended.ending, Ending::Hang | Ending::Stopped);
         let mut is_new = !only_new;
-        for sighting in analysis.close() {
+        let sightings = match is_cut {
+            true => Vec::new(),
+            false => analysis.close(),
+        };
+        for sighting in sightings {
             let sites: Vec<u64> = sighting
                 .sites
                 .iter()
@@ -201,8 +213,6 @@ impl Judge {
         }
         let mut findings = Vec::new();
         findings.extend(self.ending(ended, &mut analysis, only_new));
-        // What a program had not made persistent when it was ended from outside says nothing.
-        let is_cut = matches!(ended.ending, Ending::Hang | Ending::Stopped);
         if !is_new || is_cut {
             self.stacks = Some(analysis.into_stacks());
             return findings;
@@ -267,7 +277,7 @@ impl Judge {
         if pc != TargetAddr(0) {
             event.stack = analysis.stack(watch.thread, pc, context);
         }
-        let mut finding = Finding::new(rule, Severity::Correctness, message);
+        let mut finding = Finding::new(rule, rule.rule().severity, message);
         finding.events.push(event);
         let last = String::from_utf8_lossy(printed);
         if let Some(line) = last.lines().rev().find(|line| !line.trim().is_empty()) {

@@ -242,6 +242,7 @@ impl Kept {
                 pm_globs: self.key.pm.clone(),
             },
             patience: Duration::from_secs_f64(self.settings.hang_after.clamp(0.1, 1e6)),
+            stop: Arc::default(),
             keeps: true,
         })
     }

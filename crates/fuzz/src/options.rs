@@ -49,6 +49,8 @@ pub struct Options {
     pub resume: bool,
     /// Limits.
     pub limits: Limits,
+    /// End with the first correctness finding that no seed shows.
+    pub until_found: bool,
     /// Workers.
     pub jobs: usize,
     /// Seed of all chance.

@@ -27,10 +27,7 @@ const SERVERS_MAX: usize = 6;
 const HANG_FACTOR: u32 = 5;
 
 fn is_hang(ran: &Ran) -> bool {
-    matches!(
-        ran.outcome.stopped,
-        Some(Stopped::Wall | Stopped::Idle | Stopped::Events)
-    )
+    matches!(ran.outcome.stopped, Some(Stopped::Wall | Stopped::Idle))
 }
 
 /// Where the time of executions goes, in seconds.
@@ -140,7 +137,7 @@ impl Runner {
     ) -> Result<(ExitKind, T), Error> {
         let patience = self.workshop.patience;
         let (mut ran, mut analysis, begun) = self.attempt(case, patience)?;
-        if is_hang(&ran) {
+        if is_hang(&ran) && !self.judge.knows_hang() {
             // The machine may have been busy with something else. Who says that a program does not end must have waited.
             (ran, analysis, _) = self.attempt(case, HANG_FACTOR * patience)?;
         }
@@ -149,7 +146,7 @@ impl Runner {
         self.show(&ran);
         let ending = match (ran.outcome.stopped, ran.outcome.status) {
             _ if is_hang(&ran) => Ending::Hang,
-            (Some(Stopped::Asked), _) => Ending::Stopped,
+            (Some(Stopped::Asked | Stopped::Events), _) => Ending::Stopped,
             (_, ExitStatus::Signal(signal)) => Ending::Signal(signal),
             (_, ExitStatus::Code(code)) => Ending::Code(code),
         };

@@ -18,6 +18,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use brownout_explore::Ground;
@@ -30,6 +31,9 @@ use brownout_trace::{EventSink, Tee};
 use crate::error::Error;
 use crate::target::Target;
 use crate::watch::{PAGE, Watch};
+
+/// A run that does more to persistent memory is cut off there, and is no finding: somebody has asked for a lot.
+const EVENTS_MAX: u64 = 400_000;
 
 /// The contents of a file at one time.
 struct Snapshot {
@@ -140,6 +144,8 @@ pub struct Workshop {
     pub target: Target,
     /// A run that takes longer does not end.
     pub patience: Duration,
+    /// Ends whatever runs when true.
+    pub stop: Arc<AtomicBool>,
     /// Programs are kept where they can be; else each is launched, which is slower and shows the same.
     pub keeps: bool,
 }
@@ -181,6 +187,7 @@ impl Server {
         config.edges = true;
         config.enclosure = Some(view.clone());
         config.dies_with_tool = true;
+        config.stop = Some(workshop.stop.clone());
         config.limits.wall = Some(workshop.patience);
         config.stdin = Some(scratch.try_clone()?);
         config.stdout = Some(tempfile::tempfile_in(workshop.ground.scratch())?);
@@ -252,6 +259,7 @@ impl Server {
         others: &mut dyn EventSink,
     ) -> Result<Ran, Error> {
         self.config.limits.wall = Some(patience);
+        self.config.limits.events = Some(EVENTS_MAX);
         self.set_back()?;
         self.input.set_len(0)?;
         self.input.write_all_at(input, 0)?;

@@ -9,7 +9,7 @@
 //! number of executions alone.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use brownout_campaign::budget::{Activity, Budget};
 use brownout_findings::Severity;
@@ -54,6 +54,8 @@ const MINIMISE: usize = 150;
 const DRIFT: usize = 3;
 /// So many of them.
 const DRIFT_IMAGES: usize = 4;
+/// And how long it may take, whatever each of them does.
+const MINIMISE_TIME: Duration = Duration::from_secs(20);
 /// Inputs that are tried on a new image.
 const TRIALS: usize = 8;
 
@@ -214,7 +216,11 @@ impl Bench<'_> {
         }
         let image = best.image;
         let runner = &mut self.runner;
+        let (seat, begun) = (self.seat, Instant::now());
         let mut shows = |input: &[u8]| {
+            if seat.stopped() || begun.elapsed() > MINIMISE_TIME {
+                return false;
+            }
             let case = Case {
                 image,
                 input: input.to_vec(),
