@@ -55,6 +55,8 @@ pub struct Runner {
     pub warm: u64,
     /// Where the time went.
     pub times: Times,
+    /// Operations on persistent memory in the last run.
+    pub operations: u64,
     /// The last error that ended a run before it could be judged.
     failure: Option<Error>,
 }
@@ -70,6 +72,7 @@ impl Runner {
             opened: 0,
             warm: 0,
             times: Times::default(),
+            operations: 0,
             failure: None,
         }
     }
@@ -144,6 +147,7 @@ impl Runner {
         self.times.running += begun.elapsed().as_secs_f64();
         let begun = Instant::now();
         self.show(&ran);
+        self.operations = ran.watch.operations;
         let ending = match (ran.outcome.stopped, ran.outcome.status) {
             _ if is_hang(&ran) => Ending::Hang,
             (Some(Stopped::Asked | Stopped::Events), _) => Ending::Stopped,
@@ -169,9 +173,9 @@ impl Runner {
         let looked = look(&mut self.judge, ended, analysis);
         self.times.judging += begun.elapsed().as_secs_f64();
         let kind = match ending {
-            Ending::Hang => ExitKind::Timeout,
+            Ending::Hang | Ending::Stopped => ExitKind::Timeout,
             Ending::Signal(_) => ExitKind::Crash,
-            Ending::Code(_) | Ending::Stopped => ExitKind::Ok,
+            Ending::Code(_) => ExitKind::Ok,
         };
         Ok((kind, looked))
     }

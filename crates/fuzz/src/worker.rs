@@ -17,6 +17,7 @@ use brownout_images::{ImageId, Origin};
 use brownout_inputs::Templates;
 use libafl::corpus::{Corpus, CorpusId, HasCurrentCorpusId, InMemoryCorpus};
 use libafl::events::NopEventManager;
+use libafl::executors::ExitKind;
 use libafl::feedbacks::ConstFeedback;
 use libafl::mutators::Mutator;
 use libafl::stages::{Restartable, Stage};
@@ -56,6 +57,8 @@ const DRIFT: usize = 3;
 const DRIFT_IMAGES: usize = 4;
 /// And how long it may take, whatever each of them does.
 const MINIMISE_TIME: Duration = Duration::from_secs(20);
+/// A run that does more to persistent memory is not looked at closely.
+const OPERATIONS_MAX: u64 = 20_000;
 /// Inputs that are tried on a new image.
 const TRIALS: usize = 8;
 
@@ -353,14 +356,22 @@ fn failed(error: Error) -> libafl::Error {
 }
 
 impl Bench<'_> {
+    /// Runs a case, and says whether it is worth a closer look: one that goes on and on would take all the time that there is.
+    fn is_short(&mut self, case: &Case) -> Result<bool, Error> {
+        let kind = self.runner.run(case)?;
+        self.tell_found();
+        Ok(kind != ExitKind::Timeout && self.runner.operations <= OPERATIONS_MAX)
+    }
+
     /// Makes images of what the case's run leaves, and of what crashes of it leave; explores, if there is time.
     fn look(&mut self, case: &Case, seed: u64, priority: u8) -> Result<(), Error> {
         if self.seat.stopped() || self.budget.claim().is_none() {
             return Err(libafl::Error::shutting_down().into());
         }
         let workshop = self.runner.workshop().clone();
-        self.runner.run(case)?;
-        self.tell_found();
+        if !self.is_short(case)? {
+            return Ok(());
+        }
         let left = self.runner.left()?;
         let input = workshop.store.input(&case.input)?;
         let added = workshop
@@ -409,6 +420,9 @@ impl Bench<'_> {
             return Err(libafl::Error::shutting_down().into());
         }
         let workshop = self.runner.workshop().clone();
+        if !self.is_short(case)? {
+            return Ok(());
+        }
         let begun = Instant::now();
         let recorded = self.deep.record(&workshop, case)?;
         let images = self
