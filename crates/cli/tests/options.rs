@@ -171,8 +171,8 @@ fn manual_pages() {
         .take_while(|line| !line.is_empty())
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .count();
-    // One for each command, one for the whole, and two below `trace`.
-    assert_eq!(pages, commands + 3);
+    // One for each command, one for the whole, two below `trace` and three below `fuzz`.
+    assert_eq!(pages, commands + 6);
     fs::write(folder.path().join("file"), "").unwrap();
     refused(
         folder.path(),
