@@ -161,8 +161,8 @@ impl Kept {
         })
     }
 
-    /// Writes into a folder what it takes to make an image again: the root's files, the inputs, and a script. `None` if a crash or flipped bytes are part of it,
-    /// which no sequence of commands makes; then the files of the image itself are written.
+    /// Writes into a folder what it takes to make an image again: files, inputs, and a script. The files are those of the root, or, if a crash or flipped bytes
+    /// are part of the way, which no sequence of commands makes, those that the last of these has left.
     pub fn export(&self, image: ImageId, to: &Path) -> Result<Chain, Error> {
         let chain = self.store.export(image)?;
         fs::create_dir_all(to)?;
