@@ -213,6 +213,8 @@ fn workshop(map: &Map, kept: &Kept, keeps: bool) -> Result<Arc<Workshop>> {
         patience: TIMEOUT,
         stop: Arc::default(),
         keeps,
+        kept: Default::default(),
+        refused: Default::default(),
     }))
 }
 

@@ -56,9 +56,13 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
     }
     // That is what fuzzing is, so nobody need accept it; but nobody is told that all was looked at.
     let executions = campaign.progress.executions;
+    let cut = match campaign.progress.figures.cut {
+        0 => String::new(),
+        cut => format!(", of which {cut} were cut off because they did too much, and not judged"),
+    };
     outcome.coverage.limit(
         Limit::Sampled,
-        format!("{executions} executions were looked at; others may show more"),
+        format!("{executions} executions were made{cut}; others may show more"),
     );
     outcome.coverage.accept(&[Limit::Sampled]);
     if campaign.over.is_none() && has_end && !campaign.is_found {
@@ -141,6 +145,14 @@ pub fn look(command: FuzzCommand, wanted: Option<&str>) -> Result<u8, Failure> {
                     ));
                 }
             };
+            // The program's arguments may name files from there.
+            let folder = &kept.settings.folder;
+            std::env::set_current_dir(folder).map_err(|error| {
+                let folder = quote(folder);
+                Failure::usage(format!(
+                    "cannot go to {folder}, where the campaign was begun: {error}"
+                ))
+            })?;
             if args.native {
                 return Ok(of_native(kept.run_natively(&case)?));
             }

@@ -66,6 +66,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         patience: Duration::from_secs(60),
         stop: Arc::default(),
         keeps: true,
+        kept: Default::default(),
+        refused: Default::default(),
     });
     let judge = Judge::new(Default::default(), Default::default());
     let mut runner = Runner::new(workshop, judge);

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use brownout_campaign::afl::{FuzzerStats, PlotLine};
@@ -179,6 +180,8 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Progress)) -> Result<Campaig
         patience: options.patience,
         stop: options.stop.clone(),
         keeps: true,
+        kept: AtomicU32::new(0),
+        refused: AtomicU32::new(0),
     });
     let budget = Arc::new(Budget::new(options.limits, &spent));
     let stop = Stop::with_flag(options.stop.clone());
@@ -460,6 +463,9 @@ impl Books {
                     running: figures.times.running + worker.times.running,
                     judging: figures.times.judging + worker.times.judging,
                 },
+                repeated: figures.repeated + worker.repeated,
+                stable: figures.stable + worker.stable,
+                cut: figures.cut + worker.cut,
                 recording: figures.recording + worker.recording,
                 exploring: figures.exploring + worker.exploring,
             };
@@ -506,7 +512,11 @@ impl Books {
             corpus_count: progress.cases,
             corpus_found: progress.cases,
             max_depth: u64::from(figures.depth),
-            stability: 100.0,
+            // Nothing is known before the first case was run again.
+            stability: match figures.repeated {
+                0 => 0.0,
+                repeated => 100.0 * figures.stable as f64 / repeated as f64,
+            },
             bitmap_cvg: 100.0 * f64::from(figures.edges) / 65536.0,
             saved_crashes: self.crashes,
             last_find: self.last_find,

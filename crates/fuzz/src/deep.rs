@@ -13,9 +13,8 @@ use std::time::Duration;
 
 use brownout_explore::crashes::{self, FileContent, Points, Subset, Wanted};
 use brownout_explore::{Command, Exploration, Options, Run, Start, explore_run, record_run};
-use brownout_host::Layer;
 use brownout_images::{
-    Content, Contents, FailureLocation, ImageId, Kept, Manifest, Moment, Origin, Page, View, lay,
+    Content, Contents, FailureLocation, ImageId, Kept, Manifest, Moment, Origin, Page,
 };
 
 use crate::case::Case;
@@ -75,7 +74,7 @@ impl Deep {
 
     /// Runs the case once more and records it.
     pub fn record(&self, workshop: &Workshop, case: &Case) -> Result<Recorded, Error> {
-        let layer = layer(workshop, case.image)?;
+        let layer = workshop.laid(case.image)?.layer().clone();
         let enclosures = workshop.enclosures()?;
         let folder = tempfile::tempdir_in(workshop.ground.scratch())?;
         let input = folder.path().join("input");
@@ -207,20 +206,6 @@ pub fn flipped(workshop: &Workshop, image: ImageId, seed: u64) -> Result<Option<
     let contents = Contents::changes([(path.to_path_buf(), content)]);
     let added = store.add(Some(image), Origin::Flipped { seed }, &contents)?;
     Ok(Some(added.id))
-}
-
-/// What an image holds, as something that views can stand on.
-fn layer(workshop: &Workshop, image: ImageId) -> Result<Layer, Error> {
-    let view = workshop.enclosures()?.enclose(&[])?;
-    let changes = workshop.store.difference(None, image)?;
-    lay(
-        &changes,
-        &View {
-            at: &|path| view.path(path),
-            machine: &Path::to_path_buf,
-        },
-    )?;
-    Ok(view.layer().clone())
 }
 
 /// What a crash has left, as the contents of an image. `None` if it has left something that is not kept.

@@ -59,6 +59,14 @@ impl Sight {
         &self.maps[map as usize]
     }
 
+    /// Equal for equal sights.
+    pub fn digest(&self) -> u64 {
+        use std::hash::{Hash, Hasher};
+        let mut hasher = rustc_hash::FxHasher::default();
+        self.maps.hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// To be filled.
     pub fn map_mut(&mut self, map: Map) -> &mut [u8] {
         &mut self.maps[map as usize]
@@ -93,6 +101,12 @@ fn class(count: u8) -> u8 {
 /// How much a test case matters: 2, 1 or 0 in the paper.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Priority(pub u8);
+
+/// What the case showed when it was kept, as a number: to see whether it shows the same again.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Shown(pub u64);
+
+libafl_bolts::impl_serdeany!(Shown);
 
 libafl_bolts::impl_serdeany!(Priority);
 
@@ -217,10 +231,11 @@ impl<EM, S> Feedback<EM, Case, (Sight, ()), S> for Novelty {
         &mut self,
         _: &mut S,
         _: &mut EM,
-        _: &(Sight, ()),
+        observers: &(Sight, ()),
         testcase: &mut Testcase<Case>,
     ) -> Result<(), Error> {
         testcase.add_metadata(self.last);
+        testcase.add_metadata(Shown(observers.0.digest()));
         Ok(())
     }
 }

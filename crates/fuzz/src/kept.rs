@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use brownout_campaign::folder::Folder;
@@ -198,8 +199,8 @@ impl Kept {
                 quoted(&name)
             );
         }
-        let folder = std::env::current_dir()?;
-        script += &format!("cd {}\n", quoted(&folder.to_string_lossy()));
+        let folder = self.settings.folder.to_string_lossy();
+        script += &format!("cd {}\n", quoted(&folder));
         let words = std::iter::once(&self.key.program).chain(&self.key.args);
         let command: Vec<String> = words.map(|word| quoted(word)).collect();
         let from = first.map_or(0, |at| at + 1);
@@ -244,6 +245,8 @@ impl Kept {
             patience: Duration::from_secs_f64(self.settings.hang_after.clamp(0.1, 1e6)),
             stop: Arc::default(),
             keeps: true,
+            kept: AtomicU32::new(0),
+            refused: AtomicU32::new(0),
         })
     }
 
@@ -274,20 +277,13 @@ impl Kept {
     /// Runs a case natively, on its image in a private view; the terminal is the program's.
     pub fn run_natively(&self, case: &Case) -> Result<ExitStatus, Error> {
         let workshop = self.workshop()?;
-        let view = workshop.enclosures()?.enclose(&[])?;
-        let changes = self.store.difference(None, case.image)?;
-        lay(
-            &changes,
-            &View {
-                at: &|path| view.path(path),
-                machine: &Path::to_path_buf,
-            },
-        )?;
+        let view = workshop.laid(case.image)?;
         let input = workshop.ground.scratch().join("input");
         fs::write(&input, &case.input)?;
         let mut command = std::process::Command::new(&self.key.program);
         command.args(&self.key.args).stdin(File::open(&input)?);
-        let enter = view.enter(&std::env::current_dir()?)?;
+        command.current_dir(&self.settings.folder);
+        let enter = view.enter(&self.settings.folder)?;
         // SAFETY: it makes system calls only, and the view lives until the program has ended.
         unsafe { command.pre_exec(enter) };
         Ok(command.status()?)

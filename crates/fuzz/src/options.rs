@@ -102,6 +102,7 @@ impl Options {
         };
         let settings = Settings {
             command_line: self.command_line.clone(),
+            folder: std::env::current_dir()?,
             recover: self.recover.clone(),
             domain: self.check.model.domain.name().to_owned(),
             hang_after: self.patience.as_secs_f64(),

@@ -58,6 +58,8 @@ pub struct KeptCase {
 pub struct Settings {
     /// How the tool was called.
     pub command_line: String,
+    /// Where: the program's arguments may name files from there.
+    pub folder: PathBuf,
     /// What recovers after a crash, as a shell command.
     pub recover: Option<String>,
     /// The persistence domain, by name.

@@ -55,6 +55,8 @@ pub struct Runner {
     pub warm: u64,
     /// Where the time went.
     pub times: Times,
+    /// Runs that were cut off because they did too much.
+    pub cut: u64,
     /// Operations on persistent memory in the last run.
     pub operations: u64,
     /// The last error that ended a run before it could be judged.
@@ -72,6 +74,7 @@ impl Runner {
             opened: 0,
             warm: 0,
             times: Times::default(),
+            cut: 0,
             operations: 0,
             failure: None,
         }
@@ -148,6 +151,7 @@ impl Runner {
         let begun = Instant::now();
         self.show(&ran);
         self.operations = ran.watch.operations;
+        self.cut += u64::from(ran.outcome.stopped == Some(Stopped::Events));
         let ending = match (ran.outcome.stopped, ran.outcome.status) {
             _ if is_hang(&ran) => Ending::Hang,
             (Some(Stopped::Asked | Stopped::Events), _) => Ending::Stopped,

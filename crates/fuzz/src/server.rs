@@ -18,7 +18,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use brownout_explore::Ground;
@@ -34,6 +34,9 @@ use crate::watch::{PAGE, Watch};
 
 /// A run that does more to persistent memory is cut off there, and is no finding: somebody has asked for a lot.
 const EVENTS_MAX: u64 = 400_000;
+
+/// So often it is tried to keep a program of which that never succeeded. On crash images it may fail because recovery does.
+const REFUSED_MAX: u32 = 4;
 
 /// The contents of a file at one time.
 struct Snapshot {
@@ -148,6 +151,10 @@ pub struct Workshop {
     pub stop: Arc<AtomicBool>,
     /// Programs are kept where they can be; else each is launched, which is slower and shows the same.
     pub keeps: bool,
+    /// How often one was kept, and how often that was not possible.
+    pub kept: AtomicU32,
+    /// Likewise.
+    pub refused: AtomicU32,
 }
 
 impl Workshop {
@@ -155,6 +162,25 @@ impl Workshop {
     pub fn enclosures(&self) -> Result<&Arc<Enclosures>, Error> {
         let denied = |why: &str| Error::NoView(why.to_owned());
         self.ground.enclosures().map_err(denied)
+    }
+
+    /// A private view in which the files are as an image has them.
+    pub fn laid(&self, image: ImageId) -> Result<Enclosure, Error> {
+        let view = self.enclosures()?.enclose(&[])?;
+        lay(
+            &self.store.difference(None, image)?,
+            &View {
+                at: &|path| view.path(path),
+                machine: &Path::to_path_buf,
+            },
+        )?;
+        Ok(view)
+    }
+
+    /// Whether it is worth trying to keep a program: not if that has failed some times, and never succeeded.
+    fn tries_to_keep(&self) -> bool {
+        let [kept, refused] = [&self.kept, &self.refused].map(|n| n.load(Ordering::Relaxed));
+        self.keeps && (kept > 0 || refused < REFUSED_MAX)
     }
 
     /// Whether an image is what a crash has left.
@@ -167,15 +193,7 @@ impl Workshop {
 impl Server {
     /// Lays the image down and has the program ready.
     pub fn open(workshop: &Workshop, image: ImageId) -> Result<Server, Error> {
-        let view = Arc::new(workshop.enclosures()?.enclose(&[])?);
-        let changes = workshop.store.difference(None, image)?;
-        lay(
-            &changes,
-            &View {
-                at: &|path| view.path(path),
-                machine: &Path::to_path_buf,
-            },
-        )?;
+        let view = Arc::new(workshop.laid(image)?);
         let scratch = tempfile::tempfile_in(workshop.ground.scratch())?;
         let node = workshop.store.node(image)?;
         let mut config = LaunchConfig::new(&workshop.target.program, &workshop.target.args);
@@ -202,25 +220,20 @@ impl Server {
             files: BTreeMap::new(),
             last: None,
         };
-        if workshop.keeps {
-            server.session = match Session::open(&server.config, StopAt::Input) {
-                Ok(session) => Some(session),
-                Err(LaunchError::NotKept(_)) => None,
+        if workshop.tries_to_keep() {
+            match Session::open(&server.config, StopAt::Input) {
+                Ok(session) => {
+                    workshop.kept.fetch_add(1, Ordering::Relaxed);
+                    server.session = Some(session);
+                }
+                Err(LaunchError::NotKept(_)) => {
+                    workshop.refused.fetch_add(1, Ordering::Relaxed);
+                    // It has run on its way to the stop, and may have done anything.
+                    server.view = Arc::new(workshop.laid(image)?);
+                    server.config.enclosure = Some(server.view.clone());
+                }
                 Err(error) => return Err(error.into()),
-            };
-        }
-        if workshop.keeps && server.session.is_none() {
-            // It has run on its way to the stop, and may have done anything.
-            server.view = Arc::new(workshop.enclosures()?.enclose(&[])?);
-            let view = &server.view;
-            lay(
-                &changes,
-                &View {
-                    at: &|path| view.path(path),
-                    machine: &Path::to_path_buf,
-                },
-            )?;
-            server.config.enclosure = Some(server.view.clone());
+            }
         }
         server.changed = server.view.changed()?;
         let paths: Vec<PathBuf> = server.changed.keys().cloned().collect();

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::case::Case;
 use crate::deep::{Deep, flipped};
 use crate::error::Error;
-use crate::feedback::{Map, Novelty, Priority};
+use crate::feedback::{Map, Novelty, Priority, Shown};
 use crate::judge::Found;
 use crate::mutate::{Changes, INPUT_MAX, below};
 use crate::options::{Images, Options};
@@ -122,6 +122,12 @@ pub struct Figures {
     pub depth: u32,
     /// Cases.
     pub cases: u64,
+    /// Cases that were run again, and those of them that showed exactly the same.
+    pub repeated: u64,
+    /// Likewise.
+    pub stable: u64,
+    /// Executions that were cut off because they did too much, and were not judged.
+    pub cut: u64,
     /// Where the time of executions went.
     pub times: Times,
     /// Seconds that went into recording runs and making their crash images.
@@ -344,7 +350,15 @@ impl<EM> Stage<Bench<'_>, EM, State, Loop> for DeepStage {
         }
         let seed = state.rand_mut().next();
         let priority = priority_of(state, id);
-        bench.look(&case, seed, priority).map_err(failed)
+        let shown = state
+            .corpus()
+            .get(id)?
+            .borrow()
+            .metadata::<Shown>()
+            .copied();
+        bench
+            .look(&case, seed, priority, shown.ok())
+            .map_err(failed)
     }
 }
 
@@ -364,12 +378,23 @@ impl Bench<'_> {
     }
 
     /// Makes images of what the case's run leaves, and of what crashes of it leave; explores, if there is time.
-    fn look(&mut self, case: &Case, seed: u64, priority: u8) -> Result<(), Error> {
+    fn look(
+        &mut self,
+        case: &Case,
+        seed: u64,
+        priority: u8,
+        shown: Option<Shown>,
+    ) -> Result<(), Error> {
         if self.seat.stopped() || self.budget.claim().is_none() {
             return Err(libafl::Error::shutting_down().into());
         }
         let workshop = self.runner.workshop().clone();
-        if !self.is_short(case)? {
+        let is_short = self.is_short(case)?;
+        if let Some(shown) = shown {
+            self.figures.repeated += 1;
+            self.figures.stable += u64::from(self.runner.sight().digest() == shown.0);
+        }
+        if !is_short {
             return Ok(());
         }
         let left = self.runner.left()?;
@@ -656,6 +681,7 @@ impl Bench<'_> {
             depth: self.pool.depth(store).max(self.figures.depth),
             cases: state.corpus().count() as u64,
             times: self.runner.times,
+            cut: self.runner.cut,
             ..self.figures
         };
         self.seat.publish(News::Figures(self.figures));
