@@ -36,6 +36,10 @@ fn main() {
         trial("planted::split_separator", || {
             planted("split_separator", "missing-flush", "3000")
         }),
+        trial("planted::magic_value", || {
+            planted("magic_value", "missing-flush", "400")
+        }),
+        trial("what_is_not_tracked_is_not_called_clean", untouched),
         trial("planted::full_bucket", || {
             planted("full_bucket", "crash", "3000")
         }),
@@ -419,6 +423,39 @@ fn planted(name: &str, rule: &str, executions: &str) -> Result<()> {
         correctness(&report).is_empty(),
         "{:#?}",
         correctness(&report)
+    );
+    Ok(())
+}
+
+/// Without `--pm` the pool is an ordinary file: nothing was looked at, and that is said.
+fn untouched() -> Result<()> {
+    let program = fuzz::find("full_bucket")?;
+    let planted = Planted::new(&program, Build::Bug)?;
+    let mut words: Vec<OsString> = vec![layout::brownout().into(), "fuzz".into()];
+    words.extend(
+        [
+            "--out",
+            "out",
+            "--seeds",
+            "seed",
+            "--executions",
+            "20",
+            "--",
+        ]
+        .map(OsString::from),
+    );
+    words.extend([planted.binary.clone().into(), "pool".into()]);
+    let outcome = Invocation::new(words, planted.folder())
+        .timeout(TIMEOUT)
+        .run()?;
+    let said = outcome.stderr_text();
+    ensure!(
+        outcome.status == 0
+            && !said.contains("no findings")
+            && said.contains("no persistent memory was touched")
+            && said.contains("add --pm"),
+        "{}",
+        outcome.describe()
     );
     Ok(())
 }

@@ -155,6 +155,18 @@ const PASS_TESTS: &[(&str, u64, Mix, Setting)] = &[
         },
     ),
     (
+        "passes_comparisons_control",
+        804,
+        Mix {
+            families: EVERYTHING,
+            ..control(ALL)
+        },
+        Setting {
+            passes: "comparisons",
+            ..PLAIN
+        },
+    ),
+    (
         "passes_all_in_pool_interrupted",
         803,
         Mix {
@@ -163,7 +175,7 @@ const PASS_TESTS: &[(&str, u64, Mix, Setting)] = &[
         },
         Setting {
             is_stormy: true,
-            passes: "edges,interpret",
+            passes: "comparisons,edges,interpret",
             ..RECORD
         },
     ),

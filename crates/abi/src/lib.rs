@@ -76,7 +76,7 @@ pub const THREADS_BASE: u64 = 0x5660_0000_0000;
 pub const ENGINE_LIMIT: u64 = 0x5680_0000_0000;
 
 /// Bytes that [`Control`] occupies at the start of the control file. Most of them are tables that are hardly used: the file is sparse.
-pub const CONTROL_LEN: u64 = 0x12_A000 + 8 * SITES_MAX as u64;
+pub const CONTROL_LEN: u64 = 0x1C_B000 + 8 * SITES_MAX as u64;
 /// More instructions than these cannot be told apart in one run.
 pub const SITES_MAX: usize = 1 << 22;
 /// Thread numbers are 16 bits.
@@ -115,12 +115,41 @@ pub const MODE_NAMES: u32 = 1 << 8;
 pub const MODE_EDGES: u32 = 1 << 9;
 /// Some instructions are executed by Rust code: exercises that way for tests.
 pub const MODE_INTERPRET: u32 = 1 << 10;
+/// What the program compares is noted in [`Control::comparisons`].
+pub const MODE_COMPARISONS: u32 = 1 << 11;
 
 /// How many edges can be told apart.
 pub const EDGES: usize = 1 << 16;
 /// A byte for each, on pages of their own: the engine maps them a second time for each thread.
 #[repr(C, align(4096))]
 pub struct Edges(pub [AtomicU8; EDGES]);
+
+/// How many comparisons are noted.
+pub const COMPARISONS_MAX: usize = 1 << 13;
+/// So many bytes of each side.
+pub const COMPARED_LEN: usize = 32;
+
+/// Two things that the program has compared with each other, or may be about to.
+#[repr(C)]
+pub struct Comparison {
+    /// How many bytes of each side count; 0 if there is no such comparison.
+    pub len: AtomicU64,
+    /// The instruction: its distance from the beginning of its module's code.
+    pub name: AtomicU64,
+    /// One side, in the order of memory.
+    pub left: [AtomicU64; COMPARED_LEN / 8],
+    /// The other.
+    pub right: [AtomicU64; COMPARED_LEN / 8],
+}
+
+/// See the engine's `translate/comparisons.rs`.
+#[repr(C, align(4096))]
+pub struct Comparisons {
+    /// How many there were, also those that had no place.
+    pub count: AtomicU32,
+    /// The first of them.
+    pub entries: [Comparison; COMPARISONS_MAX],
+}
 
 /// What the kernel adds to [`Control::tool`] (`FUTEX_OWNER_DIED` of a robust futex).
 pub const TOOL_IS_GONE: u32 = 0x4000_0000;
@@ -424,6 +453,8 @@ pub struct Control {
     pub threads: [AtomicU32; THREADS_MAX],
     /// 1 for each edge that was taken: see the engine's `translate/edges.rs`.
     pub edges: Edges,
+    /// What was compared.
+    pub comparisons: Comparisons,
     /// By site number: the address of the instruction. It is here before the number is in any record.
     pub sites: [AtomicU64; SITES_MAX],
 }

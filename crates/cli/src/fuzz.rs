@@ -8,6 +8,7 @@ use brownout_findings::{Analysed, Finding, Limit, Outcome, Severity};
 use brownout_fuzz::{Error, Found, Kept, Named, Progress};
 
 use crate::exit::{self, Failure};
+use crate::record::hint;
 use crate::reporting::{self, Known, Subject};
 use crate::resolve::{Fuzz, FuzzCommand};
 use crate::signals;
@@ -49,7 +50,10 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
         bug: campaign.bug,
         ..Outcome::default()
     };
-    if campaign.progress.figures.paths + campaign.progress.figures.openings == 0 {
+    if campaign.progress.figures.touched == 0 {
+        let hints = campaign.hints.iter().map(hint);
+        let hints = hints.map(|hint| hint.trim_start_matches("hint: ").to_owned());
+        outcome.notes.extend(hints);
         outcome
             .coverage
             .limit(Limit::Untouched, "no persistent memory was touched");

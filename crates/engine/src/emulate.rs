@@ -68,8 +68,11 @@ pub fn interpret(ctx: &mut ThreadContext, payload: u64) {
     let goes = it.by.execute(&mut machine, &it.insn);
     machine.put_back();
     match goes {
-        Goes::On => {
-            ctx.rip = it.insn.next_ip();
+        goes @ (Goes::On | Goes::Here) => {
+            ctx.rip = match goes {
+                Goes::Here => it.insn.ip(),
+                _ => it.insn.next_ip(),
+            };
             ctx.resume = it.next_code;
             ctx.resume_is_boundary = true;
         }

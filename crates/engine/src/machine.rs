@@ -8,6 +8,7 @@ use crate::context::ThreadContext;
 use alloc::boxed::Box;
 use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering};
+use iced_x86::Instruction;
 
 /// x87, SSE, AVX, mask registers, and both parts of AVX-512. Not protection keys, which are the process's; not tiles, which are
 /// large, and which nobody asks for.
@@ -53,6 +54,11 @@ impl<'a> Machine<'a> {
     /// Changes one.
     pub fn set_gpr(&mut self, n: usize, value: u64) {
         self.ctx.gpr[n & 15] = value;
+    }
+
+    /// The address of an instruction's explicit memory operand.
+    pub fn address(&self, insn: &Instruction) -> u64 {
+        crate::insn::effective_address(self.ctx, insn)
     }
 
     /// RFLAGS.

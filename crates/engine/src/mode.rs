@@ -27,6 +27,8 @@ pub struct Mode {
     pub edges: bool,
     /// [`abi::MODE_INTERPRET`].
     pub interpret: bool,
+    /// [`abi::MODE_COMPARISONS`].
+    pub comparisons: bool,
     /// What the program must not see of the processor.
     pub hidden: abi::cpu::Features,
     /// What it cannot use: hidden, or lacking.
@@ -45,6 +47,7 @@ static mut MODE: Mode = Mode {
     names: false,
     edges: false,
     interpret: false,
+    comparisons: false,
     hidden: abi::cpu::Features::NONE,
     missing: abi::cpu::Features::NONE,
 };
@@ -66,6 +69,7 @@ pub fn init(control: &abi::Control) {
             names: has(abi::MODE_NAMES),
             edges: has(abi::MODE_EDGES),
             interpret: has(abi::MODE_INTERPRET),
+            comparisons: has(abi::MODE_COMPARISONS),
             hidden: abi::cpu::Features(control.cpu_hidden),
             missing: abi::cpu::Features(control.cpu_hidden | control.cpu_lacking),
         };

@@ -8,7 +8,7 @@
 //! Guarantee: a case or a finding is in the journal before anybody counts it, so that `kill -9` at any moment loses none that was told; a campaign
 //! that is resumed begins with all of them. Files beside the journal are for people and other tools, and can be made anew from it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,6 +68,8 @@ pub struct Campaign {
     pub over: Option<Over>,
     /// What a reader must know.
     pub notes: Vec<String>,
+    /// Files that the program maps writable and shared, and that are not tracked.
+    pub hints: BTreeSet<PathBuf>,
     /// What was wanted has been found.
     pub is_found: bool,
     /// A bug of ours, in one sentence, because of which something may be missing.
@@ -253,6 +255,7 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Progress)) -> Result<Campaig
     tell(&progress);
     Ok(Campaign {
         is_found: options.until_found && books.has_found(),
+        hints: books.hints,
         found: books.found,
         progress,
         over: budget.over(),
@@ -270,6 +273,7 @@ struct Books {
     numbers: HashMap<Case, u64>,
     found: BTreeMap<String, Found>,
     crashes: u64,
+    hints: BTreeSet<PathBuf>,
     figures: BTreeMap<usize, Figures>,
     begun: Instant,
     written: Instant,
@@ -300,6 +304,7 @@ impl Books {
             numbers: HashMap::new(),
             found: BTreeMap::new(),
             crashes: 0,
+            hints: BTreeSet::new(),
             figures: BTreeMap::new(),
             begun: Instant::now(),
             written: Instant::now(),
@@ -349,6 +354,10 @@ impl Books {
                 self.take_case(case, parent.as_ref(), operation, *priority, at)
             }
             News::Found { key, found } => self.take_found(key, found, budget),
+            News::Hints(hints) => {
+                self.hints.extend(hints.iter().cloned());
+                Ok(())
+            }
             News::Figures(figures) => {
                 self.figures.insert(figures.worker, *figures);
                 Ok(())
@@ -466,6 +475,7 @@ impl Books {
                 repeated: figures.repeated + worker.repeated,
                 stable: figures.stable + worker.stable,
                 cut: figures.cut + worker.cut,
+                touched: figures.touched + worker.touched,
                 recording: figures.recording + worker.recording,
                 exploring: figures.exploring + worker.exploring,
             };

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
 
-use brownout_inputs::{Mutator as Operations, Weights};
+use brownout_inputs::{Mutator as Operations, Tokens, Weights};
 use libafl::Error;
 use libafl::corpus::{Corpus, CorpusId};
 use libafl::mutators::havoc_mutations::{HavocMutationsType, havoc_mutations};
@@ -45,6 +45,11 @@ impl Changes {
             done: [(0, 0); 2],
             last: None,
         }
+    }
+
+    /// Words and numbers to try.
+    pub fn tokens_mut(&mut self) -> &mut Tokens {
+        &mut self.operations.tokens
     }
 
     /// What the last change was, as file names have it.

@@ -3,12 +3,15 @@
 //! Servers of the images that were used last stay open; opening one costs as much as some dozens of runs on it. Each run is judged by `judge.rs`
 //! as soon as it has ended.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brownout_check::Analysis;
-use brownout_host::{ExitStatus, LaunchError, Stopped};
+use brownout_host::{Comparison, ExitStatus, LaunchError, Stopped};
 use brownout_images::{Contents, ImageId};
+use brownout_trace::Tee;
 use libafl::executors::{Executor, ExitKind, HasObservers};
 use libafl::state::HasExecutions;
 use libafl_bolts::tuples::RefIndexable;
@@ -57,6 +60,10 @@ pub struct Runner {
     pub times: Times,
     /// Runs that were cut off because they did too much.
     pub cut: u64,
+    /// Runs that have written to tracked files.
+    pub touched: u64,
+    /// Files that were mapped writable and shared, and not tracked.
+    pub hints: BTreeSet<PathBuf>,
     /// Operations on persistent memory in the last run.
     pub operations: u64,
     /// The last error that ended a run before it could be judged.
@@ -75,6 +82,8 @@ impl Runner {
             warm: 0,
             times: Times::default(),
             cut: 0,
+            touched: 0,
+            hints: BTreeSet::new(),
             operations: 0,
             failure: None,
         }
@@ -103,13 +112,14 @@ impl Runner {
         self.failure.take()
     }
 
-    fn server(&mut self, image: ImageId) -> Result<&mut Server, Error> {
-        let found = self.servers.iter().position(|s| s.image() == image);
+    fn server(&mut self, image: ImageId, compares: bool) -> Result<&mut Server, Error> {
+        let is_it = |server: &Server| server.image() == image && server.compares() == compares;
+        let found = self.servers.iter().position(is_it);
         let server = match found.map(|at| self.servers.remove(at)) {
             Some(server) if server.is_usable() => server,
             _ => {
                 let begun = Instant::now();
-                let opened = Server::open(&self.workshop, image)?;
+                let opened = Server::open(&self.workshop, image, compares)?;
                 self.opened += 1;
                 self.times.opening += begun.elapsed().as_secs_f64();
                 opened
@@ -136,6 +146,18 @@ impl Runner {
         Ok(keys.iter().any(|shown| shown == key))
     }
 
+    /// What the program compares when it runs a case.
+    pub fn compared(&mut self, case: &Case) -> Result<Vec<Comparison>, Error> {
+        let patience = self.workshop.patience;
+        let server = self.server(case.image, true)?;
+        match server.run(&case.input, patience, &mut Tee::default()) {
+            Ok(ran) => Ok(ran.outcome.comparisons),
+            // Nobody depends on the answer.
+            Err(Error::Launch(LaunchError::NotKept(_))) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
     fn execute<T>(
         &mut self,
         case: &Case,
@@ -151,6 +173,8 @@ impl Runner {
         let begun = Instant::now();
         self.show(&ran);
         self.operations = ran.watch.operations;
+        self.touched += u64::from(ran.watch.has_touched);
+        self.hints.extend(ran.outcome.hints.iter().cloned());
         self.cut += u64::from(ran.outcome.stopped == Some(Stopped::Events));
         let ending = match (ran.outcome.stopped, ran.outcome.status) {
             _ if is_hang(&ran) => Ending::Hang,
@@ -193,7 +217,7 @@ impl Runner {
         let mut is_last = false;
         loop {
             let mut analysis = self.judge.analysis();
-            let server = self.server(case.image)?;
+            let server = self.server(case.image, false)?;
             let begun = Instant::now();
             let is_warm = server.is_warm();
             match server.run(&case.input, patience, &mut analysis) {

@@ -122,6 +122,7 @@ pub struct Server {
     session: Option<Session>,
     view: Arc<Enclosure>,
     image: ImageId,
+    compares: bool,
     config: LaunchConfig,
     input: File,
     /// Names that were changed when the program was kept (or would have been launched).
@@ -191,8 +192,8 @@ impl Workshop {
 }
 
 impl Server {
-    /// Lays the image down and has the program ready.
-    pub fn open(workshop: &Workshop, image: ImageId) -> Result<Server, Error> {
+    /// Lays the image down and has the program ready. If it `compares`, its runs tell what was compared, and are slow.
+    pub fn open(workshop: &Workshop, image: ImageId, compares: bool) -> Result<Server, Error> {
         let view = Arc::new(workshop.laid(image)?);
         let scratch = tempfile::tempfile_in(workshop.ground.scratch())?;
         let node = workshop.store.node(image)?;
@@ -203,6 +204,7 @@ impl Server {
         config.layout = node.depth % 2;
         config.boundaries = true;
         config.edges = true;
+        config.comparisons = compares;
         config.enclosure = Some(view.clone());
         config.dies_with_tool = true;
         config.stop = Some(workshop.stop.clone());
@@ -214,6 +216,7 @@ impl Server {
             session: None,
             view,
             image,
+            compares,
             config,
             input: scratch,
             changed: BTreeMap::new(),
@@ -249,6 +252,11 @@ impl Server {
     /// Which image it has.
     pub fn image(&self) -> ImageId {
         self.image
+    }
+
+    /// Whether its runs tell what was compared.
+    pub fn compares(&self) -> bool {
+        self.compares
     }
 
     /// Whether runs are forked from a kept program.

@@ -85,6 +85,8 @@ pub struct Watch {
     pub signal: Option<(i32, TargetAddr, ContextId)>,
     /// Operations on persistent memory.
     pub operations: u64,
+    /// It has written to tracked files.
+    pub has_touched: bool,
     /// The program has turned to its input.
     pub has_input: bool,
     /// The thread that the signal has met.
@@ -138,6 +140,7 @@ impl Watch {
     }
 
     fn stored(&mut self, event: &Event<'_>, access: &Access<'_>) {
+        self.has_touched = true;
         let place = self.place(event.pc);
         self.operation(event.thread, place);
         let mut addr = access.addr.0;
@@ -212,6 +215,7 @@ impl EventSink for Watch {
             } => {
                 let place = self.place(event.pc);
                 self.operation(event.thread, place);
+                self.has_touched = true;
                 let last = offset + u64::from((*size).max(1)) - 1;
                 for page in offset / PAGE..=last / PAGE {
                     self.pages.insert((*file, page));

@@ -3,16 +3,19 @@
 //! ```text
 //!  scheduler ─▶ case ─▶ DeepStage: what its run and crashes of its run leave become images
 //!                   ─▶ ImageStage: an image that nobody has tried, with inputs that are there
-//!                   ─▶ ChangeStage: the case's input, changed again and again, on its image
+//!                   ─▶ ChangeStage: the case's input, changed again and again, on its image; before the first time, by what its run compares
 //! ```
 //! What a worker does follows from its seed, its cases and the order in which it learns of those of others; with one worker, from the seed and the
 //! number of executions alone.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brownout_campaign::budget::{Activity, Budget};
 use brownout_findings::Severity;
+use brownout_host::Comparison;
 use brownout_images::{ImageId, Origin};
 use brownout_inputs::Templates;
 use libafl::corpus::{Corpus, CorpusId, HasCurrentCorpusId, InMemoryCorpus};
@@ -25,6 +28,7 @@ use libafl::state::{HasCorpus, HasMaxSize, HasRand, StdState};
 use libafl::{Evaluator, Fuzzer, HasMetadata, StdFuzzer};
 use libafl_bolts::rands::{Rand, StdRand};
 use libafl_bolts::tuples::tuple_list;
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
@@ -85,6 +89,8 @@ pub enum News {
         /// The finding.
         found: Box<Found>,
     },
+    /// Files that the program maps writable and shared, and that are not tracked.
+    Hints(BTreeSet<PathBuf>),
     /// How far it is.
     Figures(Figures),
 }
@@ -126,6 +132,8 @@ pub struct Figures {
     pub repeated: u64,
     /// Likewise.
     pub stable: u64,
+    /// Executions that have written to persistent memory.
+    pub touched: u64,
     /// Executions that were cut off because they did too much, and were not judged.
     pub cut: u64,
     /// Where the time of executions went.
@@ -147,6 +155,8 @@ pub struct Bench<'s> {
     exploring: Activity,
     seat: &'s dyn Publish,
     figures: Figures,
+    /// How many hints were told.
+    hints: usize,
     root: ImageId,
     templates: Templates,
 }
@@ -462,6 +472,19 @@ impl Bench<'_> {
     }
 }
 
+impl Bench<'_> {
+    /// What the program compares when it runs a case.
+    fn compared(&mut self, case: &Case) -> Result<Vec<Comparison>, Error> {
+        if self.seat.stopped() || self.budget.claim().is_none() {
+            return Err(libafl::Error::shutting_down().into());
+        }
+        let budget = self.budget.clone();
+        let mut running = budget.begin(self.fuzzing);
+        running.executed(1);
+        self.runner.compared(case)
+    }
+}
+
 /// See the module's header.
 struct ImageStage;
 plain_stage!(ImageStage);
@@ -516,11 +539,79 @@ impl Stage<Bench<'_>, NopEventManager, State, Loop> for ImageStage {
     }
 }
 
+/// What this case compares was looked at.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Compared;
+
+libafl_bolts::impl_serdeany!(Compared);
+
 /// See the module's header.
 struct ChangeStage {
     changes: Changes,
+    /// How often a value was tried because of one instruction.
+    tried: FxHashMap<(u64, Vec<u8>), u8>,
 }
 plain_stage!(ChangeStage);
+
+/// Inputs that are made from what one case's run compares.
+const OPERANDS_MAX: usize = 40;
+/// Of these, so many from one comparison.
+const OPERANDS_EACH: usize = 6;
+/// How often one value is tried because of one instruction.
+const OPERAND_TRIES: u8 = 4;
+
+impl ChangeStage {
+    /// Inputs for which something that the case's run compares comes out the other way.
+    fn operands(&mut self, case: &Case, compared: &[Comparison]) -> Vec<Case> {
+        let mut made: Vec<Case> = Vec::new();
+        for comparison in compared {
+            let sides = brownout_inputs::Compared {
+                left: &comparison.left,
+                right: &comparison.right,
+            };
+            let replaced = brownout_inputs::replacements(&case.input, sides);
+            if replaced.is_empty() {
+                continue;
+            }
+            self.note(comparison);
+            for replaced in replaced.into_iter().take(OPERANDS_EACH) {
+                let tried = self.tried.entry((comparison.name, replaced.word));
+                let tried = tried.or_insert(0);
+                if *tried < OPERAND_TRIES && replaced.input.len() <= INPUT_MAX {
+                    *tried += 1;
+                    made.push(Case {
+                        image: case.image,
+                        input: replaced.input,
+                    });
+                }
+            }
+            if made.len() >= OPERANDS_MAX {
+                break;
+            }
+        }
+        made
+    }
+
+    /// What has to do with an input at all is worth remembering for others.
+    fn note(&mut self, comparison: &Comparison) {
+        let tokens = self.changes.tokens_mut();
+        let (left, right) = (&comparison.left, &comparison.right);
+        let number = |side: &[u8]| {
+            let bytes = side.iter().rev();
+            bytes.fold(0u64, |value, byte| value << 8 | u64::from(*byte))
+        };
+        match left.len() {
+            1 => {}
+            2 | 4 | 8 => {
+                tokens.add_number_pair(number(left), number(right));
+            }
+            _ => {
+                tokens.add_found(left);
+                tokens.add_found(right);
+            }
+        }
+    }
+}
 
 impl Stage<Bench<'_>, NopEventManager, State, Loop> for ChangeStage {
     fn perform(
@@ -530,7 +621,22 @@ impl Stage<Bench<'_>, NopEventManager, State, Loop> for ChangeStage {
         state: &mut State,
         manager: &mut NopEventManager,
     ) -> Result<(), libafl::Error> {
-        let (_, case) = current(state)?;
+        let (id, case) = current(state)?;
+        let is_first = {
+            let mut entry = state.corpus().get(id)?.borrow_mut();
+            let is_first = !entry.has_metadata::<Compared>();
+            entry.add_metadata(Compared);
+            is_first
+        };
+        if is_first {
+            let compared = bench.compared(&case).map_err(failed)?;
+            for changed in self.operands(&case, &compared) {
+                let (_, new) = fuzzer.evaluate_input(state, bench, manager, &changed)?;
+                if let Some(id) = new {
+                    bench.tell_case(&changed, Some(&case), "operand", priority_of(state, id));
+                }
+            }
+        }
         let energy = 1 + below(state.rand_mut(), ENERGY);
         for _ in 0..energy {
             let mut changed = case.clone();
@@ -577,6 +683,7 @@ pub fn work(
         fuzzing: budget.activity("fuzzing"),
         exploring: budget.share("exploring", options.explore_share),
         seat,
+        hints: 0,
         figures: Figures {
             worker: index,
             ..Figures::default()
@@ -605,6 +712,7 @@ pub fn work(
         ImageStage,
         ChangeStage {
             changes: Changes::new(operations),
+            tried: FxHashMap::default(),
         }
     );
     let result = begun.and_then(|()| {
@@ -615,7 +723,7 @@ pub fn work(
                         fuzzer.evaluate_input(&mut state, &mut bench, &mut manager, &case)?;
                     }
                     News::Found { key, found } => bench.runner.judge.adopt(key, *found),
-                    News::Figures(_) => {}
+                    News::Figures(_) | News::Hints(_) => {}
                 }
             }
             fuzzer.fuzz_one(&mut stages, &mut bench, &mut state, &mut manager)?;
@@ -682,8 +790,13 @@ impl Bench<'_> {
             cases: state.corpus().count() as u64,
             times: self.runner.times,
             cut: self.runner.cut,
+            touched: self.runner.touched,
             ..self.figures
         };
+        if self.hints != self.runner.hints.len() {
+            self.hints = self.runner.hints.len();
+            self.seat.publish(News::Hints(self.runner.hints.clone()));
+        }
         self.seat.publish(News::Figures(self.figures));
     }
 }

@@ -2,15 +2,18 @@
 
 use brownout_abi::cpu::Features;
 use brownout_abi::{
-    CONTROL_LEN, Control, KNOWN_MAX, KnownFile, MAGIC, MODE_EDGES, REDIRECTS_LEN, RING_BASE,
-    RING_LEN, RecordHead, VERSION, WORLD_LEN,
+    COMPARED_LEN, CONTROL_LEN, Control, KNOWN_MAX, KnownFile, MAGIC, MODE_EDGES, REDIRECTS_LEN,
+    RING_BASE, RING_LEN, RecordHead, VERSION, WORLD_LEN,
 };
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use crate::Comparison;
 
 /// An anonymous file, shared with the target by `/proc/PID/fd/N`.
 pub fn memory_file(name: &std::ffi::CStr) -> io::Result<File> {
@@ -220,6 +223,35 @@ impl Shared {
     pub fn set_edges(&self, to: &[u8]) {
         for (edge, value) in self.control().edges.0.iter().zip(to) {
             edge.store(*value, Relaxed);
+        }
+    }
+
+    /// What was compared, as far as it was noted.
+    pub fn comparisons(&self) -> Vec<Comparison> {
+        let table = &self.control().comparisons;
+        let count = table.count.load(Relaxed) as usize;
+        let bytes = |words: &[AtomicU64], len: usize| {
+            let words = words.iter().map(|word| word.load(Relaxed).to_le_bytes());
+            words.flatten().take(len).collect()
+        };
+        let noted = table.entries.iter().take(count);
+        // The program may have written anything there.
+        let lens = noted.map(|entry| (entry, entry.len.load(Acquire) as usize));
+        lens.filter(|(_, len)| (1..=COMPARED_LEN).contains(len))
+            .map(|(entry, len)| Comparison {
+                name: entry.name.load(Relaxed),
+                left: bytes(&entry.left, len),
+                right: bytes(&entry.right, len),
+            })
+            .collect()
+    }
+
+    /// Forgets what was compared.
+    pub fn forget_comparisons(&self) {
+        let table = &self.control().comparisons;
+        let noted = table.count.swap(0, Relaxed) as usize;
+        for entry in table.entries.iter().take(noted) {
+            entry.len.store(0, Relaxed);
         }
     }
 

@@ -131,6 +131,7 @@ pub fn prepare(
         (config.line_input, abi::MODE_LINE_INPUT),
         (config.names, abi::MODE_NAMES),
         (config.edges, abi::MODE_EDGES),
+        (config.comparisons, abi::MODE_COMPARISONS),
     ] {
         if on {
             mode |= bit;
@@ -361,6 +362,7 @@ pub fn outcome(
         stopped: drained.stopped,
         waited: Duration::from_nanos(shared.control().ring_waited_ns.load(Ordering::Relaxed)),
         edges: shared.edges(),
+        comparisons: shared.comparisons(),
     };
     match drained.sink_error {
         Some(e) => Err(LaunchError::Sink(e, Box::new(outcome))),

@@ -96,6 +96,8 @@ pub struct LaunchConfig {
     pub names: bool,
     /// Note which branches are taken: [`Outcome::edges`]. Default: no.
     pub edges: bool,
+    /// Note what is compared: [`Outcome::comparisons`]. That makes the program several times as slow. Default: no.
+    pub comparisons: bool,
     /// Files that are tracked from the beginning, not from their first mapping on, under numbers of the caller's choice. They must
     /// exist. They get no `File` event and no [`EventSink::new_file`]. Files that are found on the way get other numbers. Default: none.
     pub known_files: Vec<(PathBuf, FileId)>,
@@ -170,6 +172,7 @@ impl LaunchConfig {
             line_input: false,
             names: false,
             edges: false,
+            comparisons: false,
             known_files: Vec::new(),
             last_file: FileId(0),
             redirects: Vec::new(),
@@ -211,4 +214,17 @@ pub struct Outcome {
     /// Which ways were taken at conditional and indirect branches, if [`LaunchConfig::edges`] was asked for: 1 for each pair of source and target,
     /// at the same place in every run of the program under the same [layout](LaunchConfig::layout). Few pairs share a place with others.
     pub edges: Option<Box<[u8]>>,
+    /// What was compared, if [`LaunchConfig::comparisons`] was asked for; of a kept program, since its stop.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// Two things that the program has compared with each other, or has handed to a function that may do so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// The instruction: its distance from the beginning of its module's code.
+    pub name: u64,
+    /// One side, in the order of memory. A comparison of numbers has 1, 2, 4 or 8 bytes.
+    pub left: Vec<u8>,
+    /// The other, of the same length.
+    pub right: Vec<u8>,
 }

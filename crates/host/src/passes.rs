@@ -9,7 +9,8 @@ use brownout_abi as abi;
 const VARIABLE: &str = "BROWNOUT_PASSES";
 
 /// Each name, and the bit that asks the engine for the pass.
-const PASSES: [(&str, u32); 2] = [
+const PASSES: [(&str, u32); 3] = [
+    ("comparisons", abi::MODE_COMPARISONS),
     ("edges", abi::MODE_EDGES),
     ("interpret", abi::MODE_INTERPRET),
 ];

@@ -266,6 +266,7 @@ impl Session {
         if let Some(edges) = &self.edges {
             self.shared.set_edges(edges);
         }
+        self.shared.forget_comparisons();
         let child = self.fork()?;
         for &word in &self.numbers {
             self.prologue.words[word] = child as u64;

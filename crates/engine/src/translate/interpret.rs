@@ -27,6 +27,8 @@ pub trait Interpreter: Sync {
 pub enum Goes {
     /// Behind the instruction.
     On,
+    /// With the instruction itself, which was only looked at: its code is behind that of the look.
+    Here,
     /// There.
     To(u64),
 }
@@ -34,7 +36,7 @@ pub enum Goes {
 /// An instruction in the cache that is interpreted. Lives for ever: code refers to it.
 pub struct Interpreted {
     pub insn: Instruction,
-    /// Code of the next instruction.
+    /// Code of what comes next: the next instruction, or this one if it is only looked at.
     pub next_code: u64,
     pub by: &'static dyn Interpreter,
 }

@@ -11,6 +11,7 @@
 //! Original return addresses go on the stack, so unwinding, longjmp and exceptions see what they expect.
 
 mod builder;
+mod comparisons;
 mod edges;
 mod interpret;
 pub mod passes;

@@ -1,11 +1,12 @@
 //! All passes there are, in the order in which they are asked.
 
 use super::builder::{self, Pass};
-use super::{edges, interpret, site};
+use super::{comparisons, edges, interpret, site};
 use crate::mode::Mode;
 
-static ALL: [&dyn Pass; 3] = [
+static ALL: [&dyn Pass; 4] = [
     &edges::EdgeCoverage,
+    &comparisons::Comparisons,
     &interpret::Exercise,
     &site::PmTracking,
 ];
