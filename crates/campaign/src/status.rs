@@ -518,8 +518,8 @@ fn rows(s: &Snapshot, size: Size, style: Style) -> Vec<Row> {
         rate(s.per_second_now),
         rate(s.per_second_overall)
     )));
-    let some = s.findings.iter().any(|(_, count)| *count > 0);
-    let paint = if some { Paint::Red } else { Paint::Plain };
+    let worst = s.findings.first().is_some_and(|(_, count)| *count > 0);
+    let paint = if worst { Paint::Red } else { Paint::Plain };
     rows.push(label("findings").add(paint, tidy(&findings(s))));
     if let Some(since) = s.since_new {
         rows.push(label("last new").plain(format!("{} ago", span(since))));
@@ -623,9 +623,9 @@ pub struct Screen<W: Write> {
 
 /// Another screen than the one that the user had, without a cursor, and without going on in the
 /// next row where one is full.
-const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
+pub const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 /// All of that undone.
-const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+pub const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 /// A screen is not drawn more often.
 pub const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 

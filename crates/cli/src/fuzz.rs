@@ -1,11 +1,12 @@
 //! `brownout fuzz`: inputs and images that nobody has thought of.
 
-use std::io::{self, IsTerminal, Write};
-use std::time::{Duration, Instant};
+use std::io::{self, Stderr, Write};
+use std::time::Instant;
 
 use brownout_findings::rules::{Analysis, RuleSet};
 use brownout_findings::{Analysed, Finding, Limit, Outcome, Severity};
-use brownout_fuzz::{Error, Found, Kept, Named, Progress};
+use brownout_fuzz::status::{Display, Snapshot};
+use brownout_fuzz::{Error, Found, Kept, Named};
 
 use crate::exit::{self, Failure};
 use crate::record::hint;
@@ -41,9 +42,11 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
         program: words.map(|w| w.to_string_lossy().into_owned()).collect(),
         ..Analysed::default()
     };
-    let mut line = StatusLine::new();
-    let campaign = brownout_fuzz::fuzz(options, |progress| line.show(progress))?;
-    line.clear();
+    let mut shown = Shown::new();
+    let campaign = brownout_fuzz::fuzz(options, |snapshot| shown.show(snapshot));
+    // The report is for the screen that the user had.
+    drop(shown);
+    let campaign = campaign?;
     let mut outcome = Outcome {
         statistics: campaign.progress.clone(),
         notes: campaign.notes,
@@ -200,60 +203,36 @@ fn of_native(status: std::process::ExitStatus) -> u8 {
     }
 }
 
-/// One line that says how far the campaign is: written over on a terminal, now and then elsewhere.
-struct StatusLine {
-    is_terminal: bool,
-    last: Option<Instant>,
-    pause: Duration,
+/// Shows how far the campaign is: on the whole screen of a terminal, else a line now and then.
+struct Shown {
+    display: Option<Display<Stderr>>,
+    begun: Instant,
 }
 
-impl StatusLine {
-    fn new() -> StatusLine {
-        StatusLine {
-            is_terminal: io::stderr().is_terminal(),
-            last: None,
-            pause: Duration::from_secs(10),
+impl Shown {
+    fn new() -> Shown {
+        // A terminal that cannot be written to is nobody's.
+        let display = Display::new(io::stderr()).ok();
+        if matches!(display, Some(Display::Screen(_))) {
+            signals::screen_is_taken(true);
+        }
+        Shown {
+            display,
+            begun: Instant::now(),
         }
     }
 
-    fn show(&mut self, progress: &Progress) {
-        let pause = match self.is_terminal {
-            true => Duration::from_millis(200),
-            false => self.pause,
-        };
-        if self.last.is_some_and(|last| last.elapsed() < pause) {
-            return;
+    fn show(&mut self, snapshot: &Snapshot) {
+        if let Some(display) = &mut self.display {
+            // Nobody reads it any more if this fails.
+            let _ = display.show(self.begun.elapsed(), snapshot);
         }
-        self.last = Some(Instant::now());
-        if !self.is_terminal {
-            self.pause = (self.pause * 3 / 2).min(Duration::from_secs(600));
-        }
-        let figures = &progress.figures;
-        let text = format!(
-            "{} s, {} executions ({:.0} a second), {} test cases, {} images (depth {}), {} PM paths, {} situations, {} edges, {} explored, {} correctness findings, {} others",
-            progress.elapsed.as_secs(),
-            progress.executions,
-            progress.rate,
-            progress.cases,
-            figures.images,
-            figures.depth,
-            figures.paths + figures.openings,
-            figures.situations,
-            figures.edges,
-            figures.explored,
-            progress.findings.0,
-            progress.findings.1,
-        );
-        // Nobody reads it any more if this fails.
-        let _ = match self.is_terminal {
-            true => write!(io::stderr(), "\r\x1b[K{text}"),
-            false => writeln!(io::stderr(), "{text}"),
-        };
     }
+}
 
-    fn clear(&mut self) {
-        if self.is_terminal && self.last.is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.display = None;
+        signals::screen_is_taken(false);
     }
 }

@@ -90,6 +90,7 @@ extern "C" fn stop(_signal: libc::c_int) {
     if let Some(flag) = STOP.get() {
         // A second time: whoever asks twice does not want to wait.
         if flag.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            give_screen_back();
             // SAFETY: async-signal-safe.
             unsafe { libc::_exit(130) };
         }
@@ -106,4 +107,51 @@ pub fn tell(flag: &std::sync::Arc<std::sync::atomic::AtomicBool>) -> io::Result<
         }
     }
     catch(libc::SIGPIPE)
+}
+
+/// The screen of the terminal behind stderr is taken by a status screen.
+static SCREEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+fn to_terminal(text: &str) {
+    // SAFETY: async-signal-safe; it reads the text only. That nobody may see it is no reason to fail.
+    unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+}
+
+fn give_screen_back() -> bool {
+    let taken = SCREEN.load(std::sync::atomic::Ordering::Relaxed);
+    if taken {
+        to_terminal(brownout_fuzz::status::LEAVE);
+    }
+    taken
+}
+
+/// Ctrl-\ and Ctrl-Z do what they always do, with the user's screen in front.
+extern "C" fn step_aside(signal: libc::c_int) {
+    let taken = give_screen_back();
+    // SAFETY: all four are async-signal-safe, and the structures are initialised: the signal is given its default action, is sent, and acts as soon
+    // as it is no longer blocked. After Ctrl-Z the process goes on from there.
+    unsafe {
+        let mut only: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut only);
+        libc::sigaddset(&mut only, signal);
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &only, std::ptr::null_mut());
+    }
+    // What cannot be caught again has its default action from now on.
+    let _ = install(signal, step_aside);
+    if taken {
+        to_terminal(brownout_fuzz::status::ENTER);
+    }
+}
+
+/// Whether a status screen has taken the terminal behind stderr: then it is given back before a signal ends or stops the process.
+pub fn screen_is_taken(taken: bool) {
+    SCREEN.store(taken, std::sync::atomic::Ordering::Relaxed);
+    for signal in [libc::SIGQUIT, libc::SIGTSTP] {
+        if taken && disposition(signal).is_ok_and(|now| now == libc::SIG_DFL) {
+            // Without it the screen stays as it is at that moment.
+            let _ = install(signal, step_aside);
+        }
+    }
 }

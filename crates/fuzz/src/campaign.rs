@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use brownout_campaign::afl::{FuzzerStats, PlotLine};
@@ -21,6 +21,7 @@ use brownout_campaign::case_name::CaseName;
 use brownout_campaign::files::Durability;
 use brownout_campaign::folder::{Folder, Shelf};
 use brownout_campaign::journal::Journal;
+use brownout_campaign::status::Snapshot;
 use brownout_campaign::workers::{Ended, Pool, Stop, Worker};
 use brownout_explore::Ground;
 use brownout_findings::Severity;
@@ -30,6 +31,7 @@ use serde::Serialize;
 use crate::case::Case;
 use crate::error::Error;
 use crate::judge::{Found, Judge};
+use crate::live::Live;
 use crate::options::Options;
 use crate::record::{KeptCase, Record};
 use crate::runner::{Runner, Times};
@@ -141,8 +143,8 @@ fn root(options: &Options, ground: &Ground, store: &Store) -> Result<ImageId, Er
     Ok(added.id)
 }
 
-/// Fuzzes. `tell` is called several times a second.
-pub fn fuzz(options: Options, mut tell: impl FnMut(&Progress)) -> Result<Campaign, Error> {
+/// Fuzzes. `tell` is called several times a second, with what is to be shown.
+pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaign, Error> {
     let identity = options.identity()?;
     let folder = match options.resume {
         true => Folder::resume(&options.out, &identity)?,
@@ -224,7 +226,8 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Progress)) -> Result<Campaig
         if options.until_found && books.has_found() {
             pool.stop();
         }
-        tell(&books.progress(&budget));
+        let stopping = options.stop.load(Ordering::Relaxed) || budget.over().is_some();
+        tell(&books.snapshot(&budget, stopping));
         books.keep_figures(&budget)?;
         if news.living == 0 || failure.is_some() {
             break;
@@ -252,7 +255,6 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Progress)) -> Result<Campaig
         }
     }
     let progress = books.progress(&budget);
-    tell(&progress);
     Ok(Campaign {
         is_found: options.until_found && books.has_found(),
         hints: books.hints,
@@ -277,8 +279,7 @@ struct Books {
     figures: BTreeMap<usize, Figures>,
     begun: Instant,
     written: Instant,
-    /// Executions at some earlier moments.
-    pace: Vec<(Duration, u64)>,
+    live: Live,
     last_find: u64,
     command_line: String,
     patience: Duration,
@@ -308,7 +309,7 @@ impl Books {
             figures: BTreeMap::new(),
             begun: Instant::now(),
             written: Instant::now(),
-            pace: Vec::new(),
+            live: Live::new(options),
             last_find: 0,
             command_line: options.command_line.clone(),
             patience: options.patience,
@@ -351,7 +352,12 @@ impl Books {
                 executions,
             } => {
                 let at = (budget.elapsed().as_millis() as u64, *executions);
-                self.take_case(case, parent.as_ref(), operation, *priority, at)
+                let before = self.numbers.len();
+                self.take_case(case, parent.as_ref(), operation, *priority, at)?;
+                if self.numbers.len() > before {
+                    self.live.kept(budget);
+                }
+                Ok(())
             }
             News::Found { key, found } => self.take_found(key, found, budget),
             News::Hints(hints) => {
@@ -414,6 +420,7 @@ impl Books {
         self.journal
             .append(&Record::Found(key.to_owned(), text.clone()))?;
         self.found.insert(key.to_owned(), found.clone());
+        self.live.found(&found.finding);
         if found.finding.severity == Severity::Correctness {
             let parent = self.numbers.get(&found.case).copied().unwrap_or(0);
             let name = CaseName::from_case(self.crashes, parent, None, found.finding.rule.as_str())
@@ -441,14 +448,16 @@ impl Books {
         self.found.values().any(counts)
     }
 
+    /// To be shown.
+    fn snapshot(&mut self, budget: &Budget, stopping: bool) -> Snapshot {
+        let progress = self.progress(budget);
+        self.live.snapshot(&progress, budget, stopping)
+    }
+
     fn progress(&mut self, budget: &Budget) -> Progress {
         let elapsed = budget.elapsed();
         let executions = budget.executions();
-        self.pace.push((elapsed, executions));
-        let recent = elapsed.saturating_sub(Duration::from_secs(10));
-        self.pace.retain(|(at, _)| *at >= recent);
-        let (since, before) = self.pace[0];
-        let seconds = (elapsed - since).as_secs_f64();
+        self.live.executed(budget);
         let mut figures = Figures::default();
         for worker in self.figures.values() {
             figures = Figures {
@@ -478,8 +487,13 @@ impl Books {
                 touched: figures.touched + worker.touched,
                 recording: figures.recording + worker.recording,
                 exploring: figures.exploring + worker.exploring,
+                ..Figures::default()
             };
         }
+        // Whoever has worked on a case has done so for all.
+        let fewest = |of: fn(&Figures) -> u64| self.figures.values().map(of).min().unwrap_or(0);
+        figures.pending = fewest(|worker| worker.pending);
+        figures.pending_favoured = fewest(|worker| worker.pending_favoured);
         let correctness = self.found.values();
         let correctness =
             correctness.filter(|found| found.finding.severity == Severity::Correctness);
@@ -490,10 +504,7 @@ impl Books {
             figures,
             cases: self.numbers.len() as u64,
             findings: (correctness, self.found.len() as u64 - correctness),
-            rate: match seconds > 0.0 {
-                true => (executions - before) as f64 / seconds,
-                false => 0.0,
-            },
+            rate: self.live.rates().0,
         }
     }
 
@@ -518,15 +529,14 @@ impl Books {
             fuzzer_pid: std::process::id(),
             execs_done: progress.executions,
             execs_per_sec: progress.executions as f64 / elapsed,
-            execs_ps_last_min: progress.rate,
+            execs_ps_last_min: self.live.rates().1,
             corpus_count: progress.cases,
             corpus_found: progress.cases,
             max_depth: u64::from(figures.depth),
             // Nothing is known before the first case was run again.
-            stability: match figures.repeated {
-                0 => 0.0,
-                repeated => 100.0 * figures.stable as f64 / repeated as f64,
-            },
+            stability: figures.stability().unwrap_or(0.0),
+            pending_total: figures.pending,
+            pending_favs: figures.pending_favoured,
             bitmap_cvg: 100.0 * f64::from(figures.edges) / 65536.0,
             saved_crashes: self.crashes,
             last_find: self.last_find,

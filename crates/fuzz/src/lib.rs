@@ -16,6 +16,7 @@ mod error;
 mod feedback;
 mod judge;
 mod kept;
+mod live;
 mod mutate;
 mod options;
 mod pool;
@@ -28,6 +29,7 @@ mod watch;
 mod worker;
 
 pub use brownout_campaign::budget::{Limits, Over};
+pub use brownout_campaign::status;
 pub use brownout_inputs::{TemplateError, Templates};
 pub use campaign::{Campaign, Progress, fuzz};
 pub use case::Case;

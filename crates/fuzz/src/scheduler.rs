@@ -32,6 +32,15 @@ fn weight(priority: u8, chosen: u32, is_last: bool) -> u64 {
     (base * fresh * SCALE / u64::from(chosen + 1)).max(1)
 }
 
+impl ByPriority {
+    /// How many cases were never chosen, and how many of these have the highest priority.
+    pub fn pending(&self) -> (u64, u64) {
+        let never = self.entries.iter().filter(|(_, _, chosen)| *chosen == 0);
+        let favoured = never.clone().filter(|(_, priority, _)| *priority >= 2);
+        (never.count() as u64, favoured.count() as u64)
+    }
+}
+
 impl<S> Scheduler<Case, S> for ByPriority
 where
     S: HasCorpus<Case> + HasRand,

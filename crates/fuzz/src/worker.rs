@@ -128,6 +128,10 @@ pub struct Figures {
     pub depth: u32,
     /// Cases.
     pub cases: u64,
+    /// Those that were never chosen, and those of them that matter most.
+    pub pending: u64,
+    /// Likewise.
+    pub pending_favoured: u64,
     /// Cases that were run again, and those of them that showed exactly the same.
     pub repeated: u64,
     /// Likewise.
@@ -142,6 +146,16 @@ pub struct Figures {
     pub recording: f64,
     /// Seconds that went into explorations.
     pub exploring: f64,
+}
+
+impl Figures {
+    /// How much of what cases showed they showed again, of 100; `None` before one was run again.
+    pub fn stability(&self) -> Option<f64> {
+        match self.repeated {
+            0 => None,
+            repeated => Some(100.0 * self.stable as f64 / repeated as f64),
+        }
+    }
 }
 
 /// What stages share: it travels with the executor.
@@ -772,8 +786,10 @@ fn begin(
 
 impl Bench<'_> {
     fn tell_figures(&mut self, fuzzer: &Loop, state: &State) {
-        use libafl::HasFeedback;
         use libafl::state::HasExecutions;
+        use libafl::{HasFeedback, HasScheduler};
+        let scheduler = HasScheduler::<Case, State>::scheduler(fuzzer);
+        let (pending, pending_favoured) = scheduler.pending();
         let seen = fuzzer.feedback();
         let store = &self.runner.workshop().store;
         self.figures = Figures {
@@ -788,6 +804,8 @@ impl Bench<'_> {
             images: store.len() as u64,
             depth: self.pool.depth(store).max(self.figures.depth),
             cases: state.corpus().count() as u64,
+            pending,
+            pending_favoured,
             times: self.runner.times,
             cut: self.runner.cut,
             touched: self.runner.touched,

@@ -1,0 +1,65 @@
+//! `brownout fuzz` as a campaign that somebody watches, ends, makes small and shares: what the terminal shows, and what is in the folder.
+//!
+//! What campaigns reach is in `suites/fuzz.rs`. Campaigns here are limited by executions, or are ended when they have done what is waited for, so that a busy
+//! machine sees the same.
+
+mod terminal;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use brownout_tests::exec::Outcome;
+use brownout_tests::fuzz::{self, Build};
+use brownout_tests::{Invocation, Scratch, layout};
+use libtest_mimic::{Arguments, Trial};
+
+const TIMEOUT: Duration = Duration::from_secs(240);
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let trials: Vec<Trial> = [terminal::trials()].into_iter().flatten().collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// A program in a folder of its own, with a seed.
+struct Scene {
+    scratch: Scratch,
+    program: PathBuf,
+}
+
+impl Scene {
+    /// With a program of `tests/fuzz`.
+    fn of(name: &str, build: Build) -> Result<Scene> {
+        let program = fuzz::find(name)?;
+        let scratch = Scratch::new()?;
+        fs::write(scratch.path().join("seed"), program.seed.input())?;
+        Ok(Scene {
+            scratch,
+            program: program.binary(build),
+        })
+    }
+
+    fn folder(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    /// The command line of a campaign in `out`, with one worker.
+    fn words(&self, options: &[&str]) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec![layout::brownout().into(), "fuzz".into()];
+        let fixed = ["--seeds", "seed", "--pm", "pool", "--jobs", "1"];
+        words.extend(fixed.iter().chain(options).map(OsString::from));
+        words.extend(["--".into(), self.program.clone().into(), "pool".into()]);
+        words
+    }
+
+    fn run(&self, words: Vec<OsString>) -> Result<Outcome> {
+        Invocation::new(words, self.folder()).timeout(TIMEOUT).run()
+    }
+}
