@@ -1,6 +1,8 @@
 /* What the programs of this folder share: a pool file, write-backs and fences, an undo log, commands on stdin.
  *
- *     PROG POOL      opens the pool (makes it, or recovers), then reads commands, one a line
+ *     PROG POOL              opens the pool (makes it, or recovers), then reads commands, one a line
+ *     PROG POOL FILE         takes them from a file, which must not be empty
+ *     PROG POOL -c COMMANDS  takes them from an argument
  *
  * A program defines `struct pool`, `open_pool`, `command`, and ends with `PM_MAIN`. It is the same on every run. Only clflush is used,
  * which every processor has.
@@ -206,7 +208,40 @@ static inline void pm_created(uint64_t *magic)
 
 /* ---- commands ---- */
 
-/* The next line of stdin without its end; NULL when there is none. What is too long is cut. */
+/* Where commands come from: a text, if there is one, else a descriptor. */
+static struct {
+    const char *text;
+    int fd;
+} pm_source;
+
+static inline ssize_t pm_read(char *into, size_t length)
+{
+    if (!pm_source.text)
+        return read(pm_source.fd, into, length);
+    size_t left = strlen(pm_source.text);
+    if (left < length)
+        length = left;
+    memcpy(into, pm_source.text, length);
+    pm_source.text += length;
+    return (ssize_t)length;
+}
+
+/* After the pool was opened. A file is judged by its size before anybody reads it. */
+__attribute__((unused)) static void pm_open_source(int argc, char **argv)
+{
+    struct stat found;
+    if (argc == 4) {
+        pm_source.text = argv[3];
+    } else if (argc == 3) {
+        if (stat(argv[2], &found) != 0 || found.st_size == 0) {
+            pm_print_to(2, "%s: no commands\n", argv[2]);
+            _exit(2);
+        }
+        pm_source.fd = open(argv[2], O_RDONLY | O_CLOEXEC);
+    }
+}
+
+/* The next line without its end; NULL when there is none. What is too long is cut. */
 __attribute__((unused)) static char *pm_line(void)
 {
     static char input[4096], line[128];
@@ -214,7 +249,7 @@ __attribute__((unused)) static char *pm_line(void)
     size_t length = 0;
     for (;;) {
         if (at == have) {
-            have = read(0, input, sizeof input);
+            have = pm_read(input, sizeof input);
             at = 0;
             if (have <= 0) {
                 have = 0;
@@ -249,12 +284,13 @@ __attribute__((unused)) static bool pm_number(char **rest, uint64_t *number)
 #define PM_MAIN                                                                                                        \
     int main(int argc, char **argv)                                                                                    \
     {                                                                                                                  \
-        if (argc != 2) {                                                                                               \
-            pm_print_to(2, "usage: %s POOL < COMMANDS\n", argv[0]);                                                    \
+        if (argc < 2 || argc > 4 || (argc == 4 && strcmp(argv[2], "-c") != 0)) {                                       \
+            pm_print_to(2, "usage: %s POOL [FILE | -c COMMANDS]\n", argv[0]);                                          \
             return 2;                                                                                                  \
         }                                                                                                              \
         struct pool *pool = pm_map(argv[1], sizeof *pool);                                                             \
         open_pool(pool);                                                                                               \
+        pm_open_source(argc, argv);                                                                                    \
         for (char *line; (line = pm_line()) && strcmp(line, "q") != 0;)                                                \
             command(pool, line[0], line[0] ? line + 1 : line);                                                         \
         munmap(pool, sizeof *pool);                                                                                    \

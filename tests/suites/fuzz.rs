@@ -213,6 +213,7 @@ fn workshop(map: &Map, kept: &Kept, keeps: bool) -> Result<Arc<Workshop>> {
             program: mapcli().into(),
             args: vec![map.kind.into(), map.folder().join("pool").into()],
             pm_globs: vec![map.folder().join("pool").to_string_lossy().into_owned()],
+            delivery: Default::default(),
         },
         patience: TIMEOUT,
         stop: Arc::default(),

@@ -117,6 +117,8 @@ pub const MODE_EDGES: u32 = 1 << 9;
 pub const MODE_INTERPRET: u32 = 1 << 10;
 /// What the program compares is noted in [`Control::comparisons`].
 pub const MODE_COMPARISONS: u32 = 1 << 11;
+/// What is called standard input here is a file that the program finds by a name: whoever names it looks at its input.
+pub const MODE_NAMED_INPUT: u32 = 1 << 12;
 
 /// How many edges can be told apart.
 pub const EDGES: usize = 1 << 16;

@@ -72,9 +72,11 @@ const FUZZ_EXAMPLES: &str = "\
 Examples:
   brownout fuzz --out campaign --seeds seeds/ --setup './mapcli btree p < /dev/null' -- ./mapcli btree p
   brownout fuzz --out campaign --resume --time 1h -- ./mapcli btree p
+  brownout fuzz --out campaign --seeds seeds/ --pm pool -- ./import --pool pool @@
   brownout fuzz --out c --operations ops.txt --recover './store check pool' --pm pool -- ./store run pool
 
-The program reads its input from standard input. A test case is an input and an image: what the program's files hold when it
+The program reads its input from standard input; or from a file, whose path it finds where its arguments contain '@@'; or finds it in
+its arguments, where they contain '@ARG@'. A test case is an input and an image: what the program's files hold when it
 starts. Images come from the program itself (what a run leaves) and from the persistency model (what a crash may leave). Inputs are
 changed by bytes and by operations: those that --operations describes, one a line ('i {key}', 'set {key} 0 0 {len}\\r\\n{data}'), or what
 the lines of the seeds look like. Every execution is judged by the rules of 'brownout check', and by how it ends; test cases

@@ -427,12 +427,14 @@ fn fuzz(args: FuzzArgs, words: Vec<OsString>) -> Result<Fuzz, Failure> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let text = words.iter().map(|word| word.to_string_lossy().into_owned());
     let text: Vec<String> = text.collect();
+    let delivery = brownout_fuzz::Delivery::of(&launch.args).map_err(Failure::usage)?;
     Ok(Fuzz {
         options: brownout_fuzz::Options {
             target: brownout_fuzz::Target {
                 program: launch.program,
                 args: launch.args,
                 pm_globs: patterns(&args.pm)?,
+                delivery,
             },
             setup: args.setup,
             image: args.image.map(|path| here.join(path)),

@@ -29,6 +29,8 @@ pub struct Mode {
     pub interpret: bool,
     /// [`abi::MODE_COMPARISONS`].
     pub comparisons: bool,
+    /// [`abi::MODE_NAMED_INPUT`].
+    pub named_input: bool,
     /// What the program must not see of the processor.
     pub hidden: abi::cpu::Features,
     /// What it cannot use: hidden, or lacking.
@@ -48,6 +50,7 @@ static mut MODE: Mode = Mode {
     edges: false,
     interpret: false,
     comparisons: false,
+    named_input: false,
     hidden: abi::cpu::Features::NONE,
     missing: abi::cpu::Features::NONE,
 };
@@ -70,6 +73,7 @@ pub fn init(control: &abi::Control) {
             edges: has(abi::MODE_EDGES),
             interpret: has(abi::MODE_INTERPRET),
             comparisons: has(abi::MODE_COMPARISONS),
+            named_input: has(abi::MODE_NAMED_INPUT),
             hidden: abi::cpu::Features(control.cpu_hidden),
             missing: abi::cpu::Features(control.cpu_hidden | control.cpu_lacking),
         };

@@ -9,8 +9,8 @@
 //! it would have found out in each run:
 //! - `WORLD`: runs differ in what lies in some folders. The program stops before the first system call that is not known to be
 //!   independent of that ([`is_private`]). If in doubt, it stops: early is slower, never wrong.
-//! - `INPUT`: runs differ in what standard input yields. The program stops before the first call on it. Calls before that whose effect
-//!   a child would not inherit are refused ([`survives_fork`]), and so is a stop with pipes, sockets or anonymous shared memory at hand,
+//! - `INPUT`: runs differ in what standard input yields, or a file that takes its place. The program stops before the first call on it, or
+//!   that names it. Calls before that whose effect a child would not inherit are refused ([`survives_fork`]), and so is a stop with pipes, sockets or anonymous shared memory at hand,
 //!   because one run would find in them what another has done.
 //!
 //! Only deterministic programs are kept: others know the time and their number.
@@ -536,7 +536,7 @@ fn is_same_everywhere(path: &[u8]) -> bool {
 
 // ---------------------------------------------------------------- up to the first input
 
-/// Whether a call is about standard input, or waits for something.
+/// Whether a call is about the input, or waits for something.
 fn concerns_input(number: u64, a: &[u64; 6]) -> bool {
     match number {
         // poll, select, epoll_wait and their kin
@@ -561,9 +561,9 @@ fn concerns_input(number: u64, a: &[u64; 6]) -> bool {
         | 138
         | 262
         | 292
-        | nr::STATX => crate::pm::is_input(a[0]),
+        | nr::STATX => crate::pm::is_input(a[0]) || crate::pm::names_input(number, a),
         nr::SENDFILE => crate::pm::is_input(a[1]),
-        _ => false,
+        _ => crate::pm::names_input(number, a),
     }
 }
 

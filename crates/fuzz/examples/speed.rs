@@ -62,6 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             program,
             args,
             pm_globs: vec![pool.to_string_lossy().into_owned()],
+            delivery: Default::default(),
         },
         patience: Duration::from_secs(60),
         stop: Arc::default(),

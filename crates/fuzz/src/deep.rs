@@ -5,14 +5,19 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use brownout_explore::crashes::{self, FileContent, Points, Subset, Wanted};
-use brownout_explore::{Command, Exploration, Options, Run, Start, explore_run, record_run};
+use brownout_explore::{
+    Command, Exploration, Options, Run, RunRecorder, Start, explore_run, record_run,
+};
+use brownout_host::{Enclosure, LaunchConfig};
 use brownout_images::{
     Content, Contents, FailureLocation, ImageId, Kept, Manifest, Moment, Origin, Page,
 };
@@ -25,6 +30,9 @@ use crate::watch::PAGE;
 
 /// Launches that may go into what recovery prints after whole operations; the recorded run is the measure otherwise.
 const REFERENCES_MAX: usize = 12;
+
+/// So much of what a program prints is of interest.
+const PRINTED_MAX: u64 = 1 << 20;
 
 /// How a closer look is taken.
 #[derive(Clone, Debug)]
@@ -50,8 +58,12 @@ pub struct Recorded {
     run: Option<Run>,
     options: Options,
     image: ImageId,
+    /// The name of the input: it is no part of an image.
+    input_path: Option<PathBuf>,
     /// Keeps the folder of crash images.
     _folder: tempfile::TempDir,
+    /// Keeps what the files held before.
+    _before: Arc<Enclosure>,
 }
 
 impl Deep {
@@ -74,28 +86,39 @@ impl Deep {
 
     /// Runs the case once more and records it.
     pub fn record(&self, workshop: &Workshop, case: &Case) -> Result<Recorded, Error> {
-        let layer = workshop.laid(case.image)?.layer().clone();
+        let target = &workshop.target;
+        let (before, named) = workshop.laid_with_input(case.image)?;
+        let layer = before.layer().clone();
         let enclosures = workshop.enclosures()?;
         let folder = tempfile::tempdir_in(workshop.ground.scratch())?;
         let input = folder.path().join("input");
         fs::write(&input, &case.input)?;
+        let input_path = named.map(|named| named.path);
+        let args = |input: &[u8]| {
+            target
+                .delivery
+                .args(&target.args, input, input_path.as_deref())
+        };
+        let is_stdin = target.delivery.is_stdin();
         let program = Command {
-            program: workshop.target.program.clone(),
-            args: workshop.target.args.clone(),
-            stdin: Some(input),
+            program: target.program.clone(),
+            args: args(&case.input),
+            stdin: is_stdin.then_some(input),
         };
         let recover = self.recover.clone().unwrap_or_else(|| Command {
+            program: target.program.clone(),
+            args: args(&[]),
             stdin: None,
-            ..program.clone()
         });
         let options = Options {
             start: Some(Start {
                 enclosures: enclosures.clone(),
                 layers: vec![layer],
             }),
-            pm_globs: workshop.target.pm_globs.clone(),
+            pm_globs: target.pm_globs.clone(),
             model: self.model,
-            operations: self.recover.is_some(),
+            // What the program prints after so many operations is found out by runs with so many lines of standard input.
+            operations: self.recover.is_some() && is_stdin,
             depth: Some(1),
             journal: false,
             time: Some(self.patience),
@@ -104,13 +127,57 @@ impl Deep {
             stop: self.stop.clone(),
             ..Options::new(program, recover, folder.path().join("explored"))
         };
-        let run = record_run(&options, None)?;
+        let run = match is_stdin {
+            true => record_run(&options, None)?,
+            false => self.record_launch(workshop, case, &options, &before)?,
+        };
         Ok(Recorded {
             run: Some(run),
             options,
             image: case.image,
+            input_path,
             _folder: folder,
+            _before: before,
         })
+    }
+
+    /// Runs a case whose input is not standard input, which explorations do not know. `before` has the files as they are before.
+    fn record_launch(
+        &self,
+        workshop: &Workshop,
+        case: &Case,
+        options: &Options,
+        before: &Arc<Enclosure>,
+    ) -> Result<Run, Error> {
+        let scratch = workshop.ground.scratch();
+        let (view, named) = workshop.laid_with_input(case.image)?;
+        let mut config = LaunchConfig::new(&options.program.program, &options.program.args);
+        config.enclosure = Some(view);
+        config.dies_with_tool = true;
+        config.stop = Some(self.stop.clone());
+        config.limits.wall = Some(self.patience);
+        config.stdin = Some(File::open("/dev/null")?);
+        if let Some(named) = named {
+            named.file.write_all_at(&case.input, 0)?;
+            config.input = Some(named.file);
+        }
+        let printed = [
+            tempfile::tempfile_in(&scratch)?,
+            tempfile::tempfile_in(&scratch)?,
+        ];
+        config.stdout = Some(printed[0].try_clone()?);
+        config.stderr = Some(printed[1].try_clone()?);
+        RunRecorder::prepare(options, &mut config);
+        let originals = before.clone();
+        let originals = move |path: &Path| Some(originals.path(path)).filter(|path| path.exists());
+        let mut recorder = RunRecorder::new(options, case.input.clone(), originals)?;
+        let outcome = brownout_host::record(&config, &mut recorder)?;
+        let [stdout, stderr] = printed.map(|file| -> io::Result<Vec<u8>> {
+            let mut bytes = vec![0; file.metadata()?.len().min(PRINTED_MAX) as usize];
+            file.read_exact_at(&mut bytes, 0)?;
+            Ok(bytes)
+        });
+        Ok(recorder.finish(outcome, stdout?, stderr?)?)
     }
 
     /// Keeps crash images of a run, so many at most. The new ones are returned.
@@ -138,7 +205,9 @@ impl Deep {
             if new.len() >= images_max {
                 break;
             }
-            let Some(contents) = contents(workshop, &parent, &crash.files)? else {
+            let files = crash.files.iter();
+            let files = files.filter(|(path, _)| Some(path) != recorded.input_path.as_ref());
+            let Some(contents) = contents(workshop, &parent, files)? else {
                 continue;
             };
             let at = FailureLocation {
@@ -209,10 +278,10 @@ pub fn flipped(workshop: &Workshop, image: ImageId, seed: u64) -> Result<Option<
 }
 
 /// What a crash has left, as the contents of an image. `None` if it has left something that is not kept.
-fn contents(
+fn contents<'c>(
     workshop: &Workshop,
     parent: &Manifest,
-    files: &[(PathBuf, FileContent)],
+    files: impl Iterator<Item = &'c (PathBuf, FileContent)>,
 ) -> Result<Option<Contents>, Error> {
     let mut entries = Vec::new();
     for (path, content) in files {
@@ -266,7 +335,6 @@ impl Base<'_> {
     }
 
     fn page(&self, number: u64) -> Result<Box<Page>, Error> {
-        use std::os::unix::fs::FileExt;
         let mut page: Box<Page> = Box::new([0; PAGE as usize]);
         match self {
             Base::Nothing => {}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -20,6 +21,7 @@ use brownout_symbols::Options as SymbolOptions;
 
 use crate::case::Case;
 use crate::deep::Deep;
+use crate::delivery::quoted;
 use crate::error::Error;
 use crate::judge::{Found, Judge};
 use crate::record::{KeptCase, Key, Record, Settings};
@@ -201,16 +203,13 @@ impl Kept {
         }
         let folder = self.settings.folder.to_string_lossy();
         script += &format!("cd {}\n", quoted(&folder));
-        let words = std::iter::once(&self.key.program).chain(&self.key.args);
-        let command: Vec<String> = words.map(|word| quoted(word)).collect();
         let from = first.map_or(0, |at| at + 1);
         for (number, step) in chain.steps[from..].iter().enumerate() {
             if let Action::Run { input } = &step.action {
-                fs::write(to.join(format!("input-{number}")), input)?;
-                script += &format!(
-                    "{} < \"$here/input-{number}\" > /dev/null || true\n",
-                    command.join(" ")
-                );
+                let name = format!("input-{number}");
+                let delivery = &self.key.delivery;
+                fs::write(to.join(&name), delivery.exported(input))?;
+                script += &delivery.script(&self.key.program, &self.key.args, &name);
             }
         }
         let path = to.join("rebuild.sh");
@@ -241,6 +240,7 @@ impl Kept {
                 program: OsString::from(&self.key.program),
                 args: self.key.args.iter().map(OsString::from).collect(),
                 pm_globs: self.key.pm.clone(),
+                delivery: self.key.delivery.clone(),
             },
             patience: Duration::from_secs_f64(self.settings.hang_after.clamp(0.1, 1e6)),
             stop: Arc::default(),
@@ -277,11 +277,22 @@ impl Kept {
     /// Runs a case natively, on its image in a private view; the terminal is the program's.
     pub fn run_natively(&self, case: &Case) -> Result<ExitStatus, Error> {
         let workshop = self.workshop()?;
-        let view = workshop.laid(case.image)?;
-        let input = workshop.ground.scratch().join("input");
-        fs::write(&input, &case.input)?;
-        let mut command = std::process::Command::new(&self.key.program);
-        command.args(&self.key.args).stdin(File::open(&input)?);
+        let (view, named) = workshop.laid_with_input(case.image)?;
+        let target = &workshop.target;
+        let path = named.as_ref().map(|named| named.path.as_path());
+        let args = target.delivery.args(&target.args, &case.input, path);
+        let mut command = std::process::Command::new(&target.program);
+        command.args(args);
+        if let Some(named) = &named {
+            named.file.write_all_at(&case.input, 0)?;
+        }
+        if target.delivery.is_stdin() {
+            let input = workshop.ground.scratch().join("input");
+            fs::write(&input, &case.input)?;
+            command.stdin(File::open(&input)?);
+        } else {
+            command.stdin(File::open("/dev/null")?);
+        }
         command.current_dir(&self.settings.folder);
         let enter = view.enter(&self.settings.folder)?;
         // SAFETY: it makes system calls only, and the view lives until the program has ended.
@@ -298,9 +309,4 @@ fn shown(bytes: &[u8]) -> String {
         Some((at, _)) => format!("\"{}…\" ({} bytes)", &text[..at], bytes.len()),
         None => format!("\"{text}\""),
     }
-}
-
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', "'\\''"))
 }

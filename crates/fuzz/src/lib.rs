@@ -12,6 +12,7 @@
 mod campaign;
 mod case;
 mod deep;
+mod delivery;
 mod error;
 mod feedback;
 mod judge;
@@ -33,6 +34,7 @@ pub use brownout_campaign::status;
 pub use brownout_inputs::{TemplateError, Templates};
 pub use campaign::{Campaign, Progress, fuzz};
 pub use case::Case;
+pub use delivery::Delivery;
 pub use error::Error;
 pub use judge::{Ended, Ending, Found, Judge};
 pub use kept::{Kept, Named};

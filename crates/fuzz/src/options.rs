@@ -99,6 +99,7 @@ impl Options {
             setup: self.setup.clone(),
             image: self.image.clone(),
             pm: self.target.pm_globs.clone(),
+            delivery: self.target.delivery.clone(),
         };
         let settings = Settings {
             command_line: self.command_line.clone(),

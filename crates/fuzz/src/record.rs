@@ -6,6 +6,8 @@ use brownout_campaign::budget::Spent;
 use brownout_images::{ImageId, InputId};
 use serde::{Deserialize, Serialize};
 
+use crate::delivery::Delivery;
+
 /// What must stay the same in a campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
@@ -19,6 +21,9 @@ pub struct Key {
     pub image: Option<PathBuf>,
     /// Patterns of files that are persistent memory.
     pub pm: Vec<String>,
+    /// How inputs reach it. Old campaigns know standard input only.
+    #[serde(default, skip_serializing_if = "Delivery::is_stdin")]
+    pub delivery: Delivery,
 }
 
 /// One line of the journal.

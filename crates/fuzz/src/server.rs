@@ -7,11 +7,13 @@
 //! ```
 //! Guarantee: what a run does depends on the image and its input alone, and is what a freshly launched program would do. Pages of tracked files are
 //! set back to what they held when the program was kept; if a run does anything else to files (makes, removes, renames, resizes one, writes
-//! to one that is not tracked), the whole view is made anew before the next run. A program that cannot be kept is launched each time.
+//! to one that is not tracked), the whole view is made anew before the next run. A program that cannot be kept is launched each time. How the
+//! input comes to it says `delivery.rs`.
 //!
 //! What a run has left behind ([`Server::left`]) can be asked for until the next run.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -28,6 +30,7 @@ use brownout_host::{
 use brownout_images::{Content, Contents, ImageId, Origin, Page, Store, View, capture, lay};
 use brownout_trace::{EventSink, Tee};
 
+use crate::delivery::{Delivery, InputFile};
 use crate::error::Error;
 use crate::target::Target;
 use crate::watch::{PAGE, Watch};
@@ -124,7 +127,12 @@ pub struct Server {
     image: ImageId,
     compares: bool,
     config: LaunchConfig,
+    delivery: Delivery,
+    args: Vec<OsString>,
+    /// What is standard input, or the file that takes its place.
     input: File,
+    /// The name of that file, if it has one: it is no part of an image.
+    input_path: Option<PathBuf>,
     /// Names that were changed when the program was kept (or would have been launched).
     changed: BTreeMap<PathBuf, Changed>,
     /// The files among them.
@@ -178,10 +186,23 @@ impl Workshop {
         Ok(view)
     }
 
+    /// The same, with an empty file for the input if it comes in one.
+    pub(crate) fn laid_with_input(
+        &self,
+        image: ImageId,
+    ) -> Result<(Arc<Enclosure>, Option<InputFile>), Error> {
+        let view = Arc::new(self.laid(image)?);
+        let input = match self.target.delivery {
+            Delivery::File => Some(InputFile::make(&view)?),
+            Delivery::Stdin | Delivery::Argument => None,
+        };
+        Ok((view, input))
+    }
+
     /// Whether it is worth trying to keep a program: not if that has failed some times, and never succeeded.
     fn tries_to_keep(&self) -> bool {
         let [kept, refused] = [&self.kept, &self.refused].map(|n| n.load(Ordering::Relaxed));
-        self.keeps && (kept > 0 || refused < REFUSED_MAX)
+        self.keeps && self.target.delivery.can_wait() && (kept > 0 || refused < REFUSED_MAX)
     }
 
     /// Whether an image is what a crash has left.
@@ -194,11 +215,11 @@ impl Workshop {
 impl Server {
     /// Lays the image down and has the program ready. If it `compares`, its runs tell what was compared, and are slow.
     pub fn open(workshop: &Workshop, image: ImageId, compares: bool) -> Result<Server, Error> {
-        let view = Arc::new(workshop.laid(image)?);
-        let scratch = tempfile::tempfile_in(workshop.ground.scratch())?;
+        let (view, named) = workshop.laid_with_input(image)?;
+        let target = &workshop.target;
         let node = workshop.store.node(image)?;
-        let mut config = LaunchConfig::new(&workshop.target.program, &workshop.target.args);
-        config.pm_globs = workshop.target.pm_globs.clone();
+        let mut config = LaunchConfig::new(&target.program, &target.args);
+        config.pm_globs = target.pm_globs.clone();
         config.deterministic = true;
         // A pointer to ordinary memory that an earlier run has left in a file leads nowhere, as after a real restart.
         config.layout = node.depth % 2;
@@ -209,7 +230,6 @@ impl Server {
         config.dies_with_tool = true;
         config.stop = Some(workshop.stop.clone());
         config.limits.wall = Some(workshop.patience);
-        config.stdin = Some(scratch.try_clone()?);
         config.stdout = Some(tempfile::tempfile_in(workshop.ground.scratch())?);
         config.stderr = Some(tempfile::tempfile_in(workshop.ground.scratch())?);
         let mut server = Server {
@@ -218,11 +238,15 @@ impl Server {
             image,
             compares,
             config,
-            input: scratch,
+            delivery: target.delivery.clone(),
+            args: target.args.clone(),
+            input: tempfile::tempfile_in(workshop.ground.scratch())?,
+            input_path: None,
             changed: BTreeMap::new(),
             files: BTreeMap::new(),
             last: None,
         };
+        server.take_input(named)?;
         if workshop.tries_to_keep() {
             match Session::open(&server.config, StopAt::Input) {
                 Ok(session) => {
@@ -232,8 +256,10 @@ impl Server {
                 Err(LaunchError::NotKept(_)) => {
                     workshop.refused.fetch_add(1, Ordering::Relaxed);
                     // It has run on its way to the stop, and may have done anything.
-                    server.view = Arc::new(workshop.laid(image)?);
+                    let (view, named) = workshop.laid_with_input(image)?;
+                    server.view = view;
                     server.config.enclosure = Some(server.view.clone());
+                    server.take_input(named)?;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -241,12 +267,39 @@ impl Server {
         server.changed = server.view.changed()?;
         let paths: Vec<PathBuf> = server.changed.keys().cloned().collect();
         for path in paths {
+            if server.is_input(&path) {
+                continue;
+            }
             let at = server.view.path(&path);
             if fs::symlink_metadata(&at).is_ok_and(|meta| meta.is_file()) {
                 server.files.insert(path, Snapshot::take(&at)?);
             }
         }
         Ok(server)
+    }
+
+    /// Has the launch use what the input will be in; `named` is in its view.
+    fn take_input(&mut self, named: Option<InputFile>) -> io::Result<()> {
+        let path = named.as_ref().map(|named| named.path.clone());
+        match named {
+            Some(named) => {
+                self.config.stdin = Some(File::open("/dev/null")?);
+                self.config.input = Some(named.file.try_clone()?);
+                self.input = named.file;
+            }
+            None if self.delivery.is_stdin() => self.config.stdin = Some(self.input.try_clone()?),
+            None => self.config.stdin = Some(File::open("/dev/null")?),
+        }
+        self.input_path = path;
+        self.config.args = self
+            .delivery
+            .args(&self.args, &[], self.input_path.as_deref());
+        Ok(())
+    }
+
+    /// A name that is the tool's, not the program's.
+    fn is_input(&self, path: &Path) -> bool {
+        self.input_path.as_deref() == Some(path)
     }
 
     /// Which image it has.
@@ -285,6 +338,10 @@ impl Server {
         self.input.set_len(0)?;
         self.input.write_all_at(input, 0)?;
         let mut watch = Watch::default();
+        if self.delivery == Delivery::Argument {
+            self.config.args = self.delivery.args(&self.args, input, None);
+            watch.has_input = true;
+        }
         let mut sinks = Tee::of([&mut watch, others]);
         let ran = match &mut self.session {
             Some(session) => session.run(&self.config, &mut sinks),
@@ -347,6 +404,7 @@ impl Server {
         let last = self.last.as_ref();
         if !last.is_some_and(|last| last.is_all) {
             let paths = self.view.changed()?.into_keys();
+            let paths = paths.filter(|path| !self.is_input(path));
             let view = View {
                 at: &|path| self.view.path(path),
                 machine: &Path::to_path_buf,
@@ -367,7 +425,8 @@ impl Server {
             at: &|path| self.view.path(path),
             machine: &Path::to_path_buf,
         };
-        let mut contents = capture(self.changed.keys().cloned(), &view)?.contents;
+        let paths = self.changed.keys().filter(|path| !self.is_input(path));
+        let mut contents = capture(paths.cloned(), &view)?.contents;
         for (path, snapshot) in &self.files {
             let mut all = snapshot.pages.clone();
             all.extend(pages.remove(path).unwrap_or_default());

@@ -132,6 +132,7 @@ pub fn prepare(
         (config.names, abi::MODE_NAMES),
         (config.edges, abi::MODE_EDGES),
         (config.comparisons, abi::MODE_COMPARISONS),
+        (config.input.is_some(), abi::MODE_NAMED_INPUT),
     ] {
         if on {
             mode |= bit;
@@ -370,7 +371,7 @@ pub fn outcome(
     }
 }
 
-/// Devices and inodes of the standard streams: they are not files of the program's own.
+/// Devices and inodes of the standard streams and of the input: they are not files of the program's own.
 fn streams(config: &LaunchConfig) -> Vec<(u64, u64)> {
     let files = [&config.stdin, &config.stdout, &config.stderr];
     let metadata = (0..).zip(files).filter_map(|(fd, file)| match file {
@@ -380,7 +381,9 @@ fn streams(config: &LaunchConfig) -> Vec<(u64, u64)> {
             .metadata()
             .ok(),
     });
-    metadata.map(|m| (m.dev(), m.ino())).collect()
+    let named = config.input.as_ref();
+    let named = named.and_then(|file| file.metadata().ok());
+    metadata.chain(named).map(|m| (m.dev(), m.ino())).collect()
 }
 
 /// See [`abi::file_life`]. The engine asks in the same way.
@@ -435,9 +438,9 @@ fn file_life(path: &Path) -> u64 {
     abi::file_life(abi::life::BIRTH, birth.as_flattened())
 }
 
-/// Device and inode of standard input, and whether it is a regular file. Without a standard input nothing is one.
+/// Device and inode of the input, and whether it is a regular file. Without a standard input nothing is one.
 fn input(config: &LaunchConfig) -> (u64, u64, bool) {
-    let input = match &config.stdin {
+    let input = match config.input.as_ref().or(config.stdin.as_ref()) {
         Some(file) => file.metadata(),
         // SAFETY: borrowed for the length of one call, and not closed by it.
         None => ManuallyDrop::new(unsafe { File::from_raw_fd(0) }).metadata(),

@@ -81,6 +81,9 @@ pub struct LaunchConfig {
     pub lean: bool,
     /// Standard input. Default: inherited.
     pub stdin: Option<std::fs::File>,
+    /// The file that is the program's input, if that is not its standard input: it finds it by its name, in the view in which it runs. Counts
+    /// wherever standard input does. Default: none.
+    pub input: Option<std::fs::File>,
     /// Standard output. Default: inherited.
     pub stdout: Option<std::fs::File>,
     /// Standard error. Default: inherited.
@@ -166,6 +169,7 @@ impl LaunchConfig {
             execute_flushes: false,
             lean: false,
             stdin: None,
+            input: None,
             stdout: None,
             stderr: None,
             boundaries: false,

@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 pub enum StopAt {
     /// Before it looks at anything in these folders (absolute paths), or does more than look anywhere. Runs may then find there what they like.
     World(Vec<PathBuf>),
-    /// Before it first turns to its standard input. Runs may then read what they like. What the program has done to files until then it has
+    /// Before it first turns to its standard input, or names the [file](LaunchConfig::input) that is its input. Runs may then read what they like. What the program has done to files until then it has
     /// done once: whoever starts a run sees to it that files are as they were at the stop.
     Input,
 }

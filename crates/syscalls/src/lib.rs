@@ -75,6 +75,7 @@ mod kind;
 mod layouts;
 mod memory;
 mod names;
+pub mod paths;
 pub mod pipeline;
 mod prepare;
 mod prepared;

@@ -3,7 +3,9 @@
 //! Only in runs that ask for it. `Input` is recorded before a read of standard input is made, once for each read that
 //! completes, with the position at which it reads: so the tool knows what was consumed before, however large the pieces are that the
 //! program reads in. `Output` is recorded after bytes have gone to anything that is not a tracked file. Standard input is told by
-//! device and inode, as the tool saw them at the launch: another descriptor of the same file counts too.
+//! device and inode, as the tool saw them at the launch: another descriptor of the same file counts too. Where the input is a file that
+//! the program finds by a name, that file takes the place of standard input, and the first call that names it is told as well, as a read at the
+//! beginning: a program may judge its input by its size.
 //!
 //! `Lookup` is recorded after a call that names a redirected path, for each such path. `Signal` is recorded before the program
 //! is ended by a fault of its own, or by a signal that it sends itself (`kill`, `tkill`, `tgkill`): when it sends it, or when it
@@ -13,7 +15,7 @@
 //! With line input a read of standard input ends behind the first line feed, whichever call makes it. The read is shortened beforehand,
 //! so the rest is still there for the next one, whoever makes it.
 
-use super::files::{Stat, creates, fstat, is_world, remember_creation};
+use super::files::{Stat, creates, fstat, is_world, remember_creation, stat_at};
 use super::record::event;
 use super::ring;
 use crate::context::ThreadContext;
@@ -23,7 +25,9 @@ use crate::sys::{nr, sc};
 use crate::values::read_value;
 use alloc::vec::Vec;
 use brownout_abi::rare;
+use brownout_syscalls::paths::path_arguments;
 use brownout_syscalls::pipeline::{Call, Rest, Stage};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Tells of what crosses the border.
 pub const STAGE: Stage<ThreadContext> = Stage {
@@ -38,6 +42,7 @@ fn concerns(number: u64) -> bool {
         && (reads_from(number).is_some()
             || writes_to(number).is_some()
             || opens(number)
+            || mode.named_input && !path_arguments(number).is_empty()
             || matches!(number, nr::KILL | nr::TKILL | nr::TGKILL))
         || mode.line_input && reads_from(number).is_some()
 }
@@ -93,9 +98,26 @@ pub fn is_input(fd: u64) -> bool {
     fstat(fd).is_some_and(|s| has_input(&s))
 }
 
+/// The input has been named, which is told once in a process.
+static NAMED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a call names the file that is the program's input.
+pub fn names_input(number: u64, a: &[u64; 6]) -> bool {
+    const AT_FDCWD: u64 = -100i64 as u64;
+    crate::mode().named_input
+        && path_arguments(number).iter().any(|&(folder, path, _)| {
+            let folder = folder.map_or(AT_FDCWD, |arg| a[arg as usize]);
+            stat_at(folder, a[path as usize]).is_some_and(|s| has_input(&s))
+        })
+}
+
 fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Option<i64> {
     let (number, a) = (call.number, &call.args);
     let mode = crate::mode();
+    if mode.boundaries && !NAMED.load(Ordering::Relaxed) && names_input(number, a) {
+        NAMED.store(true, Ordering::Relaxed);
+        event(ctx, rare::INPUT, [0; 6], &[]);
+    }
     let is_creation = mode.boundaries && creates(number, a);
     let input = reads_from(number)
         .map(|arg| a[arg])

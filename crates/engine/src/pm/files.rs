@@ -162,6 +162,14 @@ pub fn fstat(fd: u64) -> Option<Stat> {
 }
 const _: () = assert!(core::mem::size_of::<Stat>() == 144);
 
+/// What a path of the program's leads to, links followed.
+pub fn stat_at(folder: u64, path: u64) -> Option<Stat> {
+    const NEWFSTATAT: u64 = 262;
+    let mut s = Stat::default();
+    // SAFETY: as above; of the path, which is the program's, the kernel says whether it can be read.
+    (unsafe { sc!(NEWFSTATAT, folder as i32, path, &mut s as *mut _, 0) } == 0).then_some(s)
+}
+
 /// What kind of file a descriptor is, and its permissions.
 pub fn file_mode(fd: u64) -> Option<u32> {
     fstat(fd).map(|s| s.mode)
