@@ -577,6 +577,11 @@ pub enum FuzzCommand {
     Repro(FuzzReproArgs),
     /// Write down what it takes to make an image of a campaign again: files, inputs and a script
     Export(FuzzExportArgs),
+    /// Write the smallest set of inputs that shows what all test cases of a campaign show
+    ///
+    /// All test cases are run again. The folder can be the seeds of another campaign, or the input folder of AFL++. What only shows on images
+    /// that no input makes (after a crash, or when the program starts on them) is not in it; the cases that show it are listed.
+    Min(FuzzMinArgs),
 }
 
 /// `brownout fuzz tree`
@@ -612,6 +617,17 @@ pub struct FuzzExportArgs {
     pub id: String,
     /// Write it into FOLDER
     #[arg(long, short = 'o', value_name = "FOLDER", value_hint = ValueHint::DirPath, default_value = "exported")]
+    pub output: PathBuf,
+}
+
+/// `brownout fuzz min`
+#[derive(Debug, Args)]
+pub struct FuzzMinArgs {
+    /// The campaign's folder
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+    /// Write the inputs into FOLDER, which must be new or empty
+    #[arg(long, short = 'o', value_name = "FOLDER", value_hint = ValueHint::DirPath, default_value = "minimised")]
     pub output: PathBuf,
 }
 

@@ -9,6 +9,7 @@ use brownout_fuzz::status::{Display, Snapshot};
 use brownout_fuzz::{Error, Found, Kept, Named};
 
 use crate::exit::{self, Failure};
+use crate::progress::LiveLine;
 use crate::record::hint;
 use crate::reporting::{self, Known, Subject};
 use crate::resolve::{Fuzz, FuzzCommand};
@@ -20,7 +21,7 @@ impl From<Error> for Failure {
         match error {
             Error::Launch(error) => error.into(),
             Error::Explore(error) => error.into(),
-            Error::SetUp(_) | Error::Folder(_) | Error::Unknown(_) => {
+            Error::SetUp(_) | Error::Folder(_) | Error::Unknown(_) | Error::Occupied(_) => {
                 Failure::usage(error.to_string())
             }
             error => Failure::cannot_run(error.to_string()),
@@ -141,6 +142,38 @@ pub fn look(command: FuzzCommand, wanted: Option<&str>) -> Result<u8, Failure> {
             ));
             Ok(exit::OK)
         }
+        FuzzCommand::Min(args) => {
+            let kept = Kept::look(&args.folder)?;
+            let output = std::path::absolute(&args.output).map_err(|error| {
+                Failure::cannot_run(format!("cannot find this folder: {error}"))
+            })?;
+            go_where_it_began(&kept)?;
+            let stop = Default::default();
+            signals::tell(&stop)
+                .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))?;
+            let mut line = LiveLine::new();
+            let least = kept.least(&output, &stop, |done, all| {
+                line.show(&format!("{done} of {all} test cases were run"));
+            });
+            line.clear();
+            let least = least?;
+            let (shown, all) = least.shown;
+            message(&format!(
+                "{} inputs in {} show what {} test cases show ({shown} of {all} places in the maps)",
+                least.written.len(),
+                quote(&args.output),
+                least.cases,
+            ));
+            if !least.left_out.is_empty() {
+                let names: Vec<String> = least.left_out.iter().map(u64::to_string).collect();
+                message(&format!(
+                    "the rest shows only on images that no input makes, by {} test cases that are left out: {}",
+                    names.len(),
+                    names.join(", ")
+                ));
+            }
+            Ok(exit::OK)
+        }
         FuzzCommand::Repro(args) => {
             let kept = Kept::look(&args.folder)?;
             let (case, key) = match kept.find(&args.id)? {
@@ -152,14 +185,7 @@ pub fn look(command: FuzzCommand, wanted: Option<&str>) -> Result<u8, Failure> {
                     ));
                 }
             };
-            // The program's arguments may name files from there.
-            let folder = &kept.settings.folder;
-            std::env::set_current_dir(folder).map_err(|error| {
-                let folder = quote(folder);
-                Failure::usage(format!(
-                    "cannot go to {folder}, where the campaign was begun: {error}"
-                ))
-            })?;
+            go_where_it_began(&kept)?;
             if args.native {
                 return Ok(of_native(kept.run_natively(&case)?));
             }
@@ -191,6 +217,17 @@ pub fn look(command: FuzzCommand, wanted: Option<&str>) -> Result<u8, Failure> {
             }
         }
     }
+}
+
+/// The program's arguments may name files from there.
+fn go_where_it_began(kept: &Kept) -> Result<(), Failure> {
+    let folder = &kept.settings.folder;
+    std::env::set_current_dir(folder).map_err(|error| {
+        let folder = quote(folder);
+        Failure::usage(format!(
+            "cannot go to {folder}, where the campaign was begun: {error}"
+        ))
+    })
 }
 
 /// The exit code of a program that ran natively.

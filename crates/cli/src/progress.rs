@@ -21,6 +21,17 @@ impl LiveLine {
         }
     }
 
+    /// Shows it, unless the last one was shown just now.
+    pub fn show(&mut self, text: &str) {
+        if !self.on || self.last.elapsed() < Duration::from_millis(200) {
+            return;
+        }
+        self.last = Instant::now();
+        self.shown = true;
+        let _ = write!(io::stderr(), "\r\x1b[K{text}");
+        let _ = io::stderr().flush();
+    }
+
     pub fn clear(&mut self) {
         if self.shown {
             // Nobody reads it any more if this fails.
@@ -31,21 +42,14 @@ impl LiveLine {
 
 impl Progress for LiveLine {
     fn progress(&mut self, s: &Statistics, failures: usize, left: Option<Duration>) {
-        if !self.on || self.last.elapsed() < Duration::from_millis(200) {
-            return;
-        }
-        self.last = Instant::now();
-        self.shown = true;
         let left = left.map_or(String::new(), |left| format!(", {} s left", left.as_secs()));
-        let _ = write!(
-            io::stderr(),
-            "\r\x1b[K{} of {} failure points, {} recoveries run, {} known without running, {} crash states fail{left}",
+        self.show(&format!(
+            "{} of {} failure points, {} recoveries run, {} known without running, {} crash states fail{left}",
             s.points_done,
             s.failure_points + s.nested_points,
             s.executions,
             s.saved,
             failures,
-        );
-        let _ = io::stderr().flush();
+        ));
     }
 }

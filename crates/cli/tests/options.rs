@@ -172,7 +172,7 @@ fn manual_pages() {
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .count();
     // One for each command, one for the whole, two below `trace` and three below `fuzz`.
-    assert_eq!(pages, commands + 6);
+    assert_eq!(pages, commands + 7);
     fs::write(folder.path().join("file"), "").unwrap();
     refused(
         folder.path(),

@@ -43,6 +43,12 @@ pub enum Error {
         "there is no '{0}' in this campaign: name a test case (12), an image (img:5) or a finding (16 digits)"
     )]
     Unknown(String),
+    /// There is something where something is to be written.
+    #[error("{} is not empty; name another folder", .0.display())]
+    Occupied(std::path::PathBuf),
+    /// The user has ended it.
+    #[error("ended before it was done; nothing was written")]
+    Stopped,
     /// Nothing was run yet.
     #[error("nothing was run yet")]
     Nothing,

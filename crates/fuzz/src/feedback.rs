@@ -84,7 +84,7 @@ impl Named for Sight {
 impl<S> Observer<Case, S> for Sight {}
 
 /// A counter's class, as a bit.
-fn class(count: u8) -> u8 {
+pub fn class(count: u8) -> u8 {
     match count {
         0 => 0,
         1 => 1,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
+use brownout_campaign::case_name::CaseName;
 use brownout_campaign::folder::Folder;
 use brownout_campaign::journal::Journal;
 use brownout_explore::Ground;
@@ -20,10 +21,12 @@ use brownout_model::Domain;
 use brownout_symbols::Options as SymbolOptions;
 
 use crate::case::Case;
+use crate::chain::nearer;
 use crate::deep::Deep;
 use crate::delivery::quoted;
 use crate::error::Error;
 use crate::judge::{Found, Judge};
+use crate::least::{Cover, Shown};
 use crate::record::{KeptCase, Key, Record, Settings};
 use crate::runner::Runner;
 use crate::server::Workshop;
@@ -41,6 +44,19 @@ pub struct Kept {
     pub cases: Vec<KeptCase>,
     /// What was found.
     pub found: BTreeMap<String, Found>,
+}
+
+/// The smallest set of test cases that shows the same as all.
+#[derive(Clone, Debug)]
+pub struct Least {
+    /// How many cases there were.
+    pub cases: usize,
+    /// Cases whose inputs were written.
+    pub written: Vec<u64>,
+    /// Cases that are needed besides, but only show what they show on an image that no input makes.
+    pub left_out: Vec<u64>,
+    /// How much the written ones show, and how much all show: places in all maps, with their classes of counters.
+    pub shown: (usize, usize),
 }
 
 /// What a user may name.
@@ -232,7 +248,8 @@ impl Kept {
         }
     }
 
-    fn workshop(&self) -> Result<Workshop, Error> {
+    /// What runs its cases.
+    pub fn workshop(&self) -> Result<Workshop, Error> {
         Ok(Workshop {
             ground: Ground::new()?,
             store: self.store.clone(),
@@ -272,6 +289,82 @@ impl Kept {
         let shown = runner.judge.take_new().into_iter();
         let shown = shown.filter(|(shown, _)| key.is_none_or(|key| shown == key));
         Ok(shown.map(|(_, found)| found).collect())
+    }
+
+    /// Runs all cases again, and writes the smallest set of inputs into a folder that shows the same.
+    ///
+    /// A folder of inputs knows no images. So whatever can be shown from the root is shown by inputs from there: those of cases on the root, and those of cases on
+    /// normal images with all that led there in front. What only cases on other images show is theirs; they are named, and not written.
+    pub fn least(
+        &self,
+        to: &Path,
+        stop: &std::sync::atomic::AtomicBool,
+        mut tell: impl FnMut(usize, usize),
+    ) -> Result<Least, Error> {
+        if to.exists() && fs::read_dir(to)?.next().is_some() {
+            return Err(Error::Occupied(to.to_path_buf()));
+        }
+        let root = self.store.root().ok_or(Error::Nothing)?;
+        let judge = Judge::new(self.check(), SymbolOptions::default());
+        let mut runner = Runner::new(Arc::new(self.workshop()?), judge);
+        let mut show = |case: &Case| -> Result<Shown, Error> {
+            runner.run(case)?;
+            Ok(Shown::of(runner.sight()))
+        };
+        // Those of one image together, so that the program is kept ready for each once.
+        let mut order: Vec<&KeptCase> = self.cases.iter().collect();
+        order.sort_by_key(|case| (case.image != root, case.image, case.id));
+        let mut whole = Cover::default();
+        // Number of the case, its input if that is for the root, what it shows and how long it is.
+        let mut from_root = Vec::new();
+        let mut others = Vec::new();
+        for (done, kept) in order.iter().enumerate() {
+            if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                return Err(Error::Stopped);
+            }
+            tell(done, order.len());
+            let case = Case {
+                image: kept.image,
+                input: self.store.input_bytes(kept.input)?,
+            };
+            let shown = show(&case)?;
+            whole.add(&shown);
+            if kept.image == root {
+                let cost = case.input.len();
+                from_root.push((kept.id, case.input, (shown, cost)));
+                continue;
+            }
+            others.push((kept.id, (shown, case.input.len())));
+            let nearest = nearer(&self.store, &case)?.into_iter().next();
+            if let Some(case) = nearest.filter(|case| case.image == root) {
+                let shown = show(&case)?;
+                let cost = case.input.len();
+                from_root.push((kept.id, case.input, (shown, cost)));
+            }
+        }
+        let candidates: Vec<_> = from_root
+            .iter()
+            .map(|(_, _, shown)| shown.clone())
+            .collect();
+        let mut cover = Cover::default();
+        let chosen = cover.choose(&candidates, Some(&whole));
+        let by_inputs = cover.len();
+        let candidates: Vec<_> = others.iter().map(|(_, shown)| shown.clone()).collect();
+        let rest = cover.choose(&candidates, Some(&whole));
+        fs::create_dir_all(to)?;
+        let mut written = Vec::new();
+        for (number, at) in chosen.into_iter().enumerate() {
+            let (id, input, _) = &from_root[at];
+            let name = CaseName::seed(number as u64, &format!("{id:06}"));
+            fs::write(to.join(name.to_string()), input)?;
+            written.push(*id);
+        }
+        Ok(Least {
+            cases: self.cases.len(),
+            written,
+            left_out: rest.into_iter().map(|at| others[at].0).collect(),
+            shown: (by_inputs, whole.len()),
+        })
     }
 
     /// Runs a case natively, on its image in a private view; the terminal is the program's.

@@ -11,12 +11,14 @@
 //! the search as PM paths do; every execution is judged. The loop, corpora and mutators of bytes are LibAFL's.
 mod campaign;
 mod case;
+mod chain;
 mod deep;
 mod delivery;
 mod error;
 mod feedback;
 mod judge;
 mod kept;
+mod least;
 mod live;
 mod mutate;
 mod options;
@@ -37,7 +39,8 @@ pub use case::Case;
 pub use delivery::Delivery;
 pub use error::Error;
 pub use judge::{Ended, Ending, Found, Judge};
-pub use kept::{Kept, Named};
+pub use kept::{Kept, Least, Named};
+pub use least::{Cover, Shown};
 pub use options::{Images, Options};
 pub use record::{KeptCase, Key};
 pub use runner::{Runner, Times};

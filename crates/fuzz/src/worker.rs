@@ -32,6 +32,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
+use crate::chain::nearer;
 use crate::deep::{Deep, flipped};
 use crate::error::Error;
 use crate::feedback::{Map, Novelty, Priority, Shown};
@@ -241,7 +242,7 @@ impl Bench<'_> {
     /// A smaller case that shows the same: nearer to the root, and with a shorter input.
     fn minimised(&mut self, key: &str, case: &Case) -> Result<Case, Error> {
         let mut best = case.clone();
-        for candidate in self.nearer(case)? {
+        for candidate in nearer(&self.runner.workshop().store, case)? {
             if self.runner.shows(&candidate, key)? {
                 best = candidate;
                 break;
@@ -269,35 +270,6 @@ impl Bench<'_> {
             },
             None => best,
         })
-    }
-
-    /// The same from images nearer to the root, with all that was done since as one input: nearest first. Crashes cannot be left out that way.
-    fn nearer(&self, case: &Case) -> Result<Vec<Case>, Error> {
-        let store = &self.runner.workshop().store;
-        let mut found = Vec::new();
-        let mut input = case.input.clone();
-        let mut image = case.image;
-        loop {
-            let node = store.node(image)?;
-            let (Some(parent), Origin::Run { input: before }) = (node.parent, node.origin) else {
-                break;
-            };
-            let mut all = store.input_bytes(before)?;
-            if all.last().is_some_and(|byte| *byte != b'\n') {
-                all.push(b'\n');
-            }
-            all.extend(&input);
-            if all.len() > INPUT_MAX {
-                break;
-            }
-            (image, input) = (parent, all);
-            found.push(Case {
-                image,
-                input: input.clone(),
-            });
-        }
-        found.reverse();
-        Ok(found)
     }
 
     fn tell_case(&self, case: &Case, parent: Option<&Case>, operation: &str, priority: u8) {

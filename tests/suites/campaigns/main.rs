@@ -3,6 +3,7 @@
 //! What campaigns reach is in `suites/fuzz.rs`. Campaigns here are limited by executions, or are ended when they have done what is waited for, so that a busy
 //! machine sees the same.
 
+mod least;
 mod terminal;
 
 use std::ffi::OsString;
@@ -10,7 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
+use brownout_findings::Report;
 use brownout_tests::exec::Outcome;
 use brownout_tests::fuzz::{self, Build};
 use brownout_tests::{Invocation, Scratch, layout};
@@ -20,7 +22,10 @@ const TIMEOUT: Duration = Duration::from_secs(240);
 
 fn main() {
     let arguments = Arguments::from_args();
-    let trials: Vec<Trial> = [terminal::trials()].into_iter().flatten().collect();
+    let trials: Vec<Trial> = [terminal::trials(), least::trials()]
+        .into_iter()
+        .flatten()
+        .collect();
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -53,10 +58,38 @@ impl Scene {
     /// The command line of a campaign in `out`, with one worker.
     fn words(&self, options: &[&str]) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec![layout::brownout().into(), "fuzz".into()];
-        let fixed = ["--seeds", "seed", "--pm", "pool", "--jobs", "1"];
+        let seeds = ["--seeds", "seed"];
+        let fixed = ["--pm", "pool", "--jobs", "1"];
+        if !options.contains(&"--seeds") {
+            words.extend(seeds.map(OsString::from));
+        }
         words.extend(fixed.iter().chain(options).map(OsString::from));
         words.extend(["--".into(), self.program.clone().into(), "pool".into()]);
         words
+    }
+
+    /// Runs it, and gives its report.
+    fn fuzz(&self, options: &[&str]) -> Result<Report> {
+        let mut all = vec!["--format", "json", "-o", "report.json"];
+        all.extend(options);
+        let outcome = self.run(self.words(&all))?;
+        ensure!(
+            matches!(outcome.status, 0 | 1),
+            "it fails\n{}",
+            outcome.describe()
+        );
+        let text = fs::read(self.path("report.json"))?;
+        serde_json::from_slice(&text).context("the report cannot be read")
+    }
+
+    /// Another command of the tool.
+    fn tool(&self, words: &[&str]) -> Result<Outcome> {
+        let words = words.iter().map(OsString::from);
+        self.run(
+            std::iter::once(layout::brownout().into())
+                .chain(words)
+                .collect(),
+        )
     }
 
     fn run(&self, words: Vec<OsString>) -> Result<Outcome> {
