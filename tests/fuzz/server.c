@@ -1,9 +1,10 @@
-/* A key-value server: one thread, one poll loop, lines of text over TCP or a Unix socket, any number of clients.
+/* A key-value server: one thread, lines of text over TCP or a Unix socket, any number of clients.
  *
  *     server POOL PORT         listens on 127.0.0.1; port 0 lets the system choose
  *     server POOL unix:PATH    listens on a socket of this name
+ *     server POOL WHERE HOW    waits for clients by poll (as above), by epoll, or by accept alone, one client after the other
  *
- * It prints `listening on PORT` (or PATH), and serves until `shutdown`.
+ * It prints `listening on PORT` (or PATH), and serves until `shutdown`, or SIGTERM.
  *
  *     set KEY VALUE   get KEY   del KEY   incr KEY   keys   quit   shutdown
  *
@@ -23,6 +24,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -247,18 +249,21 @@ static int listen_on(const char *where)
     return fd;
 }
 
-int main(int argc, char **argv)
+/* SIGTERM ends it in order, once it has nothing to do. */
+static volatile sig_atomic_t ending;
+
+static void end(int signal)
+{
+    (void)signal;
+    ending = 1;
+}
+
+static void serve_by_poll(struct pool *pool, int listener)
 {
     static struct client clients[CLIENTS];
-    if (argc != 3) {
-        pm_print_to(2, "usage: %s POOL PORT|unix:PATH\n", argv[0]);
-        return 2;
-    }
-    struct pool *pool = pm_map(argv[1], sizeof *pool);
-    open_pool(pool);
-    int listener = listen_on(argv[2]), count = 0;
+    int count = 0;
     enum next next = GO_ON;
-    while (next != SHUT_DOWN) {
+    while (next != SHUT_DOWN && !ending) {
         struct pollfd polled[CLIENTS + 1];
         for (int i = 0; i < count; i++)
             polled[i] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
@@ -285,6 +290,74 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < count; i++)
         close(clients[i].fd);
+}
+
+static void serve_by_epoll(struct pool *pool, int listener)
+{
+    static struct client clients[CLIENTS];
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    epoll_ctl(set, EPOLL_CTL_ADD, listener, &event);
+    enum next next = GO_ON;
+    while (next != SHUT_DOWN && !ending) {
+        if (epoll_wait(set, &event, 1, -1) < 1)
+            continue;
+        struct client *client = event.data.ptr;
+        if (client) {
+            next = take(pool, client);
+            if (next == HANG_UP) {
+                close(client->fd);
+                client->fd = 0;
+            }
+            continue;
+        }
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        for (int i = 0; i < CLIENTS && fd >= 0; i++) {
+            if (clients[i].fd)
+                continue;
+            clients[i] = (struct client){.fd = fd};
+            event = (struct epoll_event){.events = EPOLLIN, .data.ptr = &clients[i]};
+            epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
+            fd = -1;
+        }
+        if (fd >= 0)
+            close(fd);
+    }
+    close(set);
+}
+
+/* One client after the other. */
+static void serve_by_accept(struct pool *pool, int listener)
+{
+    enum next next = GO_ON;
+    while (next != SHUT_DOWN && !ending) {
+        struct client client = {.fd = accept(listener, NULL, NULL)};
+        if (client.fd < 0)
+            continue;
+        do
+            next = take(pool, &client);
+        while (next == GO_ON && !ending);
+        close(client.fd);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3 && argc != 4) {
+        pm_print_to(2, "usage: %s POOL PORT|unix:PATH [poll|epoll|accept]\n", argv[0]);
+        return 2;
+    }
+    struct sigaction action = {.sa_handler = end};
+    sigaction(SIGTERM, &action, NULL);
+    struct pool *pool = pm_map(argv[1], sizeof *pool);
+    open_pool(pool);
+    int listener = listen_on(argv[2]);
+    if (argc == 4 && strcmp(argv[3], "epoll") == 0)
+        serve_by_epoll(pool, listener);
+    else if (argc == 4 && strcmp(argv[3], "accept") == 0)
+        serve_by_accept(pool, listener);
+    else
+        serve_by_poll(pool, listener);
     close(listener);
     munmap(pool, sizeof *pool);
     return 0;

@@ -220,6 +220,7 @@ fn workshop(map: &Map, kept: &Kept, keeps: bool) -> Result<Arc<Workshop>> {
         keeps,
         kept: Default::default(),
         refused: Default::default(),
+        served: Default::default(),
     }))
 }
 

@@ -1,4 +1,5 @@
-//! `brownout fuzz` on programs that do not read their standard input: the input is in a file, or an argument.
+//! `brownout fuzz` on programs that do not read their standard input: the input is in a file, an argument, or comes over
+//! a socket.
 //!
 //! Campaigns are limited by executions, not by time, so that a busy machine reaches the same.
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use brownout_findings::{Finding, Report, Severity};
-use brownout_fuzz::{Case, Delivery, Judge, Kept, Runner, Target, Workshop};
+use brownout_fuzz::{Case, Delivery, Endpoint, Judge, Kept, Runner, Target, Workshop};
 use brownout_images::{Content, ImageId, Origin, View, lay};
 use brownout_tests::fuzz::{self, Build, FuzzProgram};
 use brownout_tests::{Invocation, Outcome, Scratch, layout, trial};
@@ -37,6 +38,45 @@ fn main() {
         trial("file::runs_natively", || natively(&["@@"])),
         trial("argument::runs_natively", || natively(&["-c", "@ARG@"])),
         trial("what_cannot_be_done_is_said", refuses),
+        trial("socket::tcp_epoll", || {
+            server(&["7777", "epoll"], &["--socket"])
+        }),
+        trial("socket::unix_accept", || {
+            server(&["unix:place", "accept"], &["--socket", "unix:place"])
+        }),
+        trial("socket::one_thread_gives_one_run", same_runs),
+        trial("socket::servers_that_end_badly", endings),
+        trial("socket::commands_make_images_again", || {
+            exports_of_server(&["7778", "poll"])
+        }),
+        trial("socket::redis", || {
+            let config = [
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--port",
+                "7777",
+                "--dir",
+                ".",
+            ];
+            debian("redis-server", &config, REDIS)
+        }),
+        trial("socket::memcached", || {
+            let config = [
+                "-p",
+                "7777",
+                "-U",
+                "0",
+                "-l",
+                "127.0.0.1",
+                "-u",
+                "root",
+                "-t",
+                "2",
+            ];
+            debian("memcached", &config, MEMCACHED)
+        }),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -153,7 +193,8 @@ fn left(runner: &Runner) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     let mut files = BTreeMap::new();
     for (path, content) in runner.left()?.entries {
         let bytes = match content {
-            Content::CopyOf(at) => fs::read(at)?,
+            Content::CopyOf(at) if at.is_file() => fs::read(at)?,
+            Content::CopyOf(_) => Vec::new(),
             Content::File { len, pages, .. } => {
                 let mut bytes = vec![0; len as usize];
                 for (number, page) in pages {
@@ -196,6 +237,7 @@ fn warm_is_cold() -> Result<()> {
             keeps,
             kept: Default::default(),
             refused: Default::default(),
+            served: Default::default(),
         };
         let judge = Judge::new(Default::default(), Default::default());
         let mut runner = Runner::new(Arc::new(workshop), judge);
@@ -250,6 +292,11 @@ fn exports(words: &[&str]) -> Result<()> {
     let program = fuzz::find("clean_tree")?;
     let stage = Stage::new(&program, Build::Fixed, words)?;
     stage.fuzz(&["--executions", "300", "--explore-share", "0"])?;
+    rebuilds(&stage)
+}
+
+/// What the scripts make is what the campaign has.
+fn rebuilds(stage: &Stage) -> Result<()> {
     let kept = stage.kept()?;
     let is_run = |node: &brownout_images::Node| matches!(node.origin, Origin::Run { .. });
     let nodes: Vec<_> = kept.store.iter().filter(is_run).collect();
@@ -303,6 +350,242 @@ fn natively(words: &[&str]) -> Result<()> {
         native.describe()
     );
     ensure!(!stage.folder().join("pool").exists(), "it ran outside");
+    Ok(())
+}
+
+/// Neither shows the bug, although the command that has it is there.
+const SERVER_SEED: &str = "set a 1\nincr a\nget a\n@NEXT@\ndel a\nkeys\n";
+const REDIS: &str = "SET k 1\r\nINCR k\r\nGET k\r\n@NEXT@\nRPUSH l a b\r\nLRANGE l 0 -1\r\n";
+const MEMCACHED: &str = "set a 0 0 1\r\n1\r\nget a\r\n@NEXT@\nincr a 1\r\nstats\r\nquit\r\n";
+
+/// How many connections there were and how many bytes of answers, by what the report says.
+fn served(report: &Report) -> Result<(u64, u64)> {
+    let says = |note: &&String| note.contains("connections were made");
+    let note = report.notes.iter().find(says);
+    let note = note.with_context(|| format!("nobody connected: {:?}", report.notes))?;
+    let numbers = note.split(|c: char| !c.is_ascii_digit());
+    let numbers: Vec<u64> = numbers.filter_map(|word| word.parse().ok()).collect();
+    ensure!(numbers.len() == 2, "{note}");
+    Ok((numbers[0], numbers[1]))
+}
+
+fn server_stage(build: Build, words: &[&str]) -> Result<Stage> {
+    let stage = Stage::new(&fuzz::find("server")?, build, words)?;
+    fs::write(stage.folder().join("seed"), SERVER_SEED)?;
+    Ok(stage)
+}
+
+/// The planted bug is found through the socket, and replays; nothing is found in the twin.
+fn server(words: &[&str], options: &[&str]) -> Result<()> {
+    let bug = server_stage(Build::Bug, words)?;
+    let mut all = vec!["--executions", "600", "--until-found"];
+    all.extend(options);
+    let report = bug.fuzz(&all)?;
+    let found = correctness(&report);
+    let wanted = found.iter().find(|f| f.rule.as_str() == "missing-flush");
+    let wanted = wanted.with_context(|| format!("no missing-flush: {found:#?}"))?;
+    let reached = |note: &String| note.contains("reached by fuzzing");
+    ensure!(wanted.notes.iter().any(reached), "the seed shows it");
+    let token = &wanted.replay.as_ref().context("no replay token")?.token;
+    let again = bug.tool(&["replay", "--yes", token])?;
+    ensure!(again.status == 1, "{}", again.describe());
+    let twin = server_stage(Build::Fixed, words)?;
+    let mut all = vec!["--executions", "150"];
+    all.extend(options);
+    let report = twin.fuzz(&all)?;
+    ensure!(correctness(&report).is_empty(), "{:#?}", report.findings);
+    let (connections, answered) = served(&report)?;
+    ensure!(connections >= 150, "only {connections} connections");
+    ensure!(answered > 1000, "only {answered} bytes of answers");
+    let native = twin.tool(&["fuzz", "repro", "out", "0", "--native"])?;
+    ensure!(native.status == 0, "{}", native.describe());
+    ensure!(
+        native.stdout_text().contains("listening on"),
+        "{}",
+        native.describe()
+    );
+    ensure!(!twin.folder().join("pool").exists(), "it ran outside");
+    ensure!(!twin.folder().join("place").exists(), "it ran outside");
+    Ok(())
+}
+
+/// The same input on the same image gives the same events, whatever else the machine does.
+fn same_runs() -> Result<()> {
+    for words in [
+        ["7777", "epoll"],
+        ["7777", "poll"],
+        ["unix:place", "accept"],
+    ] {
+        let stage = server_stage(Build::Fixed, &words)?;
+        stage.fuzz(&["--executions", "1", "--socket", "--explore-share", "0"])?;
+        let kept = stage.kept()?;
+        std::env::set_current_dir(stage.folder())?;
+        let pool = stage.folder().join("pool");
+        let mut args = vec![pool.clone().into()];
+        args.extend(stage.words.iter().cloned());
+        let workshop = Workshop {
+            ground: brownout_explore::Ground::new()?,
+            store: kept.store.clone(),
+            target: Target {
+                program: stage.binary.clone().into(),
+                args,
+                pm_globs: vec![pool.to_string_lossy().into_owned()],
+                delivery: Delivery::Socket(Endpoint::Auto),
+            },
+            patience: TIMEOUT,
+            stop: Arc::default(),
+            keeps: true,
+            kept: Default::default(),
+            refused: Default::default(),
+            served: Default::default(),
+        };
+        let judge = Judge::new(Default::default(), Default::default());
+        let mut runner = Runner::new(Arc::new(workshop), judge);
+        let image = kept.store.root().context("no root")?;
+        let mut seen = BTreeMap::new();
+        for round in 0..8 {
+            for input in [
+                SERVER_SEED,
+                "set a 1\n",
+                "",
+                "incr n\n@NEXT@\n@NEXT@\nshutdown\n",
+            ] {
+                let case = Case {
+                    image,
+                    input: input.into(),
+                };
+                runner.run(&case)?;
+                let mut left = left(&runner)?;
+                left.retain(|path, _| path.ends_with("pool"));
+                let all = (left, serde_json::to_vec(runner.sight())?);
+                let first = seen.entry(input).or_insert_with(|| all.clone());
+                ensure!(*first == all, "{words:?} {round} {input:?}: another run");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is no server, what does not mind SIGTERM, and what leaves at once.
+fn endings() -> Result<()> {
+    let script = |text: &str| -> Result<Stage> {
+        let scratch = Scratch::new()?;
+        fs::write(scratch.path().join("seed"), "x\n")?;
+        fs::write(scratch.path().join("server.py"), text)?;
+        Ok(Stage {
+            scratch,
+            binary: "/usr/bin/python3".into(),
+            words: vec!["server.py".into()],
+        })
+    };
+    let begin = "import signal, socket, time\ns = socket.create_server(('127.0.0.1', 7777))\n";
+    let stubborn = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n";
+    let serve = "while True:\n c = s.accept()[0]\n c.sendall(c.recv(9))\n";
+    for (name, text, expected) in [
+        (
+            "keeps",
+            format!(
+                "{begin}k = []\n{}",
+                serve.replace(" c.s", " k.append(c)\n c.s")
+            ),
+            None,
+        ),
+        ("stubborn", format!("{begin}{stubborn}{serve}"), None),
+        ("leaves", format!("{begin}s.accept()\n"), None),
+        (
+            "busy",
+            format!("{begin}c = s.accept()\nwhile True: pass\n"),
+            Some("hang"),
+        ),
+    ] {
+        let stage = script(&text)?;
+        let mut words: Vec<OsString> = vec![layout::brownout().into(), "fuzz".into()];
+        let options = [
+            "--out",
+            "out",
+            "--seeds",
+            "seed",
+            "--jobs",
+            "1",
+            "--executions",
+            "2",
+            "--socket=tcp:7777",
+            "--hang-after",
+            "2s",
+            "--format",
+            "json",
+            "-o",
+            "report.json",
+            "--",
+            "/usr/bin/python3",
+            "server.py",
+        ];
+        words.extend(options.map(OsString::from));
+        let outcome = Invocation::new(words, stage.folder())
+            .timeout(TIMEOUT)
+            .run()?;
+        let text =
+            fs::read(stage.folder().join("report.json")).with_context(|| outcome.describe())?;
+        let report: Report = serde_json::from_slice(&text)?;
+        let found: Vec<&str> = report.findings.iter().map(|f| f.rule.as_str()).collect();
+        ensure!(found.iter().copied().eq(expected), "{name}: {found:?}");
+        served(&report)?;
+    }
+    Ok(())
+}
+
+/// Servers make the same image natively.
+fn exports_of_server(words: &[&str]) -> Result<()> {
+    let stage = server_stage(Build::Fixed, words)?;
+    stage.fuzz(&["--executions", "40", "--explore-share", "0", "--socket"])?;
+    rebuilds(&stage)
+}
+
+/// A server of Debian's that knows nothing of persistent memory: it is served, answers, and nothing is found or left behind.
+fn debian(program: &str, words: &[&str], seed: &str) -> Result<()> {
+    let scratch = Scratch::new()?;
+    fs::write(scratch.path().join("seed"), seed)?;
+    let mut all: Vec<OsString> = vec![layout::brownout().into(), "fuzz".into()];
+    let options = [
+        "--out",
+        "out",
+        "--seeds",
+        "seed",
+        "--jobs",
+        "1",
+        "--executions",
+        "12",
+        "--socket",
+        "--hang-after",
+        "20s",
+        "--format",
+        "json",
+        "-o",
+        "report.json",
+        "--",
+        program,
+    ];
+    all.extend(options.map(OsString::from));
+    all.extend(words.iter().map(OsString::from));
+    let outcome = Invocation::new(all, scratch.path())
+        .timeout(TIMEOUT)
+        .run()?;
+    let text = fs::read(scratch.path().join("report.json")).with_context(|| outcome.describe())?;
+    let report: Report = serde_json::from_slice(&text)?;
+    ensure!(report.findings.is_empty(), "{:#?}", report.findings);
+    let (connections, answered) = served(&report)?;
+    ensure!(connections >= 12, "only {connections} connections");
+    ensure!(answered > 100, "only {answered} bytes of answers");
+    let statistics = serde_json::to_value(&report.statistics)?;
+    ensure!(statistics["executions"] == 12, "{statistics}");
+    let mut there: Vec<String> = fs::read_dir(scratch.path())?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<_>>()?;
+    there.sort();
+    ensure!(
+        there == ["out", "report.json", "seed"],
+        "left behind: {there:?}"
+    );
     Ok(())
 }
 

@@ -119,6 +119,8 @@ pub const MODE_INTERPRET: u32 = 1 << 10;
 pub const MODE_COMPARISONS: u32 = 1 << 11;
 /// What is called standard input here is a file that the program finds by a name: whoever names it looks at its input.
 pub const MODE_NAMED_INPUT: u32 = 1 << 12;
+/// The tool has a client for the program: it is told when that begins to listen, and connections that are accepted are its input.
+pub const MODE_CLIENT: u32 = 1 << 13;
 
 /// How many edges can be told apart.
 pub const EDGES: usize = 1 << 16;
@@ -186,6 +188,8 @@ pub enum Request {
     SameFile = 7,
     /// Which files are tracked, by whatever process? `args[0]` = device, or 0 for all. Answers their numbers, 64 bits each, as text.
     Files = 8,
+    /// The program has begun to listen on a socket; answered when the tool's client has connected. `text` = the address, as `getsockname` has it.
+    Listening = 9,
 }
 
 /// Answer to [`Request::ClassifyFile`].

@@ -73,10 +73,11 @@ Examples:
   brownout fuzz --out campaign --seeds seeds/ --setup './mapcli btree p < /dev/null' -- ./mapcli btree p
   brownout fuzz --out campaign --resume --time 1h -- ./mapcli btree p
   brownout fuzz --out campaign --seeds seeds/ --pm pool -- ./import --pool pool @@
+  brownout fuzz --out campaign --seeds seeds/ --pm pool --socket -- ./server --pool pool --port 7777
   brownout fuzz --out c --operations ops.txt --recover './store check pool' --pm pool -- ./store run pool
 
 The program reads its input from standard input; or from a file, whose path it finds where its arguments contain '@@'; or finds it in
-its arguments, where they contain '@ARG@'. A test case is an input and an image: what the program's files hold when it
+its arguments, where they contain '@ARG@'; or gets it over a connection, where it listens (--socket). A test case is an input and an image: what the program's files hold when it
 starts. Images come from the program itself (what a run leaves) and from the persistency model (what a crash may leave). Inputs are
 changed by bytes and by operations: those that --operations describes, one a line ('i {key}', 'set {key} 0 0 {len}\\r\\n{data}'), or what
 the lines of the seeds look like. Every execution is judged by the rules of 'brownout check', and by how it ends; test cases
@@ -486,6 +487,14 @@ pub struct FuzzArgs {
     /// One or two short ones that show what operations look like are enough.
     #[arg(long, value_name = "SEEDS", value_hint = ValueHint::AnyPath)]
     pub seeds: Vec<PathBuf>,
+
+    /// The program is a server, and gets its input over a connection
+    ///
+    /// As if a client had connected, sent the input and gone; where the input contains '@NEXT@' and a line feed, another client comes. WHERE is
+    /// 'tcp:PORT' or 'unix:PATH'; 'auto', the default, is where the program listens first. When it has nothing to do any more, it gets SIGTERM. It
+    /// runs in a network of its own, so it does not meet yours.
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, default_missing_value = "auto")]
+    pub socket: Option<brownout_fuzz::Endpoint>,
 
     /// What operations of the input look like, one template a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -68,7 +68,7 @@ pub struct Replay {
 /// What to check.
 pub enum Source {
     /// A program to run.
-    Run(LaunchConfig),
+    Run(Box<LaunchConfig>),
     /// A recording.
     Trace(PathBuf),
     /// A store log of pmemcheck.
@@ -260,7 +260,7 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
     let source = match (args.trace, args.import_pmemcheck) {
         (Some(trace), _) => Source::Trace(trace),
         (None, Some(log)) => Source::PmemcheckLog(log),
-        (None, None) => Source::Run(LaunchConfig {
+        (None, None) => Source::Run(Box::new(LaunchConfig {
             pm_globs: patterns(&args.pm)?,
             // No built-in rule looks at them. A kept recording has them, and custom rules ask when they are loaded.
             values: args.save_trace.is_some(),
@@ -271,7 +271,7 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
                 deterministic: args.deterministic,
                 program: args.program,
             })?
-        }),
+        })),
     };
     let model = Config {
         domain: args.domain,
@@ -427,7 +427,8 @@ fn fuzz(args: FuzzArgs, words: Vec<OsString>) -> Result<Fuzz, Failure> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let text = words.iter().map(|word| word.to_string_lossy().into_owned());
     let text: Vec<String> = text.collect();
-    let delivery = brownout_fuzz::Delivery::of(&launch.args).map_err(Failure::usage)?;
+    let delivery =
+        brownout_fuzz::Delivery::of(&launch.args, args.socket).map_err(Failure::usage)?;
     Ok(Fuzz {
         options: brownout_fuzz::Options {
             target: brownout_fuzz::Target {

@@ -31,6 +31,8 @@ pub struct Mode {
     pub comparisons: bool,
     /// [`abi::MODE_NAMED_INPUT`].
     pub named_input: bool,
+    /// [`abi::MODE_CLIENT`].
+    pub client: bool,
     /// What the program must not see of the processor.
     pub hidden: abi::cpu::Features,
     /// What it cannot use: hidden, or lacking.
@@ -51,6 +53,7 @@ static mut MODE: Mode = Mode {
     interpret: false,
     comparisons: false,
     named_input: false,
+    client: false,
     hidden: abi::cpu::Features::NONE,
     missing: abi::cpu::Features::NONE,
 };
@@ -74,6 +77,7 @@ pub fn init(control: &abi::Control) {
             interpret: has(abi::MODE_INTERPRET),
             comparisons: has(abi::MODE_COMPARISONS),
             named_input: has(abi::MODE_NAMED_INPUT),
+            client: has(abi::MODE_CLIENT),
             hidden: abi::cpu::Features(control.cpu_hidden),
             missing: abi::cpu::Features(control.cpu_hidden | control.cpu_lacking),
         };

@@ -136,6 +136,11 @@ pub fn answer(thread: u32) -> [u64; 3] {
     [words[0], words[1], words[2]]
 }
 
+/// See [`Request::Listening`].
+pub fn listening(address: &[u8]) {
+    call(Request::Listening, &[], address);
+}
+
 /// One sentence for the user.
 pub fn note(text: &[u8]) {
     call(Request::Note, &[], text);

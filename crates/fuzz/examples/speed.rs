@@ -69,6 +69,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         keeps: true,
         kept: Default::default(),
         refused: Default::default(),
+        served: Default::default(),
     });
     let judge = Judge::new(Default::default(), Default::default());
     let mut runner = Runner::new(workshop, judge);

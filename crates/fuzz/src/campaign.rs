@@ -186,6 +186,7 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
         keeps: true,
         kept: AtomicU32::new(0),
         refused: AtomicU32::new(0),
+        served: Arc::default(),
     });
     let budget = Arc::new(Budget::new(options.limits, &spent));
     let stop = Stop::with_flag(options.stop.clone());
@@ -243,6 +244,7 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
         return Err(error);
     }
     let mut notes = Vec::new();
+    notes.extend(workshop.served.note(&options.target.delivery));
     let mut bug = None;
     for worker in ended {
         match worker {

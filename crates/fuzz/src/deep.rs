@@ -17,12 +17,13 @@ use brownout_explore::crashes::{self, FileContent, Points, Subset, Wanted};
 use brownout_explore::{
     Command, Exploration, Options, Run, RunRecorder, Start, explore_run, record_run,
 };
-use brownout_host::{Enclosure, LaunchConfig};
+use brownout_host::{Client, Enclosure, LaunchConfig};
 use brownout_images::{
     Content, Contents, FailureLocation, ImageId, Kept, Manifest, Moment, Origin, Page,
 };
 
 use crate::case::Case;
+use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::mutate::below;
 use crate::server::Workshop;
@@ -60,6 +61,8 @@ pub struct Recorded {
     image: ImageId,
     /// The name of the input: it is no part of an image.
     input_path: Option<PathBuf>,
+    /// What recovers would not end by itself.
+    is_endless: bool,
     /// Keeps the folder of crash images.
     _folder: tempfile::TempDir,
     /// Keeps what the files held before.
@@ -136,6 +139,7 @@ impl Deep {
             options,
             image: case.image,
             input_path,
+            is_endless: self.recover.is_none() && matches!(target.delivery, Delivery::Socket(_)),
             _folder: folder,
             _before: before,
         })
@@ -152,11 +156,13 @@ impl Deep {
         let scratch = workshop.ground.scratch();
         let (view, named) = workshop.laid_with_input(case.image)?;
         let mut config = LaunchConfig::new(&options.program.program, &options.program.args);
-        config.enclosure = Some(view);
+        config.enclosure = Some(view.clone());
         config.dies_with_tool = true;
         config.stop = Some(self.stop.clone());
         config.limits.wall = Some(self.patience);
         config.stdin = Some(File::open("/dev/null")?);
+        let feeder = workshop.feeder(&view, &case.input, self.patience);
+        config.client = feeder.map(|feeder| feeder as Arc<dyn Client>);
         if let Some(named) = named {
             named.file.write_all_at(&case.input, 0)?;
             config.input = Some(named.file);
@@ -232,8 +238,11 @@ impl Deep {
         Ok(new)
     }
 
-    /// Has recovery run on all that it can tell apart.
+    /// Has recovery run on all that it can tell apart. Not if it would be a server, which waits for clients and does not end.
     pub fn explore(&self, recorded: &mut Recorded) -> Result<Option<Exploration>, Error> {
+        if recorded.is_endless {
+            return Ok(None);
+        }
         match recorded.run.take() {
             Some(run) => Ok(Some(explore_run(&recorded.options, run, &mut ())?)),
             None => Ok(None),

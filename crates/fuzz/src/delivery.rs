@@ -5,26 +5,33 @@
 //! | `Stdin` | reads its standard input | forked from before its first look at it |
 //! | `File` | opens a file whose path stands where `@@` is in its arguments | forked from before it first names that file |
 //! | `Argument` | finds the input in its arguments, where `@ARG@` is | launched |
+//! | `Socket` | listens, and somebody connects and sends the input | launched |
 //!
 //! The file lies in the program's private view of the machine, under the same name for all runs, and is no part of an image: neither what
 //! a run leaves nor what it has changed.
 //!
 //! An argument cannot hold NUL bytes, so they are left out of it, and it is cut off where the kernel would refuse it. It is there from the
 //! beginning, so that everything that the program does counts as after it has its input.
+//!
+//! Who connects to a server, and when that ends, is in `client.rs`.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use brownout_host::Enclosure;
+use brownout_host::{Address, Enclosure};
 use serde::{Deserialize, Serialize};
 
 /// In an argument, this stands for the path of a file that holds the input.
 pub const FILE: &str = "@@";
 /// In an argument, this stands for the input itself.
 pub const ARGUMENT: &str = "@ARG@";
+
+/// In an input for a server, another connection begins behind this.
+pub const NEXT: &str = "@NEXT@\n";
 
 /// The kernel takes arguments that are shorter than this (`MAX_ARG_STRLEN`: 32 pages).
 const ARGUMENT_MAX: usize = 32 * 4096;
@@ -42,17 +49,65 @@ pub enum Delivery {
     File,
     /// In its arguments, instead of `@ARG@`.
     Argument,
+    /// Over connections, where it listens.
+    Socket(Endpoint),
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Endpoint {
+    /// Where it listens first.
+    Auto,
+    /// At this port.
+    Tcp(u16),
+    /// At a socket of this name, from the folder in which the program is started.
+    Unix(PathBuf),
+}
+
+impl Endpoint {
+    /// Whether that is meant.
+    pub(crate) fn is(&self, address: &Address) -> bool {
+        let absolute = |path: &Path| std::path::absolute(path).ok();
+        match (self, address) {
+            (Endpoint::Auto, _) => true,
+            (Endpoint::Tcp(port), Address::Inet(address)) => address.port() == *port,
+            (Endpoint::Unix(path), Address::Path(other)) => absolute(path) == absolute(other),
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Endpoint, String> {
+        let wrong = || {
+            format!(
+                "'{text}' is no place where a server listens: write auto, tcp:PORT or unix:PATH"
+            )
+        };
+        match text.split_once(':') {
+            None if text == "auto" => Ok(Endpoint::Auto),
+            Some(("tcp", port)) => port.parse().map(Endpoint::Tcp).map_err(|_| wrong()),
+            Some(("unix", path)) if !path.is_empty() => Ok(Endpoint::Unix(path.into())),
+            _ => Err(wrong()),
+        }
+    }
 }
 
 impl Delivery {
-    /// What the arguments of a program ask for.
-    pub fn of(args: &[OsString]) -> Result<Delivery, String> {
+    /// What the arguments of a program ask for, and what is said of a server.
+    pub fn of(args: &[OsString], server: Option<Endpoint>) -> Result<Delivery, String> {
         let has = |mark: &str| args.iter().any(|word| pieces(word, mark).nth(1).is_some());
-        match (has(FILE), has(ARGUMENT)) {
-            (false, false) => Ok(Delivery::Stdin),
-            (true, false) => Ok(Delivery::File),
-            (false, true) => Ok(Delivery::Argument),
-            (true, true) => Err(format!(
+        match (has(FILE), has(ARGUMENT), server) {
+            (false, false, None) => Ok(Delivery::Stdin),
+            (false, false, Some(server)) => Ok(Delivery::Socket(server)),
+            (true, false, None) => Ok(Delivery::File),
+            (false, true, None) => Ok(Delivery::Argument),
+            (_, _, Some(_)) => Err(format!(
+                "a server gets its input over a socket, but its arguments contain {FILE} or {ARGUMENT}"
+            )),
+            (true, true, None) => Err(format!(
                 "the arguments contain both {FILE} and {ARGUMENT}: there is one input, which is either in a file or an argument"
             )),
         }
@@ -66,7 +121,7 @@ impl Delivery {
     /// What stands for the input in the arguments.
     pub(crate) fn mark(&self) -> Option<&'static str> {
         match self {
-            Delivery::Stdin => None,
+            Delivery::Stdin | Delivery::Socket(_) => None,
             Delivery::File => Some(FILE),
             Delivery::Argument => Some(ARGUMENT),
         }
@@ -74,7 +129,7 @@ impl Delivery {
 
     /// Whether a program can be stopped before it has anything of its input.
     pub(crate) fn can_wait(&self) -> bool {
-        *self != Delivery::Argument
+        matches!(self, Delivery::Stdin | Delivery::File)
     }
 
     /// The arguments of a run. `file` is where the input lies, if that is in a file.
@@ -103,13 +158,17 @@ impl Delivery {
     }
 }
 
+/// What a script needs besides to feed a server: the name of its file, and what it holds.
+pub(crate) const FEEDER: &str = "feed.py";
+pub(crate) const FEEDER_TEXT: &str = include_str!("feed.py");
+
 /// For those who run the program without the tool.
 impl Delivery {
     /// What of an input is written into a file, for a script.
     pub(crate) fn exported(&self, input: &[u8]) -> Vec<u8> {
         match self {
             Delivery::Argument => argument(input),
-            Delivery::Stdin | Delivery::File => input.to_vec(),
+            Delivery::Stdin | Delivery::File | Delivery::Socket(_) => input.to_vec(),
         }
     }
 
@@ -118,7 +177,7 @@ impl Delivery {
         let replacement = match self {
             // What a shell reads in loses its last line feeds, unless something follows.
             Delivery::Argument => "\"${argument%x}\"".to_owned(),
-            Delivery::Stdin | Delivery::File => format!("\"$here/{name}\""),
+            Delivery::Stdin | Delivery::File | Delivery::Socket(_) => format!("\"$here/{name}\""),
         };
         let word = |word: &String| match self.mark() {
             None => quoted(word),
@@ -140,6 +199,17 @@ impl Delivery {
         match self {
             Delivery::Stdin => format!("{command} < \"$here/{name}\" > /dev/null || true\n"),
             Delivery::File => format!("{command} < /dev/null > /dev/null || true\n"),
+            Delivery::Socket(endpoint) => {
+                let place = match endpoint {
+                    Endpoint::Auto => "auto".to_owned(),
+                    Endpoint::Tcp(port) => format!("tcp:{port}"),
+                    Endpoint::Unix(path) => format!("unix:{}", path.display()),
+                };
+                format!(
+                    "python3 \"$here/{FEEDER}\" {} \"$here/{name}\" {command} > /dev/null || true\n",
+                    quoted(&place)
+                )
+            }
             Delivery::Argument => format!(
                 "argument=$(cat \"$here/{name}\"; echo x)\n{command} < /dev/null > /dev/null || true\n"
             ),
@@ -217,12 +287,29 @@ mod tests {
 
     #[test]
     fn arguments_say_how_the_input_comes() {
-        let of = |list: &[&str]| Delivery::of(&words(list));
+        let of = |list: &[&str]| Delivery::of(&words(list), None);
         assert_eq!(of(&["pool", "@"]), Ok(Delivery::Stdin));
         assert_eq!(of(&["pool", "@@"]), Ok(Delivery::File));
         assert_eq!(of(&["--in=@@"]), Ok(Delivery::File));
         assert_eq!(of(&["-k", "@ARG@"]), Ok(Delivery::Argument));
         assert!(of(&["@ARG@", "@@"]).is_err());
+        let socket = |list: &[&str]| Delivery::of(&words(list), Some(Endpoint::Auto));
+        assert_eq!(socket(&["pool"]), Ok(Delivery::Socket(Endpoint::Auto)));
+        assert!(socket(&["@@"]).is_err());
+    }
+
+    #[test]
+    fn places_are_said_in_words() {
+        assert_eq!("auto".parse(), Ok(Endpoint::Auto));
+        assert_eq!("tcp:7777".parse(), Ok(Endpoint::Tcp(7777)));
+        assert_eq!("unix:/run/s".parse(), Ok(Endpoint::Unix("/run/s".into())));
+        for wrong in ["", "tcp", "tcp:x", "tcp:70000", "unix:", "udp:5"] {
+            assert!(wrong.parse::<Endpoint>().is_err(), "{wrong}");
+        }
+        let here = std::env::current_dir().expect("there is one").join("s");
+        assert!(Endpoint::Unix("s".into()).is(&Address::Path(here)));
+        assert!(!Endpoint::Tcp(1).is(&Address::Path("s".into())));
+        assert!(Endpoint::Auto.is(&Address::Abstract(b"s".to_vec())));
     }
 
     #[test]

@@ -17,6 +17,11 @@ pub enum Error {
         "fuzzing needs a private view of the machine for the program, and the kernel allows none: {0}"
     )]
     NoView(String),
+    /// No network of its own can be made for a server.
+    #[error(
+        "a server that is fuzzed needs a network of its own, so that it does not meet yours, and the kernel allows none"
+    )]
+    NoNetwork,
     /// LibAFL has failed.
     #[error("{0}")]
     LibAfl(#[from] libafl::Error),

@@ -23,7 +23,7 @@ use brownout_symbols::Options as SymbolOptions;
 use crate::case::Case;
 use crate::chain::nearer;
 use crate::deep::Deep;
-use crate::delivery::quoted;
+use crate::delivery::{Delivery, FEEDER, FEEDER_TEXT, quoted};
 use crate::error::Error;
 use crate::judge::{Found, Judge};
 use crate::least::{Cover, Shown};
@@ -228,6 +228,9 @@ impl Kept {
                 script += &delivery.script(&self.key.program, &self.key.args, &name);
             }
         }
+        if matches!(self.key.delivery, Delivery::Socket(_)) {
+            fs::write(to.join(FEEDER), FEEDER_TEXT)?;
+        }
         let path = to.join("rebuild.sh");
         let mut file = File::create(&path)?;
         file.write_all(script.as_bytes())?;
@@ -264,6 +267,7 @@ impl Kept {
             keeps: true,
             kept: AtomicU32::new(0),
             refused: AtomicU32::new(0),
+            served: Arc::default(),
         })
     }
 
@@ -390,7 +394,10 @@ impl Kept {
         let enter = view.enter(&self.settings.folder)?;
         // SAFETY: it makes system calls only, and the view lives until the program has ended.
         unsafe { command.pre_exec(enter) };
-        Ok(command.status()?)
+        match workshop.feeder(&view, &case.input, workshop.patience) {
+            Some(feeder) => Ok(feeder.serve_natively(command.spawn()?)?),
+            None => Ok(command.status()?),
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 mod campaign;
 mod case;
 mod chain;
+mod client;
 mod deep;
 mod delivery;
 mod error;
@@ -36,7 +37,8 @@ pub use brownout_campaign::status;
 pub use brownout_inputs::{TemplateError, Templates};
 pub use campaign::{Campaign, Progress, fuzz};
 pub use case::Case;
-pub use delivery::Delivery;
+pub use client::Served;
+pub use delivery::{Delivery, Endpoint};
 pub use error::Error;
 pub use judge::{Ended, Ending, Found, Judge};
 pub use kept::{Kept, Least, Named};

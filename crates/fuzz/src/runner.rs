@@ -178,6 +178,11 @@ impl Runner {
         self.cut += u64::from(ran.outcome.stopped == Some(Stopped::Events));
         let ending = match (ran.outcome.stopped, ran.outcome.status) {
             _ if is_hang(&ran) => Ending::Hang,
+            // However it ends when it is told to, that is not what it was told to do with its input.
+            (None, ExitStatus::Code(_)) if ran.is_done => Ending::Code(0),
+            (None, ExitStatus::Signal(libc::SIGTERM | libc::SIGKILL)) if ran.is_done => {
+                Ending::Code(0)
+            }
             (Some(Stopped::Asked | Stopped::Events), _) => Ending::Stopped,
             (_, ExitStatus::Signal(signal)) => Ending::Signal(signal),
             (_, ExitStatus::Code(code)) => Ending::Code(code),

@@ -25,11 +25,13 @@ use std::time::Duration;
 
 use brownout_explore::Ground;
 use brownout_host::{
-    Changed, Enclosure, Enclosures, LaunchConfig, LaunchError, Outcome, Session, StopAt, record,
+    Changed, Client, Enclosure, Enclosures, LaunchConfig, LaunchError, Outcome, Session, StopAt,
+    record,
 };
 use brownout_images::{Content, Contents, ImageId, Origin, Page, Store, View, capture, lay};
 use brownout_trace::{EventSink, Tee};
 
+use crate::client::{Feeder, Served};
 use crate::delivery::{Delivery, InputFile};
 use crate::error::Error;
 use crate::target::Target;
@@ -117,6 +119,8 @@ pub struct Ran {
     pub outcome: Outcome,
     /// What steers the search.
     pub watch: Watch,
+    /// It is a server that had nothing to do any more, and was told to end.
+    pub is_done: bool,
 }
 
 /// See the module's header.
@@ -128,6 +132,7 @@ pub struct Server {
     compares: bool,
     config: LaunchConfig,
     delivery: Delivery,
+    served: Arc<Served>,
     args: Vec<OsString>,
     /// What is standard input, or the file that takes its place.
     input: File,
@@ -164,6 +169,8 @@ pub struct Workshop {
     pub kept: AtomicU32,
     /// Likewise.
     pub refused: AtomicU32,
+    /// What servers have done, if that is what is fuzzed.
+    pub served: Arc<Served>,
 }
 
 impl Workshop {
@@ -194,9 +201,20 @@ impl Workshop {
         let view = Arc::new(self.laid(image)?);
         let input = match self.target.delivery {
             Delivery::File => Some(InputFile::make(&view)?),
-            Delivery::Stdin | Delivery::Argument => None,
+            Delivery::Socket(_) if !view.has_network() => return Err(Error::NoNetwork),
+            Delivery::Stdin | Delivery::Argument | Delivery::Socket(_) => None,
         };
         Ok((view, input))
+    }
+
+    /// A client for a run in a view, if the program is a server.
+    pub(crate) fn feeder(
+        &self,
+        view: &Arc<Enclosure>,
+        input: &[u8],
+        patience: Duration,
+    ) -> Option<Arc<Feeder>> {
+        Feeder::of(&self.target.delivery, view, &self.served, input, patience)
     }
 
     /// Whether it is worth trying to keep a program: not if that has failed some times, and never succeeded.
@@ -239,6 +257,7 @@ impl Server {
             compares,
             config,
             delivery: target.delivery.clone(),
+            served: workshop.served.clone(),
             args: target.args.clone(),
             input: tempfile::tempfile_in(workshop.ground.scratch())?,
             input_path: None,
@@ -342,6 +361,8 @@ impl Server {
             self.config.args = self.delivery.args(&self.args, input, None);
             watch.has_input = true;
         }
+        let feeder = Feeder::of(&self.delivery, &self.view, &self.served, input, patience);
+        self.config.client = feeder.clone().map(|feeder| feeder as Arc<dyn Client>);
         let mut sinks = Tee::of([&mut watch, others]);
         let ran = match &mut self.session {
             Some(session) => session.run(&self.config, &mut sinks),
@@ -373,7 +394,12 @@ impl Server {
         }
         is_all = is_all && self.view.changed()? == self.changed && self.others_are_same(&watch)?;
         self.last = Some(Last { pages, is_all });
-        Ok(Ran { outcome, watch })
+        let is_done = feeder.is_some_and(|feeder| feeder.has_ended_it());
+        Ok(Ran {
+            outcome,
+            watch,
+            is_done,
+        })
     }
 
     /// Files that are not tracked are as they were, and the others are as long as they were.

@@ -1,5 +1,6 @@
 //! Feeds the sink, watches the limits, and notices the end.
 
+use crate::client::{Activity, Wish};
 use crate::control::{Records, Shared, futex_wake};
 use crate::decode::{Broken, Failure, Reader};
 use crate::processes::{PASS_ON_AFTER, Processes};
@@ -245,6 +246,22 @@ pub fn drain(
         let mut write = shared.published(read);
         if stopped.is_none() {
             stopped = watch.reason(&processes, read != write);
+        }
+        if stopped.is_none()
+            && let Some(client) = &config.client
+        {
+            let mut activity = || {
+                let asks_us = control.service_state.load(Ordering::Relaxed) == 1;
+                match asks_us || read != write {
+                    true => Activity::Busy,
+                    false => processes.activity(),
+                }
+            };
+            match client.look(&mut activity) {
+                Wish::Nothing => {}
+                Wish::Terminate => processes.signal(libc::SIGTERM),
+                Wish::Kill => processes.kill(),
+            }
         }
         if stopped.is_some() || broken.is_some() {
             processes.kill();

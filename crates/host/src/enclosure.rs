@@ -27,12 +27,14 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::sockets::SocketMaker;
 
 /// Where programs in a user namespace find what the tool hands them.
 const HANDED: &str = ".brownout";
@@ -86,6 +88,8 @@ pub struct Enclosures {
     places: Vec<Place>,
     has_network: bool,
     next: AtomicU64,
+    /// Makes sockets in the networks of views, once somebody needs one.
+    sockets: OnceLock<SocketMaker>,
 }
 
 /// A folder by descriptor, and a path that leads to it.
@@ -225,6 +229,7 @@ impl Enclosures {
             places,
             has_network: network,
             next: AtomicU64::new(0),
+            sockets: OnceLock::new(),
         };
         made.settle(here)?;
         Ok(made)
@@ -471,6 +476,23 @@ impl Enclosure {
     /// Whether it has a network of its own.
     pub fn has_network(&self) -> bool {
         self.network.is_some()
+    }
+
+    /// A stream socket of a family (`AF_INET` and the like) in its network, for the tool to use.
+    pub fn socket(&self, family: i32) -> io::Result<OwnedFd> {
+        let network = self.network.as_ref();
+        let network = network.ok_or_else(|| io::Error::other("it has no network of its own"))?;
+        let makers = &self.makers;
+        let maker = match makers.sockets.get() {
+            Some(maker) => maker,
+            None => {
+                let user = makers.user.as_ref().map(AsRawFd::as_raw_fd);
+                let made = SocketMaker::start(user)?;
+                // Of two that were made at once, one is enough.
+                makers.sockets.get_or_init(|| made)
+            }
+        };
+        maker.make(network.namespace.as_raw_fd(), family)
     }
 
     /// Whether sockets are left in its network, and be it that a port is blocked for a while.

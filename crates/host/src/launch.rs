@@ -133,6 +133,7 @@ pub fn prepare(
         (config.edges, abi::MODE_EDGES),
         (config.comparisons, abi::MODE_COMPARISONS),
         (config.input.is_some(), abi::MODE_NAMED_INPUT),
+        (config.client.is_some(), abi::MODE_CLIENT),
     ] {
         if on {
             mode |= bit;
@@ -197,6 +198,7 @@ pub fn prepare(
         config.last_file.0,
         streams(config),
         root,
+        config.client.clone(),
     )
     .map(Arc::new)
     .map_err(|e| LaunchError::Launch("event descriptor", e))?;

@@ -21,6 +21,7 @@
 //! assert_eq!(outcome.status, brownout_host::ExitStatus::Code(0));
 //! ```
 
+mod client;
 mod control;
 mod decode;
 mod drain;
@@ -37,14 +38,17 @@ mod rare;
 mod recent;
 mod service;
 mod session;
+mod sockets;
 
 /// Most [known files](LaunchConfig::known_files) of a run.
 pub use brownout_abi::KNOWN_MAX as KNOWN_FILES_MAX;
+pub use client::{Activity, Address, Client, Wish};
 pub use enclosure::{
     Changed, Denied, Enclosure, Enclosures, Layer, Privilege, end_orphans, remove_all,
 };
 pub use error::LaunchError;
 pub use launch::{record, run};
+pub use processes::activity_of;
 pub use session::{Session, StopAt};
 
 use brownout_trace::EventSink;
@@ -84,6 +88,8 @@ pub struct LaunchConfig {
     /// The file that is the program's input, if that is not its standard input: it finds it by its name, in the view in which it runs. Counts
     /// wherever standard input does. Default: none.
     pub input: Option<std::fs::File>,
+    /// Somebody who connects to the program where it listens, and who is its input. Default: nobody.
+    pub client: Option<Arc<dyn Client>>,
     /// Standard output. Default: inherited.
     pub stdout: Option<std::fs::File>,
     /// Standard error. Default: inherited.
@@ -170,6 +176,7 @@ impl LaunchConfig {
             lean: false,
             stdin: None,
             input: None,
+            client: None,
             stdout: None,
             stderr: None,
             boundaries: false,

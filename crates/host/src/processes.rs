@@ -12,6 +12,7 @@
 //! on the first thread waits for it, as its reaper; a run on another thread does not.
 
 use crate::ExitStatus;
+use crate::client::Activity;
 use crate::members::{Member, Members, ProcNumber};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -279,6 +280,12 @@ impl Processes {
         self.watched.iter().map(Watched::cpu_time).sum()
     }
 
+    /// What their threads do.
+    pub fn activity(&self) -> Activity {
+        let all = self.watched.iter().map(|w| activity_of(w.0.pid));
+        all.max().unwrap_or(Activity::Busy)
+    }
+
     /// Kills those that run. To be repeated until all have ended: one may just be making another.
     pub fn kill(&mut self) {
         self.search(false);
@@ -368,6 +375,39 @@ impl Processes {
             wake.clear();
         }
     }
+}
+
+/// What the threads of a process do, as the kernel shows it at this moment.
+pub fn activity_of(pid: libc::pid_t) -> Activity {
+    let tasks = crate::members::folder(pid).join("task");
+    let Ok(entries) = std::fs::read_dir(&tasks) else {
+        return Activity::Busy;
+    };
+    let mut found = Activity::Waiting;
+    for entry in entries.flatten() {
+        let task = entry.path();
+        let Ok(stat) = std::fs::read_to_string(task.join("stat")) else {
+            continue;
+        };
+        // The name is in parentheses, and may hold some itself.
+        let state = stat
+            .rsplit(')')
+            .next()
+            .and_then(|rest| rest.trim_start().chars().next());
+        match state {
+            Some('S') => {}
+            Some('Z' | 'X' | 'x') => continue,
+            _ => return Activity::Busy,
+        }
+        // nanosleep, clock_nanosleep; what cannot be read may be one of them.
+        let call = std::fs::read_to_string(task.join("syscall")).unwrap_or_default();
+        match call.split_whitespace().next() {
+            None | Some("35" | "230") => found = found.max(Activity::Pausing),
+            Some("running") => return Activity::Busy,
+            Some(_) => {}
+        }
+    }
+    found
 }
 
 fn exit_status(status: i32) -> ExitStatus {

@@ -1,5 +1,6 @@
 //! Answers the engine's requests: what is persistent memory, follow an `execve`, give up.
 
+use crate::client::{Address, Client};
 use crate::control::{Shared, futex_wait, futex_wake};
 use crate::functions::{self, Mapped};
 use crate::inject::{Image, Previous, Target};
@@ -23,6 +24,7 @@ pub struct State {
     streams: Vec<(u64, u64)>,
     /// Where the tool finds the program's root folder, if that is another one than ours.
     root: Option<PathBuf>,
+    client: Option<Arc<dyn Client>>,
     /// Ends a sleep of the drain loop.
     wake: Wake,
     inner: Mutex<Inner>,
@@ -93,6 +95,7 @@ impl State {
         last: u32,
         streams: Vec<(u64, u64)>,
         root: Option<PathBuf>,
+        client: Option<Arc<dyn Client>>,
     ) -> std::io::Result<Self> {
         let files = known.iter().map(|k| ((k.device, k.inode, k.life), k.file));
         Ok(State {
@@ -100,6 +103,7 @@ impl State {
             members,
             streams,
             root,
+            client,
             wake: Wake::new()?,
             inner: Mutex::new(Inner {
                 files: files.collect(),
@@ -453,6 +457,7 @@ fn answer(
     const ANSWER: u32 = Request::Answer as u32;
     const FILES: u32 = Request::Files as u32;
     const SAME_FILE: u32 = Request::SameFile as u32;
+    const LISTENING: u32 = Request::Listening as u32;
     match request {
         ATTACH => {
             let previous = Previous {
@@ -544,6 +549,12 @@ fn answer(
                 let woken = state.new_answer.wait_timeout(s, wait);
                 s = woken.unwrap_or_else(|e| e.into_inner()).0;
             }
+        }
+        LISTENING => {
+            if let (Some(client), Some(address)) = (&state.client, Address::parse(text)) {
+                client.listening(&address);
+            }
+            Reply::default()
         }
         FATAL => {
             let mut s = state.lock();

@@ -5,7 +5,8 @@
 //! program reads in. `Output` is recorded after bytes have gone to anything that is not a tracked file. Standard input is told by
 //! device and inode, as the tool saw them at the launch: another descriptor of the same file counts too. Where the input is a file that
 //! the program finds by a name, that file takes the place of standard input, and the first call that names it is told as well, as a read at the
-//! beginning: a program may judge its input by its size.
+//! beginning: a program may judge its input by its size. Where a client of the tool's is the input, it is told when a connection has been accepted; and
+//! when the program begins to listen, it waits until that client has connected and sent what it has to send.
 //!
 //! `Lookup` is recorded after a call that names a redirected path, for each such path. `Signal` is recorded before the program
 //! is ended by a fault of its own, or by a signal that it sends itself (`kill`, `tkill`, `tgkill`): when it sends it, or when it
@@ -43,9 +44,15 @@ fn concerns(number: u64) -> bool {
             || writes_to(number).is_some()
             || opens(number)
             || mode.named_input && !path_arguments(number).is_empty()
+            || mode.client && matches!(number, LISTEN | ACCEPT | ACCEPT4)
             || matches!(number, nr::KILL | nr::TKILL | nr::TGKILL))
         || mode.line_input && reads_from(number).is_some()
 }
+
+const ACCEPT: u64 = 43;
+const LISTEN: u64 = 50;
+const GETSOCKNAME: u64 = 51;
+const ACCEPT4: u64 = 288;
 
 /// The argument that names the descriptor that a call reads from.
 fn reads_from(number: u64) -> Option<usize> {
@@ -159,7 +166,28 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
     if is_creation && result >= 0 {
         remember_creation(result as u64);
     }
+    if mode.client && result >= 0 {
+        match number {
+            LISTEN => listens(a[0]),
+            ACCEPT | ACCEPT4 => {
+                event(ctx, rare::INPUT, [result as u64, u64::MAX, 0, 0, 0, 0], &[]);
+            }
+            _ => {}
+        }
+    }
     Some(result)
+}
+
+/// The program has begun to listen on a socket.
+fn listens(fd: u64) {
+    // As large as any address (`struct sockaddr_storage`).
+    let mut address = [0u8; 128];
+    let mut len = address.len() as u32;
+    // SAFETY: our own buffer, of which the kernel is told the size.
+    let told = unsafe { sc!(GETSOCKNAME, fd as i32, address.as_mut_ptr(), &raw mut len) };
+    if told == 0 {
+        crate::service::listening(&address[..(len as usize).min(address.len())]);
+    }
 }
 
 // ---------------------------------------------------------------- redirected paths
