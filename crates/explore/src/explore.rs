@@ -387,7 +387,7 @@ fn settings(
     settings.keep_outcomes = options.outcomes.is_some();
     settings.distinct_max = options.distinct_max;
     settings.executions_max = options.recoveries_max;
-    settings.keep_executed = options.depth.unwrap_or(DEPTH) > 1;
+    settings.keep_survivors = options.depth.unwrap_or(DEPTH) > 1;
     settings.oracle.good_exit = control.good_exit();
     settings.oracle.ordered = options.ordered;
     let known = operations.clone();
@@ -1065,7 +1065,7 @@ mod tests {
             end: Box::new(end),
         };
         let mut settings = Settings::new(runs);
-        settings.keep_executed = true;
+        settings.keep_survivors = true;
         let recording = fake::recording(&[Act::Store(0, 1)]);
         let mut search = Search::new(recording, settings, Box::new(executor), &mut progress);
         search.explore(0).expect("the executor answers");

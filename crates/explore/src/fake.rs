@@ -194,8 +194,13 @@ pub enum Act {
 
 /// The recording of a run that does this. There is a failure point at its end.
 pub fn recording(acts: &[Act]) -> Recording {
+    recording_on(Base::Files(BTreeMap::new()), acts)
+}
+
+/// The same on what was there before.
+pub fn recording_on(base: Base, acts: &[Act]) -> Recording {
     let mut history = History::new(Config::default());
-    let mut timeline = Timeline::new(Base::Files(BTreeMap::new()), LINE as u64);
+    let mut timeline = Timeline::new(base, LINE as u64);
     let before = FileState {
         exists: true,
         size: SIZE,
@@ -217,7 +222,8 @@ pub fn recording(acts: &[Act]) -> Recording {
         let (op, did) = match act {
             Act::Store(at, value) | Act::NtStore(at, value) => {
                 if initialised.insert(unit(*at)) {
-                    history.set_initial(key(at / LINE as u64 * LINE as u64), &[0; LINE]);
+                    let initial = timeline.initial(unit(*at));
+                    history.set_initial(key(at / LINE as u64 * LINE as u64), &initial);
                 }
                 let write = Write::new(key(*at), value.to_le_bytes().to_vec());
                 let did = Did::Store(write.range(), key(*at));
@@ -359,6 +365,8 @@ pub struct Memory<'i> {
     image: &'i Image,
     read: BTreeMap<LineKey, LineMask>,
     path: Vec<(Read, LineBytes)>,
+    written: BTreeMap<u64, u64>,
+    acts: Vec<Act>,
 }
 
 impl Memory<'_> {
@@ -368,8 +376,19 @@ impl Memory<'_> {
         matches!(entry, Some(Entry::File(_)))
     }
 
+    /// Does something to the memory. What is stored is no longer read.
+    pub fn act(&mut self, act: Act) {
+        if let Act::Store(at, value) | Act::NtStore(at, value) = act {
+            self.written.insert(at, value);
+        }
+        self.acts.push(act);
+    }
+
     /// The word at an offset.
     pub fn word(&mut self, at: u64) -> u64 {
+        if let Some(written) = self.written.get(&at) {
+            return *written;
+        }
         let line = LineKey::of(key(at).0);
         let first = at as usize % LINE;
         let mask = 0xff << first;
@@ -391,13 +410,24 @@ pub fn recover(
     image: &Image,
     program: impl Fn(&mut Memory<'_>) -> Outcome,
 ) -> (Vec<(Read, LineBytes)>, Outcome) {
+    let (path, outcome, _) = recover_and_store(image, program);
+    (path, outcome)
+}
+
+/// The same, and what it did to the memory.
+pub fn recover_and_store(
+    image: &Image,
+    program: impl Fn(&mut Memory<'_>) -> Outcome,
+) -> (Vec<(Read, LineBytes)>, Outcome, Vec<Act>) {
     let mut memory = Memory {
         image,
         read: BTreeMap::new(),
         path: Vec::new(),
+        written: BTreeMap::new(),
+        acts: Vec::new(),
     };
     let outcome = program(&mut memory);
-    (memory.path, outcome)
+    (memory.path, outcome, memory.acts)
 }
 
 /// Paths of the recoveries that were asked for, in order.
@@ -439,7 +469,12 @@ impl<P: Fn(&mut Memory<'_>) -> Outcome> Executor for Fake<P> {
                 execution.detail = detail.then(|| in_detail(&execution));
                 Answer::Executed(Ok(Box::new(execution)))
             }
-            Want::Recording(_) | Want::After(_) => {
+            Want::Recording(_) => {
+                let (_, _, acts) = recover_and_store(&request.image, &self.program);
+                let base = Base::Crashed(request.image);
+                Answer::Recorded(Ok(Box::new(recording_on(base, &acts))))
+            }
+            Want::After(_) => {
                 Answer::Executed(Err(LaunchError::Bug("nobody should ask for that".into())))
             }
         };

@@ -29,9 +29,10 @@ use crate::journal::Entry;
 use crate::oracle::Span;
 use crate::outcome::Status;
 use crate::recording::Recording;
-use crate::trie::{NodeId, Reached, Read};
+use crate::trie::{NodeId, PathId, Reached, Read};
 use crate::view::{Image, Narrowed, Seen, View};
 
+mod alike;
 mod asking;
 mod item;
 mod known;
@@ -42,6 +43,7 @@ mod sampler;
 mod self_test;
 mod settings;
 
+pub use alike::{Noted, State};
 use item::{Bulk, BulkClass, Item, Place};
 use known::{Circumstances, Known, TrieId};
 use layers::Layers;
@@ -93,6 +95,8 @@ pub struct Search<'p> {
     told: Instant,
     /// So many recoveries are enough.
     enough_at: Option<u64>,
+    /// What recoveries read and how they end, if somebody wants to know.
+    pub noted: Option<Noted>,
 }
 
 impl<'p> Search<'p> {
@@ -114,6 +118,7 @@ impl<'p> Search<'p> {
             progress,
             told: Instant::now(),
             enough_at: None,
+            noted: None,
         }
     }
 
@@ -285,20 +290,23 @@ impl<'p> Search<'p> {
         let view = self.view(item.layer, item.point);
         let mut others: Vec<Item> = Vec::new();
         let lent = self.known.lend(trie);
-        let reached = lent.walk(
-            |read| match view.read(read.line, read.mask, &item.narrowed) {
+        let reached = lent.walk(|read| {
+            if let Some(noted) = &mut self.noted {
+                *noted.reads.entry(read.line).or_default() |= read.mask;
+            }
+            match view.read(read.line, read.mask, &item.narrowed) {
                 Seen::Certain(bytes) => bytes,
                 Seen::Open(unit, options) => {
                     self.choose(&view, &mut item, read, unit, options, None, &mut others)
                 }
-            },
-        );
+            }
+        });
         self.known.put_back(trie, lent);
         self.queue.split_off(place, others);
         match reached {
-            Reached::Outcome(outcome) => {
+            Reached::Outcome(outcome, path) => {
                 self.ledger.statistics.saved += 1;
-                self.settled(item, outcome, true);
+                self.settled(item, outcome, Some((trie, path)));
             }
             Reached::Pending(node) => self.queue.wait(trie, node, item),
             Reached::Unknown => self.run(item, trie, &view),
@@ -494,12 +502,6 @@ impl<'p> Search<'p> {
                 self.known.settle(trie, node, outcome);
             }
         }
-        let done = self.done(item.layer, item.point);
-        let is_fine = self
-            .settings
-            .oracle
-            .judge(&execution.outcome, done)
-            .is_none();
         let crash = Crash {
             layer: item.layer,
             point: item.point,
@@ -507,10 +509,6 @@ impl<'p> Search<'p> {
         };
         let distinct_max = self.settings.distinct_max;
         self.ledger.distinct(&crash, outcome, distinct_max);
-        // One that fails by itself needs no second crash.
-        if self.settings.keep_executed && is_fine {
-            self.ledger.executed.push(crash);
-        }
         // Its own reads may have been open, too: those other contents are found by walking once
         // more.
         self.ledger.statistics.saved = self.ledger.statistics.saved.saturating_sub(1);
@@ -559,7 +557,7 @@ impl<'p> Search<'p> {
             (other.retries, other.ended) = (0, BTreeSet::new());
         }
         self.queue.split_off((item.layer, item.point), others);
-        self.settled(item, outcome, false);
+        self.settled(item, outcome, None);
     }
 
     /// Takes what an earlier exploration has found out.
@@ -569,8 +567,8 @@ impl<'p> Search<'p> {
         self.ledger.statistics.paths += new;
     }
 
-    /// A part of a failure point's states ends like this.
-    fn settled(&mut self, item: Item, outcome: u32, from_trie: bool) {
+    /// A part of a failure point's states ends like this, as an execution in a trie has shown.
+    fn settled(&mut self, item: Item, outcome: u32, execution: Option<(TrieId, PathId)>) {
         let place = (item.layer, item.point);
         self.leave(place);
         self.sampler.ended(item.payer, place, outcome);
@@ -579,7 +577,10 @@ impl<'p> Search<'p> {
                 .outcomes
                 .insert((item.layer, item.point, outcome));
         }
-        if from_trie && self.settings.self_test > 0 {
+        if let Some(noted) = &mut self.noted {
+            noted.outcomes.insert(outcome);
+        }
+        if execution.is_some() && self.settings.self_test > 0 {
             self.sample.offer(&item, outcome);
         }
         let done = self.done(item.layer, item.point);
@@ -588,6 +589,17 @@ impl<'p> Search<'p> {
             .oracle
             .judge(&self.known.outcomes[outcome as usize], done)
         else {
+            // One that fails by itself needs no second crash.
+            if let Some(execution) = execution
+                && self.settings.keep_survivors
+            {
+                let state = State {
+                    layer: item.layer,
+                    point: item.point,
+                    narrowed: item.narrowed,
+                };
+                self.ledger.survived.add(execution, state);
+            }
             return;
         };
         let failure = Failure {

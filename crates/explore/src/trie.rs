@@ -36,6 +36,10 @@ struct ContentId(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(u32);
 
+/// An execution in the trie. Unlike a place, it stays the same when more is learnt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PathId(u32);
+
 #[derive(Debug)]
 struct Node {
     run: Vec<(Read, ContentId)>,
@@ -44,8 +48,8 @@ struct Node {
 
 #[derive(Debug)]
 enum End {
-    /// The outcome's number.
-    Outcome(u32),
+    /// The outcome's number, and the execution that has shown it.
+    Outcome(u32, PathId),
     /// Being found out.
     Pending,
     /// Was to be found out, and nothing came of it.
@@ -59,8 +63,8 @@ enum End {
 /// What a walk has come to.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// The outcome is known.
-    Outcome(u32),
+    /// The outcome is known, by this execution.
+    Outcome(u32, PathId),
     /// A run that will tell is under way.
     Pending(NodeId),
     /// Nothing is known beyond this place.
@@ -80,6 +84,8 @@ pub struct Diverged {
 #[derive(Default, Debug)]
 pub struct Trie {
     nodes: Vec<Node>,
+    /// Executions in it.
+    paths: u32,
     contents: FxHashMap<LineBytes, ContentId>,
 }
 
@@ -95,6 +101,11 @@ impl Trie {
         NodeId(self.nodes.len() as u32 - 1)
     }
 
+    fn new_path(&mut self) -> PathId {
+        self.paths += 1;
+        PathId(self.paths)
+    }
+
     /// Walks along the contents that `see` gives. `see` is asked for each read, in order, and answers what is there.
     pub fn walk(&self, mut see: impl FnMut(&Read) -> LineBytes) -> Reached {
         let Some(mut node) = self.nodes.first() else {
@@ -108,7 +119,7 @@ impl Trie {
                 }
             }
             match &node.end {
-                End::Outcome(outcome) => return Reached::Outcome(*outcome),
+                End::Outcome(outcome, path) => return Reached::Outcome(*outcome, *path),
                 End::Pending => return Reached::Pending(id),
                 End::Open => return Reached::Unknown,
                 End::Fork { read, ways } => {
@@ -231,7 +242,7 @@ impl Trie {
                     }
                     at += 1;
                 }
-                End::Outcome(_) | End::Pending | End::Open => {
+                End::Outcome(..) | End::Pending | End::Open => {
                     return Err(Diverged {
                         after: at,
                         ended: false,
@@ -243,9 +254,10 @@ impl Trie {
             .iter()
             .map(|(read, bytes)| (*read, self.intern(bytes)))
             .collect();
+        let path = self.new_path();
         let node = &mut self.nodes[id.0 as usize];
         node.run = rest;
-        node.end = End::Outcome(outcome);
+        node.end = End::Outcome(outcome, path);
         Ok(())
     }
 
@@ -279,8 +291,9 @@ impl Trie {
 
     /// Settles a reserved place with an outcome although its path does not fit: the recovery is not deterministic.
     pub fn settle(&mut self, pending: NodeId, outcome: u32) {
+        let path = self.new_path();
         let node = &mut self.nodes[pending.0 as usize];
-        node.end = End::Outcome(outcome);
+        node.end = End::Outcome(outcome, path);
     }
 }
 
@@ -300,6 +313,13 @@ mod tests {
     type Memory = [LineBytes; LINES as usize];
 
     type Path = Vec<(Read, LineBytes)>;
+
+    fn ended(reached: Reached) -> Option<u32> {
+        match reached {
+            Reached::Outcome(outcome, _) => Some(outcome),
+            _ => None,
+        }
+    }
 
     fn mix(state: u64, with: u64) -> u64 {
         let mut z = (state ^ with).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -395,7 +415,7 @@ mod tests {
                 let memory = queue.swap_remove(which % queue.len());
                 let (path, expected) = recover(program, &memory);
                 match trie.walk(seeing(&memory)) {
-                    Reached::Outcome(outcome) => prop_assert_eq!(outcome, expected),
+                    Reached::Outcome(outcome, _) => prop_assert_eq!(outcome, expected),
                     Reached::Pending(node) => {
                         prop_assert!(is_in_flight(&running, node), "nobody will tell");
                         waiting.push((node, memory));
@@ -411,7 +431,7 @@ mod tests {
             }
             prop_assert!(waiting.is_empty());
             for memory in &memories {
-                prop_assert_eq!(trie.walk(seeing(memory)), Reached::Outcome(recover(program, memory).1));
+                prop_assert_eq!(ended(trie.walk(seeing(memory))), Some(recover(program, memory).1));
             }
             let distinct: BTreeSet<Vec<LineBytes>> =
                 memories.iter().map(|m| recover(program, m).0.into_iter().map(|(_, bytes)| bytes).collect()).collect();
@@ -428,12 +448,12 @@ mod tests {
                 for memory in &memories {
                     match reloaded.walk(seeing(memory)) {
                         Reached::Unknown => {}
-                        reached => prop_assert_eq!(reached, Reached::Outcome(recover(program, memory).1)),
+                        reached => prop_assert_eq!(ended(reached), Some(recover(program, memory).1)),
                     }
                 }
             }
             for memory in &memories {
-                prop_assert_eq!(reloaded.walk(seeing(memory)), trie.walk(seeing(memory)));
+                prop_assert_eq!(ended(reloaded.walk(seeing(memory))), ended(trie.walk(seeing(memory))));
             }
         }
 
@@ -482,9 +502,9 @@ mod tests {
             prop_assert_eq!(trie.walk(seeing(odd)), Reached::Unknown);
             prop_assert_eq!(trie.reserve(seeing(odd)), node);
             trie.settle(node, 78);
-            prop_assert_eq!(trie.walk(seeing(odd)), Reached::Outcome(78));
+            prop_assert_eq!(ended(trie.walk(seeing(odd))), Some(78));
             for memory in rest {
-                prop_assert_eq!(trie.walk(seeing(memory)), Reached::Outcome(recover(program, memory).1));
+                prop_assert_eq!(ended(trie.walk(seeing(memory))), Some(recover(program, memory).1));
             }
         }
     }
@@ -496,7 +516,7 @@ mod tests {
         assert_eq!(trie.walk(nothing), Reached::Unknown);
         let node = trie.reserve(nothing);
         assert!(trie.insert(node, &[], 3).is_ok());
-        assert_eq!(trie.walk(nothing), Reached::Outcome(3));
+        assert_eq!(ended(trie.walk(nothing)), Some(3));
         assert!(trie.add(&[], 3).is_err());
     }
 }

@@ -219,6 +219,17 @@ impl View {
         self.timeline.version(unit, self.point)
     }
 
+    /// Whether a line certainly holds the same at another failure point of the same run; a quick answer, which may be no where it does.
+    pub fn holds_as(&self, other: &View, line: LineKey) -> bool {
+        let unit = self.timeline.unit_of(line);
+        Arc::ptr_eq(&self.timeline, &other.timeline)
+            && match (self.choices(unit), other.choices(unit)) {
+                (None, None) => true,
+                (Some(one), Some(another)) => one.is_certain() && Arc::ptr_eq(one, another),
+                _ => false,
+            }
+    }
+
     /// Base-2 logarithm of the number of states that eager enumeration would try.
     pub fn states_log2(&self) -> f64 {
         let choices = self.open().iter().filter_map(|unit| self.choices(*unit));

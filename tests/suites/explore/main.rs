@@ -9,6 +9,7 @@
 //! | `synced::` | what `O_DSYNC` makes durable is certain |
 //! | `replay::` | tokens and commands of findings show them again |
 //! | `operations::` | `--oracle ops`: what a whole operation is, what was acknowledged, what differs |
+//! | `nested::` | after two crashes, what the first recovery has not read counts |
 //! | `cli::` | options, forms of the report, exit codes, endings; the user's files stay as they are |
 //! | `coverage::` | what was not looked at is said, and is no success |
 //! | `resume::` | an interrupted exploration goes on, and takes over nothing that has changed |
@@ -31,6 +32,7 @@ mod library;
 mod lmdb;
 mod maps;
 mod mutants;
+mod nested;
 mod operations;
 mod reads;
 mod replay;
@@ -54,6 +56,7 @@ const GROUPS: &[fn() -> Vec<Trial>] = &[
     reads::trials,
     synced::trials,
     replay::trials,
+    nested::trials,
     operations::trials,
     cli::trials,
     confirm::trials,

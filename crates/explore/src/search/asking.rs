@@ -18,7 +18,7 @@ impl Search<'_> {
         let point = image.view.point;
         let trie = self.trie(layer, point);
         let see = |read: &Read| brownout_model::masked(&image.line(read.line), read.mask);
-        if let Reached::Outcome(outcome) = self.known.walk(trie, see) {
+        if let Reached::Outcome(outcome, _) = self.known.walk(trie, see) {
             return Ok(Some(outcome));
         }
         let acknowledged = self.acknowledged_at(layer, point);
@@ -45,7 +45,7 @@ impl Search<'_> {
                 let point = image.view.point;
                 let trie = self.trie(layer, point);
                 let see = |read: &Read| brownout_model::masked(&image.line(read.line), read.mask);
-                if let Reached::Outcome(_) = self.known.walk(trie, see) {
+                if let Reached::Outcome(..) = self.known.walk(trie, see) {
                     continue;
                 }
                 let acknowledged = self.acknowledged_at(layer, point);
@@ -78,7 +78,7 @@ impl Search<'_> {
         let point = image.view.point;
         let trie = self.trie(layer, point);
         let see = |read: &Read| brownout_model::masked(&image.line(read.line), read.mask);
-        if let Reached::Outcome(outcome) = self.known.walk(trie, see) {
+        if let Reached::Outcome(outcome, _) = self.known.walk(trie, see) {
             return outcome;
         }
         let outcome = self.known.intern(&execution.outcome);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use brownout_findings::Coverage;
 use rustc_hash::FxHashMap;
 
+use super::alike::Alike;
 use super::item::Place;
 use super::layers::{Crash, Layers};
 use crate::execution::Execution;
@@ -113,8 +114,8 @@ pub struct Ledger {
     /// Distinct outcomes of each failure point: run, point, number of the outcome. Kept if the
     /// settings say so.
     pub outcomes: BTreeSet<(usize, u32, u32)>,
-    /// Images of executions, to be cut short in turn. Kept if the settings say so.
-    pub executed: Vec<Crash>,
+    /// Crash states after which recovery ends well, to be cut short in turn. Kept if the settings say so.
+    pub survived: Alike,
     /// Crashes whose recoveries did something different, and the numbers of the outcomes; as many
     /// as the settings say.
     pub distinct: Vec<(Crash, u32)>,

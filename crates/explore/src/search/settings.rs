@@ -31,9 +31,9 @@ pub struct Settings {
     pub self_test: u64,
     /// Distinct outcomes of each failure point are kept. Default: not, they are many.
     pub keep_outcomes: bool,
-    /// Images of recoveries that ended well are kept, to be cut short in turn. Default: not, they
-    /// are large.
-    pub keep_executed: bool,
+    /// Crash states after which recovery ends well are kept, so that it can be cut short in turn.
+    /// Default: not, they are many.
+    pub keep_survivors: bool,
     /// So many crashes whose recoveries did something different are kept. Default: none.
     pub distinct_max: usize,
     /// Stores are kept that are lost in failing crash states into which nobody looks. Default: not;
@@ -62,7 +62,7 @@ impl Settings {
             executions_max: None,
             self_test: 0,
             keep_outcomes: false,
-            keep_executed: false,
+            keep_survivors: false,
             distinct_max: 0,
             keep_unexplained: false,
             acknowledgements: Box::new(|_, _| Acknowledged::default()),

@@ -10,8 +10,10 @@ use super::*;
 use crate::fake::{self, Act, Asked, Fake, Memory, exits, recording, unit};
 use crate::line::LineKey;
 use crate::minimise::minimise;
+use crate::nested::{Nesting, nest};
 use crate::oracle::Symptom;
 use crate::outcome::Outcome;
+use crate::view::Base;
 
 /// Searches all of a run, and says what was asked for.
 fn explored<'p>(
@@ -123,6 +125,68 @@ proptest! {
         let logged = search.ledger.outcomes.iter().map(|(_, point, outcome)| (*point, search.known.outcomes[*outcome as usize].stdout.clone()));
         prop_assert_eq!(logged.collect::<BTreeSet<_>>(), outcomes);
         prop_assert_eq!(search.ledger.statistics.sampled + search.ledger.statistics.checksummed, 0);
+    }
+}
+
+/// A recovery that looks at what it has read to decide what it reads, stores and writes back next.
+fn repairs(steps: u64, program: u64) -> impl Fn(&mut Memory<'_>) -> Outcome + Clone {
+    move |memory| {
+        let mut sum = program;
+        for step in 0..steps {
+            let at = (sum + step) % WORDS * 32;
+            match (sum / 8 + program / 3 + step) % 5 {
+                0 | 1 => sum = sum * 5 + memory.word(at),
+                2 => memory.act(Act::Store(at, 10 + sum % 3)),
+                3 => memory.act(Act::Flush(at)),
+                _ => {
+                    memory.act(Act::Fence);
+                    memory.act(Act::Point);
+                    sum += 3;
+                }
+            }
+            sum += 1;
+        }
+        exits(i32::from(sum % 11 == 3), sum.to_string())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// After two crashes there are as many outcomes as if every image of every crash of every recovery had been tried.
+    #[test]
+    fn every_outcome_of_two_crashes_is_found(acts in prop::collection::vec(act(), 0..9), steps in 0u64..9, number in 0u64..1000) {
+        let program = repairs(steps, number);
+        let mut settings = Settings::new(fake::setting());
+        settings.sampling = Sampling { exhaustive: true, ..Sampling::default() };
+        settings.keep_outcomes = true;
+        settings.keep_survivors = true;
+        let mut progress = ();
+        let executor = Box::new(Fake::new(program.clone()));
+        let mut search = Search::new(recording(&acts), settings, executor, &mut progress);
+        search.explore(0).expect("the executor answers");
+        let mut expected = BTreeSet::new();
+        let first = recording(&acts);
+        for point in 0..first.points.len() as u32 {
+            for image in images(&first, point) {
+                let (_, outcome, acts) = fake::recover_and_store(&image, &program);
+                if outcome.status != Status::Exit(0) {
+                    continue;
+                }
+                let second = fake::recording_on(Base::Crashed(image), &acts);
+                for point in 0..second.points.len() as u32 {
+                    for image in images(&second, point) {
+                        expected.insert(fake::recover(&image, &program).1.stdout);
+                    }
+                }
+            }
+        }
+        let nesting = Nesting { depth: 2, is_asked: true, record: fake::record_options() };
+        nest(&mut search, &nesting).expect("it ends in order");
+        prop_assert_eq!(search.ledger.statistics.nested_skipped, 0);
+        let nested = search.ledger.outcomes.iter().filter(|(layer, ..)| *layer > 0);
+        let found: BTreeSet<_> = nested.map(|(.., outcome)| search.known.outcomes[*outcome as usize].stdout.clone()).collect();
+        prop_assert_eq!(found, expected);
     }
 }
 
