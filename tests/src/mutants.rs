@@ -15,7 +15,13 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use brownout_findings::Event;
+
 use crate::examples;
+
+mod list;
+
+pub use list::ALL;
 
 /// An example with an edit, and how to reach it.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +123,18 @@ impl Mutant {
         run(&mut examples::linker(&objects, &binary))?;
         Ok(binary)
     }
+}
+
+/// Whether an event of the recorded run, not of recovery, is in a function or below it.
+pub fn is_in(source: &str, function: &str, event: &Event) -> bool {
+    ["store", "flush", "crash"].contains(&event.role.name())
+        && event.stack.iter().any(|frame| {
+            frame.function.as_deref() == Some(function)
+                && frame
+                    .file
+                    .as_deref()
+                    .is_some_and(|file| file.ends_with(source))
+        })
 }
 
 /// Replaces texts that a function has exactly once.

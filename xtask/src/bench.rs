@@ -7,6 +7,7 @@
 //!  ├─ check.rs   `bench check`: brownout check, its memory too
 //!  ├─ explore.rs `bench explore`: brownout explore, and one recovery under it
 //!  ├─ fuzz.rs    `bench fuzz`: executions a second, and what campaigns reach
+//!  ├─ mutants.rs `bench mutants`: how long campaigns take to find planted bugs
 //!  ├─ session.rs `bench session`: runs forked from a kept process, against launches
 //!  ├─ places.rs  folders for pools and reports
 //!  └─ redis.rs   a server and its client, for `bench check`
@@ -23,6 +24,7 @@ mod common;
 mod engine;
 mod explore;
 mod fuzz;
+mod mutants;
 mod places;
 mod redis;
 mod session;
@@ -39,6 +41,7 @@ pub fn bench(words: &[&str]) -> Result<()> {
         ["check", rest @ ..] => (check::bench, rest),
         ["explore", rest @ ..] => (explore::bench, rest),
         ["fuzz", rest @ ..] => (fuzz::bench, rest),
+        ["mutants", rest @ ..] => (mutants::bench, rest),
         ["session", rest @ ..] => (session::bench, rest),
         rest => (engine::bench, rest),
     };
