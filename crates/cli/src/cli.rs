@@ -517,6 +517,15 @@ pub struct FuzzArgs {
     #[arg(long, value_name = "CMD")]
     pub recover: Option<String>,
 
+    /// Ask CMD about each run that shows something new; exit code 1 is a finding
+    ///
+    /// CMD is a shell command. It gets a folder as $1, or as its last word if it does not mention $1: 'input' is what the program has read, 'files/…' copies of
+    /// all files that it has left, at their full paths, 'status' its exit code (128 and more: a signal; or 'hang'), 'stdout' and 'stderr' what
+    /// it printed. The first line that CMD prints is the finding's message, and tells findings apart. 0 is fine; anything else is a
+    /// failure of CMD, which is said once.
+    #[arg(long, value_name = "CMD")]
+    pub detect: Option<String>,
+
     /// Treat files that match GLOB as persistent memory (repeatable)
     ///
     /// As in 'brownout check'.

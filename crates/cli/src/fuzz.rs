@@ -73,6 +73,15 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
         format!("{executions} executions were made{cut}; others may show more"),
     );
     outcome.coverage.accept(&[Limit::Sampled]);
+    if let Some((why, times)) = campaign.unjudged {
+        let times = match times {
+            1 => String::new(),
+            times => format!(" ({times} times)"),
+        };
+        outcome
+            .coverage
+            .limit(Limit::Unjudged, format!("{why}{times}"));
+    }
     if campaign.over.is_none() && has_end && !campaign.is_found {
         outcome.coverage.limit(
             Limit::Interrupted,

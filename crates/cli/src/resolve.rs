@@ -440,6 +440,7 @@ fn fuzz(args: FuzzArgs, words: Vec<OsString>) -> Result<Fuzz, Failure> {
             setup: args.setup,
             image: args.image.map(|path| here.join(path)),
             recover: args.recover,
+            detect: args.detect,
             seeds,
             templates,
             out: here.join(args.out.unwrap_or_default()),

@@ -41,7 +41,7 @@ pub enum Limit {
     Limits,
     /// Runs that had read the same went on differently.
     Nondeterministic,
-    /// Recovery fails although nothing is lost, so its failure proves nothing.
+    /// Whoever was to judge could not: recovery fails although nothing is lost, so that its failure proves nothing, or a detector has failed.
     Unjudged,
     /// The program did something whose consequences are not modelled.
     Unsupported,

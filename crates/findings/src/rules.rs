@@ -99,6 +99,7 @@ catalogue! {
     OtherOrder "other-order" Explore Warning true "explore: after a crash, recovery prints all that is to be there, but in another order"
     CheckerFailed "checker-failed" Explore Correctness true "explore: after a crash and recovery, the checker command is not content"
     Crash "crash" Fuzz Correctness true "fuzz: an input ends the program by a signal"
+    Detected "detected" Fuzz Correctness true "fuzz: the user's own detector is not content with what a run has left"
     Hang "hang" Fuzz Warning true "fuzz: with an input the program does not end"
     RecoveryAssertion "recovery-assertion" Explore Correctness true "explore: after a crash and recovery, a condition that must hold does not"
 }

@@ -72,6 +72,8 @@ pub struct Campaign {
     pub notes: Vec<String>,
     /// Files that the program maps writable and shared, and that are not tracked.
     pub hints: BTreeSet<PathBuf>,
+    /// The user's detector has failed: how the first time, and how often.
+    pub unjudged: Option<(String, u64)>,
     /// What was wanted has been found.
     pub is_found: bool,
     /// A bug of ours, in one sentence, because of which something may be missing.
@@ -258,6 +260,7 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
     }
     let progress = books.progress(&budget);
     Ok(Campaign {
+        unjudged: books.unjudged.take(),
         is_found: options.until_found && books.has_found(),
         hints: books.hints,
         found: books.found,
@@ -282,6 +285,7 @@ struct Books {
     begun: Instant,
     written: Instant,
     live: Live,
+    unjudged: Option<(String, u64)>,
     last_find: u64,
     command_line: String,
     patience: Duration,
@@ -312,6 +316,7 @@ impl Books {
             begun: Instant::now(),
             written: Instant::now(),
             live: Live::new(options),
+            unjudged: None,
             last_find: 0,
             command_line: options.command_line.clone(),
             patience: options.patience,
@@ -362,6 +367,13 @@ impl Books {
                 Ok(())
             }
             News::Found { key, found } => self.take_found(key, found, budget),
+            News::Unjudged(why) => {
+                if self.unjudged.is_none() {
+                    self.live.note(why.clone());
+                }
+                self.unjudged.get_or_insert((why.clone(), 0)).1 += 1;
+                Ok(())
+            }
             News::Hints(hints) => {
                 self.hints.extend(hints.iter().cloned());
                 Ok(())

@@ -51,6 +51,9 @@ pub enum Error {
     /// There is something where something is to be written.
     #[error("{} is not empty; name another folder", .0.display())]
     Occupied(std::path::PathBuf),
+    /// The user's detector has failed.
+    #[error("{0}")]
+    Detector(String),
     /// The user has ended it.
     #[error("ended before it was done; nothing was written")]
     Stopped,

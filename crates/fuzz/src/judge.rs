@@ -15,6 +15,7 @@ use rustc_hash::FxHashSet;
 use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
+use crate::sanitizer::{self, Reported};
 use crate::server::Ran;
 
 /// How a run ended.
@@ -37,7 +38,7 @@ pub struct Ended<'r> {
     pub ran: &'r Ran,
     /// How it ended.
     pub ending: Ending,
-    /// What it printed on its standard error, if it ended badly.
+    /// What it printed on its standard error.
     pub printed: &'r [u8],
     /// Its image is what a crash has left.
     pub after_crash: bool,
@@ -54,6 +55,9 @@ pub struct Found {
     pub by_seed: bool,
     /// An exploration has shown it: it takes a crash of the case's run to see.
     pub by_exploration: bool,
+    /// The user's detector that has shown it, a shell command.
+    #[serde(default)]
+    pub detector: Option<String>,
     /// Which execution of the campaign has shown it.
     pub execution: u64,
 }
@@ -82,7 +86,7 @@ fn hashed(value: impl std::hash::Hash) -> u64 {
 }
 
 /// What tells findings apart over a campaign: the rule, and the lines (or addresses) of what happened.
-fn key(finding: &Finding) -> String {
+pub fn key(finding: &Finding) -> String {
     let frames = finding.events.iter().flat_map(|event| {
         let frames = event.stack.iter().take(8);
         frames.map(move |frame| {
@@ -135,6 +139,11 @@ impl Judge {
         self.found.iter()
     }
 
+    /// Whether something was found since that was last asked for.
+    pub fn has_new(&self) -> bool {
+        !self.new.is_empty()
+    }
+
     /// What was found since the last call, by its key.
     pub fn take_new(&mut self) -> Vec<(String, Found)> {
         let keys = std::mem::take(&mut self.new);
@@ -150,15 +159,26 @@ impl Judge {
 
     /// Keeps a finding, if it is new. Of two cases that show the same, the smaller one on the shallower image is kept by whoever minimises.
     pub fn keep(&mut self, finding: Finding, case: &Case) {
-        self.keep_by(finding, case, false);
+        self.keep_by(finding, case, false, None);
     }
 
     /// The same for what an exploration of the case has found.
     pub fn keep_explored(&mut self, finding: Finding, case: &Case) {
-        self.keep_by(finding, case, true);
+        self.keep_by(finding, case, true, None);
     }
 
-    fn keep_by(&mut self, finding: Finding, case: &Case, by_exploration: bool) {
+    /// The same for what a detector of the user's has found, a shell command.
+    pub fn keep_detected(&mut self, finding: Finding, case: &Case, detector: &str) {
+        self.keep_by(finding, case, false, Some(detector.to_owned()));
+    }
+
+    fn keep_by(
+        &mut self,
+        finding: Finding,
+        case: &Case,
+        by_exploration: bool,
+        detector: Option<String>,
+    ) {
         let key = key(&finding);
         if self.found.contains_key(&key) {
             return;
@@ -168,6 +188,7 @@ impl Judge {
             case: case.clone(),
             by_seed: self.is_seed,
             by_exploration,
+            detector,
             execution: self.executions,
         };
         self.found.insert(key.clone(), found);
@@ -238,6 +259,9 @@ impl Judge {
         } = *ended;
         let watch = &ran.watch;
         let in_recovery = after_crash && !watch.has_input;
+        if let Some(reported) = sanitizer::read(printed, !matches!(ending, Ending::Code(0))) {
+            return self.reported(reported, in_recovery, only_new);
+        }
         let (rule, message) = match ending {
             Ending::Signal(signal) if !is_fault(signal) => return None,
             Ending::Signal(signal) if in_recovery => (
@@ -285,6 +309,28 @@ impl Judge {
             finding.notes.push(format!("it says: {line}"));
         }
         Some(finding)
+    }
+}
+
+impl Judge {
+    /// What a sanitizer in the program says.
+    fn reported(
+        &mut self,
+        reported: Reported,
+        in_recovery: bool,
+        only_new: bool,
+    ) -> Option<Finding> {
+        let rule = match in_recovery {
+            true => BuiltIn::RecoveryCrash,
+            false => BuiltIn::Crash,
+        };
+        let Reported { message, stack } = reported;
+        let mut event = Event::new(Role::Symptom, message.clone());
+        event.stack = stack;
+        let mut finding = Finding::new(rule, rule.rule().severity, message);
+        finding.events.push(event);
+        let is_new = self.known.insert(hashed((rule.id(), key(&finding))));
+        (is_new || !only_new).then_some(finding)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::case::Case;
 use crate::chain::nearer;
 use crate::deep::Deep;
 use crate::delivery::{Delivery, FEEDER, FEEDER_TEXT, quoted};
+use crate::detect::{Detector, Verdict};
 use crate::error::Error;
 use crate::judge::{Found, Judge};
 use crate::least::{Cover, Shown};
@@ -276,10 +277,27 @@ impl Kept {
         let judge = Judge::new(self.check(), SymbolOptions::default());
         let workshop = Arc::new(self.workshop()?);
         let mut runner = Runner::new(workshop.clone(), judge);
-        runner.run(case)?;
-        let by_exploration = key
-            .and_then(|key| self.found.get(key))
-            .is_some_and(|found| found.by_exploration);
+        let found = key.and_then(|key| self.found.get(key));
+        let by_exploration = found.is_some_and(|found| found.by_exploration);
+        let command = match found {
+            Some(found) => found.detector.as_ref(),
+            None => self.settings.detect.as_ref(),
+        };
+        match command {
+            None => drop(runner.run(case)?),
+            Some(command) => {
+                let folder = &self.settings.folder;
+                let patience = workshop.patience;
+                let detector = Detector::new(command, folder, patience, Arc::default());
+                match runner.detect(case, &detector)? {
+                    Verdict::Fine => {}
+                    Verdict::Finding(finding) => {
+                        runner.judge.keep_detected(*finding, case, command);
+                    }
+                    Verdict::Failed(why) => return Err(Error::Detector(why)),
+                }
+            }
+        }
         if by_exploration {
             let recover = self.settings.recover.as_deref();
             let deep = Deep::new(recover, self.check().model, Arc::default());

@@ -1,6 +1,6 @@
 //! What to fuzz, and how.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
 use crate::deep::Deep;
+use crate::detect::Detector;
 use crate::error::Error;
 use crate::record::{Key, Settings};
 use crate::target::Target;
@@ -39,6 +40,8 @@ pub struct Options {
     pub image: Option<PathBuf>,
     /// What recovers after a crash, as a shell command.
     pub recover: Option<String>,
+    /// The user's own detector, a shell command.
+    pub detect: Option<String>,
     /// Inputs to begin with, by their names.
     pub seeds: Vec<(String, Vec<u8>)>,
     /// Operations, if the user says what they are.
@@ -79,6 +82,13 @@ impl Options {
         Deep::new(self.recover.as_deref(), self.check.model, self.stop.clone())
     }
 
+    /// The user's detector, which runs where the tool was started.
+    pub(crate) fn detector(&self) -> Option<Detector> {
+        let command = self.detect.as_ref()?;
+        let stop = self.stop.clone();
+        Some(Detector::new(command, Path::new("."), self.patience, stop))
+    }
+
     /// What is known about operations: what the user says, else what the seeds show.
     pub(crate) fn operations(&self, cases: &[(Case, bool)]) -> Operations {
         let templates = match &self.templates {
@@ -105,6 +115,7 @@ impl Options {
             command_line: self.command_line.clone(),
             folder: std::env::current_dir()?,
             recover: self.recover.clone(),
+            detect: self.detect.clone(),
             domain: self.check.model.domain.name().to_owned(),
             hang_after: self.patience.as_secs_f64(),
         };

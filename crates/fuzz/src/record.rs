@@ -67,6 +67,9 @@ pub struct Settings {
     pub folder: PathBuf,
     /// What recovers after a crash, as a shell command.
     pub recover: Option<String>,
+    /// The user's own detector, a shell command.
+    #[serde(default)]
+    pub detect: Option<String>,
     /// The persistence domain, by name.
     pub domain: String,
     /// A run that takes longer does not end: seconds.

@@ -18,6 +18,7 @@ use libafl_bolts::tuples::RefIndexable;
 use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
+use crate::detect::{Detector, Left, Verdict};
 use crate::error::Error;
 use crate::feedback::{Map, Sight};
 use crate::judge::{Ended, Ending, Judge};
@@ -99,6 +100,11 @@ impl Runner {
         &self.observers.0
     }
 
+    /// Shows again what an earlier run has shown.
+    pub fn show_again(&mut self, sight: Sight) {
+        self.observers.0 = sight;
+    }
+
     /// What the last run has left behind.
     pub fn left(&self) -> Result<Contents, Error> {
         match self.servers.last() {
@@ -140,6 +146,37 @@ impl Runner {
         Ok(kind)
     }
 
+    /// Runs a case and asks a detector of the user's about it.
+    pub fn detect(&mut self, case: &Case, detector: &Detector) -> Result<Verdict, Error> {
+        let (_, ending) = self.execute(case, |judge, ended, analysis| {
+            judge.look(case, ended, analysis);
+            ended.ending
+        })?;
+        let Some(server) = self.servers.last() else {
+            return Err(Error::Nothing);
+        };
+        let left = Left {
+            input: &case.input,
+            files: server.left()?,
+            ending,
+            printed: server.printed()?,
+        };
+        detector.ask(&left)
+    }
+
+    /// Whether a case shows what a detector of the user's has found.
+    pub fn is_detected(
+        &mut self,
+        case: &Case,
+        key: &str,
+        detector: &Detector,
+    ) -> Result<bool, Error> {
+        Ok(match self.detect(case, detector)? {
+            Verdict::Finding(finding) => crate::judge::key(&finding) == key,
+            Verdict::Fine | Verdict::Failed(_) => false,
+        })
+    }
+
     /// Whether a case shows a finding.
     pub fn shows(&mut self, case: &Case, key: &str) -> Result<bool, Error> {
         let (_, keys) = self.execute(case, Judge::keys)?;
@@ -155,6 +192,19 @@ impl Runner {
             // Nobody depends on the answer.
             Err(Error::Launch(LaunchError::NotKept(_))) => Ok(Vec::new()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// The same, by a detector of the user's if that has found it.
+    pub fn shows_by(
+        &mut self,
+        case: &Case,
+        key: &str,
+        detector: Option<&Detector>,
+    ) -> Result<bool, Error> {
+        match detector {
+            Some(detector) => self.is_detected(case, key, detector),
+            None => self.shows(case, key),
         }
     }
 
@@ -188,13 +238,9 @@ impl Runner {
             (_, ExitStatus::Code(code)) => Ending::Code(code),
         };
         let printed = match ending {
-            Ending::Code(_) | Ending::Stopped => Vec::new(),
-            _ => {
-                self.servers
-                    .last()
-                    .map_or(Ok((vec![], vec![])), Server::printed)?
-                    .1
-            }
+            Ending::Stopped => Vec::new(),
+            // Nearly always it is nothing.
+            _ => self.servers.last().map_or(Ok(vec![]), Server::complained)?,
         };
         let after_crash = self.workshop.is_after_crash(case.image)?;
         let ended = Ended {

@@ -102,6 +102,16 @@ impl Snapshot {
     }
 }
 
+/// What is in a file, up to a mebibyte.
+fn read(file: &Option<File>) -> io::Result<Vec<u8>> {
+    let Some(file) = file else {
+        return Ok(Vec::new());
+    };
+    let mut bytes = vec![0; file.metadata()?.len().min(1 << 20) as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
 /// Where data begins, at or behind a place; `None` if only a hole is left.
 fn next_data(file: &File, at: u64) -> Option<u64> {
     // SAFETY: a number and our own descriptor.
@@ -468,14 +478,11 @@ impl Server {
 
     /// What the program has printed in the last run.
     pub fn printed(&self) -> io::Result<(Vec<u8>, Vec<u8>)> {
-        let read = |file: &Option<File>| -> io::Result<Vec<u8>> {
-            let Some(file) = file else {
-                return Ok(Vec::new());
-            };
-            let mut bytes = vec![0; file.metadata()?.len().min(1 << 20) as usize];
-            file.read_exact_at(&mut bytes, 0)?;
-            Ok(bytes)
-        };
         Ok((read(&self.config.stdout)?, read(&self.config.stderr)?))
+    }
+
+    /// What it has printed on its standard error.
+    pub fn complained(&self) -> io::Result<Vec<u8>> {
+        read(&self.config.stderr)
     }
 }

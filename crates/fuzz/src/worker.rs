@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::case::Case;
 use crate::chain::nearer;
 use crate::deep::{Deep, flipped};
+use crate::detect::{Detector, Verdict};
 use crate::error::Error;
 use crate::feedback::{Map, Novelty, Priority, Shown};
 use crate::judge::Found;
@@ -92,6 +93,8 @@ pub enum News {
     },
     /// Files that the program maps writable and shared, and that are not tracked.
     Hints(BTreeSet<PathBuf>),
+    /// The user's detector has failed.
+    Unjudged(String),
     /// How far it is.
     Figures(Figures),
 }
@@ -174,6 +177,7 @@ pub struct Bench<'s> {
     hints: usize,
     root: ImageId,
     templates: Templates,
+    detector: Option<Detector>,
 }
 
 /// Where news go, and whether to stop.
@@ -199,7 +203,12 @@ impl<EM, Z> libafl::executors::Executor<EM, Case, State, Z> for Bench<'_> {
         running.executed(1);
         let ended = self.runner.run_target(fuzzer, state, manager, case);
         drop(running);
-        self.tell_found();
+        if self.runner.judge.has_new() {
+            // What comes next are other runs; it is this one whose novelty will be judged.
+            let sight = self.runner.sight().clone();
+            self.tell_found();
+            self.runner.show_again(sight);
+        }
         ended
     }
 }
@@ -229,7 +238,10 @@ impl Bench<'_> {
             for (key, mut found) in new {
                 if found.finding.severity == Severity::Correctness && !found.by_exploration {
                     // What cannot be run again is told as it is.
-                    found.case = self.minimised(&key, &found.case).unwrap_or(found.case);
+                    let detector = found.detector.as_ref().and(self.detector.clone());
+                    found.case = self
+                        .minimised(&key, &found.case, detector.as_ref())
+                        .unwrap_or(found.case);
                 }
                 self.seat.publish(News::Found {
                     key,
@@ -240,10 +252,15 @@ impl Bench<'_> {
     }
 
     /// A smaller case that shows the same: nearer to the root, and with a shorter input.
-    fn minimised(&mut self, key: &str, case: &Case) -> Result<Case, Error> {
+    fn minimised(
+        &mut self,
+        key: &str,
+        case: &Case,
+        detector: Option<&Detector>,
+    ) -> Result<Case, Error> {
         let mut best = case.clone();
         for candidate in nearer(&self.runner.workshop().store, case)? {
-            if self.runner.shows(&candidate, key)? {
+            if self.runner.shows_by(&candidate, key, detector)? {
                 best = candidate;
                 break;
             }
@@ -260,7 +277,7 @@ impl Bench<'_> {
                 input: input.to_vec(),
             };
             // A program that cannot be run shows nothing.
-            runner.shows(&case, key).unwrap_or(false)
+            runner.shows_by(&case, key, detector).unwrap_or(false)
         };
         let small = brownout_inputs::minimise(&best.input, &self.templates, MINIMISE, &mut shows);
         Ok(match small {
@@ -272,7 +289,28 @@ impl Bench<'_> {
         })
     }
 
-    fn tell_case(&self, case: &Case, parent: Option<&Case>, operation: &str, priority: u8) {
+    /// Asks the user's detector about a case that has shown something new.
+    fn detect(&mut self, case: &Case) {
+        let Some(detector) = self.detector.clone() else {
+            return;
+        };
+        match self.runner.detect(case, &detector) {
+            Ok(Verdict::Fine) => {}
+            Ok(Verdict::Finding(finding)) => {
+                let judge = &mut self.runner.judge;
+                judge.keep_detected(*finding, case, &detector.command);
+            }
+            Ok(Verdict::Failed(why)) => self.seat.publish(News::Unjudged(why)),
+            Err(error) => {
+                let why = format!("the detector could not be asked: {error}");
+                self.seat.publish(News::Unjudged(why));
+            }
+        }
+        self.tell_found();
+    }
+
+    fn tell_case(&mut self, case: &Case, parent: Option<&Case>, operation: &str, priority: u8) {
+        self.detect(case);
         self.seat.publish(News::Case {
             case: case.clone(),
             parent: parent.cloned(),
@@ -662,6 +700,7 @@ pub fn work(
     let mut bench = Bench {
         templates: operations.templates().clone(),
         root: beginning.root,
+        detector: options.detector(),
         pool: ImagePool::default(),
         deep: options.deep(),
         options: options.clone(),
@@ -709,7 +748,7 @@ pub fn work(
                         fuzzer.evaluate_input(&mut state, &mut bench, &mut manager, &case)?;
                     }
                     News::Found { key, found } => bench.runner.judge.adopt(key, *found),
-                    News::Figures(_) | News::Hints(_) => {}
+                    News::Figures(_) | News::Hints(_) | News::Unjudged(_) => {}
                 }
             }
             fuzzer.fuzz_one(&mut stages, &mut bench, &mut state, &mut manager)?;
@@ -743,6 +782,10 @@ fn begin(
             && state.corpus().count() > before
         {
             bench.tell_case(case, None, "seed", priority_of(state, id).max(1));
+        }
+        // An earlier run of the tool may have had no detector, or another one. One worker is enough to see.
+        if added.is_some() && !*is_seed && bench.figures.worker == 0 {
+            bench.detect(case);
         }
     }
     bench.runner.judge.is_seed = false;

@@ -3,7 +3,9 @@
 //! What campaigns reach is in `suites/fuzz.rs`. Campaigns here are limited by executions, or are ended when they have done what is waited for, so that a busy
 //! machine sees the same.
 
+mod detect;
 mod least;
+mod sanitizers;
 mod terminal;
 
 use std::ffi::OsString;
@@ -22,10 +24,15 @@ const TIMEOUT: Duration = Duration::from_secs(240);
 
 fn main() {
     let arguments = Arguments::from_args();
-    let trials: Vec<Trial> = [terminal::trials(), least::trials()]
-        .into_iter()
-        .flatten()
-        .collect();
+    let trials: Vec<Trial> = [
+        terminal::trials(),
+        least::trials(),
+        detect::trials(),
+        sanitizers::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -45,6 +52,17 @@ impl Scene {
             scratch,
             program: program.binary(build),
         })
+    }
+
+    /// With a program of its own.
+    fn with_source(source: &str, flags: &[&str], seed: &str) -> Result<Scene> {
+        let scratch = Scratch::new()?;
+        fs::write(scratch.path().join("seed"), seed)?;
+        let file = scratch.path().join("program.c");
+        fs::write(&file, source)?;
+        let program = scratch.path().join("program");
+        sanitizers::compile(&file, flags, &program)?;
+        Ok(Scene { scratch, program })
     }
 
     fn folder(&self) -> &Path {
@@ -93,6 +111,10 @@ impl Scene {
     }
 
     fn run(&self, words: Vec<OsString>) -> Result<Outcome> {
-        Invocation::new(words, self.folder()).timeout(TIMEOUT).run()
+        self.invocation(words).run()
+    }
+
+    fn invocation(&self, words: Vec<OsString>) -> Invocation {
+        Invocation::new(words, self.folder()).timeout(TIMEOUT)
     }
 }
