@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use brownout_check::{Analysis, Options};
 use brownout_findings::rules::BuiltIn;
-use brownout_findings::{Event, Finding, Role};
+use brownout_findings::{Event, Finding, Role, Severity};
 use brownout_symbols::{Options as SymbolOptions, Stacks};
 use brownout_trace::event::{ContextId, TargetAddr};
 use rustc_hash::FxHashSet;
@@ -85,11 +85,24 @@ fn hashed(value: impl std::hash::Hash) -> u64 {
     hasher.finish()
 }
 
-/// What tells findings apart over a campaign: the rule, and the lines (or addresses) of what happened.
+/// What tells findings apart over a campaign: the rule, and the lines (or addresses) of what happened. What is only slow has as many call stacks as there are ways to
+/// it; of these only its place counts, and from where its module was called.
 pub fn key(finding: &Finding) -> String {
-    let frames = finding.events.iter().flat_map(|event| {
-        let frames = event.stack.iter().take(8);
-        frames.map(move |frame| {
+    let is_wrong = finding.severity == Severity::Correctness;
+    let events = match is_wrong {
+        true => &finding.events[..],
+        false => finding.events.get(..1).unwrap_or_default(),
+    };
+    let frames = events.iter().flat_map(|event| {
+        let first = event.stack.first().map(|frame| &frame.module);
+        let outside = event.stack.iter().position(|f| Some(&f.module) != first);
+        let counts = move |at: usize| match is_wrong {
+            true => at < 8,
+            false => at == 0 || Some(at) == outside,
+        };
+        let frames = event.stack.iter().enumerate();
+        let frames = frames.filter(move |(at, _)| counts(*at));
+        frames.map(move |(_, frame)| {
             let place = match frame.line {
                 Some(line) => (frame.file.clone(), u64::from(line)),
                 None => (frame.module.clone(), frame.offset),
@@ -225,11 +238,17 @@ impl Judge {
             false => analysis.close(),
         };
         for sighting in sightings {
-            let sites: Vec<u64> = sighting
-                .sites
-                .iter()
-                .map(|(pc, context)| watch.site(*pc, *context))
-                .collect();
+            let sites = sighting.sites.iter();
+            // See `key`.
+            let sites: Vec<u64> = match sighting.severity {
+                Severity::Correctness => sites
+                    .map(|(pc, context)| watch.site(*pc, *context))
+                    .collect(),
+                _ => sites
+                    .take(1)
+                    .map(|(pc, context)| watch.place_and_caller(*pc, *context))
+                    .collect(),
+            };
             is_new |= self.known.insert(hashed((sighting.rule.as_str(), sites)));
         }
         let mut findings = Vec::new();

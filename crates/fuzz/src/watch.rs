@@ -66,6 +66,18 @@ struct Line {
     written_back: u64,
 }
 
+/// Where a calling context was entered.
+#[derive(Clone, Copy)]
+struct Called {
+    parent: ContextId,
+    /// All calls, as a number.
+    chain: u64,
+    /// The last of them.
+    call: u64,
+    /// Its module's name, as a number.
+    module: u64,
+}
+
 /// See the module's header.
 #[derive(Default)]
 pub struct Watch {
@@ -93,7 +105,7 @@ pub struct Watch {
     pub thread: ThreadId,
     maps: AddressSpaces,
     modules: Vec<Module>,
-    contexts: FxHashMap<ContextId, (u64, u64)>,
+    contexts: FxHashMap<ContextId, Called>,
     /// The last operation of each thread.
     last: FxHashMap<ThreadId, usize>,
     lines: FxHashMap<u64, Line>,
@@ -110,21 +122,39 @@ fn hashed(value: impl Hash) -> u64 {
 impl Watch {
     /// An address of code by module and offset, as a number; the same in each run.
     fn place(&self, addr: TargetAddr) -> u64 {
-        let found = self
-            .modules
-            .iter()
-            .rev()
-            .find(|m| (m.start..m.end).contains(&addr.0));
-        match found {
+        match self.module(addr) {
             Some(module) => hashed((module.name, addr.0.wrapping_add(module.offset))),
             None => hashed(addr.0),
         }
     }
 
+    fn module(&self, addr: TargetAddr) -> Option<&Module> {
+        let mut last_first = self.modules.iter().rev();
+        last_first.find(|m| (m.start..m.end).contains(&addr.0))
+    }
+
     /// An instruction with its callers, as a number; the same in each run.
     pub fn site(&self, pc: TargetAddr, context: ContextId) -> u64 {
-        let callers = self.contexts.get(&context).map_or(0, |(chain, _)| *chain);
+        let callers = self.contexts.get(&context).map_or(0, |called| called.chain);
         hashed((self.place(pc), callers))
+    }
+
+    /// An instruction, and from where its module was called, as a number; the same in each run.
+    pub fn place_and_caller(&self, pc: TargetAddr, context: ContextId) -> u64 {
+        let module = self.module(pc).map_or(0, |module| module.name);
+        let mut caller = 0;
+        let mut next = self.contexts.get(&context);
+        while let Some(called) = next {
+            if called.module != module {
+                caller = called.call;
+                break;
+            }
+            // A context is never its own caller, but a target may have written anything.
+            next = (called.parent != context)
+                .then(|| self.contexts.get(&called.parent))
+                .flatten();
+        }
+        hashed((self.place(pc), caller))
     }
 
     fn operation(&mut self, thread: ThreadId, name: u64) {
@@ -203,7 +233,7 @@ impl EventSink for Watch {
             }
             EventKind::LibraryCall { function, .. } => {
                 let caller = self.contexts.get(&event.context);
-                let caller = caller.map_or(0, |(_, call)| *call);
+                let caller = caller.map_or(0, |called| called.call);
                 self.operation(event.thread, hashed((caller, function)));
             }
             EventKind::Msync { .. } | EventKind::Fsync { .. } => {
@@ -251,9 +281,14 @@ impl EventSink for Watch {
                 return_addr,
             } => {
                 let call = self.place(*return_addr);
-                let above = self.contexts.get(parent).map_or(0, |(chain, _)| *chain);
-                self.contexts
-                    .insert(*context, (hashed((above, call)), call));
+                let above = self.contexts.get(parent).map_or(0, |called| called.chain);
+                let called = Called {
+                    parent: *parent,
+                    chain: hashed((above, call)),
+                    call,
+                    module: self.module(*return_addr).map_or(0, |module| module.name),
+                };
+                self.contexts.insert(*context, called);
             }
             EventKind::File { file, path, .. } => {
                 use std::os::unix::ffi::OsStrExt;

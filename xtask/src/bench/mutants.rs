@@ -23,6 +23,8 @@ use crate::shell;
 const GOAL: Duration = Duration::from_secs(180);
 /// What to begin with: these show few of the mutants.
 const MAP_SEED: &str = "i 1\nr 1\n";
+/// What recovery does with a map: it goes on working, and looks.
+const MAP_AFTER: &str = "i 100\nc 1\nc 2\nc 3\nc 4\nc 5\nc 6\nc 7\nc 8\n";
 const QUEUE_LOOP: &str = "while read -r line; do \"$0\" pool $line || exit 1; done";
 const QUEUE_SEED: &str = "enqueue one\nshow\n";
 
@@ -86,23 +88,29 @@ fn hunt(mutant: &Mutant, limit: Duration) -> Result<Option<Found>> {
     let places = Places::new()?;
     let folder = places.pools.join("");
     let binary = mutant.build(places.scratch.path())?;
-    let text = shell::quoted(&binary.to_string_lossy());
-    let make = shell::quoted(&examples::binary("@mkpool")?.to_string_lossy());
-    let (seed, setup, words) = match mutant.scenario {
+    let program = binary.to_string_lossy();
+    let text = shell::quoted(&program);
+    let maker = examples::binary("@mkpool")?;
+    let maker = maker.to_string_lossy();
+    let make = shell::quoted(&maker);
+    let (seed, setup, recover, words) = match mutant.scenario {
         Scenario::Map { map, .. } => (
             MAP_SEED,
             // The seed of the hash functions is the same on every run.
             format!("{make} pool map && {text} {map} pool 1 < /dev/null"),
-            [&*binary.to_string_lossy(), map, "pool", "1"].map(str::to_owned),
+            format!("{text} {map} pool 1 < after"),
+            [&*program, map, "pool", "1"].map(str::to_owned),
         ),
         Scenario::Steps { .. } => (
             QUEUE_SEED,
             format!("{make} pool queue && {text} pool new 20"),
+            format!("{text} pool show"),
             // It has a command in its arguments, one at a time.
-            ["sh", "-c", QUEUE_LOOP, &binary.to_string_lossy()].map(str::to_owned),
+            ["sh", "-c", QUEUE_LOOP, &program].map(str::to_owned),
         ),
     };
     fs::write(folder.join("seed"), seed)?;
+    fs::write(folder.join("after"), MAP_AFTER)?;
     let begun = Instant::now();
     let child = Command::new(layout::brownout())
         .current_dir(&folder)
@@ -110,6 +118,8 @@ fn hunt(mutant: &Mutant, limit: Duration) -> Result<Option<Found>> {
         .args([
             "--setup",
             &setup,
+            "--recover",
+            &recover,
             "--time",
             &format!("{}s", limit.as_secs()),
         ])
