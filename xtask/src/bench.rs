@@ -7,6 +7,7 @@
 //!  ├─ check.rs   `bench check`: brownout check, its memory too
 //!  ├─ explore.rs `bench explore`: brownout explore, and one recovery under it
 //!  ├─ fuzz.rs    `bench fuzz`: executions a second, and what campaigns reach
+//!  │  └─ afl.rs  the same by Debian's AFL++
 //!  ├─ mutants.rs `bench mutants`: how long campaigns take to find planted bugs
 //!  ├─ session.rs `bench session`: runs forked from a kept process, against launches
 //!  ├─ places.rs  folders for pools and reports
@@ -19,6 +20,7 @@
 //! times too. Goals are printed beside what was measured; missing one is no failure, because
 //! machines differ.
 
+mod afl;
 mod check;
 mod common;
 mod engine;

@@ -58,6 +58,8 @@ pub struct Progress {
     pub findings: (u64, u64),
     /// Executions a second, lately.
     pub rate: f64,
+    /// When how many PM paths had been reached, of runs and of recoveries: seconds since the tool was started, and their number.
+    pub reached: Vec<(f64, u32)>,
 }
 
 /// What came of a campaign.
@@ -281,6 +283,7 @@ struct Books {
     found: BTreeMap<String, Found>,
     crashes: u64,
     hints: BTreeSet<PathBuf>,
+    reached: Vec<(f64, u32)>,
     figures: BTreeMap<usize, Figures>,
     begun: Instant,
     written: Instant,
@@ -312,6 +315,7 @@ impl Books {
             found: BTreeMap::new(),
             crashes: 0,
             hints: BTreeSet::new(),
+            reached: Vec::new(),
             figures: BTreeMap::new(),
             begun: Instant::now(),
             written: Instant::now(),
@@ -512,7 +516,13 @@ impl Books {
         let correctness =
             correctness.filter(|found| found.finding.severity == Severity::Correctness);
         let correctness = correctness.count() as u64;
+        let paths = figures.paths + figures.openings;
+        if self.reached.last().is_none_or(|(_, last)| *last != paths) {
+            let seconds = self.begun.elapsed().as_secs_f64();
+            self.reached.push(((seconds * 1e3).round() / 1e3, paths));
+        }
         Progress {
+            reached: self.reached.clone(),
             elapsed,
             executions,
             figures,

@@ -3,10 +3,11 @@
 //! - **Speed**: one test case of ten commands on an existing pool, again and again, with all
 //!   detectors on, against native launches (`crates/fuzz/examples/speed.rs`), on one processor.
 //! - **Reach**: campaigns of equal time on each map, from the same two commands: as they are, with
-//!   edges alone and no images, and with images whose bytes are flipped. What counts is PM paths: pairs of
-//!   PM operations that follow each other, in runs and in recoveries.
+//!   edges alone and no images, with images whose bytes are flipped, and by AFL++ (`afl.rs`). What counts is PM
+//!   paths: pairs of PM operations that follow each other, in runs and in recoveries.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -14,6 +15,7 @@ use brownout_tests::layout;
 use serde_json::Value;
 
 use super::Options;
+use super::afl;
 use super::places::Places;
 use crate::shell;
 
@@ -39,43 +41,82 @@ const WAYS: [(&str, &[&str]); 3] = [
     ("flipped images", &["--images", "mutate"]),
 ];
 
+/// What AFL++ is called in the table.
+const AFL: &str = "AFL++";
+
 pub fn bench(options: &Options) -> Result<()> {
     let maps = options.select(MAPS.map(str::to_owned).to_vec(), |map| map)?;
+    let afl = afl::Program::build()?;
     speed(options)?;
     let (seconds, rounds) = match options.quick {
         true => (10, 1),
         false => (60, 3),
     };
-    println!("\n| map | way | PM paths | situations | executions |\n|---|---|---:|---:|---:|");
-    let mut ratios: Vec<f64> = Vec::new();
+    println!(
+        "\n| map | way | PM paths | half, 90 %, all after | executions a second |\n|---|---|---:|---:|---:|"
+    );
+    let ways = WAYS.iter().map(|(name, _)| *name).chain([AFL]);
+    let mut ratios: Vec<(&str, Vec<f64>)> = ways.map(|name| (name, Vec::new())).collect();
     for map in &maps {
         let mut first = 0.0;
-        for (name, words) in WAYS {
-            let mut paths = Vec::new();
-            let mut last = Value::Null;
+        for (name, ratios) in &mut ratios {
+            let words = WAYS.iter().find(|(way, _)| way == name);
+            let mut all = Vec::new();
             for round in 0..rounds {
-                let statistics = campaign(map, words, seconds, round)?;
-                let figure = |name: &str| statistics["figures"][name].as_f64().unwrap_or(0.0);
-                paths.push(figure("paths") + figure("openings"));
-                last = statistics;
+                all.push(match words {
+                    Some((_, words)) => campaign(map, words, seconds, round)?,
+                    None => by_afl(&afl, map, seconds)?,
+                });
             }
-            paths.sort_by(f64::total_cmp);
-            let median = paths[paths.len() / 2];
+            all.sort_by(|one, other| one.paths.total_cmp(&other.paths));
+            let median = &all[all.len() / 2];
             println!(
-                "| {map} | {name} | {median} | {} | {} |",
-                last["figures"]["situations"], last["executions"]
+                "| {map} | {name} | {} | {} | {:.0} |",
+                median.paths, median.times, median.speed
             );
-            match name {
-                "as it is" => first = median,
-                "edges, no images" if median > 0.0 => ratios.push(first / median),
-                _ => {}
+            match *name == WAYS[0].0 {
+                true => first = median.paths,
+                false => ratios.push(first / median.paths.max(1.0)),
             }
         }
     }
-    let product: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
-    let mean = (product / ratios.len().max(1) as f64).exp();
-    println!("\nPM paths against edges without images: {mean:.2} times (geometric mean; goal 5)");
+    println!();
+    for (name, ratios) in ratios.iter().skip(1) {
+        let product: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+        let mean = (product / ratios.len().max(1) as f64).exp();
+        println!("PM paths against {name}: {mean:.2} times (geometric mean)");
+    }
+    println!("The goal is 5 times against edges without images.");
     Ok(())
+}
+
+/// What a campaign came to.
+struct Reached {
+    paths: f64,
+    /// When half, nine tenths and all of its paths were reached.
+    times: String,
+    speed: f64,
+}
+
+impl Reached {
+    fn of(statistics: &Value, seconds: u32) -> Reached {
+        let figure = |name: &str| statistics["figures"][name].as_f64().unwrap_or(0.0);
+        let paths = figure("paths") + figure("openings");
+        let reached = statistics["reached"].as_array();
+        let reached = reached.map_or(&[][..], Vec::as_slice);
+        let time_of = |share: f64| {
+            let enough = |point: &&Value| point[1].as_f64() >= Some(share * paths);
+            let point = reached.iter().find(enough);
+            let at = point.and_then(|point| point[0].as_f64());
+            at.map_or("?".to_owned(), |at| format!("{at:.0} s"))
+        };
+        let executions = statistics["executions"].as_f64().unwrap_or(0.0);
+        Reached {
+            paths,
+            times: [0.5, 0.9, 1.0].map(time_of).join(", "),
+            speed: executions / f64::from(seconds),
+        }
+    }
 }
 
 fn speed(options: &Options) -> Result<()> {
@@ -83,8 +124,8 @@ fn speed(options: &Options) -> Result<()> {
         "build",
         "--release",
         "--quiet",
-        "--package",
-        "brownout-fuzz",
+        // With the features that tests have, so that dependencies are not built once more.
+        "--workspace",
         "--example",
         "speed",
     ]))?;
@@ -110,25 +151,63 @@ fn speed(options: &Options) -> Result<()> {
     shell::run(&mut command)
 }
 
-/// The statistics of a campaign.
-fn campaign(map: &str, words: &[&str], seconds: u32, round: u32) -> Result<Value> {
+/// A campaign of the tool.
+fn campaign(map: &str, words: &[&str], seconds: u32, round: u32) -> Result<Reached> {
     let places = Places::new()?;
     let folder = places.pools.join("");
     fs::write(folder.join("seed"), SEED)?;
+    let (time, seed) = (format!("{seconds}s"), round.to_string());
+    let words = [
+        &["--seeds", "seed", "--time", &time, "--seed", &seed],
+        words,
+    ]
+    .concat();
+    Ok(Reached::of(&statistics(map, &folder, &words)?, seconds))
+}
+
+/// A campaign of AFL++, and its queue counted by the tool.
+fn by_afl(afl: &afl::Program, map: &str, seconds: u32) -> Result<Reached> {
+    let places = Places::new()?;
+    let folder = places.pools.join("");
+    fs::write(folder.join("seed"), SEED)?;
+    let pool = folder.join("from.pool");
+    let made = Command::new(layout::examples().join("mapcli"))
+        .args([map.as_ref(), pool.as_os_str()])
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot run mapcli")?;
+    ensure!(made.status.success(), "mapcli cannot make a pool");
+    let campaign = afl.fuzz(map, &pool, &folder, seconds)?;
+    let count = campaign.count.to_string();
+    let inputs = campaign.inputs.to_string_lossy();
+    let words = [
+        "--seeds",
+        &inputs,
+        "--executions",
+        &count,
+        "--jobs",
+        "1",
+        "--images",
+        "none",
+    ];
+    let reached = Reached::of(&statistics(map, &folder, &words)?, seconds);
+    Ok(Reached {
+        speed: 2.0 * campaign.speed,
+        times: String::new(),
+        ..reached
+    })
+}
+
+/// The statistics of a campaign.
+fn statistics(map: &str, folder: &Path, words: &[&str]) -> Result<Value> {
     let mapcli = layout::examples().join("mapcli");
     let text = mapcli.to_string_lossy();
     let create = format!("{} {map} pool < /dev/null", shell::quoted(&text));
     let mut command = Command::new(layout::brownout());
     command
-        .current_dir(&folder)
-        .args(["fuzz", "--out", "out", "--seeds", "seed"])
+        .current_dir(folder)
+        .args(["fuzz", "--out", "out"])
         .args(["--setup", &create, "--pm", "pool"])
-        .args([
-            "--time",
-            &format!("{seconds}s"),
-            "--seed",
-            &round.to_string(),
-        ])
         .args([
             "--fail-on",
             "never",
