@@ -409,7 +409,7 @@ fn server(words: &[&str], options: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The same input on the same image gives the same events, whatever else the machine does.
+/// The same input on the same image does and leaves the same, whatever else the machine does, whether the server is kept or launched.
 fn same_runs() -> Result<()> {
     for words in [
         ["7777", "epoll"],
@@ -423,45 +423,57 @@ fn same_runs() -> Result<()> {
         let pool = stage.folder().join("pool");
         let mut args = vec![pool.clone().into()];
         args.extend(stage.words.iter().cloned());
-        let workshop = Workshop {
-            ground: brownout_explore::Ground::new()?,
-            store: kept.store.clone(),
-            target: Target {
-                program: stage.binary.clone().into(),
-                args,
-                pm_globs: vec![pool.to_string_lossy().into_owned()],
-                delivery: Delivery::Socket(Endpoint::Auto),
-            },
-            patience: TIMEOUT,
-            stop: Arc::default(),
-            keeps: true,
-            kept: Default::default(),
-            refused: Default::default(),
-            served: Default::default(),
-        };
-        let judge = Judge::new(Default::default(), Default::default());
-        let mut runner = Runner::new(Arc::new(workshop), judge);
         let image = kept.store.root().context("no root")?;
         let mut seen = BTreeMap::new();
-        for round in 0..8 {
+        let mut runners = Vec::new();
+        for keeps in [false, true] {
+            let workshop = Workshop {
+                ground: brownout_explore::Ground::new()?,
+                store: kept.store.clone(),
+                target: Target {
+                    program: stage.binary.clone().into(),
+                    args: args.clone(),
+                    pm_globs: vec![pool.to_string_lossy().into_owned()],
+                    delivery: Delivery::Socket(Endpoint::Auto),
+                },
+                patience: TIMEOUT,
+                stop: Arc::default(),
+                keeps,
+                kept: Default::default(),
+                refused: Default::default(),
+                served: Default::default(),
+            };
+            let judge = Judge::new(Default::default(), Default::default());
+            runners.push(Runner::new(Arc::new(workshop), judge));
+        }
+        for round in 0..16 {
+            let runner = &mut runners[round % 2];
             for input in [
                 SERVER_SEED,
                 "set a 1\n",
                 "",
                 "incr n\n@NEXT@\n@NEXT@\nshutdown\n",
+                // The second client is left in the queue.
+                "set b 1\nshutdown\n@NEXT@\nset c 1\n",
             ] {
                 let case = Case {
                     image,
                     input: input.into(),
                 };
                 runner.run(&case)?;
-                let mut left = left(&runner)?;
+                let mut left = left(runner)?;
                 left.retain(|path, _| path.ends_with("pool"));
                 let all = (left, serde_json::to_vec(runner.sight())?);
                 let first = seen.entry(input).or_insert_with(|| all.clone());
                 ensure!(*first == all, "{words:?} {round} {input:?}: another run");
             }
         }
+        let warm = runners.iter().map(|runner| runner.warm);
+        let warm: Vec<u64> = warm.collect();
+        ensure!(
+            warm[0] == 0 && warm[1] > 20,
+            "{words:?}: {warm:?} warm runs"
+        );
     }
     Ok(())
 }
@@ -480,6 +492,8 @@ fn endings() -> Result<()> {
     };
     let begin = "import signal, socket, time\ns = socket.create_server(('127.0.0.1', 7777))\n";
     let stubborn = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n";
+    let shuts =
+        "def end(*_):\n s.shutdown(2)\n raise SystemExit\nsignal.signal(signal.SIGTERM, end)\n";
     let serve = "while True:\n c = s.accept()[0]\n c.sendall(c.recv(9))\n";
     for (name, text, expected) in [
         (
@@ -492,6 +506,8 @@ fn endings() -> Result<()> {
         ),
         ("stubborn", format!("{begin}{stubborn}{serve}"), None),
         ("leaves", format!("{begin}s.accept()\n"), None),
+        // Nobody can connect to a copy of it any more.
+        ("shuts", format!("{begin}{shuts}{serve}"), None),
         (
             "busy",
             format!("{begin}c = s.accept()\nwhile True: pass\n"),
@@ -508,7 +524,7 @@ fn endings() -> Result<()> {
             "--jobs",
             "1",
             "--executions",
-            "2",
+            "3",
             "--socket=tcp:7777",
             "--hang-after",
             "2s",

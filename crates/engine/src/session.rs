@@ -13,6 +13,10 @@
 //!   that names it. Calls before that whose effect a child would not inherit are refused ([`survives_fork`]), and so is a stop with pipes, sockets or anonymous shared memory at hand,
 //!   because one run would find in them what another has done.
 //!
+//! Where a client of the tool's is the input, that takes the place of standard input: the program stops before it first waits for somebody to connect.
+//! Sockets that listen may then be at hand. All runs have them in common; the tool sees to it that nobody is left in their queues. A set that `epoll`
+//! watches would be common to all runs, too, so each run gets one of its own, with the same in it.
+//!
 //! Only deterministic programs are kept: others know the time and their number.
 //!
 //! **The protocol.** Tool and kept process take turns by `Control::kept_state`. While it waits, the kept process touches nothing. When told to fork, it
@@ -120,6 +124,8 @@ struct Kept {
     processes: Box<[u64]>,
     /// Descriptor, position, flags of each open file.
     files: Vec<(u64, i64, i64)>,
+    /// What is watched by `epoll`.
+    watched: Vec<epoll::Set>,
 }
 
 impl Kept {
@@ -142,6 +148,7 @@ impl Kept {
                 .collect(),
             processes: c.processes.iter().map(word).collect(),
             files: open_files(),
+            watched: epoll::sets(),
         }
     }
 
@@ -191,6 +198,7 @@ impl Kept {
     }
 }
 
+const F_GETFD: u64 = 1;
 const F_GETFL: u64 = 3;
 const F_SETFL: u64 = 4;
 
@@ -240,7 +248,7 @@ fn serve() -> bool {
         if spare <= 0 {
             spare = fork();
             if spare == 0 {
-                return wait_for_turn(&heap);
+                return wait_for_turn(&kept, &heap);
             }
         }
         c.kept_child.store(spare as i32, Ordering::Relaxed);
@@ -251,7 +259,7 @@ fn serve() -> bool {
         tell(kept_state::WAITS);
         spare = fork();
         if spare == 0 {
-            return wait_for_turn(&heap);
+            return wait_for_turn(&kept, &heap);
         }
     }
 }
@@ -264,7 +272,7 @@ fn end() -> ! {
 }
 
 /// A child that was made ahead of time.
-fn wait_for_turn(heap: &Heap) -> bool {
+fn wait_for_turn(kept: &Kept, heap: &Heap) -> bool {
     const SETPGID: u64 = 109;
     let c = control();
     // What a fork does not inherit.
@@ -285,6 +293,9 @@ fn wait_for_turn(heap: &Heap) -> bool {
         }
         sc!(nr::GETTID) as u32
     };
+    for set in &kept.watched {
+        set.make();
+    }
     heap.arrive();
     loop {
         let turn = c.kept_turn.load(Ordering::Acquire);
@@ -389,6 +400,7 @@ const S_IFMT: u32 = 0o170_000;
 const S_IFCHR: u32 = 0o020_000;
 const S_IFDIR: u32 = 0o040_000;
 const S_IFREG: u32 = 0o100_000;
+const S_IFSOCK: u32 = 0o140_000;
 
 /// Whether what a call does is the same in all runs, and nobody else can tell that it was made.
 fn is_private(number: u64, a: &[u64; 6]) -> bool {
@@ -541,6 +553,8 @@ fn concerns_input(number: u64, a: &[u64; 6]) -> bool {
     match number {
         // poll, select, epoll_wait and their kin
         7 | 23 | 232 | nr::PSELECT6 | nr::PPOLL | nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => true,
+        // accept, accept4
+        43 | 288 => crate::mode().client,
         nr::MMAP => a[3] & sys::MAP_ANONYMOUS == 0 && crate::pm::is_input(a[4]),
         // Whatever else takes a descriptor first; what is no descriptor is not standard input either.
         nr::READ
@@ -578,6 +592,9 @@ fn survives_fork(number: u64, a: &[u64; 6]) -> bool {
         nr::FUTEX => a[1] & 0x7f == 1,
         // prctl: PR_SET_NAME and PR_GET_NAME
         PRCTL => matches!(a[0], 15 | 16),
+        // socket, bind, listen, getsockname, setsockopt, getsockopt; epoll_create, epoll_ctl, epoll_create1. What comes of them is looked at when
+        // the program stops.
+        41 | 49 | 50 | 51 | 54 | 55 | 213 | 233 | 291 => crate::mode().client,
         // read to close, stat, fstat, lstat, lseek
         0..=6 | 8
         // mprotect to brk, signals, ioctl, pread64 to access, sched_yield to madvise, dup, dup2, nanosleep, getpid
@@ -616,7 +633,7 @@ fn refuse_what_runs_would_share() {
     }
 }
 
-/// Descriptor, position and flags of all open files. Pipes, sockets and the like that the program has made are refused.
+/// Descriptor, position and flags of all open files, and of sockets that listen. Pipes, other sockets and the like that the program has made are refused.
 fn open_files() -> Vec<(u64, i64, i64)> {
     let mut files = Vec::new();
     for fd in open_descriptors() {
@@ -632,10 +649,142 @@ fn open_files() -> Vec<(u64, i64, i64)> {
             }
             S_IFCHR => {}
             _ if INHERITED.lock().contains(&fd) => {}
+            S_IFSOCK if crate::mode().client && is_listening(fd) => {
+                // SAFETY: asks how it was opened.
+                files.push((fd, 0, unsafe { sc!(nr::FCNTL, fd, F_GETFL) }));
+            }
+            _ if crate::mode().client && epoll::is_set(fd) => {}
             _ => refuse("it has a pipe, a socket or the like"),
         }
     }
     files
+}
+
+fn is_listening(fd: u64) -> bool {
+    const GETSOCKOPT: u64 = 55;
+    const SOL_SOCKET: u64 = 1;
+    const SO_ACCEPTCONN: u64 = 30;
+    let mut listens = 0u32;
+    let mut len = 4u32;
+    let (to, size) = (&raw mut listens, &raw mut len);
+    // SAFETY: our own variables, of which the kernel is told the size.
+    let asked = unsafe { sc!(GETSOCKOPT, fd, SOL_SOCKET, SO_ACCEPTCONN, to, size) };
+    asked == 0 && listens != 0
+}
+
+/// Sets of descriptors that `epoll` watches.
+mod epoll {
+    use super::{F_GETFD, is_listening, open_descriptors, refuse};
+    use crate::sys::{nr, sc};
+    use alloc::vec::Vec;
+
+    /// What is watched, and what is told of it (`struct epoll_event`).
+    #[derive(Clone, Copy)]
+    struct Member {
+        fd: u64,
+        event: Event,
+    }
+
+    #[derive(Clone, Copy)]
+    #[repr(C, packed)]
+    struct Event {
+        events: u32,
+        data: u64,
+    }
+
+    /// See the module's header.
+    pub struct Set {
+        fd: u64,
+        /// `FD_CLOEXEC`.
+        flags: u64,
+        members: Vec<Member>,
+    }
+
+    /// Whether a descriptor is one.
+    pub fn is_set(fd: u64) -> bool {
+        let name = alloc::format!("/proc/self/fd/{fd}\0");
+        crate::paths::read_link(name.as_bytes()) == b"anon_inode:[eventpoll]"
+    }
+
+    /// All that there are. A program that waits for anything but clients is refused.
+    pub fn sets() -> Vec<Set> {
+        if !crate::mode().client {
+            return Vec::new();
+        }
+        let sets = open_descriptors().into_iter().filter(|&fd| is_set(fd));
+        let sets: Vec<Set> = sets.map(look).collect();
+        if sets
+            .iter()
+            .flat_map(|set| &set.members)
+            .any(|member| !is_listening(member.fd))
+        {
+            refuse("it waits for something besides clients");
+        }
+        sets
+    }
+
+    /// `tfd:        5 events:       19 data:     55d0  pos:0 …`, a line for each member.
+    fn look(fd: u64) -> Set {
+        let name = alloc::format!("/proc/self/fdinfo/{fd}\0");
+        let name = core::ffi::CStr::from_bytes_with_nul(name.as_bytes());
+        let text = crate::sys::read_file(name.unwrap_or_default());
+        if text.is_empty() {
+            refuse("the kernel does not tell what it waits for");
+        }
+        let mut members = Vec::new();
+        for line in text.split(|&byte| byte == b'\n') {
+            let Some(rest) = line.strip_prefix(b"tfd:") else {
+                continue;
+            };
+            let mut words = rest
+                .split(|&byte| byte == b' ')
+                .filter(|word| !word.is_empty());
+            let mut number = |name: Option<&[u8]>, radix: u32| {
+                if name.is_some() && words.next() != name {
+                    return None;
+                }
+                let word = core::str::from_utf8(words.next()?).ok()?;
+                u64::from_str_radix(word, radix).ok()
+            };
+            let found = (
+                number(None, 10),
+                number(Some(b"events:"), 16),
+                number(Some(b"data:"), 16),
+            );
+            let (Some(fd), Some(events), Some(data)) = found else {
+                refuse("the kernel does not tell what it waits for");
+            };
+            let events = events as u32;
+            members.push(Member {
+                fd,
+                event: Event { events, data },
+            });
+        }
+        // SAFETY: asks how it was made.
+        let flags = unsafe { sc!(nr::FCNTL, fd, F_GETFD) } as u64;
+        Set { fd, flags, members }
+    }
+
+    impl Set {
+        /// Makes one that is the process's own, in the place of the one that was inherited.
+        pub fn make(&self) {
+            const EPOLL_CREATE1: u64 = 291;
+            const EPOLL_CTL: u64 = 233;
+            const EPOLL_CTL_ADD: u64 = 1;
+            const DUP3: u64 = 292;
+            const CLOEXEC: u64 = 0o2_000_000;
+            // SAFETY: descriptors of this process; an event of ours. The new set takes the number of the old one.
+            unsafe {
+                let made = sc!(EPOLL_CREATE1, CLOEXEC);
+                for member in &self.members {
+                    let event = &raw const member.event;
+                    sc!(EPOLL_CTL, made, EPOLL_CTL_ADD, member.fd, event);
+                }
+                sc!(DUP3, made, self.fd, (self.flags & 1) * CLOEXEC);
+                sc!(nr::CLOSE, made);
+            }
+        }
+    }
 }
 
 fn open_descriptors() -> Vec<u64> {

@@ -9,6 +9,10 @@
 //! time for the run is nearly up, it is killed. It has nothing to do if all its threads wait, at several looks one after the other; those that sleep for a time
 //! of their own choice are given much longer, because they may be in the middle of something. Whether it has closed its connections does not matter.
 //! A server that is at work until the time is up hangs, as any program does.
+//!
+//! **Kept servers.** A server with one thread can be kept where it first waits for clients; then the connections are made, and all is sent, before a run is
+//! forked from there. The socket that listens is common to all runs, so a connection that one of them has not accepted would be the next one's. It is
+//! known by not being closed when the run has ended, and then the server is not used any more ([`Feeder::is_over`]).
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -20,7 +24,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -33,11 +37,11 @@ const CONNECTIONS_MAX: usize = 16;
 /// How long a connection may take that need not wait for anything but the kernel.
 const CONNECT_WITHIN: Duration = Duration::from_millis(5);
 /// How often it is looked what the server does.
-const LOOK: Duration = Duration::from_millis(1);
+const LOOK: Duration = Duration::from_micros(300);
 /// So many looks in a row at which all threads wait: the server has nothing to do.
 const LOOKS: u32 = 4;
 /// The same if some sleep for a time of their own choice.
-const LOOKS_PAUSING: u32 = 150;
+const LOOKS_PAUSING: u32 = 500;
 /// So long before the time for the run is up, a server that does not mind SIGTERM is killed.
 const RESERVE: Duration = Duration::from_millis(100);
 /// A server that did not mind SIGTERM so often does not get it any more.
@@ -52,6 +56,8 @@ pub struct Served {
     pub answered: AtomicU64,
     /// How often one had to be killed.
     stubborn: AtomicU32,
+    /// A run has left one that was kept in such a state that nobody can connect any more. That would happen again.
+    pub(crate) is_unkeepable: AtomicBool,
 }
 
 impl Served {
@@ -136,6 +142,19 @@ impl Feeder {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Makes the connections to a server that is kept where it listens. False if nobody listens there any more.
+    pub fn begin(&self, address: &Address) -> bool {
+        self.listening(address);
+        !self.lock().open.is_empty()
+    }
+
+    /// After the run: whether nothing of it is left where the server listens.
+    pub fn is_over(&self) -> bool {
+        let mut state = self.lock();
+        self.deal(&mut state);
+        state.open.iter().all(|connection| connection.is_closed)
+    }
+
     /// Whether the server has ended because it was told to.
     pub fn has_ended_it(&self) -> bool {
         self.lock().is_ended
@@ -206,6 +225,44 @@ impl Feeder {
             self.served.answered.fetch_add(received, Ordering::Relaxed);
         }
         has_moved
+    }
+}
+
+/// Notes where a server listens that is to be kept.
+pub(crate) struct Noter {
+    endpoint: Endpoint,
+    found: Mutex<Option<Address>>,
+}
+
+impl Noter {
+    /// One that knows nothing yet. `None`: it is no server.
+    pub fn of(delivery: &Delivery) -> Option<Arc<Noter>> {
+        let Delivery::Socket(endpoint) = delivery else {
+            return None;
+        };
+        Some(Arc::new(Noter {
+            endpoint: endpoint.clone(),
+            found: Mutex::new(None),
+        }))
+    }
+
+    /// Where it listens.
+    pub fn found(&self) -> Option<Address> {
+        let found = self.found.lock().unwrap_or_else(|e| e.into_inner());
+        found.clone()
+    }
+}
+
+impl Client for Noter {
+    fn listening(&self, address: &Address) {
+        if self.endpoint.is(address) {
+            let mut found = self.found.lock().unwrap_or_else(|e| e.into_inner());
+            found.get_or_insert_with(|| address.clone());
+        }
+    }
+
+    fn look(&self, _: &mut dyn FnMut() -> Activity) -> Wish {
+        Wish::Nothing
     }
 }
 

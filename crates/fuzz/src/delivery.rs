@@ -5,7 +5,7 @@
 //! | `Stdin` | reads its standard input | forked from before its first look at it |
 //! | `File` | opens a file whose path stands where `@@` is in its arguments | forked from before it first names that file |
 //! | `Argument` | finds the input in its arguments, where `@ARG@` is | launched |
-//! | `Socket` | listens, and somebody connects and sends the input | launched |
+//! | `Socket` | listens, and somebody connects and sends the input | forked from before it first waits for clients |
 //!
 //! The file lies in the program's private view of the machine, under the same name for all runs, and is no part of an image: neither what
 //! a run leaves nor what it has changed.
@@ -129,7 +129,7 @@ impl Delivery {
 
     /// Whether a program can be stopped before it has anything of its input.
     pub(crate) fn can_wait(&self) -> bool {
-        matches!(self, Delivery::Stdin | Delivery::File)
+        *self != Delivery::Argument
     }
 
     /// The arguments of a run. `file` is where the input lies, if that is in a file.

@@ -25,13 +25,13 @@ use std::time::Duration;
 
 use brownout_explore::Ground;
 use brownout_host::{
-    Changed, Client, Enclosure, Enclosures, LaunchConfig, LaunchError, Outcome, Session, StopAt,
-    record,
+    Address, Changed, Client, Enclosure, Enclosures, LaunchConfig, LaunchError, Outcome, Session,
+    StopAt, record,
 };
 use brownout_images::{Content, Contents, ImageId, Origin, Page, Store, View, capture, lay};
 use brownout_trace::{EventSink, Tee};
 
-use crate::client::{Feeder, Served};
+use crate::client::{Feeder, Noter, Served};
 use crate::delivery::{Delivery, InputFile};
 use crate::error::Error;
 use crate::target::Target;
@@ -143,6 +143,8 @@ pub struct Server {
     config: LaunchConfig,
     delivery: Delivery,
     served: Arc<Served>,
+    /// Where it listens, if it is kept there.
+    address: Option<Address>,
     args: Vec<OsString>,
     /// What is standard input, or the file that takes its place.
     input: File,
@@ -230,7 +232,9 @@ impl Workshop {
     /// Whether it is worth trying to keep a program: not if that has failed some times, and never succeeded.
     fn tries_to_keep(&self) -> bool {
         let [kept, refused] = [&self.kept, &self.refused].map(|n| n.load(Ordering::Relaxed));
-        self.keeps && self.target.delivery.can_wait() && (kept > 0 || refused < REFUSED_MAX)
+        let can_be =
+            self.target.delivery.can_wait() && !self.served.is_unkeepable.load(Ordering::Relaxed);
+        self.keeps && can_be && (kept > 0 || refused < REFUSED_MAX)
     }
 
     /// Whether an image is what a crash has left.
@@ -268,6 +272,7 @@ impl Server {
             config,
             delivery: target.delivery.clone(),
             served: workshop.served.clone(),
+            address: None,
             args: target.args.clone(),
             input: tempfile::tempfile_in(workshop.ground.scratch())?,
             input_path: None,
@@ -277,7 +282,18 @@ impl Server {
         };
         server.take_input(named)?;
         if workshop.tries_to_keep() {
-            match Session::open(&server.config, StopAt::Input) {
+            let noter = Noter::of(&server.delivery);
+            server.config.client = noter.clone().map(|noter| noter as Arc<dyn Client>);
+            let opened = Session::open(&server.config, StopAt::Input);
+            server.address = noter.and_then(|noter| noter.found());
+            let listens = !server.is_server() || server.address.is_some();
+            let opened = opened.and_then(|session| match listens {
+                true => Ok(session),
+                false => Err(LaunchError::NotKept(
+                    "it waits for something before it listens".to_owned(),
+                )),
+            });
+            match opened {
                 Ok(session) => {
                     workshop.kept.fetch_add(1, Ordering::Relaxed);
                     server.session = Some(session);
@@ -285,10 +301,7 @@ impl Server {
                 Err(LaunchError::NotKept(_)) => {
                     workshop.refused.fetch_add(1, Ordering::Relaxed);
                     // It has run on its way to the stop, and may have done anything.
-                    let (view, named) = workshop.laid_with_input(image)?;
-                    server.view = view;
-                    server.config.enclosure = Some(server.view.clone());
-                    server.take_input(named)?;
+                    server.lay_again(workshop)?;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -305,6 +318,18 @@ impl Server {
             }
         }
         Ok(server)
+    }
+
+    /// Makes the view anew.
+    fn lay_again(&mut self, workshop: &Workshop) -> Result<(), Error> {
+        let (view, named) = workshop.laid_with_input(self.image)?;
+        self.view = view;
+        self.config.enclosure = Some(self.view.clone());
+        Ok(self.take_input(named)?)
+    }
+
+    fn is_server(&self) -> bool {
+        matches!(self.delivery, Delivery::Socket(_))
     }
 
     /// Has the launch use what the input will be in; `named` is in its view.
@@ -374,7 +399,16 @@ impl Server {
         let feeder = Feeder::of(&self.delivery, &self.view, &self.served, input, patience);
         self.config.client = feeder.clone().map(|feeder| feeder as Arc<dyn Client>);
         let mut sinks = Tee::of([&mut watch, others]);
+        let begins = |feeder: &Arc<Feeder>| {
+            let address = self.address.as_ref();
+            address.is_some_and(|address| feeder.begin(address))
+        };
         let ran = match &mut self.session {
+            Some(_) if feeder.as_ref().is_some_and(|feeder| !begins(feeder)) => {
+                self.served.is_unkeepable.store(true, Ordering::Relaxed);
+                let why = "nobody listens any more where it did";
+                Err(LaunchError::NotKept(why.to_owned()))
+            }
             Some(session) => session.run(&self.config, &mut sinks),
             None => {
                 let stdin = &self.input;
@@ -394,7 +428,8 @@ impl Server {
                 return Err(error.into());
             }
         };
-        let mut is_all = !watch.reshaped && outcome.hints.is_empty();
+        let is_left = feeder.as_ref().is_some_and(|feeder| !feeder.is_over());
+        let mut is_all = !watch.reshaped && outcome.hints.is_empty() && !is_left;
         let mut pages = Vec::new();
         for (file, page) in &watch.pages {
             match watch.files.get(file) {
