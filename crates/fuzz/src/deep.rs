@@ -239,10 +239,16 @@ impl Deep {
     }
 
     /// Has recovery run on all that it can tell apart. Not if it would be a server, which waits for clients and does not end.
-    pub fn explore(&self, recorded: &mut Recorded) -> Result<Option<Exploration>, Error> {
+    /// It ends when the time is up, if it must.
+    pub fn explore(
+        &self,
+        recorded: &mut Recorded,
+        time: Option<Duration>,
+    ) -> Result<Option<Exploration>, Error> {
         if recorded.is_endless {
             return Ok(None);
         }
+        recorded.options.time = time;
         match recorded.run.take() {
             Some(run) => Ok(Some(explore_run(&recorded.options, run, &mut ())?)),
             None => Ok(None),

@@ -302,7 +302,7 @@ impl Kept {
             let recover = self.settings.recover.as_deref();
             let deep = Deep::new(recover, self.check().model, Arc::default());
             let mut recorded = deep.record(&workshop, case)?;
-            if let Some(exploration) = deep.explore(&mut recorded)? {
+            if let Some(exploration) = deep.explore(&mut recorded, None)? {
                 for finding in exploration.into_outcome().0.findings {
                     runner.judge.keep_explored(finding, case);
                 }

@@ -267,9 +267,10 @@ impl Bench<'_> {
         }
         let image = best.image;
         let runner = &mut self.runner;
-        let (seat, begun) = (self.seat, Instant::now());
+        let (seat, budget, begun) = (self.seat, &self.budget, Instant::now());
         let mut shows = |input: &[u8]| {
-            if seat.stopped() || begun.elapsed() > MINIMISE_TIME {
+            let is_late = budget.time_left() == Some(Duration::ZERO);
+            if seat.stopped() || is_late || begun.elapsed() > MINIMISE_TIME {
                 return false;
             }
             let case = Case {
@@ -456,7 +457,9 @@ impl Bench<'_> {
         }
         self.figures.recording += begun.elapsed().as_secs_f64();
         let begun = Instant::now();
-        if explores && let Some(exploration) = self.deep.explore(&mut recorded)? {
+        if explores
+            && let Some(exploration) = self.deep.explore(&mut recorded, self.budget.time_left())?
+        {
             self.figures.explored += 1;
             let (outcome, _) = exploration.into_outcome();
             let recoveries = outcome.statistics.executions();
