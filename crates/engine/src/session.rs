@@ -10,8 +10,8 @@
 //! - `WORLD`: runs differ in what lies in some folders. The program stops before the first system call that is not known to be
 //!   independent of that ([`is_private`]). If in doubt, it stops: early is slower, never wrong.
 //! - `INPUT`: runs differ in what standard input yields, or a file that takes its place. The program stops before the first call on it, or
-//!   that names it. Calls before that whose effect a child would not inherit are refused ([`survives_fork`]), and so is a stop with pipes, sockets or anonymous shared memory at hand,
-//!   because one run would find in them what another has done.
+//!   that names it. Calls before that whose effect a child would not inherit are refused ([`survives_fork`]), and so is a stop with pipes,
+//!   sockets or anonymous shared memory at hand, because one run would find in them what another has done.
 //!
 //! Where a client of the tool's is the input, that takes the place of standard input: the program stops before it first waits for somebody to connect.
 //! Sockets that listen may then be at hand. All runs have them in common; the tool sees to it that nobody is left in their queues. A set that `epoll`

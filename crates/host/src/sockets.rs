@@ -7,8 +7,8 @@
 //! ```text
 //!  tool ── kind, network namespace ──▶ child: setns, socket ── socket, or an error number ──▶ tool
 //! ```
-//! The child makes system calls only, and allocates nothing. It is the child of a thread that does nothing but wait for it: those that run programs take note of
-//! the ends of their own children. It ends when the tool does, or closes the channel.
+//! The child makes system calls only, and allocates nothing. It is the child of a thread that does nothing but wait for it: those that run
+//! programs take note of the ends of their own children. It ends when the tool does, or closes the channel.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
