@@ -936,8 +936,9 @@ fn look_into(
     let mut known = 0;
     for failure in failures {
         let guess = finding::guess(search, &mut resolvers, &failure);
-        exploration.causes.insert(guess.0.clone());
-        if options.known_causes.contains(&guess.0) {
+        let cause = guess.0.clone();
+        if options.known_causes.contains(&cause) {
+            exploration.causes.insert(cause);
             known += 1;
             search.pass_over(&failure);
             continue;
@@ -953,6 +954,7 @@ fn look_into(
             continue;
         }
         looked += 1;
+        exploration.causes.insert(cause);
         let failure = minimise::keep_names(search, failure)?;
         let Some(minimal) = minimise::minimise(search, &failure)? else {
             search.ledger.coverage.limit(

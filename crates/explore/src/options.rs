@@ -165,7 +165,7 @@ pub struct Distinct {
 pub struct Exploration {
     /// What is wrong, with the crash that shows each.
     pub findings: Vec<(Finding, CrashSpec)>,
-    /// What failing crash states seem to be caused by, also those that were not looked into: a rule and lines of code.
+    /// What the failing crash states that were looked into, or were known, seem to be caused by: a rule and lines of code.
     pub causes: BTreeSet<String>,
     /// Stores whose loss breaks recovery: their stacks, and which finding says so.
     pub blamed: Vec<(Vec<Frame>, usize)>,

@@ -3,8 +3,8 @@
 //! The run is recorded once more, from the same image. The crash images that the model allows become parents of further test cases; and, as far as the
 //! budget allows, an exploration tries all that recovery can tell apart, and judges.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -34,6 +34,29 @@ const REFERENCES_MAX: usize = 12;
 
 /// So much of what a program prints is of interest.
 const PRINTED_MAX: u64 = 1 << 20;
+
+/// Causes of failing crash states that explorations of other cases have looked into. To look into one is most of what an exploration costs that finds something,
+/// and nearly all cases of a campaign show the same.
+#[derive(Clone, Debug, Default)]
+pub struct Causes(BTreeMap<String, u32>);
+
+/// What seems to be of one cause may be of two: so many explorations look into it.
+const LOOKS: u32 = 3;
+
+impl Causes {
+    /// Those that need not be looked into again.
+    fn well_known(&self) -> BTreeSet<String> {
+        let known = self.0.iter().filter(|(_, looks)| **looks >= LOOKS);
+        known.map(|(cause, _)| cause.clone()).collect()
+    }
+
+    /// One more exploration has seen these.
+    pub fn add(&mut self, causes: &BTreeSet<String>) {
+        for cause in causes {
+            *self.0.entry(cause.clone()).or_default() += 1;
+        }
+    }
+}
 
 /// How a closer look is taken.
 #[derive(Clone, Debug)]
@@ -244,11 +267,13 @@ impl Deep {
         &self,
         recorded: &mut Recorded,
         time: Option<Duration>,
+        known: &Causes,
     ) -> Result<Option<Exploration>, Error> {
         if recorded.is_endless {
             return Ok(None);
         }
         recorded.options.time = time;
+        recorded.options.known_causes = known.well_known();
         match recorded.run.take() {
             Some(run) => Ok(Some(explore_run(&recorded.options, run, &mut ())?)),
             None => Ok(None),
@@ -430,4 +455,21 @@ fn file(
             pages,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_looked_into_some_times() {
+        let mut causes = Causes::default();
+        let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        for look in 0..LOOKS {
+            assert!(causes.well_known().is_empty(), "after {look}");
+            causes.add(&of(&["lost store at map.c:7"]));
+        }
+        causes.add(&of(&["another"]));
+        assert_eq!(causes.well_known(), of(&["lost store at map.c:7"]));
+    }
 }

@@ -22,7 +22,7 @@ use brownout_symbols::Options as SymbolOptions;
 
 use crate::case::Case;
 use crate::chain::nearer;
-use crate::deep::Deep;
+use crate::deep::{Causes, Deep};
 use crate::delivery::{Delivery, FEEDER, FEEDER_TEXT, quoted};
 use crate::detect::{Detector, Verdict};
 use crate::error::Error;
@@ -302,7 +302,7 @@ impl Kept {
             let recover = self.settings.recover.as_deref();
             let deep = Deep::new(recover, self.check().model, Arc::default());
             let mut recorded = deep.record(&workshop, case)?;
-            if let Some(exploration) = deep.explore(&mut recorded, None)? {
+            if let Some(exploration) = deep.explore(&mut recorded, None, &Causes::default())? {
                 for finding in exploration.into_outcome().0.findings {
                     runner.judge.keep_explored(finding, case);
                 }

@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
 use crate::chain::nearer;
-use crate::deep::{Deep, flipped};
+use crate::deep::{Causes, Deep, flipped};
 use crate::detect::{Detector, Verdict};
 use crate::error::Error;
 use crate::feedback::{Map, Novelty, Priority, Shown};
@@ -170,6 +170,7 @@ pub struct Bench<'s> {
     options: Arc<Options>,
     budget: Arc<Budget>,
     fuzzing: Activity,
+    causes: Causes,
     exploring: Activity,
     seat: &'s dyn Publish,
     figures: Figures,
@@ -458,12 +459,15 @@ impl Bench<'_> {
         self.figures.recording += begun.elapsed().as_secs_f64();
         let begun = Instant::now();
         if explores
-            && let Some(exploration) = self.deep.explore(&mut recorded, self.budget.time_left())?
+            && let Some(exploration) =
+                self.deep
+                    .explore(&mut recorded, self.budget.time_left(), &self.causes)?
         {
             self.figures.explored += 1;
             let (outcome, _) = exploration.into_outcome();
             let recoveries = outcome.statistics.executions();
             running.executed(recoveries);
+            self.causes.add(&exploration.causes);
             self.figures.recoveries += recoveries;
             for finding in outcome.findings {
                 self.runner.judge.keep_explored(finding, case);
@@ -710,6 +714,7 @@ pub fn work(
         budget: budget.clone(),
         fuzzing: budget.activity("fuzzing"),
         exploring: budget.share("exploring", options.explore_share),
+        causes: Causes::default(),
         seat,
         hints: 0,
         figures: Figures {
