@@ -216,6 +216,7 @@ fn workshop(map: &Map, kept: &Kept, keeps: bool) -> Result<Arc<Workshop>> {
             delivery: Default::default(),
         },
         patience: TIMEOUT,
+        memory_max: None,
         stop: Arc::default(),
         keeps,
         kept: Default::default(),

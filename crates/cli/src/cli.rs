@@ -496,6 +496,13 @@ pub struct FuzzArgs {
     #[arg(long, value_name = "WHERE", num_args = 0..=1, default_missing_value = "auto")]
     pub socket: Option<brownout_fuzz::Endpoint>,
 
+    /// Exchange inputs with the fuzzers in DIR, what afl-fuzz has got as -o
+    ///
+    /// What is new in their queues is run on the root image and kept if it shows something new; our own queue is offered to them there. Such campaigns
+    /// cannot be repeated exactly.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub sync: Option<PathBuf>,
+
     /// What operations of the input look like, one template a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub operations: Option<PathBuf>,
@@ -555,6 +562,12 @@ pub struct FuzzArgs {
     /// An execution that takes longer than this hangs
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2s")]
     pub hang_after: Duration,
+
+    /// Cut an execution off that has more memory of its own than this, in MiB
+    ///
+    /// It is not judged then, and counted in the report. Files and persistent memory do not count.
+    #[arg(long, value_name = "MIB", default_value_t = 2048)]
+    pub memory: u64,
 
     /// How much of the work may go into explorations of new test cases, of 100
     #[arg(long, value_name = "PERCENT", default_value_t = 20.0)]

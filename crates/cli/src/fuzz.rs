@@ -21,9 +21,11 @@ impl From<Error> for Failure {
         match error {
             Error::Launch(error) => error.into(),
             Error::Explore(error) => error.into(),
-            Error::SetUp(_) | Error::Folder(_) | Error::Unknown(_) | Error::Occupied(_) => {
-                Failure::usage(error.to_string())
-            }
+            Error::SetUp(_)
+            | Error::Folder(_)
+            | Error::Sync(_)
+            | Error::Unknown(_)
+            | Error::Occupied(_) => Failure::usage(error.to_string()),
             error => Failure::cannot_run(error.to_string()),
         }
     }
@@ -66,7 +68,9 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
     let executions = campaign.progress.executions;
     let cut = match campaign.progress.figures.cut {
         0 => String::new(),
-        cut => format!(", of which {cut} were cut off because they did too much, and not judged"),
+        cut => format!(
+            ", of which {cut} were cut off because they did too much or took too much memory, and not judged"
+        ),
     };
     outcome.coverage.limit(
         Limit::Sampled,

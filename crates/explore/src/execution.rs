@@ -314,7 +314,7 @@ fn run(
     let status = match ended.stopped {
         Some(Stopped::Events) => Status::Hang(Hang::Steps),
         Some(Stopped::Idle) => Status::Hang(Hang::Blocked),
-        Some(Stopped::Wall | Stopped::Asked) => Status::Hang(Hang::Time),
+        Some(Stopped::Wall | Stopped::Memory | Stopped::Asked) => Status::Hang(Hang::Time),
         None | Some(Stopped::LeftBehind) => match ended.status {
             ExitStatus::Code(code) => Status::Exit(code),
             ExitStatus::Signal(signal) => Status::Signal(signal),

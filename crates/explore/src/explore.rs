@@ -50,6 +50,7 @@ const FIRST_LIMITS: Limits = Limits {
     events: Some(200_000_000),
     idle: Some(Duration::from_secs(3)),
     wall: Some(Duration::from_secs(60)),
+    memory: None,
 };
 /// A recovery that makes so many times the steps of one without a crash does not end; nor one that
 /// takes so many times as long.
@@ -953,8 +954,8 @@ fn look_into(
             search.pass_over(&failure);
             continue;
         }
-        looked += 1;
         exploration.causes.insert(cause);
+        looked += 1;
         let failure = minimise::keep_names(search, failure)?;
         let Some(minimal) = minimise::minimise(search, &failure)? else {
             search.ledger.coverage.limit(

@@ -65,6 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             delivery: Default::default(),
         },
         patience: Duration::from_secs(60),
+        memory_max: None,
         stop: Arc::default(),
         keeps: true,
         kept: Default::default(),

@@ -22,6 +22,7 @@ use brownout_campaign::files::Durability;
 use brownout_campaign::folder::{Folder, Shelf};
 use brownout_campaign::journal::Journal;
 use brownout_campaign::status::Snapshot;
+use brownout_campaign::sync::Seen;
 use brownout_campaign::workers::{Ended, Pool, Stop, Worker};
 use brownout_explore::Ground;
 use brownout_findings::Severity;
@@ -33,6 +34,7 @@ use crate::error::Error;
 use crate::judge::{Found, Judge};
 use crate::live::Live;
 use crate::options::Options;
+use crate::partners::{Inbox, Partners};
 use crate::record::{KeptCase, Record};
 use crate::runner::{Runner, Times};
 use crate::server::Workshop;
@@ -186,6 +188,7 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
         store,
         target: options.target.clone(),
         patience: options.patience,
+        memory_max: options.memory_max,
         stop: options.stop.clone(),
         keeps: true,
         kept: AtomicU32::new(0),
@@ -193,12 +196,26 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
         served: Arc::default(),
     });
     let budget = Arc::new(Budget::new(options.limits, &spent));
+    let inbox = Arc::new(Inbox::default());
+    let mut partners = match &options.sync {
+        Some(folder) => Some(Partners::open(
+            folder,
+            books.folder.layout(),
+            books.seen.clone(),
+        )?),
+        None => None,
+    };
+    // What is there already is among the first that is run.
+    if let Some(partners) = &mut partners {
+        books.meet(partners, &inbox, false)?;
+    }
     let stop = Stop::with_flag(options.stop.clone());
     let options = Arc::new(options);
     let beginning = Arc::new(beginning);
     let pool: Pool<(), News, Result<Figures, String>> = {
         let (options, budget) = (options.clone(), budget.clone());
         let (workshop, beginning) = (workshop.clone(), beginning.clone());
+        let inbox = inbox.clone();
         Pool::start_with(options.jobs, stop, move |worker: &Seat| {
             let judge = Judge::new(options.check, options.symbols.clone());
             let runner = Runner::new(workshop.clone(), judge);
@@ -214,6 +231,7 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
                 &beginning,
                 &seat,
                 worker.index(),
+                &inbox,
                 others,
             )
             .map_err(|error| error.to_string())
@@ -231,6 +249,9 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
         if options.until_found && books.has_found() {
             pool.stop();
         }
+        if let Some(partners) = &mut partners {
+            books.meet(partners, &inbox, false)?;
+        }
         let stopping = options.stop.load(Ordering::Relaxed) || budget.over().is_some();
         tell(&books.snapshot(&budget, stopping));
         books.keep_figures(&budget)?;
@@ -242,12 +263,15 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
     for (_, news) in &left {
         books.take(news, &budget)?;
     }
+    if let Some(partners) = &mut partners {
+        books.meet(partners, &inbox, true)?;
+    }
     books.journal.append(&Record::Spent(budget.spent()))?;
     books.write_figures(&budget)?;
     if let Some(error) = failure {
         return Err(error);
     }
-    let mut notes = Vec::new();
+    let mut notes = std::mem::take(&mut books.notes);
     notes.extend(workshop.served.note(&options.target.delivery));
     let mut bug = None;
     for worker in ended {
@@ -288,10 +312,19 @@ struct Books {
     begun: Instant,
     written: Instant,
     live: Live,
+    /// How far the queues of other fuzzers were read.
+    seen: Seen,
+    notes: Vec<String>,
     unjudged: Option<(String, u64)>,
     last_find: u64,
     command_line: String,
     patience: Duration,
+}
+
+/// Which other fuzzer's case it was, if an operation is that it was taken over.
+fn given(operation: &str) -> Option<(&str, u64)> {
+    let (party, number) = operation.strip_prefix("sync:")?.rsplit_once(":")?;
+    Some((party, number.parse().ok()?))
 }
 
 fn now() -> u64 {
@@ -320,6 +353,8 @@ impl Books {
             begun: Instant::now(),
             written: Instant::now(),
             live: Live::new(options),
+            seen: Seen::default(),
+            notes: Vec::new(),
             unjudged: None,
             last_find: 0,
             command_line: options.command_line.clone(),
@@ -348,9 +383,23 @@ impl Books {
                     into.found.push((key, found));
                 }
                 Record::Spent(now) => spent = now,
+                Record::Seen(seen) => self.seen = seen,
             }
         }
         Ok(spent)
+    }
+
+    /// Exchanges inputs with other fuzzers.
+    fn meet(&mut self, partners: &mut Partners, inbox: &Inbox, is_last: bool) -> Result<(), Error> {
+        let (seen, told) = partners.meet(inbox, self.folder.layout(), is_last);
+        if let Some(seen) = seen {
+            self.journal.append(&Record::Seen(seen))?;
+        }
+        if let Some(told) = told {
+            self.live.note(told.clone());
+            self.notes.push(told);
+        }
+        Ok(())
     }
 
     fn take(&mut self, news: &News, budget: &Budget) -> Result<(), Error> {
@@ -414,9 +463,10 @@ impl Books {
             at,
         };
         self.journal.append(&Record::Case(kept))?;
-        let name = match seed {
-            Some(name) => CaseName::seed(id, name),
-            None => CaseName::from_case(id, parent.unwrap_or(0), None, operation),
+        let name = match (seed, given(operation)) {
+            (Some(name), _) => CaseName::seed(id, name),
+            (None, Some((party, number))) => CaseName::imported(id, party, number),
+            (None, None) => CaseName::from_case(id, parent.unwrap_or(0), None, operation),
         };
         let image = self.store.node(case.image)?.number;
         let name = name

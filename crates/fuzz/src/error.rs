@@ -34,6 +34,9 @@ pub enum Error {
     /// The campaign's journal cannot be used.
     #[error("{0}")]
     Journal(#[from] brownout_campaign::journal::JournalError),
+    /// Nothing can be exchanged with other fuzzers.
+    #[error("{0}")]
+    Sync(#[from] brownout_campaign::sync::SyncError),
     /// Something in the campaign's folder makes no sense.
     #[error("the campaign's folder is damaged: {0}")]
     Corrupt(String),

@@ -90,7 +90,7 @@ impl Kept {
                         .map_err(|error| Error::Corrupt(error.to_string()))?;
                     found.insert(key, read);
                 }
-                Record::Spent(_) => {}
+                Record::Spent(_) | Record::Seen(_) => {}
             }
         }
         Ok(Kept {
@@ -264,6 +264,7 @@ impl Kept {
                 delivery: self.key.delivery.clone(),
             },
             patience: Duration::from_secs_f64(self.settings.hang_after.clamp(0.1, 1e6)),
+            memory_max: self.settings.memory_max,
             stop: Arc::default(),
             keeps: true,
             kept: AtomicU32::new(0),

@@ -24,6 +24,7 @@ mod least;
 mod live;
 mod mutate;
 mod options;
+mod partners;
 mod pool;
 mod record;
 mod runner;

@@ -42,6 +42,8 @@ pub struct Options {
     pub recover: Option<String>,
     /// The user's own detector, a shell command.
     pub detect: Option<String>,
+    /// A folder of other fuzzers, with which inputs are exchanged.
+    pub sync: Option<PathBuf>,
     /// Inputs to begin with, by their names.
     pub seeds: Vec<(String, Vec<u8>)>,
     /// Operations, if the user says what they are.
@@ -68,6 +70,8 @@ pub struct Options {
     pub check: brownout_check::Options,
     /// How stacks get their names.
     pub symbols: SymbolOptions,
+    /// A run that has more memory of its own, in bytes, is cut off.
+    pub memory_max: Option<u64>,
     /// A run that takes longer does not end.
     pub patience: Duration,
     /// Ends the campaign when true.
@@ -118,6 +122,7 @@ impl Options {
             detect: self.detect.clone(),
             domain: self.check.model.domain.name().to_owned(),
             hang_after: self.patience.as_secs_f64(),
+            memory_max: self.memory_max,
         };
         Identity::new("fuzz", &key, &settings).map_err(|error| Error::Corrupt(error.to_string()))
     }

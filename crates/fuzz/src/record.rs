@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use brownout_campaign::budget::Spent;
+use brownout_campaign::sync::Seen;
 use brownout_images::{ImageId, InputId};
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +36,8 @@ pub enum Record {
     Found(String, String),
     /// What was spent.
     Spent(Spent),
+    /// How far the queues of other fuzzers were read.
+    Seen(Seen),
 }
 
 /// A case of the queue.
@@ -72,6 +75,9 @@ pub struct Settings {
     pub detect: Option<String>,
     /// The persistence domain, by name.
     pub domain: String,
+    /// A run that has more memory of its own, in bytes, is cut off.
+    #[serde(default)]
+    pub memory_max: Option<u64>,
     /// A run that takes longer does not end: seconds.
     pub hang_after: f64,
 }

@@ -59,7 +59,7 @@ pub struct Runner {
     pub warm: u64,
     /// Where the time went.
     pub times: Times,
-    /// Runs that were cut off because they did too much.
+    /// Runs that were cut off because they did too much, or had too much memory.
     pub cut: u64,
     /// Runs that have written to tracked files.
     pub touched: u64,
@@ -225,7 +225,8 @@ impl Runner {
         self.operations = ran.watch.operations;
         self.touched += u64::from(ran.watch.has_touched);
         self.hints.extend(ran.outcome.hints.iter().cloned());
-        self.cut += u64::from(ran.outcome.stopped == Some(Stopped::Events));
+        let is_cut = |stopped| matches!(stopped, Stopped::Events | Stopped::Memory);
+        self.cut += u64::from(ran.outcome.stopped.is_some_and(is_cut));
         let ending = match (ran.outcome.stopped, ran.outcome.status) {
             _ if is_hang(&ran) => Ending::Hang,
             // However it ends when it is told to, that is not what it was told to do with its input.
@@ -233,7 +234,7 @@ impl Runner {
             (None, ExitStatus::Signal(libc::SIGTERM | libc::SIGKILL)) if ran.is_done => {
                 Ending::Code(0)
             }
-            (Some(Stopped::Asked | Stopped::Events), _) => Ending::Stopped,
+            (Some(Stopped::Asked | Stopped::Events | Stopped::Memory), _) => Ending::Stopped,
             (_, ExitStatus::Signal(signal)) => Ending::Signal(signal),
             (_, ExitStatus::Code(code)) => Ending::Code(code),
         };

@@ -173,6 +173,8 @@ pub struct Workshop {
     pub target: Target,
     /// A run that takes longer does not end.
     pub patience: Duration,
+    /// A run that has more memory of its own, in bytes, is cut off.
+    pub memory_max: Option<u64>,
     /// Ends whatever runs when true.
     pub stop: Arc<AtomicBool>,
     /// Programs are kept where they can be; else each is launched, which is slower and shows the same.
@@ -262,6 +264,10 @@ impl Server {
         config.dies_with_tool = true;
         config.stop = Some(workshop.stop.clone());
         config.limits.wall = Some(workshop.patience);
+        // What a program leaves behind when it ends is not waited for, unless it may be a server that waits for clients.
+        let serves = matches!(workshop.target.delivery, Delivery::Socket(_));
+        config.limits.idle = (!serves).then_some(workshop.patience);
+        config.limits.memory = workshop.memory_max;
         config.stdout = Some(tempfile::tempfile_in(workshop.ground.scratch())?);
         config.stderr = Some(tempfile::tempfile_in(workshop.ground.scratch())?);
         let mut server = Server {
@@ -387,6 +393,7 @@ impl Server {
         others: &mut dyn EventSink,
     ) -> Result<Ran, Error> {
         self.config.limits.wall = Some(patience);
+        self.config.limits.idle = self.config.limits.idle.map(|_| patience);
         self.config.limits.events = Some(EVENTS_MAX);
         self.set_back()?;
         self.input.set_len(0)?;

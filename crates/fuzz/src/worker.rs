@@ -40,6 +40,7 @@ use crate::feedback::{Map, Novelty, Priority, Shown};
 use crate::judge::Found;
 use crate::mutate::{Changes, INPUT_MAX, below};
 use crate::options::{Images, Options};
+use crate::partners::Inbox;
 use crate::pool::ImagePool;
 use crate::runner::{Runner, Times};
 use crate::scheduler::ByPriority;
@@ -65,6 +66,8 @@ const DRIFT_IMAGES: usize = 4;
 const MINIMISE_TIME: Duration = Duration::from_secs(20);
 /// A run that does more to persistent memory is not looked at closely.
 const OPERATIONS_MAX: u64 = 20_000;
+/// Inputs of other fuzzers that are run in a row.
+const GIFTS: usize = 16;
 /// Inputs that are tried on a new image.
 const TRIALS: usize = 8;
 
@@ -167,10 +170,10 @@ pub struct Bench<'s> {
     pub runner: Runner,
     pub pool: ImagePool,
     deep: Deep,
+    causes: Causes,
     options: Arc<Options>,
     budget: Arc<Budget>,
     fuzzing: Activity,
-    causes: Causes,
     exploring: Activity,
     seat: &'s dyn Publish,
     figures: Figures,
@@ -464,10 +467,10 @@ impl Bench<'_> {
                     .explore(&mut recorded, self.budget.time_left(), &self.causes)?
         {
             self.figures.explored += 1;
+            self.causes.add(&exploration.causes);
             let (outcome, _) = exploration.into_outcome();
             let recoveries = outcome.statistics.executions();
             running.executed(recoveries);
-            self.causes.add(&exploration.causes);
             self.figures.recoveries += recoveries;
             for finding in outcome.findings {
                 self.runner.judge.keep_explored(finding, case);
@@ -701,6 +704,7 @@ pub fn work(
     beginning: &Beginning,
     seat: &dyn Publish,
     index: usize,
+    inbox: &Inbox,
     mut others: impl FnMut() -> Vec<News>,
 ) -> Result<Figures, Error> {
     let operations = options.operations(&beginning.cases);
@@ -710,11 +714,11 @@ pub fn work(
         detector: options.detector(),
         pool: ImagePool::default(),
         deep: options.deep(),
+        causes: Causes::default(),
         options: options.clone(),
         budget: budget.clone(),
         fuzzing: budget.activity("fuzzing"),
         exploring: budget.share("exploring", options.explore_share),
-        causes: Causes::default(),
         seat,
         hints: 0,
         figures: Figures {
@@ -758,6 +762,20 @@ pub fn work(
                     News::Found { key, found } => bench.runner.judge.adopt(key, *found),
                     News::Figures(_) | News::Hints(_) | News::Unjudged(_) => {}
                 }
+            }
+            for gift in (0..GIFTS).map_while(|_| inbox.next()) {
+                let (party, number) = gift.from;
+                let case = Case {
+                    image: bench.root,
+                    input: gift.input,
+                };
+                let (_, new) =
+                    fuzzer.evaluate_input(&mut state, &mut bench, &mut manager, &case)?;
+                if let Some(id) = new {
+                    let operation = format!("sync:{party}:{number}");
+                    bench.tell_case(&case, None, &operation, priority_of(&state, id));
+                }
+                inbox.done();
             }
             fuzzer.fuzz_one(&mut stages, &mut bench, &mut state, &mut manager)?;
             bench.tell_figures(&fuzzer, &state);

@@ -27,6 +27,8 @@ const BIRTH: Duration = Duration::from_millis(100);
 
 /// How long those that a program has left behind may wait for something.
 const LEFT_BEHIND: Duration = Duration::from_millis(200);
+/// How often memory is looked at: what is had by touching pages comes to some 100 MB meanwhile.
+const WEIGHING: Duration = Duration::from_millis(20);
 /// How long the program may take, when it got a signal that was passed on, to end in order. Whoever has sent it will not wait for ever.
 const PASS_ON_GRACE: Duration = Duration::from_secs(3);
 
@@ -72,6 +74,8 @@ struct Watch<'a> {
     /// Processor time at the last look, and since when it is the same.
     quiet: (Duration, Instant),
     next_look: Instant,
+    /// When their memory is looked at next.
+    next_weighing: Instant,
     /// Since when there is a signal to be passed on, and whether it was.
     signalled: Option<(Instant, bool)>,
 }
@@ -83,6 +87,8 @@ impl Watch<'_> {
             begun,
             quiet: (Duration::MAX, begun),
             next_look: begun,
+            // Most runs of a kept process have ended by then.
+            next_weighing: begun + WEIGHING,
             signalled: None,
         }
     }
@@ -109,12 +115,20 @@ impl Watch<'_> {
             return Some(Stopped::Asked);
         }
         let limits = &self.config.limits;
-        if limits.wall.is_none() && limits.idle.is_none() {
+        if limits.wall.is_none() && limits.idle.is_none() && limits.memory.is_none() {
             return None;
         }
         let now = Instant::now();
         if limits.wall.is_some_and(|wall| now - self.begun >= wall) {
             return Some(Stopped::Wall);
+        }
+        if let Some(memory) = limits.memory
+            && now >= self.next_weighing
+        {
+            self.next_weighing = now + WEIGHING;
+            if processes.memory() > memory {
+                return Some(Stopped::Memory);
+            }
         }
         let is_over = processes.first_has_ended();
         let idle = limits.idle?;

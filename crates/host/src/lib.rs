@@ -140,6 +140,9 @@ pub struct Limits {
     pub idle: Option<Duration>,
     /// So much time has passed since the launch.
     pub wall: Option<Duration>,
+    /// Bytes of memory of their own that the processes of the run have together; what they share (files, persistent memory) does not count. They are looked
+    /// at some dozens of times a second, so that they may have had more for a moment.
+    pub memory: Option<u64>,
 }
 
 /// Why a run was ended before its time.
@@ -151,6 +154,8 @@ pub enum Stopped {
     Idle,
     /// [`Limits::wall`].
     Wall,
+    /// [`Limits::memory`].
+    Memory,
     /// [`LaunchConfig::stop`].
     Asked,
     /// The program itself has ended, by itself; what it has started and left behind does nothing but wait. [`Outcome::status`] is the

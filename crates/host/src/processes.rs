@@ -19,6 +19,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
+/// What the kernel counts memory in.
+const PAGE: u64 = 4096;
+
 /// How often `/proc` is searched at most for processes that could not be found otherwise.
 const SEARCH: Duration = Duration::from_millis(20);
 
@@ -66,6 +69,18 @@ impl Watched {
             libc::waitid(libc::P_PIDFD, fd as libc::id_t, &mut info, flags) == 0
                 || libc::syscall(libc::SYS_pidfd_send_signal, fd, 0, 0, 0) != 0
         }
+    }
+
+    /// Bytes of memory that it shares with nobody, but for those that it was forked from; 0 if it is gone.
+    fn memory(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/statm", self.0.pid));
+        let text = text.unwrap_or_default();
+        let mut pages = text
+            .split(' ')
+            .skip(1)
+            .map(|word| word.parse().unwrap_or(0));
+        let resident: u64 = pages.next().unwrap_or(0);
+        resident.saturating_sub(pages.next().unwrap_or(0)) * PAGE
     }
 
     /// Processor time of all its threads.
@@ -284,6 +299,11 @@ impl Processes {
     pub fn activity(&self) -> Activity {
         let all = self.watched.iter().map(|w| activity_of(w.0.pid));
         all.max().unwrap_or(Activity::Busy)
+    }
+
+    /// Bytes of memory that those that run have for themselves.
+    pub fn memory(&self) -> u64 {
+        self.watched.iter().map(Watched::memory).sum()
     }
 
     /// Kills those that run. To be repeated until all have ended: one may just be making another.

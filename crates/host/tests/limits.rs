@@ -85,6 +85,41 @@ fn too_long() {
     assert!(values.iter().copied().eq(0..values.len() as u64));
 }
 
+/// Memory counts that was touched, not what was only asked for.
+#[test]
+fn too_much_memory() {
+    let folder = Folder::new();
+    let program = folder.program(
+        r#"
+int main(int argc, char **argv) {
+    size_t len = (size_t)4 << 30;
+    char *all = mmap(0, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED) return 3;
+    size_t touched = argc > 2 ? len / 8 : 4096;
+    for (size_t i = 0; i < touched; i += 4096) all[i] = 1;
+    if (argc > 2) for (;;) pause();
+    return 0;
+}
+"#,
+    );
+    let limits = Limits {
+        memory: Some(256 << 20),
+        wall: Some(LONG),
+        ..Limits::default()
+    };
+    let config = LaunchConfig {
+        limits,
+        ..folder.launch(&program, [folder.pool()])
+    };
+    support::run(&config);
+    let config = LaunchConfig {
+        limits,
+        ..folder.launch(&program, [folder.pool(), "much".into()])
+    };
+    let outcome = brownout_host::run(&config).expect("it can be launched");
+    assert_eq!(outcome.stopped, Some(Stopped::Memory));
+}
+
 #[test]
 fn waiting_for_ever_with_children_everywhere() {
     let folder = Folder::new();
@@ -192,6 +227,7 @@ fn limits_that_are_not_hit_change_nothing() {
             events: Some(1_000_000),
             idle: Some(LONG),
             wall: Some(LONG),
+            memory: Some(1 << 30),
         },
         stop: Some(Arc::default()),
         stderr: Some(std::fs::File::create(folder.join("err")).expect("writable")),

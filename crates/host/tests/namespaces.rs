@@ -151,7 +151,12 @@ fn limits_end_them_and_nobody_else() {
     ];
     for (idle, wall, events, why) in limits {
         let config = LaunchConfig {
-            limits: Limits { events, idle, wall },
+            limits: Limits {
+                events,
+                idle,
+                wall,
+                ..Limits::default()
+            },
             ..launch(&folder, &program, "wait")
         };
         let begun = Instant::now();

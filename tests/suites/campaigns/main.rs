@@ -5,7 +5,9 @@
 
 mod detect;
 mod least;
+mod robust;
 mod sanitizers;
+mod sync;
 mod terminal;
 
 use std::ffi::OsString;
@@ -29,6 +31,8 @@ fn main() {
         least::trials(),
         detect::trials(),
         sanitizers::trials(),
+        sync::trials(),
+        robust::trials(),
     ]
     .into_iter()
     .flatten()
