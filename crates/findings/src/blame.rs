@@ -68,11 +68,23 @@ fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The frames up to `main`.
+/// Functions of the C library that call `main`, or what a thread begins with.
+fn starts_program(name: &str) -> bool {
+    name.starts_with("__libc_start")
+        || matches!(
+            name,
+            "start_thread" | "clone" | "__clone" | "clone3" | "__clone3"
+        )
+}
+
+/// The frames up to `main`, which has no name in a stripped program; or up to what a thread begins with.
 pub fn inside_main(stack: &[Frame]) -> &[Frame] {
     for (at, frame) in stack.iter().enumerate() {
         match frame.function.as_deref() {
             Some("main") => return &stack[..=at],
+            Some(name) if at > 0 && is_c_library(frame) && starts_program(name) => {
+                return &stack[..at];
+            }
             // How Rust's standard library marks the end of the program's own frames.
             Some(name) if at > 0 && name.contains("__rust_begin_short_backtrace") => {
                 let own = stack[..at].iter().rposition(|f| !f.is_standard_library());
@@ -99,7 +111,7 @@ pub fn site(stack: &[Frame]) -> Option<usize> {
     let with_line = inside_main(stack)
         .iter()
         .skip(cause)
-        .position(|frame| frame.file.is_some() && frame.line.is_some());
+        .position(|frame| frame.file.is_some() && frame.line.is_some() && !is_tool(frame));
     Some(cause + with_line.unwrap_or(0))
 }
 
@@ -217,6 +229,23 @@ mod tests {
         assert_eq!(inside_main(&stack).len(), 5);
         assert_eq!((cause(&stack[..2]), site(&stack[..2])), (Some(0), Some(0)));
         assert_eq!((cause(&[]), site(&[])), (None, None));
+        // A stripped program, and a C library that is not.
+        let stripped = [
+            frame("memcpy", "/usr/lib/libc.so.6", Some(3)),
+            frame("gdbm_store", "/usr/lib/libgdbm.so.6", None),
+            Frame {
+                function: None,
+                ..frame("", "/usr/bin/tool", None)
+            },
+            frame("__libc_start_call_main", "/usr/lib/libc.so.6", Some(58)),
+        ];
+        assert_eq!((cause(&stripped), site(&stripped)), (Some(1), Some(1)));
+        let sorted = [
+            frame("compare", "/usr/lib/libx.so.6", None),
+            frame("qsort", "/usr/lib/libc.so.6", Some(58)),
+            frame("main", "/bin/prog", Some(7)),
+        ];
+        assert_eq!((cause(&sorted), site(&sorted)), (Some(0), Some(2)));
         let old = [
             frame("memcpy", "/lib/libc-2.31.so", None),
             frame("f", "libc-helper.so", None),
