@@ -27,7 +27,6 @@ use brownout_campaign::workers::{Ended, Pool, Stop, Worker};
 use brownout_explore::Ground;
 use brownout_findings::Severity;
 use brownout_images::{ImageId, Origin, Store, View, capture};
-use serde::Serialize;
 
 use crate::case::Case;
 use crate::error::Error;
@@ -35,34 +34,11 @@ use crate::judge::{Found, Judge};
 use crate::live::Live;
 use crate::options::Options;
 use crate::partners::{Inbox, Partners};
+use crate::progress::Progress;
 use crate::record::{KeptCase, Record};
 use crate::runner::{Runner, Times};
 use crate::server::Workshop;
 use crate::worker::{Beginning, Figures, News, Publish, work};
-
-fn seconds<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_f64((time.as_secs_f64() * 1e3).round() / 1e3)
-}
-
-/// How far a campaign is.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Progress {
-    /// Since the beginning, breaks left out.
-    #[serde(rename = "elapsed_s", serialize_with = "seconds")]
-    pub elapsed: Duration,
-    /// Executions.
-    pub executions: u64,
-    /// Of all workers: coverage is that of the best.
-    pub figures: Figures,
-    /// Cases of the queue.
-    pub cases: u64,
-    /// Findings: correctness, others.
-    pub findings: (u64, u64),
-    /// Executions a second, lately.
-    pub rate: f64,
-    /// When how many PM paths had been reached, of runs and of recoveries: seconds since the tool was started, and their number.
-    pub reached: Vec<(f64, u32)>,
-}
 
 /// What came of a campaign.
 pub struct Campaign {

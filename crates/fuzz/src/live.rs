@@ -6,8 +6,8 @@ use brownout_campaign::budget::{Budget, Measure};
 use brownout_campaign::status::{Figure, History, Phase, Snapshot, Speed};
 use brownout_findings::{Finding, Severity};
 
-use crate::campaign::Progress;
 use crate::options::Options;
+use crate::progress::Progress;
 
 /// What is counted as progress.
 const FIGURES: [&str; 5] = [
