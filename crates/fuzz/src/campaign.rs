@@ -38,7 +38,7 @@ use crate::progress::Progress;
 use crate::record::{KeptCase, Record};
 use crate::runner::{Runner, Times};
 use crate::server::Workshop;
-use crate::worker::{Beginning, Figures, News, Publish, work};
+use crate::worker::{Beginning, Figures, News, Seat, work};
 
 /// What came of a campaign.
 pub struct Campaign {
@@ -60,20 +60,29 @@ pub struct Campaign {
     pub bug: Option<String>,
 }
 
-/// Where a worker sits.
-type Seat = Worker<(), News, Result<Figures, String>>;
+/// A worker of the pool.
+type Member = Worker<(), News, Result<Figures, String>>;
 
 struct At<'a> {
-    worker: &'a Seat,
+    worker: &'a Member,
 }
 
-impl Publish for At<'_> {
+impl Seat for At<'_> {
     fn publish(&self, news: News) {
         self.worker.publish(news);
     }
 
     fn stopped(&self) -> bool {
         self.worker.stopped()
+    }
+
+    fn index(&self) -> usize {
+        self.worker.index()
+    }
+
+    fn news(&self) -> Vec<News> {
+        let news = self.worker.take().into_iter();
+        news.map(|(_, news)| (*news).clone()).collect()
     }
 }
 
@@ -192,25 +201,12 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
         let (options, budget) = (options.clone(), budget.clone());
         let (workshop, beginning) = (workshop.clone(), beginning.clone());
         let inbox = inbox.clone();
-        Pool::start_with(options.jobs, stop, move |worker: &Seat| {
+        Pool::start_with(options.jobs, stop, move |worker: &Member| {
             let judge = Judge::new(options.check, options.symbols.clone());
             let runner = Runner::new(workshop.clone(), judge);
-            let others = || {
-                let news = worker.take();
-                news.into_iter().map(|(_, news)| (*news).clone()).collect()
-            };
             let seat = At { worker };
-            work(
-                runner,
-                &options,
-                &budget,
-                &beginning,
-                &seat,
-                worker.index(),
-                &inbox,
-                others,
-            )
-            .map_err(|error| error.to_string())
+            work(runner, &options, &budget, &beginning, &seat, &inbox)
+                .map_err(|error| error.to_string())
         })?
     };
     let mut failure = None;

@@ -175,7 +175,7 @@ pub struct Bench<'s> {
     budget: Arc<Budget>,
     fuzzing: Activity,
     exploring: Activity,
-    seat: &'s dyn Publish,
+    seat: &'s dyn Seat,
     figures: Figures,
     /// How many hints were told.
     hints: usize,
@@ -184,12 +184,16 @@ pub struct Bench<'s> {
     detector: Option<Detector>,
 }
 
-/// Where news go, and whether to stop.
-pub trait Publish {
+/// Where a worker sits: what it hears there, where its own news go, and whether to stop.
+pub trait Seat {
     /// Tells everybody.
     fn publish(&self, news: News);
     /// Whether to return soon.
     fn stopped(&self) -> bool;
+    /// Which worker sits there.
+    fn index(&self) -> usize;
+    /// What others have told since the last call.
+    fn news(&self) -> Vec<News>;
 }
 
 impl<EM, Z> libafl::executors::Executor<EM, Case, State, Z> for Bench<'_> {
@@ -702,10 +706,8 @@ pub fn work(
     options: &Arc<Options>,
     budget: &Arc<Budget>,
     beginning: &Beginning,
-    seat: &dyn Publish,
-    index: usize,
+    seat: &dyn Seat,
     inbox: &Inbox,
-    mut others: impl FnMut() -> Vec<News>,
 ) -> Result<Figures, Error> {
     let operations = options.operations(&beginning.cases);
     let mut bench = Bench {
@@ -722,14 +724,14 @@ pub fn work(
         seat,
         hints: 0,
         figures: Figures {
-            worker: index,
+            worker: seat.index(),
             ..Figures::default()
         },
         runner,
     };
     let mut feedback = Novelty::new(options.edges_only);
     let mut objective = ConstFeedback::new(false);
-    let seed = options.seed.wrapping_add(index as u64);
+    let seed = options.seed.wrapping_add(seat.index() as u64);
     let mut state: State = StdState::new(
         StdRand::with_seed(seed),
         InMemoryCorpus::new(),
@@ -754,7 +756,7 @@ pub fn work(
     );
     let result = begun.and_then(|()| {
         loop {
-            for news in others() {
+            for news in seat.news() {
                 match news {
                     News::Case { case, .. } => {
                         fuzzer.evaluate_input(&mut state, &mut bench, &mut manager, &case)?;

@@ -94,10 +94,13 @@ fn hunt(mutant: &Mutant, limit: Duration) -> Result<Option<Found>> {
     let maker = maker.to_string_lossy();
     let make = shell::quoted(&maker);
     let (seed, setup, recover, words) = match mutant.scenario {
-        Scenario::Map { map, .. } => (
+        // Where it matters, the map is not made beforehand. The seed of the hash functions is the same on every run.
+        Scenario::Map { map, before, .. } => (
             MAP_SEED,
-            // The seed of the hash functions is the same on every run.
-            format!("{make} pool map && {text} {map} pool 1 < /dev/null"),
+            match before {
+                Some(_) => format!("{make} pool map && {text} {map} pool 1 < /dev/null"),
+                None => format!("{make} pool map"),
+            },
             format!("{text} {map} pool 1 < after"),
             [&*program, map, "pool", "1"].map(str::to_owned),
         ),
