@@ -10,13 +10,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brownout_explore::crashes::{self, FileContent, Points, Subset, Wanted};
 use brownout_explore::{
     Command, Exploration, Options, Run, RunRecorder, Start, explore_run, record_run,
 };
+use brownout_findings::Limit;
 use brownout_host::{Client, Enclosure, LaunchConfig};
 use brownout_images::{
     Content, Contents, FailureLocation, ImageId, Kept, Manifest, Moment, Origin, Page,
@@ -275,7 +276,14 @@ impl Deep {
         recorded.options.time = time;
         recorded.options.known_causes = known.well_known();
         match recorded.run.take() {
-            Some(run) => Ok(Some(explore_run(&recorded.options, run, &mut ())?)),
+            Some(run) => {
+                let exploration = explore_run(&recorded.options, run, &mut ())?;
+                // An exploration that is asked to stop takes the wish for granted, and sets the flag back for what it has yet to do. The campaign is to hear it, too.
+                if exploration.coverage.has(Limit::Interrupted) {
+                    self.stop.store(true, Ordering::Relaxed);
+                }
+                Ok(Some(exploration))
+            }
             None => Ok(None),
         }
     }
