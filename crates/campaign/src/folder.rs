@@ -25,6 +25,7 @@ use std::io::{self, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -618,9 +619,31 @@ fn agree(path: &Path, there: &Identity, given: &Identity) -> Result<(), FolderEr
     Err(FolderError::Differs { path, differences })
 }
 
-/// The file is closed when another program is executed, so only forks of ours could keep the lock
-/// alive.
+/// So long a lock is waited for whose owner is gone.
+const FORKS_END_WITHIN: Duration = Duration::from_secs(5);
+
+/// The file is closed when another program is executed, so only forks of an owner keep the lock
+/// alive. They end when it does, a moment later: whoever resumes a campaign right after it was
+/// killed waits for that.
 fn lock(folder: &Path) -> Result<Lock, FolderError> {
+    let begun = Instant::now();
+    loop {
+        match try_lock(folder) {
+            Err(FolderError::InUse {
+                owner: Some(owner), ..
+            }) if is_gone(owner) && begun.elapsed() < FORKS_END_WITHIN => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            locked => return locked,
+        }
+    }
+}
+
+fn is_gone(process: u32) -> bool {
+    !Path::new("/proc").join(process.to_string()).exists()
+}
+
+fn try_lock(folder: &Path) -> Result<Lock, FolderError> {
     let path = folder.join(LOCK_FILE);
     let mut options = OpenOptions::new();
     let options = options.read(true).write(true).create(true).truncate(false);
@@ -857,6 +880,26 @@ mod tests {
         owner.kill().unwrap();
         owner.wait().unwrap();
         Folder::resume(place.path(), &identity()).unwrap();
+    }
+
+    /// A tool that was killed may have forks for a moment longer.
+    #[test]
+    fn forks_of_an_owner_that_is_gone_are_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        drop(Folder::create(place.path(), &identity()).unwrap());
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        let mut fork = std::process::Command::new("flock")
+            .args(["--no-fork", "lock", "sh", "-c", "echo; sleep 0.3"])
+            .current_dir(place.path())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("flock of util-linux");
+        let answer = fork.stdout.as_mut().unwrap();
+        answer.read_exact(&mut [0]).unwrap();
+        fs::write(place.path().join("lock"), format!("{}\n", gone.id())).unwrap();
+        Folder::resume(place.path(), &identity()).unwrap();
+        fork.wait().unwrap();
     }
 
     #[test]

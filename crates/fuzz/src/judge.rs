@@ -176,7 +176,14 @@ impl Judge {
     }
 
     /// The same for what an exploration of the case has found.
-    pub fn keep_explored(&mut self, finding: Finding, case: &Case) {
+    pub fn keep_explored(&mut self, mut finding: Finding, case: &Case) {
+        // Its crash image lies in a folder that is gone when the exploration is. The campaign's own command makes it again.
+        if let Some(seen) = finding.reproduction.take().filter(|seen| seen.confirmed) {
+            let status = seen.status;
+            finding.notes.push(format!(
+                "recovery was run natively on what the crash leaves, and ended the same way: {status}"
+            ));
+        }
         self.keep_by(finding, case, true, None);
     }
 
