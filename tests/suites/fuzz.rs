@@ -206,23 +206,16 @@ fn resumes() -> Result<()> {
 }
 
 fn workshop(map: &Map, kept: &Kept, keeps: bool) -> Result<Arc<Workshop>> {
-    Ok(Arc::new(Workshop {
-        ground: brownout_explore::Ground::new()?,
-        store: kept.store.clone(),
-        target: Target {
-            program: mapcli().into(),
-            args: vec![map.kind.into(), map.folder().join("pool").into()],
-            pm_globs: vec![map.folder().join("pool").to_string_lossy().into_owned()],
-            delivery: Default::default(),
-        },
-        patience: TIMEOUT,
-        memory_max: None,
-        stop: Arc::default(),
-        keeps,
-        kept: Default::default(),
-        refused: Default::default(),
-        served: Default::default(),
-    }))
+    let target = Target {
+        program: mapcli().into(),
+        args: vec![map.kind.into(), map.folder().join("pool").into()],
+        pm_globs: vec![map.folder().join("pool").to_string_lossy().into_owned()],
+        delivery: Default::default(),
+    };
+    let ground = brownout_explore::Ground::new()?;
+    let mut workshop = Workshop::new(ground, kept.store.clone(), target, TIMEOUT);
+    workshop.keeps = keeps;
+    Ok(Arc::new(workshop))
 }
 
 /// What a forked run shows and leaves is what a fresh process shows and leaves, on normal and on crash images, in any order.

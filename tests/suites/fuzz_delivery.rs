@@ -223,23 +223,19 @@ fn warm_is_cold() -> Result<()> {
     let mut seen = BTreeMap::new();
     for keeps in [false, true] {
         let pool = stage.folder().join("pool");
-        let workshop = Workshop {
-            ground: brownout_explore::Ground::new()?,
-            store: kept.store.clone(),
-            target: Target {
-                program: stage.binary.clone().into(),
-                args: vec![pool.clone().into(), "@@".into()],
-                pm_globs: vec![pool.to_string_lossy().into_owned()],
-                delivery: Delivery::File,
-            },
-            patience: TIMEOUT,
-            memory_max: None,
-            stop: Arc::default(),
-            keeps,
-            kept: Default::default(),
-            refused: Default::default(),
-            served: Default::default(),
+        let target = Target {
+            program: stage.binary.clone().into(),
+            args: vec![pool.clone().into(), "@@".into()],
+            pm_globs: vec![pool.to_string_lossy().into_owned()],
+            delivery: Delivery::File,
         };
+        let mut workshop = Workshop::new(
+            brownout_explore::Ground::new()?,
+            kept.store.clone(),
+            target,
+            TIMEOUT,
+        );
+        workshop.keeps = keeps;
         let judge = Judge::new(Default::default(), Default::default());
         let mut runner = Runner::new(Arc::new(workshop), judge);
         for round in 0..2 {
@@ -428,23 +424,19 @@ fn same_runs() -> Result<()> {
         let mut seen = BTreeMap::new();
         let mut runners = Vec::new();
         for keeps in [false, true] {
-            let workshop = Workshop {
-                ground: brownout_explore::Ground::new()?,
-                store: kept.store.clone(),
-                target: Target {
-                    program: stage.binary.clone().into(),
-                    args: args.clone(),
-                    pm_globs: vec![pool.to_string_lossy().into_owned()],
-                    delivery: Delivery::Socket(Endpoint::Auto),
-                },
-                patience: TIMEOUT,
-                memory_max: None,
-                stop: Arc::default(),
-                keeps,
-                kept: Default::default(),
-                refused: Default::default(),
-                served: Default::default(),
+            let target = Target {
+                program: stage.binary.clone().into(),
+                args: args.clone(),
+                pm_globs: vec![pool.to_string_lossy().into_owned()],
+                delivery: Delivery::Socket(Endpoint::Auto),
             };
+            let mut workshop = Workshop::new(
+                brownout_explore::Ground::new()?,
+                kept.store.clone(),
+                target,
+                TIMEOUT,
+            );
+            workshop.keeps = keeps;
             let judge = Judge::new(Default::default(), Default::default());
             runners.push(Runner::new(Arc::new(workshop), judge));
         }

@@ -55,23 +55,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     )?
     .contents;
     let root = store.add(None, Origin::Root("a pool".into()), &contents)?;
-    let workshop = Arc::new(Workshop {
-        ground: Ground::new()?,
-        store,
-        target: Target {
-            program,
-            args,
-            pm_globs: vec![pool.to_string_lossy().into_owned()],
-            delivery: Default::default(),
-        },
-        patience: Duration::from_secs(60),
-        memory_max: None,
-        stop: Arc::default(),
-        keeps: true,
-        kept: Default::default(),
-        refused: Default::default(),
-        served: Default::default(),
-    });
+    let target = Target {
+        program,
+        args,
+        pm_globs: vec![pool.to_string_lossy().into_owned()],
+        delivery: Default::default(),
+    };
+    let patience = Duration::from_secs(60);
+    let workshop = Arc::new(Workshop::new(Ground::new()?, store, target, patience));
     let judge = Judge::new(Default::default(), Default::default());
     let mut runner = Runner::new(workshop, judge);
     let case = Case {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use brownout_campaign::afl::{FuzzerStats, PlotLine};
@@ -168,18 +168,10 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
             beginning.cases.push((case, true));
         }
     }
-    let workshop = Arc::new(Workshop {
-        ground,
-        store,
-        target: options.target.clone(),
-        patience: options.patience,
-        memory_max: options.memory_max,
-        stop: options.stop.clone(),
-        keeps: true,
-        kept: AtomicU32::new(0),
-        refused: AtomicU32::new(0),
-        served: Arc::default(),
-    });
+    let mut workshop = Workshop::new(ground, store, options.target.clone(), options.patience);
+    workshop.memory_max = options.memory_max;
+    workshop.stop = options.stop.clone();
+    let workshop = Arc::new(workshop);
     let budget = Arc::new(Budget::new(options.limits, &spent));
     let inbox = Arc::new(Inbox::default());
     let mut partners = match &options.sync {

@@ -9,7 +9,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use brownout_campaign::case_name::CaseName;
@@ -254,23 +253,16 @@ impl Kept {
 
     /// What runs its cases.
     pub fn workshop(&self) -> Result<Workshop, Error> {
-        Ok(Workshop {
-            ground: Ground::new()?,
-            store: self.store.clone(),
-            target: Target {
-                program: OsString::from(&self.key.program),
-                args: self.key.args.iter().map(OsString::from).collect(),
-                pm_globs: self.key.pm.clone(),
-                delivery: self.key.delivery.clone(),
-            },
-            patience: Duration::from_secs_f64(self.settings.hang_after.clamp(0.1, 1e6)),
-            memory_max: self.settings.memory_max,
-            stop: Arc::default(),
-            keeps: true,
-            kept: AtomicU32::new(0),
-            refused: AtomicU32::new(0),
-            served: Arc::default(),
-        })
+        let target = Target {
+            program: OsString::from(&self.key.program),
+            args: self.key.args.iter().map(OsString::from).collect(),
+            pm_globs: self.key.pm.clone(),
+            delivery: self.key.delivery.clone(),
+        };
+        let patience = Duration::from_secs_f64(self.settings.hang_after.clamp(0.1, 1e6));
+        let mut workshop = Workshop::new(Ground::new()?, self.store.clone(), target, patience);
+        workshop.memory_max = self.settings.memory_max;
+        Ok(workshop)
     }
 
     /// Runs a case once more and says what it shows; with a key, only whether it shows that finding, which may take an exploration.

@@ -180,14 +180,30 @@ pub struct Workshop {
     /// Programs are kept where they can be; else each is launched, which is slower and shows the same.
     pub keeps: bool,
     /// How often one was kept, and how often that was not possible.
-    pub kept: AtomicU32,
+    kept: AtomicU32,
     /// Likewise.
-    pub refused: AtomicU32,
+    refused: AtomicU32,
     /// What servers have done, if that is what is fuzzed.
     pub served: Arc<Served>,
 }
 
 impl Workshop {
+    /// One that keeps programs where it can, waits for a run as long as `patience` says, and has no other limits.
+    pub fn new(ground: Ground, store: Arc<Store>, target: Target, patience: Duration) -> Workshop {
+        Workshop {
+            ground,
+            store,
+            target,
+            patience,
+            memory_max: None,
+            stop: Arc::default(),
+            keeps: true,
+            kept: AtomicU32::new(0),
+            refused: AtomicU32::new(0),
+            served: Arc::default(),
+        }
+    }
+
     /// What makes private views.
     pub fn enclosures(&self) -> Result<&Arc<Enclosures>, Error> {
         let denied = |why: &str| Error::NoView(why.to_owned());
