@@ -5,6 +5,7 @@
 //! | `known::` | what is known to be wrong with libpmemobj's examples and with libpmemobj is found where it is |
 //! | `clean::` | the examples lose no data, and nothing says that they do |
 //! | `modules::` | sites and files keep their own names, however linked, unloaded, replaced or deleted |
+//! | `mappings::` | what a mapping leaves behind may be made persistent later |
 //! | `paths::` | findings name the calling path of the store |
 //! | `pmtest::` | programs annotated for PMTest |
 //! | `surface::` | options, forms of the report, exit codes |
@@ -24,6 +25,8 @@ mod clean;
 mod known;
 #[path = "check/large.rs"]
 mod large;
+#[path = "check/mappings.rs"]
+mod mappings;
 #[path = "check/modules.rs"]
 mod modules;
 #[path = "check/paths.rs"]
@@ -51,6 +54,7 @@ fn main() {
     let mut trials = known::trials();
     trials.extend(clean::trials());
     trials.extend(modules::trials());
+    trials.extend(mappings::trials());
     trials.extend(paths::trials());
     trials.extend(pmtest::trials());
     trials.extend(surface::trials());

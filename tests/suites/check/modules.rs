@@ -133,7 +133,7 @@ pub fn trials() -> Vec<Trial> {
 
 /// Compiles one file; a compiler or linker that is missing is a failure (`cargo xtask setup`
 /// installs all).
-fn compile(scratch: &Scratch, source: &str, out: &str, flags: &[&str]) -> Result<()> {
+pub fn compile(scratch: &Scratch, source: &str, out: &str, flags: &[&str]) -> Result<()> {
     let file = scratch.path().join(format!("{out}.c"));
     std::fs::write(&file, source)?;
     let output = Command::new("gcc")

@@ -61,22 +61,25 @@ impl Checker {
                 let ranges = self.spaces.ranges(event.thread, *addr, *len);
                 self.observe(event);
                 if !ranges.is_empty() {
-                    let ending = Ending {
-                        role: Role::Unmap,
-                        text: "the region is unmapped here".to_owned(),
+                    let unmapping = Unmapping {
+                        process: self.threads[at].process,
+                        thread: event.thread,
                         tag: self.tag_of(at, event),
-                        thread: Some(event.thread),
                     };
-                    self.mappings_end(&ranges, &ending);
+                    self.mappings_go(&ranges, unmapping);
+                }
+                for range in self.spaces.ranges(event.thread, *addr, *len) {
+                    self.unmapped.remove(keys::range(range));
                 }
             }
             EventKind::ProcessExit { process, status } => {
                 let ranges = self.spaces.ranges_of(*process);
                 self.observe(event);
                 if matches!(status, ExitStatus::Signal(_)) {
-                    self.killed.insert(*process);
+                    self.is_killed(*process);
                     return;
                 }
+                self.judge_unmapped(*process);
                 let text = match status {
                     ExitStatus::Exec => "the program is replaced by another",
                     _ => "the program ends",
@@ -129,7 +132,7 @@ impl Checker {
             EventKind::End { status } => {
                 self.ended = Some(*status);
                 if matches!(status, ExitStatus::Signal(_)) {
-                    self.killed.insert(ProcessId(1));
+                    self.is_killed(ProcessId(1));
                 }
             }
             _ => self.observe(event),
@@ -149,8 +152,64 @@ impl Checker {
         self.fencing.fence(tag, false);
     }
 
-    /// Mappings went away: what no other mapping shows must be persistent.
-    pub(super) fn mappings_end(&mut self, ranges: &[FileRange], ending: &Ending) {
+    /// Mappings went away for good: what no other mapping shows must be persistent.
+    fn mappings_end(&mut self, ranges: &[FileRange], ending: &Ending) {
+        for range in self.shown_no_more(ranges) {
+            self.region_ends(range, ending);
+        }
+    }
+
+    /// Mappings went away while their process goes on. What was never written back may still be, through another
+    /// mapping of the file or by the file's descriptor: whoever lets a mapping grow unmaps it first. So it is judged
+    /// when the process ends. What only lacks its fence is judged at once, because nobody comes back for that, and any
+    /// locked instruction of the C library would hide it.
+    fn mappings_go(&mut self, ranges: &[FileRange], unmapping: Unmapping) {
+        for region in self.shown_no_more(ranges) {
+            let dirty: Vec<ByteRange> = self
+                .model
+                .unpersisted_in(region)
+                .filter(|(_, status)| status.state == Persistency::Dirty)
+                .map(|(range, _)| range)
+                .collect();
+            let mut done = RangeSet::default();
+            done.insert(region, ());
+            for range in dirty {
+                done.remove(range);
+                self.unmapped.insert(range, unmapping);
+                self.rules_end(range);
+            }
+            let done: Vec<ByteRange> = done.overlapping(region).map(|(range, ())| range).collect();
+            for range in done {
+                self.region_ends(range, &unmapping.into());
+            }
+        }
+    }
+
+    /// A process ends: nobody will make persistent any more what it unmapped.
+    fn judge_unmapped(&mut self, process: ProcessId) {
+        let everything = ByteRange::new(TargetAddr(0), u64::MAX);
+        let left: Vec<(ByteRange, Unmapping)> = self
+            .unmapped
+            .overlapping(everything)
+            .filter(|(_, unmapping)| unmapping.process == process)
+            .collect();
+        for (range, unmapping) in left {
+            self.unmapped.remove(range);
+            self.region_ends(range, &unmapping.into());
+        }
+    }
+
+    /// A signal ended a process. It may have meant to bring to disk what it had unmapped; write-backs are made through
+    /// the mapping, so where these count, whoever unmaps has finished.
+    fn is_killed(&mut self, process: ProcessId) {
+        if !self.persists_by_msync() {
+            self.judge_unmapped(process);
+        }
+        self.killed.insert(process);
+    }
+
+    /// What of these ranges no process has mapped.
+    fn shown_no_more(&self, ranges: &[FileRange]) -> Vec<ByteRange> {
         let mut gone = RangeSet::default();
         for range in ranges {
             gone.insert(keys::range(*range), ());
@@ -159,18 +218,18 @@ impl Checker {
             gone.remove(keys::range(range));
         }
         let everything = ByteRange::new(TargetAddr(0), u64::MAX);
-        let gone: Vec<ByteRange> = gone
-            .overlapping(everything)
-            .map(|(range, _)| range)
-            .collect();
-        for range in gone {
-            self.region_ends(range, ending);
-        }
+        let gone = gone.overlapping(everything);
+        gone.map(|(range, ())| range).collect()
     }
 
     pub(super) fn region_ends(&mut self, range: ByteRange, ending: &Ending) {
         self.must_be_persistent(range, ending);
         self.model.forget(range);
+        self.rules_end(range);
+    }
+
+    /// What was said of a range held as long as it was mapped.
+    fn rules_end(&mut self, range: ByteRange) {
         self.excluded.remove(range);
         self.tx_ignored.remove(range);
         self.tx_only.remove(range);

@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 use crate::Options;
 use crate::collect::{Collector, RawEvent};
 use crate::excluded::Excluded;
-use crate::ranges::RangeSet;
+use crate::ranges::{RangeMap, RangeSet};
 use crate::sites::{LibraryCode, Site, Sites};
 use crate::thread::{FlushRun, Section, Thread};
 use crate::tx::{Logged, Transaction, Transactions, own_number};
@@ -102,6 +102,25 @@ struct Ending {
     text: String,
     tag: Tag,
     thread: Option<ThreadId>,
+}
+
+/// Who unmapped a range that was not persistent then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unmapping {
+    process: ProcessId,
+    thread: ThreadId,
+    tag: Tag,
+}
+
+impl From<Unmapping> for Ending {
+    fn from(unmapping: Unmapping) -> Ending {
+        Ending {
+            role: Role::Unmap,
+            text: "the region is unmapped here".to_owned(),
+            tag: unmapping.tag,
+            thread: Some(unmapping.thread),
+        }
+    }
 }
 
 /// Whether the program fences at all.
@@ -192,6 +211,8 @@ pub struct Checker {
     tx_ignored: RangeSet,
     /// Only to be stored to in a transaction.
     tx_only: RangeSet,
+    /// What no process has mapped any more and was not persistent when the last one unmapped it.
+    unmapped: RangeMap<Unmapping>,
     variables: BTreeMap<Vec<u8>, (u64, u64)>,
     /// Processes that a signal ended: what they left behind was not meant to be complete.
     killed: BTreeSet<ProcessId>,
@@ -231,6 +252,7 @@ impl Checker {
             excluded: Excluded::default(),
             tx_ignored: RangeSet::default(),
             tx_only: RangeSet::default(),
+            unmapped: RangeMap::default(),
             variables: BTreeMap::new(),
             killed: BTreeSet::new(),
             reported_in_tx: BTreeSet::new(),
@@ -362,6 +384,10 @@ impl Checker {
             return;
         }
         let everything = ByteRange::new(TargetAddr(0), u64::MAX);
+        let left: Vec<(ByteRange, Unmapping)> = self.unmapped.overlapping(everything).collect();
+        for (range, unmapping) in left {
+            self.region_ends(range, &unmapping.into());
+        }
         let ending = Ending {
             role: Role::Exit,
             text: "the program ends".to_owned(),
