@@ -1,0 +1,446 @@
+//! What an instruction is declared to depend on against the processor: change an input bit, see
+//! which outputs change.
+//!
+//! Soundness: every output that changes has the label of the flipped input. Precision: how many of
+//! the declared dependencies are ever seen, by mnemonic. Instructions that this processor lacks are
+//! counted in the closing lines, not passed over in silence.
+
+#![allow(clippy::print_stdout, reason = "a failing run must show its seed")]
+
+mod common;
+
+use brownout_flow::{Analyzer, Flag, Flow, Place, REGISTER_PLACES, Shadow, Unknown, run};
+use brownout_random::Random;
+use common::forms::{self, address_of, choices, form, not_executed, prepare};
+use common::machine::{Machine, State, WINDOW_BYTES};
+use iced_x86::{Code, Instruction, InstructionInfoFactory, Mnemonic};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Labels are bit sets: bit *n* is the *n*th flipped input.
+struct Labels {
+    registers: Vec<u32>,
+    window: Vec<u32>,
+    top: u8,
+    /// Where in the window each byte of each operand is; `None` if outside of it.
+    operands: [Vec<Option<usize>>; 2],
+    /// What the addresses of the operands depend on: so does what is loaded.
+    by_address: [u32; 2],
+    /// What the places of stores depend on: such a flip may change any byte of the window.
+    misplaced: u32,
+}
+
+impl Labels {
+    fn new() -> Labels {
+        Labels {
+            registers: vec![0; REGISTER_PLACES],
+            window: vec![0; WINDOW_BYTES],
+            top: 0,
+            operands: [Vec::new(), Vec::new()],
+            by_address: [0; 2],
+            misplaced: 0,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.registers.fill(0);
+        self.window.fill(0);
+        self.misplaced = 0;
+    }
+
+    /// Applies the flow of an instruction that takes `before` to `after`.
+    fn step(
+        &mut self,
+        insn: &Instruction,
+        flow: &Flow,
+        before: &State,
+        after: &State,
+        machine: &Machine,
+    ) {
+        self.top = Machine::top(before);
+        for operand in 0..flow.memory().len() {
+            self.by_address[operand] = 0;
+            self.by_address[operand] = flow.address_label(operand, self);
+            if flow.memory()[operand].written {
+                self.misplaced |= self.by_address[operand];
+                let extent = flow.memory()[operand].extent;
+                for place in extent.places() {
+                    self.misplaced |= self.registers[usize::from(place.0)];
+                }
+            }
+        }
+        run(flow.opening(), self);
+        for element in 0..forms::repetitions(insn, flow, before, after) {
+            for (operand, memory) in flow.memory().iter().enumerate() {
+                self.operands[operand].clear();
+                for byte in 0..usize::from(memory.bytes) {
+                    let address = address_of(insn, flow, operand, byte, before, machine, element);
+                    let offset = address.wrapping_sub(machine.window()) as usize;
+                    self.operands[operand].push((offset < WINDOW_BYTES).then_some(offset));
+                }
+            }
+            run(flow.body(), self);
+        }
+    }
+}
+
+impl Shadow for Labels {
+    fn register(&self, place: Place) -> u32 {
+        self.registers[usize::from(place.0)]
+    }
+
+    fn set_register(&mut self, place: Place, label: u32) {
+        self.registers[usize::from(place.0)] = label;
+    }
+
+    fn load(&mut self, operand: usize, byte: usize) -> u32 {
+        self.by_address[operand] | self.operands[operand][byte].map_or(0, |at| self.window[at])
+    }
+
+    fn store(&mut self, operand: usize, byte: usize, label: u32) {
+        if let Some(at) = self.operands[operand][byte] {
+            self.window[at] = label;
+        }
+    }
+
+    fn union(&mut self, a: u32, b: u32) -> u32 {
+        a | b
+    }
+
+    fn x87_top(&self) -> u8 {
+        self.top
+    }
+}
+
+/// An input that can be flipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Input {
+    Register(Place),
+    Window(usize),
+}
+
+fn flip(machine: &Machine, state: &mut State, input: Input, bit: u32) -> bool {
+    match input {
+        Input::Register(place) => machine.flip(state, place, bit),
+        Input::Window(at) => {
+            Machine::flip_memory(state, at, bit);
+            true
+        }
+    }
+}
+
+/// The inputs that an instruction may use: registers that iced names, whole, and memory operands.
+fn likely_inputs(
+    insn: &Instruction,
+    flow: &Flow,
+    state: &State,
+    machine: &Machine,
+    factory: &mut InstructionInfoFactory,
+) -> Vec<Input> {
+    let mut inputs = Vec::new();
+    let add = |place: Place, bytes: usize, inputs: &mut Vec<Input>| {
+        inputs.extend((0..bytes).map(|byte| Input::Register(place.plus(byte))));
+    };
+    for used in factory.info(insn).used_registers() {
+        let register = used.register().full_register();
+        if let Some(span) = Place::of_register(register) {
+            if register.is_st() {
+                for number in 0..8 {
+                    add(Place::mmx(number), 10, &mut inputs);
+                }
+            } else {
+                add(span.place, span.len(), &mut inputs);
+            }
+        }
+    }
+    let flags = brownout_flow::Flag::ALL;
+    inputs.extend(flags.map(|flag| Input::Register(Place::flag(flag))));
+    for (operand, memory) in flow.memory().iter().enumerate() {
+        for element in 0..if insn.is_string_instruction() { 6 } else { 1 } {
+            for byte in 0..usize::from(memory.bytes) {
+                let address = address_of(insn, flow, operand, byte, state, machine, element);
+                let at = address.wrapping_sub(machine.window()) as usize;
+                if at < WINDOW_BYTES {
+                    inputs.push(Input::Window(at));
+                }
+            }
+        }
+    }
+    inputs
+}
+
+fn any_input(random: &mut Random) -> Input {
+    match random.below(4) {
+        0 => Input::Window(random.index(WINDOW_BYTES)),
+        1 => Input::Register(Place(random.below(304) as u16)),
+        _ => Input::Register(Place(random.below(REGISTER_PLACES as u64 - 512) as u16)),
+    }
+}
+
+fn random_state(machine: &Machine, random: &mut Random) -> State {
+    let mut state = machine.blank();
+    state.gpr.fill_with(|| match random.below(4) {
+        0 => random.bits() >> random.below(64),
+        1 => u64::MAX << random.below(64),
+        _ => random.bits(),
+    });
+    state.rflags |= random.bits() & 0xCD5;
+    random.fill(&mut state.memory[..]);
+    if random.percent(30) {
+        for lane in state.memory.chunks_mut(8) {
+            let number = random.between(-1000, 1000) as f64 / 8.0;
+            lane.copy_from_slice(&number.to_le_bytes());
+        }
+    }
+    machine.randomize(&mut state, random);
+    state
+}
+
+struct Campaign {
+    machine: Machine,
+    analyzer: Analyzer,
+    factory: InstructionInfoFactory,
+    labels: Labels,
+    base: State,
+    again: State,
+    changed: State,
+    flips: usize,
+    faults: usize,
+}
+
+impl Campaign {
+    fn new() -> Campaign {
+        let machine = Machine::acquire();
+        let blank = machine.blank();
+        Campaign {
+            analyzer: Analyzer::new(),
+            factory: InstructionInfoFactory::new(),
+            labels: Labels::new(),
+            base: blank.clone(),
+            again: blank.clone(),
+            changed: blank,
+            machine,
+            flips: 0,
+            faults: 0,
+        }
+    }
+
+    /// Flips inputs of the loaded code, which takes `before` to `self.base`; the labels say what was
+    /// declared for each of them. Calls with each flip that did not fault, its number, and what
+    /// changed.
+    fn flip_each(
+        &mut self,
+        before: &State,
+        fresh: Option<&Instruction>,
+        flips: &[(Input, u32)],
+        mut look: impl FnMut(&Labels, usize, &[Place], &[usize]),
+    ) {
+        // What differs although nothing was changed is no output of the inputs: time, say.
+        let mut noise = BTreeSet::new();
+        if let Some(insn) = fresh {
+            for used in self.factory.info(insn).used_registers() {
+                if let Some(span) = Place::of_register(used.register().full_register()) {
+                    noise.extend(span.places());
+                }
+            }
+            noise.insert(Place::flag(Flag::Carry));
+        }
+        let _ = self.machine.run(before, &mut self.again);
+        self.machine.differences(
+            &self.base,
+            &self.again,
+            |place| {
+                noise.insert(place);
+            },
+            |_| {},
+        );
+        let mut state = before.clone();
+        for (number, (input, bit)) in flips.iter().enumerate() {
+            if !flip(&self.machine, &mut state, *input, *bit) {
+                continue;
+            }
+            let outcome = self.machine.run(&state, &mut self.changed);
+            flip(&self.machine, &mut state, *input, *bit);
+            self.flips += 1;
+            if outcome.is_err() {
+                self.faults += 1;
+                continue;
+            }
+            let (mut places, mut window) = (Vec::new(), Vec::new());
+            self.machine.differences(
+                &self.base,
+                &self.changed,
+                |place| places.push(place),
+                |at| window.push(at),
+            );
+            places.retain(|place| !noise.contains(place));
+            look(&self.labels, number, &places, &window);
+        }
+    }
+
+    fn label_inputs(&mut self, flips: &[(Input, u32)]) {
+        self.labels.clear();
+        for (number, (input, _)) in flips.iter().enumerate() {
+            match input {
+                Input::Register(place) => {
+                    self.labels.registers[usize::from(place.0)] |= 1 << number
+                }
+                Input::Window(at) => self.labels.window[*at] |= 1 << number,
+            }
+        }
+    }
+}
+
+/// What was not declared although it changed.
+fn missing(labels: &Labels, number: usize, places: &[Place], window: &[usize]) -> Vec<String> {
+    let bit = 1u32 << number;
+    let mut missing = Vec::new();
+    for place in places {
+        if labels.registers[usize::from(place.0)] & bit == 0 {
+            missing.push(format!("{place:?}"));
+        }
+    }
+    for at in window {
+        if (labels.window[*at] | labels.misplaced) & bit == 0 {
+            missing.push(format!("window+{at:#x}"));
+        }
+    }
+    missing
+}
+
+/// Whether its results differ from time to time whatever the inputs are.
+fn is_fresh(insn: &Instruction) -> bool {
+    matches!(
+        insn.mnemonic(),
+        Mnemonic::Rdtsc | Mnemonic::Rdtscp | Mnemonic::Rdrand | Mnemonic::Rdseed
+    )
+}
+
+fn environment(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is no number"))
+    })
+}
+
+#[test]
+fn what_changes_was_declared() {
+    let seed = environment("BROWNOUT_SEED", 0xF10A);
+    let rounds = environment("BROWNOUT_ROUNDS", 2);
+    println!("seed {seed}");
+    let only = std::env::var("BROWNOUT_ONLY").ok();
+    let mut random = Random::new(seed);
+    let mut campaign = Campaign::new();
+    let mut flow = Flow::new();
+    let mut failures: BTreeMap<String, (usize, String)> = BTreeMap::new();
+    let (mut executed, mut lacking) = (BTreeSet::new(), BTreeSet::new());
+    let (mut skipped, mut unknown) = (BTreeMap::new(), BTreeMap::new());
+    for code in Code::values() {
+        if let Some(only) = &only
+            && format!("{:?}", code.mnemonic()) != *only
+        {
+            continue;
+        }
+        for choice in choices() {
+            for _ in 0..rounds {
+                let window = campaign.machine.window();
+                let Some((insn, bytes)) = form(code, choice, window, &mut random) else {
+                    break;
+                };
+                if let Some(reason) = not_executed(&insn) {
+                    skipped.insert(code, reason);
+                    break;
+                }
+                if let Err(Unknown(reason)) = campaign.analyzer.analyze(&insn, &mut flow) {
+                    unknown.insert(code, reason);
+                    break;
+                }
+                if campaign.machine.hides(&insn) {
+                    lacking.insert(code);
+                    break;
+                }
+                campaign.machine.load(&bytes);
+                for _ in 0..3 {
+                    let mut before = random_state(&campaign.machine, &mut random);
+                    prepare(&insn, &mut before, &campaign.machine, &mut random);
+                    match campaign.machine.run(&before, &mut campaign.base) {
+                        Ok(()) => {}
+                        Err(fault) if fault.0 == libc::SIGILL => {
+                            lacking.insert(code);
+                            break;
+                        }
+                        Err(_) => {
+                            campaign.faults += 1;
+                            continue;
+                        }
+                    }
+                    executed.insert(code);
+                    let likely = likely_inputs(
+                        &insn,
+                        &flow,
+                        &before,
+                        &campaign.machine,
+                        &mut campaign.factory,
+                    );
+                    let flips: Vec<(Input, u32)> = (0..32)
+                        .map(|_| {
+                            let input = if random.percent(85) {
+                                likely[random.index(likely.len())]
+                            } else {
+                                any_input(&mut random)
+                            };
+                            (input, random.below(8) as u32)
+                        })
+                        .collect();
+                    campaign.label_inputs(&flips);
+                    let after = campaign.base.clone();
+                    campaign
+                        .labels
+                        .step(&insn, &flow, &before, &after, &campaign.machine);
+                    let fresh = is_fresh(&insn).then_some(&insn);
+                    campaign.flip_each(&before, fresh, &flips, |labels, number, places, window| {
+                        let missing = missing(labels, number, places, window);
+                        if !missing.is_empty() {
+                            let entry = failures.entry(format!("{:?}", insn.code())).or_default();
+                            entry.0 += 1;
+                            entry.1 = format!(
+                                "{insn} [{bytes:02x?}]: {:?} changed {}",
+                                flips[number],
+                                missing.join(" ")
+                            );
+                        }
+                    });
+                }
+            }
+        }
+    }
+    lacking.retain(|code| !executed.contains(code));
+    for (code, (times, text)) in &failures {
+        println!("{code} ({times}): {text}");
+    }
+    let count = |reasons: &BTreeMap<Code, &'static str>| {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for reason in reasons.values() {
+            *counts.entry(reason).or_default() += 1;
+        }
+        counts
+    };
+    if std::env::var("BROWNOUT_LIST").is_ok() {
+        for (code, reason) in &unknown {
+            println!("unknown {code:?}: {reason}");
+        }
+        for code in &lacking {
+            println!("lacking {code:?}");
+        }
+    }
+    println!(
+        "{} opcodes executed, {} flips, {} faults; not executed: {} that this processor lacks, {:?}; \
+         unknown to the crate: {:?}",
+        executed.len(),
+        campaign.flips,
+        campaign.faults,
+        lacking.len(),
+        count(&skipped),
+        count(&unknown),
+    );
+    assert!(failures.is_empty(), "{} opcodes", failures.len());
+}
