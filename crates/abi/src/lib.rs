@@ -17,6 +17,8 @@
 
 use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
+pub use brownout_schedule as schedule;
+
 pub mod cpu;
 
 pub use brownout_requests::{ANNOTATION_BASE, PMEMCHECK_BASE, annotation, pmemcheck};
@@ -76,7 +78,7 @@ pub const THREADS_BASE: u64 = 0x5660_0000_0000;
 pub const ENGINE_LIMIT: u64 = 0x5680_0000_0000;
 
 /// Bytes that [`Control`] occupies at the start of the control file. Most of them are tables that are hardly used: the file is sparse.
-pub const CONTROL_LEN: u64 = 0x1C_B000 + 8 * SITES_MAX as u64;
+pub const CONTROL_LEN: u64 = 0x31_0000 + 8 * SITES_MAX as u64;
 /// More instructions than these cannot be told apart in one run.
 pub const SITES_MAX: usize = 1 << 22;
 /// Thread numbers are 16 bits.
@@ -121,6 +123,8 @@ pub const MODE_COMPARISONS: u32 = 1 << 11;
 pub const MODE_NAMED_INPUT: u32 = 1 << 12;
 /// The tool has a client for the program: it is told when that begins to listen, and connections that are accepted are its input.
 pub const MODE_CLIENT: u32 = 1 << 13;
+/// One thread runs at a time, and [`Control::schedule`] says which.
+pub const MODE_SCHEDULE: u32 = 1 << 15;
 
 /// How many edges can be told apart.
 pub const EDGES: usize = 1 << 16;
@@ -461,6 +465,8 @@ pub struct Control {
     pub edges: Edges,
     /// What was compared.
     pub comparisons: Comparisons,
+    /// Who goes on.
+    pub schedule: brownout_schedule::Shared,
     /// By site number: the address of the instruction. It is here before the number is in any record.
     pub sites: [AtomicU64; SITES_MAX],
 }

@@ -12,6 +12,8 @@ use brownout_model::Domain;
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
+use crate::schedule::ScheduleArg;
+
 const ABOUT: &str = "Find crash-consistency and performance bugs of persistent-memory programs";
 
 const LONG_ABOUT: &str = "\
@@ -254,7 +256,7 @@ pub struct CheckArgs {
         long,
         value_name = "FILE",
         value_hint = ValueHint::FilePath,
-        conflicts_with_all = ["program", "import_pmemcheck", "pm", "stdin", "save_trace", "deterministic", "execute_flushes"]
+        conflicts_with_all = ["program", "import_pmemcheck", "pm", "stdin", "save_trace", "deterministic", "schedule", "execute_flushes"]
     )]
     pub trace: Option<PathBuf>,
 
@@ -265,7 +267,7 @@ pub struct CheckArgs {
         long,
         value_name = "LOG",
         value_hint = ValueHint::FilePath,
-        conflicts_with_all = ["program", "pm", "stdin", "save_trace", "deterministic", "execute_flushes"]
+        conflicts_with_all = ["program", "pm", "stdin", "save_trace", "deterministic", "schedule", "execute_flushes"]
     )]
     pub import_pmemcheck: Option<PathBuf>,
 
@@ -286,6 +288,14 @@ pub struct CheckArgs {
     /// event. The scheduling of threads is not controlled.
     #[arg(long)]
     pub deterministic: bool,
+
+    /// Let one thread run at a time, and decide which: go-on, round-robin, random, pct, pm or delay, with ':SEED'; or 'list:…'
+    ///
+    /// Decisions are possible at accesses to persistent memory, locked instructions, system calls and
+    /// where threads start and end. The same seed gives the same run, event for event. What was
+    /// decided is printed as a list, which gives the same run, too. Implies --deterministic.
+    #[arg(long, value_name = "STRATEGY")]
+    pub schedule: Option<ScheduleArg>,
 
     /// Check with N threads
     ///
@@ -1138,6 +1148,14 @@ pub struct RecordArgs {
     /// Record loads from persistent memory, too
     #[arg(long)]
     pub loads: bool,
+
+    /// Let one thread run at a time, and decide which: go-on, round-robin, random, pct, pm or delay, with ':SEED'; or 'list:…'
+    ///
+    /// Decisions are possible at accesses to persistent memory, locked instructions, system calls and
+    /// where threads start and end. The same seed gives the same run, event for event. What was
+    /// decided is printed as a list, which gives the same run, too. Implies --deterministic.
+    #[arg(long, value_name = "STRATEGY")]
+    pub schedule: Option<ScheduleArg>,
 
     /// Do not record the stored bytes, only where and how many
     ///

@@ -26,6 +26,7 @@ mod record;
 mod replay;
 mod reporting;
 mod resolve;
+mod schedule;
 mod shell;
 mod signals;
 mod snapshot;

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brownout_findings::numbers::{counted, grouped};
-use brownout_host::{LaunchConfig, Outcome};
+use brownout_host::{LaunchConfig, Outcome, Scheduled};
 use brownout_storelog::{Exported, Exporter};
 use brownout_trace::event::{Event, EventKind};
 use brownout_trace::maps::MapFault;
@@ -26,6 +26,7 @@ use brownout_trace::{EventSink, Meta, Reader, Tee, Writer, Written};
 use crate::exit::{self, Failure};
 use crate::output::TraceOutput;
 use crate::resolve::{Recording, escape, plain};
+use crate::schedule::List;
 use crate::signals;
 use crate::terminal::{bytes, message, quote};
 use crate::verification::Verification;
@@ -427,8 +428,29 @@ fn report(path: Option<&Path>, outcome: &Outcome, tally: &Tally, written: Option
     if let (Some(written), Some(path)) = (written, path) {
         message(&summary(path, outcome.wall, tally, written));
     }
+    if let Some(scheduled) = &outcome.scheduled {
+        message(&decisions(scheduled));
+    }
     for path in &outcome.hints {
         message(&hint(path));
+    }
+}
+
+/// What was decided in a scheduled run, and how to have it again.
+pub fn decisions(scheduled: &Scheduled) -> String {
+    let steps = counted(scheduled.steps, "point");
+    match &scheduled.decisions {
+        None => format!(
+            "schedule: {steps}, and more decisions than can be kept: only the strategy and its seed repeat this run"
+        ),
+        Some(list) if list.is_empty() => {
+            format!("schedule: {steps}, nobody was interrupted (--schedule go-on)")
+        }
+        Some(list) => format!(
+            "schedule: {steps}, {}; the same run again: --schedule {}",
+            counted(list.len() as u64, "decision"),
+            List(list)
+        ),
     }
 }
 

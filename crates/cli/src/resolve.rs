@@ -23,6 +23,7 @@ use crate::cli::{
 };
 use crate::compat;
 use crate::exit::Failure;
+use crate::schedule::ScheduleArg;
 use crate::terminal::{message, quote};
 
 pub use crate::cli::{ColorChoice, Compat, FailOn, FuzzCommand, ReportFormat};
@@ -267,10 +268,13 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
             lean: args.save_trace.is_none() && args.rule.is_empty(),
             execute_flushes: args.execute_flushes,
             stdin: args.stdin.as_deref().map(standard_input).transpose()?,
-            ..launch(LaunchArgs {
-                deterministic: args.deterministic,
-                program: args.program,
-            })?
+            ..scheduled(
+                args.schedule,
+                LaunchArgs {
+                    deterministic: args.deterministic,
+                    program: args.program,
+                },
+            )?
         })),
     };
     let model = Config {
@@ -597,6 +601,16 @@ fn launch(args: LaunchArgs) -> Result<LaunchConfig, Failure> {
     })
 }
 
+/// A run that may have a schedule, which removes randomness, too.
+fn scheduled(schedule: Option<ScheduleArg>, args: LaunchArgs) -> Result<LaunchConfig, Failure> {
+    let launch = launch(args)?;
+    Ok(LaunchConfig {
+        deterministic: launch.deterministic || schedule.is_some(),
+        schedule: schedule.map(|arg| arg.0),
+        ..launch
+    })
+}
+
 fn recording(args: RecordArgs) -> Result<Recording, Failure> {
     let stdin = args.stdin.as_deref().map(standard_input).transpose()?;
     Ok(Recording {
@@ -606,7 +620,7 @@ fn recording(args: RecordArgs) -> Result<Recording, Failure> {
             values: !args.no_values,
             execute_flushes: args.execute_flushes,
             stdin,
-            ..launch(args.launch)?
+            ..scheduled(args.schedule, args.launch)?
         },
         output: args.output,
         pmemcheck_log: args.pmemcheck_log,

@@ -105,6 +105,8 @@ pub struct ThreadContext {
     pub tx_depth: u64,
     /// pmemcheck requests that may be left out, as bits.
     pub optional_requests: u64,
+    /// Jumps backwards and the like that the thread still makes without asking whether it may go on: see `translate/points.rs`.
+    pub budget: u64,
     /// Arguments of the library function that is being entered.
     pub call_args: [u64; 5],
     pub xmm: [[u64; 2]; 16],
@@ -144,6 +146,15 @@ pub struct ThreadContext {
     /// Address of the system call that is in the stream (a read of standard input, a deadly signal) and not yet made; 0 if none.
     pub announced: u64,
     engine_write: core::sync::atomic::AtomicBool,
+    /// Its seat, where threads take turns.
+    pub seat: u32,
+    /// The instruction at which it was asked last whether it goes on, and one at which it is not asked again.
+    pub last_point: u64,
+    pub skip_point: u64,
+    /// Where 0 is written when it ends, and a futex woken; where its list of robust futexes begins. Both are the kernel's business unless
+    /// threads take turns.
+    pub clear_tid: u64,
+    pub robust_list: u64,
     /// Mask that a new thread starts with.
     pub start_mask: u64,
     pub in_use: AtomicU64,
@@ -182,7 +193,7 @@ pub mod off {
         SITE_ALIAS = site_alias; THREAD_BITS = thread_bits; UNFENCED = unfenced;
         PENDING_FLAG = pending_flag; CONTEXT_CACHE = context_cache; XMM = xmm;
         LAST_TOKEN = last_token; LAST_CONTEXT = last_context; CALL_ARGS = call_args;
-        TX_DEPTH = tx_depth; OPTIONAL_REQUESTS = optional_requests;
+        BUDGET = budget; TX_DEPTH = tx_depth; OPTIONAL_REQUESTS = optional_requests;
     }
     pub const fn spill(slot: usize) -> u32 {
         SPILL + 8 * slot as u32

@@ -9,6 +9,7 @@
 
 use crate::context::ThreadContext;
 use crate::control::control;
+use crate::schedule::turn;
 use crate::sync::SpinLock;
 use crate::sys::{self, nr, sc};
 use crate::values::{read_value, write_value};
@@ -36,7 +37,15 @@ fn on() -> bool {
 }
 
 fn now_ns() -> u64 {
+    if turn::on() {
+        return turn::table().pass_time(TICK_NS);
+    }
     CLOCK_NS.fetch_add(TICK_NS, Ordering::Relaxed)
+}
+
+/// Nanoseconds since the start, of a time since the epoch.
+pub fn since_start(ns: u64) -> u64 {
+    ns.saturating_sub(EPOCH_NS)
 }
 
 /// SplitMix64.
@@ -327,6 +336,8 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             Some(t as i64)
         }
         GETRUSAGE => ok(put(ctx, a[1], &[0; 18])),
+        // Where threads take turns, so does time.
+        nr::NANOSLEEP | CLOCK_NANOSLEEP if turn::on() => rest.make(ctx, call),
         nr::NANOSLEEP | CLOCK_NANOSLEEP => {
             let request = if number == nr::NANOSLEEP { a[0] } else { a[2] };
             let mut ts = [0u64; 2];

@@ -247,6 +247,13 @@ impl Emitter {
         patch
     }
 
+    /// Lets the [`jmp`](Self::jmp) with its displacement at `patch` go here.
+    pub fn jmp_goes_here(&mut self, patch: u64) {
+        let distance = rel32(patch + 4, self.at);
+        // SAFETY: our own four bytes, not yet reachable.
+        unsafe { (patch as *mut u32).write_unaligned(distance) };
+    }
+
     /// Pads with no-operations so that the 4 bytes at `at + lead` do not straddle a cache line: only then
     /// is patching them one atomic store for other threads.
     pub fn align_patch(&mut self, lead: u64) {

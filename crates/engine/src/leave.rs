@@ -68,6 +68,8 @@ fn dispatch(ctx: &mut ThreadContext) {
         exit::LOCKED => {
             crate::pm::ring::give_way();
             ctx.rip = crate::pm::site::from_payload(payload).pc;
+            // It is started over, and not asked again whether it goes on.
+            ctx.skip_point = ctx.rip;
             resume_at_rip(ctx);
         }
         exit::CODE_CHANGED => {

@@ -46,6 +46,11 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// The thread itself.
+    pub fn thread(&mut self) -> &mut ThreadContext {
+        self.ctx
+    }
+
     /// A general register, by its hardware number.
     pub fn gpr(&self, n: usize) -> u64 {
         self.ctx.gpr[n & 15]

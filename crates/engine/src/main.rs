@@ -68,6 +68,7 @@ mod redirects;
 mod requests;
 #[cfg(not(test))]
 mod runtime;
+mod schedule;
 mod service;
 mod session;
 mod sigdata;
@@ -130,6 +131,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
     }
     deterministic::init(ctx, launch.shown_pid as u32);
     pm::init_process(ctx, launch.previous_process);
+    schedule::turn::begin(ctx);
     blocks::resume_at_rip(ctx);
     // SAFETY: the context is complete.
     unsafe { asm::bo_enter() }

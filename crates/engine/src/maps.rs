@@ -11,6 +11,9 @@ pub struct Mapping {
     pub exec: bool,
     pub shared: bool,
     pub offset: u64,
+    /// Major and minor number of the device, a byte pair each.
+    pub device: u64,
+    pub inode: u64,
     pub path: Vec<u8>,
 }
 
@@ -40,7 +43,9 @@ pub fn read() -> Vec<Mapping> {
         if perm.len() < 4 {
             continue;
         }
-        let path = f.nth(2).unwrap_or(b"");
+        let device = f.next().unwrap_or(b"");
+        let inode = f.next().unwrap_or(b"");
+        let path = f.next().unwrap_or(b"");
         let skip = path.iter().position(|&c| c != b' ').unwrap_or(path.len());
         out.push(Mapping {
             start: hex(&range[..dash]),
@@ -50,6 +55,8 @@ pub fn read() -> Vec<Mapping> {
             exec: perm[2] == b'x',
             shared: perm[3] == b's',
             offset: hex(offset),
+            device: hex(device),
+            inode: crate::sys::read_decimal(inode).map_or(0, |(number, _)| number),
             path: path[skip..].to_vec(),
         });
     }

@@ -33,6 +33,8 @@ pub struct Mode {
     pub named_input: bool,
     /// [`abi::MODE_CLIENT`].
     pub client: bool,
+    /// [`abi::MODE_SCHEDULE`].
+    pub schedule: bool,
     /// What the program must not see of the processor.
     pub hidden: abi::cpu::Features,
     /// What it cannot use: hidden, or lacking.
@@ -54,6 +56,7 @@ static mut MODE: Mode = Mode {
     comparisons: false,
     named_input: false,
     client: false,
+    schedule: false,
     hidden: abi::cpu::Features::NONE,
     missing: abi::cpu::Features::NONE,
 };
@@ -78,6 +81,7 @@ pub fn init(control: &abi::Control) {
             comparisons: has(abi::MODE_COMPARISONS),
             named_input: has(abi::MODE_NAMED_INPUT),
             client: has(abi::MODE_CLIENT),
+            schedule: has(abi::MODE_SCHEDULE),
             hidden: abi::cpu::Features(control.cpu_hidden),
             missing: abi::cpu::Features(control.cpu_hidden | control.cpu_lacking),
         };

@@ -4,6 +4,7 @@ use crate::asm;
 use crate::context::ThreadContext;
 use crate::control::{control, real_pid, refresh_pid};
 use crate::dispositions;
+use crate::schedule::turn;
 use crate::service;
 use crate::sigdata::{SYNC_MASK, SignalHandlers};
 use crate::signal;
@@ -95,6 +96,7 @@ pub fn clone(
     }
     child.shown_tid = crate::deterministic::reserve_pid();
     let shown = child.shown_tid;
+    let flags_told = schedule_child(ctx, child, flags, ptid, ctid);
     if child.borrows_memory {
         crate::pm::process_begins();
     }
@@ -105,7 +107,15 @@ pub fn clone(
         old
     };
     // SAFETY: `child` is fresh and stays alive until the thread ends. The caller has refused pointers to PM.
-    let ret = unsafe { asm::bo_clone(flags, child.self_ptr, ptid, ctid, tls) };
+    let ret = unsafe { asm::bo_clone(flags_told, child.self_ptr, ptid, ctid, tls) };
+    if turn::on() {
+        let child_group = if flags & CLONE_THREAD == 0 {
+            ret as u32
+        } else {
+            ctx.group
+        };
+        turn::made(ctx, child.seat, ret, child_group, flags & CLONE_VFORK != 0);
+    }
     if ret > 0 {
         crate::deterministic::bind_pid(ret as u32, shown);
     }
@@ -122,9 +132,39 @@ pub fn clone(
     ret
 }
 
+/// Where threads take turns, a seat for the child, and the flags that the kernel is told: what it would do at the child's end, the engine does. So it does with
+/// the child's number, because the program knows the child by another one than the kernel.
+fn schedule_child(
+    ctx: &mut ThreadContext,
+    child: &mut ThreadContext,
+    flags: u64,
+    ptid: u64,
+    ctid: u64,
+) -> u64 {
+    if !turn::on() {
+        return flags;
+    }
+    child.seat = turn::arrive(child.thread);
+    if flags & CLONE_CHILD_CLEARTID != 0 {
+        child.clear_tid = ctid;
+    }
+    for (flag, at) in [(CLONE_PARENT_SETTID, ptid), (CLONE_CHILD_SETTID, ctid)] {
+        if flags & flag != 0 {
+            crate::values::write_value(ctx, at, &child.shown_tid);
+        }
+    }
+    if flags & CLONE_VFORK != 0 {
+        turn::lends_memory(ctx, child.seat);
+    }
+    flags & !(CLONE_CHILD_CLEARTID | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID)
+}
+
 /// First engine code of a new thread, on its own engine stack.
 pub extern "C" fn thread_start(ctx: &mut ThreadContext) {
     adopt(ctx);
+    if turn::on() {
+        turn::await_first_turn(ctx);
+    }
     crate::deterministic::bind_pid(ctx.tid, ctx.shown_tid);
     crate::pm::thread_started(ctx);
     crate::blocks::resume_at_rip(ctx);
@@ -150,12 +190,17 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
     };
     // No other thread may be in the middle of changing engine state.
     let fork = crate::pm::fork_begins(ctx);
+    let seat = turn::on().then(|| turn::arrive(fork.thread()));
+    let mut told = flags & !CLONE_VFORK;
+    if seat.is_some() {
+        told &= !(CLONE_CHILD_CLEARTID | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID);
+    }
     let holes = crate::layout::lock_for_fork();
     let heap = crate::heap::HEAP.lock();
     // The kernel takes `stack` for the child; ours is the copy of this one, so the program's goes into its registers.
     // Waiting for the child there would be waiting with all locks of the engine: see `Departure`.
     // SAFETY: a plain fork as far as the engine is concerned.
-    let ret = unsafe { sc!(nr::CLONE, flags & !CLONE_VFORK, 0, ptid, ctid, tls) };
+    let ret = unsafe { sc!(nr::CLONE, told, 0, ptid, ctid, tls) };
     drop(heap);
     drop(holes);
     if ret == 0 {
@@ -178,16 +223,41 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         crate::deterministic::reset_after_fork();
         crate::layout::reset_after_fork();
         crate::deterministic::bind_pid(ctx.tid, shown);
+        if let Some(seat) = seat {
+            ctx.seat = seat;
+            ctx.robust_list = 0;
+            if flags & CLONE_CHILD_SETTID != 0 {
+                crate::values::write_value(ctx, ctid, &shown);
+            }
+            ctx.clear_tid = if flags & CLONE_CHILD_CLEARTID != 0 {
+                ctid
+            } else {
+                0
+            };
+        }
         crate::pm::forked_child(ctx, fork);
+        if seat.is_some() {
+            turn::await_first_turn(ctx);
+        }
     } else {
         if ret > 0 {
             crate::deterministic::bind_pid(ret as u32, shown);
         }
         crate::pm::fork_ends(ctx, fork, ret);
+        if let Some(seat) = seat {
+            turn::made(ctx, seat, ret, ret as u32, false);
+            if ret > 0 && flags & CLONE_PARENT_SETTID != 0 {
+                crate::values::write_value(ctx, ptid, &shown);
+            }
+        }
     }
     if let Some(departure) = departure {
         match ret {
             0 => departure.keep_open(),
+            _ if turn::on() => {
+                let here = turn::waits_for_child(ctx);
+                turn::away(ctx, here, |_| departure.wait(ret > 0));
+            }
             _ => departure.wait(ret > 0),
         }
     }
@@ -312,6 +382,7 @@ pub fn exit_group(ctx: &mut ThreadContext, code: u64) -> Option<i64> {
     }
     crate::pm::process_exits(ctx, code as i32);
     crate::learned::ends();
+    ends_turn(ctx);
     // SAFETY: ends the process.
     Some(unsafe { sc!(nr::EXIT_GROUP, code) })
 }
@@ -320,8 +391,25 @@ pub fn exit_group(ctx: &mut ThreadContext, code: u64) -> Option<i64> {
 pub fn exit_thread(ctx: &mut ThreadContext, code: u64) -> ! {
     crate::pm::thread_exits(ctx);
     dispositions::block_all();
+    if turn::on() {
+        crate::schedule::futex::thread_ends(ctx);
+        match crate::context::has_siblings(ctx) {
+            true => turn::leave(ctx),
+            false => ends_turn(ctx),
+        }
+    }
     // SAFETY: frees the context and ends the thread without touching its stack again.
     unsafe { asm::bo_thread_exit(ctx.in_use.as_ptr(), code) }
+}
+
+/// The process is about to end: its threads wait for no turn any more.
+pub fn ends_turn(ctx: &mut ThreadContext) {
+    if turn::on() {
+        crate::schedule::futex::thread_ends(ctx);
+        // SAFETY: no arguments.
+        let parent = unsafe { sc!(nr::GETPPID) } as u32;
+        turn::process_ends(ctx, parent);
+    }
 }
 
 core::arch::global_asm!(".global bo_exec_failed", "bo_exec_failed:", "int3", "ret",);
@@ -366,6 +454,9 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> Option<i64> {
         dispositions::set_mask(inherited);
     }
     signal::pass_on_held(ctx);
+    if turn::on() {
+        turn::executes(ctx);
+    }
     // SAFETY: the program's own call, pointers rewritten by the caller.
     let ret = unsafe {
         sys::syscall6(
@@ -373,6 +464,9 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> Option<i64> {
         )
     };
     drop(ring);
+    if turn::on() {
+        turn::goes_on(ctx);
+    }
     signal::after_failed_exec();
     if ctx.pending_signal() == 0 {
         dispositions::set_mask(old);

@@ -22,6 +22,9 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// How long the drain loop sleeps at most before it looks for records.
 const IDLE: Duration = Duration::from_micros(300);
 
+/// How often it is looked whether the thread whose turn it is is still there.
+const LOOKS: Duration = Duration::from_millis(100);
+
 /// How long an announced process is waited for: if it was killed at birth, it never comes.
 const BIRTH: Duration = Duration::from_millis(100);
 
@@ -239,6 +242,7 @@ pub fn drain(
     let mut watch = Watch::new(config, begun);
     let mut decoder = decode::Decoder::new(shared);
     let mut stuck = None;
+    let mut looked = Instant::now();
     let mut sink_error = None;
     let mut stopped = None;
     let mut ended_since = None;
@@ -341,6 +345,10 @@ pub fn drain(
         let one_has_ended = processes.reap()?;
         if control.ring_lock.load(Ordering::Relaxed) != 0 {
             state.free_ring_of_the_dead(shared, &mut stuck, one_has_ended);
+        }
+        if config.schedule.is_some() && (one_has_ended || looked.elapsed() >= LOOKS) {
+            state.pass_on_turn_of_the_dead(shared);
+            looked = Instant::now();
         }
         if one_has_ended || processes.search(false) {
             continue;

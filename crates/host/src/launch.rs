@@ -8,6 +8,7 @@ use crate::members::Members;
 use crate::processes::Processes;
 use crate::recent;
 use crate::service::{Service, State};
+use crate::turns::{self, WithoutLoads};
 use crate::{EventSink, LaunchConfig, LaunchError, Limits, Outcome, decode, preflight};
 use brownout_abi::{self as abi, KnownFile};
 use std::ffi::CString;
@@ -31,6 +32,10 @@ pub fn run(config: &LaunchConfig) -> Result<Outcome, LaunchError> {
 
 /// Runs the program and feeds its events to `sink`.
 pub fn record(config: &LaunchConfig, sink: &mut dyn EventSink) -> Result<Outcome, LaunchError> {
+    if config.schedule.is_some() && !config.loads {
+        let mut sink = WithoutLoads(sink);
+        return recent::watched(&mut sink, |sink| launch(config, Some(sink)));
+    }
     recent::watched(sink, |sink| launch(config, Some(sink)))
 }
 
@@ -120,11 +125,14 @@ pub fn prepare(
         None => path.to_path_buf(),
     })?;
     let mut mode = crate::passes::from_environment()?;
+    let is_scheduled = records && config.schedule.is_some();
     for (on, bit) in [
         (records, abi::MODE_RECORD),
-        (config.loads, abi::MODE_LOADS),
+        // Each load is a place to decide at, whether anybody wants to know of it or not.
+        (config.loads || is_scheduled, abi::MODE_LOADS),
         (config.values, abi::MODE_VALUES),
-        (config.deterministic, abi::MODE_DETERMINISTIC),
+        (is_deterministic(config), abi::MODE_DETERMINISTIC),
+        (is_scheduled, abi::MODE_SCHEDULE),
         (config.execute_flushes, abi::MODE_EXECUTE_FLUSHES),
         (config.lean, abi::MODE_LEAN),
         (config.boundaries, abi::MODE_BOUNDARIES),
@@ -183,6 +191,9 @@ pub fn prepare(
     let (control_file, handed) = handed.map_or((None, None), |(file, h)| (Some(file), Some(h)));
     let (shared, control_file) = Shared::create(&beginning, control_file)
         .map_err(|e| LaunchError::Launch("shared memory", e))?;
+    if let Some(schedule) = &config.schedule {
+        turns::begin(&shared, schedule);
+    }
     let members = Members::new(&shared, &control_file)
         .map_err(|e| LaunchError::Launch("looking at ourselves", e))?;
     let image = match (enclosure, handed) {
@@ -215,6 +226,11 @@ pub fn prepare(
     })
 }
 
+/// Whether randomness is removed. What is scheduled must do the same when it is given the same turns.
+fn is_deterministic(config: &LaunchConfig) -> bool {
+    config.deterministic || config.schedule.is_some()
+}
+
 /// How the program is started.
 fn command(
     config: &LaunchConfig,
@@ -241,7 +257,7 @@ fn command(
     if own_group {
         command.process_group(0);
     }
-    let deterministic = config.deterministic;
+    let deterministic = is_deterministic(config);
     let mut enter = match enclosure.map(|enclosure| enclosure.enter(here)) {
         Some(Ok(enter)) => Some(enter),
         Some(Err(e)) => return Err(LaunchError::Launch("entering the private view", e)),
@@ -366,6 +382,7 @@ pub fn outcome(
         waited: Duration::from_nanos(shared.control().ring_waited_ns.load(Ordering::Relaxed)),
         edges: shared.edges(),
         comparisons: shared.comparisons(),
+        scheduled: (shared.control().mode & abi::MODE_SCHEDULE != 0).then(|| turns::end(shared)),
     };
     match drained.sink_error {
         Some(e) => Err(LaunchError::Sink(e, Box::new(outcome))),

@@ -36,9 +36,11 @@ mod preflight;
 mod processes;
 mod rare;
 mod recent;
+mod schedule;
 mod service;
 mod session;
 mod sockets;
+mod turns;
 
 /// Most [known files](LaunchConfig::known_files) of a run.
 pub use brownout_abi::KNOWN_MAX as KNOWN_FILES_MAX;
@@ -49,6 +51,9 @@ pub use enclosure::{
 pub use error::LaunchError;
 pub use launch::{record, run};
 pub use processes::activity_of;
+pub use schedule::{
+    Decision, Goal, Plan, Schedule, Scheduled, StrategyKind, decode_decisions, encode_decisions,
+};
 pub use session::{Session, StopAt};
 
 use brownout_trace::EventSink;
@@ -107,6 +112,9 @@ pub struct LaunchConfig {
     pub edges: bool,
     /// Note what is compared: [`Outcome::comparisons`]. That makes the program several times as slow. Default: no.
     pub comparisons: bool,
+    /// One thread runs at a time, and this says which. The program is made [deterministic](Self::deterministic) then, too: with the same decisions it does
+    /// the same again, event for event. Only recordings can be scheduled. Default: threads run as the machine has it.
+    pub schedule: Option<Schedule>,
     /// Files that are tracked from the beginning, not from their first mapping on, under numbers of the caller's choice. They must
     /// exist. They get no `File` event and no [`EventSink::new_file`]. Files that are found on the way get other numbers. Default: none.
     pub known_files: Vec<(PathBuf, FileId)>,
@@ -189,6 +197,7 @@ impl LaunchConfig {
             names: false,
             edges: false,
             comparisons: false,
+            schedule: None,
             known_files: Vec::new(),
             last_file: FileId(0),
             redirects: Vec::new(),
@@ -232,6 +241,8 @@ pub struct Outcome {
     pub edges: Option<Box<[u8]>>,
     /// What was compared, if [`LaunchConfig::comparisons`] was asked for; of a kept program, since its stop.
     pub comparisons: Vec<Comparison>,
+    /// What was decided, if [`LaunchConfig::schedule`] was asked for.
+    pub scheduled: Option<Scheduled>,
 }
 
 /// Two things that the program has compared with each other, or has handed to a function that may do so.

@@ -219,6 +219,11 @@ impl State {
         self.lock().notes.push(text);
     }
 
+    /// Gives the turn to somebody else if the thread that has it is no more.
+    pub fn pass_on_turn_of_the_dead(&self, shared: &Shared) {
+        crate::turns::pass_on_for_the_dead(shared, &self.members);
+    }
+
     /// Frees the ring if the thread that has it is no more. Its record was not published, so nothing of it is seen. `since` remembers from call
     /// to call what has not moved; `one_has_ended` is a reason not to wait.
     pub fn free_ring_of_the_dead(

@@ -286,6 +286,13 @@ macro_rules! event_kinds {
                     word: u64 = field, hex "word";
                 }
 
+                /// A thread waits, and so do all others, each for another one: nobody will ever go
+                /// on. One for each thread, in a run that is scheduled; the run ends there.
+                40 STUCK ring 26 "stuck" Stuck {
+                    /// The futex, if it waits in one; else 0.
+                    addr: TargetAddr = addr, placed "addr";
+                }
+
                 // ---- requests of the program
                 /// A pmemcheck client request (see the code numbers of pmemcheck, base
                 /// `0x5043_0000`).

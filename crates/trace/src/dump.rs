@@ -514,6 +514,12 @@ impl Scene {
             } => {
                 let _ = write!(line, "{addr} op {op:#x} val {val} = {result}");
             }
+            EventKind::Stuck { addr } => {
+                let _ = match addr.0 {
+                    0 => write!(line, "all threads wait for each other"),
+                    _ => write!(line, "all threads wait for each other; this one at {addr}"),
+                };
+            }
             EventKind::Pmemcheck { code, args, text } => request_text(line, *code, args, text),
             EventKind::Annotation { code, args, text } => request_text(line, *code, args, text),
             EventKind::LibraryCall { function, args } => {

@@ -52,7 +52,7 @@ pub use discover::{FaultAnswer, fault, mark_site};
 pub use files::{file_mode, init_files};
 pub use kernel::{answered, with_prepared};
 pub use process::*;
-pub use record::{code_is_read, code_was_read, kernel_wrote, record_load};
+pub use record::{code_is_read, code_was_read, event, kernel_wrote, record_load};
 pub use regions::{init_thread, is_allowed, is_tracked, overlaps_alias, reach, readable_alias};
 pub use requests::{client_request, is_question};
 pub use stacks::{bo_verify_no, bo_verify_read, code_changed};

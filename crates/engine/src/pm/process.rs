@@ -218,6 +218,13 @@ pub struct Fork {
     ),
 }
 
+impl Fork {
+    /// The number of the child's first thread; 0 if nothing is recorded.
+    pub fn thread(&self) -> u32 {
+        self.birth.as_ref().map_or(0, |birth| birth.thread)
+    }
+}
+
 /// Before a fork. Nothing may be allocated from here until one of the two functions that follow has been called.
 pub fn fork_begins(ctx: &ThreadContext) -> Fork {
     process_begins();

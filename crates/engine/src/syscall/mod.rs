@@ -11,6 +11,7 @@
 //!  boundaries   what the program takes from the world and gives to it       while recording, if asked for
 //!  pm           tracked memory and files                                    while recording
 //!  layout       where mappings lie                                          in deterministic mode
+//!  turns        who goes on                                                  where threads take turns
 //!  kernel       the call itself
 //! ```
 //! Each is a [`Stage`] in a module of its own; [`PIPELINE`] is their order. A call goes down this
@@ -19,9 +20,8 @@
 //!
 //! What a stage gets to see follows from where it stands. Behind `determinism` numbers of processes
 //! are the kernel's, before it those that the program knows. Behind `redirects` a path is the one
-//! that the kernel will be told. Only `pm` and what is behind it knows of aliases. A scheduler of
-//! threads belongs behind `determinism`, which answers some calls that would wait otherwise, and
-//! before `signals`, in which a thread may come to wait.
+//! that the kernel will be told. Only `pm` and what is behind it knows of aliases. The scheduler of
+//! threads makes some calls several times, so it stands behind all that records or changes them.
 
 mod code;
 mod kernel;
@@ -30,7 +30,7 @@ mod processes;
 mod signals;
 
 use crate::context::ThreadContext;
-use crate::{deterministic, layout, pm, redirects, session};
+use crate::{deterministic, layout, pm, redirects, schedule, session};
 use brownout_syscalls::pipeline::{Call, Pipeline};
 
 /// The stages, in the order in which a call goes through them.
@@ -45,6 +45,7 @@ static PIPELINE: Pipeline<ThreadContext> = Pipeline::new(&[
     pm::BOUNDARIES,
     pm::STAGE,
     layout::STAGE,
+    schedule::calls::STAGE,
     kernel::STAGE,
 ]);
 

@@ -15,6 +15,7 @@ mod comparisons;
 mod edges;
 mod interpret;
 pub mod passes;
+mod points;
 mod simple;
 mod site;
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! All passes there are, in the order in which they are asked.
 
 use super::builder::{self, Pass};
-use super::{comparisons, edges, interpret, site};
+use super::{comparisons, edges, interpret, points, site};
 use crate::mode::Mode;
 
-static ALL: [&dyn Pass; 4] = [
+static ALL: [&dyn Pass; 5] = [
+    &points::Points,
     &edges::EdgeCoverage,
     &comparisons::Comparisons,
     &interpret::Exercise,

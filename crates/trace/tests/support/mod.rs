@@ -398,6 +398,14 @@ pub fn every_kind() -> Vec<Event<'static>> {
         ),
         event(
             2,
+            0x40_1504,
+            0,
+            EventKind::Stuck {
+                addr: addr(base + 0x300),
+            },
+        ),
+        event(
+            2,
             0x40_1508,
             0,
             EventKind::Pmemcheck {
@@ -666,6 +674,7 @@ fn kinds() -> impl Strategy<Value = EventKind<'static>> {
         1 => (number(), small(), small(), any::<i64>()).prop_map(|(addr, op, val, result)| {
             EventKind::Futex { addr: TargetAddr(addr), op, val, result }
         }),
+        1 => number().prop_map(|addr| EventKind::Stuck { addr: TargetAddr(addr) }),
         2 => (small(), prop::array::uniform4(number()), leaked(0..20))
             .prop_map(|(code, args, text)| EventKind::Pmemcheck { code, args, text }),
         1 => (small(), prop::array::uniform5(number()), leaked(0..20))

@@ -1,0 +1,98 @@
+//! The turns of a scheduled run, as the tool sees them.
+//!
+//! The table is in the control block. The threads of the program change it, whoever has the turn; the tool writes it before the run, reads it
+//! after, and steps in only where the thread that has the turn is no more.
+
+use brownout_abi::schedule::{Point, Table, Verdict};
+use brownout_trace::EventSink;
+use brownout_trace::event::{Event, EventKind, FileId};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use crate::control::{Shared, futex_wake};
+use crate::members::Members;
+use crate::schedule::{Decision, Schedule, Scheduled};
+
+fn table(shared: &Shared) -> *mut Table {
+    shared.control().schedule.table.get()
+}
+
+/// Before the run.
+pub fn begin(shared: &Shared, schedule: &Schedule) {
+    // SAFETY: no thread of the program runs yet.
+    let table = unsafe { &mut *table(shared) };
+    table.begin(&schedule.plan, &schedule.decisions);
+}
+
+/// After it.
+pub fn end(shared: &Shared) -> Scheduled {
+    // SAFETY: all threads of the program have ended. Whatever they have left there is plain numbers.
+    let table = unsafe { &*table(shared) };
+    Scheduled {
+        steps: table.steps(),
+        decisions: table.made().map(<[Decision]>::to_vec),
+        check: table.check(),
+        left: table.left(),
+        is_deadlock: shared.control().schedule.deadlock.load(Ordering::Relaxed) != 0,
+    }
+}
+
+/// If the thread that has the turn is no more, somebody else gets it.
+pub fn pass_on_for_the_dead(shared: &Shared, members: &Members) {
+    let schedule = &shared.control().schedule;
+    let turn = schedule.turn.load(Ordering::Acquire) as usize;
+    let seats = schedule.gates.len();
+    if turn == 0 || turn > seats {
+        return;
+    }
+    // SAFETY: only numbers are read; whoever has the turn may just be writing them, and then it is alive.
+    let seat = unsafe { &*table(shared) }.seat(turn - 1);
+    let (pid, tid) = (seat.pid, seat.tid);
+    if tid == 0 || members.has_thread(tid) {
+        return;
+    }
+    // SAFETY: who had the turn is gone, and nobody else changes the table without.
+    let table = unsafe { &mut *table(shared) };
+    table.process_is_gone(pid, None);
+    table.something_changed();
+    let next = match table.decide(None, Point::default()) {
+        Verdict::Seat(next) => next,
+        Verdict::Deadlock => {
+            schedule.deadlock.store(1, Ordering::Release);
+            match table.seats().next() {
+                Some((next, _)) => next,
+                None => return,
+            }
+        }
+        // Asked again soon.
+        Verdict::Idle => return table.try_again(),
+        Verdict::Nobody | Verdict::Diverged => {
+            schedule.turn.store(0, Ordering::Release);
+            return;
+        }
+    };
+    schedule.turn.store(next as u32 + 1, Ordering::Release);
+    schedule.gates[next].store(1, Ordering::Release);
+    futex_wake(&schedule.gates[next]);
+}
+
+/// Leaves out loads, which are recorded where threads take turns, because each is a place to decide at.
+pub struct WithoutLoads<'s>(pub &'s mut dyn EventSink);
+
+impl EventSink for WithoutLoads<'_> {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        match event.kind {
+            EventKind::Load(_) | EventKind::FileRead { .. } => Ok(()),
+            _ => self.0.event(event),
+        }
+    }
+
+    fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
+        self.0.answer(question)
+    }
+
+    fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {
+        self.0.new_file(file, path)
+    }
+}

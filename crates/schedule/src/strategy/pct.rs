@@ -1,0 +1,70 @@
+//! Probabilistic concurrency testing: random priorities, and a few points at which whoever has the turn falls behind all others.
+//!
+//! A bug that needs `d` ordering decisions is hit with a probability of at least `1 / (n * k^(d-1))`, for `n` threads and `k` points
+//! (Burckhardt and others, ASPLOS 2010). `depth` of the plan is `d`, `length` is `k`.
+//!
+//! Deviation: a thread that gives way (it spins, or yields) falls behind all others, too, because it waits for one of them.
+
+use super::choice::{Choice, Plan, Random, Strategy};
+use crate::seat::SEATS;
+
+/// Priorities that are lowered at stated points.
+const CHANGES_MAX: usize = 16;
+
+#[repr(C)]
+pub struct Pct {
+    /// By seat; the highest goes on.
+    priority: [i64; SEATS],
+    /// The next priority below all others.
+    lowest: i64,
+    /// At these steps.
+    changes: [u64; CHANGES_MAX],
+    count: u32,
+    _pad: u32,
+}
+
+impl Default for Pct {
+    fn default() -> Pct {
+        Pct {
+            priority: [0; SEATS],
+            lowest: 0,
+            changes: [0; CHANGES_MAX],
+            count: 0,
+            _pad: 0,
+        }
+    }
+}
+
+impl Pct {
+    pub fn new(plan: &Plan, random: &mut Random) -> Pct {
+        let mut pct = Pct::default();
+        let count = (plan.depth.saturating_sub(1) as usize).min(CHANGES_MAX);
+        for change in &mut pct.changes[..count] {
+            *change = 1 + random.below(plan.length.max(1));
+        }
+        pct.count = count as u32;
+        pct
+    }
+
+    fn falls_behind(&mut self, seat: usize) {
+        self.lowest -= 1;
+        self.priority[seat] = self.lowest;
+    }
+}
+
+impl Strategy for Pct {
+    fn choose(&mut self, _: &Plan, choice: &Choice<'_>, _: &mut Random) -> usize {
+        if let Some(me) = choice.me {
+            let changes = &self.changes[..self.count as usize];
+            if choice.point.kind.gives_way() || changes.contains(&choice.step) {
+                self.falls_behind(me);
+            }
+        }
+        let highest = choice.able().max_by_key(|at| self.priority[*at]);
+        highest.unwrap_or(choice.usual)
+    }
+
+    fn arrives(&mut self, seat: usize, random: &mut Random) {
+        self.priority[seat] = 1 + random.below(1 << 32) as i64;
+    }
+}

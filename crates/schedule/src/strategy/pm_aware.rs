@@ -1,0 +1,110 @@
+//! Has a thread read what another one has stored and not yet persisted.
+//!
+//! Goals say which store and which load are to meet. A thread that is about to make such a load is held back until another one has
+//! made the store; then it goes on at once, before the store can be written back. Without goals every store to persistent memory is one:
+//! whoever stores is held back at its next points for a while, so that others come to see what it has stored.
+//!
+//! A way out: nobody is held for more than [`HOLD_MAX`] points, and nobody if nobody else can go on.
+//!
+//! Source: PMRace (ASPLOS 2022), section 4.2, which lets readers sleep until a store has happened, and disables a waiting place that
+//! never succeeds. Here nobody sleeps, and what is decided can be repeated.
+
+use super::choice::{Choice, Goal, Plan, Random, Strategy};
+use crate::seat::{PointKind, SEATS};
+
+/// Points of others for which a thread is held back.
+const HOLD_MAX: u32 = 400;
+/// One store in so many is a reason to hold, where no goal says which.
+const ONE_IN: u64 = 3;
+/// Points of others for which a thread that has stored is held back, without goals.
+const AFTER_STORE: u64 = 40;
+
+#[repr(C)]
+pub struct PmAware {
+    /// By seat: points for which it is still held.
+    held: [u32; SEATS],
+    /// By seat: it has been held at its load, and is not again.
+    was_held: [u8; SEATS],
+    /// The last point of each seat was a store that is a goal.
+    stored: [u8; SEATS],
+}
+
+impl Default for PmAware {
+    fn default() -> PmAware {
+        PmAware {
+            held: [0; SEATS],
+            was_held: [0; SEATS],
+            stored: [0; SEATS],
+        }
+    }
+}
+
+impl Strategy for PmAware {
+    fn choose(&mut self, plan: &Plan, choice: &Choice<'_>, random: &mut Random) -> usize {
+        let goals = &plan.goals[..(plan.goal_count as usize).min(plan.goals.len())];
+        for at in choice.able() {
+            self.held[at] = self.held[at].saturating_sub(1);
+        }
+        if let Some(me) = choice.me {
+            let has_stored = core::mem::take(&mut self.stored[me]) != 0;
+            if has_stored {
+                // What it stored is there, and it has not come to write it back.
+                if let Some(reader) = self.reader(choice, me, goals) {
+                    self.held[reader] = 0;
+                    self.held[me] = HOLD_MAX;
+                    return reader;
+                }
+                if goals.is_empty() {
+                    self.held[me] = 1 + random.below(AFTER_STORE) as u32;
+                } else {
+                    self.held[me] = HOLD_MAX;
+                }
+            }
+            let point = choice.point;
+            match point.kind {
+                PointKind::Store | PointKind::Rmw => {
+                    let is_goal = match goals {
+                        [] => random.below(ONE_IN) == 0,
+                        goals => goals.iter().any(|goal| goal.store == point.pc),
+                    };
+                    self.stored[me] = is_goal.into();
+                }
+                PointKind::Load if self.was_held[me] == 0 => {
+                    if goals.iter().any(|goal| goal.load == point.pc) {
+                        self.was_held[me] = 1;
+                        self.held[me] = HOLD_MAX;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let is_free = |at: &usize| self.held[*at] == 0;
+        if is_free(&choice.usual) {
+            return choice.usual;
+        }
+        let after = choice.able().filter(is_free).find(|at| *at > choice.usual);
+        let free = after.or(choice.able().find(is_free));
+        // All are held: the one that was held first.
+        free.or(choice.able().min_by_key(|at| self.held[*at]))
+            .unwrap_or(choice.usual)
+    }
+
+    fn arrives(&mut self, seat: usize, _: &mut Random) {
+        self.held[seat] = 0;
+        self.was_held[seat] = 0;
+        self.stored[seat] = 0;
+    }
+}
+
+impl PmAware {
+    /// Somebody who is held at a load that is a goal.
+    fn reader(&self, choice: &Choice<'_>, me: usize, goals: &[Goal]) -> Option<usize> {
+        choice.able().find(|at| {
+            let point = choice.seats[*at].point;
+            *at != me
+                && self.held[*at] != 0
+                && point.kind == PointKind::Load
+                && goals.iter().any(|goal| goal.load == point.pc)
+        })
+    }
+}

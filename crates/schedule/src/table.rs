@@ -1,0 +1,399 @@
+//! All threads of a run, who can go on, and who does.
+
+use crate::decision::{DECISIONS_MAX, Decision};
+use crate::seat::{NO_DEADLINE, Point, PointKind, SEATS, Seat, SeatState};
+use crate::strategy::{Choice, Kind, Plan, Strategies};
+use core::sync::atomic::Ordering;
+
+/// What one step costs in the time that the program sees.
+pub const STEP_NS: u64 = 100;
+
+/// Who goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// This seat.
+    Seat(usize),
+    /// Nobody can, unless something comes from outside: ask again after a while.
+    Idle,
+    /// Nobody ever can: all that are there wait for each other.
+    Deadlock,
+    /// Nobody is there who could take a turn; whoever comes back from the kernel takes it.
+    Nobody,
+    /// The list of decisions belongs to another run.
+    Diverged,
+}
+
+/// See the module's header.
+#[repr(C)]
+pub struct Table {
+    seats: [Seat; SEATS],
+    /// Seats that were ever in use.
+    used: u32,
+    /// How often asking again has shown nothing new.
+    idle: u32,
+    /// Decisions that were asked for.
+    steps: u64,
+    /// Nanoseconds since the start.
+    clock: u64,
+    /// Calls that may have changed what others wait for in the kernel.
+    changes: u64,
+    /// The last number that was given to somebody who came to wait.
+    order: u64,
+    /// Made of all points so far.
+    check: u64,
+    plan: Plan,
+    strategies: Strategies,
+    /// The decisions of this run.
+    made: [Decision; DECISIONS_MAX],
+    made_count: u32,
+    /// The decisions that it is to repeat.
+    wanted: [Decision; DECISIONS_MAX],
+    wanted_count: u32,
+    /// How many of them have been.
+    followed: u32,
+    diverged: u32,
+}
+
+/// How often nothing new is asked for before time passes, if somebody waits for time.
+const IDLE_ROUNDS: u32 = 3;
+
+impl Table {
+    /// What is to be decided by. Before the run begins.
+    pub fn begin(&mut self, plan: &Plan, list: &[Decision]) {
+        self.plan = *plan;
+        self.strategies = Strategies::new(plan);
+        let count = list.len().min(DECISIONS_MAX);
+        self.wanted[..count].copy_from_slice(&list[..count]);
+        self.wanted_count = count as u32;
+        self.clock = 1_000_000_000;
+    }
+
+    // ---------------------------------------------------------------- seats
+
+    /// A new thread comes, ready to go on. `None`: there are too many.
+    pub fn arrive(&mut self, thread: u32, pid: u32, tid: u32) -> Option<usize> {
+        let at = self
+            .seats
+            .iter()
+            .position(|seat| seat.state == SeatState::Free)?;
+        self.used = self.used.max(at as u32 + 1);
+        self.seats[at] = Seat {
+            state: SeatState::Ready,
+            thread,
+            pid,
+            tid,
+            deadline: NO_DEADLINE,
+            ..Seat::default()
+        };
+        self.strategies.arrives(&self.plan, at);
+        Some(at)
+    }
+
+    /// A thread is gone.
+    pub fn leave(&mut self, seat: usize) {
+        self.seats[seat] = Seat::default();
+        self.changes += 1;
+    }
+
+    /// All threads of a process are gone, but for `except`.
+    pub fn process_is_gone(&mut self, pid: u32, except: Option<usize>) {
+        for at in 0..self.used as usize {
+            if self.seats[at].pid == pid && except != Some(at) {
+                self.leave(at);
+            }
+        }
+    }
+
+    /// A seat.
+    pub fn seat(&self, seat: usize) -> &Seat {
+        &self.seats[seat]
+    }
+
+    /// A seat, to be changed.
+    pub fn seat_mut(&mut self, seat: usize) -> &mut Seat {
+        &mut self.seats[seat]
+    }
+
+    /// All seats in use.
+    pub fn seats(&self) -> impl Iterator<Item = (usize, &Seat)> {
+        let used = self.seats[..self.used as usize].iter().enumerate();
+        used.filter(|(_, seat)| seat.state != SeatState::Free)
+    }
+
+    /// Whether more than one thread is there.
+    pub fn has_choice(&self) -> bool {
+        self.seats().nth(1).is_some()
+    }
+
+    // ---------------------------------------------------------------- time and change
+
+    /// Nanoseconds since the start.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// Somebody has asked what time it is, or has let it pass.
+    pub fn pass_time(&mut self, ns: u64) -> u64 {
+        self.clock = self.clock.saturating_add(ns);
+        self.clock
+    }
+
+    /// It is at least so late.
+    pub fn pass_until(&mut self, clock: u64) {
+        self.clock = self.clock.max(clock);
+    }
+
+    /// Somebody has made a call that may let others go on.
+    pub fn something_changed(&mut self) {
+        self.changes += 1;
+        self.idle = 0;
+    }
+
+    /// Time has passed outside: those that wait for the world try again.
+    pub fn try_again(&mut self) {
+        self.changes += 1;
+    }
+
+    /// The place of somebody who comes to wait, behind all others.
+    pub fn next_order(&mut self) -> u64 {
+        self.order += 1;
+        self.order
+    }
+
+    /// How much has changed: what [`Seat::tried`] is compared with.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// A signal may have come for these.
+    pub fn poke(&self, of: impl Fn(&Seat) -> bool) {
+        for (_, seat) in self.seats() {
+            if of(seat) {
+                seat.poked.store(1, Ordering::Release);
+            }
+        }
+    }
+
+    // ---------------------------------------------------------------- futexes
+
+    /// Wakes up to `count` of those that wait for `key` with one of the bits of `bitset`, those that came first first.
+    pub fn wake(&mut self, key: [u64; 2], count: u32, bitset: u32) -> u32 {
+        let mut woken = 0;
+        while woken < count
+            && let Some(at) = self.first_waiter(key, bitset)
+        {
+            self.seats[at].state = SeatState::Ready;
+            woken += 1;
+        }
+        woken
+    }
+
+    /// Who came first of those that wait for `key`.
+    pub fn first_waiter(&self, key: [u64; 2], bitset: u32) -> Option<usize> {
+        let waits = |seat: &&Seat| {
+            seat.state == SeatState::Futex && seat.key == key && seat.bitset & bitset != 0
+        };
+        let seats = self.seats().filter(|(_, seat)| waits(seat));
+        Some(seats.min_by_key(|(_, seat)| seat.order)?.0)
+    }
+
+    /// How many wait for `key`.
+    pub fn waiters(&self, key: [u64; 2]) -> usize {
+        let seats = self.seats();
+        seats
+            .filter(|(_, seat)| seat.state == SeatState::Futex && seat.key == key)
+            .count()
+    }
+
+    /// Has up to `count` of those that wait for `from` wait for `to` instead.
+    pub fn requeue(&mut self, from: [u64; 2], to: [u64; 2], count: u32) -> u32 {
+        let mut moved = 0;
+        if from == to {
+            return self.waiters(from).min(count as usize) as u32;
+        }
+        while moved < count
+            && let Some(at) = self.first_waiter(from, u32::MAX)
+        {
+            self.seats[at].key = to;
+            moved += 1;
+        }
+        moved
+    }
+
+    // ---------------------------------------------------------------- decisions
+
+    /// Steps so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The decisions so far; `None`: there were more than can be kept.
+    pub fn made(&self) -> Option<&[Decision]> {
+        self.made.get(..self.made_count as usize)
+    }
+
+    /// How many of the decisions that were wanted have not been followed.
+    pub fn left(&self) -> usize {
+        (self.wanted_count - self.followed.min(self.wanted_count)) as usize
+    }
+
+    /// Whether the list did not fit.
+    pub fn has_diverged(&self) -> bool {
+        self.diverged != 0
+    }
+
+    /// Made of all points so far: two runs that differ differ here.
+    pub fn check(&self) -> u64 {
+        self.check
+    }
+
+    fn can_go_on(&self, seat: &Seat) -> bool {
+        match seat.state {
+            SeatState::Free | SeatState::Away | SeatState::Child => false,
+            SeatState::Ready => true,
+            SeatState::Retry if seat.tried != self.changes => true,
+            _ => seat.poked.load(Ordering::Acquire) != 0 || seat.deadline <= self.clock,
+        }
+    }
+
+    /// The thread in seat `me` has come to `point`; or, if there is none, the one that had the turn is gone. Who goes on?
+    pub fn decide(&mut self, me: Option<usize>, point: Point) -> Verdict {
+        self.steps += 1;
+        self.clock += STEP_NS;
+        if let Some(me) = me {
+            self.seats[me].point = point;
+            let thread = self.seats[me].thread;
+            let what = u64::from(thread) << 32 | point.kind as u64;
+            self.check = mix(mix(self.check, what), point.pc);
+        }
+        if self.diverged != 0 {
+            return Verdict::Diverged;
+        }
+        let mut able = [0u16; SEATS];
+        let mut count = 0;
+        for at in 0..self.used as usize {
+            if self.can_go_on(&self.seats[at]) {
+                able[count] = at as u16;
+                count += 1;
+            }
+        }
+        let able = &able[..count];
+        let Some(usual) = usual(me, point.kind, able) else {
+            return self.nobody_can();
+        };
+        self.idle = 0;
+        let chosen = if self.plan.kind() == Kind::Replay {
+            match self.follow(usual) {
+                Some(chosen) => chosen,
+                None => return Verdict::Diverged,
+            }
+        } else {
+            let choice = Choice {
+                me,
+                usual,
+                point,
+                able,
+                seats: &self.seats,
+                step: self.steps,
+            };
+            self.strategies.choose(&self.plan, &choice)
+        };
+        let chosen = if able.contains(&(chosen as u16)) {
+            chosen
+        } else {
+            usual
+        };
+        if chosen != usual {
+            self.note(chosen);
+        }
+        Verdict::Seat(chosen)
+    }
+
+    fn next_wanted(&self) -> Option<Decision> {
+        let wanted = &self.wanted[..self.wanted_count as usize];
+        wanted.get(self.followed as usize).copied()
+    }
+
+    /// Who goes on by the list.
+    fn follow(&mut self, usual: usize) -> Option<usize> {
+        let Some(next) = self.next_wanted() else {
+            return Some(usual);
+        };
+        if u64::from(next.step) > self.steps {
+            return Some(usual);
+        }
+        let is_it = |seat: &Seat| seat.thread == next.thread.into() && self.can_go_on(seat);
+        let chosen = self
+            .seats()
+            .find(|(_, seat)| is_it(seat))
+            .map(|(at, _)| at)
+            .filter(|_| next.check == self.check as u16);
+        if chosen.is_none() {
+            self.diverged = 1;
+        }
+        self.followed += 1;
+        chosen
+    }
+
+    fn note(&mut self, chosen: usize) {
+        let decision = Decision {
+            step: u32::try_from(self.steps).unwrap_or(u32::MAX),
+            thread: self.seats[chosen].thread as u16,
+            check: self.check as u16,
+        };
+        if let Some(place) = self.made.get_mut(self.made_count as usize) {
+            *place = decision;
+        }
+        self.made_count = self.made_count.saturating_add(1);
+    }
+
+    /// Nobody can go on as things are.
+    fn nobody_can(&mut self) -> Verdict {
+        let waits_for = |states: &[SeatState]| {
+            let mut seats = self.seats();
+            seats.any(|(_, seat)| states.contains(&seat.state))
+        };
+        let outside = waits_for(&[SeatState::Retry, SeatState::Signal]);
+        let away = waits_for(&[SeatState::Away, SeatState::Child]);
+        let next = self.seats().map(|(_, seat)| seat.deadline).min();
+        let next = next.filter(|deadline| *deadline != NO_DEADLINE);
+        if let Some(next) = next {
+            // What comes from outside comes first, if it is there already.
+            let may_come = outside || away;
+            if !may_come || self.idle >= IDLE_ROUNDS {
+                self.idle = 0;
+                self.pass_until(next);
+                // Asked again, somebody can. That is no step of the program's.
+                self.steps -= 1;
+                self.clock -= STEP_NS;
+                return self.decide(None, Point::default());
+            }
+        }
+        self.idle = self.idle.saturating_add(1);
+        match (outside || next.is_some(), away) {
+            (true, _) => {
+                self.steps -= 1;
+                self.clock -= STEP_NS;
+                Verdict::Idle
+            }
+            (false, true) => Verdict::Nobody,
+            (false, false) if self.seats().next().is_none() => Verdict::Nobody,
+            (false, false) => Verdict::Deadlock,
+        }
+    }
+}
+
+/// Who goes on if nobody has a reason to decide otherwise: the thread itself; if it cannot, or gives way, the next one in turn.
+fn usual(me: Option<usize>, kind: PointKind, able: &[u16]) -> Option<usize> {
+    let me = me.unwrap_or(0) as u16;
+    if !kind.gives_way() && able.contains(&me) {
+        return Some(me.into());
+    }
+    let next = able.iter().find(|at| **at > me).or(able.first());
+    next.map(|at| usize::from(*at))
+}
+
+fn mix(hash: u64, value: u64) -> u64 {
+    let mixed = (hash ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed ^ mixed >> 29
+}
