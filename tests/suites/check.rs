@@ -7,6 +7,7 @@
 //! | `modules::` | sites and files keep their own names, however linked, unloaded, replaced or deleted |
 //! | `mappings::` | what a mapping leaves behind may be made persistent later |
 //! | `paths::` | findings name the calling path of the store |
+//! | `threads::` | `--threads`: what threads could read of each other too early |
 //! | `pmtest::` | programs annotated for PMTest |
 //! | `surface::` | options, forms of the report, exit codes |
 //! | `recorded::` | recordings, whole and damaged, say what the run said |
@@ -37,6 +38,8 @@ mod pmtest;
 mod replay;
 #[path = "check/surface.rs"]
 mod surface;
+#[path = "check/threads.rs"]
+mod threads;
 #[path = "check/words.rs"]
 mod words;
 
@@ -56,6 +59,7 @@ fn main() {
     trials.extend(modules::trials());
     trials.extend(mappings::trials());
     trials.extend(paths::trials());
+    trials.extend(threads::trials());
     trials.extend(pmtest::trials());
     trials.extend(surface::trials());
     trials.extend(replay::trials());

@@ -125,6 +125,8 @@ pub const MODE_NAMED_INPUT: u32 = 1 << 12;
 pub const MODE_CLIENT: u32 = 1 << 13;
 /// One thread runs at a time, and [`Control::schedule`] says which.
 pub const MODE_SCHEDULE: u32 = 1 << 15;
+/// Calls of library functions with which threads exclude each other and wait for each other are recorded.
+pub const MODE_THREADS: u32 = 1 << 14;
 
 /// How many edges can be told apart.
 pub const EDGES: usize = 1 << 16;
@@ -183,8 +185,8 @@ pub enum Request {
     Fatal = 3,
     /// One sentence for the user. `text`.
     Note = 4,
-    /// Which functions of a code mapping are of interest? `args` = start, length, file offset, `1` for the program itself;
-    /// `text` = path. Answers their number in `result` and, as text, pairs of 64-bit words: address, function number.
+    /// Which functions of a code mapping are of interest? `args` = start, length, file offset, `1` for the program itself,
+    /// `1` for those about threads, too; `text` = path. Answers their number in `result` and, as text, pairs of 64-bit words: address, function number.
     LibraryFunctions = 5,
     /// What does the sink answer to this thread's last annotation? `args[0]` = thread number. Answers up to three words.
     Answer = 6,

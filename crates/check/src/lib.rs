@@ -41,6 +41,7 @@ mod sites;
 mod sorted;
 mod source;
 mod thread;
+mod threads;
 mod tx;
 
 use std::io;
@@ -142,6 +143,10 @@ impl Analysis {
     /// As [`new`](Self::new), with the rules on threads of their own: for machines with cores to spare. Custom rules look at the
     /// state of all of them; adding one brings them back into one place.
     pub fn in_parallel(options: Options, symbols: SymbolOptions) -> Self {
+        if options.threads {
+            // What threads could read of each other is looked at beside the rules, in one place.
+            return Analysis::new(options, symbols);
+        }
         Analysis {
             checkers: Checkers::Pool(Pool::start(options)),
             ..Analysis::new(options, symbols)
@@ -171,9 +176,9 @@ impl Analysis {
         self.plugins.any(|rule| rule.needs_values)
     }
 
-    /// A custom rule looks at loads.
+    /// Somebody looks at loads: a custom rule, or prediction.
     pub fn needs_loads(&self) -> bool {
-        self.plugins.any(|rule| rule.needs_loads)
+        self.options.threads || self.plugins.any(|rule| rule.needs_loads)
     }
 
     /// The next event of the run.
@@ -185,6 +190,9 @@ impl Analysis {
                     self.plugins.event(event, checker, &mut self.notes);
                 }
                 checker.event(event);
+                if self.options.threads {
+                    checker.thread_event(event);
+                }
             }
             Checkers::Pool(pool) => pool.event(event),
         }
@@ -287,6 +295,12 @@ impl Analysis {
             killed: first.was_killed(),
             never_writes_back: first.loses_caches() && counts.flushes == 0 && lacks_flush,
         };
+        if let Some(threads) = &first.threads_watch
+            && !threads.has_several()
+        {
+            let text = "one thread only: nothing to predict for --threads";
+            self.notes.push(text.to_owned());
+        }
         let fault = first.fault();
         let outcome = Outcome {
             findings,
@@ -336,7 +350,7 @@ impl EventSink for Analysis {
     fn events(&mut self, events: &[Event<'_>]) -> io::Result<()> {
         match &mut self.checkers {
             // The usual case has a loop of its own, into which all that is done to an event is compiled.
-            Checkers::Here(checker) if self.plugins.is_empty() => {
+            Checkers::Here(checker) if self.plugins.is_empty() && !self.options.threads => {
                 for event in events {
                     self.stacks.observe(event);
                     checker.next_event(event);

@@ -11,4 +11,6 @@ pub struct Options {
     pub rules: RuleSet,
     /// Every store must be in a transaction. Default: no, most programs have none.
     pub tx_only: bool,
+    /// Look at what threads could read of each other too early. Default: no: that takes a recording with loads and locks.
+    pub threads: bool,
 }

@@ -398,6 +398,23 @@ fn suggestion(
             before_return()
         ));
     }
+    if rule == BuiltIn::UnpersistedPublication {
+        let persist = match by_msync {
+            true => "msync",
+            false => "persist",
+        };
+        let unlock = of(Role::Unlock).and_then(|event| frame_near(event, user));
+        return Some(match unlock {
+            Some(unlock) => format!(
+                "{persist} {object} before giving the lock back at {}",
+                blame::spoken(unlock)
+            ),
+            None => format!(
+                "{persist} {object} before another thread can read them, or let the reader write back what it reads and fence before it \
+                 makes anything of it"
+            ),
+        });
+    }
     let fence = of(Role::Fence).and_then(|event| frame_near(event, user));
     let flush = of(Role::Flush).and_then(|event| frame_near(event, user));
     match rule {

@@ -124,7 +124,7 @@ fn examine(check: &mut Check) -> Result<Seen, Failure> {
     match (&check.source, &mut check.confirm) {
         (Source::Run(launch), Some(options)) => examine_confirmed(options, launch, checker),
         (Source::Run(launch), None) => examine_run(check.save_trace.as_deref(), launch, checker),
-        (Source::Trace(path), _) => examine_trace(path, checker),
+        (Source::Trace(path), _) => examine_trace(path, checker, check.options.threads),
         (Source::PmemcheckLog(path), _) => examine_log(path, checker),
     }
 }
@@ -242,7 +242,7 @@ fn examine_confirmed(
     })
 }
 
-fn examine_trace(path: &Path, mut checker: Checker) -> Result<Seen, Failure> {
+fn examine_trace(path: &Path, mut checker: Checker, threads: bool) -> Result<Seen, Failure> {
     let cannot = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot read the trace {}: {error}", quote(path)))
     };
@@ -255,6 +255,17 @@ fn examine_trace(path: &Path, mut checker: Checker) -> Result<Seen, Failure> {
             .get(what)
             .is_some_and(|on| on == "false")
     };
+    if threads {
+        // An old trace does not say.
+        let has = |what: &str| reader.meta().notes.get(what).is_some_and(|on| on == "true");
+        if !has("loads") || !has("threads") {
+            return Err(Failure::usage(format!(
+                "the trace {} has no loads or no locks, without which --threads sees nothing: record it with \
+                 'brownout record --loads --threads'",
+                quote(path)
+            )));
+        }
+    }
     if checker.needs_values() && lacks("values") {
         notes.push(
             "a rule looks at the bytes of stores, and the trace was recorded with --no-values"

@@ -305,6 +305,13 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
 
+    /// Predict what threads could read of each other before it is persistent
+    ///
+    /// Switches the rule unpersisted-publication on. Loads are recorded, too, and calls of the C library's locks
+    /// and of what threads wait by; that makes the run slower. A trace must have been recorded with --loads --threads.
+    #[arg(long, conflicts_with = "import_pmemcheck")]
+    pub threads: bool,
+
     /// Settle findings about unpersisted data by exploring crash states
     ///
     /// Each missing-flush, missing-fence and overwritten-unpersisted finding is then confirmed, with a crash
@@ -1156,6 +1163,12 @@ pub struct RecordArgs {
     /// decided is printed as a list, which gives the same run, too. Implies --deterministic.
     #[arg(long, value_name = "STRATEGY")]
     pub schedule: Option<ScheduleArg>,
+
+    /// Record how threads exclude each other and wait for each other, too
+    ///
+    /// With --loads, that is what 'brownout check --threads --trace' needs.
+    #[arg(long)]
+    pub threads: bool,
 
     /// Do not record the stored bytes, only where and how many
     ///

@@ -114,6 +114,7 @@ fn meta(launch: &LaunchConfig) -> Meta {
     let switches = [
         ("values", launch.values),
         ("loads", launch.loads),
+        ("threads", launch.threads),
         ("deterministic", launch.deterministic),
         ("execute-flushes", launch.execute_flushes),
     ];

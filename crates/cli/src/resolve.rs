@@ -12,7 +12,7 @@ use brownout_findings::rules::{Rule, RuleSet};
 use brownout_findings::{BuiltIn, Limit};
 use brownout_host::LaunchConfig;
 use brownout_model::names::Promise;
-use brownout_model::{Atomicity, Config};
+use brownout_model::{Atomicity, Config, Domain};
 use brownout_rule::host::split_argument;
 use brownout_trace::event::ThreadId;
 
@@ -265,6 +265,8 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
             pm_globs: patterns(&args.pm)?,
             // No built-in rule looks at them. A kept recording has them, and custom rules ask when they are loaded.
             values: args.save_trace.is_some(),
+            loads: args.threads,
+            threads: args.threads,
             lean: args.save_trace.is_none() && args.rule.is_empty(),
             execute_flushes: args.execute_flushes,
             stdin: args.stdin.as_deref().map(standard_input).transpose()?,
@@ -294,14 +296,27 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
         }
         _ => None,
     };
+    if args.threads && args.domain == Domain::Hops {
+        return Err(Failure::usage("--threads does not know --domain hops"));
+    }
+    let rules = rule_set(args.threads, compat.rules.iter().chain(&args.rules.0));
+    if rules.has(BuiltIn::UnpersistedPublication) && !args.threads {
+        let named = RuleEdit::Enable(Selection::One(BuiltIn::UnpersistedPublication));
+        if args.rules.0.contains(&named) {
+            return Err(Failure::usage(
+                "unpersisted-publication is about threads, and takes a recording with loads and locks: add --threads",
+            ));
+        }
+    }
     // The program, the thread that receives events, and two that check.
     let jobs = args.jobs.unwrap_or(if cores() >= 4 { 2 } else { 1 });
     Ok(Check {
         source,
         options: brownout_check::Options {
             model,
-            rules: rule_set(compat.rules.iter().chain(&args.rules.0)),
+            rules,
             tx_only: args.tx_only,
+            threads: args.threads,
         },
         // Custom rules look at the state of all of them, so they keep all in one place.
         in_parallel: plugins.is_empty() && jobs >= 2,
@@ -550,8 +565,8 @@ fn recovery(args: RecoveryArgs) -> Recovery {
     }
 }
 
-/// The default set after some edits.
-fn rule_set<'a>(edits: impl IntoIterator<Item = &'a RuleEdit>) -> RuleSet {
+/// The default set, with what `--threads` adds, after some edits.
+fn rule_set<'a>(threads: bool, edits: impl IntoIterator<Item = &'a RuleEdit>) -> RuleSet {
     fn switch(set: &mut RuleSet, rules: Selection, on: bool) {
         match rules {
             Selection::All => set.set_all(on),
@@ -560,6 +575,7 @@ fn rule_set<'a>(edits: impl IntoIterator<Item = &'a RuleEdit>) -> RuleSet {
         }
     }
     let mut set = RuleSet::default();
+    set.set(BuiltIn::UnpersistedPublication, threads);
     for edit in edits {
         match edit {
             RuleEdit::Clear => set = RuleSet::NONE,
@@ -617,6 +633,7 @@ fn recording(args: RecordArgs) -> Result<Recording, Failure> {
         launch: LaunchConfig {
             pm_globs: patterns(&args.pm)?,
             loads: args.loads,
+            threads: args.threads,
             values: !args.no_values,
             execute_flushes: args.execute_flushes,
             stdin,

@@ -35,6 +35,8 @@ pub struct Mode {
     pub client: bool,
     /// [`abi::MODE_SCHEDULE`].
     pub schedule: bool,
+    /// [`abi::MODE_THREADS`].
+    pub threads: bool,
     /// What the program must not see of the processor.
     pub hidden: abi::cpu::Features,
     /// What it cannot use: hidden, or lacking.
@@ -57,6 +59,7 @@ static mut MODE: Mode = Mode {
     named_input: false,
     client: false,
     schedule: false,
+    threads: false,
     hidden: abi::cpu::Features::NONE,
     missing: abi::cpu::Features::NONE,
 };
@@ -82,6 +85,7 @@ pub fn init(control: &abi::Control) {
             named_input: has(abi::MODE_NAMED_INPUT),
             client: has(abi::MODE_CLIENT),
             schedule: has(abi::MODE_SCHEDULE),
+            threads: has(abi::MODE_THREADS),
             hidden: abi::cpu::Features(control.cpu_hidden),
             missing: abi::cpu::Features(control.cpu_hidden | control.cpu_lacking),
         };

@@ -110,16 +110,30 @@ pub fn files(device: u64) -> alloc::vec::Vec<u32> {
     numbers
 }
 
+/// Whose functions are asked for, and which.
+pub struct LibraryOf {
+    /// The program itself.
+    pub is_program: bool,
+    /// Those about threads, too.
+    pub threads: bool,
+}
+
 /// See [`Request::LibraryFunctions`]; `found` is called with the address and number of each.
 pub fn library_functions(
     start: u64,
     len: u64,
     offset: u64,
     path: &[u8],
-    is_program: bool,
+    about: LibraryOf,
     mut found: impl FnMut(u64, u32),
 ) {
-    let args = [start, len, offset, is_program as u64];
+    let args = [
+        start,
+        len,
+        offset,
+        about.is_program as u64,
+        about.threads as u64,
+    ];
     let mut pairs = alloc::vec::Vec::new();
     call_for_text(Request::LibraryFunctions, &args, path, |text| {
         pairs.extend_from_slice(text);

@@ -41,6 +41,7 @@ roles! {
     Target "target" "What a pointer points to that was written back itself."
     Completed "completed" "Something completed write-backs that was not meant to."
     Fence "fence" "A fence."
+    Unlock "unlock" "A lock is given back."
     Log "log" "A transaction logs a range."
     EarlierLog "earlier-log" "A range was logged before."
     Unlog "unlog" "A transaction forgets that it has logged a range."

@@ -92,6 +92,7 @@ catalogue! {
     OversizedFlush "oversized-flush" Check Performance true "a write-back of a range of which most lines are clean"
     RedirtiedLine "redirtied-line" Check Performance true "a line is stored to between its write-back and the fence, and written back again"
     FlushOutsidePm "flush-outside-pm" Check Performance true "a write-back of ordinary memory, on the stack or the heap"
+    UnpersistedPublication "unpersisted-publication" Check Warning false "a store that another thread can read before it is persistent (with --threads)"
     RecoveryCrash "recovery-crash" Explore Correctness true "explore: after a crash, recovery is killed by a signal"
     RecoveryError "recovery-error" Explore Correctness true "explore: after a crash, recovery fails"
     RecoveryHang "recovery-hang" Explore Correctness true "explore: after a crash, recovery does not end"
@@ -239,7 +240,7 @@ impl<'de> Deserialize<'de> for RuleId {
 
 /// Which rules are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RuleSet(u32);
+pub struct RuleSet(u64);
 
 impl Default for RuleSet {
     /// What `check` looks for unless the user says otherwise.
@@ -264,7 +265,7 @@ impl RuleSet {
     /// Switches a rule on or off.
     pub fn set(&mut self, rule: BuiltIn, on: bool) {
         let at = rule as u32;
-        self.0 = self.0 & !(1 << at) | u32::from(on) << at;
+        self.0 = self.0 & !(1 << at) | u64::from(on) << at;
     }
 
     /// Switches the rules of a severity on or off. What is off by default is only switched on by its name, or with all.
@@ -288,7 +289,7 @@ impl RuleSet {
         self.0 >> rule as u32 & 1 != 0
     }
 }
-const _: () = assert!(RULES.len() <= 32);
+const _: () = assert!(RULES.len() <= 64);
 
 #[cfg(test)]
 mod tests {

@@ -4,7 +4,7 @@
 //! causes none. What was found is kept as long as the tool runs, by path and time of change: runs that repeat map the same
 //! few libraries.
 
-use brownout_trace::event::LIBRARY_FUNCTIONS;
+use brownout_trace::event::{LIBRARY_FUNCTIONS, THREAD_FUNCTIONS_FROM};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
@@ -21,6 +21,8 @@ pub struct Mapped {
     pub offset: u64,
     /// It is the program itself. That has such functions only if the library is linked into it.
     pub is_program: bool,
+    /// Functions about threads are wanted, too.
+    pub threads: bool,
 }
 
 /// Offset in the file and number of each function.
@@ -38,7 +40,8 @@ static SEEN: LazyLock<Mutex<Seen>> = LazyLock::new(Mutex::default);
 pub fn find(path: &Path, mapped: &Mapped) -> BTreeMap<u64, u32> {
     let in_mapping = |&(place, number): &(u64, u32)| {
         let into = place.checked_sub(mapped.offset)?;
-        (into < mapped.len).then(|| (mapped.start + into, number))
+        let is_wanted = mapped.threads || (number as usize) < THREAD_FUNCTIONS_FROM;
+        (is_wanted && into < mapped.len).then(|| (mapped.start + into, number))
     };
     let functions = functions(path, mapped.is_program);
     functions.iter().filter_map(in_mapping).collect()

@@ -140,6 +140,7 @@ pub fn prepare(
         (config.names, abi::MODE_NAMES),
         (config.edges, abi::MODE_EDGES),
         (config.comparisons, abi::MODE_COMPARISONS),
+        (config.threads, abi::MODE_THREADS),
         (config.input.is_some(), abi::MODE_NAMED_INPUT),
         (config.client.is_some(), abi::MODE_CLIENT),
     ] {

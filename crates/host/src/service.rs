@@ -517,12 +517,13 @@ fn answer(
             }
         }
         FUNCTIONS => {
-            let [start, len, offset, is_program, ..] = args;
+            let [start, len, offset, is_program, threads, ..] = args;
             let mapped = Mapped {
                 start,
                 len,
                 offset,
                 is_program: is_program != 0,
+                threads: threads != 0,
             };
             let path = Path::new(std::ffi::OsStr::from_bytes(text));
             let path = match &state.root {

@@ -24,7 +24,7 @@ use brownout_model::{
 };
 use brownout_trace::event::{
     Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind,
-    LIBRARY_FUNCTIONS, MS_SYNC, ProcessId, TargetAddr, ThreadId,
+    LIBRARY_FUNCTIONS, MS_SYNC, ProcessId, THREAD_FUNCTIONS_FROM, TargetAddr, ThreadId,
 };
 use brownout_trace::maps::{AddressSpaces, FileRange, MapFault};
 use brownout_trace::{annotation, pmemcheck};
@@ -38,6 +38,7 @@ use crate::excluded::Excluded;
 use crate::ranges::{RangeMap, RangeSet};
 use crate::sites::{LibraryCode, Site, Sites};
 use crate::thread::{FlushRun, Section, Thread};
+use crate::threads::Threads;
 use crate::tx::{Logged, Transaction, Transactions, own_number};
 
 /// Stores to a line that was never written back, from which on it is called transient: often enough that writing it
@@ -206,7 +207,7 @@ pub struct Checker {
     /// Where each of these went last.
     windows: [Window; RECENT_THREADS],
     /// Never judged.
-    excluded: Excluded,
+    pub(crate) excluded: Excluded,
     /// Never required in a transaction.
     tx_ignored: RangeSet,
     /// Only to be stored to in a transaction.
@@ -219,13 +220,15 @@ pub struct Checker {
     /// Store sites that a transaction's end has reported.
     reported_in_tx: BTreeSet<Tag>,
     /// Code of libpmem and libpmemobj, in whatever process: start and end.
-    library_code: LibraryCode,
+    pub(crate) library_code: LibraryCode,
     fencing: Fencing,
     /// Library calls are seen, so requests need not be judged for repetition.
     sees_library_calls: bool,
     ended: Option<ExitStatus>,
     /// The first event that does not fit those before it.
     fault: Option<MapFault>,
+    /// What threads can read of each other, if that is asked for.
+    pub(crate) threads_watch: Option<Box<Threads>>,
 }
 
 impl Checker {
@@ -261,6 +264,8 @@ impl Checker {
             sees_library_calls: false,
             ended: None,
             fault: None,
+            threads_watch: (options.threads && duties.persistency)
+                .then(|| Box::new(Threads::new(options.model.domain))),
             options,
         }
     }
@@ -380,6 +385,7 @@ impl Checker {
         for at in 0..self.threads.len() {
             self.finish_run(at);
         }
+        self.finish_threads();
         if self.ended.is_none() {
             return;
         }
@@ -417,16 +423,22 @@ impl Checker {
 
     /// The place of the event that is being looked at, from 1.
     #[inline]
-    fn moment(&self) -> Moment {
+    pub(crate) fn moment(&self) -> Moment {
         Moment(self.counts.events)
     }
 
     #[inline(always)]
-    fn thread(&mut self, thread: ThreadId) -> usize {
+    pub(crate) fn thread(&mut self, thread: ThreadId) -> usize {
         match self.recent_threads[recent_at(thread)] {
             (recent, at) if recent == thread => at,
             _ => self.find_thread(thread),
         }
+    }
+
+    /// The process of a thread, and whether the program has switched judgement off for it.
+    pub(crate) fn process_and_pause(&self, at: usize) -> (ProcessId, bool) {
+        let thread = &self.threads[at];
+        (thread.process, thread.stopped)
     }
 
     #[inline(never)]
@@ -446,7 +458,7 @@ impl Checker {
     }
 
     #[inline(always)]
-    fn tag(&mut self, at: usize, pc: TargetAddr, context: ContextId) -> Tag {
+    pub(crate) fn tag(&mut self, at: usize, pc: TargetAddr, context: ContextId) -> Tag {
         self.sites.number(Site {
             process: self.threads[at].process,
             pc,
@@ -460,7 +472,7 @@ impl Checker {
     }
 
     /// The tracked parts of a range; most often one.
-    fn parts(&mut self, thread: ThreadId, addr: TargetAddr, len: u64) -> Parts {
+    pub(crate) fn parts(&mut self, thread: ThreadId, addr: TargetAddr, len: u64) -> Parts {
         let mut parts = Parts::new();
         if let Some(range) = self.whole(thread, addr, len) {
             parts.push((range, addr));
@@ -487,7 +499,12 @@ impl Checker {
 
     /// The range as one key range, if one mapping has all of it.
     #[inline(always)]
-    fn whole(&mut self, thread: ThreadId, addr: TargetAddr, len: u64) -> Option<ByteRange> {
+    pub(crate) fn whole(
+        &mut self,
+        thread: ThreadId,
+        addr: TargetAddr,
+        len: u64,
+    ) -> Option<ByteRange> {
         match self.windows[recent_at(thread)].key(thread, addr, len) {
             Some(key) => Some(ByteRange::new(key, len)),
             None => self.move_window(thread, addr, len),

@@ -227,6 +227,9 @@ impl Checker {
         function: u32,
         args: [u64; 5],
     ) {
+        if function as usize >= THREAD_FUNCTIONS_FROM {
+            return;
+        }
         self.sees_library_calls = true;
         let at = self.thread(thread);
         let Some(name) = LIBRARY_FUNCTIONS.get(function as usize) else {

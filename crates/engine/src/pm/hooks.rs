@@ -21,13 +21,31 @@ pub fn at(pc: u64) -> Option<u32> {
     FUNCTIONS.lock().get(&pc).copied()
 }
 
+/// The C library, in one file or, of old, with threads in one of its own; musl has it in the loader.
+fn is_c_library(name: &[u8]) -> bool {
+    const BEGINNINGS: [&[u8]; 5] = [
+        b"libc.so",
+        b"libc-",
+        b"libpthread",
+        b"ld-musl-",
+        b"libc.musl-",
+    ];
+    BEGINNINGS.iter().any(|start| name.starts_with(start))
+}
+
 /// Code was mapped from `path`.
 pub fn code_mapped(start: u64, len: u64, offset: u64, path: &[u8], is_program: bool) {
     let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
-    if !is_program && !name.starts_with(b"libpmemobj") {
+    let threads = crate::mode().threads;
+    let has_some = name.starts_with(b"libpmemobj") || threads && is_c_library(name);
+    if !is_program && !has_some {
         return;
     }
-    service::library_functions(start, len, offset, path, is_program, |address, number| {
+    let about = service::LibraryOf {
+        is_program,
+        threads,
+    };
+    service::library_functions(start, len, offset, path, about, |address, number| {
         FUNCTIONS.lock().insert(address, number);
         ANY.store(true, Ordering::Relaxed);
     });
