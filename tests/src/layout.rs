@@ -39,6 +39,11 @@ pub fn fuzz_programs() -> PathBuf {
     target().join("fuzz-programs")
 }
 
+/// The programs whose threads race, built.
+pub fn race_programs() -> PathBuf {
+    target().join("race-programs")
+}
+
 /// libpmemobj's examples, built.
 pub fn examples() -> PathBuf {
     target().join("pmdk-examples")

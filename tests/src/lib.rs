@@ -7,6 +7,7 @@
 //!  programs/*.c ──xtask──▶ target/test-programs/NAME[-variant]
 //!  seeded/*/*.c ──xtask──▶ target/seeded/NAME-build
 //!  fuzz/*.c     ──xtask──▶ target/fuzz-programs/NAME-build
+//!  race/*.c     ──xtask──▶ target/race-programs/NAME-build
 //!  Debian's libpmemobj examples ──xtask──▶ target/pmdk-examples/NAME
 //!  suites/*.rs ── run natively and under the tool ──▶ compare
 //! ```
@@ -27,6 +28,7 @@ pub mod generated;
 pub mod layout;
 pub mod mutants;
 pub mod programs;
+pub mod race;
 pub mod random_code;
 pub mod scratch;
 pub mod seeded;

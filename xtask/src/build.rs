@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use brownout_tests::programs::{self, Build, Program};
-use brownout_tests::{fuzz, layout, seeded};
+use brownout_tests::{fuzz, layout, race, seeded};
 
 use crate::{examples, shell};
 
@@ -29,6 +29,7 @@ pub fn build() -> Result<()> {
     own_programs()?;
     seeded_programs()?;
     fuzz_programs()?;
+    race_programs()?;
     examples::build()
 }
 
@@ -83,6 +84,27 @@ pub fn fuzz_programs() -> Result<()> {
         }
     }
     compile_all(layout::fuzz_programs(), waiting)
+}
+
+/// The programs in `tests/race` and below, those that changed.
+pub fn race_programs() -> Result<()> {
+    let headers = race::headers()?;
+    let mut waiting = Vec::new();
+    for program in race::discover()? {
+        for build in program.builds() {
+            let binary = program.binary(build);
+            if !is_fresh(&binary, &program.source, &headers) {
+                waiting.push((program.compiler(build), binary));
+            }
+        }
+    }
+    for program in race::discover_replay()? {
+        let binary = program.binary();
+        if !is_fresh(&binary, &program.source, &headers) {
+            waiting.push((program.compiler(), binary));
+        }
+    }
+    compile_all(layout::race_programs(), waiting)
 }
 
 fn is_fresh(binary: &Path, source: &Path, headers: &[PathBuf]) -> bool {
