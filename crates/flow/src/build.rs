@@ -134,6 +134,14 @@ impl<'a> Builder<'a> {
         self.op(Kind::Masked, lane, to.len(), to.place, mask, mask);
     }
 
+    pub fn bits(&mut self, lane: usize, to: Place, from: Span) {
+        self.op(Kind::Bits, lane, from.len(), to, from.place, from.place);
+    }
+
+    pub fn signs(&mut self, lane: usize, to: Place, from: Span) {
+        self.op(Kind::Signs, lane, from.len(), to, from.place, from.place);
+    }
+
     /// Gives byte *i* of `to` the label of `source(i)`, or none. `to` must not be among the
     /// sources.
     pub fn permute(&mut self, to: Span, mut source: impl FnMut(usize) -> Option<Place>) {

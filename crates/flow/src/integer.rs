@@ -48,6 +48,12 @@ impl Builder<'_> {
     ///
     /// Good for any instruction whose operands iced describes and that has no implicit memory.
     pub fn everything(&mut self) -> Answer {
+        let all = self.gathered()?;
+        self.write_everywhere(all)
+    }
+
+    /// The union of everything that the instruction reads.
+    pub fn gathered(&mut self) -> Result<Place, Unknown> {
         if self.insn.is_stack_instruction() || self.insn.is_string_instruction() {
             return Err(Unknown("memory that is not an operand"));
         }
@@ -75,7 +81,15 @@ impl Builder<'_> {
                 self.fold_more(all, span);
             }
         }
-        self.write_everywhere(all)
+        if self.insn.has_op_mask() {
+            let mask = Place::opmask(self.insn.op_mask().number());
+            self.fold_more(all, Span::new(mask, 8));
+            if !self.insn.zeroing_masking() {
+                let kept = self.data(0)?;
+                self.fold_more(all, kept);
+            }
+        }
+        Ok(all)
     }
 
     /// Everything that the instruction writes gets this label.

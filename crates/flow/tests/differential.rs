@@ -325,7 +325,7 @@ fn environment(name: &str, default: u64) -> u64 {
 #[test]
 fn what_changes_was_declared() {
     let seed = environment("BROWNOUT_SEED", 0xF10A);
-    let rounds = environment("BROWNOUT_ROUNDS", 2);
+    let rounds = environment("BROWNOUT_ROUNDS", 1);
     println!("seed {seed}");
     let only = std::env::var("BROWNOUT_ONLY").ok();
     let mut random = Random::new(seed);
