@@ -125,7 +125,8 @@ pub const MODE_NAMED_INPUT: u32 = 1 << 12;
 pub const MODE_CLIENT: u32 = 1 << 13;
 /// One thread runs at a time, and [`Control::schedule`] says which.
 pub const MODE_SCHEDULE: u32 = 1 << 15;
-/// Calls of library functions with which threads exclude each other and wait for each other are recorded.
+/// Calls of library functions with which threads exclude each other and wait for each other are recorded, and
+/// locked instructions on ordinary memory.
 pub const MODE_THREADS: u32 = 1 << 14;
 
 /// How many edges can be told apart.

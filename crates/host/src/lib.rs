@@ -74,7 +74,8 @@ pub struct LaunchConfig {
     pub pm_globs: Vec<String>,
     /// Record loads of tracked memory too. Default: no, they cost most and few analyses need them.
     pub loads: bool,
-    /// Record how threads exclude each other and wait for each other, too: calls of the C library's functions for that. Default: no.
+    /// Record how threads exclude each other and wait for each other, too: calls of the C library's functions for that, and
+    /// locked instructions elsewhere. Default: no.
     pub threads: bool,
     /// Capture store values. Default: yes. Without them, requests that only keep books (`SET_CLEAN` and the like) come
     /// without calling context, too.

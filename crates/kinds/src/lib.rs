@@ -293,6 +293,13 @@ macro_rules! event_kinds {
                     addr: TargetAddr = addr, placed "addr";
                 }
 
+                /// A locked instruction on ordinary memory is about to be executed, in a process
+                /// that has had several threads, outside the C library. Recorded with threads only.
+                41 ATOMIC ring 27 "atomic" Atomic {
+                    /// Its operand.
+                    addr: TargetAddr = addr, member "addr";
+                }
+
                 // ---- requests of the program
                 /// A pmemcheck client request (see the code numbers of pmemcheck, base
                 /// `0x5043_0000`).

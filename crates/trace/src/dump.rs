@@ -476,6 +476,9 @@ impl Scene {
                 let place = self.place(event.thread, *addr);
                 let _ = write!(line, "{signal}, {place}  [{addr}]");
             }
+            EventKind::Atomic { addr } => {
+                let _ = write!(line, "{addr}");
+            }
             EventKind::FlushOutside { addr, word } => {
                 let _ = write!(line, "{addr}, which holds {word:#x}");
             }

@@ -397,6 +397,28 @@ static void beside_worker(void)
     }
 }
 
+/* Locks in ordinary memory without a function of the C library: given back by an ordinary store, and by a locked instruction. */
+static uint64_t dram_lock;
+static void dram_worker(void)
+{
+    for (int i = 0; i < 200; i++) {
+        word_lock(&dram_lock);
+        pm->data.value++;
+        persist(&pm->data);
+        word_unlock(&dram_lock);
+    }
+}
+static void exchange_worker(void)
+{
+    for (int i = 0; i < 200; i++) {
+        while (__atomic_exchange_n(&dram_lock, 1, __ATOMIC_SEQ_CST))
+            ;
+        pm->data.value++;
+        persist(&pm->data);
+        __atomic_store_n(&dram_lock, 0, __ATOMIC_SEQ_CST);
+    }
+}
+
 static void own_worker(int number)
 {
     for (int i = 0; i < 100; i++) {
@@ -438,6 +460,8 @@ static const struct way {
     {"link", link_writer, link_reader, 0},
     {"word", word_worker, word_worker, 0},
     {"beside", beside_worker, beside_worker, 0},
+    {"dram", dram_worker, dram_worker, 0},
+    {"exchange", exchange_worker, exchange_worker, 0},
     {"own", own_one, own_two, 0},
     {"alone", NULL, NULL, 0},
 };

@@ -42,6 +42,8 @@ const RIGHT: &[&str] = &[
     "link",
     "word",
     "beside",
+    "dram",
+    "exchange",
     "own",
 ];
 

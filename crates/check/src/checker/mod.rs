@@ -315,7 +315,10 @@ impl Checker {
                     self.flush_outside(thread, pc, context, addr, word);
                 }
             }
-            EventKind::Load(_) | EventKind::Context { .. } | EventKind::Futex { .. } => {}
+            EventKind::Load(_)
+            | EventKind::Context { .. }
+            | EventKind::Futex { .. }
+            | EventKind::Atomic { .. } => {}
             _ => {
                 // A copy, lest the event have to be in memory for the sake of the rare.
                 let event = event.clone();

@@ -217,6 +217,10 @@ impl Checker {
                     }
                 }
             }
+            EventKind::Atomic { addr } => {
+                let who = self.known_as(threads, event.thread);
+                threads.watch.meet(who, 1 << 61 | addr.0);
+            }
             EventKind::Msync { addr, len, flags } if flags & MS_SYNC != 0 => {
                 for (range, _) in self.parts(event.thread, *addr, *len) {
                     self.thread_sync(threads, event, range);

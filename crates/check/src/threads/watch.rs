@@ -316,6 +316,10 @@ impl Watch {
     pub fn meet(&mut self, who: Who, object: u64) {
         self.settle(who);
         self.tells(who);
+        let users = self.users.entry(object).or_default();
+        if !users.contains(&who) {
+            users.push(who);
+        }
         self.people[who].lessons.push(Lesson::Users(object));
     }
 
@@ -384,12 +388,8 @@ impl Watch {
                 }
                 Lesson::Object(object) => self.clocks.acquire(who, object, Order::Forced),
                 Lesson::Users(object) => {
-                    let users = self.users.entry(object).or_default();
-                    let others = users.clone();
-                    if !users.contains(&who) {
-                        users.push(who);
-                    }
-                    for other in others {
+                    let users = self.users.get(&object).cloned();
+                    for other in users.unwrap_or_default() {
                         self.clocks.learn_from(who, other);
                     }
                 }

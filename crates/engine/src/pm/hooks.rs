@@ -5,6 +5,7 @@
 
 use crate::service;
 use crate::sync::SpinLock;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 use hashbrown::HashMap;
 
@@ -12,6 +13,17 @@ static FUNCTIONS: SpinLock<HashMap<u64, u32, crate::hash::PcHash>> =
     SpinLock::new(HashMap::with_hasher(crate::hash::PcHash));
 /// Most programs have none: then nothing is looked up.
 static ANY: AtomicBool = AtomicBool::new(false);
+
+/// Code of the C library, where threads are looked at.
+static C_LIBRARY: SpinLock<Vec<(u64, u64)>> = SpinLock::new(Vec::new());
+
+/// Whether this is code of the C library, and threads are looked at.
+pub fn is_of_c_library(pc: u64) -> bool {
+    let ranges = C_LIBRARY.lock();
+    ranges
+        .iter()
+        .any(|(start, end)| (*start..*end).contains(&pc))
+}
 
 /// The number of the function that begins at `pc`.
 pub fn at(pc: u64) -> Option<u32> {
@@ -41,6 +53,9 @@ pub fn code_mapped(start: u64, len: u64, offset: u64, path: &[u8], is_program: b
     if !is_program && !has_some {
         return;
     }
+    if threads && is_c_library(name) {
+        C_LIBRARY.lock().push((start, start + len));
+    }
     let about = service::LibraryOf {
         is_program,
         threads,
@@ -53,6 +68,11 @@ pub fn code_mapped(start: u64, len: u64, offset: u64, path: &[u8], is_program: b
 
 /// Code was unmapped or replaced.
 pub fn code_unmapped(start: u64, end: u64) {
+    if crate::mode().threads {
+        C_LIBRARY
+            .lock()
+            .retain(|(from, until)| *from >= end || *until <= start);
+    }
     if ANY.load(Ordering::Relaxed) {
         FUNCTIONS.lock().retain(|pc, _| *pc < start || *pc >= end);
     }
@@ -61,4 +81,5 @@ pub fn code_unmapped(start: u64, end: u64) {
 /// In a forked child other threads' locks are nobody's.
 pub fn reset_after_fork() {
     FUNCTIONS.reset_after_fork();
+    C_LIBRARY.reset_after_fork();
 }

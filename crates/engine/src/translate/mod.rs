@@ -10,6 +10,7 @@
 //!
 //! Original return addresses go on the stack, so unwinding, longjmp and exceptions see what they expect.
 
+mod atomics;
 mod builder;
 mod comparisons;
 mod edges;

@@ -1,11 +1,12 @@
 //! All passes there are, in the order in which they are asked.
 
 use super::builder::{self, Pass};
-use super::{comparisons, edges, interpret, points, site};
+use super::{atomics, comparisons, edges, interpret, points, site};
 use crate::mode::Mode;
 
-static ALL: [&dyn Pass; 5] = [
+static ALL: [&dyn Pass; 6] = [
     &points::Points,
+    &atomics::Atomics,
     &edges::EdgeCoverage,
     &comparisons::Comparisons,
     &interpret::Exercise,

@@ -474,6 +474,14 @@ pub fn every_kind() -> Vec<Event<'static>> {
         ),
         event(
             2,
+            0x40_1519,
+            0,
+            EventKind::Atomic {
+                addr: addr(0x7fff_0008),
+            },
+        ),
+        event(
+            2,
             0x40_151a,
             0,
             EventKind::FlushOutside {
@@ -674,6 +682,7 @@ fn kinds() -> impl Strategy<Value = EventKind<'static>> {
         1 => (number(), small(), small(), any::<i64>()).prop_map(|(addr, op, val, result)| {
             EventKind::Futex { addr: TargetAddr(addr), op, val, result }
         }),
+        1 => number().prop_map(|addr| EventKind::Atomic { addr: TargetAddr(addr) }),
         1 => number().prop_map(|addr| EventKind::Stuck { addr: TargetAddr(addr) }),
         2 => (small(), prop::array::uniform4(number()), leaked(0..20))
             .prop_map(|(code, args, text)| EventKind::Pmemcheck { code, args, text }),
