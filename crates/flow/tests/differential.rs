@@ -9,7 +9,9 @@
 
 mod common;
 
-use brownout_flow::{Analyzer, Flag, Flow, Place, REGISTER_PLACES, Shadow, Unknown, run};
+use brownout_flow::{
+    Analyzer, Flag, Flow, Place, PlaceKind, REGISTER_PLACES, Shadow, Unknown, run,
+};
 use brownout_random::Random;
 use common::forms::{self, address_of, choices, form, not_executed, prepare};
 use common::machine::{Machine, State, WINDOW_BYTES};
@@ -93,7 +95,9 @@ impl Shadow for Labels {
     }
 
     fn load(&mut self, operand: usize, byte: usize) -> u32 {
-        self.by_address[operand] | self.operands[operand][byte].map_or(0, |at| self.window[at])
+        self.misplaced
+            | self.by_address[operand]
+            | self.operands[operand][byte].map_or(0, |at| self.window[at])
     }
 
     fn store(&mut self, operand: usize, byte: usize, label: u32) {
@@ -443,4 +447,330 @@ fn what_changes_was_declared() {
         count(&unknown),
     );
     assert!(failures.is_empty(), "{} opcodes", failures.len());
+}
+
+/// Whether an instruction can be part of a sequence.
+fn joins_sequences(insn: &Instruction, flow: &Flow) -> bool {
+    let stack = insn.is_stack_instruction();
+    let into_rsp = insn.mnemonic() == Mnemonic::Pop
+        && insn.op_register(0).full_register() == iced_x86::Register::RSP;
+    let written = flow.summary().gprs_written;
+    not_executed(insn).is_none()
+        && !is_fresh(insn)
+        && written & 1 << 3 == 0
+        && (written & 1 << 4 == 0 || stack)
+        && !into_rsp
+        && !matches!(
+            insn.mnemonic(),
+            Mnemonic::Div
+                | Mnemonic::Idiv
+                | Mnemonic::Popf
+                | Mnemonic::Popfq
+                | Mnemonic::Ldmxcsr
+                | Mnemonic::Vldmxcsr
+                | Mnemonic::Cpuid
+                | Mnemonic::Xgetbv
+                | Mnemonic::Leave
+                | Mnemonic::Enter
+        )
+}
+
+/// The flow of a sequence is that of its instructions, one after another.
+#[test]
+fn what_changes_behind_a_sequence_was_declared() {
+    let seed = environment("BROWNOUT_SEED", 0x5E9);
+    let sequences = environment("BROWNOUT_SEQUENCES", 6000);
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let mut campaign = Campaign::new();
+    let window = campaign.machine.window();
+    let codes: Vec<Code> = Code::values().collect();
+    // General registers are what most programs use most: every second instruction is theirs.
+    let plain: Vec<Code> = codes
+        .iter()
+        .copied()
+        .filter(|code| {
+            let features = code.cpuid_features();
+            features.iter().all(|feature| {
+                use iced_x86::CpuidFeature as F;
+                matches!(
+                    feature,
+                    F::INTEL8086 | F::INTEL386 | F::X64 | F::SSE2 | F::SSE | F::CMOV
+                )
+            })
+        })
+        .collect();
+    let mut flow = Flow::new();
+    let (mut executed, mut instructions, mut spread) = (0u64, 0usize, 0u64);
+    while executed < sequences {
+        let length = 2 + random.index(11);
+        let mut parts = Vec::new();
+        while parts.len() < length {
+            let from = if random.percent(50) { &plain } else { &codes };
+            let code = from[random.index(from.len())];
+            let Some((insn, bytes)) = forms::sequence_form(code, window, &mut random) else {
+                continue;
+            };
+            if campaign.analyzer.analyze(&insn, &mut flow).is_ok()
+                && joins_sequences(&insn, &flow)
+                && !campaign.machine.hides(&insn)
+            {
+                parts.push((insn, bytes, flow.clone()));
+            }
+        }
+        let mut before = random_state(&campaign.machine, &mut random);
+        before.gpr[3] = window + (WINDOW_BYTES / 2) as u64;
+        before.gpr[4] = window + 1024;
+        // Step by step, for the states between the instructions.
+        let mut states = vec![before.clone()];
+        for (_, bytes, _) in &parts {
+            campaign.machine.load(bytes);
+            let mut next = campaign.machine.blank();
+            if campaign
+                .machine
+                .run(states.last().unwrap(), &mut next)
+                .is_err()
+            {
+                break;
+            }
+            states.push(next);
+        }
+        if states.len() <= parts.len() {
+            campaign.faults += 1;
+            continue;
+        }
+        let flips: Vec<(Input, u32)> = (0..32)
+            .map(|_| {
+                let input = match random.below(8) {
+                    0..3 => Place::gpr(random.index(3)).plus(random.index(8)),
+                    3..6 => Place::vector(random.index(3)).plus(random.index(64)),
+                    6 => Place::opmask(random.index(3)).plus(random.index(8)),
+                    _ => Place::flag(Flag::ALL[random.index(7)]),
+                };
+                let input = if random.percent(30) {
+                    Input::Window(WINDOW_BYTES / 2 - 64 + random.index(192))
+                } else {
+                    Input::Register(input)
+                };
+                (input, random.below(8) as u32)
+            })
+            .collect();
+        campaign.label_inputs(&flips);
+        for (number, (insn, _, flow)) in parts.iter().enumerate() {
+            campaign.labels.step(
+                insn,
+                flow,
+                &states[number],
+                &states[number + 1],
+                &campaign.machine,
+            );
+        }
+        let code: Vec<u8> = parts.iter().flat_map(|part| part.1.clone()).collect();
+        campaign.machine.load(&code);
+        campaign.machine.run(&before, &mut campaign.base).unwrap();
+        let differs = std::cell::Cell::new(false);
+        campaign.machine.differences(
+            &campaign.base,
+            states.last().unwrap(),
+            |_| differs.set(true),
+            |_| differs.set(true),
+        );
+        let listing: Vec<String> = parts.iter().map(|part| part.0.to_string()).collect();
+        let listing = listing.join("; ");
+        assert!(!differs.get(), "one by one it is not the same: {listing}");
+        campaign.flip_each(&before, None, &flips, |labels, number, places, window| {
+            spread += (places.len() + window.len()) as u64;
+            let missing = missing(labels, number, places, window);
+            assert!(
+                missing.is_empty(),
+                "{:?} changed {}: {listing}",
+                flips[number],
+                missing.join(" ")
+            );
+        });
+        executed += 1;
+        instructions += parts.len();
+    }
+    println!(
+        "{executed} sequences of {instructions} instructions, {} flips that changed {spread} bytes, {} faults",
+        campaign.flips, campaign.faults
+    );
+    assert!(spread > 10 * executed, "flips must have consequences");
+}
+
+/// The mnemonics whose flow must be nearly exact, and the share of the declared dependencies that is
+/// to be seen at least, in percent.
+const EXACT: &[(Mnemonic, usize)] = &[
+    (Mnemonic::Mov, 100),
+    (Mnemonic::Movzx, 100),
+    (Mnemonic::Movsx, 70),
+    (Mnemonic::Bswap, 100),
+    (Mnemonic::Xchg, 100),
+    (Mnemonic::And, 95),
+    (Mnemonic::Or, 95),
+    (Mnemonic::Xor, 100),
+    (Mnemonic::Not, 100),
+    (Mnemonic::Add, 60),
+    (Mnemonic::Sub, 60),
+    (Mnemonic::Lea, 60),
+    (Mnemonic::Shl, 90),
+    (Mnemonic::Shr, 90),
+    (Mnemonic::Push, 95),
+    (Mnemonic::Pop, 95),
+    (Mnemonic::Movdqa, 100),
+    (Mnemonic::Movdqu, 100),
+    (Mnemonic::Movups, 100),
+    (Mnemonic::Movaps, 100),
+    (Mnemonic::Movd, 100),
+    (Mnemonic::Movq, 100),
+    (Mnemonic::Por, 95),
+    (Mnemonic::Pand, 95),
+    (Mnemonic::Pxor, 100),
+    (Mnemonic::Pshufd, 100),
+    (Mnemonic::Punpcklbw, 100),
+    (Mnemonic::Punpckldq, 100),
+    (Mnemonic::Punpcklqdq, 100),
+    (Mnemonic::Palignr, 100),
+    (Mnemonic::Pslldq, 100),
+    (Mnemonic::Psrldq, 100),
+    (Mnemonic::Pmovmskb, 100),
+    (Mnemonic::Vmovdqu, 100),
+    (Mnemonic::Vmovdqa, 100),
+    (Mnemonic::Vpor, 95),
+    (Mnemonic::Vpxor, 100),
+];
+
+/// How many of the declared dependencies are ever seen. Flags do not count: that a flag depends on a
+/// byte shows too seldom.
+#[test]
+fn little_is_declared_in_vain() {
+    let seed = environment("BROWNOUT_SEED", 0x9EC);
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let mut campaign = Campaign::new();
+    let window = campaign.machine.window();
+    let mut flow = Flow::new();
+    let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut forms_of: BTreeMap<Mnemonic, usize> = BTreeMap::new();
+    for code in Code::values() {
+        let mnemonic = code.mnemonic();
+        let exact = EXACT.iter().any(|(other, _)| *other == mnemonic);
+        for choice in choices().filter(|choice| !choice.same && !choice.mask && !choice.broadcast) {
+            if forms_of.get(&mnemonic).copied().unwrap_or(0) >= if exact { 12 } else { 1 } {
+                break;
+            }
+            let Some((insn, bytes)) = form(code, choice, window, &mut random) else {
+                continue;
+            };
+            if not_executed(&insn).is_some()
+                || is_fresh(&insn)
+                || mnemonic == Mnemonic::Cpuid
+                || campaign.machine.hides(&insn)
+                || campaign.analyzer.analyze(&insn, &mut flow).is_err()
+            {
+                continue;
+            }
+            let addressing: BTreeSet<Place> = flow
+                .memory()
+                .iter()
+                .flat_map(|memory| memory.address)
+                .flat_map(|span| span.places())
+                .collect();
+            let written: BTreeSet<Place> = flow
+                .ops()
+                .iter()
+                .flat_map(|op| (0..op.written()).map(|byte| op.to.plus(byte)))
+                .filter(|place| !matches!(place.kind(), PlaceKind::Temporary(_)))
+                .collect();
+            campaign.machine.load(&bytes);
+            let (mut declared, mut seen) = (BTreeSet::new(), BTreeSet::new());
+            for _ in 0..if exact { 24 } else { 8 } {
+                let mut before = random_state(&campaign.machine, &mut random);
+                prepare(&insn, &mut before, &campaign.machine, &mut random);
+                if campaign.machine.run(&before, &mut campaign.base).is_err() {
+                    continue;
+                }
+                let after = campaign.base.clone();
+                let mut inputs = likely_inputs(
+                    &insn,
+                    &flow,
+                    &before,
+                    &campaign.machine,
+                    &mut campaign.factory,
+                );
+                inputs.retain(|input| match input {
+                    Input::Register(place) => {
+                        !addressing.contains(place) && !matches!(place.kind(), PlaceKind::Flag(_))
+                    }
+                    Input::Window(_) => true,
+                });
+                // Operands are at the same places in all states, but for strings and the like.
+                let counted = |place: Place| {
+                    written.contains(&place) && !matches!(place.kind(), PlaceKind::Flag(_))
+                };
+                for part in inputs.chunks(32) {
+                    let flips: Vec<(Input, u32)> = part
+                        .iter()
+                        .map(|input| (*input, random.below(8) as u32))
+                        .collect();
+                    campaign.label_inputs(&flips);
+                    campaign
+                        .labels
+                        .step(&insn, &flow, &before, &after, &campaign.machine);
+                    for (number, (input, _)) in flips.iter().enumerate() {
+                        for place in written.iter().filter(|place| counted(**place)) {
+                            if campaign
+                                .labels
+                                .registers
+                                .get(usize::from(place.0))
+                                .is_some_and(|label| label >> number & 1 == 1)
+                            {
+                                declared.insert((*input, *place));
+                            }
+                        }
+                    }
+                    campaign.flip_each(&before, None, &flips, |_, number, places, _| {
+                        for place in places.iter().filter(|place| counted(**place)) {
+                            seen.insert((flips[number].0, *place));
+                        }
+                    });
+                }
+            }
+            if !declared.is_empty() {
+                *forms_of.entry(mnemonic).or_default() += 1;
+                let entry = counts.entry(format!("{mnemonic:?}")).or_default();
+                entry.0 += declared.len();
+                entry.1 += seen.intersection(&declared).count();
+            }
+        }
+    }
+    let share = |(declared, seen): (usize, usize)| seen * 100 / declared.max(1);
+    let mut table: Vec<(usize, String)> = counts
+        .iter()
+        .map(|(name, count)| (share(*count), name.clone()))
+        .collect();
+    table.sort();
+    let total = counts
+        .values()
+        .fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+    for chunk in table.chunks(10) {
+        let line: Vec<String> = chunk
+            .iter()
+            .map(|(share, name)| format!("{name} {share}"))
+            .collect();
+        println!("{}", line.join(", "));
+    }
+    println!(
+        "{} of {} declared dependencies were seen, of {} mnemonics; {} flips",
+        total.1,
+        total.0,
+        table.len(),
+        campaign.flips
+    );
+    for (mnemonic, least) in EXACT {
+        if let Some(count) = counts.get(&format!("{mnemonic:?}")) {
+            let share = share(*count);
+            assert!(share >= *least, "{mnemonic:?}: {share} %");
+        }
+    }
 }

@@ -27,6 +27,8 @@ pub struct Choice {
     pub mask: bool,
     pub zeroing: bool,
     pub broadcast: bool,
+    /// Three registers of each class, so that instructions of a sequence meet.
+    pub few: bool,
     /// The same register for operands of the same class, which is what idioms such as `xor r, r`
     /// consist of.
     pub same: bool,
@@ -39,6 +41,7 @@ pub fn choices() -> impl Iterator<Item = Choice> {
         zeroing: bits & 4 != 0,
         broadcast: bits & 8 != 0,
         same: bits & 16 != 0,
+        few: false,
     })
 }
 
@@ -72,6 +75,7 @@ pub fn form(
     let mut fill = Fill {
         evex: description.encoding() == EncodingKind::EVEX,
         same: choice.same,
+        few: choice.few,
         shared: random.bits(),
         memory: choice.memory,
         used_memory: false,
@@ -88,7 +92,10 @@ pub fn form(
         if !description.can_use_op_mask_register() && !description.require_op_mask_register() {
             return None;
         }
-        insn.set_op_mask(nth(Register::K1, random.below(7)));
+        insn.set_op_mask(nth(
+            Register::K1,
+            random.below(if choice.few { 2 } else { 7 }),
+        ));
     }
     if choice.zeroing {
         if !description.can_use_zeroing_masking() || !choice.mask {
@@ -122,6 +129,7 @@ pub fn form(
 struct Fill {
     evex: bool,
     same: bool,
+    few: bool,
     shared: u64,
     memory: bool,
     used_memory: bool,
@@ -132,6 +140,7 @@ struct Fill {
 impl Fill {
     fn number(&mut self, bound: u64, random: &mut Random) -> u64 {
         self.registers += 1;
+        let bound = if self.few { 3 } else { bound };
         if self.same {
             self.shared % bound
         } else {
@@ -374,6 +383,47 @@ impl Fill {
             ),
         }
     }
+}
+
+/// An instruction that can stand anywhere in a sequence: its memory is at `rbx`, which no
+/// instruction of a sequence writes.
+pub fn sequence_form(
+    code: Code,
+    window: u64,
+    random: &mut Random,
+) -> Option<(Instruction, Vec<u8>)> {
+    let mut choice = choices().nth(random.index(32))?;
+    choice.few = true;
+    let (mut insn, bytes) = form(code, choice, window, random)?;
+    let memory = (0..insn.op_count()).any(|operand| insn.op_kind(operand) == OpKind::Memory);
+    if !memory {
+        let fixed = insn.is_string_instruction()
+            || matches!(
+                classify(&insn),
+                MemoryForm::ImplicitRdi(_) | MemoryForm::ImplicitRax { .. }
+            );
+        return (!fixed).then_some((insn, bytes));
+    }
+    let form = classify(&insn);
+    if insn.memory_base() == Register::None
+        || insn.is_vsib()
+        || insn.memory_index() == Register::AL
+        || matches!(
+            form,
+            MemoryForm::BitString(_) | MemoryForm::RegisterAddress { .. }
+        )
+    {
+        return None;
+    }
+    insn.set_memory_base(Register::RBX);
+    insn.set_memory_index(Register::None);
+    insn.set_memory_index_scale(1);
+    insn.set_memory_displacement64((64 * random.between(-1, 2)) as u64);
+    insn.set_memory_displ_size(8);
+    let mut encoder = Encoder::new(64);
+    encoder.encode(&insn, window).ok()?;
+    let bytes = encoder.take_buffer();
+    Some((decode(&bytes, window)?, bytes))
 }
 
 /// Why an instruction is not executed by the tests, if it is not.
