@@ -26,6 +26,7 @@ pub mod explore;
 pub mod fuzz;
 pub mod generated;
 pub mod layout;
+pub mod litmus;
 pub mod mutants;
 pub mod programs;
 pub mod race;

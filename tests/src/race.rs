@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `tests/race` | programs with a bug, each its own fixed twin, and correct ones |
 //! | `tests/race/replay` | programs that use threads in every way there is; a schedule must give the same run again |
-//! | `tests/race/litmus` | store-buffer and persist-order litmus tests |
+//! | `tests/race/litmus` | store-buffer and persist-order litmus tests (see [`crate::litmus`]) |
 //!
 //! A source in `tests/race` has the bug with `-DBUG` and is its own fixed twin without
 //! (`tests/race/race.h` says how it is run). Its header says in prose what is wrong and what would
@@ -354,7 +354,12 @@ impl ReplayProgram {
     }
 }
 
-fn compiler(source: &Path, defines: &[&str], flags: &[String], libs: &[String]) -> Command {
+pub(crate) fn compiler(
+    source: &Path,
+    defines: &[&str],
+    flags: &[String],
+    libs: &[String],
+) -> Command {
     let mut command = Command::new("gcc");
     command
         .args([
@@ -417,7 +422,7 @@ fn sources() -> PathBuf {
 }
 
 /// Files of a folder that end so, by name.
-fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+pub(crate) fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let entries =
         fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     let mut files = Vec::new();

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use brownout_tests::programs::{self, Build, Program};
-use brownout_tests::{fuzz, layout, race, seeded};
+use brownout_tests::{fuzz, layout, litmus, race, seeded};
 
 use crate::{examples, shell};
 
@@ -103,6 +103,9 @@ pub fn race_programs() -> Result<()> {
         if !is_fresh(&binary, &program.source, &headers) {
             waiting.push((program.compiler(), binary));
         }
+    }
+    if !is_fresh(&litmus::runner(), &litmus::runner_source(), &headers) {
+        waiting.push((litmus::runner_compiler(), litmus::runner()));
     }
     compile_all(layout::race_programs(), waiting)
 }
