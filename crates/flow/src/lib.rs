@@ -80,6 +80,7 @@ mod op;
 mod place;
 mod table;
 mod vector;
+mod x87;
 
 pub use flow::{At, Flow, MEMORY_OPERANDS_MAX, MemoryOperand, OPS_MAX, Summary};
 pub use labels::Labels;

@@ -9,6 +9,7 @@ use crate::flow::Flow;
 use crate::integer::{Logic, Shift, Sum};
 use crate::place::Flag;
 use crate::vector::{Opmask, Shuffle, Vector};
+use crate::x87::X87;
 use brownout_insn::{MemoryForm, classify};
 use iced_x86::{EncodingKind, Instruction, InstructionInfoFactory, InstructionInfoOptions};
 use iced_x86::{Mnemonic, OpKind, Register};
@@ -61,6 +62,7 @@ enum Rule {
     VectorMove(u8),
     Vector(Vector),
     Opmask(Opmask, u8),
+    X87(X87),
 }
 
 struct Row {
@@ -504,6 +506,38 @@ static ROWS: &[Row] = {
         row(R::Opmask(Opmask::Unpack, 2), &[Kunpckbw]),
         row(R::Opmask(Opmask::Unpack, 4), &[Kunpckwd]),
         row(R::Opmask(Opmask::Unpack, 8), &[Kunpckdq]),
+
+        // ── x87 ─────────────────────────────────────────────────────────────────────────────────
+        row(R::X87(X87::Nothing), &[
+            Emms, Femms, Fdecstp, Fincstp, Ffree, Ffreep, Fndisi, Fneni, Fnsetpm,
+        ]),
+        row(R::X87(X87::Load), &[
+            Fld, Fild, Fbld, Fld1, Fldl2e, Fldl2t, Fldlg2, Fldln2, Fldpi, Fldz,
+        ]),
+        row(R::X87(X87::Store), &[Fst, Fstp, Fist, Fistp, Fisttp, Fbstp]),
+        row(R::X87(X87::Arithmetic), &[
+            Fadd, Faddp, Fdiv, Fdivp, Fdivr, Fdivrp, Fiadd, Fidiv, Fidivr, Fimul, Fisub, Fisubr,
+            Fmul, Fmulp, Fsub, Fsubp, Fsubr, Fsubrp, F2xm1, Fcos, Fsin, Frndint, Fsqrt,
+        ]),
+        row(R::X87(X87::Binary), &[Fprem, Fprem1, Fscale]),
+        row(R::X87(X87::BinaryPop), &[Fpatan, Fyl2x, Fyl2xp1]),
+        row(R::X87(X87::Push), &[Fptan, Fsincos, Fxtract]),
+        row(R::X87(X87::Sign), &[Fabs, Fchs]),
+        row(R::X87(X87::Exchange), &[Fxch]),
+        row(R::X87(X87::Compare), &[
+            Fcom, Fcomp, Fcompp, Ficom, Ficomp, Ftst, Fucom, Fucomp, Fucompp, Fxam,
+        ]),
+        row(R::X87(X87::CompareFlags), &[Fcomi, Fcomip, Fucomi, Fucomip]),
+        row(R::X87(X87::ConditionalMove), &[
+            Fcmovb, Fcmovbe, Fcmove, Fcmovnb, Fcmovnbe, Fcmovne, Fcmovnu, Fcmovu,
+        ]),
+        row(R::X87(X87::StoreStatus), &[Fnstsw]),
+        row(R::X87(X87::StoreControl), &[Fnstcw]),
+        row(R::X87(X87::LoadControl), &[Fldcw]),
+        row(R::X87(X87::StoreEnvironment), &[Fnstenv]),
+        row(R::X87(X87::LoadEnvironment), &[Fldenv]),
+        row(R::X87(X87::Initialize), &[Fninit]),
+        row(R::X87(X87::ClearExceptions), &[Fnclex]),
     ]
 };
 
@@ -663,6 +697,7 @@ impl Builder<'_> {
             Rule::SegmentBase => self.segment_base_moves(),
             Rule::Vector(rule) => self.vector(rule),
             Rule::Opmask(what, bytes) => self.opmask(what, bytes.into()),
+            Rule::X87(rule) => self.x87(rule),
             Rule::VectorMove(lane) => self.vector_move(usize::from(lane)),
         }
     }

@@ -158,6 +158,14 @@ fn likely_inputs(
     }
     let flags = brownout_flow::Flag::ALL;
     inputs.extend(flags.map(|flag| Input::Register(Place::flag(flag))));
+    let units = [
+        Place::MXCSR_CONTROL,
+        Place::MXCSR_STATUS,
+        Place::X87_CONTROL,
+        Place::X87_EXCEPTIONS,
+        Place::X87_CONDITIONS,
+    ];
+    inputs.extend(units.map(Input::Register));
     for (operand, memory) in flow.memory().iter().enumerate() {
         for element in 0..if insn.is_string_instruction() { 6 } else { 1 } {
             for byte in 0..usize::from(memory.bytes) {
