@@ -10,6 +10,7 @@
 use crate::context::ThreadContext;
 use crate::control::control;
 use crate::schedule::turn;
+use crate::sigdata::SigInfo;
 use crate::sync::SpinLock;
 use crate::sys::{self, nr, sc};
 use crate::values::{read_value, write_value};
@@ -119,6 +120,21 @@ pub fn shown_pid(real: u32) -> u32 {
         .iter()
         .find(|p| p.0 == real)
         .map_or(real, |p| p.1)
+}
+
+/// What is told of a signal, with its sender's number as the program knows it.
+pub fn shown_info(mut info: SigInfo) -> SigInfo {
+    const SIGCHLD: i32 = 17;
+    const SI_USER: i32 = 0;
+    const SI_QUEUE: i32 = -1;
+    const SI_TKILL: i32 = -6;
+    let names_sender =
+        matches!(info.code(), SI_USER | SI_QUEUE | SI_TKILL) || info.signo() == SIGCHLD;
+    if on() && names_sender {
+        let word = info.words[2];
+        info.words[2] = word & !0xffff_ffff | u64::from(shown_pid(word as u32));
+    }
+    info
 }
 
 fn real_pid(shown: u32) -> u32 {
@@ -232,6 +248,7 @@ const GETSID: u64 = 124;
 const TIMES: u64 = 100;
 const GETRUSAGE: u64 = 98;
 const SET_TID_ADDRESS: u64 = 218;
+const RT_SIGTIMEDWAIT: u64 = 128;
 const CLOCK_NANOSLEEP: u64 = 230;
 
 /// Answers and adapts calls whose results differ from run to run.
@@ -279,6 +296,7 @@ fn differs(number: u64) -> bool {
             | TIMES
             | GETRUSAGE
             | SET_TID_ADDRESS
+            | RT_SIGTIMEDWAIT
     )
 }
 
@@ -388,6 +406,14 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         nr::WAIT4 => {
             let real = call.with([real_signed(a[0]), a[1], a[2], a[3], 0, 0]);
             rest.make(ctx, &real).map(shown)
+        }
+        RT_SIGTIMEDWAIT => {
+            let result = rest.make(ctx, call)?;
+            let mut info = SigInfo { words: [0; 16] };
+            if result > 0 && a[1] != 0 && read_value(a[1], &mut info) {
+                write_value(ctx, a[1], &shown_info(info));
+            }
+            Some(result)
         }
         STAT | LSTAT | nr::FSTAT | NEWFSTATAT => {
             let r = rest.make(ctx, call)?;

@@ -223,21 +223,18 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         crate::deterministic::reset_after_fork();
         crate::layout::reset_after_fork();
         crate::deterministic::bind_pid(ctx.tid, shown);
+        crate::pm::forked_child(ctx, fork);
         if let Some(seat) = seat {
             ctx.seat = seat;
             ctx.robust_list = 0;
+            ctx.clear_tid = match flags & CLONE_CHILD_CLEARTID {
+                0 => 0,
+                _ => ctid,
+            };
+            turn::await_first_turn(ctx);
             if flags & CLONE_CHILD_SETTID != 0 {
                 crate::values::write_value(ctx, ctid, &shown);
             }
-            ctx.clear_tid = if flags & CLONE_CHILD_CLEARTID != 0 {
-                ctid
-            } else {
-                0
-            };
-        }
-        crate::pm::forked_child(ctx, fork);
-        if seat.is_some() {
-            turn::await_first_turn(ctx);
         }
     } else {
         if ret > 0 {

@@ -777,7 +777,7 @@ fn deliver(
     let mut frame = SigFrame {
         pretcode: action.restorer,
         uc: *uc,
-        info: *info,
+        info: crate::deterministic::shown_info(*info),
     };
     frame.uc.m.fpstate = fp;
     frame.uc.m.oldmask = program_mask;

@@ -52,6 +52,25 @@ pub struct Table {
     /// How many of them have been.
     followed: u32,
     diverged: u32,
+    /// The seat, plus one, of a thread that has got the turn only to try again what it waits for; 0: none.
+    trying: u32,
+    /// How things were when that was decided.
+    before: Before,
+}
+
+/// What a decision changes, and where it was asked for.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Before {
+    steps: u64,
+    clock: u64,
+    check: u64,
+    made_count: u32,
+    followed: u32,
+    /// The seat, plus one; 0: none.
+    me: u32,
+    point: Point,
+    strategies: Strategies,
 }
 
 /// How often nothing new is asked for before time passes, if somebody waits for time.
@@ -147,6 +166,7 @@ impl Table {
     pub fn something_changed(&mut self) {
         self.changes += 1;
         self.idle = 0;
+        self.trying = 0;
     }
 
     /// Time has passed outside: those that wait for the world try again.
@@ -256,8 +276,25 @@ impl Table {
         }
     }
 
+    /// The thread in seat `seat` comes to wait again. If it has tried what it waits for in vain, and has done nothing else since it got the turn, it is as
+    /// if it had not got it: how often somebody tries depends on the kernel, and must not show in what is decided. Then decide again what was
+    /// asked for.
+    pub fn takes_back(&mut self, seat: usize) -> Option<(Option<usize>, Point)> {
+        if self.trying != seat as u32 + 1 {
+            return None;
+        }
+        self.trying = 0;
+        let before = &self.before;
+        (self.steps, self.clock, self.check) = (before.steps, before.clock, before.check);
+        (self.made_count, self.followed) = (before.made_count, before.followed);
+        self.strategies = before.strategies;
+        Some(((before.me as usize).checked_sub(1), before.point))
+    }
+
     /// The thread in seat `me` has come to `point`; or, if there is none, the one that had the turn is gone. Who goes on?
     pub fn decide(&mut self, me: Option<usize>, point: Point) -> Verdict {
+        let asked = (me, point, self.steps, self.clock, self.check);
+        self.trying = 0;
         self.steps += 1;
         self.clock += STEP_NS;
         if let Some(me) = me {
@@ -281,7 +318,21 @@ impl Table {
         let Some(usual) = usual(me, point.kind, able) else {
             return self.nobody_can();
         };
-        self.idle = 0;
+        let tries = |seat: &Seat| seat.state == SeatState::Retry;
+        let may_try = able.iter().any(|at| tries(&self.seats[usize::from(*at)]));
+        if may_try {
+            let (me, point, steps, clock, check) = asked;
+            self.before = Before {
+                steps,
+                clock,
+                check,
+                made_count: self.made_count,
+                followed: self.followed,
+                me: me.map_or(0, |me| me as u32 + 1),
+                point,
+                strategies: self.strategies,
+            };
+        }
         let chosen = if self.plan.kind() == Kind::Replay {
             match self.follow(usual) {
                 Some(chosen) => chosen,
@@ -305,6 +356,12 @@ impl Table {
         };
         if chosen != usual {
             self.note(chosen);
+        }
+        let seat = &self.seats[chosen];
+        let is_due = seat.deadline <= self.clock || seat.poked.load(Ordering::Acquire) != 0;
+        match tries(seat) && !is_due {
+            true => self.trying = chosen as u32 + 1,
+            false => self.idle = 0,
         }
         Verdict::Seat(chosen)
     }

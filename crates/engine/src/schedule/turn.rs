@@ -150,8 +150,13 @@ pub fn point(ctx: &mut ThreadContext, point: Point) {
 
 /// As [`point`], for whoever has to wait, too: comes back when it is this thread's turn again.
 fn pass(ctx: &mut ThreadContext, point: Point) {
+    pass_as(ctx, (Some(ctx.seat as usize), point));
+}
+
+/// As [`pass`], where what is to be decided is somebody else's point.
+fn pass_as(ctx: &mut ThreadContext, asked: (Option<usize>, Point)) {
     let me = ctx.seat as usize;
-    match decide(Some(me), point) {
+    match decide(asked.0, asked.1) {
         Some(next) if next == me => {
             await_end();
         }
@@ -220,9 +225,12 @@ pub fn wait(ctx: &mut ThreadContext, state: SeatState, deadline: u64, point: Poi
     if ctx.has_pending() {
         seat.poked.store(1, Ordering::Release);
     }
-    let mut point = point;
+    let mut asked = match table().takes_back(me) {
+        Some(asked) => asked,
+        None => (Some(me), point),
+    };
     loop {
-        pass(ctx, point);
+        pass_as(ctx, asked);
         if is_deadlock() {
             return Woken::Deadlock;
         }
@@ -242,10 +250,7 @@ pub fn wait(ctx: &mut ThreadContext, state: SeatState, deadline: u64, point: Poi
             Woken::Up
         } else {
             // Poked for a signal that it does not take.
-            point = Point {
-                kind: PointKind::Wait,
-                ..point
-            };
+            asked = (Some(me), point);
             continue;
         };
         seat.state = SeatState::Ready;

@@ -8,6 +8,7 @@ use crate::seat::SEATS;
 const POINT_NS: u64 = 1_000;
 const DELAY_MAX_NS: u64 = 1_000_000;
 
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Delay {
     /// By seat: when its delay is over.

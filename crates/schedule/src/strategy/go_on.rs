@@ -2,7 +2,7 @@
 
 use super::choice::{Choice, Plan, Random, Strategy};
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub struct GoOn;
 
 impl Strategy for GoOn {

@@ -25,7 +25,7 @@ pub use choice::{Choice, GOALS_MAX, Goal, Kind, Plan};
 use choice::{Random, Strategy};
 
 /// The state of all strategies. A run uses one of them.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct Strategies {
     kind: u32,

@@ -11,6 +11,7 @@ use crate::seat::SEATS;
 /// Priorities that are lowered at stated points.
 const CHANGES_MAX: usize = 16;
 
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Pct {
     /// By seat; the highest goes on.

@@ -19,6 +19,7 @@ const ONE_IN: u64 = 3;
 /// Points of others for which a thread that has stored is held back, without goals.
 const AFTER_STORE: u64 = 40;
 
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub struct PmAware {
     /// By seat: points for which it is still held.

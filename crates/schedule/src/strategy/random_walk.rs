@@ -5,7 +5,7 @@
 
 use super::choice::{Choice, Plan, Random, Strategy};
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub struct RandomWalk;
 
 const ONE_IN: u64 = 4;

@@ -2,7 +2,7 @@
 
 use super::choice::{Choice, Plan, Random, Strategy};
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct RoundRobin {
     /// Points that whoever has the turn has had.
