@@ -1,5 +1,6 @@
 //! The data flow of one instruction as plain data, and its summary.
 
+use crate::build::{RAX, RDX};
 use crate::op::{Op, Shadow, fold, run};
 use crate::place::{Place, PlaceKind, Span};
 use brownout_insn::{Repeat, StateTransfer};
@@ -43,7 +44,7 @@ pub enum At {
 pub struct MemoryOperand {
     /// How its address is found.
     pub at: At,
-    /// Bytes; of one element for string instructions, of all elements together for
+    /// Bytes; 0 if only known at run time (`xsave`); of one element for string instructions, of all elements together for
     /// [`At::Elements`].
     pub bytes: u16,
     /// Bytes of one element, for [`At::Elements`]; otherwise as `bytes`.
@@ -230,7 +231,7 @@ impl Flow {
     }
 
     /// Saving or restoring of processor state. There are no operations then: where the components
-    /// lie is known when it is executed only.
+    /// lie is known when it is executed only; see [`crate::transfer_state`].
     #[must_use]
     pub fn state(&self) -> Option<StateTransfer> {
         self.state
@@ -289,6 +290,15 @@ impl Flow {
                     }
                 }
             }
+        }
+        if self.state.is_some() {
+            // `edx:eax` chooses the components: more an address than content.
+            summary.gprs_addressing |= 1 << RAX | 1 << RDX;
+            (summary.vectors_read, summary.vectors_written) = (u32::MAX, u32::MAX);
+            (summary.opmasks_read, summary.opmasks_written) = (u8::MAX, u8::MAX);
+            (summary.mmx_read, summary.mmx_written) = (u8::MAX, u8::MAX);
+            (summary.others_read, summary.others_written) = (true, true);
+            summary.x87 = true;
         }
         self.summary = summary;
     }

@@ -17,8 +17,8 @@ pub struct Labels {
     pub top: u8,
 }
 
-/// Bytes of the largest memory operand (`fxsave`).
-const OPERAND_BYTES_MAX: usize = 512;
+/// More than the largest memory operand has (`xsave`).
+const OPERAND_BYTES_MAX: usize = 4096;
 
 impl Default for Labels {
     fn default() -> Self {

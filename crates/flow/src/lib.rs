@@ -78,6 +78,7 @@ mod integer;
 mod labels;
 mod op;
 mod place;
+mod state;
 mod table;
 mod vector;
 mod x87;
@@ -86,6 +87,7 @@ pub use flow::{At, Flow, MEMORY_OPERANDS_MAX, MemoryOperand, OPS_MAX, Summary};
 pub use labels::Labels;
 pub use op::{Kind, Op, Shadow, run};
 pub use place::{Flag, Place, PlaceKind, REGISTER_PLACES, Span, TEMPORARIES};
+pub use state::{StateFacts, transfer_state};
 pub use table::Analyzer;
 
 /// Why the data flow of an instruction is not known. The caller has to give up on whatever it

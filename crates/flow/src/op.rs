@@ -121,7 +121,7 @@ pub trait Shadow {
     fn x87_top(&self) -> u8;
 }
 
-fn get<S: Shadow + ?Sized>(shadow: &mut S, place: Place) -> u32 {
+pub(crate) fn get<S: Shadow + ?Sized>(shadow: &mut S, place: Place) -> u32 {
     if place.is_memory() {
         let (operand, byte) = split(place);
         shadow.load(operand, byte)
@@ -133,7 +133,7 @@ fn get<S: Shadow + ?Sized>(shadow: &mut S, place: Place) -> u32 {
     }
 }
 
-fn set<S: Shadow + ?Sized>(shadow: &mut S, place: Place, label: u32) {
+pub(crate) fn set<S: Shadow + ?Sized>(shadow: &mut S, place: Place, label: u32) {
     if place.is_memory() {
         let (operand, byte) = split(place);
         shadow.store(operand, byte, label);

@@ -5,7 +5,7 @@
 
 use crate::Unknown;
 use crate::build::{Answer, Builder};
-use crate::flow::Flow;
+use crate::flow::{At, Flow};
 use crate::integer::{Logic, Shift, Sum};
 use crate::place::Flag;
 use crate::vector::{Opmask, Shuffle, Vector};
@@ -648,6 +648,12 @@ impl Builder<'_> {
         let form = classify(self.insn);
         if let MemoryForm::String(string) = form {
             return self.string(&string);
+        }
+        if let MemoryForm::XState(transfer) = form {
+            let bytes = transfer.effect.size as usize;
+            self.memory_at(At::Operand, bytes);
+            self.flow.state = Some(transfer);
+            return Ok(());
         }
         if let MemoryForm::Unsupported(reason) = form {
             return Err(Unknown(reason));

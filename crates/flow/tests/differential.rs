@@ -10,7 +10,8 @@
 mod common;
 
 use brownout_flow::{
-    Analyzer, Flag, Flow, Place, PlaceKind, REGISTER_PLACES, Shadow, Unknown, run,
+    Analyzer, Flag, Flow, Place, PlaceKind, REGISTER_PLACES, Shadow, StateFacts, Unknown, run,
+    transfer_state,
 };
 use brownout_random::Random;
 use common::forms::{self, address_of, choices, form, not_executed, prepare};
@@ -366,6 +367,10 @@ fn what_changes_was_declared() {
                     unknown.insert(code, reason);
                     break;
                 }
+                if flow.state().is_some() {
+                    skipped.insert(code, "processor state, which has a test of its own");
+                    break;
+                }
                 if campaign.machine.hides(&insn) {
                     lacking.insert(code);
                     break;
@@ -457,6 +462,128 @@ fn what_changes_was_declared() {
     assert!(failures.is_empty(), "{} opcodes", failures.len());
 }
 
+fn flow_of_state(insn: &Instruction) -> bool {
+    matches!(
+        brownout_insn::classify(insn),
+        brownout_insn::MemoryForm::XState(_)
+    )
+}
+
+/// Saving and restoring: what is flipped in a register shows in its place in memory, and back.
+#[test]
+fn what_changes_with_processor_state_was_declared() {
+    let seed = environment("BROWNOUT_SEED", 0x57A7E);
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let mut campaign = Campaign::new();
+    let window = campaign.machine.window();
+    const AREA: usize = 1024;
+    let saves: [&[u8]; 4] = [
+        &[0x48, 0x0F, 0xAE, 0x03], // fxsave64 [rbx]
+        &[0x48, 0x0F, 0xAE, 0x23], // xsave64 [rbx]
+        &[0x48, 0x0F, 0xC7, 0x23], // xsavec64 [rbx]
+        &[0x48, 0x0F, 0xAE, 0x33], // xsaveopt64 [rbx]
+    ];
+    let restores: [&[u8]; 2] = [
+        &[0x48, 0x0F, 0xAE, 0x0B], // fxrstor64 [rbx]
+        &[0x48, 0x0F, 0xAE, 0x2B], // xrstor64 [rbx]
+    ];
+    let mut flow = Flow::new();
+    let (mut executed, mut changed) = (0, 0);
+    for round in 0..1200 {
+        let save = saves[round % 4];
+        let restore = restores[usize::from(round % 4 != 0)];
+        let saving = round / 4 % 2 == 0;
+        let bytes = if saving { save } else { restore };
+        let mut before = random_state(&campaign.machine, &mut random);
+        before.gpr[3] = window + AREA as u64;
+        // Components that the test run hides are left alone: the harness does not set them.
+        before.gpr[0] =
+            [0xE7, 7, random.bits() & 0xE7][random.index(3)] & campaign.machine.layout.enabled;
+        before.gpr[2] = 0;
+        // What an area may hold that is not saved to.
+        before.memory[AREA + 512..AREA + 576].fill(0);
+        if !saving {
+            campaign.machine.load(save);
+            let mut saved = campaign.machine.blank();
+            if campaign.machine.run(&before, &mut saved).is_err() {
+                continue;
+            }
+            let mut other = random_state(&campaign.machine, &mut random);
+            other.gpr = before.gpr;
+            other.memory = saved.memory;
+            before = other;
+        }
+        let insn = forms::decode(bytes, window).unwrap();
+        campaign.analyzer.analyze(&insn, &mut flow).unwrap();
+        campaign.machine.load(bytes);
+        if campaign.machine.run(&before, &mut campaign.base).is_err() {
+            continue;
+        }
+        let flips: Vec<(Input, u32)> = (0..32)
+            .map(|_| {
+                let input = if saving || random.percent(20) {
+                    loop {
+                        let input = any_input(&mut random);
+                        let gpr = |place: Place| matches!(place.kind(), PlaceKind::Gpr(..));
+                        if !matches!(input, Input::Register(place) if gpr(place)) {
+                            break input;
+                        }
+                    }
+                } else {
+                    // The header and reserved bits must be what they are.
+                    let at = [32 + random.index(384), 576 + random.index(2112)][random.index(2)];
+                    Input::Window(AREA + at)
+                };
+                (input, random.below(8) as u32)
+            })
+            .collect();
+        campaign.label_inputs(&flips);
+        let after = campaign.base.clone();
+        let header = |state: &State, at: usize| {
+            u64::from_le_bytes(std::array::from_fn(|byte| {
+                state.memory[AREA + 512 + at + byte]
+            }))
+        };
+        let layout = campaign.machine.layout;
+        let labels = &mut campaign.labels;
+        labels.top = Machine::top(&before);
+        labels.by_address = [0; 2];
+        labels.operands[0] = (0..WINDOW_BYTES - AREA).map(|at| Some(AREA + at)).collect();
+        let facts = StateFacts {
+            layout: &layout,
+            requested: before.gpr[0],
+            used: header(&after, 0),
+            compaction: header(&after, 8),
+            top: Machine::top(&after),
+        };
+        transfer_state(&flow.state().unwrap(), &facts, labels);
+        executed += 1;
+        campaign.flip_each(&before, None, &flips, |labels, number, places, window| {
+            // Pointers to the last instruction, and the header.
+            let window: Vec<usize> = window
+                .iter()
+                .copied()
+                .filter(|at| {
+                    let at = at.wrapping_sub(AREA);
+                    !(6..24).contains(&at) && !(512..576).contains(&at)
+                })
+                .collect();
+            changed += places.len() + window.len();
+            let missing = missing(labels, number, places, &window);
+            assert!(
+                missing.is_empty(),
+                "{:?} changed {}: {insn}, {:#x}",
+                flips[number],
+                missing.join(" "),
+                facts.requested
+            );
+        });
+    }
+    println!("{executed} executed, {changed} bytes changed");
+    assert!(executed > 300 && changed > 1000);
+}
+
 /// Whether an instruction can be part of a sequence.
 fn joins_sequences(insn: &Instruction, flow: &Flow) -> bool {
     let stack = insn.is_stack_instruction();
@@ -464,6 +591,7 @@ fn joins_sequences(insn: &Instruction, flow: &Flow) -> bool {
         && insn.op_register(0).full_register() == iced_x86::Register::RSP;
     let written = flow.summary().gprs_written;
     not_executed(insn).is_none()
+        && flow.state().is_none()
         && !is_fresh(insn)
         && written & 1 << 3 == 0
         && (written & 1 << 4 == 0 || stack)
@@ -672,6 +800,7 @@ fn little_is_declared_in_vain() {
                 continue;
             };
             if not_executed(&insn).is_some()
+                || flow_of_state(&insn)
                 || is_fresh(&insn)
                 || mnemonic == Mnemonic::Cpuid
                 || campaign.machine.hides(&insn)
@@ -784,4 +913,29 @@ fn little_is_declared_in_vain() {
         })
         .collect();
     assert!(coarse.is_empty(), "{coarse:?}");
+}
+
+/// The harness notices what is not declared: here, everything that an addition does.
+#[test]
+fn a_wrong_declaration_is_noticed() {
+    let mut random = Random::new(1);
+    let mut campaign = Campaign::new();
+    campaign.machine.load(&[0x48, 0x01, 0xD8]); // add rax, rbx
+    let nop = forms::decode(&[0x90], campaign.machine.window()).unwrap();
+    let mut flow = Flow::new();
+    campaign.analyzer.analyze(&nop, &mut flow).unwrap();
+    let before = random_state(&campaign.machine, &mut random);
+    campaign.machine.run(&before, &mut campaign.base).unwrap();
+    let flips = [(Input::Register(Place::gpr(3)), 0)];
+    campaign.label_inputs(&flips);
+    let after = campaign.base.clone();
+    campaign
+        .labels
+        .step(&nop, &flow, &before, &after, &campaign.machine);
+    let mut noticed = Vec::new();
+    campaign.flip_each(&before, None, &flips, |labels, number, places, window| {
+        noticed = missing(labels, number, places, window);
+    });
+    assert!(noticed.contains(&"rax.0".to_string()), "{noticed:?}");
+    assert!(!noticed.contains(&"rbx.0".to_string()), "{noticed:?}");
 }
