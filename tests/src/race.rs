@@ -15,7 +15,7 @@
 //! | `bug: RULE` | `brownout race` reports this of the wrong build, at the marked lines |
 //! | `verdict: confirmed`, `unrepaired`, `repaired` | what recovery says on an image in which the effect is there and its source is not; deadlocks and mere publications have none |
 //! | `continue` | recovery ends well, and the workload after it shows the bug (`PROG POOL continue`) |
-//! | `predicted: yes` | one run, in whatever order, suffices to tell that another thread can read the store before it is durable (`check --threads`) |
+//! | `predicted: yes` | a run in which both threads come to the same address, in whatever order and with nothing lost, suffices to tell that one can read the other's store before it is durable (`check --threads`) |
 //! | `published` | in the right build, too, another thread can read something before it is durable; what follows makes that harmless, so `check --threads` may mention it |
 //! | `setup` | `PROG POOL create` makes the pool, because making it is not crash-proof |
 //! | `check: RULE @ PLACE` | what `brownout check` reports of one run of the wrong build; nothing, if there is no such line |
