@@ -295,11 +295,9 @@ impl Analysis {
             killed: first.was_killed(),
             never_writes_back: first.loses_caches() && counts.flushes == 0 && lacks_flush,
         };
-        if let Some(threads) = &first.threads_watch
-            && !threads.has_several()
-        {
-            let text = "one thread only: nothing to predict for --threads";
-            self.notes.push(text.to_owned());
+        if let Some(threads) = &first.threads_watch {
+            let note = threads.nothing_to_predict();
+            self.notes.extend(note.map(str::to_owned));
         }
         let fault = first.fault();
         let outcome = Outcome {

@@ -25,6 +25,8 @@
 
 mod clocks;
 mod locks;
+#[cfg(test)]
+mod tests;
 mod watch;
 mod windows;
 
@@ -140,9 +142,17 @@ impl Threads {
         }
     }
 
-    /// Whether any process has had more than one thread.
-    pub fn has_several(&self) -> bool {
-        self.watch.has_several()
+    /// Why there is nothing to predict, if that is so.
+    pub fn nothing_to_predict(&self) -> Option<&'static str> {
+        match () {
+            () if !self.watch.has_several() => {
+                Some("one thread only: nothing to predict for --threads")
+            }
+            () if !self.watch.has_persisted() => {
+                Some("nothing is made persistent: nothing to predict for --threads")
+            }
+            () => None,
+        }
     }
 
     fn who(&mut self, thread: ThreadId, process: ProcessId) -> Who {
@@ -447,7 +457,12 @@ impl Checker {
         let Some(threads) = &mut self.threads_watch else {
             return;
         };
-        for sighting in threads.watch.finish() {
+        let found = threads.watch.finish();
+        if !threads.watch.has_persisted() {
+            // Nothing was to be persistent, so nobody reads it too early.
+            return;
+        }
+        for sighting in found {
             self.report_publication(&sighting);
         }
     }

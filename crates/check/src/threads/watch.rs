@@ -13,7 +13,7 @@
 //! | the load is forced to come after the bytes are persistent, or before the store | no schedule puts it in between |
 //! | a lock is held from the store until the bytes are persistent, and the load holds it | it is excluded |
 //! | they have no lock in common, and in this run one came after the other by way of some lock | the program hands the bytes over: if locks did not order the two, they would be a data race anyway |
-//! | they have no lock in common, and the load is the first touch of the bytes by a second thread | they were initialised before they were published |
+//! | they have no lock in common, and nobody else had touched the bytes before the store | they were initialised before they were published |
 //! | the reader writes the line back and fences before it stores, or tells anybody anything | it helps the writer |
 //!
 //! A load that really came in between is one in any case but the last.
@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 
 use super::clocks::{Clocks, Knowledge, Order, Who};
 use super::locks::{Held, Holding, Lock, LockSets, SetId};
-use super::windows::{Closed, Load, Window, WindowId, Windows, by_line, granules};
+use super::windows::{Closed, GRANULE, Load, Window, WindowId, Windows, by_line, granules};
 
 /// Why a load could see what is not persistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,6 +144,8 @@ struct Creations {
 const READS_MAX: usize = 8;
 /// Candidates that wait for what the reader does.
 const CANDIDATES_MAX: usize = 256;
+/// Sightings in one word that may be a lock.
+const SUSPENDED_MAX: usize = 16;
 /// Loads before a store that are remembered with it.
 const EARLIER_MAX: usize = 8;
 
@@ -160,6 +162,10 @@ pub struct Watch {
     users: FxHashMap<u64, SmallVec<[Who; 4]>>,
     /// Sightings that wait until the store's window closes.
     watchers: FxHashMap<Moment, Vec<Sighting>>,
+    /// Sightings in words that locked instructions change, by granule: locks, unless the word is written back for its own sake one day.
+    suspended: FxHashMap<u64, Vec<Sighting>>,
+    /// Something was made persistent.
+    has_persisted: bool,
     /// Loads that write back what they have read.
     helpers: FxHashSet<Tag>,
     found: FxHashMap<(Tag, Tag), usize>,
@@ -246,6 +252,11 @@ impl Watch {
                 self.clocks.learn_from(*who, other);
             }
         }
+    }
+
+    /// Whether anything that is judged was made persistent.
+    pub fn has_persisted(&self) -> bool {
+        self.has_persisted
     }
 
     /// Whether any process has had more than one thread.
@@ -456,8 +467,9 @@ impl Watch {
                 true => self.earlier(who, range),
                 false => Vec::new(),
             };
+            let mut is_private = true;
             for (granule, _) in granules(range) {
-                self.windows.cell(granule).touch(who);
+                is_private &= !self.windows.cell(granule).touch(who);
             }
             let window = Window {
                 who,
@@ -467,6 +479,7 @@ impl Watch {
                 range,
                 set,
                 effective: set,
+                is_private,
                 is_quiet: is_quiet || kind == Kind::Persistent,
                 earlier,
                 ..Window::default()
@@ -480,7 +493,11 @@ impl Watch {
             });
             for (moment, is_lock) in gone {
                 match is_lock {
-                    true => drop(self.watchers.remove(&moment)),
+                    true => {
+                        for sighting in self.watchers.remove(&moment).unwrap_or_default() {
+                            self.suspend(sighting);
+                        }
+                    }
                     false => self.conclude(moment, End::Overwritten),
                 }
             }
@@ -529,7 +546,7 @@ impl Watch {
             if cell.is_sync() {
                 continue;
             }
-            let was_shared = cell.touch(who);
+            cell.touch(who);
             if self.has_several && !is_quiet {
                 let epoch = self.clocks.epoch(who);
                 cell.remember(Load {
@@ -552,7 +569,7 @@ impl Watch {
                 if !others.contains(&id) {
                     others.push(id);
                     if !is_quiet {
-                        self.judge(who, id, set, was_shared, moment, tag);
+                        self.judge(who, id, set, moment, tag);
                     }
                 }
             }
@@ -584,19 +601,11 @@ impl Watch {
     }
 
     /// The load of a store of another thread.
-    fn judge(
-        &mut self,
-        who: Who,
-        id: WindowId,
-        set: SetId,
-        was_shared: bool,
-        moment: Moment,
-        tag: Tag,
-    ) {
+    fn judge(&mut self, who: Who, id: WindowId, set: SetId, moment: Moment, tag: Tag) {
         let Some(window) = self.windows.get(id).filter(|window| !window.is_quiet) else {
             return;
         };
-        let Some((why, unlock)) = self.why(window, who, set, was_shared) else {
+        let Some((why, unlock)) = self.why(window, who, set) else {
             return;
         };
         let sighting = Sighting {
@@ -632,13 +641,7 @@ impl Watch {
         }
     }
 
-    fn why(
-        &self,
-        window: &Window,
-        who: Who,
-        set: SetId,
-        was_shared: bool,
-    ) -> Option<(Why, Option<Tag>)> {
+    fn why(&self, window: &Window, who: Who, set: SetId) -> Option<(Why, Option<Tag>)> {
         let common = self.sets.excluding(window.set, set);
         let unlock = common.and_then(|lock| unlock_of(window, lock));
         let Some(closed) = window.closed else {
@@ -654,7 +657,7 @@ impl Watch {
         if common.is_some() {
             return Some((Why::GivenBack, unlock));
         }
-        (!after(Order::Taken) && was_shared).then_some((Why::Unordered, None))
+        (!after(Order::Taken) && !window.is_private).then_some((Why::Unordered, None))
     }
 
     fn stored(&self, window: &Window) -> Stored {
@@ -772,10 +775,19 @@ impl Watch {
         }
         window.closed = Some(closed);
         let (moment, is_quiet) = (window.moment, window.is_quiet);
+        let (is_locked, granule) = (window.is_locked, window.range.start().0 / GRANULE);
         let earlier = std::mem::take(&mut window.earlier);
         if is_quiet {
             self.watchers.remove(&moment);
             return;
+        }
+        self.has_persisted = true;
+        if is_locked {
+            // No lock, after all: what was read of it counts.
+            for sighting in self.suspended.remove(&granule).unwrap_or_default() {
+                let end = End::Overwritten;
+                self.sight(Sighting { end, ..sighting });
+            }
         }
         if !self.watchers.is_empty() {
             self.conclude(moment, End::Persistent(closed));
@@ -844,8 +856,8 @@ impl Watch {
                         waiting.push(sighting);
                     }
                 },
-                // A lock that was given back.
-                None if is_lock => {}
+                // Perhaps a lock that was given back.
+                None if is_lock => self.suspend(sighting),
                 None => {
                     sighting.end = End::Overwritten;
                     self.sight(sighting);
@@ -858,6 +870,20 @@ impl Watch {
     fn conclude(&mut self, moment: Moment, end: End) {
         for sighting in self.watchers.remove(&moment).unwrap_or_default() {
             self.sight(Sighting { end, ..sighting });
+        }
+    }
+
+    fn suspend(&mut self, sighting: Sighting) {
+        let granule = sighting.store.range.start().0 / GRANULE;
+        let waiting = self.suspended.entry(granule).or_default();
+        let pair = |other: &Sighting| (other.store.tag, other.load.tag);
+        let same = waiting
+            .iter_mut()
+            .find(|other| pair(other) == pair(&sighting));
+        if let Some(same) = same {
+            same.count += sighting.count;
+        } else if waiting.len() < SUSPENDED_MAX {
+            waiting.push(sighting);
         }
     }
 

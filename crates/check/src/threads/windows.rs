@@ -47,6 +47,8 @@ pub struct Window {
     pub closed: Option<Closed>,
     /// It is followed, because others may read it, but not judged.
     pub is_quiet: bool,
+    /// Nobody else had touched the bytes before the store.
+    pub is_private: bool,
     /// It is in a granule that locked instructions change: perhaps a lock.
     pub is_locked: bool,
     /// Loads of other threads before the store that nothing forces to be before it.
@@ -96,15 +98,14 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Somebody touches it. True if somebody else has before.
+    /// Somebody touches it. True if somebody else has, too.
     pub fn touch(&mut self, who: Who) -> bool {
         let own = who as u32 + 1;
         if self.first == 0 {
             self.first = own;
         }
-        let was_shared = self.is_shared;
         self.is_shared |= self.first != own;
-        was_shared
+        self.is_shared
     }
 
     /// Whether it belongs to a lock of the C library.
@@ -358,6 +359,7 @@ impl Default for Window {
             unlocks: SmallVec::new(),
             closed: None,
             is_quiet: false,
+            is_private: false,
             is_locked: false,
             earlier: Vec::new(),
             bytes: 0,
