@@ -1013,6 +1013,20 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// `lar`, `lsl`, `verr`, `verw`: what a descriptor says, if the selector is good.
+    pub fn selector(&mut self) -> Answer {
+        let last = self.insn.op_count() - 1;
+        let source = self.data(last)?;
+        let all = self.join(&[Source::Data(source.low(2))]);
+        if last == 1 {
+            let to = self.data(0)?;
+            let bytes = if to.len() == 2 { 2 } else { 8 };
+            self.fill_more(Span::new(to.place, bytes), all);
+        }
+        self.flag(Flag::Zero, all);
+        Ok(())
+    }
+
     // ── strings ─────────────────────────────────────────────────────────────────────────────────
 
     /// `opening` moves the pointers and the counter, `body` is one element.

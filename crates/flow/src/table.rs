@@ -59,6 +59,7 @@ enum Rule {
     SystemCall,
     TranslateByte,
     SegmentBase,
+    Selector,
     VectorMove(u8),
     Vector(Vector),
     Opmask(Opmask, u8),
@@ -88,7 +89,7 @@ static ROWS: &[Row] = {
         row(R::Nothing, &[
             Nop, Fnop, Reservednop, Pause, Endbr64, Endbr32, Lfence, Mfence, Sfence, Serialize, Mcommit, Clflush,
             Clflushopt, Clwb, Cldemote, Prefetch, Prefetchit0, Prefetchit1, Prefetchnta, Prefetcht0,
-            Prefetcht1, Prefetcht2, Prefetchw, Prefetchwt1, Wait, Cmc,
+            Prefetcht1, Prefetcht2, Prefetchw, Prefetchwt1, Wait, Cmc, Ptwrite,
         ]),
         // Constants of the process. Without shadow stacks, or when the kernel emulates them, they
         // keep some or all of the destination, so its labels stay.
@@ -156,7 +157,8 @@ static ROWS: &[Row] = {
         row(R::SystemCall, &[Syscall]),
         row(R::TranslateByte, &[Xlatb]),
         row(R::SegmentBase, &[Rdfsbase, Rdgsbase, Wrfsbase, Wrgsbase]),
-        row(R::Fresh, &[Rdtsc, Rdtscp, Rdrand, Rdseed, Rdpid]),
+        row(R::Selector, &[Lar, Lsl, Verr, Verw]),
+        row(R::Fresh, &[Xtest, Rdtsc, Rdtscp, Rdrand, Rdseed, Rdpid]),
         row(R::Everything, &[
             Bextr, Bzhi, Pdep, Pext, Mulx, Crc32, Cpuid, Xgetbv, Blcfill, Blci, Blcic, Blcmsk, Blcs, Blsfill,
             Blsic, T1mskc, Tzmsk, Cmpbexadd, Cmpbxadd, Cmplexadd, Cmplxadd, Cmpnbexadd, Cmpnbxadd,
@@ -304,6 +306,7 @@ static ROWS: &[Row] = {
         row(R::Vector(V::Scalar(4, 8, 1)), &[Cvtsd2ss, Vcvtsd2ss]),
         row(R::Vector(V::Scalar(8, 8, 1)), &[Cvtsi2sd, Vcvtsi2sd, Vcvtusi2sd]),
         row(R::Vector(V::Scalar(4, 8, 1)), &[Cvtsi2ss, Vcvtsi2ss, Vcvtusi2ss]),
+        row(R::Vector(V::ToGpr(2)), &[Vcvtsh2si, Vcvttsh2si, Vcvtsh2usi, Vcvttsh2usi]),
         row(R::Vector(V::ToGpr(4)), &[Cvtss2si, Vcvtss2si, Cvttss2si, Vcvttss2si, Vcvtss2usi, Vcvttss2usi]),
         row(R::Vector(V::ToGpr(8)), &[Cvtsd2si, Vcvtsd2si, Cvttsd2si, Vcvttsd2si, Vcvtsd2usi, Vcvttsd2usi]),
         row(R::Vector(V::Convert(8, 4)), &[
@@ -701,6 +704,7 @@ impl Builder<'_> {
             Rule::SystemCall => self.system_call(),
             Rule::TranslateByte => self.translate_byte(),
             Rule::SegmentBase => self.segment_base_moves(),
+            Rule::Selector => self.selector(),
             Rule::Vector(rule) => self.vector(rule),
             Rule::Opmask(what, bytes) => self.opmask(what, bytes.into()),
             Rule::X87(rule) => self.x87(rule),
