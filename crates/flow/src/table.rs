@@ -87,9 +87,10 @@ static ROWS: &[Row] = {
 
         // ── integer ─────────────────────────────────────────────────────────────────────────────
         row(R::Nothing, &[
-            Nop, Fnop, Reservednop, Pause, Endbr64, Endbr32, Lfence, Mfence, Sfence, Serialize, Mcommit, Clflush,
-            Clflushopt, Clwb, Cldemote, Prefetch, Prefetchit0, Prefetchit1, Prefetchnta, Prefetcht0,
-            Prefetcht1, Prefetcht2, Prefetchw, Prefetchwt1, Wait, Cmc, Ptwrite,
+            Ud0, Ud1, Ud2, Hlt, Int3, Nop, Fnop, Reservednop, Pause, Endbr64, Endbr32, Lfence,
+            Mfence, Sfence, Serialize, Mcommit, Clflush, Clflushopt, Clwb, Cldemote, Prefetch,
+            Prefetchit0, Prefetchit1, Prefetchnta, Prefetcht0, Prefetcht1, Prefetcht2, Prefetchw,
+            Prefetchwt1, Wait, Cmc, Ptwrite,
         ]),
         // Constants of the process. Without shadow stacks, or when the kernel emulates them, they
         // keep some or all of the destination, so its labels stay.
