@@ -5,7 +5,7 @@ use crate::op::{Op, Shadow, fold, run};
 use crate::place::{Place, PlaceKind, Span};
 use brownout_insn::{Repeat, StateTransfer};
 
-/// More than any instruction needs; a test looks for the longest list.
+/// More than any instruction needs: the test of every opcode would find one that is longer.
 pub const OPS_MAX: usize = 224;
 
 /// Memory operands that one instruction may have (`push [m]` and `movs` have two).

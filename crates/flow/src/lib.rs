@@ -40,6 +40,7 @@
 //!    call returns) has no label. The caller labels what system calls write.
 //! 5. Pointers to the last x87 instruction and its operand, which `fnstenv` and its like store, have
 //!    no label.
+//! 6. Nor has the header of an area that processor state is saved to (see [`transfer_state`]).
 //!
 //! # Cost
 //!

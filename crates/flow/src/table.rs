@@ -573,6 +573,9 @@ fn rule_of(mnemonic: Mnemonic) -> Option<Rule> {
     }
 }
 
+/// Never the answer: `OPS_MAX` is large enough.
+const TOO_LONG: &str = "too long a list of operations";
+
 /// Tells the data flow of one instruction after another without allocating.
 pub struct Analyzer {
     factory: InstructionInfoFactory,
@@ -610,7 +613,7 @@ impl Analyzer {
         let mut builder = Builder::new(insn, info, flow);
         let answer = builder.build();
         let answer = match answer {
-            Ok(()) if builder.flow.overflowed() => Err(Unknown("too long a list of operations")),
+            Ok(()) if builder.flow.overflowed() => Err(Unknown(TOO_LONG)),
             other => other,
         };
         if answer.is_err() {
@@ -711,5 +714,15 @@ impl Builder<'_> {
             Rule::X87(rule) => self.x87(rule),
             Rule::VectorMove(lane) => self.vector_move(usize::from(lane)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mnemonic_fits_the_index() {
+        assert!(Mnemonic::values().count() <= MNEMONICS_MAX);
     }
 }
