@@ -299,7 +299,7 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
     if args.threads && args.domain == Domain::Hops {
         return Err(Failure::usage("--threads does not know --domain hops"));
     }
-    let rules = rule_set(args.threads, compat.rules.iter().chain(&args.rules.0));
+    let mut rules = rule_set(args.threads, compat.rules.iter().chain(&args.rules.0));
     if rules.has(BuiltIn::UnpersistedPublication) && !args.threads {
         let named = RuleEdit::Enable(Selection::One(BuiltIn::UnpersistedPublication));
         if args.rules.0.contains(&named) {
@@ -307,6 +307,8 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
                 "unpersisted-publication is about threads, and takes a recording with loads and locks: add --threads",
             ));
         }
+        // Asked for with all others: no report may say that it has looked.
+        rules.set(BuiltIn::UnpersistedPublication, false);
     }
     // The program, the thread that receives events, and two that check.
     let jobs = args.jobs.unwrap_or(if cores() >= 4 { 2 } else { 1 });
@@ -905,10 +907,18 @@ mod tests {
         let of_check = rules::RULES
             .iter()
             .filter(|rule| rule.analysis == rules::Analysis::Check);
-        assert_eq!(count(rules("--enable all")), of_check.count());
+        let of_check = of_check.count();
+        assert_eq!(count(rules("--threads --enable all")), of_check);
+        let without = rules("--enable all");
+        assert_eq!(count(without), of_check - 1);
+        assert!(!without.has(BuiltIn::UnpersistedPublication));
+        assert!(rules("--threads").has(BuiltIn::UnpersistedPublication));
         assert_eq!(count(rules("--only empty-fence,fresh-log")), 2);
-        let is_off =
-            |rule: &&rules::Rule| rule.analysis == rules::Analysis::Check && !rule.default_on;
+        let is_off = |rule: &&rules::Rule| {
+            rule.analysis == rules::Analysis::Check
+                && !rule.default_on
+                && rule.is != BuiltIn::UnpersistedPublication
+        };
         for rule in rules::RULES.iter().filter(is_off) {
             // A group is what is on by default; what is off wants to be asked for.
             for words in [
