@@ -137,7 +137,8 @@ pub fn shown_info(mut info: SigInfo) -> SigInfo {
     info
 }
 
-fn real_pid(shown: u32) -> u32 {
+/// The kernel's number of the process or thread that the program knows as `shown`.
+pub fn real_pid(shown: u32) -> u32 {
     PIDS.lock()
         .iter()
         .find(|p| p.1 == shown)

@@ -226,6 +226,7 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
         crate::pm::forked_child(ctx, fork);
         if let Some(seat) = seat {
             ctx.seat = seat;
+            crate::schedule::timers::reset_after_fork();
             ctx.robust_list = 0;
             ctx.clear_tid = match flags & CLONE_CHILD_CLEARTID {
                 0 => 0,

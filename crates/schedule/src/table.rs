@@ -8,6 +8,16 @@ use core::sync::atomic::Ordering;
 /// What one step costs in the time that the program sees.
 pub const STEP_NS: u64 = 100;
 
+/// What it costs to come to `point`. Who spins or yields has let some time pass; programs that wait for a time in this way should not have to
+/// do so for ever.
+fn cost(point: &Point) -> u64 {
+    match point.kind {
+        PointKind::Yield => 50 * STEP_NS,
+        PointKind::Spin => 200 * STEP_NS,
+        _ => STEP_NS,
+    }
+}
+
 /// Who goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -52,6 +62,8 @@ pub struct Table {
     /// How many of them have been.
     followed: u32,
     diverged: u32,
+    /// When the next timer of a process is due: its kernel's number, or 0, and the time.
+    alarms: [(u32, u64); ALARMS],
     /// The seat, plus one, of a thread that has got the turn only to try again what it waits for; 0: none.
     trying: u32,
     /// How things were when that was decided.
@@ -72,6 +84,9 @@ struct Before {
     point: Point,
     strategies: Strategies,
 }
+
+/// Processes with timers at a time.
+const ALARMS: usize = 64;
 
 /// How often nothing new is asked for before time passes, if somebody waits for time.
 const IDLE_ROUNDS: u32 = 3;
@@ -116,6 +131,7 @@ impl Table {
 
     /// All threads of a process are gone, but for `except`.
     pub fn process_is_gone(&mut self, pid: u32, except: Option<usize>) {
+        self.set_alarm(pid, NO_DEADLINE);
         for at in 0..self.used as usize {
             if self.seats[at].pid == pid && except != Some(at) {
                 self.leave(at);
@@ -160,6 +176,26 @@ impl Table {
     /// It is at least so late.
     pub fn pass_until(&mut self, clock: u64) {
         self.clock = self.clock.max(clock);
+    }
+
+    /// A process has a timer that is due then, or none. False: there are too many such processes.
+    pub fn set_alarm(&mut self, pid: u32, deadline: u64) -> bool {
+        let own = self.alarms.iter().position(|alarm| alarm.0 == pid);
+        let free = || self.alarms.iter().position(|alarm| alarm.0 == 0);
+        match own.or_else(free) {
+            Some(at) if deadline == NO_DEADLINE => self.alarms[at] = (0, 0),
+            Some(at) => self.alarms[at] = (pid, deadline),
+            None => return deadline == NO_DEADLINE,
+        }
+        true
+    }
+
+    /// Threads of processes whose timers are due see to them.
+    fn wake_for_alarms(&self) {
+        let due = |alarm: &&(u32, u64)| alarm.0 != 0 && alarm.1 <= self.clock;
+        for (pid, _) in self.alarms.iter().filter(due) {
+            self.poke(|seat| seat.pid == *pid);
+        }
     }
 
     /// Somebody has made a call that may let others go on.
@@ -296,7 +332,7 @@ impl Table {
         let asked = (me, point, self.steps, self.clock, self.check);
         self.trying = 0;
         self.steps += 1;
-        self.clock += STEP_NS;
+        self.clock += cost(&point);
         if let Some(me) = me {
             self.seats[me].point = point;
             let thread = self.seats[me].thread;
@@ -306,6 +342,7 @@ impl Table {
         if self.diverged != 0 {
             return Verdict::Diverged;
         }
+        self.wake_for_alarms();
         let mut able = [0u16; SEATS];
         let mut count = 0;
         for at in 0..self.used as usize {
@@ -316,7 +353,7 @@ impl Table {
         }
         let able = &able[..count];
         let Some(usual) = usual(me, point.kind, able) else {
-            return self.nobody_can();
+            return self.nobody_can((asked.2, asked.3));
         };
         let tries = |seat: &Seat| seat.state == SeatState::Retry;
         let may_try = able.iter().any(|at| tries(&self.seats[usize::from(*at)]));
@@ -404,15 +441,18 @@ impl Table {
         self.made_count = self.made_count.saturating_add(1);
     }
 
-    /// Nobody can go on as things are.
-    fn nobody_can(&mut self) -> Verdict {
+    /// Nobody can go on as things are. `before`: steps and clock when that was asked.
+    fn nobody_can(&mut self, before: (u64, u64)) -> Verdict {
         let waits_for = |states: &[SeatState]| {
             let mut seats = self.seats();
             seats.any(|(_, seat)| states.contains(&seat.state))
         };
         let outside = waits_for(&[SeatState::Retry, SeatState::Signal]);
         let away = waits_for(&[SeatState::Away, SeatState::Child]);
-        let next = self.seats().map(|(_, seat)| seat.deadline).min();
+        let alarms = self.alarms.iter().filter(|alarm| alarm.0 != 0);
+        let alarms = alarms.map(|(_, deadline)| *deadline);
+        let next = self.seats().map(|(_, seat)| seat.deadline).chain(alarms);
+        let next = next.min();
         let next = next.filter(|deadline| *deadline != NO_DEADLINE);
         if let Some(next) = next {
             // What comes from outside comes first, if it is there already.
@@ -422,15 +462,13 @@ impl Table {
                 self.pass_until(next);
                 // Asked again, somebody can. That is no step of the program's.
                 self.steps -= 1;
-                self.clock -= STEP_NS;
                 return self.decide(None, Point::default());
             }
         }
         self.idle = self.idle.saturating_add(1);
         match (outside || next.is_some(), away) {
             (true, _) => {
-                self.steps -= 1;
-                self.clock -= STEP_NS;
+                (self.steps, self.clock) = before;
                 Verdict::Idle
             }
             (false, true) => Verdict::Nobody,

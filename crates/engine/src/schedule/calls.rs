@@ -8,11 +8,13 @@
 //! | `poll`, `select`, `epoll_wait` and their kin, `rt_sigtimedwait`, `wait4`, `waitid`, `flock`, locks by `fcntl` | made without waiting; again when something has changed |
 //! | `pause`, `rt_sigsuspend` | as a `ppoll` of nothing with that mask |
 //! | `read`, `write`, `recv…`, `send…`, `accept` on what is not ready and would wait | likewise, after `poll` has said so |
+//! | `alarm`, `setitimer`, POSIX timers, `timerfd` | `timers.rs` |
 //! | `kill` and its kin | whoever may get the signal is marked |
 //! | others that may wait | made without the turn |
 //! | others that somebody may notice | a point before |
 
 use super::futex::{self, duration};
+use super::timers;
 use super::turn::{self, Woken, interrupted, table};
 use crate::context::ThreadContext;
 use crate::pm::reach;
@@ -29,6 +31,7 @@ pub const STAGE: Stage<ThreadContext> = Stage {
     pass,
 };
 
+const CLOSE: u64 = 3;
 const POLL: u64 = 7;
 const SELECT: u64 = 23;
 const PAUSE: u64 = 34;
@@ -121,6 +124,11 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         // It has come while others went on.
         return None;
     }
+    if timers::takes(number)
+        && let Some(answer) = timers::call(ctx, table(), number, a)
+    {
+        return Some(answer);
+    }
     let result = match number {
         nr::NANOSLEEP | CLOCK_NANOSLEEP => sleep(ctx, call, here),
         POLL
@@ -149,6 +157,10 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             Some(result)
         }
         _ if waits_unseen(number, a) => turn::away(ctx, here, |ctx| rest.make(ctx, call)),
+        CLOSE => {
+            timers::closed(ctx, table(), a[0]);
+            rest.make(ctx, call)
+        }
         _ => rest.make(ctx, call),
     };
     table().something_changed();

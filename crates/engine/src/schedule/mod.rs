@@ -22,4 +22,5 @@
 pub mod calls;
 pub mod deadlock;
 pub mod futex;
+pub mod timers;
 pub mod turn;

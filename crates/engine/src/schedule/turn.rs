@@ -1,5 +1,6 @@
 //! The turn: who has it, how it is passed on, how it is waited for.
 
+use super::timers;
 use crate::context::ThreadContext;
 use crate::control::control;
 use crate::sys::{self, nr, sc};
@@ -141,7 +142,13 @@ fn await_end() {
 
 /// The thread is about to do something that others can notice: perhaps somebody else goes on first.
 pub fn point(ctx: &mut ThreadContext, point: Point) {
-    ctx.budget = BUDGET;
+    /// A thread may wait for another one in a loop that has points in it, so they count, too.
+    const COUNTS: u64 = 10;
+    ctx.budget = match point.kind.gives_way() {
+        true => BUDGET,
+        false => ctx.budget.saturating_sub(COUNTS).max(1),
+    };
+    timers::happen(ctx, table());
     if !table().has_choice() {
         return;
     }
@@ -234,6 +241,7 @@ pub fn wait(ctx: &mut ThreadContext, state: SeatState, deadline: u64, point: Poi
         if is_deadlock() {
             return Woken::Deadlock;
         }
+        timers::happen(ctx, table());
         let clock = table().clock();
         let changes = table().changes();
         let seat = table().seat_mut(me);

@@ -70,11 +70,11 @@ impl Strategy for PmAware {
                     };
                     self.stored[me] = is_goal.into();
                 }
-                PointKind::Load if self.was_held[me] == 0 => {
-                    if goals.iter().any(|goal| goal.load == point.pc) {
-                        self.was_held[me] = 1;
-                        self.held[me] = HOLD_MAX;
-                    }
+                PointKind::Load
+                    if self.was_held[me] == 0 && goals.iter().any(|goal| goal.load == point.pc) =>
+                {
+                    self.was_held[me] = 1;
+                    self.held[me] = HOLD_MAX;
                 }
                 _ => {}
             }
