@@ -193,20 +193,24 @@ fn redis() -> Result<()> {
     )
 }
 
+const MEMCACHED: &str = r#"
+memcached -s s -t 4 -u root &
+server=$!
+until test -S s; do sleep 0.01; done
+/usr/bin/python3 -c '
+import socket
+s = socket.socket(socket.AF_UNIX)
+s.connect("s")
+for i in range(5):
+    s.sendall(b"set k%d 0 0 3\r\nabc\r\nget k%d\r\n" % (i, i))
+    print(s.recv(1000))
+'
+kill $server
+wait
+"#;
+
 fn memcached() -> Result<()> {
-    script(
-        "memcached -s s -t 4 -u root &\nserver=$!\n\
-         until test -S s; do sleep 0.01; done\n\
-         /usr/bin/python3 -c '\n\
-import socket\n\
-s = socket.socket(socket.AF_UNIX)\n\
-s.connect(\"s\")\n\
-for i in range(5):\n\
-    s.sendall(b\"set k%d 0 0 3\\r\\nabc\\r\\nget k%d\\r\\n\" % (i, i))\n\
-    print(s.recv(1000))\n'\n\
-         kill $server\nwait\n",
-        &["STORED", "VALUE k4"],
-    )
+    script(MEMCACHED, &["STORED", "k4"])
 }
 
 // ---------------------------------------------------------------- standstill

@@ -58,8 +58,11 @@ pub fn pass_on_for_the_dead(shared: &Shared, members: &Members) {
     table.something_changed();
     let next = match table.decide(None, Point::default()) {
         Verdict::Seat(next) => next,
-        Verdict::Deadlock => {
-            schedule.deadlock.store(1, Ordering::Release);
+        // Who is left ends at its next point, as the first one did.
+        verdict @ (Verdict::Deadlock | Verdict::Diverged) => {
+            if verdict == Verdict::Deadlock {
+                schedule.deadlock.store(1, Ordering::Release);
+            }
             match table.seats().next() {
                 Some((next, _)) => next,
                 None => return,
@@ -67,7 +70,7 @@ pub fn pass_on_for_the_dead(shared: &Shared, members: &Members) {
         }
         // Asked again soon.
         Verdict::Idle => return table.try_again(),
-        Verdict::Nobody | Verdict::Diverged => {
+        Verdict::Nobody => {
             schedule.turn.store(0, Ordering::Release);
             return;
         }

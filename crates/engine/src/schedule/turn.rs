@@ -57,8 +57,9 @@ pub fn begin(ctx: &mut ThreadContext) {
         seat => {
             let seat = seat as usize - 1;
             ctx.seat = seat as u32;
-            // The others have ended with the old program.
+            // The others have ended with the old program, and some descriptors are closed.
             table().process_is_gone(pid, Some(seat));
+            table().something_changed();
             let own = table().seat_mut(seat);
             own.state = SeatState::Ready;
             (own.thread, own.pid, own.tid) = (thread, pid, ctx.tid);
@@ -90,6 +91,7 @@ pub fn hand_to(seat: usize) {
 /// As [`await_turn`], for a new thread, which then says who it is.
 pub fn await_first_turn(ctx: &mut ThreadContext) {
     await_turn(ctx);
+    ctx.budget = BUDGET;
     is_called(ctx.seat, ctx.group, ctx.tid);
 }
 
@@ -116,7 +118,6 @@ fn await_turn(ctx: &mut ThreadContext) {
     }
     gate.store(0, Ordering::Release);
     await_end();
-    ctx.budget = BUDGET;
 }
 
 /// A process has passed its turn on and is about to end: what it leaves behind is there when it has.
@@ -263,6 +264,8 @@ pub fn wait(ctx: &mut ThreadContext, state: SeatState, deadline: u64, point: Poi
         };
         seat.state = SeatState::Ready;
         seat.deadline = NO_DEADLINE;
+        // However often it has tried.
+        ctx.budget = BUDGET;
         return woken;
     }
 }
