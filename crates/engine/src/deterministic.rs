@@ -7,6 +7,7 @@
 //! Time is a counter that every question advances; sleeping advances it by what was asked for. Process numbers are handed
 //! out in order of creation and translated in the calls that name processes.
 
+use crate::clock::EPOCH_NS;
 use crate::context::ThreadContext;
 use crate::control::control;
 use crate::schedule::turn;
@@ -19,8 +20,6 @@ use brownout_syscalls::pipeline::{Call, Rest, Stage};
 use core::sync::atomic::{AtomicU64, Ordering};
 use iced_x86::{Instruction, Mnemonic};
 
-/// 2020-01-01T00:00:00Z, in nanoseconds.
-const EPOCH_NS: u64 = 1_577_836_800_000_000_000;
 /// What one question costs.
 const TICK_NS: u64 = 1_000;
 /// Time-stamp counter ticks in a nanosecond.
@@ -42,11 +41,6 @@ fn now_ns() -> u64 {
         return turn::table().pass_time(TICK_NS);
     }
     CLOCK_NS.fetch_add(TICK_NS, Ordering::Relaxed)
-}
-
-/// Nanoseconds since the start, of a time since the epoch.
-pub fn since_start(ns: u64) -> u64 {
-    ns.saturating_sub(EPOCH_NS)
 }
 
 /// SplitMix64.

@@ -17,7 +17,7 @@
 //! Modules form layers, from the bottom to the top; nothing names what lies above it (`cargo xtask graph` sees to that):
 //!
 //! ```text
-//!  plain data            address, block, context, exit, hash, lookup, mode, requests, sigdata, pm::under_way
+//!  plain data            address, block, clock, context, exit, hash, lookup, mode, requests, sigdata, pm::under_way
 //!  the kernel, the tool  runtime, sys, copy, sync, heap, maps, paths, control, service, fatal, learned
 //!  memory and cache      cache, emit, insn, machine, values, faults, dispositions,
 //!                        and of pm: regions, frames, ring, site, stacks, hooks, record
@@ -41,6 +41,7 @@ mod block;
 mod blocks;
 mod bulk;
 mod cache;
+mod clock;
 mod context;
 mod control;
 mod copy;

@@ -4,16 +4,8 @@ use crate::Unknown;
 use crate::flow::{At, Flow, MemoryOperand};
 use crate::op::{Kind, Op};
 use crate::place::{Flag, Place, Span, TEMPORARIES};
+pub(crate) use crate::place::{RAX, RBP, RBX, RCX, RDI, RDX, RSI, RSP};
 use iced_x86::{Instruction, InstructionInfo, OpAccess, OpKind, Register, RflagsBits};
-
-pub(crate) const RAX: usize = 0;
-pub(crate) const RCX: usize = 1;
-pub(crate) const RDX: usize = 2;
-pub(crate) const RBX: usize = 3;
-pub(crate) const RSP: usize = 4;
-pub(crate) const RBP: usize = 5;
-pub(crate) const RSI: usize = 6;
-pub(crate) const RDI: usize = 7;
 
 pub(crate) type Answer = Result<(), Unknown>;
 

@@ -1,8 +1,8 @@
 //! The data flow of one instruction as plain data, and its summary.
 
-use crate::build::{RAX, RDX};
 use crate::op::{Op, Shadow, fold, run};
 use crate::place::{Place, PlaceKind, Span};
+use crate::place::{RAX, RDX};
 use brownout_insn::{Repeat, StateTransfer};
 
 /// More than any instruction needs: the test of every opcode would find one that is longer.

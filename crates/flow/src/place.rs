@@ -7,6 +7,16 @@
 use core::fmt;
 use iced_x86::Register;
 
+// General registers by their hardware numbers.
+pub(crate) const RAX: usize = 0;
+pub(crate) const RCX: usize = 1;
+pub(crate) const RDX: usize = 2;
+pub(crate) const RBX: usize = 3;
+pub(crate) const RSP: usize = 4;
+pub(crate) const RBP: usize = 5;
+pub(crate) const RSI: usize = 6;
+pub(crate) const RDI: usize = 7;
+
 /// One byte of a register, one flag, one byte of a memory operand, or one temporary.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]

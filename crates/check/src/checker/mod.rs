@@ -38,7 +38,7 @@ use crate::excluded::Excluded;
 use crate::ranges::{RangeMap, RangeSet};
 use crate::sites::{LibraryCode, Site, Sites};
 use crate::thread::{FlushRun, Section, Thread};
-use crate::threads::Threads;
+use crate::threads::known::Threads;
 use crate::tx::{Logged, Transaction, Transactions, own_number};
 
 /// Stores to a line that was never written back, from which on it is called transient: often enough that writing it

@@ -125,7 +125,7 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         return None;
     }
     if timers::takes(number)
-        && let Some(answer) = timers::call(ctx, table(), number, a)
+        && let Some(answer) = timers::call(ctx, table(), number, a, crate::deterministic::real_pid)
     {
         return Some(answer);
     }
@@ -209,7 +209,7 @@ fn sleep(ctx: &mut ThreadContext, call: &Call, here: Point) -> Option<i64> {
         Err(error) => return Some(error),
     };
     let deadline = match is_absolute {
-        true if a[0] == CLOCK_REALTIME => crate::deterministic::since_start(time),
+        true if a[0] == CLOCK_REALTIME => crate::clock::since_start(time),
         true => time,
         false => table().clock().saturating_add(time),
     };

@@ -155,7 +155,7 @@ fn relative(at: u64) -> Option<Result<u64, i64>> {
 
 fn absolute(at: u64, operation: u64) -> Option<Result<u64, i64>> {
     Some(duration(at).map(|time| match time {
-        Some(ns) if operation & REALTIME != 0 => crate::deterministic::since_start(ns),
+        Some(ns) if operation & REALTIME != 0 => crate::clock::since_start(ns),
         Some(ns) => ns,
         None => NO_DEADLINE,
     }))

@@ -141,14 +141,20 @@ pub fn takes(number: u64) -> bool {
     matches!(number, 36..=38 | 222..=226 | 283 | 286 | 287)
 }
 
-/// Answers it; `None`: it is the kernel's business.
-pub fn call(ctx: &mut ThreadContext, table: &mut Table, number: u64, a: &[u64; 6]) -> Option<i64> {
+/// Answers it; `None`: it is the kernel's business. `real_pid`: the kernel's number of a thread that the program names.
+pub fn call(
+    ctx: &mut ThreadContext,
+    table: &mut Table,
+    number: u64,
+    a: &[u64; 6],
+    real_pid: fn(u32) -> u32,
+) -> Option<i64> {
     let answer = match number {
         37 => alarm(table, a[0]),
         36 | 38 if a[0] != 0 => return None,
         36 => interval_timer(ctx, table, 0, a[1], false),
         38 => interval_timer(ctx, table, a[1], a[2], true),
-        222 => create(ctx, a),
+        222 => create(ctx, a, real_pid),
         223 => set(ctx, table, Name::Posix(a[0] as u32), a),
         224 => get(ctx, table, Name::Posix(a[0] as u32), a[1]),
         225 => 0,
@@ -247,7 +253,7 @@ fn interval_timer(ctx: &mut ThreadContext, table: &Table, new: u64, old: u64, se
     0
 }
 
-fn create(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
+fn create(ctx: &mut ThreadContext, a: &[u64; 6], real_pid: fn(u32) -> u32) -> i64 {
     const SIGEV_SIGNAL: u32 = 0;
     const SIGEV_NONE: u32 = 1;
     const SIGEV_THREAD_ID: u32 = 4;
@@ -277,7 +283,7 @@ fn create(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
         match (numbers >> 32) as u32 {
             SIGEV_SIGNAL => signal(None),
             SIGEV_NONE => Does::Nothing,
-            SIGEV_THREAD_ID => signal(Some(crate::deterministic::real_pid(thread as u32))),
+            SIGEV_THREAD_ID => signal(Some(real_pid(thread as u32))),
             _ => return -sys::EINVAL,
         }
     };
@@ -333,7 +339,7 @@ fn set(ctx: &mut ThreadContext, table: &Table, name: Name, a: &[u64; 6]) -> i64 
     timer.deadline = match ns(after_s, after_ns) {
         0 => NO_DEADLINE,
         at if a[1] & ABSOLUTE == 0 => table.clock().saturating_add(at),
-        at if timer.is_realtime => crate::deterministic::since_start(at),
+        at if timer.is_realtime => crate::clock::since_start(at),
         at => at,
     };
     drop(timers);
