@@ -624,7 +624,7 @@ fn scheduled(schedule: Option<ScheduleArg>, args: LaunchArgs) -> Result<LaunchCo
     let launch = launch(args)?;
     Ok(LaunchConfig {
         deterministic: launch.deterministic || schedule.is_some(),
-        schedule: schedule.map(|arg| arg.0),
+        schedule: schedule.map(|arg| *arg.0),
         ..launch
     })
 }

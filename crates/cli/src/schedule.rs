@@ -14,7 +14,7 @@ const LIST: &str = "list:";
 
 /// What `--schedule` was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScheduleArg(pub Schedule);
+pub struct ScheduleArg(pub Box<Schedule>);
 
 impl FromStr for ScheduleArg {
     type Err = String;
@@ -27,7 +27,7 @@ impl FromStr for ScheduleArg {
                 .and_then(|bytes| zstd::decode_all(&bytes[..]).ok());
             let decisions = bytes.and_then(|bytes| decode_decisions(&bytes));
             return match decisions {
-                Some(decisions) => Ok(ScheduleArg(Schedule::repeat(decisions))),
+                Some(decisions) => Ok(ScheduleArg(Box::new(Schedule::repeat(decisions)))),
                 None => {
                     Err("this is no list of decisions; copy it whole, as it was printed".into())
                 }
@@ -53,7 +53,7 @@ impl FromStr for ScheduleArg {
                     names.join(", ")
                 ))
             }
-            Some(kind) => Ok(ScheduleArg(Schedule::new(kind, seed))),
+            Some(kind) => Ok(ScheduleArg(Box::new(Schedule::new(kind, seed)))),
         }
     }
 }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn names_and_seeds() {
-        let schedule = |text: &str| text.parse::<ScheduleArg>().map(|arg| arg.0);
+        let schedule = |text: &str| text.parse::<ScheduleArg>().map(|arg| *arg.0);
         assert_eq!(schedule("pct:7"), Ok(Schedule::new(StrategyKind::Pct, 7)));
         assert_eq!(schedule("go-on"), Ok(Schedule::new(StrategyKind::GoOn, 0)));
         assert!(schedule("pct:x").unwrap_err().contains("no number"));
