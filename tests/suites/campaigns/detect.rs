@@ -64,18 +64,23 @@ fn finds() -> Result<()> {
         let lines = one.case.input.split(|byte| *byte == b'\n').count() - 1;
         ensure!(lines == 4, "it is not small: {:?}", one.case.input);
         ensure!(Some(one.case.image) == kept.store.root(), "not on the root");
-        let images: Vec<ImageId> = kept.store.iter().map(|node| node.id).collect();
-        both.push((kept.cases.len(), images, one.case.clone()));
+        // The first ones: later images depend on what is explored, within a share of the time.
+        let images = kept.store.iter().map(|node| node.id);
+        let images: Vec<ImageId> = images.take(3).collect();
+        both.push((images, one.case.clone()));
         let token = &found[0].replay.as_ref().context("no token")?.token;
         let again = scene.tool(&["replay", "--yes", token])?;
         ensure!(again.status == 1, "{}", again.describe());
     }
-    ensure!(both[0] == both[1], "two campaigns differ: {both:#?}");
+    ensure!(
+        both[0] == both[1],
+        "two campaigns find it in another way: {both:#?}"
+    );
     // It cannot change what it looks at: without it, the images are the same.
     scene.fuzz(&["--out", "three", "--executions", "600"])?;
     let kept = Kept::look(&scene.path("three"))?;
     let images: Vec<ImageId> = kept.store.iter().map(|node| node.id).collect();
-    ensure!(images[..3] == both[0].1[..3], "images have changed");
+    ensure!(images[..3] == both[0].0[..], "images have changed");
     ensure!(
         !scene.path("pool").exists(),
         "the user's folder has changed"
