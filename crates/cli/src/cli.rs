@@ -292,8 +292,8 @@ pub struct CheckArgs {
     /// Let one thread run at a time, and decide which: go-on, round-robin, random, pct, pm or delay, with ':SEED'; or 'list:…'
     ///
     /// Decisions are possible at accesses to persistent memory, locked instructions, system calls and
-    /// where threads start and end. The same seed gives the same run, event for event. What was
-    /// decided is printed as a list, which gives the same run, too. Implies --deterministic.
+    /// where threads start and end. The same seed gives the same run, event for event, and so does
+    /// the list that `record --schedule` prints. Implies --deterministic.
     #[arg(long, value_name = "STRATEGY")]
     pub schedule: Option<ScheduleArg>,
 
