@@ -64,6 +64,7 @@ enum brownout_code {
     BROWNOUT_FENCE = 0x12,
     BROWNOUT_TX_ALLOC = 0x13,
     BROWNOUT_SET_CLEAN = 0x14,
+    BROWNOUT_SYNC_VAR = 0x15,
     BROWNOUT_REGISTER_VARIABLE = 0x8000,
     BROWNOUT_UNREGISTER_VARIABLE = 0x8001,
     BROWNOUT_FIND_VARIABLE = 0x8002,
@@ -260,6 +261,16 @@ BROWNOUT_FUNCTION void brownout_dfence(void)
 BROWNOUT_FUNCTION void brownout_set_clean(const volatile void *addr, brownout_size len)
 {
     brownout_request(BROWNOUT_SET_CLEAN, brownout_word_of(addr), len, 0, 0);
+}
+
+/* -------------------------------------------------------------------------------- synchronisation */
+
+/* The range is a lock, a flag or a version by which threads wait for each other, and it lies in persistent memory. A crash
+   may leave whatever it holds at that moment, so recovery must set it back: `initial` is what it then holds, as a number of
+   `len` bytes (bytes after the eighth are 0). Say so whenever the program has opened its pool, before threads use it. */
+BROWNOUT_FUNCTION void brownout_sync_var(const volatile void *addr, brownout_size len, brownout_word initial)
+{
+    brownout_request(BROWNOUT_SYNC_VAR, brownout_word_of(addr), len, initial, 0);
 }
 
 /* -------------------------------------------------------------------------------- names and markers */

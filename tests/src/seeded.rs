@@ -477,11 +477,14 @@ mod tests {
             .map(|expectation| expectation.rule.as_str())
             .collect();
         // What only warns is no bug to plant: such programs are with the suite that explores
-        // operations. What only fuzzing shows is in tests/fuzz.
+        // operations. What only fuzzing shows is in tests/fuzz, what only schedules show in tests/race.
         let bare: Vec<&str> = brownout_findings::rules::RULES
             .iter()
             .filter(|rule| rule.severity != brownout_findings::Severity::Warning)
-            .filter(|rule| rule.analysis != brownout_findings::rules::Analysis::Fuzz)
+            .filter(|rule| {
+                use brownout_findings::rules::Analysis;
+                !matches!(rule.analysis, Analysis::Fuzz | Analysis::Race)
+            })
             .map(|rule| rule.id)
             .filter(|id| !expected.contains(id))
             .collect();

@@ -8,7 +8,7 @@
 //! | `mappings::` | what a mapping leaves behind may be made persistent later |
 //! | `paths::` | findings name the calling path of the store |
 //! | `threads::` | `--threads`: what threads could read of each other too early |
-//! | `pmtest::` | programs annotated for PMTest |
+//! | `pmtest::`, `pmrace::` | programs annotated for PMTest, and for PMRace |
 //! | `surface::` | options, forms of the report, exit codes |
 //! | `recorded::` | recordings, whole and damaged, say what the run said |
 //! | `ending::` | signals, Ctrl-C, children |
@@ -20,6 +20,8 @@
 //! business of the transparency suite; here only its exit status and, where it is repeatable, its
 //! output must be the native one.
 
+#[path = "check/annotated.rs"]
+mod annotated;
 #[path = "check/clean.rs"]
 mod clean;
 #[path = "check/known.rs"]
@@ -32,8 +34,6 @@ mod mappings;
 mod modules;
 #[path = "check/paths.rs"]
 mod paths;
-#[path = "check/pmtest.rs"]
-mod pmtest;
 #[path = "check/replay.rs"]
 mod replay;
 #[path = "check/surface.rs"]
@@ -60,7 +60,7 @@ fn main() {
     trials.extend(mappings::trials());
     trials.extend(paths::trials());
     trials.extend(threads::trials());
-    trials.extend(pmtest::trials());
+    trials.extend(annotated::trials());
     trials.extend(surface::trials());
     trials.extend(replay::trials());
     trials.extend(large::trials());

@@ -78,6 +78,7 @@ pub mod code {
     pub const FENCE: u32 = 0x12;
     pub const TX_ALLOC: u32 = 0x13;
     pub const SET_CLEAN: u32 = 0x14;
+    pub const SYNC_VAR: u32 = 0x15;
     // From here on the first argument is a string.
     pub const REGISTER_VARIABLE: u32 = 0x8000;
     pub const UNREGISTER_VARIABLE: u32 = 0x8001;
@@ -421,6 +422,27 @@ pub fn set_clean<T: ?Sized>(clean: &T) {
 #[inline(always)]
 pub fn set_clean_range(start: *const u8, len: usize) {
     range(code::SET_CLEAN, start, len);
+}
+
+// ---------------------------------------------------------------- synchronisation
+
+/// The value is a lock, a flag or a version by which threads wait for each other, and it lies in persistent memory.
+///
+/// A crash may leave whatever it holds at that moment, so recovery must set it back: `initial` is what it then holds, as a
+/// number of as many bytes (bytes after the eighth are 0). Say so whenever the program has opened its pool, before threads
+/// use it.
+#[inline(always)]
+pub fn sync_var<T: ?Sized>(word: &T, initial: u64) {
+    sync_var_range((&raw const *word).cast(), size_of_val(word), initial);
+}
+
+/// [`sync_var`] for `len` bytes.
+#[inline(always)]
+pub fn sync_var_range(start: *const u8, len: usize, initial: u64) {
+    request(
+        code::SYNC_VAR,
+        [start.expose_provenance() as u64, len as u64, initial, 0],
+    );
 }
 
 // ---------------------------------------------------------------- names and markers

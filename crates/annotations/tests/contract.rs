@@ -20,8 +20,8 @@ macro_rules! both {
 fn numbers() -> Vec<(&'static str, u64, u64)> {
     let mut numbers = both! {
         RUNNING START STOP EXCLUDE INCLUDE IS_PERSISTED IS_ORDERED_BEFORE TX_BEGIN TX_END TX_ADD TX_ONLY SECTION_BEGIN
-        SECTION_END CHECKPOINT OFENCE DFENCE STORE FLUSH FENCE TX_ALLOC SET_CLEAN REGISTER_VARIABLE
-        UNREGISTER_VARIABLE FIND_VARIABLE MARKER MUST_HOLD
+        SECTION_END CHECKPOINT OFENCE DFENCE STORE FLUSH FENCE TX_ALLOC SET_CLEAN SYNC_VAR
+        REGISTER_VARIABLE UNREGISTER_VARIABLE FIND_VARIABLE MARKER MUST_HOLD
     }
     .to_vec();
     numbers.push(("INTERFACE", annotation::INTERFACE, code::INTERFACE));
@@ -118,6 +118,7 @@ fn all_requests() -> Vec<Received> {
         plain(FLUSH, &[0x1000, 0x1a]),
         plain(FENCE, &[]),
         plain(SET_CLEAN, &[0x1000, 0x1b]),
+        plain(SYNC_VAR, &[0x1000, 8, 0xffff_ffff_ffff_fffe]),
         named(REGISTER_VARIABLE, "a name", &[0x1000, 0x1c]),
         named(FIND_VARIABLE, "a name", &[]),
         named(UNREGISTER_VARIABLE, "a name", &[]),
@@ -162,7 +163,7 @@ fn references_of_rust_mean_all_bytes_of_the_value() {
         .iter()
         .filter(|request| ![annotation::TX_BEGIN, annotation::TX_END].contains(&request.code))
         .collect();
-    assert_eq!(ranges.len(), 18);
+    assert_eq!(ranges.len(), 20);
     for pair in ranges.chunks_exact(2) {
         assert_eq!(pair[0], pair[1]);
     }
@@ -186,6 +187,21 @@ fn the_feature_disable_leaves_no_request() {
     );
     assert_eq!(count_requests(&program), 0);
     support::run(&program);
+}
+
+#[test]
+fn pmrace_name_asks_for_what_it_says() {
+    // The attribute with two arguments says nothing.
+    let calls = [(0x1000, 4, 0), (0x2000, 8, 2)].map(|(addr, len, initial)| Received {
+        code: annotation::SYNC_VAR,
+        args: [addr, len, initial, 0, 0],
+        text: String::new(),
+    });
+    for compiler in compilers() {
+        let received = |name: &str| receive(&compiler.compile(name, &[], name), false, |_| 0);
+        assert_eq!(received("pmrace_call.c"), calls);
+        assert_eq!(received("pmrace_attribute.c"), calls);
+    }
 }
 
 #[test]

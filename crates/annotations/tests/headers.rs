@@ -35,7 +35,7 @@ fn requests_do_nothing_natively() {
             let flags = [&[standard, optimisation], casts].concat();
             let program = compiler.compile("native.c", &flags, "native");
             assert_eq!(run(&program), "enabled 1\n");
-            assert_eq!(count_requests(&program), 26, "{compiler:?} {flags:?}");
+            assert_eq!(count_requests(&program), 27, "{compiler:?} {flags:?}");
 
             let flags = [&flags[..], &["-DBROWNOUT_DISABLE"]].concat();
             let program = compiler.compile("native.c", &flags, "disabled");
@@ -56,6 +56,16 @@ fn pmtest_sources_compile_and_do_nothing_natively() {
     });
     everywhere("c99", "c++11", |compiler, standard| {
         run(&compiler.compile("pmtest_calls.c", &[standard], "pmtest_calls"));
+    });
+}
+
+#[test]
+fn pmrace_sources_compile_and_do_nothing_natively() {
+    everywhere("c89", "c++98", |compiler, standard| {
+        run(&compiler.compile("pmrace_call.c", &[standard], "pmrace_call"));
+    });
+    everywhere("c99", "c++11", |compiler, standard| {
+        run(&compiler.compile("pmrace_attribute.c", &[standard], "pmrace_attribute"));
     });
 }
 

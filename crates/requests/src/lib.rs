@@ -113,6 +113,8 @@ pub mod annotation {
     pub const TX_ALLOC: u32 = 0x13;
     /// addr, len: forget what is pending on the range: it is as good as persistent.
     pub const SET_CLEAN: u32 = 0x14;
+    /// addr, len, initial: a lock, flag or version; after recovery it must hold `initial`, as a little-endian number of `len` bytes.
+    pub const SYNC_VAR: u32 = 0x15;
     /// name, addr, len: a name for a range. (First argument a string, as in all codes from 0x8000.)
     pub const REGISTER_VARIABLE: u32 = 0x8000;
     /// name: forget it.

@@ -46,6 +46,7 @@ int main(void)
     brownout_ofence();
     brownout_dfence();
     brownout_set_clean(memory, 8);
+    brownout_sync_var(memory, 8, 0);
     brownout_register_variable("memory", memory, sizeof memory);
     CHECK(brownout_find_variable("memory", &addr, &len) == 0);
     CHECK(addr == guard && len == 77);

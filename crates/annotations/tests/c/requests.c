@@ -32,6 +32,7 @@ int main(void)
     brownout_flush(FIRST, 0x1a);
     brownout_fence();
     brownout_set_clean(FIRST, 0x1b);
+    brownout_sync_var(FIRST, 8, 0xfffffffffffffffe);
     brownout_register_variable("a name", FIRST, 0x1c);
     if (!brownout_find_variable("a name", &addr, &len) || addr != (void *)0x7000 || len != 0x70)
         return 3;

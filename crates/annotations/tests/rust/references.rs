@@ -31,6 +31,8 @@ fn main() {
     brownout::tx_only(&number);
     brownout::set_clean_range(start, len);
     brownout::set_clean(&number);
+    brownout::sync_var_range(start, len, 3);
+    brownout::sync_var(&number, 3);
     brownout::register_variable_range(c"slice", slice_start, slice_len);
     brownout::register_variable(c"slice", slice);
 }

@@ -26,6 +26,7 @@ fn main() {
     brownout::flush_range(first, 0x1a);
     brownout::fence();
     brownout::set_clean_range(first, 0x1b);
+    brownout::sync_var_range(first, 8, 0xffff_ffff_ffff_fffe);
     brownout::register_variable_range(c"a name", first, 0x1c);
     let (addr, len) = brownout::find_variable(c"a name").expect("the tool knows it");
     assert_eq!((addr.addr(), len), (0x7000, 0x70));
