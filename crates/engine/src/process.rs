@@ -4,7 +4,7 @@ use crate::asm;
 use crate::context::ThreadContext;
 use crate::control::{control, real_pid, refresh_pid};
 use crate::dispositions;
-use crate::schedule::turn;
+use crate::schedule::{futex, turn};
 use crate::service;
 use crate::sigdata::{SYNC_MASK, SignalHandlers};
 use crate::signal;
@@ -380,7 +380,7 @@ pub fn exit_group(ctx: &mut ThreadContext, code: u64) -> Option<i64> {
     }
     crate::pm::process_exits(ctx, code as i32);
     crate::learned::ends();
-    ends_turn(ctx);
+    futex::process_ends(ctx);
     // SAFETY: ends the process.
     Some(unsafe { sc!(nr::EXIT_GROUP, code) })
 }
@@ -390,24 +390,16 @@ pub fn exit_thread(ctx: &mut ThreadContext, code: u64) -> ! {
     crate::pm::thread_exits(ctx);
     dispositions::block_all();
     if turn::on() {
-        crate::schedule::futex::thread_ends(ctx);
         match crate::context::has_siblings(ctx) {
-            true => turn::leave(ctx),
-            false => ends_turn(ctx),
+            true => {
+                futex::thread_ends(ctx);
+                turn::leave(ctx);
+            }
+            false => futex::process_ends(ctx),
         }
     }
     // SAFETY: frees the context and ends the thread without touching its stack again.
     unsafe { asm::bo_thread_exit(ctx.in_use.as_ptr(), code) }
-}
-
-/// The process is about to end: its threads wait for no turn any more.
-pub fn ends_turn(ctx: &mut ThreadContext) {
-    if turn::on() {
-        crate::schedule::futex::thread_ends(ctx);
-        // SAFETY: no arguments.
-        let parent = unsafe { sc!(nr::GETPPID) } as u32;
-        turn::process_ends(ctx, parent);
-    }
 }
 
 core::arch::global_asm!(".global bo_exec_failed", "bo_exec_failed:", "int3", "ret",);

@@ -4,15 +4,15 @@
 //! after, and steps in only where the thread that has the turn is no more.
 
 use brownout_abi::schedule::{Point, Table, Verdict};
-use brownout_trace::EventSink;
 use brownout_trace::event::{Event, EventKind, FileId};
+use brownout_trace::{EventSink, Executed};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use crate::control::{Shared, futex_wake};
 use crate::members::Members;
-use crate::schedule::{Decision, Schedule, Scheduled};
+use crate::schedule::{Decision, Misfit, Schedule, Scheduled};
 
 fn table(shared: &Shared) -> *mut Table {
     shared.control().schedule.table.get()
@@ -34,8 +34,22 @@ pub fn end(shared: &Shared) -> Scheduled {
         decisions: table.made().map(<[Decision]>::to_vec),
         check: table.check(),
         left: table.left(),
+        overlaps: table.overlaps(),
+        turns: table.turns().to_vec(),
+        threads: table.seats_used(),
         is_deadlock: shared.control().schedule.deadlock.load(Ordering::Relaxed) != 0,
     }
+}
+
+/// After it, if the list of decisions belongs to another run.
+pub fn misfit(shared: &Shared) -> Option<Misfit> {
+    if shared.control().mode & brownout_abi::MODE_SCHEDULE == 0 {
+        return None;
+    }
+    // SAFETY: as in `end`.
+    let table = unsafe { &*table(shared) };
+    let (at, of) = table.followed();
+    table.has_diverged().then_some(Misfit::Elsewhere(at, of))
 }
 
 /// If the thread that has the turn is no more, somebody else gets it.
@@ -46,10 +60,19 @@ pub fn pass_on_for_the_dead(shared: &Shared, members: &Members) {
     if turn == 0 || turn > seats {
         return;
     }
-    // SAFETY: only numbers are read; whoever has the turn may just be writing them, and then it is alive.
-    let seat = unsafe { &*table(shared) }.seat(turn - 1);
-    let (pid, tid) = (seat.pid, seat.tid);
-    if tid == 0 || members.has_thread(tid) {
+    let numbers = || {
+        // SAFETY: only numbers are read; whoever has the turn may just be writing them, and then it is alive.
+        let seat = unsafe { &*table(shared) }.seat(turn - 1);
+        (seat.pid, seat.tid)
+    };
+    let (pid, tid) = numbers();
+    // While it executes another program it has neither our memory nor, perhaps, its old number.
+    let executes = schedule.executing.load(Ordering::Acquire) as usize == turn;
+    if tid == 0 || members.has_thread(tid) || executes && members.is_running(pid) {
+        return;
+    }
+    // It may have passed the turn on and ended while we were looking.
+    if schedule.turn.load(Ordering::Acquire) as usize != turn || numbers() != (pid, tid) {
         return;
     }
     // SAFETY: who had the turn is gone, and nobody else changes the table without.
@@ -89,6 +112,10 @@ impl EventSink for WithoutLoads<'_> {
             EventKind::Load(_) | EventKind::FileRead { .. } => Ok(()),
             _ => self.0.event(event),
         }
+    }
+
+    fn executed(&mut self, what: &Executed<'_>) -> io::Result<()> {
+        self.0.executed(what)
     }
 
     fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::seat::Point;
+
 /// Decisions of one run that are remembered. A run with more of them cannot be repeated, and says so.
 pub const DECISIONS_MAX: usize = 1 << 16;
 
@@ -15,6 +17,32 @@ pub struct Decision {
     pub thread: u16,
     /// Made of all points up to there.
     pub check: u16,
+}
+
+/// Steps of one run that are written down, where that is asked for. Of a longer run, the first so many.
+pub const TURNS_MAX: usize = 1 << 13;
+
+/// A step of a run: who came to it, and who went on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Turn {
+    /// Which step.
+    pub step: u32,
+    /// Who had the turn; 0: the thread that had it was gone. (Threads are numbered from 1 on.)
+    pub thread: u16,
+    /// Who has it now.
+    pub chosen: u16,
+    /// Who could have got it: a bit for each of the first 63 threads, by number.
+    pub able: u64,
+    /// Where the thread stood that had it.
+    pub point: Point,
+}
+
+impl Turn {
+    /// Whether that thread could have gone on. Those above the 63rd are not known.
+    pub fn could(&self, thread: u16) -> bool {
+        thread < 64 && self.able >> thread & 1 != 0
+    }
 }
 
 /// As bytes: the distance to the step before, the thread, the check. Numbers below 128 take one byte.

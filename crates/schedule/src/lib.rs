@@ -21,19 +21,22 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod decision;
 mod seat;
 mod strategy;
 mod table;
 
-pub use decision::{DECISIONS_MAX, Decision, decode, encode};
-pub use seat::{NO_DEADLINE, Point, PointKind, SEATS, Seat, SeatState};
+pub use decision::{DECISIONS_MAX, Decision, TURNS_MAX, Turn, decode, encode};
+pub use seat::{BACK, NO_DEADLINE, Point, PointKind, SEATS, Seat, SeatState};
 pub use strategy::{GOALS_MAX, Goal, Kind, Plan};
 pub use table::{STEP_NS, Table, Verdict};
 
 use core::sync::atomic::AtomicU32;
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 /// What all processes of a run and the tool share.
 #[repr(C)]

@@ -8,6 +8,9 @@ pub const SEATS: usize = 1024;
 /// No time at which a wait ends by itself.
 pub const NO_DEADLINE: u64 = u64::MAX;
 
+/// In [`Seat::poked`]: a thread that was [`SeatState::Away`] has come back.
+pub const BACK: u32 = 2;
+
 /// What a thread is about to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
@@ -100,6 +103,8 @@ pub struct Seat {
     pub pid: u32,
     /// The kernel's number of it.
     pub tid: u32,
+    /// The number by which the program knows it, once it has come to wait.
+    pub number: u32,
     /// A signal may have come for it. Its own signal handler sets this, too, whoever has the turn.
     pub poked: AtomicU32,
     /// Of a futex: who is to be woken.

@@ -1,7 +1,8 @@
 //! All threads of a run, who can go on, and who does.
 
-use crate::decision::{DECISIONS_MAX, Decision};
-use crate::seat::{NO_DEADLINE, Point, PointKind, SEATS, Seat, SeatState};
+use crate::buffers::Buffers;
+use crate::decision::{DECISIONS_MAX, Decision, TURNS_MAX, Turn};
+use crate::seat::{BACK, NO_DEADLINE, Point, PointKind, SEATS, Seat, SeatState};
 use crate::strategy::{Choice, Kind, Plan, Strategies};
 use core::sync::atomic::Ordering;
 
@@ -68,6 +69,10 @@ pub struct Table {
     trying: u32,
     /// How things were when that was decided.
     before: Before,
+    /// The steps so far, if the plan wants them to be written down.
+    turns: [Turn; TURNS_MAX],
+    turn_count: u32,
+    buffers: Buffers,
 }
 
 /// What a decision changes, and where it was asked for.
@@ -79,6 +84,7 @@ struct Before {
     check: u64,
     made_count: u32,
     followed: u32,
+    turn_count: u32,
     /// The seat, plus one; 0: none.
     me: u32,
     point: Point,
@@ -120,12 +126,14 @@ impl Table {
             ..Seat::default()
         };
         self.strategies.arrives(&self.plan, at);
+        self.buffers.empties(at);
         Some(at)
     }
 
     /// A thread is gone.
     pub fn leave(&mut self, seat: usize) {
         self.seats[seat] = Seat::default();
+        self.buffers.empties(seat);
         self.changes += 1;
     }
 
@@ -149,10 +157,21 @@ impl Table {
         &mut self.seats[seat]
     }
 
+    /// Whether a thread that is there, or has just told where it waits for ever, is known to the program by this number.
+    pub fn knows(&self, number: u32) -> bool {
+        let used = &self.seats[..self.used as usize];
+        used.iter().any(|seat| seat.number == number)
+    }
+
     /// All seats in use.
     pub fn seats(&self) -> impl Iterator<Item = (usize, &Seat)> {
         let used = self.seats[..self.used as usize].iter().enumerate();
         used.filter(|(_, seat)| seat.state != SeatState::Free)
+    }
+
+    /// The most threads that there were at a time.
+    pub fn seats_used(&self) -> u32 {
+        self.used
     }
 
     /// Whether more than one thread is there.
@@ -288,9 +307,24 @@ impl Table {
         self.made.get(..self.made_count as usize)
     }
 
-    /// How many of the decisions that were wanted have not been followed.
+    /// The steps so far, the first of them if there are many; none unless the plan asks for them.
+    pub fn turns(&self) -> &[Turn] {
+        &self.turns[..(self.turn_count as usize).min(TURNS_MAX)]
+    }
+
+    /// How often threads were on their way to persistent memory at the same time: see `buffers.rs`.
+    pub fn overlaps(&self) -> u64 {
+        self.buffers.overlaps()
+    }
+
+    /// How many of the decisions that were wanted have not been followed. With [`Kind::Steer`]: whose steps have not come.
     pub fn left(&self) -> usize {
         (self.wanted_count - self.followed.min(self.wanted_count)) as usize
+    }
+
+    /// How many of the decisions that were wanted have come up, and how many there are.
+    pub fn followed(&self) -> (usize, usize) {
+        (self.followed as usize, self.wanted_count as usize)
     }
 
     /// Whether the list did not fit.
@@ -305,11 +339,18 @@ impl Table {
 
     fn can_go_on(&self, seat: &Seat) -> bool {
         match seat.state {
-            SeatState::Free | SeatState::Away | SeatState::Child => false,
+            SeatState::Free | SeatState::Child => false,
+            SeatState::Away => seat.poked.load(Ordering::Acquire) == BACK,
             SeatState::Ready => true,
             SeatState::Retry if seat.tried != self.changes => true,
             _ => seat.poked.load(Ordering::Acquire) != 0 || seat.deadline <= self.clock,
         }
+    }
+
+    /// Whether it goes on only to try what it waits for.
+    fn only_tries(&self, seat: &Seat) -> bool {
+        let is_due = seat.deadline <= self.clock || seat.poked.load(Ordering::Acquire) != 0;
+        seat.state == SeatState::Retry && !is_due
     }
 
     /// The thread in seat `seat` comes to wait again. If it has tried what it waits for in vain, and has done nothing else since it got the turn, it is as
@@ -323,6 +364,7 @@ impl Table {
         let before = &self.before;
         (self.steps, self.clock, self.check) = (before.steps, before.clock, before.check);
         (self.made_count, self.followed) = (before.made_count, before.followed);
+        self.turn_count = before.turn_count;
         self.strategies = before.strategies;
         Some(((before.me as usize).checked_sub(1), before.point))
     }
@@ -365,26 +407,29 @@ impl Table {
                 check,
                 made_count: self.made_count,
                 followed: self.followed,
+                turn_count: self.turn_count,
                 me: me.map_or(0, |me| me as u32 + 1),
                 point,
                 strategies: self.strategies,
             };
         }
-        let chosen = if self.plan.kind() == Kind::Replay {
-            match self.follow(usual) {
+        let chosen = match self.plan.kind() {
+            Kind::Replay => match self.follow(usual, able) {
                 Some(chosen) => chosen,
                 None => return Verdict::Diverged,
+            },
+            Kind::Steer => self.steer().unwrap_or(usual),
+            _ => {
+                let choice = Choice {
+                    me,
+                    usual,
+                    point,
+                    able,
+                    seats: &self.seats,
+                    step: self.steps,
+                };
+                self.strategies.choose(&self.plan, &choice)
             }
-        } else {
-            let choice = Choice {
-                me,
-                usual,
-                point,
-                able,
-                seats: &self.seats,
-                step: self.steps,
-            };
-            self.strategies.choose(&self.plan, &choice)
         };
         let chosen = if able.contains(&(chosen as u16)) {
             chosen
@@ -394,9 +439,11 @@ impl Table {
         if chosen != usual {
             self.note(chosen);
         }
-        let seat = &self.seats[chosen];
-        let is_due = seat.deadline <= self.clock || seat.poked.load(Ordering::Acquire) != 0;
-        match tries(seat) && !is_due {
+        if self.plan.keeps_turns != 0 {
+            self.write_down(me, point, able, chosen);
+        }
+        self.buffers.executes(chosen, self.seats[chosen].point.kind);
+        match self.only_tries(&self.seats[chosen]) {
             true => self.trying = chosen as u32 + 1,
             false => self.idle = 0,
         }
@@ -409,7 +456,7 @@ impl Table {
     }
 
     /// Who goes on by the list.
-    fn follow(&mut self, usual: usize) -> Option<usize> {
+    fn follow(&mut self, usual: usize, able: &[u16]) -> Option<usize> {
         let Some(next) = self.next_wanted() else {
             return Some(usual);
         };
@@ -417,16 +464,60 @@ impl Table {
             return Some(usual);
         }
         let is_it = |seat: &Seat| seat.thread == next.thread.into() && self.can_go_on(seat);
+        let fits = next.check == self.check as u16;
         let chosen = self
             .seats()
             .find(|(_, seat)| is_it(seat))
             .map(|(at, _)| at)
-            .filter(|_| next.check == self.check as u16);
+            .filter(|_| fits);
+        // It may be able to when time has passed, which happens when those that wait in the kernel have tried in vain. That is taken back, and
+        // this step comes again.
+        let mut able = able.iter().map(|at| usize::from(*at));
+        if chosen.is_none()
+            && fits
+            && u64::from(next.step) == self.steps
+            && let Some(tries) = able.find(|at| self.only_tries(&self.seats[*at]))
+        {
+            return Some(tries);
+        }
         if chosen.is_none() {
             self.diverged = 1;
         }
         self.followed += 1;
         chosen
+    }
+
+    /// Who goes on by the list, if the step is in it and the thread can.
+    fn steer(&mut self) -> Option<usize> {
+        let mut wanted = None;
+        while let Some(next) = self.next_wanted()
+            && u64::from(next.step) <= self.steps
+        {
+            self.followed += 1;
+            wanted = (u64::from(next.step) == self.steps).then_some(next.thread);
+        }
+        let is_it =
+            |seat: &Seat| Some(seat.thread) == wanted.map(u32::from) && self.can_go_on(seat);
+        let (at, _) = self.seats().find(|(_, seat)| is_it(seat))?;
+        Some(at)
+    }
+
+    fn write_down(&mut self, me: Option<usize>, point: Point, able: &[u16], chosen: usize) {
+        let bit = |at: &u16| match self.seats[usize::from(*at)].thread {
+            thread @ 0..64 => 1 << thread,
+            _ => 0,
+        };
+        let turn = Turn {
+            step: u32::try_from(self.steps).unwrap_or(u32::MAX),
+            thread: me.map_or(0, |me| self.seats[me].thread as u16),
+            chosen: self.seats[chosen].thread as u16,
+            able: able.iter().map(bit).fold(0, |all, one| all | one),
+            point,
+        };
+        if let Some(place) = self.turns.get_mut(self.turn_count as usize) {
+            *place = turn;
+        }
+        self.turn_count = self.turn_count.saturating_add(1);
     }
 
     fn note(&mut self, chosen: usize) {
@@ -492,3 +583,6 @@ fn mix(hash: u64, value: u64) -> u64 {
     let mixed = (hash ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed ^ mixed >> 29
 }
+
+#[cfg(test)]
+mod tests;

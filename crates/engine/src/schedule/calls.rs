@@ -7,7 +7,8 @@
 //! | `nanosleep`, `clock_nanosleep` | the table's clock |
 //! | `poll`, `select`, `epoll_wait` and their kin, `rt_sigtimedwait`, `wait4`, `waitid`, `flock`, locks by `fcntl` | made without waiting; again when something has changed |
 //! | `pause`, `rt_sigsuspend` | as a `ppoll` of nothing with that mask |
-//! | `read`, `write`, `recv…`, `send…`, `accept` on what is not ready and would wait | likewise, after `poll` has said so |
+//! | `read`, `write`, `recv…`, `send…`, `accept`, `splice`, the opening of a named pipe and others that wait for the other end of something | `streams.rs` |
+//! | semaphores and message queues | `queues.rs` |
 //! | `alarm`, `setitimer`, POSIX timers, `timerfd` | `timers.rs` |
 //! | `kill` and its kin | whoever may get the signal is marked |
 //! | others that may wait | made without the turn |
@@ -15,10 +16,13 @@
 
 use super::futex::{self, duration};
 use super::timers;
-use super::turn::{self, Woken, interrupted, table};
+use super::turn::{self, Woken, table};
+use super::waiting::{NOTHING, wait};
+use super::{queues, streams};
 use crate::context::ThreadContext;
+use crate::dispositions;
 use crate::pm::reach;
-use crate::sys::{self, nr, sc};
+use crate::sys::{self, nr};
 use crate::values::read_value;
 use alloc::vec::Vec;
 use brownout_schedule::{NO_DEADLINE, Point, PointKind, SeatState};
@@ -35,7 +39,6 @@ const CLOSE: u64 = 3;
 const POLL: u64 = 7;
 const SELECT: u64 = 23;
 const PAUSE: u64 = 34;
-const ACCEPT: u64 = 43;
 const FLOCK: u64 = 73;
 const RT_SIGTIMEDWAIT: u64 = 128;
 const RT_SIGQUEUEINFO: u64 = 129;
@@ -44,8 +47,6 @@ const CLOCK_NANOSLEEP: u64 = 230;
 const EPOLL_WAIT: u64 = 232;
 const WAITID: u64 = 247;
 const SET_ROBUST_LIST: u64 = 273;
-const ACCEPT4: u64 = 288;
-const RECVMMSG: u64 = 299;
 const PIDFD_SEND_SIGNAL: u64 = 424;
 const FUTEX_WAITV: u64 = 449;
 
@@ -68,19 +69,6 @@ fn is_private(number: u64) -> bool {
         // arch_prctl, prctl, prlimit64, sched_getaffinity, sched_setaffinity
         157 | 158 | 302 | 203 | 204 => true,
         _ => false,
-    }
-}
-
-/// What waits for which readiness of its first argument.
-fn readiness(number: u64) -> Option<u16> {
-    const POLLIN: u16 = 1;
-    const POLLOUT: u16 = 4;
-    match number {
-        nr::READ | nr::READV | nr::RECVFROM | nr::RECVMSG | RECVMMSG | ACCEPT | ACCEPT4 => {
-            Some(POLLIN)
-        }
-        nr::WRITE | nr::WRITEV | nr::SENDTO | nr::SENDMSG | nr::SENDMMSG => Some(POLLOUT),
-        _ => None,
     }
 }
 
@@ -138,25 +126,31 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         | EPOLL_WAIT
         | nr::EPOLL_PWAIT
         | nr::EPOLL_PWAIT2 => poll(ctx, call, rest, here),
-        PAUSE => suspend(ctx, call, rest, here, [0, 0]),
-        nr::RT_SIGSUSPEND => suspend(ctx, call, rest, here, [a[0], a[1]]),
+        PAUSE => suspend(ctx, rest, here, [0, 0]),
+        nr::RT_SIGSUSPEND => suspend(ctx, rest, here, [a[0], a[1]]),
         RT_SIGTIMEDWAIT => signal(ctx, call, rest, here),
         nr::WAIT4 | WAITID => child(ctx, call, rest, here),
         FLOCK | nr::FCNTL => lock(ctx, call, rest, here),
-        _ if readiness(number).is_some() => transfer(ctx, call, rest, here),
+        _ if queues::takes(number) => queues::call(ctx, call, rest, here),
+        _ if streams::takes(number) => streams::call(ctx, call, rest, here),
         nr::KILL
         | nr::TKILL
         | nr::TGKILL
         | RT_SIGQUEUEINFO
         | nr::RT_TGSIGQUEUEINFO
         | PIDFD_SEND_SIGNAL => {
+            if crate::pm::sent_to_self(ctx, number, a).is_some_and(|sig| is_deadly(ctx, sig)) {
+                futex::locks_are_left(ctx);
+            }
             let result = rest.make(ctx, call)?;
             if result == 0 {
                 mark_receivers(number, a);
             }
             Some(result)
         }
-        _ if waits_unseen(number, a) => turn::away(ctx, here, |ctx| rest.make(ctx, call)),
+        _ if waits_unseen(number, a) => {
+            turn::away_unrepeated(ctx, here, number, |ctx| rest.make(ctx, call))
+        }
         CLOSE => {
             timers::closed(ctx, table(), a[0]);
             rest.make(ctx, call)
@@ -169,30 +163,8 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
 
 /// Calls that may wait and cannot be tried without waiting.
 fn waits_unseen(number: u64, a: &[u64; 6]) -> bool {
-    // semop, semtimedop, msgsnd, msgrcv, mq_timedsend, mq_timedreceive, io_getevents, io_pgetevents, splice, tee
-    matches!(
-        number,
-        65 | 220 | 69 | 70 | 242 | 243 | 208 | 333 | 275 | 276
-    ) && brownout_syscalls::may_block(number, a)
-}
-
-/// Waits for something in the kernel, to try again. `Err`: what the call answers instead.
-fn wait(
-    ctx: &mut ThreadContext,
-    state: SeatState,
-    deadline: u64,
-    here: Point,
-    restarts: bool,
-) -> Result<Woken, Option<i64>> {
-    let here = Point {
-        kind: PointKind::Wait,
-        ..here
-    };
-    match turn::wait(ctx, state, deadline, here) {
-        Woken::Deadlock => super::deadlock::tell(ctx),
-        Woken::Signal => Err(interrupted(ctx, restarts)),
-        woken => Ok(woken),
-    }
+    // io_getevents, io_pgetevents
+    matches!(number, 208 | 333) && brownout_syscalls::may_block(number, a)
 }
 
 fn sleep(ctx: &mut ThreadContext, call: &Call, here: Point) -> Option<i64> {
@@ -225,9 +197,6 @@ fn sleep(ctx: &mut ThreadContext, call: &Call, here: Point) -> Option<i64> {
         }
     }
 }
-
-/// Without a time to wait.
-const NOTHING: [u64; 2] = [0; 2];
 
 fn poll(
     ctx: &mut ThreadContext,
@@ -323,12 +292,10 @@ impl Sets {
 /// Waits for a signal with `mask`: address and size, as `rt_sigsuspend` has them.
 fn suspend(
     ctx: &mut ThreadContext,
-    call: &Call,
     rest: Rest<ThreadContext>,
     here: Point,
     mask: [u64; 2],
 ) -> Option<i64> {
-    let _ = call;
     let zero = NOTHING.as_ptr() as u64;
     let nothing = Call {
         number: nr::PPOLL,
@@ -432,79 +399,8 @@ fn lock(
     }
 }
 
-/// Whether a descriptor is ready, or will never be otherwise.
-fn is_ready(fd: u64, events: u16) -> bool {
-    let entry = fd as u32 as u64 | u64::from(events) << 32;
-    // SAFETY: one entry of our own; no time to wait.
-    let count = unsafe { sc!(POLL, &raw const entry, 1, 0) };
-    count != 0
-}
-
-fn does_not_wait(fd: u64) -> bool {
-    const F_GETFL: u64 = 3;
-    const O_NONBLOCK: i64 = 0o4000;
-    // SAFETY: numbers only.
-    let flags = unsafe { sc!(nr::FCNTL, fd, F_GETFL, 0) };
-    flags < 0 || flags & O_NONBLOCK != 0
-}
-
-fn is_pipe(fd: u64) -> bool {
-    const S_IFMT: u32 = 0o170_000;
-    const S_IFIFO: u32 = 0o010_000;
-    crate::pm::file_mode(fd).is_some_and(|mode| mode & S_IFMT == S_IFIFO)
-}
-
-/// Reads and writes.
-fn transfer(
-    ctx: &mut ThreadContext,
-    call: &Call,
-    rest: Rest<ThreadContext>,
-    here: Point,
-) -> Option<i64> {
-    const MSG_DONTWAIT: u64 = 0x40;
-    let events = readiness(call.number).unwrap_or(0);
-    let a = call.args;
-    let flags = match call.number {
-        nr::RECVFROM | nr::SENDTO | RECVMMSG | nr::SENDMMSG => a[3],
-        nr::RECVMSG | nr::SENDMSG => a[2],
-        _ => 0,
-    };
-    let waits = flags & MSG_DONTWAIT == 0;
-    // A pipe that is ready takes so much at once; a larger write would wait inside.
-    const PIPE_BUF: u64 = 4096;
-    let in_pieces =
-        call.number == nr::WRITE && a[2] > PIPE_BUF && is_pipe(a[0]) && !does_not_wait(a[0]);
-    let mut done = 0;
-    loop {
-        if waits && !is_ready(a[0], events) && !does_not_wait(a[0]) {
-            match wait(ctx, SeatState::Retry, NO_DEADLINE, here, true) {
-                Ok(_) => continue,
-                Err(_) if done > 0 => return Some(done),
-                Err(answer) => return answer,
-            }
-        }
-        if !in_pieces {
-            return rest.make(ctx, call);
-        }
-        let piece = [
-            a[0],
-            a[1] + done as u64,
-            (a[2] - done as u64).min(PIPE_BUF),
-            0,
-            0,
-            0,
-        ];
-        match rest.make(ctx, &call.with(piece)) {
-            Some(n) if n > 0 => done += n,
-            other if done == 0 => return other,
-            _ => return Some(done),
-        }
-        if done as u64 >= a[2] {
-            return Some(done);
-        }
-        table().something_changed();
-        turn::point(ctx, here);
-    }
+fn is_deadly(ctx: &ThreadContext, sig: i32) -> bool {
+    dispositions::kills(ctx, sig) && !dispositions::is_blocked(ctx, sig)
 }
 
 /// Whoever may get a signal that was sent is marked: what it waits for may be over.

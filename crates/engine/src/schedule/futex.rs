@@ -8,7 +8,7 @@
 
 use super::turn::{self, Woken, table};
 use crate::context::ThreadContext;
-use crate::sys;
+use crate::sys::{self, nr, sc};
 use crate::values::{read_value, write_value};
 use brownout_schedule::{NO_DEADLINE, Point, PointKind, SeatState};
 
@@ -39,8 +39,11 @@ const ETIMEDOUT: i64 = 110;
 /// Which memory a futex is.
 type Key = [u64; 2];
 
+/// In the first word of a key: the memory is one process's own.
+const OWN: u64 = 1;
+
 fn key(ctx: &ThreadContext, addr: u64, operation: u64) -> Key {
-    let own = [u64::from(ctx.group) << 32 | 1, addr];
+    let own = [u64::from(ctx.group) << 32 | OWN, addr];
     if operation & PRIVATE != 0 {
         return own;
     }
@@ -139,7 +142,7 @@ pub fn call(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
         UNLOCK_PI => Some(unlock_pi(ctx, operation, addr)),
         WAIT_REQUEUE_PI => {
             let deadline = absolute(fourth, operation)?;
-            wait_requeue_pi(ctx, operation, addr, value, second, deadline, point)
+            wait_requeue_pi(ctx, operation, addr, value, deadline, point)
         }
         _ => Some(-sys::ENOSYS),
     }
@@ -188,7 +191,8 @@ fn queue(ctx: &mut ThreadContext, key: Key, bitset: u32, deadline: u64, point: P
     };
     let woken = turn::wait(ctx, SeatState::Futex, deadline, point);
     if woken == Woken::Deadlock {
-        super::deadlock::tell(ctx);
+        let seat = table().seat(ctx.seat as usize);
+        super::deadlock::tell(ctx, owner_was_killed(seat));
     }
     woken
 }
@@ -338,13 +342,12 @@ fn unlock_pi(ctx: &mut ThreadContext, operation: u64, addr: u64) -> i64 {
     }
 }
 
-/// Waits for `addr`, and then has the lock at `second`.
+/// Waits for `addr`, and then has the lock that it was moved to: whoever moves it says which ([`requeue_pi`]).
 fn wait_requeue_pi(
     ctx: &mut ThreadContext,
     operation: u64,
     addr: u64,
     value: u32,
-    second: u64,
     deadline: Result<u64, i64>,
     point: Point,
 ) -> Option<i64> {
@@ -357,7 +360,6 @@ fn wait_requeue_pi(
         Some(now) if now != value => return Some(-sys::EAGAIN),
         _ => {}
     }
-    let _ = second;
     let key = key(ctx, addr, operation);
     match queue(ctx, key, u32::MAX, deadline, point) {
         Woken::Timeout => Some(-ETIMEDOUT),
@@ -397,9 +399,43 @@ fn requeue_pi(
 
 // ---------------------------------------------------------------- the end of a thread
 
+/// What the kernel does for a process that ends, with all its threads; then somebody else goes on.
+pub fn process_ends(ctx: &mut ThreadContext) {
+    if !turn::on() || !turn::is_mine(ctx) {
+        return;
+    }
+    locks_are_left(ctx);
+    thread_ends(ctx);
+    // SAFETY: no arguments.
+    let parent = unsafe { sc!(nr::GETPPID) } as u32;
+    turn::process_ends(ctx, parent);
+}
+
+/// All threads of the process end now, and leave the locks on their lists.
+pub fn locks_are_left(ctx: &mut ThreadContext) {
+    for peer in ThreadContext::all() {
+        if peer.group() == ctx.group {
+            let number = crate::deterministic::shown_pid(peer.tid());
+            robust_list(ctx, peer.robust_list(), number);
+        }
+    }
+}
+
+/// Whether the thread in `seat` waits for a lock that somebody held who is gone without having left it. Only the kernel could have told: the
+/// list of such a thread is known to it alone, and it knows threads by other numbers than the program does.
+fn owner_was_killed(seat: &brownout_schedule::Seat) -> bool {
+    let is_shared = seat.key[0] & OWN == 0;
+    let owner = match word(seat.point.addr) {
+        Some(now) if now & WAITERS != 0 => now & TID_MASK,
+        _ => 0,
+    };
+    seat.state == SeatState::Futex && is_shared && owner != 0 && !table().knows(owner)
+}
+
 /// What the kernel does for a thread that ends: locks on its list get a word that says so, and whoever waits for its end is woken.
 pub fn thread_ends(ctx: &mut ThreadContext) {
-    robust_list(ctx);
+    let head = core::mem::take(&mut ctx.robust_list);
+    robust_list(ctx, head, own_number(ctx));
     let at = core::mem::take(&mut ctx.clear_tid);
     if at != 0 && write_value(ctx, at, &0u32) {
         let key = key(ctx, at, 0);
@@ -414,11 +450,11 @@ fn key_of_own(ctx: &ThreadContext, addr: u64) -> Key {
     key(ctx, addr, PRIVATE)
 }
 
-fn robust_list(ctx: &mut ThreadContext) {
+/// Locks on the list at `head` of the thread `owner` get a word that says that it is gone.
+fn robust_list(ctx: &mut ThreadContext, head: u64, owner: u32) {
     /// As in the kernel.
     const LIMIT: usize = 2048;
     const PI: u64 = 1;
-    let head = core::mem::take(&mut ctx.robust_list);
     let mut words = [0u64; 3];
     if head == 0 || !read_value(head, &mut words) {
         return;
@@ -427,7 +463,7 @@ fn robust_list(ctx: &mut ThreadContext) {
     let died = |ctx: &mut ThreadContext, entry: u64| {
         let addr = (entry & !PI).wrapping_add(offset);
         let Some(now) = word(addr) else { return };
-        if now & TID_MASK != own_number(ctx) {
+        if now & TID_MASK != owner {
             return;
         }
         for key in [key(ctx, addr, 0), key_of_own(ctx, addr)] {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  translated code ─▶ a point (`translate/points.rs`) ─┐
-//!  system calls    ─▶ `calls.rs`, `futex.rs`          ─┼─▶ `turn.rs`: Table::decide ─▶ the turn goes to another seat, or stays
+//!  system calls    ─▶ `calls.rs`, `futex.rs`, …       ─┼─▶ `turn.rs`: Table::decide ─▶ the turn goes to another seat, or stays
 //!  threads, ends   ─▶ `process.rs`                    ─┘
 //! ```
 //! A thread executes the program only while it has the *turn*. It may lose it at a point: before an access to persistent memory, a write-back, a fence, a
@@ -15,12 +15,15 @@
 //!
 //! **What waits in the kernel** is tried without waiting, and again when another thread has made a call that could have changed it
 //! (`calls.rs`). Calls for which there is no such way are made without the turn; when they return is the kernel's business, and a
-//! run in which that matters cannot be repeated exactly.
+//! run in which that matters cannot be repeated exactly. The tool says so where it happens.
 //!
 //! **Time** is the table's clock. Timeouts and sleeping end when everybody waits, or when it has come so far by itself.
 
 pub mod calls;
 pub mod deadlock;
 pub mod futex;
+pub mod queues;
+pub mod streams;
 pub mod timers;
 pub mod turn;
+pub mod waiting;

@@ -4,8 +4,8 @@ use super::timers;
 use crate::context::ThreadContext;
 use crate::control::control;
 use crate::sys::{self, nr, sc};
-use brownout_schedule::{NO_DEADLINE, Point, PointKind, SeatState, Shared, Table, Verdict};
-use core::sync::atomic::Ordering;
+use brownout_schedule::{BACK, NO_DEADLINE, Point, PointKind, SeatState, Shared, Table, Verdict};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// How many jumps backwards and indirect branches a thread makes without a point before it comes to one.
 pub const BUDGET: u64 = 20_000;
@@ -48,7 +48,7 @@ pub fn begin(ctx: &mut ThreadContext) {
     }
     ctx.budget = BUDGET;
     let (thread, pid) = (ctx.thread, ctx.group);
-    match shared().executing.swap(0, Ordering::AcqRel) {
+    match shared().executing.load(Ordering::Acquire) {
         0 => {
             let seat = table().arrive(thread, pid, ctx.tid).unwrap_or(0);
             ctx.seat = seat as u32;
@@ -63,6 +63,8 @@ pub fn begin(ctx: &mut ThreadContext) {
             let own = table().seat_mut(seat);
             own.state = SeatState::Ready;
             (own.thread, own.pid, own.tid) = (thread, pid, ctx.tid);
+            // Until here the tool must not miss the thread that it was.
+            shared().executing.store(0, Ordering::Release);
         }
     }
 }
@@ -138,6 +140,8 @@ fn await_end() {
             while sc!(POLL, &raw const entry, 1, patience_ms) == -sys::EINTR {}
             sc!(nr::CLOSE, fd);
         }
+        // Its parent is told a moment later, under a lock of the kernel's which whoever asks for a process group has to wait for.
+        sc!(nr::KILL, 0, 0);
     }
 }
 
@@ -145,6 +149,7 @@ fn await_end() {
 pub fn point(ctx: &mut ThreadContext, point: Point) {
     /// A thread may wait for another one in a loop that has points in it, so they count, too.
     const COUNTS: u64 = 10;
+    crate::follow::stands(ctx);
     ctx.budget = match point.kind.gives_way() {
         true => BUDGET,
         false => ctx.budget.saturating_sub(COUNTS).max(1),
@@ -203,10 +208,8 @@ fn decide(me: Option<usize>, point: Point) -> Option<usize> {
                 let first = table().seats().next().map(|(seat, _)| seat);
                 return first;
             }
-            Verdict::Diverged => crate::fatal_unsupported(
-                "the schedule belongs to another run: the program does something else here than the one that it was recorded from \
-                 (another program, other input or files, or one that depends on real time)",
-            ),
+            // The tool knows more to say.
+            Verdict::Diverged => crate::fatal_unsupported("the schedule belongs to another run"),
         }
     }
 }
@@ -230,6 +233,10 @@ pub fn wait(ctx: &mut ThreadContext, state: SeatState, deadline: u64, point: Poi
     seat.state = state;
     seat.deadline = deadline;
     seat.tried = changes;
+    seat.number = match ctx.shown_tid {
+        0 => ctx.tid,
+        number => number,
+    };
     if ctx.has_pending() {
         seat.poked.store(1, Ordering::Release);
     }
@@ -277,7 +284,9 @@ pub fn away<T>(
     call: impl FnOnce(&mut ThreadContext) -> T,
 ) -> T {
     let me = ctx.seat as usize;
-    table().seat_mut(me).state = SeatState::Away;
+    let seat = table().seat_mut(me);
+    seat.state = SeatState::Away;
+    seat.poked.store(0, Ordering::Release);
     match decide(Some(me), point) {
         Some(next) => hand_to(next),
         None => release(),
@@ -287,12 +296,32 @@ pub fn away<T>(
     result
 }
 
+/// As [`away`], for a call after which nobody can promise that the run can be repeated: the user is told.
+pub fn away_unrepeated<T>(
+    ctx: &mut ThreadContext,
+    point: Point,
+    number: u64,
+    call: impl FnOnce(&mut ThreadContext) -> T,
+) -> T {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        let name = brownout_syscalls::name(number);
+        crate::service::note(
+            alloc::format!(
+                "a thread waits by {name}, which is not scheduled: when it goes on is up to the kernel, and the same schedule may give another run"
+            )
+            .as_bytes(),
+        );
+    }
+    away(ctx, point, call)
+}
+
 /// The thread is back from a call that it made without the turn.
 fn come_back(ctx: &mut ThreadContext) {
     let me = ctx.seat as usize;
     while shared().turn.load(Ordering::Acquire) != me as u32 + 1 && !take_if_free(me) {
         // Who has the turn sees that it can go on.
-        poke_self(me);
+        poked(me).store(BACK, Ordering::Release);
         sys::futex_wait(&shared().gates[me], 0, 1_000_000);
         crate::service::exit_if_orphaned();
     }
@@ -304,6 +333,11 @@ fn come_back(ctx: &mut ThreadContext) {
     ctx.budget = BUDGET;
 }
 
+/// Whether this thread has the turn.
+pub fn is_mine(ctx: &ThreadContext) -> bool {
+    shared().turn.load(Ordering::Acquire) == ctx.seat + 1
+}
+
 /// Takes the turn if nobody has it.
 fn take_if_free(seat: usize) -> bool {
     let (turn, own) = (&shared().turn, seat as u32 + 1);
@@ -313,9 +347,12 @@ fn take_if_free(seat: usize) -> bool {
 
 /// Lets whoever has the turn know that this thread may be able to go on.
 fn poke_self(seat: usize) {
+    poked(seat).store(1, Ordering::Release);
+}
+
+fn poked(seat: usize) -> &'static AtomicU32 {
     // SAFETY: one atomic word of the thread's own seat, which others read and write at any time.
-    let poked = unsafe { &(*shared().table.get()).seat(seat).poked };
-    poked.store(1, Ordering::Release);
+    unsafe { &(*shared().table.get()).seat(seat).poked }
 }
 
 /// The thread has ended: somebody else goes on.

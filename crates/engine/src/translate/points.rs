@@ -5,7 +5,7 @@
 //! by looking again and again keeps all others from going on.
 //!
 //! Where the points are follows from what the program executes, not from how its code happens to be cut into blocks, nor from which
-//! instructions are known to touch tracked memory already: an instruction that turns out to do so is started over, with its point.
+//! instructions are known to touch tracked memory already: an instruction that turns out to do so is started over, with its point if it had none before.
 
 use super::builder::{Builder, Decoded, Form, Needs, Pass};
 use super::interpret::{Goes, Interpreted, Interpreter};
@@ -13,6 +13,7 @@ use crate::block::Saved;
 use crate::context::{off, slot};
 use crate::emit::RCX;
 use crate::exit;
+use crate::insn::{always_asks, is_flush};
 use crate::machine::Machine;
 use crate::pm::{is_tracked, site};
 use crate::schedule::turn;
@@ -58,21 +59,11 @@ fn what(insn: &Instruction) -> What {
     if may_go_back {
         return What::Counts;
     }
-    let asks = insn.mnemonic() == Mnemonic::Pause
-        || brownout_insn::fence(insn).is_some()
-        || is_flush(insn)
-        || site::any_known() && site::is_known(insn.ip());
+    let asks = always_asks(insn) || site::any_known() && site::is_known(insn.ip());
     match asks {
         true => What::Asks,
         false => What::Nothing,
     }
-}
-
-fn is_flush(insn: &Instruction) -> bool {
-    matches!(
-        insn.mnemonic(),
-        Mnemonic::Clflush | Mnemonic::Clflushopt | Mnemonic::Clwb
-    )
 }
 
 impl Interpreter for Points {
@@ -84,9 +75,11 @@ impl Interpreter for Points {
                 ctx.skip_point = 0;
                 return Goes::Here;
             }
-            ctx.last_point = insn.ip();
             // `ctx.rip` is where the thread stands.
             turn::point(ctx, point);
+        } else {
+            // It may access tracked memory all the same.
+            crate::follow::stands(machine.thread());
         }
         Goes::Here
     }

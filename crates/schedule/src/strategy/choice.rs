@@ -32,13 +32,15 @@ pub enum Kind {
     PmAware = 4,
     /// `delay.rs`.
     Delay = 5,
-    /// A list of decisions.
+    /// A list of decisions, all of which must fit.
     Replay = 6,
+    /// A list of decisions, of which those count that can be followed.
+    Steer = 7,
 }
 
 impl Kind {
     /// All of them, with the names that users give them.
-    pub const NAMES: [(Kind, &'static str); 7] = [
+    pub const NAMES: [(Kind, &'static str); 8] = [
         (Kind::GoOn, "go-on"),
         (Kind::RoundRobin, "round-robin"),
         (Kind::Random, "random"),
@@ -46,6 +48,7 @@ impl Kind {
         (Kind::PmAware, "pm"),
         (Kind::Delay, "delay"),
         (Kind::Replay, "replay"),
+        (Kind::Steer, "steer"),
     ];
 
     /// What users call it.
@@ -70,11 +73,12 @@ pub struct Plan {
     pub depth: u32,
     /// Of whatever is random.
     pub seed: u64,
-    /// About how many steps the run has: see `pct.rs`.
+    /// About how many steps the run has, as one before it had; 0: nobody knows. See `pct.rs` and `random_walk.rs`.
     pub length: u64,
     /// How many of `goals` there are.
     pub goal_count: u32,
-    _pad: u32,
+    /// 1: whoever went on is written down at each step ([`Table::turns`](crate::Table::turns)), and who could have.
+    pub keeps_turns: u32,
     /// Of `pm_aware.rs`.
     pub goals: [Goal; GOALS_MAX],
 }
@@ -86,9 +90,14 @@ impl Plan {
             kind: kind as u32,
             depth: 3,
             seed,
-            length: 1000,
             ..Plan::default()
         }
+    }
+
+    /// For a program of which a run had so many steps.
+    pub fn with_length(mut self, steps: u64) -> Plan {
+        self.length = steps;
+        self
     }
 
     /// With these goals, as many as there is room for.
@@ -96,6 +105,12 @@ impl Plan {
         let count = goals.len().min(GOALS_MAX);
         self.goals[..count].copy_from_slice(&goals[..count]);
         self.goal_count = count as u32;
+        self
+    }
+
+    /// With all turns written down.
+    pub fn keeping_turns(mut self) -> Plan {
+        self.keeps_turns = 1;
         self
     }
 
@@ -125,11 +140,6 @@ pub struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// Somebody, at random.
-    pub fn anybody(&self, random: &mut Random) -> usize {
-        usize::from(self.able[random.below(self.able.len() as u64) as usize])
-    }
-
     /// Those who can go on.
     pub fn able(&self) -> impl Iterator<Item = usize> + '_ {
         self.able.iter().map(|at| usize::from(*at))

@@ -4,11 +4,12 @@
 //! |---|---|---|
 //! | go-on | `go_on.rs` | whoever had the turn, as long as it can |
 //! | round-robin | `round_robin.rs` | the next one, every few points |
-//! | random | `random_walk.rs` | anybody, now and then |
+//! | random | `random_walk.rs` | anybody, at one point in so many |
 //! | pct | `pct.rs` | who has the highest priority; a few times that becomes the lowest |
 //! | pm | `pm_aware.rs` | who reads what another one has stored and not yet persisted |
 //! | delay | `delay.rs` | who is not delayed: each access to persistent memory is, by a random time |
 //! | replay | `table.rs` | who did in the run whose list this is |
+//! | steer | `table.rs` | who is in the list for this step, if that thread can; else as go-on |
 //!
 //! A new one is a file with a [`Strategy`], a row here, a [`Kind`], and its lines in [`Strategies`]. Its state lies in shared memory: plain
 //! data, for which zeroed memory is a valid beginning.
@@ -28,7 +29,6 @@ use choice::{Random, Strategy};
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub struct Strategies {
-    kind: u32,
     random: Random,
     go_on: go_on::GoOn,
     random_walk: random_walk::RandomWalk,
@@ -43,7 +43,7 @@ impl Strategies {
     pub fn new(plan: &Plan) -> Strategies {
         let mut random = Random(plan.seed);
         Strategies {
-            kind: plan.kind,
+            random_walk: random_walk::RandomWalk::new(plan, &mut random),
             pct: pct::Pct::new(plan, &mut random),
             random,
             ..Strategies::default()
@@ -53,7 +53,7 @@ impl Strategies {
     fn chosen(&mut self, kind: Kind) -> (&mut dyn Strategy, &mut Random) {
         let strategy: &mut dyn Strategy = match kind {
             // A list is followed by whoever has it.
-            Kind::GoOn | Kind::Replay => &mut self.go_on,
+            Kind::GoOn | Kind::Replay | Kind::Steer => &mut self.go_on,
             Kind::RoundRobin => &mut self.round_robin,
             Kind::Random => &mut self.random_walk,
             Kind::Pct => &mut self.pct,

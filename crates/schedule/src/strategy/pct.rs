@@ -1,7 +1,8 @@
 //! Probabilistic concurrency testing: random priorities, and a few points at which whoever has the turn falls behind all others.
 //!
 //! A bug that needs `d` ordering decisions is hit with a probability of at least `1 / (n * k^(d-1))`, for `n` threads and `k` points
-//! (Burckhardt and others, ASPLOS 2010). `depth` of the plan is `d`, `length` is `k`.
+//! (Burckhardt and others, ASPLOS 2010). `depth` of the plan is `d`, `length` is `k`. If the plan does not say how long the run is, each run guesses:
+//! points beyond its end would change nothing, and points in its first thousandth hardly anything.
 //!
 //! Deviation: a thread that gives way (it spins, or yields) falls behind all others, too, because it waits for one of them.
 
@@ -10,6 +11,9 @@ use crate::seat::SEATS;
 
 /// Priorities that are lowered at stated points.
 const CHANGES_MAX: usize = 16;
+/// The shortest run that is guessed, in steps, and how often that is doubled: 8,192 is the longest.
+const GUESS_MIN: u64 = 16;
+const GUESSES: u64 = 10;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -40,8 +44,12 @@ impl Pct {
     pub fn new(plan: &Plan, random: &mut Random) -> Pct {
         let mut pct = Pct::default();
         let count = (plan.depth.saturating_sub(1) as usize).min(CHANGES_MAX);
+        let length = match plan.length {
+            0 => GUESS_MIN << random.below(GUESSES),
+            length => length,
+        };
         for change in &mut pct.changes[..count] {
-            *change = 1 + random.below(plan.length.max(1));
+            *change = 1 + random.below(length);
         }
         pct.count = count as u32;
         pct
@@ -67,5 +75,34 @@ impl Strategy for Pct {
 
     fn arrives(&mut self, seat: usize, random: &mut Random) {
         self.priority[seat] = 1 + random.below(1 << 32) as i64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::Kind;
+
+    fn changes(plan: Plan) -> impl Iterator<Item = u64> {
+        let pct = Pct::new(&plan, &mut Random(plan.seed));
+        (0..pct.count as usize).map(move |at| pct.changes[at])
+    }
+
+    #[test]
+    fn changes_lie_in_the_run() {
+        let plans = (0..200).map(|seed| Plan::new(Kind::Pct, seed).with_length(20));
+        let mut steps: alloc::vec::Vec<u64> = plans.flat_map(changes).collect();
+        steps.sort_unstable();
+        steps.dedup();
+        assert!(steps.iter().copied().eq(1..=20), "{steps:?}");
+    }
+
+    #[test]
+    fn without_a_length_some_runs_change_early_and_some_late() {
+        let plans = (0..200).map(|seed| Plan::new(Kind::Pct, seed));
+        let steps: alloc::vec::Vec<u64> = plans.flat_map(changes).collect();
+        let early = steps.iter().filter(|step| **step <= 32).count();
+        let late = steps.iter().filter(|step| **step > 1000).count();
+        assert!(early >= 40 && late >= 40, "{early} early, {late} late");
     }
 }
