@@ -15,7 +15,9 @@ fn main() {
     let here = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let crates = here.parent().expect("in crates/").to_path_buf();
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
-    for name in ["engine", "abi", "requests", "insn", "unwind", "syscalls"] {
+    for name in [
+        "engine", "abi", "kinds", "requests", "schedule", "insn", "unwind", "syscalls",
+    ] {
         for part in ["src", "Cargo.toml"] {
             println!(
                 "cargo::rerun-if-changed={}",

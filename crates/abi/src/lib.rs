@@ -78,7 +78,7 @@ pub const THREADS_BASE: u64 = 0x5660_0000_0000;
 pub const ENGINE_LIMIT: u64 = 0x5680_0000_0000;
 
 /// Bytes that [`Control`] occupies at the start of the control file. Most of them are tables that are hardly used: the file is sparse.
-pub const CONTROL_LEN: u64 = 0x31_0000 + 8 * SITES_MAX as u64;
+pub const CONTROL_LEN: u64 = 0x36_0000 + 8 * SITES_MAX as u64;
 /// More instructions than these cannot be told apart in one run.
 pub const SITES_MAX: usize = 1 << 22;
 /// Thread numbers are 16 bits.
@@ -125,6 +125,9 @@ pub const MODE_NAMED_INPUT: u32 = 1 << 12;
 pub const MODE_CLIENT: u32 = 1 << 13;
 /// One thread runs at a time, and [`Control::schedule`] says which.
 pub const MODE_SCHEDULE: u32 = 1 << 15;
+/// The instructions that the program executes are told, with the addresses of their operands ([`follow`]). Only with [`MODE_RECORD`],
+/// [`MODE_LOADS`] and [`MODE_SCHEDULE`].
+pub const MODE_FOLLOW: u32 = 1 << 16;
 /// Calls of library functions with which threads exclude each other and wait for each other are recorded, and
 /// locked instructions on ordinary memory.
 pub const MODE_THREADS: u32 = 1 << 14;
@@ -371,7 +374,9 @@ pub struct Control {
     pub ring_tail: AtomicU64,
     /// Not 0 once several threads or processes may append.
     pub ring_shared: AtomicU32,
-    _pad0: [u8; 44],
+    /// Next number of a block whose execution is told: see [`follow`].
+    pub next_block: AtomicU32,
+    _pad0: [u8; 40],
     // -- ring; reader side
     /// Bytes ever consumed.
     pub ring_read: AtomicU64,
@@ -513,6 +518,75 @@ pub mod kind {
     pub const STRING_STORE: u8 = 23;
     /// More bytes of the preceding store-like record: same thread, site, ctx; `addr`, `size`, value.
     pub const MORE: u8 = 20;
+    /// A block of code was translated whose execution is told: `site` = its number, `addr` = its address, `ctx` = how many steps it has,
+    /// `size` = bytes of code. Payload: for each step a byte, its distance from the next one; then the code. A step is an instruction, or
+    /// several that the engine performs as one.
+    pub const BLOCK: u8 = 24;
+    /// What a thread has executed: `size` = payload bytes in use, `addr` = base of `fs`. Payload: words of [`super::follow`].
+    pub const EXECUTED: u8 = 25;
+    /// A system call: `addr` = its number, `size` = one of [`super::follow::call`]. Payload: words, as that says.
+    pub const SYSCALL: u8 = 26;
+}
+
+/// The words by which a thread tells what it executes ([`MODE_FOLLOW`]).
+///
+/// The highest byte of a word says what it means, the next one is the number of a step in the block that the thread is in, and the rest
+/// is an address or number. A step is executed once a later word of its thread says so: one of a later step, the head of another block, or
+/// one of those that close a block. Until then its operands are only announced: it may still fault, and be started over.
+pub mod follow {
+    /// A block is entered; the rest is its number. The one before was executed to its end.
+    pub const HEAD: u8 = 1;
+    /// The address of the step's memory operand, without the base of its segment.
+    pub const OPERAND: u8 = 2;
+    /// `rsp`, or for `leave` `rbp`, before the step.
+    pub const STACK: u8 = 3;
+    /// Of an operand that is not as simple; the rest is how many words follow, see the engine's `translate/follow.rs`.
+    pub const DETAIL: u8 = 4;
+    /// The x87 status word before the step.
+    pub const X87: u8 = 5;
+    /// `rcx` behind the step, a repeated comparison.
+    pub const REST: u8 = 6;
+    /// The step is a branch, and was taken: the block is left.
+    pub const EXIT: u8 = 7;
+    /// All before the step at the address in the rest are executed.
+    pub const AT: u8 = 8;
+    /// As [`AT`], and the block is left. One word follows: `rcx`, which tells how far a repeated string instruction there has come.
+    pub const BREAK: u8 = 9;
+    /// The block was executed to its end, and is left.
+    pub const END: u8 = 10;
+    /// A signal is delivered. Two words follow: where its frame begins, and how many bytes the kernel has written there.
+    pub const SIGNAL: u8 = 11;
+    /// The thread returns from a signal handler. One word follows: where its frame begins.
+    pub const RETURN: u8 = 12;
+
+    /// What an interpreted instruction tells, in this order, after [`DETAIL`].
+    pub mod detail {
+        /// `rsi`, `rdi`, `rcx`, RFLAGS: of string instructions.
+        pub const STRING: usize = 4;
+        /// Address of the area, components asked for, components in use there, format, x87 top in what is saved or restored: of `xsave` and
+        /// its like.
+        pub const STATE: usize = 5;
+    }
+
+    /// What a record of a system call tells.
+    pub mod call {
+        /// It begins. Words: address and length of each stretch of memory that leaves the process by it, in order.
+        pub const BEGINS: u32 = 0;
+        /// More of these.
+        pub const MORE: u32 = 1;
+        /// It is over. Words: its result, its six arguments, then address and length of each stretch that the kernel has written.
+        pub const ENDS: u32 = 2;
+        /// More of these stretches, after it.
+        pub const WROTE: u32 = 3;
+    }
+
+    /// A word.
+    pub const fn word(kind: u8, step: usize, rest: u64) -> u64 {
+        (kind as u64) << 56 | (step as u64 & 0xFF) << 48 | rest & REST_MASK
+    }
+
+    /// The bits of a word that are an address or number.
+    pub const REST_MASK: u64 = (1 << 48) - 1;
 }
 
 /// What the ring needs of the table of kinds: the numbers of the rare ones.

@@ -583,6 +583,7 @@ pub fn is_engine(addr: u64) -> bool {
 
 /// Sets the thread to go on at program address `ctx.rip`.
 pub fn resume_at_rip(ctx: &mut ThreadContext) {
+    crate::follow::broken_at_rip(ctx);
     let mut e = ENGINE.lock();
     match e.block(ctx.rip, Arrival::Resume) {
         Some(to) => {

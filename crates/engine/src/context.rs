@@ -1,8 +1,8 @@
 //! Per-thread state, addressed by GS in emitted code.
 //!
 //! ```text
-//!  gs:0 ─▶ ThreadContext │ indirect-branch table │ granule table │ engine stack │ signal stack │ edges taken
-//!          128 KiB       │ 64 Ki × 8             │ 64 Ki × 8     │ 256 KiB      │ 256 KiB      │ 64 Ki × 1, shared
+//!  gs:0 ─▶ ThreadContext │ indirect-branch table │ granule table │ engine stack │ signal stack │ edges taken       │ what was executed
+//!          128 KiB       │ 64 Ki × 8             │ 64 Ki × 8     │ 256 KiB      │ 256 KiB      │ 64 Ki × 1, shared │ 160 KiB
 //! ```
 //! The tables are at constant displacements so that emitted code reaches them with one
 //! `gs:[reg*8 + disp32]`.
@@ -35,10 +35,18 @@ const SIGNAL_STACK_OFFSET: u64 = 0x16_0000;
 pub const SIGNAL_STACK_LEN: u64 = 0x4_0000;
 /// The edges taken, which are the tool's memory: see `translate/edges.rs`.
 pub const EDGES_OFFSET: u32 = 0x1A_0000;
+/// What was executed and is not in the ring yet: see `follow.rs`.
+pub const FOLLOW_OFFSET: u32 = 0x1B_0000;
+/// Once it has as many bytes it is emptied at the next block's head. A power of two.
+pub const FOLLOW_FULL: u64 = 1 << FOLLOW_FULL_SHIFT;
+pub const FOLLOW_FULL_SHIFT: u8 = 17;
+/// Room for what one block, or engine code before the next block, adds to that.
+pub const FOLLOW_LEN: u64 = FOLLOW_FULL + 0x8000;
 const STRIDE: u64 = 0x20_0000;
 /// As many as there are thread numbers.
 const CONTEXTS_MAX: u64 = brownout_abi::THREADS_MAX as u64;
-const _: () = assert!(EDGES_OFFSET as u64 + brownout_abi::EDGES as u64 <= STRIDE);
+const _: () = assert!(EDGES_OFFSET as u64 + brownout_abi::EDGES as u64 <= FOLLOW_OFFSET as u64);
+const _: () = assert!(FOLLOW_OFFSET as u64 + FOLLOW_LEN <= STRIDE);
 const _: () = assert!(THREADS_BASE + CONTEXTS_MAX * STRIDE <= brownout_abi::ENGINE_LIMIT);
 
 /// Spill slots by purpose. Emitted sequences never nest, so slots are shared by design only where named so.
@@ -107,6 +115,8 @@ pub struct ThreadContext {
     pub optional_requests: u64,
     /// Jumps backwards and the like that the thread still makes without asking whether it may go on: see `translate/points.rs`.
     pub budget: u64,
+    /// Bytes of what was executed and is not in the ring yet.
+    pub follow: u64,
     /// Arguments of the library function that is being entered.
     pub call_args: [u64; 5],
     pub xmm: [[u64; 2]; 16],
@@ -146,10 +156,11 @@ pub struct ThreadContext {
     /// Address of the system call that is in the stream (a read of standard input, a deadly signal) and not yet made; 0 if none.
     pub announced: u64,
     engine_write: core::sync::atomic::AtomicBool,
+    /// The base of `fs` as it is told with what was executed; 0 if it has to be asked for.
+    pub follow_fs: u64,
     /// Its seat, where threads take turns.
     pub seat: u32,
-    /// The instruction at which it was asked last whether it goes on, and one at which it is not asked again.
-    pub last_point: u64,
+    /// An instruction that is started over, at which it is not asked again whether it goes on.
     pub skip_point: u64,
     /// Where 0 is written when it ends, and a futex woken; where its list of robust futexes begins. Both are the kernel's business unless
     /// threads take turns.
@@ -193,7 +204,7 @@ pub mod off {
         SITE_ALIAS = site_alias; THREAD_BITS = thread_bits; UNFENCED = unfenced;
         PENDING_FLAG = pending_flag; CONTEXT_CACHE = context_cache; XMM = xmm;
         LAST_TOKEN = last_token; LAST_CONTEXT = last_context; CALL_ARGS = call_args;
-        BUDGET = budget; TX_DEPTH = tx_depth; OPTIONAL_REQUESTS = optional_requests;
+        BUDGET = budget; FOLLOW = follow; TX_DEPTH = tx_depth; OPTIONAL_REQUESTS = optional_requests;
     }
     pub const fn spill(slot: usize) -> u32 {
         SPILL + 8 * slot as u32
@@ -324,6 +335,12 @@ impl Peer {
     pub fn blocked_sync(self) -> u64 {
         // SAFETY: as for `group`.
         unsafe { (&raw const (*self.0).blocked_sync).read_volatile() }
+    }
+
+    /// [`ThreadContext::robust_list`], as it is just now.
+    pub fn robust_list(self) -> u64 {
+        // SAFETY: as for `group`.
+        unsafe { (&raw const (*self.0).robust_list).read_volatile() }
     }
 
     /// [`ThreadContext::context_cache`], which does not change once it is set.

@@ -56,6 +56,7 @@ fn branch_through_memory(ctx: &mut ThreadContext, insn: &Instruction) {
         }
         ctx.gpr[4] = sp;
     }
+    crate::follow::ended(ctx);
     ctx.rip = target;
     crate::blocks::resume_at_rip(ctx);
 }
@@ -77,6 +78,7 @@ pub fn interpret(ctx: &mut ThreadContext, payload: u64) {
             ctx.resume_is_boundary = true;
         }
         Goes::To(pc) => {
+            crate::follow::ended(ctx);
             ctx.rip = pc;
             crate::blocks::resume_at_rip(ctx);
         }
@@ -134,6 +136,7 @@ fn far_return(ctx: &mut ThreadContext, insn: &Instruction) {
         };
         ctx.gpr[4] += 2 * size + operands;
     }
+    crate::follow::ended(ctx);
     ctx.rip = rip;
     crate::blocks::resume_at_rip(ctx);
 }
@@ -162,6 +165,7 @@ fn far_branch(ctx: &mut ThreadContext, insn: &Instruction) {
         }
         ctx.gpr[4] = sp;
     }
+    crate::follow::ended(ctx);
     ctx.rip = u64::from(offset);
     crate::blocks::resume_at_rip(ctx);
 }

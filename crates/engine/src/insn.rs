@@ -136,3 +136,18 @@ pub fn set_register(ctx: &mut ThreadContext, insn: &Instruction, value: u64) {
         _ => *slot = value,
     }
 }
+
+pub fn is_flush(insn: &Instruction) -> bool {
+    use iced_x86::Mnemonic;
+    matches!(
+        insn.mnemonic(),
+        Mnemonic::Clflush | Mnemonic::Clflushopt | Mnemonic::Clwb
+    )
+}
+
+/// Whether a thread that comes to it may lose its turn, where threads take turns, whatever memory it touches.
+pub fn always_asks(insn: &Instruction) -> bool {
+    insn.mnemonic() == iced_x86::Mnemonic::Pause
+        || brownout_insn::fence(insn).is_some()
+        || is_flush(insn)
+}

@@ -32,6 +32,7 @@ fn dispatch(ctx: &mut ThreadContext) {
     let payload = arg >> 8;
     match arg & 0xff {
         exit::LINK => {
+            crate::follow::ended(ctx);
             let mut e = ENGINE.lock();
             let n = payload as u32;
             let target = e.exits[n as usize].target;
@@ -52,6 +53,7 @@ fn dispatch(ctx: &mut ThreadContext) {
             }
         }
         exit::INDIRECT => {
+            crate::follow::ended(ctx);
             let target = ctx.target;
             ctx.rip = target;
             go_indirect(ctx);
@@ -73,6 +75,8 @@ fn dispatch(ctx: &mut ThreadContext) {
             resume_at_rip(ctx);
         }
         exit::CODE_CHANGED => {
+            // What was left is the block before.
+            crate::follow::ended(ctx);
             let mut e = ENGINE.lock();
             if let Some(&id) = e.by_pc.get(&ctx.rip) {
                 e.kill(id);

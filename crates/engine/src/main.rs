@@ -20,7 +20,7 @@
 //!  plain data            address, block, clock, context, exit, hash, lookup, mode, requests, sigdata, pm::under_way
 //!  the kernel, the tool  runtime, sys, copy, sync, heap, maps, paths, control, service, fatal, learned
 //!  memory and cache      cache, emit, insn, machine, values, faults, dispositions,
-//!                        and of pm: regions, frames, ring, site, stacks, hooks, record
+//!                        and of pm: regions, frames, ring, site, stacks, hooks, record; follow
 //!  routines              asm
 //!  translation           translate, blocks
 //!  persistent memory     the rest of pm
@@ -52,6 +52,7 @@ mod emulate;
 mod exit;
 mod fatal;
 mod faults;
+mod follow;
 mod hash;
 mod heap;
 mod insn;

@@ -37,6 +37,8 @@ pub struct Mode {
     pub schedule: bool,
     /// [`abi::MODE_THREADS`].
     pub threads: bool,
+    /// [`abi::MODE_FOLLOW`].
+    pub follow: bool,
     /// What the program must not see of the processor.
     pub hidden: abi::cpu::Features,
     /// What it cannot use: hidden, or lacking.
@@ -60,6 +62,7 @@ static mut MODE: Mode = Mode {
     client: false,
     schedule: false,
     threads: false,
+    follow: false,
     hidden: abi::cpu::Features::NONE,
     missing: abi::cpu::Features::NONE,
 };
@@ -86,6 +89,7 @@ pub fn init(control: &abi::Control) {
             client: has(abi::MODE_CLIENT),
             schedule: has(abi::MODE_SCHEDULE),
             threads: has(abi::MODE_THREADS),
+            follow: has(abi::MODE_FOLLOW),
             hidden: abi::cpu::Features(control.cpu_hidden),
             missing: abi::cpu::Features(control.cpu_hidden | control.cpu_lacking),
         };

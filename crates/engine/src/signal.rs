@@ -280,6 +280,7 @@ fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UCon
         boundary(rip)
     };
     if let Some((pc, true)) = place {
+        left_block(ctx, rip);
         uc.m.rip = pc;
         let mask = uc.sigmask;
         deliver(ctx, sig, info, uc, mask, None);
@@ -329,6 +330,19 @@ fn boundary(rip: u64) -> Option<(u64, bool)> {
     Some(e.locate(rip).map_or((0, false), |l| (l.pc, l.boundary)))
 }
 
+/// The thread is at the boundary at `rip`. If a block begins there, which has not told so yet, the one before is over.
+fn left_block(ctx: &mut ThreadContext, rip: u64) {
+    if crate::follow::on() {
+        let begins = ENGINE
+            .lock()
+            .locate(rip)
+            .is_some_and(|l| l.block.body == rip);
+        if begins {
+            crate::follow::ended(ctx);
+        }
+    }
+}
+
 /// Makes the next step from where `uc` stands.
 fn step(ctx: &mut ThreadContext, uc: &mut UContext) {
     if !ctx.stepping {
@@ -356,6 +370,7 @@ fn own_step(ctx: &mut ThreadContext, info: &mut SigInfo, uc: &mut UContext) {
             if core::mem::take(&mut ctx.own_steps_end) {
                 uc.m.eflags &= !TF;
             }
+            left_block(ctx, rip);
             uc.m.rip = pc;
             info.words[2] = pc;
             let mask = uc.sigmask;
@@ -388,6 +403,7 @@ fn stepped(ctx: &mut ThreadContext, uc: &mut UContext) {
     match boundary(rip) {
         Some((pc, true)) => {
             stop_stepping(ctx, uc);
+            left_block(ctx, rip);
             uc.m.rip = pc;
             if uc.m.eflags & TF != 0 {
                 ctx.pending.fault = Some(own_trap(pc));
@@ -495,6 +511,7 @@ fn deliver_pending(ctx: &mut ThreadContext, uc: &mut UContext) {
 /// `uc` holds a program state: go on with it in the cache.
 fn enter(ctx: &mut ThreadContext, uc: &mut UContext) {
     loop {
+        crate::follow::broken(ctx, uc.m.rip, uc.m.rcx);
         match code_for(uc.m.rip) {
             Some(code) => {
                 ctx.rip = uc.m.rip;
@@ -570,7 +587,14 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
             site.is_some(),
             uc.m.err & 2 != 0,
         ) {
-            crate::pm::FaultAnswer::Retry => return enter(ctx, uc),
+            crate::pm::FaultAnswer::Retry => {
+                // It is started over; if it has passed its point, it is not asked again.
+                ctx.skip_point = match crate::insn::always_asks(&crate::insn::decode(pc)) {
+                    true => pc,
+                    false => 0,
+                };
+                return enter(ctx, uc);
+            }
             crate::pm::FaultAnswer::Program { addr } => {
                 info.words[2] = addr;
                 uc.m.cr2 = addr;
@@ -689,7 +713,9 @@ fn explain_missing_instruction(pc: u64) {
 
 /// Ends the process as the kernel would for this signal by default.
 fn die(ctx: &mut ThreadContext, sig: i32) -> ! {
+    crate::follow::stands(ctx);
     crate::pm::flush_before_death(ctx, sig);
+    crate::schedule::futex::process_ends(ctx);
     let dfl = SigAction::default();
     let mask = !bit(sig);
     // SAFETY: the default action of these signals ends the process.
@@ -735,6 +761,7 @@ fn deliver(
     mask: u64,
     base: Option<u64>,
 ) {
+    crate::follow::broken(ctx, uc.m.rip, uc.m.rcx);
     // SAFETY: set at start, lives as long as a thread uses it.
     let handlers = unsafe { &mut *ctx.handlers };
     let action = handlers.actions[sig as usize];
@@ -795,6 +822,7 @@ fn deliver(
     frame.uc.link = 0;
     // If the stack cannot take the frame, this is where the program dies.
     show_state(ctx, uc);
+    crate::follow::signal(ctx, frame_at, sp - frame_at);
     // SAFETY: the program's stack, as the kernel would write it; a fault here is recognised by `in_engine_write`.
     unsafe {
         ctx.set_engine_write(true);
@@ -849,6 +877,7 @@ unsafe fn fp_state_len(fpstate: u64) -> u64 {
 /// everything else is exactly what the frame says.
 pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
     let at = ctx.gpr[4] - 8;
+    crate::follow::returns(ctx, at);
     let mut frame = core::mem::MaybeUninit::<SigFrame>::uninit();
     // SAFETY: plain bytes.
     let bytes = unsafe {

@@ -7,6 +7,7 @@ use crate::control::{Records, Shared};
 use crate::rare::WORDS;
 use crate::{EventSink, ExitStatus, LaunchError};
 use brownout_abi::{HEAD_LEN, RecordHead, annotation, kind, rare};
+use brownout_trace::Executed;
 use brownout_trace::event::{self, *};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::io;
@@ -245,6 +246,31 @@ impl Decoder {
                 };
                 Ok(self.emit(sink, thread, pc, context, kind)?)
             }
+            kind::BLOCK => {
+                let whole = payload.split_at_checked(context.0 as usize);
+                let parts =
+                    whole.and_then(|(steps, code)| Some((steps, code.get(..size as usize)?)));
+                let Some((steps, code)) = parts else {
+                    return broken("a block that is too short");
+                };
+                Ok(sink.executed(&Executed::Block {
+                    number: site,
+                    pc: addr,
+                    steps,
+                    code,
+                })?)
+            }
+            kind::EXECUTED => Ok(sink.executed(&Executed::Words {
+                thread,
+                fs: addr,
+                words: &payload[..(size as usize).min(payload.len())],
+            })?),
+            kind::SYSCALL => Ok(sink.executed(&Executed::Call {
+                thread,
+                number: addr as u32,
+                what: size,
+                words: payload,
+            })?),
             _ => broken("an unknown record"),
         }
     }

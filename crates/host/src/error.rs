@@ -29,6 +29,8 @@ pub enum LaunchError {
     Launch(&'static str, std::io::Error),
     /// The program did something that is documented as unsupported, and was ended.
     UnsupportedAction(String),
+    /// The program did not do what the one did whose decisions it was to repeat, and was ended.
+    OtherRun(crate::Misfit),
     /// The program cannot be kept and forked from, or not any more: why. It may well be launched.
     NotKept(String),
     /// A bug of this tool.
@@ -74,6 +76,7 @@ impl fmt::Display for LaunchError {
             Variable(why) => write!(f, "{why}"),
             Launch(what, e) => write!(f, "cannot start the program: {what}: {e}"),
             UnsupportedAction(why) => write!(f, "not supported: {why}"),
+            OtherRun(misfit) => write!(f, "{misfit}"),
             NotKept(why) => write!(
                 f,
                 "the program cannot be kept ready (it can be launched for each run): {why}"

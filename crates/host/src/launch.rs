@@ -133,6 +133,7 @@ pub fn prepare(
         (config.values, abi::MODE_VALUES),
         (is_deterministic(config), abi::MODE_DETERMINISTIC),
         (is_scheduled, abi::MODE_SCHEDULE),
+        (is_scheduled && config.follow, abi::MODE_FOLLOW),
         (config.execute_flushes, abi::MODE_EXECUTE_FLUSHES),
         (config.lean, abi::MODE_LEAN),
         (config.boundaries, abi::MODE_BOUNDARIES),
@@ -364,6 +365,8 @@ pub fn outcome(
     if let Some((kind, text)) = state.fatal() {
         return Err(if kind == abi::FatalKind::Bug as u64 {
             LaunchError::Bug(text)
+        } else if let Some(misfit) = turns::misfit(shared) {
+            LaunchError::OtherRun(misfit)
         } else {
             LaunchError::UnsupportedAction(text)
         });

@@ -52,7 +52,8 @@ pub use error::LaunchError;
 pub use launch::{record, run};
 pub use processes::activity_of;
 pub use schedule::{
-    Decision, Goal, Plan, Schedule, Scheduled, StrategyKind, decode_decisions, encode_decisions,
+    Decision, Goal, Misfit, Plan, Schedule, SchedulePoint, SchedulePointKind, Scheduled,
+    StrategyKind, Turn, decode_decisions, encode_decisions,
 };
 pub use session::{Session, StopAt};
 
@@ -118,6 +119,9 @@ pub struct LaunchConfig {
     /// One thread runs at a time, and this says which. The program is made [deterministic](Self::deterministic) then, too: with the same decisions it does
     /// the same again, event for event. Only recordings can be scheduled. Default: threads run as the machine has it.
     pub schedule: Option<Schedule>,
+    /// Tell what threads execute, by [`EventSink::executed`]: for whoever follows data through the run. That makes it several times as slow.
+    /// Only for runs that are scheduled. Default: no.
+    pub follow: bool,
     /// Files that are tracked from the beginning, not from their first mapping on, under numbers of the caller's choice. They must
     /// exist. They get no `File` event and no [`EventSink::new_file`]. Files that are found on the way get other numbers. Default: none.
     pub known_files: Vec<(PathBuf, FileId)>,
@@ -202,6 +206,7 @@ impl LaunchConfig {
             edges: false,
             comparisons: false,
             schedule: None,
+            follow: false,
             known_files: Vec::new(),
             last_file: FileId(0),
             redirects: Vec::new(),

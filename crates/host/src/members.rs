@@ -301,6 +301,17 @@ impl Members {
             || self.tasks().iter().any(|path| is_it(path))
     }
 
+    /// Whether a process that calls itself `told` is there and runs, whatever memory it has: one that is just executing another program has none of
+    /// ours. In another PID namespace it may be mistaken for one that has the same number there.
+    pub fn is_running(&self, told: u32) -> bool {
+        let is_it = |path: &str| {
+            Status::read(path)
+                .is_some_and(|status| status.process.last() == Some(&told) && !status.has_ended())
+        };
+        let mut numbers = numbers_in("/proc").into_iter();
+        is_it(&format!("/proc/{told}")) || numbers.any(|number| is_it(&format!("/proc/{number}")))
+    }
+
     /// The folders of all threads of the run.
     fn tasks(&self) -> Vec<String> {
         let numbers = numbers_in("/proc").into_iter().map(ProcNumber);

@@ -78,6 +78,10 @@ impl Session {
         if !config.deterministic {
             return Err(not_kept("it is not deterministic"));
         }
+        // The table of turns is shared by all that run, and a run would go on with what the one before it has left there.
+        if config.schedule.is_some() {
+            return Err(not_kept("its threads take turns"));
+        }
         let place = match stop {
             StopAt::World(world) => Place {
                 stop_at: stop_at::WORLD,

@@ -30,10 +30,49 @@
 use std::io;
 use std::path::Path;
 
-use crate::event::{Event, FileId};
+use crate::event::{Event, FileId, ThreadId};
 
 /// What an annotation is answered by somebody who has no answer.
 pub const NO_ANSWER: [u64; 3] = [0; 3];
+
+/// What threads execute, told by a run whose data flow is followed. These are no events: they are not counted, and no trace has them.
+///
+/// `words` are 8 bytes each, in the byte order of the machine; `brownout_abi::follow` says what they mean, and `brownout_follow` makes
+/// sense of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Executed<'a> {
+    /// A block of code that a thread may execute from now on.
+    Block {
+        /// Its number, of which each stands for one block in all processes of the run.
+        number: u32,
+        /// Its address.
+        pc: u64,
+        /// For each step, how many bytes of code it has.
+        steps: &'a [u8],
+        /// Its code.
+        code: &'a [u8],
+    },
+    /// What a thread has executed.
+    Words {
+        /// Who.
+        thread: ThreadId,
+        /// The base of its `fs` segment.
+        fs: u64,
+        /// What.
+        words: &'a [u8],
+    },
+    /// A system call of a thread.
+    Call {
+        /// Whose.
+        thread: ThreadId,
+        /// Its number.
+        number: u32,
+        /// Whether it begins or ends, one of `brownout_abi::follow::call`.
+        what: u32,
+        /// As that says.
+        words: &'a [u8],
+    },
+}
 
 /// Takes events, in order.
 pub trait EventSink {
@@ -50,6 +89,13 @@ pub trait EventSink {
     fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
         let _ = question;
         NO_ANSWER
+    }
+
+    /// What threads have executed, in its place among the events: what an instruction does to tracked memory comes as events first, and
+    /// then the instruction. Only of runs that are to be followed; by default it is nobody's business.
+    fn executed(&mut self, what: &Executed<'_>) -> io::Result<()> {
+        let _ = what;
+        Ok(())
     }
 
     /// A tracked file is about to be mapped for the first time; the program waits until this returns, so
@@ -95,6 +141,11 @@ impl EventSink for Tee<'_> {
         sinks.try_for_each(|sink| sink.events(events))
     }
 
+    fn executed(&mut self, what: &Executed<'_>) -> io::Result<()> {
+        let mut sinks = self.sinks.iter_mut();
+        sinks.try_for_each(|sink| sink.executed(what))
+    }
+
     /// The answer of the first sink that has one.
     fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
         let mut answers = self.sinks.iter_mut().map(|sink| sink.answer(question));
@@ -111,13 +162,14 @@ impl EventSink for Tee<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{ContextId, EventKind, FenceKind, TargetAddr, ThreadId};
+    use crate::event::{ContextId, EventKind, FenceKind, TargetAddr};
 
     /// Remembers what it got; fails at the event of this number, and answers with these words.
     #[derive(Default)]
     struct Heard {
         events: Vec<u32>,
         files: Vec<u32>,
+        executed: u32,
         fails_at: Option<u32>,
         answer: [u64; 3],
     }
@@ -128,6 +180,11 @@ mod tests {
                 return Err(io::ErrorKind::Other.into());
             }
             self.events.push(event.thread.0);
+            Ok(())
+        }
+
+        fn executed(&mut self, _: &Executed<'_>) -> io::Result<()> {
+            self.executed += 1;
             Ok(())
         }
 
@@ -159,8 +216,15 @@ mod tests {
         tee.event(&event(1)).unwrap();
         tee.events(&[event(2), event(3)]).unwrap();
         tee.new_file(FileId(7), Path::new("/p")).unwrap();
+        let words = Executed::Words {
+            thread: ThreadId(1),
+            fs: 0,
+            words: &[],
+        };
+        tee.executed(&words).unwrap();
         for heard in [one, two, three] {
             assert_eq!((heard.events, heard.files), (vec![1, 2, 3], vec![7]));
+            assert_eq!(heard.executed, 1);
         }
     }
 

@@ -203,7 +203,7 @@ pub fn looked_up(ctx: &mut ThreadContext, number: u64, result: i64, path: &[u8])
 // ---------------------------------------------------------------- deadly signals
 
 /// The signal that a call sends to the thread itself or to its process, if it does that.
-fn sent_to_self(ctx: &ThreadContext, number: u64, a: &[u64; 6]) -> Option<i32> {
+pub fn sent_to_self(ctx: &ThreadContext, number: u64, a: &[u64; 6]) -> Option<i32> {
     let is = |arg: usize, real: u32| a[arg] as u32 == real;
     let process = if ctx.borrows_memory {
         ctx.tid

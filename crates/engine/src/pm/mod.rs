@@ -47,7 +47,9 @@ mod stacks;
 mod stage;
 pub mod under_way;
 
-pub use boundaries::{STAGE as BOUNDARIES, dies, is_input, looked_up, names_input, records_deaths};
+pub use boundaries::{
+    STAGE as BOUNDARIES, dies, is_input, looked_up, names_input, records_deaths, sent_to_self,
+};
 pub use discover::{FaultAnswer, fault, mark_site};
 pub use files::{file_mode, init_files};
 pub use kernel::{answered, with_prepared};

@@ -275,6 +275,7 @@ pub fn forked_child(ctx: &mut ThreadContext, fork: Fork) {
     super::requests::reset_after_fork();
     super::files::reset_after_fork();
     super::record::reset_after_fork();
+    crate::follow::reset_after_fork();
     let Some(birth) = birth else { return };
     let parent = ctx.process;
     ctx.process = birth.process;

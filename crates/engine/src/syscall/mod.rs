@@ -1,6 +1,7 @@
 //! System calls of the program.
 //!
 //! ```text
+//!  follow       what leaves the process, and what the kernel writes to it    where data is followed
 //!  session      the process that is kept for later runs stops before a call that tells runs apart
 //!  redirects    a path leads to another file
 //!  determinism  time, randomness, process numbers, stamps of files
@@ -24,6 +25,7 @@
 //! threads makes some calls several times, so it stands behind all that records or changes them.
 
 mod code;
+mod follow;
 mod kernel;
 mod memory;
 mod processes;
@@ -35,6 +37,7 @@ use brownout_syscalls::pipeline::{Call, Pipeline};
 
 /// The stages, in the order in which a call goes through them.
 static PIPELINE: Pipeline<ThreadContext> = Pipeline::new(&[
+    follow::STAGE,
     session::STAGE,
     redirects::STAGE,
     deterministic::STAGE,

@@ -161,6 +161,8 @@ pub struct Builder<'a> {
     pub(super) insns: Vec<InsnMap>,
     pub(super) exits: Vec<Exit>,
     pub(super) sites: Vec<&'static crate::pm::site::Site>,
+    /// The block as the tool is told of it, if it is.
+    pub(super) followed: Option<crate::follow::Block>,
     /// Of the sites that share their calling context, once there is one: see [`crate::pm::site::Site::token`].
     pub(super) token: Option<u64>,
 }

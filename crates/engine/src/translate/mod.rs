@@ -14,6 +14,7 @@ mod atomics;
 mod builder;
 mod comparisons;
 mod edges;
+mod follow;
 mod interpret;
 pub mod passes;
 mod points;
@@ -97,6 +98,7 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
         token: None,
         displacement_at: 0,
         out_of_line: false,
+        followed: None,
     };
     if request.self_check {
         b.leave_room_for_self_check();
@@ -125,6 +127,9 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
     }
     for pass in in_force() {
         pass.emitted(pc, pc_end);
+    }
+    if let Some(block) = b.followed.take() {
+        block.define(pc, &bytes[..((pc_end - pc) as usize).min(bytes.len())]);
     }
     let Builder {
         insns,

@@ -1,10 +1,11 @@
 //! All passes there are, in the order in which they are asked.
 
 use super::builder::{self, Pass};
-use super::{atomics, comparisons, edges, interpret, points, site};
+use super::{atomics, comparisons, edges, follow, interpret, points, site};
 use crate::mode::Mode;
 
-static ALL: [&dyn Pass; 6] = [
+static ALL: [&dyn Pass; 7] = [
+    &follow::Follow,
     &points::Points,
     &atomics::Atomics,
     &edges::EdgeCoverage,

@@ -807,7 +807,7 @@ fn touch(r2: Gpr) -> [u8; 3] {
 }
 
 /// Code that puts the address of the memory operand into `r`; `None` for operands that `lea` cannot express.
-fn address_code(insn: &Instruction, r: Gpr) -> Option<Vec<u8>> {
+pub(super) fn address_code(insn: &Instruction, r: Gpr) -> Option<Vec<u8>> {
     let absolute = if insn.is_ip_rel_memory_operand() {
         Some(insn.ip_rel_memory_address())
     } else if insn.memory_base() == Register::None && insn.memory_index() == Register::None {

@@ -234,6 +234,7 @@ fn inserted_code_changes_nothing_of_the_program() {
         token: None,
         displacement_at: 0,
         out_of_line: false,
+        followed: None,
     };
     b.edge(Edge {
         from: request.pc,
