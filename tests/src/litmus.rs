@@ -51,6 +51,34 @@ pub enum Buffers {
     Tso,
 }
 
+/// What a thread does in one line of its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A variable, by number, gets a value.
+    Store(usize, Value),
+    /// A register gets what a variable holds.
+    Load(usize, usize),
+    /// A variable gets a value, and a register, if there is one, what was there.
+    Rmw(usize, Value, Option<usize>),
+    /// `clwb` or `clflushopt` of a variable's line: complete at the thread's next fence.
+    WriteBack(usize),
+    /// `clflush` of a variable's line.
+    Clflush(usize),
+    /// `sfence`, `mfence`.
+    Fence,
+    /// A locked instruction on ordinary memory.
+    Locked,
+}
+
+/// What is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// This number.
+    Number(u64),
+    /// What a register holds, by number.
+    Register(usize),
+}
+
 /// One file.
 #[derive(Clone, Debug)]
 pub struct Litmus {
@@ -60,6 +88,12 @@ pub struct Litmus {
     pub path: PathBuf,
     /// How many threads it has.
     pub threads: usize,
+    /// Names and addresses of variables.
+    pub variables: Vec<(String, u64)>,
+    /// Registers, in the order in which loads name them.
+    pub registers: Vec<String>,
+    /// What each thread does, in its order.
+    pub programs: Vec<Vec<Operation>>,
     outcomes: [BTreeSet<String>; 2],
     survives: [BTreeSet<String>; 2],
 }
@@ -75,6 +109,67 @@ impl Litmus {
         &self.survives[buffers as usize]
     }
 
+    /// The line of a variable, or of a thread.
+    fn line(&mut self, line: &str) -> Result<()> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [] => {}
+            ["var", name, address, "8"] => {
+                let address = address.strip_prefix("0x").context("not hexadecimal")?;
+                let address = u64::from_str_radix(address, 16)?;
+                self.variables.push((name.to_owned(), address));
+            }
+            [thread, ref operation @ ..] => {
+                let thread = thread.strip_prefix('T').context("not understood")?;
+                let thread = thread.parse::<usize>()?.checked_sub(1);
+                let thread = thread.context("threads are counted from 1 on")?;
+                let operation = self.operation(operation)?;
+                if self.programs.len() <= thread {
+                    self.programs.resize(thread + 1, Vec::new());
+                }
+                self.programs[thread].push(operation);
+            }
+        }
+        Ok(())
+    }
+
+    fn operation(&mut self, words: &[&str]) -> Result<Operation> {
+        Ok(match words {
+            ["store", name, value] => Operation::Store(self.variable(name)?, self.value(value)?),
+            ["load", name, into] => Operation::Load(self.variable(name)?, self.register(into)),
+            ["rmw", name, value, into @ ..] => {
+                let (variable, value) = (self.variable(name)?, self.value(value)?);
+                let into = into.first().map(|into| self.register(into));
+                Operation::Rmw(variable, value, into)
+            }
+            ["clwb" | "clflushopt", name] => Operation::WriteBack(self.variable(name)?),
+            ["clflush", name] => Operation::Clflush(self.variable(name)?),
+            ["sfence" | "mfence"] => Operation::Fence,
+            ["locked"] => Operation::Locked,
+            _ => bail!("not understood"),
+        })
+    }
+
+    fn variable(&self, name: &str) -> Result<usize> {
+        let found = self.variables.iter().position(|(known, _)| known == name);
+        found.with_context(|| format!("there is no variable {name}"))
+    }
+
+    fn register(&mut self, name: &str) -> usize {
+        let found = self.registers.iter().position(|known| known == name);
+        found.unwrap_or_else(|| {
+            self.registers.push(name.to_owned());
+            self.registers.len() - 1
+        })
+    }
+
+    fn value(&mut self, text: &str) -> Result<Value> {
+        Ok(match text.starts_with('r') {
+            true => Value::Register(self.register(text)),
+            false => Value::Number(text.parse()?),
+        })
+    }
+
     fn parse(path: &Path) -> Result<Litmus> {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -87,6 +182,9 @@ impl Litmus {
             name: name.to_owned(),
             path: path.to_path_buf(),
             threads: 0,
+            variables: Vec::new(),
+            registers: Vec::new(),
+            programs: Vec::new(),
             outcomes: Default::default(),
             survives: Default::default(),
         };
@@ -98,6 +196,7 @@ impl Litmus {
                 if let Some(thread) = line.strip_prefix('T') {
                     threads.insert(thread.split(' ').next().unwrap_or_default());
                 }
+                litmus.line(line).with_context(|| line.to_owned())?;
                 continue;
             };
             let set = || value.split('|').map(|one| one.trim().to_owned()).collect();
@@ -182,11 +281,13 @@ mod tests {
 
     #[test]
     fn what_contradicts_itself_is_refused() {
-        let good = "threads: programs\nT1 store x 1\nT2 load x r1\nreaches: r1=1\nnever: r1=2\noutcomes sc: r1=1\n\
+        let good = "threads: programs\nvar x 0x1000 8\nT1 store x 1\nT2 load x r1\nreaches: r1=1\nnever: r1=2\noutcomes sc: r1=1\n\
                     outcomes tso: r1=1 | r1=0\nsurvives sc: x=1\nsurvives tso: x=1\nforbidden: x=0\n";
         let parse = |text: &str| Litmus::parse_text("x", Path::new("x.lit"), text);
         let litmus = parse(good).expect("well-formed");
         assert_eq!(litmus.threads, 2);
+        assert_eq!(litmus.variables, [("x".to_owned(), 0x1000)]);
+        assert_eq!(litmus.programs[1], [Operation::Load(0, 0)]);
         assert_eq!(litmus.outcomes(Buffers::Tso).len(), 2);
         for (from, to) in [
             ("threads: programs\n", ""),
@@ -197,6 +298,8 @@ mod tests {
             ("outcomes sc: r1=1", "outcomes sc: r1=9"),
             ("survives sc: x=1\n", ""),
             ("never:", "maybe:"),
+            ("store x 1", "store y 1"),
+            ("load x r1", "look x r1"),
         ] {
             assert!(good.contains(from));
             assert!(parse(&good.replace(from, to)).is_err(), "{from} -> {to}");

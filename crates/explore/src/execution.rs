@@ -5,11 +5,13 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use brownout_host::{ExitStatus, LaunchConfig, LaunchError, Limits, Stopped};
+use brownout_host::{
+    ExitStatus, LaunchConfig, LaunchError, Limits, Schedule, Stopped, StrategyKind,
+};
 use brownout_model::names::Promise;
 use brownout_model::{ByteRange, LINE_BYTES, LineBytes, keys, mask_within, masked};
 use brownout_trace::epochs::Epoch;
@@ -102,6 +104,34 @@ pub struct Setting {
     pub expected: OnceLock<HashSet<Vec<u8>>>,
     /// Lines whose content differs between failure points; what is read elsewhere is the same for all. `None`: any may.
     pub varying: Option<FxHashSet<LineKey>>,
+    /// Whether threads take turns.
+    pub turns: Turns,
+}
+
+/// Whether the threads of recoveries take turns, so that they do the same each time.
+#[derive(Debug, Default)]
+pub struct Turns {
+    are_wanted: bool,
+    /// Some recovery had more than one thread.
+    are_needed: AtomicBool,
+}
+
+impl Turns {
+    pub fn new(are_wanted: bool) -> Turns {
+        Turns {
+            are_wanted,
+            are_needed: AtomicBool::new(false),
+        }
+    }
+
+    pub fn are_wanted(&self) -> bool {
+        self.are_wanted
+    }
+
+    /// What the threads of all runs are decided by, except those of the recorded one: nobody is interrupted without need.
+    fn schedule() -> Schedule {
+        Schedule::new(StrategyKind::GoOn, 0)
+    }
 }
 
 /// What was seen of one run.
@@ -113,6 +143,8 @@ pub struct Execution {
     pub wall: Duration,
     /// More than one thread accessed persistent memory.
     pub threads: usize,
+    /// It had more than one thread, whatever they did.
+    pub has_threads: bool,
     /// A process of it, but not the first, was killed by this signal.
     pub helper_killed: Option<i32>,
     /// Programs and libraries that it executed.
@@ -142,6 +174,10 @@ pub struct Acknowledged {
 }
 
 /// Runs a recovery on an image.
+///
+/// A program whose threads take turns cannot be kept ready ([`brownout_host::Session`]), so it costs a launch. Most recoveries have one
+/// thread, and do the same with turns and without: those are run without. Only when one shows more threads it is run again
+/// with turns, and all that follow are run with turns at once.
 pub fn execute(
     setting: &Setting,
     recover: &Command,
@@ -151,12 +187,45 @@ pub fn execute(
     acknowledged: &Acknowledged,
     detail: bool,
 ) -> Result<Execution, LaunchError> {
+    let turns = &setting.turns;
+    let mut execute = |turns| {
+        execute_with(
+            setting,
+            (recover, layout),
+            world,
+            image,
+            acknowledged,
+            detail,
+            turns,
+        )
+    };
+    if !turns.are_wanted || turns.are_needed.load(Ordering::Relaxed) {
+        return execute(turns.are_wanted);
+    }
+    let execution = execute(false)?;
+    if !execution.has_threads {
+        return Ok(execution);
+    }
+    turns.are_needed.store(true, Ordering::Relaxed);
+    execute(true)
+}
+
+fn execute_with(
+    setting: &Setting,
+    (recover, layout): (&Command, u32),
+    world: &mut World,
+    image: &Image,
+    acknowledged: &Acknowledged,
+    detail: bool,
+    turns: bool,
+) -> Result<Execution, LaunchError> {
+    let how = |names| How { names, turns };
     let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
     world
         .lay(image)
         .map_err(lost("laying down the crash image"))?;
     let mut watcher = Watcher::new(image, setting.varying.as_ref(), detail);
-    let recovered = run(setting, recover, layout, world, &mut watcher, false)?;
+    let recovered = run(setting, recover, layout, world, &mut watcher, how(false))?;
     let mut again = None;
     if let Some(expected) = setting.expected.get()
         && matches!(recovered.status, Status::Exit(_))
@@ -164,7 +233,14 @@ pub fn execute(
     {
         // It may have told of the crash; then the second time shows what is there.
         watcher.begin_another();
-        let second = run(setting, recover, layout + 1, world, &mut watcher, false)?;
+        let second = run(
+            setting,
+            recover,
+            layout + 1,
+            world,
+            &mut watcher,
+            how(false),
+        )?;
         again = matches!(second.status, Status::Exit(_)).then_some(second.stdout);
     }
     let mut checked = None;
@@ -174,7 +250,14 @@ pub fn execute(
         let command =
             judging(checker, world, acknowledged).map_err(lost("writing what was acknowledged"))?;
         watcher.begin_another();
-        let judged = run(setting, &command, layout + 2, world, &mut watcher, false)?;
+        let judged = run(
+            setting,
+            &command,
+            layout + 2,
+            world,
+            &mut watcher,
+            how(false),
+        )?;
         let mut said = judged.stdout;
         said.extend(judged.stderr);
         said.drain(..said.len().saturating_sub(LAST_WORDS));
@@ -218,13 +301,17 @@ pub fn record(
         .lay(image)
         .map_err(lost("laying down the crash image"))?;
     let mut watcher = Watcher::new(image, None, false);
+    let how = How {
+        names: setting.names.is_some(),
+        turns: setting.turns.are_wanted,
+    };
     let ran = run(
         setting,
         command,
         layout,
         world,
         &mut Tee::of([&mut watcher, &mut recorder]),
-        setting.names.is_some(),
+        how,
     )?;
     watcher.tell(&ran, world);
     Ok((recorder, ran.status))
@@ -244,13 +331,17 @@ pub fn refer(
         .lay(image)
         .map_err(lost("laying down the crash image"))?;
     let mut watcher = Watcher::new(image, None, false);
-    let ran = run(setting, first, layout, world, &mut watcher, false)?;
+    let how = How {
+        names: false,
+        turns: setting.turns.are_wanted,
+    };
+    let ran = run(setting, first, layout, world, &mut watcher, how)?;
     if ran.is_distrusted() {
         // What it was killed in the middle of is not known; what recovery then does to that is.
         world.distrust();
     }
     watcher.begin_another();
-    let recovered = run(setting, then, layout + 1, world, &mut watcher, false)?;
+    let recovered = run(setting, then, layout + 1, world, &mut watcher, how)?;
     let mut execution = watcher.into_execution(recovered, world);
     execution.path.clear();
     Ok(execution)
@@ -273,13 +364,22 @@ impl Ran {
     }
 }
 
+/// What differs between the runs of an exploration.
+#[derive(Clone, Copy)]
+struct How {
+    /// What happens to names is recorded.
+    names: bool,
+    /// Threads take turns.
+    turns: bool,
+}
+
 fn run(
     setting: &Setting,
     command: &Command,
     layout: u32,
     world: &mut World,
     sink: &mut dyn EventSink,
-    names: bool,
+    how: How,
 ) -> Result<Ran, LaunchError> {
     let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
     let out = world.folder().join("stdout");
@@ -290,7 +390,8 @@ fn run(
     config.deterministic = true;
     config.layout = layout;
     config.boundaries = true;
-    config.names = names;
+    config.names = how.names;
+    config.schedule = how.turns.then(Turns::schedule);
     world.equip(&mut config);
     config.limits = setting.limits;
     config.stop = Some(setting.stop.clone());
@@ -303,7 +404,7 @@ fn run(
     config.stdout = Some(File::create(&out).map_err(lost("making a file for the output"))?);
     config.stderr = Some(File::create(&err).map_err(lost("making a file for the output"))?);
     // Most recoveries follow one crash: they have the layout 1, and are all the same program.
-    let often = layout == 1 && !names && command.program == setting.recover.program;
+    let often = layout == 1 && !how.names && command.program == setting.recover.program;
     let ended = world.run(&config, often, sink)?;
     if ended.stopped.is_some()
         && let Some(view) = world.view()
@@ -311,7 +412,9 @@ fn run(
         // One that was just being made may have been missed.
         view.end_all();
     }
+    let is_deadlock = ended.scheduled.is_some_and(|turns| turns.is_deadlock);
     let status = match ended.stopped {
+        None if is_deadlock => Status::Hang(Hang::Blocked),
         Some(Stopped::Events) => Status::Hang(Hang::Steps),
         Some(Stopped::Idle) => Status::Hang(Hang::Blocked),
         Some(Stopped::Wall | Stopped::Memory | Stopped::Asked) => Status::Hang(Hang::Time),
@@ -353,6 +456,7 @@ struct Watcher<'i> {
     broken: Vec<String>,
     /// Threads that accessed persistent memory, by run and process.
     threads: FxHashMap<(u32, u32), FxHashSet<u32>>,
+    has_threads: bool,
     /// Which run of several this is.
     nth: u32,
     events: u64,
@@ -374,6 +478,7 @@ impl<'i> Watcher<'i> {
             foreign: Vec::new(),
             broken: Vec::new(),
             threads: FxHashMap::default(),
+            has_threads: false,
             nth: 0,
             events: 0,
             helper_killed: None,
@@ -422,6 +527,7 @@ impl<'i> Watcher<'i> {
             events: self.events,
             wall: ran.wall,
             threads: self.threads.values().map(|t| t.len()).max().unwrap_or(0),
+            has_threads: self.has_threads,
             helper_killed: self.helper_killed,
             programs: self.programs,
             detail: self.detail,
@@ -545,6 +651,8 @@ impl EventSink for Watcher<'_> {
                 self.helper_killed.get_or_insert(*signal);
             }
             EventKind::ProcessStart { exe, .. } => self.runs(exe),
+            // Those of other processes count, too: they run side by side.
+            EventKind::ThreadStart { .. } if event.thread.0 > 1 => self.has_threads = true,
             EventKind::Module { path, .. } => self.runs(path),
             EventKind::Truncate { file, .. } => {
                 self.resized.insert(*file);

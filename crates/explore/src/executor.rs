@@ -31,7 +31,8 @@ pub struct Request {
     pub want: Want,
 }
 
-/// What is decided for a run besides its input. The order in which threads take turns is not, yet: the kernel has them run as it likes.
+/// What is decided for a run besides its input. Whether threads take turns is the same for all runs of an exploration
+/// ([`Turns`](crate::execution::Turns)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// Where the program's memory lies: other numbers, other addresses. What is run after the program on the same files gets the

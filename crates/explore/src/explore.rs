@@ -15,7 +15,7 @@ use rustc_hash::FxHashSet;
 
 use crate::confirm;
 use crate::crashes::Maker;
-use crate::execution::{self, Acknowledged, Setting};
+use crate::execution::{self, Acknowledged, Setting, Turns};
 use crate::finding::{self, Found, Resolvers};
 use crate::interleaving::interleaved;
 use crate::journal::Journal;
@@ -87,6 +87,7 @@ fn explore_recorded(
         hints,
         mut notes,
         is_whole,
+        overlaps,
         mut coverage,
         stdout,
     } = recorded;
@@ -135,7 +136,10 @@ fn explore_recorded(
         return Ok(exploration);
     }
     setting.limits = limits_by(&control, options, setting.limits);
-    limit_by_run(&mut exploration.coverage, options, &recording, &control);
+    limit_by_run(&mut exploration.coverage, &recording, &control);
+    if options.store_buffers {
+        limit_by_delays(&mut exploration.coverage, &recording, overlaps);
+    }
     let mut jobs = options.jobs.max(1);
     if let Some(denied) = &run.ground.denied {
         // Side by side they would meet each other's lock files and ports.
@@ -237,6 +241,7 @@ fn first_setting(
         names: run.origin.enclosures.is_some().then_some(options.promise),
         expected: OnceLock::new(),
         varying: (options.depth == Some(1)).then(|| varying(recording)),
+        turns: Turns::new(options.schedule.is_some()),
     }
 }
 
@@ -326,12 +331,7 @@ fn limits_by(control: &Control, options: &Options, first: Limits) -> Limits {
 }
 
 /// What is known not to be explored, or not to be judged, before the search begins.
-fn limit_by_run(
-    coverage: &mut Coverage,
-    options: &Options,
-    recording: &Recording,
-    control: &Control,
-) {
+fn limit_by_run(coverage: &mut Coverage, recording: &Recording, control: &Control) {
     for what in recording.unfollowed.iter().take(5) {
         coverage.limit(
             Limit::Unsupported,
@@ -364,12 +364,34 @@ fn limit_by_run(
             ),
         );
     }
-    if options.store_buffers && recording.storing_threads > 1 {
-        coverage.limit(
-            Limit::StoreBuffers,
-            "delays in the store buffers of several threads are not explored, so there is no verdict with --tso",
-        );
+}
+
+/// What delays in store buffers may add. `overlaps`: where they may, if threads took turns (see `brownout_schedule`'s `buffers.rs`).
+fn limit_by_delays(coverage: &mut Coverage, recording: &Recording, overlaps: Option<u64>) {
+    if recording.storing_threads < 2 {
+        return;
     }
+    let why = match overlaps {
+        None => "delays in the store buffers of several threads are not explored, so there is no verdict with --tso; under a \
+                 --schedule it would be known whether they can matter"
+            .to_owned(),
+        // The kernel stores on its own behalf, where no thread stands before an instruction.
+        Some(_) if recording.synced_beside => {
+            "system calls store to persistent memory, or sync it, beside the stores of other threads: what delays in their \
+             store buffers add is not explored, so there is no verdict with --tso"
+                .to_owned()
+        }
+        Some(0) => return,
+        Some(overlaps) => format!(
+            "a thread stored, wrote back or fenced {} while the store buffer of another one may still have held something: what such \
+             delays add is not explored, so there is no verdict with --tso",
+            match overlaps {
+                1 => "once".to_owned(),
+                times => format!("{times} times"),
+            }
+        ),
+    };
+    coverage.limit(Limit::StoreBuffers, why);
 }
 
 /// What the search is told.
@@ -881,6 +903,8 @@ fn identity(options: &Options, recording: &Recording, programs: &BTreeSet<PathBu
     hash.update(format!("{:?} {:?}", options.model, options.promise).as_bytes());
     hash.update(options.checker.as_deref().unwrap_or_default().as_bytes());
     hash.update(format!("{} {}", options.operations, options.depth == Some(1)).as_bytes());
+    // Which turns the recorded run has taken is in its digest. Those of recoveries are always decided alike, if they are.
+    hash.update(&[u8::from(options.schedule.is_some())]);
     hash.update(options.recover.display().as_bytes());
     for file in options.recover.stdin.iter().chain(&options.program.stdin) {
         hash.update(&fs::read(file).unwrap_or_default());

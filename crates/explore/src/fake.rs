@@ -19,7 +19,7 @@ use brownout_trace::epochs::Epoch;
 use brownout_trace::event::{Access, ContextId, Event, EventKind, FenceKind, FileId, PmReason};
 use brownout_trace::event::{NameChange, ProcessId, TargetAddr, ThreadId};
 
-use crate::execution::{Command, Detail, Execution, Setting};
+use crate::execution::{Command, Detail, Execution, Setting, Turns};
 use crate::executor::{Answer, Executor, Request, Want};
 use crate::input::Lines;
 use crate::line::{LINE, LineKey};
@@ -278,6 +278,7 @@ pub fn recording_on(base: Base, acts: &[Act]) -> Recording {
         is_interleaved: false,
         input: None,
         reads_ahead: false,
+        synced_beside: false,
         outputs: 0,
         touched: true,
         names: Vec::new(),
@@ -297,6 +298,7 @@ pub fn setting() -> Arc<Setting> {
         names: None,
         expected: OnceLock::new(),
         varying: None,
+        turns: Turns::default(),
     })
 }
 
@@ -320,6 +322,7 @@ pub fn execution(path: Vec<(Read, LineBytes)>, outcome: Outcome) -> Execution {
         path,
         wall: Duration::ZERO,
         threads: 1,
+        has_threads: false,
         helper_killed: None,
         programs: BTreeSet::new(),
         detail: None,

@@ -66,6 +66,12 @@ impl Interleaving {
         self.processes.values().map(|p| p.storing.len()).sum()
     }
 
+    /// Whether any other thread than this one has stored. (Threads have one number in all processes.)
+    pub fn have_others_stored(&self, thread: ThreadId) -> bool {
+        let mut storing = self.processes.values().flat_map(|p| &p.storing);
+        storing.any(|other| *other != thread)
+    }
+
     /// Whether another order was possible.
     pub fn is_there(&self) -> bool {
         let storing: Vec<(&ProcessId, &Process)> = self

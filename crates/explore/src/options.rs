@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use brownout_findings::{Coverage, Finding, Frame, Outcome};
-use brownout_host::{Enclosures, LaunchError, Layer};
+use brownout_host::{Enclosures, LaunchError, Layer, Schedule};
 use brownout_model::Config;
 use brownout_model::names::Promise;
 
@@ -54,6 +54,9 @@ pub struct Options {
     pub ordered: bool,
     /// What was acknowledged by output must survive, if there is any.
     pub acknowledged_survives: bool,
+    /// One thread runs at a time, and this says which: in the recorded run. In recoveries, and where the program is run again for reference, whoever has the
+    /// turn goes on then. Default: threads run as the machine has it.
+    pub schedule: Option<Schedule>,
     /// Delays in the store buffers of several threads must be covered, or there is no verdict.
     pub store_buffers: bool,
     /// Lines of code (see [`suspect`](crate::suspect)) whose stores are suspected: whether each matters is found out.
@@ -117,6 +120,7 @@ impl Options {
             operations: false,
             ordered: false,
             acknowledged_survives: false,
+            schedule: None,
             store_buffers: false,
             suspects: Vec::new(),
             checker: None,

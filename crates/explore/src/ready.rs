@@ -2,7 +2,8 @@
 //!
 //! Guarantee: a run is what a launch would have been ([`Session`]). The runs of an exploration differ in what lies in the folders of the
 //! tracked files, so a kept program has not looked there. It is kept as long as the world's view is, in which it was launched; where it
-//! cannot be kept, it is launched each time.
+//! cannot be kept, it is launched each time. So is one whose threads take turns: who has the turn, and all that was decided, lies in memory that the
+//! kept process and its children would share, and nothing sets that back.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -73,6 +74,9 @@ impl Ready {
         often: bool,
         sink: &mut dyn EventSink,
     ) -> Result<Outcome, LaunchError> {
+        if config.schedule.is_some() {
+            return brownout_host::record(config, sink);
+        }
         let key = Key::of(config);
         let found = self.programs.iter().position(|(k, _)| *k == key);
         let state = found.map(|at| self.programs.remove(at).1);

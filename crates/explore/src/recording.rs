@@ -124,6 +124,8 @@ pub struct Recording {
     pub storing_threads: usize,
     /// They might have stored in another order.
     pub is_interleaved: bool,
+    /// A system call has stored to persistent memory, or has synced it, when another thread had stored.
+    pub synced_beside: bool,
     /// Its standard input, if it has read it.
     pub input: Option<Lines>,
     /// All of its input was consumed before it stored anything that it may have learned from it.
@@ -207,6 +209,7 @@ pub struct Recorder {
     stored_since: bool,
     touched: bool,
     interleaving: Interleaving,
+    synced_beside: bool,
     index: u64,
     consumed: Consumed,
     /// How much of the input was consumed at the first store after it was asked for.
@@ -275,6 +278,7 @@ impl Recorder {
             stored_since: false,
             touched: false,
             interleaving: Interleaving::default(),
+            synced_beside: false,
             index: 0,
             consumed: Consumed::default(),
             stored_at: None,
@@ -319,6 +323,7 @@ impl Recorder {
             digest: *self.digest.finalize().as_bytes(),
             storing_threads: self.interleaving.threads(),
             is_interleaved: self.interleaving.is_there(),
+            synced_beside: self.synced_beside,
             reads_ahead: self
                 .stored_at
                 .is_some_and(|at| at > 0 && at == self.consumed.count()),
@@ -905,6 +910,16 @@ impl EventSink for Recorder {
         self.spaces.observe(event).map_err(MapFault::into_error)?;
         self.interleaving.observe(event);
         let site = self.site(event);
+        if matches!(
+            event.kind,
+            EventKind::KernelStore { .. }
+                | EventKind::FileWrite { .. }
+                | EventKind::Msync { .. }
+                | EventKind::Fsync { .. }
+                | EventKind::FileSync { .. }
+        ) {
+            self.synced_beside |= self.interleaving.have_others_stored(site.thread);
+        }
         match &event.kind {
             EventKind::Store(access) | EventKind::KernelStore { access, .. } => {
                 self.store(site, access, Make::Store)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use brownout_host::Limits;
 use brownout_trace::event::FileId;
 
-use crate::execution::{self, Acknowledged, Setting};
+use crate::execution::{self, Acknowledged, Setting, Turns};
 use crate::finding::{self, CrashSpec};
 use crate::native::{self, Stage};
 use crate::options::{Error, Options, io_error};
@@ -77,6 +77,7 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
         names: run.origin.enclosures.is_some().then_some(options.promise),
         expected: OnceLock::new(),
         varying: None,
+        turns: Turns::new(options.schedule.is_some()),
     };
     let differs = || {
         Error::Usage("the program's run is not the one that was explored: it, its input or its files have changed".into())

@@ -38,6 +38,8 @@ pub struct Recorded {
     pub notes: Vec<String>,
     /// It was not stopped before its end.
     pub is_whole: bool,
+    /// If threads took turns: how often their store buffers may have held something at the same time.
+    pub overlaps: Option<u64>,
     /// What is not known of it.
     pub coverage: Coverage,
     pub stdout: Vec<u8>,
@@ -140,6 +142,7 @@ fn record(
     let out = scratch.join(STDOUT);
     let err = scratch.join(STDERR);
     follow(&mut config, pm_globs.to_vec());
+    config.schedule = options.schedule.clone();
     config.enclosure = view.cloned();
     config.dies_with_tool = true;
     config.stop = Some(options.stop.clone());
@@ -193,8 +196,17 @@ fn conclude(
         brownout_host::ExitStatus::Signal(signal) => Status::Signal(signal),
     };
     let mut notes = outcome.notes;
+    let overlaps = outcome.scheduled.as_ref().map(|turns| turns.overlaps);
     if let Some(stopped) = outcome.stopped {
         coverage = cut(stopped, "while the program was recorded");
+    } else if outcome
+        .scheduled
+        .is_some_and(|scheduled| scheduled.is_deadlock)
+    {
+        coverage.limit(
+            Limit::Killed,
+            "all threads of the recorded run came to wait for each other: what they had done until then is explored",
+        );
     } else if status != Status::Exit(0) {
         let said = stderr();
         let said = String::from_utf8_lossy(&said);
@@ -216,6 +228,7 @@ fn conclude(
         hints: outcome.hints,
         notes,
         is_whole: outcome.stopped.is_none(),
+        overlaps,
         coverage,
         stdout,
     }
@@ -251,6 +264,7 @@ fn nothing(options: &Options, scratch: &Path, coverage: Coverage) -> Recorded {
         hints: Vec::new(),
         notes: Vec::new(),
         is_whole: false,
+        overlaps: None,
         coverage,
         stdout: Vec::new(),
     }

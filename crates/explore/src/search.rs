@@ -458,7 +458,8 @@ impl<'p> Search<'p> {
             node,
             image,
         } = running;
-        self.ledger.account(execution);
+        let turns = self.settings.runs.turns.are_wanted();
+        self.ledger.account(execution, turns);
         let outcome = self.known.intern(&execution.outcome);
         match self.known.insert(trie, node, &execution.path, outcome) {
             Ok(()) => {

@@ -16,7 +16,8 @@
 //! **Deviations.**
 //!
 //! 1. One interleaving: stores have left the store buffer where the trace shows them, so the cells of Table 1
-//!    about loads passing stores have no effect here. Exploring other interleavings is a scheduler's work.
+//!    about loads passing stores have no effect here. Exploring other interleavings is a scheduler's work; so is to know whether a store
+//!    may have left later than it was recorded (`buffers.rs` of `brownout-schedule`).
 //! 2. `clwb` and `clflushopt` take effect at their place in the trace, unless [`FlushOrder::Program`] is
 //!    asked for. They could pass another thread's store; but the locks and loads that forbid it are not recorded.
 //! 3. An epoch also ends at `clflush`, `msync` and, under eADR, each store. PMTest ends it at fences only, and

@@ -16,6 +16,7 @@
 //! | `confirm::` | `check --confirm` settles what one run suspects |
 //! | `worlds::` | what programs do to other files, ports and processes reaches neither the user nor another recovery |
 //! | `unsteady::` | reads whose length depends on the content, threads and chance in recovery keep nothing from being explored |
+//! | `schedule::` | `--schedule` decides what the recorded run does, and whether store buffers matter |
 //! | `strings::` | string instructions are stores of their elements, in their direction |
 //! | `generated::` | on random small programs it finds exactly the outcomes that brute force finds |
 //! | `mutants::` | libpmemobj's examples, broken on purpose: what matters is found where it is, the rest stays silent |
@@ -37,6 +38,7 @@ mod operations;
 mod reads;
 mod replay;
 mod resume;
+mod schedule;
 mod seeded;
 mod strings;
 mod synced;
@@ -65,6 +67,7 @@ const GROUPS: &[fn() -> Vec<Trial>] = &[
     resume::trials,
     strings::trials,
     unsteady::trials,
+    schedule::trials,
     library::trials,
 ];
 

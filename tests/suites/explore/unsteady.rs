@@ -200,20 +200,27 @@ pub fn trials() -> Vec<Trial> {
             trials.push(trial(format!("unsteady::wrong::{how}"), move || wrong(how)));
         }
     }
+    trials.push(trial("unsteady::turns", turns));
     trials
 }
 
 fn explored(mode: &str, how: &str) -> Result<Explored> {
+    explored_with(mode, how, &[])
+}
+
+fn explored_with(mode: &str, how: &str, options: &[&str]) -> Result<Explored> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;
     let source = scratch.join("program.c");
     std::fs::write(&source, PROGRAM)?;
-    let options = ["-g", "-O1", "-pthread"];
-    let program: PathBuf = compile(&source, scratch.join("program"), &options)?;
+    let flags = ["-g", "-O1", "-pthread"];
+    let program: PathBuf = compile(&source, scratch.join("program"), &flags)?;
     let recover = format!("{} check {how}", program.display());
     let native =
         Invocation::new([program.as_os_str(), mode.as_ref()], scratch.path()).timeout(TIMEOUT);
-    explore::run(&native, &["--pm", "pool", "--recover", &recover])
+    let mut all = vec!["--pm", "pool", "--recover", &recover];
+    all.extend(options);
+    explore::run(&native, &all)
 }
 
 fn right(how: &str) -> Result<()> {
@@ -238,4 +245,23 @@ fn wrong(how: &str) -> Result<()> {
     let explored = explored("wrong", how)?;
     explored.expect_findings()?;
     explored.expect_rule("recovery-error")
+}
+
+/// Threads of a recovery that take turns read in the same order each time.
+fn turns() -> Result<()> {
+    let options = ["--schedule", "random:1", "--self-test", "20"];
+    let explored = explored_with("right", "threads", &options)?;
+    explored.expect_clean()?;
+    explored.expect_note("the same each time")?;
+    let unsteady = |note: &&String| note.contains("read in another order");
+    let unsteady = explored.report.notes.iter().find(unsteady);
+    ensure!(unsteady.is_none(), "{unsteady:?}");
+    let explored = explored_with("wrong", "threads", &options)?;
+    explored.expect_rule("recovery-error")?;
+    // One thread needs no turns, and is not told about.
+    let explored = explored_with("right", "scan", &options)?;
+    explored.expect_clean()?;
+    let told = |note: &String| note.contains("several threads");
+    ensure!(!explored.report.notes.iter().any(told));
+    Ok(())
 }

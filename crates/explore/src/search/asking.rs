@@ -59,7 +59,8 @@ impl Search<'_> {
             for (image, answer) in unknown.into_iter().zip(answers) {
                 if let Answer::Executed(execution) = answer {
                     let execution = execution?;
-                    self.ledger.account(&execution);
+                    let turns = self.settings.runs.turns.are_wanted();
+                    self.ledger.account(&execution, turns);
                     self.keep(layer, image, &execution);
                 }
             }
@@ -116,7 +117,8 @@ impl Search<'_> {
                     Ok(execution) => execution,
                     Err(error) => return self.lost(error).map(|()| None),
                 };
-                self.ledger.account(&execution);
+                let turns = self.settings.runs.turns.are_wanted();
+                self.ledger.account(&execution, turns);
                 Ok(Some(execution))
             }
             _ => Ok(None),

@@ -135,7 +135,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// A recovery was run.
-    pub fn account(&mut self, execution: &Execution) {
+    pub fn account(&mut self, execution: &Execution, turns: bool) {
         self.statistics.recovery_events += execution.events;
         self.statistics.recovery_time += execution.wall;
         if let Some(signal) = execution.helper_killed
@@ -147,9 +147,13 @@ impl Ledger {
             ));
         }
         if execution.threads > 1 {
-            self.notes.insert(
-                "recovery accesses persistent memory in several threads, whose order is not controlled".into(),
-            );
+            let order = match turns {
+                true => "of whose orders one is taken, the same each time",
+                false => "whose order is not controlled",
+            };
+            self.notes.insert(format!(
+                "recovery accesses persistent memory in several threads, {order}"
+            ));
         }
     }
 
