@@ -5,9 +5,13 @@
 //! | `replay::` | each program of `tests/race/replay` under several strategies: what it prints is in the set of its header, and its list gives the same trace, byte for byte |
 //! | `debian::` | the same with programs of Debian's, of several processes and threads each |
 //! | `deadlock::` | programs that can come to a standstill do under some schedule, and every thread is told |
-//! | `refused::` | lists of other programs, damaged lists, unknown strategies |
+//! | `library::` | the same with libpmemobj: transactions and allocations of several threads |
+//! | `lists::` | lists as arguments and in files |
+//! | `refused::` | lists of other programs and of programs that depend on real time, damaged lists and files, unknown strategies |
+//! | `said::` | one thread only, and what cannot be scheduled |
+//! | `points::` | where a thread can lose its turn does not depend on what the tool has learned so far |
 //!
-//! `BROWNOUT_SCHEDULES=N` draws N schedules for each program instead of three.
+//! `BROWNOUT_SCHEDULES=N` draws N schedules for each program instead of three, and says how long each program took.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use brownout_tests::race::{self, Build, ReplayProgram};
 use brownout_tests::trial::broken;
-use brownout_tests::{Invocation, Outcome, Scratch, tool, trial};
+use brownout_tests::{Invocation, Outcome, Scratch, check, layout, tool, trial};
 use libtest_mimic::Arguments;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -33,8 +37,19 @@ fn main() {
         trial("debian::memcached", memcached),
         trial("deadlock::abba", || deadlock("abba")),
         trial("deadlock::missing_unlock", || deadlock("missing_unlock")),
+        trial("library::pmemobj_tx", || library("pmemobj_tx")),
+        trial("library::pmemobj_alloc", || library("pmemobj_alloc")),
+        trial("lists::printed", printed),
+        trial("lists::kept", kept),
         trial("refused::other_program", other_program),
+        trial("refused::other_end", other_end),
+        trial("refused::real_time", real_time),
+        trial("refused::files", files),
         trial("refused::words", words),
+        trial("said::one_thread", one_thread),
+        trial("said::mixed_semaphores", mixed_semaphores),
+        trial("said::killed_owner", killed_owner),
+        trial("points::first_touch", first_touch),
     ];
     let programs = race::discover_replay().unwrap_or_else(|error| {
         trials.push(broken("headers", &error));
@@ -60,30 +75,35 @@ fn schedules() -> Vec<String> {
     }
 }
 
-/// A run in a folder that is empty each time, and always has the same name: names are in the trace.
+/// A run in a folder that is empty each time, and always has the same name: names are in the trace. Its list is in the file with the trace's name and
+/// `.list`.
 fn record(argv: &[&str], scratch: &Scratch, trace: &str, schedule: &str) -> Result<Outcome> {
+    let list = scratch.path().join(format!("{trace}.list"));
+    let list = list.to_str().context("a plain path")?;
+    let options = ["--schedule", schedule, "--schedule-out", list];
+    record_with(argv, scratch, trace, &options)
+}
+
+fn record_with(argv: &[&str], scratch: &Scratch, trace: &str, options: &[&str]) -> Result<Outcome> {
     let folder = scratch.path().join("run");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir(&folder)?;
     let native = Invocation::new(argv.iter().copied(), &folder).timeout(TIMEOUT);
     let trace = scratch.path().join(trace);
-    let options = ["--loads", "--pm", "notes*", "--schedule", schedule];
+    let options = [&["--loads", "--pm", "notes*"], options].concat();
     tool::record(&native, &trace, &options).run()
 }
 
-/// The list that a scheduled run prints; going on without interruption has none.
-fn list(outcome: &Outcome) -> Result<String> {
-    let text = outcome.stderr_text();
-    let line = text.lines().find(|line| line.contains("schedule: "));
-    let line = line.with_context(|| format!("no schedule\n{}", outcome.describe()))?;
-    let list = line.split("--schedule ").nth(1).unwrap_or("go-on");
-    Ok(list.trim_end_matches(')').to_owned())
+/// The list that a run has kept, as an argument.
+fn list(scratch: &Scratch, trace: &str) -> String {
+    let path = scratch.path().join(format!("{trace}.list"));
+    format!("list:@{}", path.display())
 }
 
 /// A run, and the run that its list gives: the same trace, the same output, the same end.
 fn same_again(argv: &[&str], scratch: &Scratch, schedule: &str) -> Result<Outcome> {
     let first = record(argv, scratch, "first.trace", schedule)?;
-    let list = list(&first)?;
+    let list = list(scratch, "first.trace");
     let second = record(argv, scratch, "second.trace", &list)?;
     let shown = || format!("{schedule}\n{}\n{}", first.describe(), second.describe());
     ensure!(
@@ -102,23 +122,66 @@ fn same_again(argv: &[&str], scratch: &Scratch, schedule: &str) -> Result<Outcom
         "the traces differ\n{}",
         shown()
     );
+    ensure!(
+        read("first.trace.list")? == read("second.trace.list")?,
+        "the lists differ\n{}",
+        shown()
+    );
     Ok(first)
+}
+
+/// Does something under each schedule.
+fn each_schedule(mut run: impl FnMut(&str) -> Result<()>) -> Result<()> {
+    for schedule in &schedules() {
+        run(schedule).with_context(|| format!("under --schedule {schedule}"))?;
+    }
+    Ok(())
 }
 
 fn replays(program: &ReplayProgram) -> Result<()> {
     let scratch = Scratch::new()?;
     let binary = program.binary();
     let binary = binary.to_str().context("a plain path")?;
-    for schedule in schedules() {
-        let outcome = same_again(&[binary, "notes"], &scratch, &schedule)?;
-        ensure!(outcome.status == 0, "{schedule}\n{}", outcome.describe());
+    each_schedule(|schedule| {
+        let outcome = same_again(&[binary, "notes"], &scratch, schedule)?;
+        ensure!(outcome.status == 0, "{}", outcome.describe());
         let printed = outcome.stdout_text();
         ensure!(
             program.may_print(&printed),
-            "{schedule}: a native run does not print {printed:?}"
+            "a native run does not print {printed:?}"
         );
-    }
-    Ok(())
+        Ok(())
+    })
+}
+
+/// A program of `tests/race` without its bug. It needs a pool, which is the same each time.
+fn library(name: &str) -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = race::find(name)?;
+    let binary = program.binary(Build::Fixed);
+    let binary = binary.to_str().context("a plain path")?;
+    let folder = scratch.path();
+    let create = Invocation::new([binary, "pool", "create"], folder);
+    create.run()?.expect_success("create")?;
+    // The pool is copied before the run begins, natively too.
+    let script = format!("cp ../pool notes && exec {binary} notes");
+    let natively = folder.join("natively");
+    fs::create_dir(&natively)?;
+    let native = Invocation::shell(&script, &natively)
+        .timeout(TIMEOUT)
+        .run()?;
+    let native = native.expect_success("natively")?;
+    each_schedule(|schedule| {
+        let outcome = same_again(&["sh", "-c", &script], &scratch, schedule)?;
+        ensure!(outcome.status == 0, "{}", outcome.describe());
+        ensure!(
+            outcome.stdout == native.stdout,
+            "natively {:?}, not {:?}",
+            native.stdout_text(),
+            outcome.stdout_text()
+        );
+        Ok(())
+    })
 }
 
 // ---------------------------------------------------------------- programs that we did not write
@@ -129,15 +192,15 @@ fn script(text: &str, expected: &[&str]) -> Result<()> {
     let path = scratch.path().join("script.sh");
     fs::write(&path, text)?;
     let path = path.to_str().context("a plain path")?;
-    for schedule in schedules() {
-        let outcome = same_again(&["sh", path], &scratch, &schedule)?;
+    each_schedule(|schedule| {
+        let outcome = same_again(&["sh", path], &scratch, schedule)?;
         ensure!(outcome.status == CANNOT_RUN, "{}", outcome.describe());
         let printed = outcome.stdout_text();
         for line in expected {
-            ensure!(printed.contains(line), "{schedule}: {printed:?}");
+            ensure!(printed.contains(line), "{printed:?}");
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 const PYTHON: &str = r#"
@@ -164,12 +227,12 @@ fn python() -> Result<()> {
     let program = scratch.path().join("program.py");
     fs::write(&program, PYTHON)?;
     let program = program.to_str().context("a plain path")?;
-    for schedule in schedules() {
-        let outcome = same_again(&["/usr/bin/python3", program], &scratch, &schedule)?;
-        ensure!(outcome.status == 0, "{schedule}\n{}", outcome.describe());
+    each_schedule(|schedule| {
+        let outcome = same_again(&["/usr/bin/python3", program], &scratch, schedule)?;
+        ensure!(outcome.status == 0, "{}", outcome.describe());
         ensure!(outcome.stdout_text() == "190\n", "{}", outcome.describe());
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn xz() -> Result<()> {
@@ -232,7 +295,8 @@ fn deadlock(name: &str) -> Result<()> {
             continue;
         }
         ensure!(stuck.len() > 1, "only one waits: {stuck:#?}");
-        let list = list(&first)?;
+        ensure!(first.status != 0, "{}", first.describe());
+        let list = list(&scratch, "first.trace");
         record(&[binary, "notes"], &scratch, "second.trace", &list)?;
         let again = self::stuck(&scratch, "second.trace")?;
         ensure!(again == stuck, "{again:#?} instead of {stuck:#?}");
@@ -252,22 +316,232 @@ fn stuck(scratch: &Scratch, trace: &str) -> Result<Vec<String>> {
 
 // ---------------------------------------------------------------- what is refused
 
+fn replay_binary(name: &str) -> Result<String> {
+    let binary = race::find_replay(name)?.binary();
+    Ok(binary.to_str().context("a plain path")?.to_owned())
+}
+
+fn expect_refused(outcome: &Outcome, status: i32, what: &str) -> Result<()> {
+    ensure!(
+        outcome.status == status && outcome.stderr_text().contains(what),
+        "not refused with {status} and {what:?}\n{}",
+        outcome.describe()
+    );
+    Ok(())
+}
+
 /// A list is never followed silently into another run.
 fn other_program() -> Result<()> {
     let scratch = Scratch::new()?;
-    let path = |name: &str| -> Result<String> {
-        let binary = race::find_replay(name)?.binary();
-        Ok(binary.to_str().context("a plain path")?.to_owned())
+    let (mutexes, rwlocks) = (replay_binary("mutexes")?, replay_binary("rwlocks")?);
+    record(&[&mutexes, "notes"], &scratch, "t", "random:1")?;
+    let list = list(&scratch, "t");
+    let other = record(&[&rwlocks, "notes"], &scratch, "other", &list)?;
+    expect_refused(&other, CANNOT_RUN, "belongs to another run: at decision")?;
+    // `check` does not judge it either.
+    let native = Invocation::new([rwlocks.as_str(), "notes"], scratch.path());
+    let checked = tool::check(&native, &["--pm", "notes*", "--schedule", &list]).run()?;
+    expect_refused(&checked, CANNOT_RUN, "belongs to another run")
+}
+
+/// Nor is one that has ended, or has no decisions at all.
+fn other_end() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let (mutexes, rwlocks) = (replay_binary("mutexes")?, replay_binary("rwlocks")?);
+    record(&[&mutexes, "notes"], &scratch, "random", "random:1")?;
+    record(&[&mutexes, "notes"], &scratch, "go-on", "go-on")?;
+    let short = record(&["true"], &scratch, "t", &list(&scratch, "random"))?;
+    expect_refused(&short, CANNOT_RUN, "this one ended before the last")?;
+    let go_on = list(&scratch, "go-on");
+    let otherwise = record(&[&rwlocks, "notes"], &scratch, "t", &go_on)?;
+    expect_refused(&otherwise, CANNOT_RUN, "after its last decision")?;
+    let same = record(&[&mutexes, "notes"], &scratch, "t", &go_on)?;
+    same.expect_success("the same program")?;
+    Ok(())
+}
+
+/// A program of `tests/race/unscheduled`.
+fn unscheduled(scratch: &Scratch, name: &str) -> Result<String> {
+    let source = layout::workspace().join(format!("tests/race/unscheduled/{name}.c"));
+    let binary = check::compile(&source, scratch.join(name), &["-O2"])?;
+    Ok(binary.to_str().context("a plain path")?.to_owned())
+}
+
+/// A program that looks at a clock that nobody controls is told so. (One that asks the usual ones, and sleeps, is `replay::clocks`.)
+fn real_time() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let binary = unscheduled(&scratch, "uptime")?;
+    let mut last = None;
+    // By chance it may do the same again.
+    for _ in 0..3 {
+        record(&[&binary, "notes"], &scratch, "t", "random:1")?.expect_success("first")?;
+        let again = record(&[&binary, "notes"], &scratch, "again", &list(&scratch, "t"))?;
+        if again.status != 0 {
+            return expect_refused(&again, CANNOT_RUN, "depends on real time");
+        }
+        last = Some(again);
+    }
+    anyhow::bail!(
+        "it is never refused: {:?}",
+        last.map(|last| last.describe())
+    )
+}
+
+/// Files that are no lists, and how that is said.
+fn files() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let mutexes = replay_binary("mutexes")?;
+    record(&[&mutexes, "notes"], &scratch, "t", "random:1")?;
+    let whole = fs::read_to_string(scratch.join("t.list"))?;
+    let path = scratch.join("damaged");
+    let damaged = format!("list:@{}", path.display());
+    let refused = |text: &str, what: &str| -> Result<()> {
+        fs::write(&path, text)?;
+        let outcome = record(&[&mutexes, "notes"], &scratch, "other", &damaged)?;
+        expect_refused(&outcome, USAGE, what)
     };
-    let first = record(&[&path("mutexes")?, "notes"], &scratch, "t", "random:1")?;
-    let list = list(&first)?;
-    ensure!(list.starts_with("list:"), "{list}");
-    let other = record(&[&path("rwlocks")?, "notes"], &scratch, "t", &list)?;
-    ensure!(other.status == CANNOT_RUN, "{}", other.describe());
+    refused("", "holds no list")?;
+    refused("random:1\n", "holds no list")?;
+    refused(&whole[..whole.len() / 2], "damaged or not whole")?;
+    refused(&whole.replace('A', "B"), "damaged or not whole")?;
+    fs::remove_file(&path)?;
+    let missing = record(&[&mutexes, "notes"], &scratch, "other", &damaged)?;
+    expect_refused(&missing, USAGE, "cannot read")?;
+    ensure!(!scratch.join("other").exists(), "something was recorded");
+    // Where a list cannot be written, that is said before the program runs; and nothing is left where there was no run.
+    let nowhere = ["--schedule", "go-on", "--schedule-out", "no/such/folder"];
+    let outcome = record_with(&[&mutexes, "notes"], &scratch, "other", &nowhere)?;
+    expect_refused(&outcome, USAGE, "cannot write the schedule")?;
+    let outcome = record(&["./no-such-program"], &scratch, "other", "go-on")?;
+    ensure!(outcome.status != 0 && !scratch.join("other.list").exists());
+    Ok(())
+}
+
+// ---------------------------------------------------------------- lists
+
+/// Without a file the list is printed, and it is an argument.
+fn printed() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let mutexes = replay_binary("mutexes")?;
+    let first = record_with(
+        &[&mutexes, "notes"],
+        &scratch,
+        "first",
+        &["--schedule", "random:1"],
+    )?;
+    let text = first.stderr_text();
+    let list = text.split("the same run again: --schedule ").nth(1);
+    let list = list.with_context(|| first.describe())?.lines().next();
+    let list = list.context("an empty line")?;
+    ensure!(list.starts_with("list:") && list.len() < 5000, "{list}");
+    record_with(
+        &[&mutexes, "notes"],
+        &scratch,
+        "second",
+        &["--schedule", list],
+    )?;
+    ensure!(fs::read(scratch.join("first"))? == fs::read(scratch.join("second"))?);
+    Ok(())
+}
+
+/// A file keeps what it has until there is something better; then it says how to use it.
+fn kept() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let mutexes = replay_binary("mutexes")?;
+    fs::write(
+        scratch.join("t.list"),
+        "what was there before, which is longer than any list ".repeat(100),
+    )?;
+    let outcome = record(&[&mutexes, "notes"], &scratch, "t", "random:1")?;
+    let list = list(&scratch, "t");
     ensure!(
-        other.stderr_text().contains("belongs to another run"),
+        outcome
+            .stderr_text()
+            .contains(&format!("the same run again: --schedule {list}")),
         "{}",
-        other.describe()
+        outcome.describe()
+    );
+    let before = fs::read(scratch.join("t.list"))?;
+    ensure!(record(&["./no-such-program"], &scratch, "t", "go-on")?.status != 0);
+    ensure!(fs::read(scratch.join("t.list"))? == before, "it is gone");
+    Ok(())
+}
+
+// ---------------------------------------------------------------- what is said
+
+fn one_thread() -> Result<()> {
+    let scratch = Scratch::new()?;
+    for (schedule, name) in [("random:1", "t"), ("pct:2", "t")] {
+        let outcome = record(&["sh", "-c", "echo word"], &scratch, name, schedule)?;
+        let text = outcome.stderr_text();
+        ensure!(
+            text.contains("nothing to schedule"),
+            "{}",
+            outcome.describe()
+        );
+        ensure!(outcome.stdout_text() == "word\n", "{}", outcome.describe());
+    }
+    // Two threads, one after the other, are another matter.
+    let mutexes = replay_binary("mutexes")?;
+    let outcome = record(&[&mutexes, "notes"], &scratch, "t", "go-on")?;
+    ensure!(
+        !outcome.stderr_text().contains("nothing to schedule"),
+        "{}",
+        outcome.describe()
+    );
+    Ok(())
+}
+
+/// A wait that only the kernel can end is noted, and works.
+fn mixed_semaphores() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let binary = unscheduled(&scratch, "mixed_semaphores")?;
+    let outcome = record(&[&binary, "notes"], &scratch, "t", "random:1")?;
+    ensure!(
+        outcome.status == 0 && outcome.stdout_text() == "done\n",
+        "{}",
+        outcome.describe()
+    );
+    ensure!(
+        outcome.stderr_text().contains("which is not scheduled"),
+        "{}",
+        outcome.describe()
+    );
+    Ok(())
+}
+
+/// Natively a robust lock tells that its owner was killed. Where that is not so, nobody calls it a deadlock.
+fn killed_owner() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let binary = unscheduled(&scratch, "killed_owner")?;
+    let native = Invocation::new([binary.as_str(), "notes"], scratch.path()).run()?;
+    let native = native.expect_success("natively")?;
+    ensure!(
+        native.stdout_text() == "inherited 1\n",
+        "{}",
+        native.describe()
+    );
+    let outcome = record(&[&binary, "notes"], &scratch, "t", "go-on")?;
+    expect_refused(&outcome, CANNOT_RUN, "held a robust lock")
+}
+
+// ---------------------------------------------------------------- points
+
+/// A locked instruction is a point, and so is an access to persistent memory. One that turns out to be both is still one.
+fn first_touch() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let binary = unscheduled(&scratch, "first_touch")?;
+    let points = |mode: &str| -> Result<String> {
+        let outcome = record(&[&binary, "notes", mode], &scratch, "t", "go-on")?;
+        let outcome = outcome.expect_success(mode)?;
+        let text = outcome.stderr_text();
+        let points = text.split("schedule: ").nth(1).context("no schedule")?;
+        Ok(points.split(' ').next().unwrap_or_default().to_owned())
+    };
+    let (once, again) = (points("once")?, points("loop")?);
+    ensure!(
+        once == again,
+        "{once} points, and {again} where each is passed again"
     );
     Ok(())
 }

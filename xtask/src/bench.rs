@@ -9,6 +9,7 @@
 //!  ├─ fuzz.rs    `bench fuzz`: executions a second, and what campaigns reach
 //!  │  └─ afl.rs  the same by Debian's AFL++
 //!  ├─ mutants.rs `bench mutants`: how long campaigns take to find planted bugs
+//!  ├─ race.rs    `bench race`: brownout race, on programs that are wrong and right, and one run under a schedule
 //!  ├─ session.rs `bench session`: runs forked from a kept process, against launches
 //!  ├─ places.rs  folders for pools and reports
 //!  └─ redis.rs   a server and its client, for `bench check`
@@ -28,6 +29,7 @@ mod explore;
 mod fuzz;
 mod mutants;
 mod places;
+mod race;
 mod redis;
 mod session;
 
@@ -44,6 +46,7 @@ pub fn bench(words: &[&str]) -> Result<()> {
         ["explore", rest @ ..] => (explore::bench, rest),
         ["fuzz", rest @ ..] => (fuzz::bench, rest),
         ["mutants", rest @ ..] => (mutants::bench, rest),
+        ["race", rest @ ..] => (race::bench, rest),
         ["session", rest @ ..] => (session::bench, rest),
         rest => (engine::bench, rest),
     };

@@ -47,6 +47,8 @@ usage: cargo xtask COMMAND
   bench explore   what `brownout explore` has to run and how long that takes; --quick does less
   bench fuzz      how many executions a second `brownout fuzz` makes, and what campaigns reach; --quick does less
   bench mutants   how long `brownout fuzz` takes to find what edits have broken in libpmemobj's examples; --only NAME
+  bench race      how long `brownout race` takes to find what is wrong in tests/race, what it says of the right
+                  builds, and what one run costs under a schedule; --quick does less, --only NAME
   bench session   how many runs a second a kept process is forked into, against launches; --quick does less
   sweep cpython   CPython's test modules natively and under `brownout run`; fails on what passes natively only;
                   --modules N (spread over all), --jobs N, --only NAME

@@ -184,6 +184,8 @@ fn examine_run(
     if let Some(keep) = keep {
         keep.finish(run.wall)?;
     }
+    // What another run shows is not what was asked for.
+    crate::schedule::expect_repeated(launch, &run)?;
     let mut checked = checker.finish();
     let mut notes = run.notes;
     notes.extend(missing(&mut checked, launch, &run.hints));

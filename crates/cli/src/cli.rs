@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use brownout_findings::rules::{self, Analysis, RULES};
 use brownout_findings::{BuiltIn, Limit, Severity};
+use brownout_host::StrategyKind;
 use brownout_model::Domain;
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
@@ -84,6 +85,12 @@ starts. Images come from the program itself (what a run leaves) and from the per
 changed by bytes and by operations: those that --operations describes, one a line ('i {key}', 'set {key} 0 0 {len}\\r\\n{data}'), or what
 the lines of the seeds look like. Every execution is judged by the rules of 'brownout check', and by how it ends; test cases
 that show something new are explored, too. DIR has the layout of AFL++.";
+
+const RACE_EXAMPLES: &str = "\
+Examples:
+  brownout race --pm '*.pool' -- ./server-test store.pool
+  brownout race --pm '*.pool' --setup './prog store.pool create' --recover './prog store.pool check' -- ./prog store.pool
+  brownout race --pm '*.pool' --continue more-operations.txt --time 5m --out campaign -- ./prog store.pool";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -169,6 +176,13 @@ pub enum Command {
     /// program's own files stay as they are. The exit status is 1 (or that of --error-exitcode) if there are findings that count.
     #[command(after_help = FUZZ_EXAMPLES, after_long_help = format!("{FUZZ_EXAMPLES}\n\n{WHAT_IS_PM}"))]
     Fuzz(Box<FuzzArgs>),
+    /// Find interleavings of threads that lose data, and replay them exactly
+    ///
+    /// Runs the program again and again, one thread at a time, and decides at each access to persistent memory, lock and system call who goes on. Where a thread makes something
+    /// durable of what another one has not made persistent, takes a lock that a crash leaves taken, or waits for ever, it makes the crash image and runs recovery on it. The
+    /// program's own files stay as they are. The exit status is 1 (or that of --error-exitcode) if there are findings that count.
+    #[command(after_help = RACE_EXAMPLES, after_long_help = format!("{}\n\n{WHAT_IS_PM}", RACE_EXAMPLES))]
+    Race(Box<RaceArgs>),
     /// Explain a rule: what it means, an example, how to fix it
     ///
     /// Without RULE all built-in rules are listed.
@@ -293,7 +307,8 @@ pub struct CheckArgs {
     ///
     /// Decisions are possible at accesses to persistent memory, locked instructions, system calls and
     /// where threads start and end. The same seed gives the same run, event for event, and so does
-    /// the list that `record --schedule` prints. Implies --deterministic.
+    /// the list that `record --schedule` prints, or keeps in a file ('list:@FILE'). Implies
+    /// --deterministic.
     #[arg(long, value_name = "STRATEGY")]
     pub schedule: Option<ScheduleArg>,
 
@@ -399,6 +414,13 @@ pub struct ExploreArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stdin: Option<PathBuf>,
 
+    /// Let one thread run at a time, and decide which: go-on, round-robin, random, pct, pm or delay, with ':SEED'; or 'list:…'
+    ///
+    /// The recorded run is then the same each time, and so is what recoveries of several threads do: there, whoever has the turn goes on as
+    /// long as it can. The list is what 'brownout record --schedule' prints.
+    #[arg(long, value_name = "STRATEGY")]
+    pub schedule: Option<ScheduleArg>,
+
     /// Crash up to N times in a row: recovery is itself cut short
     ///
     /// Default: 2 if there are few recoveries, else 1; the report says which.
@@ -463,8 +485,9 @@ pub struct ExploreArgs {
     /// Demand that store buffers are covered, too
     ///
     /// With one thread they add no crash state, so all is covered anyway. Stores of several threads are taken in the
-    /// order in which they were recorded; what delays in their store buffers add is not explored, and
-    /// with this option the report is then 'incomplete' instead of 'clean'.
+    /// order in which they were recorded. With --schedule it is known whether a store buffer can have held something
+    /// while another thread went on to store; where none has, all is covered, too. What delays add elsewhere is not
+    /// explored, and with this option the report is then 'incomplete' instead of 'clean'.
     #[arg(long, help_heading = MODEL_HEADING)]
     pub tso: bool,
 
@@ -609,6 +632,128 @@ pub struct FuzzArgs {
     pub report: ReportArgs,
 
     /// The program and its arguments, after '--'
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// A strategy, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StrategyArg(pub StrategyKind);
+
+impl std::str::FromStr for StrategyArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<StrategyArg, String> {
+        let needs_list =
+            |kind: &StrategyKind| matches!(kind, StrategyKind::Replay | StrategyKind::Steer);
+        let named = StrategyKind::named(text).filter(|kind| !needs_list(kind));
+        named.map(StrategyArg).ok_or_else(|| {
+            let names = StrategyKind::NAMES
+                .iter()
+                .filter(|(kind, _)| !needs_list(kind));
+            let names: Vec<&str> = names.map(|(_, name)| *name).collect();
+            format!("known are {}", names.join(", "))
+        })
+    }
+}
+
+/// `brownout race`
+#[derive(Debug, Args)]
+pub struct RaceArgs {
+    /// Treat files that match GLOB as persistent memory (repeatable)
+    ///
+    /// As in 'brownout check'.
+    #[arg(long = "pm", value_name = "GLOB")]
+    pub pm: Vec<String>,
+
+    /// Let the program read FILE as its standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub stdin: Option<PathBuf>,
+
+    /// Run CMD first: what it makes is what every run begins with
+    ///
+    /// For instance, it creates the pool. CMD is a shell command.
+    #[arg(long, value_name = "CMD", help_heading = RECOVERY_HEADING)]
+    pub setup: Option<String>,
+
+    /// What runs after a crash, as a shell command
+    ///
+    /// Default: the program again, with the same arguments and the same input.
+    #[arg(long, value_name = "CMD", help_heading = RECOVERY_HEADING)]
+    pub recover: Option<String>,
+
+    /// Let recovery read FILE as its standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = RECOVERY_HEADING)]
+    pub recover_stdin: Option<PathBuf>,
+
+    /// What runs after recovery: a file, which is the program's standard input then, or a shell command
+    ///
+    /// Many recoveries look at little. The first operations after one show what it has left: they find the lock taken, or follow the pointer that leads
+    /// nowhere.
+    #[arg(long = "continue", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = RECOVERY_HEADING)]
+    pub continues: Option<String>,
+
+    /// A shell command that judges what recovery has left, by its exit code; it gets the pool as its first argument
+    #[arg(long, value_name = "CMD", help_heading = RECOVERY_HEADING)]
+    pub checker: Option<String>,
+
+    /// A run, or a recovery, that takes longer than this hangs
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = RECOVERY_HEADING)]
+    pub hang_after: Option<Duration>,
+
+    /// Use one strategy only: pm, random, pct, round-robin, go-on or delay
+    ///
+    /// Default: pm, random and pct in turn. pm brings stores and loads of the same bytes together; delay is for comparison.
+    #[arg(long, value_name = "NAME")]
+    pub strategy: Option<StrategyArg>,
+
+    /// Seed of all chance: with one job and the same number of runs, the same search
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+
+    /// Search for this long (90s, 10m, 2h)
+    ///
+    /// Default: until 150 schedules in a row have shown nothing new, and 60s at most.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub time: Option<Duration>,
+
+    /// Stop after N schedules
+    #[arg(long, value_name = "N")]
+    pub runs: Option<u64>,
+
+    /// Stop as soon as an error is found
+    #[arg(long)]
+    pub until_found: bool,
+
+    /// Run N schedules at a time. Default: one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+
+    /// Keep the campaign in DIR, so that it can go on
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+
+    /// Go on with the campaign in DIR, from where it was ended or killed
+    #[arg(long, requires = "out")]
+    pub resume: bool,
+
+    /// Put crash images into FOLDER
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath, default_value = "brownout-race")]
+    pub folder: PathBuf,
+
+    /// Where data becomes persistent
+    ///
+    /// As in 'brownout explore'.
+    #[arg(long, value_parser = domains(), default_value = Domain::X86.name(), help_heading = MODEL_HEADING)]
+    pub domain: Domain,
+
+    /// The report.
+    #[command(flatten)]
+    pub report: ReportArgs,
+
+    /// The program and its arguments, after '--'
+    ///
+    /// A name without '/' is looked up in PATH. Scripts run under their interpreter.
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
@@ -1160,9 +1305,16 @@ pub struct RecordArgs {
     ///
     /// Decisions are possible at accesses to persistent memory, locked instructions, system calls and
     /// where threads start and end. The same seed gives the same run, event for event. What was
-    /// decided is printed as a list, which gives the same run, too. Implies --deterministic.
+    /// decided is printed as a list, which gives the same run, too; 'list:@FILE' takes it from a
+    /// file. Implies --deterministic.
     #[arg(long, value_name = "STRATEGY")]
     pub schedule: Option<ScheduleArg>,
+
+    /// Write the list of what was decided to FILE
+    ///
+    /// '--schedule list:@FILE' then gives the same run again.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "schedule")]
+    pub schedule_out: Option<PathBuf>,
 
     /// Record how threads exclude each other and wait for each other, too
     ///

@@ -11,7 +11,7 @@ use brownout_fuzz::{Error, Found, Kept, Named};
 use crate::exit::{self, Failure};
 use crate::progress::LiveLine;
 use crate::record::hint;
-use crate::reporting::{self, Known, Subject};
+use crate::reporting::{self, Again, Known, Subject};
 use crate::resolve::{Fuzz, FuzzCommand};
 use crate::signals;
 use crate::terminal::{message, quote};
@@ -108,7 +108,10 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
     let replay = |number: usize| {
         let key = keys.get(number)?.clone();
         let words = ["fuzz", "repro", &folder, &key];
-        Some((words.map(str::to_owned).to_vec(), None))
+        Some(Again {
+            words: words.map(str::to_owned).to_vec(),
+            ..Again::default()
+        })
     };
     reporting::conclude_each(&fuzz.report, &known, subject, outcome, replay)
 }

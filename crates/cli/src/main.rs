@@ -22,6 +22,7 @@ mod inspect;
 mod memory;
 mod output;
 mod progress;
+mod race;
 mod record;
 mod replay;
 mod reporting;
@@ -87,6 +88,7 @@ fn perform() -> Result<u8, Failure> {
         Task::Check(check) => check::check(*check),
         Task::Explore(explore) => explore::explore(*explore),
         Task::Fuzz(fuzz) => fuzz::fuzz(*fuzz),
+        Task::Race(race) => race::race(*race),
         Task::Campaign(command) => fuzz::look(command, None),
         Task::Explain(rule) => explain::explain(rule),
         Task::Replay(replay) => replay::replay(&replay),

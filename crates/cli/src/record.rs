@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brownout_findings::numbers::{counted, grouped};
-use brownout_host::{LaunchConfig, Outcome, Scheduled};
+use brownout_host::{LaunchConfig, Outcome};
 use brownout_storelog::{Exported, Exporter};
 use brownout_trace::event::{Event, EventKind};
 use brownout_trace::maps::MapFault;
@@ -26,7 +26,7 @@ use brownout_trace::{EventSink, Meta, Reader, Tee, Writer, Written};
 use crate::exit::{self, Failure};
 use crate::output::TraceOutput;
 use crate::resolve::{Recording, escape, plain};
-use crate::schedule::List;
+use crate::schedule::{self, Decisions, ListFile};
 use crate::signals;
 use crate::terminal::{bytes, message, quote};
 use crate::verification::Verification;
@@ -48,6 +48,10 @@ pub fn record(mut recording: Recording) -> Result<u8, Failure> {
         Some(path) => Some(StoreLog::create(path)?),
         None => None,
     };
+    let list_file = match &recording.schedule_out {
+        Some(path) => Some(ListFile::open(path)?),
+        None => None,
+    };
     let mut tally = Tally::default();
     let mut trace = output.map(|output| Trace::new(output, meta(&recording.launch)));
     let mut sink = Tee::of([&mut tally])
@@ -62,6 +66,9 @@ pub fn record(mut recording: Recording) -> Result<u8, Failure> {
             if let Some(trace) = trace {
                 trace.abandon();
             }
+            if let Some(file) = list_file {
+                file.abandon();
+            }
             return Err(failure);
         }
     };
@@ -69,6 +76,13 @@ pub fn record(mut recording: Recording) -> Result<u8, Failure> {
     let trace = trace.map(|trace| trace.finish(duration));
     let written = trace.as_ref().and_then(|trace| trace.as_ref().ok());
     report(path, &outcome, &tally, written);
+    if let Some(scheduled) = &outcome.scheduled {
+        let file = recording.schedule_out.as_deref();
+        message(&Decisions { scheduled, file }.to_string());
+    }
+    for path in &outcome.hints {
+        message(&hint(path));
+    }
     // A recording that stopped makes the verdict of the verification worthless, so it comes first.
     if let (Some(Err(trouble)), Some(path)) = (trace, path) {
         return Err(trouble.failure(path));
@@ -76,6 +90,10 @@ pub fn record(mut recording: Recording) -> Result<u8, Failure> {
     if let Some(log) = store_log {
         log.finish()?;
     }
+    if let (Some(file), Some(scheduled)) = (list_file, &outcome.scheduled) {
+        file.write(scheduled)?;
+    }
+    schedule::expect_repeated(&recording.launch, &outcome)?;
     match verification {
         Some(verification) if tally.files > 0 => verification.conclude()?,
         Some(_) => message("nothing was verified: no persistent memory was seen"),
@@ -428,30 +446,6 @@ fn report(path: Option<&Path>, outcome: &Outcome, tally: &Tally, written: Option
     }
     if let (Some(written), Some(path)) = (written, path) {
         message(&summary(path, outcome.wall, tally, written));
-    }
-    if let Some(scheduled) = &outcome.scheduled {
-        message(&decisions(scheduled));
-    }
-    for path in &outcome.hints {
-        message(&hint(path));
-    }
-}
-
-/// What was decided in a scheduled run, and how to have it again.
-pub fn decisions(scheduled: &Scheduled) -> String {
-    let steps = counted(scheduled.steps, "point");
-    match &scheduled.decisions {
-        None => format!(
-            "schedule: {steps}, and more decisions than can be kept: only the strategy and its seed repeat this run"
-        ),
-        Some(list) if list.is_empty() => {
-            format!("schedule: {steps}, nobody was interrupted (--schedule go-on)")
-        }
-        Some(list) => format!(
-            "schedule: {steps}, {}; the same run again: --schedule {}",
-            counted(list.len() as u64, "decision"),
-            List(list)
-        ),
     }
 }
 

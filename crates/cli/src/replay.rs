@@ -12,7 +12,7 @@ use crate::exit::{self, Failure};
 use crate::resolve::{self, Replay, Task};
 use crate::terminal::{message, quote};
 use crate::token::Token;
-use crate::{check, cli, explore, fuzz};
+use crate::{check, cli, explore, fuzz, race};
 
 /// Whether the user wants it.
 fn is_agreed() -> bool {
@@ -72,6 +72,10 @@ pub fn replay(replay: &Replay) -> Result<u8, Failure> {
             let crash = token.crash.unwrap_or_default();
             explore::replay(*explore, &token.fingerprint, &crash)
         }
+        Task::Race(race) => match &token.race {
+            Some(proof) => race::replay(*race, &token.fingerprint, proof),
+            None => Err(Failure::usage("this token has no schedule to replay")),
+        },
         Task::Campaign(command) => fuzz::look(command, Some(&token.fingerprint)),
         _ => Err(Failure::usage(
             "this token names nothing that can be replayed",
@@ -106,6 +110,7 @@ mod tests {
             words: words.iter().map(|w| w.to_string()).collect(),
             fingerprint: fingerprint.into(),
             crash: None,
+            race: None,
         }
     }
 

@@ -17,6 +17,8 @@ use crate::resolve::{ColorChoice, Compat, FailOn, ReportFormat, Reporting, plain
 use crate::terminal::{message, quote};
 use crate::token::Token;
 
+pub use crate::token::Again;
+
 /// What is known about findings beforehand.
 pub struct Known {
     suppressions: Option<Suppressions>,
@@ -194,12 +196,18 @@ pub fn conclude<S: Serialize>(
     crash: impl Fn(usize) -> Option<CrashSpec>,
 ) -> Result<u8, Failure> {
     let words = words(subject.command_line);
-    let replay = |number: usize| Some((words.clone()?, crash(number)));
+    let replay = |number: usize| {
+        Some(Again {
+            words: words.clone()?,
+            crash: crash(number),
+            race: None,
+        })
+    };
     conclude_each(reporting, known, subject, outcome, replay)
 }
 
 /// A command line as text, if it is.
-fn words(line: &[OsString]) -> Option<Vec<String>> {
+pub fn words(line: &[OsString]) -> Option<Vec<String>> {
     let words = line.iter().map(|word| word.to_str());
     words.map(|word| Some(word?.to_owned())).collect()
 }
@@ -210,7 +218,7 @@ pub fn conclude_each<S: Serialize>(
     known: &Known,
     subject: Subject<'_>,
     outcome: Outcome<S>,
-    replay: impl Fn(usize) -> Option<(Vec<String>, Option<CrashSpec>)>,
+    replay: impl Fn(usize) -> Option<Again>,
 ) -> Result<u8, Failure> {
     let bug = outcome.bug.clone();
     let mut report = outcome.report(subject.analysed);
@@ -226,8 +234,7 @@ pub fn conclude_each<S: Serialize>(
     for finding in &mut report.findings {
         let number = finding.replay.take();
         let replay = number.and_then(|number| replay(number.token.parse().ok()?));
-        let token =
-            replay.and_then(|(words, crash)| Token::new(words, &finding.fingerprint, crash));
+        let token = replay.and_then(|again| Token::new(again, &finding.fingerprint));
         finding.replay = token.map(Token::replay);
     }
     if let Some(fingerprint) = subject.wanted {

@@ -18,13 +18,15 @@ use brownout_trace::event::ThreadId;
 
 use crate::cli::{
     CheckArgs, Cli, Command, DumpArgs, ExploreArgs, Format, FuzzArgs, ImageSource, LaunchArgs,
-    Names, OracleArg, RecordArgs, RecoveryArgs, ReportArgs, RuleEdit, Selection, Shell, Steering,
-    TraceCommand, Unit,
+    Names, OracleArg, RaceArgs, RecordArgs, RecoveryArgs, ReportArgs, RuleEdit, Selection, Shell,
+    Steering, TraceCommand, Unit,
 };
 use crate::compat;
 use crate::exit::Failure;
 use crate::schedule::ScheduleArg;
 use crate::terminal::{message, quote};
+
+pub use crate::terminal::plain;
 
 pub use crate::cli::{ColorChoice, Compat, FailOn, FuzzCommand, ReportFormat};
 
@@ -36,6 +38,8 @@ pub enum Task {
     Explore(Box<Explore>),
     /// `fuzz`
     Fuzz(Box<Fuzz>),
+    /// `race`
+    Race(Box<Race>),
     /// `fuzz tree` and the like
     Campaign(FuzzCommand),
     /// `explain`: this rule, or all.
@@ -101,6 +105,16 @@ pub struct Check {
 pub struct Fuzz {
     /// What to fuzz, and how.
     pub options: brownout_fuzz::Options,
+    /// What becomes of findings.
+    pub report: Reporting,
+    /// As in [`Check`].
+    pub command_line: Vec<OsString>,
+}
+
+/// A search for interleavings to make.
+pub struct Race {
+    /// What to search, and how.
+    pub options: brownout_race::Options,
     /// What becomes of findings.
     pub report: Reporting,
     /// As in [`Check`].
@@ -185,6 +199,8 @@ pub struct Recording {
     pub output: Option<PathBuf>,
     /// Where a store log in pmemcheck's form goes.
     pub pmemcheck_log: Option<PathBuf>,
+    /// Where the list of what was decided goes.
+    pub schedule_out: Option<PathBuf>,
     /// Replace any file.
     pub force: bool,
     /// Check the trace against the files.
@@ -223,6 +239,7 @@ pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
     Ok(match cli.command {
         Command::Check(args) => Task::Check(Box::new(check(*args, words)?)),
         Command::Explore(args) => Task::Explore(Box::new(explore(*args, words)?)),
+        Command::Race(args) => Task::Race(Box::new(race(*args, words)?)),
         Command::Fuzz(mut args) => match args.command.take() {
             Some(command) => Task::Campaign(command),
             None => Task::Fuzz(Box::new(fuzz(*args, words)?)),
@@ -380,6 +397,7 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
                 Names::Posix => Promise::Posix,
                 Names::Ordered => Promise::Ordered,
             },
+            schedule: args.schedule.map(|arg| *arg.0),
             store_buffers: args.tso,
             depth: args.depth,
             jobs: args.jobs.map_or(options.jobs, |jobs| jobs as usize),
@@ -389,6 +407,66 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
             folder: here.join(&args.folder),
             outcomes: args.outcomes.map(|path| here.join(path)),
             ..options
+        },
+        report: reporting(args.report),
+        command_line: words,
+    })
+}
+
+fn race(args: RaceArgs, words: Vec<OsString>) -> Result<Race, Failure> {
+    let launch = launch(LaunchArgs {
+        deterministic: true,
+        program: args.program,
+    })?;
+    for file in [&args.stdin, &args.recover_stdin].into_iter().flatten() {
+        standard_input(file)?;
+    }
+    let here = here()?;
+    let model = Config {
+        domain: args.domain,
+        ..Config::default()
+    };
+    let recovery = Recovery {
+        setup: args.setup,
+        recover: args.recover,
+        recover_stdin: args.recover_stdin,
+        operations: false,
+        ordered: false,
+        checker: args.checker,
+        time: args.time,
+        hang_after: args.hang_after,
+    };
+    let program = (launch.program, launch.args);
+    let patterns = patterns(&args.pm)?;
+    let explore = exploration(program, args.stdin.as_deref(), patterns, recovery, model)?;
+    let continues = args.continues.map(|what| {
+        let file = here.join(&what);
+        match file.is_file() && !what.contains(char::is_whitespace) {
+            // The program again, on this input.
+            true => brownout_explore::Command {
+                stdin: Some(file),
+                ..explore.program.clone()
+            },
+            false => brownout_explore::Command::shell(&what, None),
+        }
+    });
+    Ok(Race {
+        options: brownout_race::Options {
+            setup: explore.setup,
+            continues,
+            checker: explore.checker,
+            pm_globs: explore.pm_globs,
+            model,
+            strategy: args.strategy.map(|strategy| strategy.0),
+            seed: args.seed,
+            time: args.time,
+            runs: args.runs,
+            until_found: args.until_found,
+            jobs: args.jobs.map_or_else(cores, |jobs| jobs as usize),
+            out: args.out.map(|path| here.join(path)),
+            resume: args.resume,
+            patience: args.hang_after,
+            ..brownout_race::Options::new(explore.program, explore.recover, here.join(args.folder))
         },
         report: reporting(args.report),
         command_line: words,
@@ -643,6 +721,7 @@ fn recording(args: RecordArgs) -> Result<Recording, Failure> {
         },
         output: args.output,
         pmemcheck_log: args.pmemcheck_log,
+        schedule_out: args.schedule_out,
         force: args.force,
         verify: args.verify,
     })
@@ -846,15 +925,6 @@ fn real(path: &Path) -> PathBuf {
             real(parent).parent().map_or("/".into(), Path::to_owned)
         }
         _ => path.to_owned(),
-    }
-}
-
-/// The system's words for an error, without the number.
-pub fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
     }
 }
 

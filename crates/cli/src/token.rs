@@ -11,12 +11,24 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use brownout_explore::CrashSpec;
 use brownout_findings as findings;
+use brownout_race::Proof;
 use serde::{Deserialize, Serialize};
 
 /// In front of every token: grows when old tokens are no longer understood.
 const VERSION: &str = "bo1-";
 /// Longest text that a token may expand to: nobody's command line is longer, and a crafted one shall not fill memory.
 const TEXT_LEN_MAX: usize = 4 << 20;
+
+/// How to see a finding again.
+#[derive(Debug, Clone, Default)]
+pub struct Again {
+    /// The words after `brownout`.
+    pub words: Vec<String>,
+    /// Which crash, if the finding is about one.
+    pub crash: Option<CrashSpec>,
+    /// Which schedule, and what it shows, if the finding needs one.
+    pub race: Option<Proof>,
+}
 
 /// What a token says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,16 +42,20 @@ pub struct Token {
     /// Which crash, if the finding is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<CrashSpec>,
+    /// Which schedule, and what it shows, if the finding needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub race: Option<Proof>,
 }
 
 impl Token {
-    /// For a finding, and the crash that it is about, if it is about one. `None` if the current folder is gone.
-    pub fn new(words: Vec<String>, fingerprint: &str, crash: Option<CrashSpec>) -> Option<Token> {
+    /// For a finding. `None` if the current folder is gone.
+    pub fn new(again: Again, fingerprint: &str) -> Option<Token> {
         Some(Token {
             folder: env::current_dir().ok()?,
-            words,
+            words: again.words,
             fingerprint: fingerprint.to_owned(),
-            crash,
+            crash: again.crash,
+            race: again.race,
         })
     }
 
@@ -94,13 +110,13 @@ mod tests {
     proptest! {
         #[test]
         fn tokens_come_back(words in prop::collection::vec(".{0,40}", 0..8), fingerprint in "[0-9a-f]{16}") {
-            let token = Token { folder: "/a b".into(), words, fingerprint, crash: None };
+            let token = Token { folder: "/a b".into(), words, fingerprint, crash: None, race: None };
             prop_assert_eq!(Token::decode(&token.encode()), Ok(token));
         }
 
         #[test]
         fn damage_is_an_error(cut in 0usize..200, letter in "[A-Za-z0-9_-]") {
-            let token = Token { folder: "/".into(), words: vec!["check".into(), "x".repeat(300)], fingerprint: "0".repeat(16), crash: None };
+            let token = Token { folder: "/".into(), words: vec!["check".into(), "x".repeat(300)], fingerprint: "0".repeat(16), crash: None, race: None };
             let text = token.encode();
             let cut = cut % text.len();
             prop_assert!(Token::decode(&text[..cut]).is_err());
@@ -120,6 +136,7 @@ mod tests {
             words: vec!["check".into(), "x".repeat(TEXT_LEN_MAX)],
             fingerprint: "0123456789abcdef".into(),
             crash: None,
+            race: None,
         };
         let refused = Token::decode(&large.encode());
         assert!(refused.is_err_and(|why| why.contains("damaged")));

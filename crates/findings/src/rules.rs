@@ -21,6 +21,8 @@ pub enum Analysis {
     Explore,
     /// It takes inputs and images that nobody has thought of.
     Fuzz,
+    /// It takes an interleaving of threads.
+    Race,
 }
 
 impl Analysis {
@@ -30,6 +32,7 @@ impl Analysis {
             Analysis::Check => "check",
             Analysis::Explore => "explore",
             Analysis::Fuzz => "fuzz",
+            Analysis::Race => "race",
         }
     }
 }
@@ -102,6 +105,10 @@ catalogue! {
     Crash "crash" Fuzz Correctness true "fuzz: an input ends the program by a signal"
     Detected "detected" Fuzz Correctness true "fuzz: the user's own detector is not content with what a run has left"
     Hang "hang" Fuzz Warning true "fuzz: with an input the program does not end"
+    InterThreadInconsistency "inter-thread-inconsistency" Race Correctness true "race: a thread makes something durable of what another one has stored and not made persistent"
+    IntraThreadInconsistency "intra-thread-inconsistency" Race Correctness true "race: a thread makes something durable of what it has itself stored and not made persistent"
+    PersistentLock "persistent-lock" Race Correctness true "race: a lock in persistent memory is still taken after a crash, and nobody gives it back"
+    Deadlock "deadlock" Race Correctness true "race: threads wait for each other for ever"
     RecoveryAssertion "recovery-assertion" Explore Correctness true "explore: after a crash and recovery, a condition that must hold does not"
 }
 

@@ -51,6 +51,7 @@ mod source;
 pub mod suppress;
 pub mod terminal;
 mod text;
+mod timeline;
 
 pub use brownout_findings::Report;
 pub use finish::finish;

@@ -21,7 +21,7 @@ use brownout_findings::{Event, Finding, Frame, Limit, Report, Severity, Verdict,
 use crate::options::Options;
 use crate::source::Sources;
 use crate::text::{base_name, visible};
-use crate::{order, site};
+use crate::{order, site, timeline};
 
 /// Writes the report.
 pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Result<()> {
@@ -359,6 +359,11 @@ impl<'a> Page<'a> {
         let threads_differ = events
             .iter()
             .any(|event| event.thread.is_some() && event.thread != first_thread);
+        if let Some(lines) = timeline::of(finding, &events) {
+            for line in lines {
+                let _ = writeln!(self.text, "  {}", visible(&line));
+            }
+        }
         for at in 0..events.len() {
             self.event(&events, at, threads_differ);
         }

@@ -246,7 +246,7 @@ fn cc1() -> Result<String> {
 }
 
 /// Text-like bytes: words from a small dictionary, the same on every machine.
-fn compressible(len: usize) -> Vec<u8> {
+pub fn compressible(len: usize) -> Vec<u8> {
     let mut state = 1u64;
     let mut next = move || {
         state = state

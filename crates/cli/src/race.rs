@@ -1,0 +1,121 @@
+//! `brownout race`: interleavings that lose data.
+
+use brownout_findings::numbers::counted;
+use brownout_findings::rules::{Analysis, RuleSet};
+use brownout_findings::{Analysed, Limit, Outcome};
+use brownout_race::{Error, Numbers, Options, Over, Progress, Proof};
+
+use crate::exit::{self, Failure};
+use crate::progress::LiveLine;
+use crate::record::hint;
+use crate::reporting::{self, Again, Known, Subject};
+use crate::resolve::Race;
+use crate::signals;
+use crate::terminal::message;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            Error::Launch(error) => error.into(),
+            Error::Explore(error) => error.into(),
+            Error::Usage(_) | Error::Folder(_) => Failure::usage(error.to_string()),
+            error => Failure::cannot_run(error.to_string()),
+        }
+    }
+}
+
+impl Progress for LiveLine {
+    fn show(&mut self, numbers: &Numbers, found: usize) {
+        let line = format!(
+            "{:.0} s, {}, {}, {}, {} found",
+            numbers.seconds,
+            counted(numbers.schedules, "schedule"),
+            counted(
+                numbers.inter_candidates + numbers.intra_candidates,
+                "candidate"
+            ),
+            counted(numbers.validated, "crash image"),
+            found
+        );
+        LiveLine::show(self, &line);
+    }
+}
+
+/// The user may end a search and see what was found until then.
+fn listen(options: &Options) -> Result<(), Failure> {
+    signals::tell(&options.stop)
+        .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))
+}
+
+/// Searches, reports, and says how to exit.
+pub fn race(race: Race) -> Result<u8, Failure> {
+    let known = Known::read(&race.report)?;
+    let options = &race.options;
+    listen(options)?;
+    let mut line = LiveLine::new();
+    let raced = brownout_race::race(options, &mut line);
+    line.clear();
+    let raced = raced?;
+    let mut outcome = Outcome {
+        statistics: raced.numbers,
+        notes: raced.notes,
+        coverage: raced.coverage,
+        ended: Some(raced.ended),
+        ..Outcome::default()
+    };
+    if outcome.coverage.has(Limit::Untouched) {
+        let hints = raced.hints.iter().map(hint);
+        let hints = hints.map(|hint| hint.trim_start_matches("hint: ").to_owned());
+        outcome.notes.extend(hints);
+    }
+    if raced.over == Over::Quiet && raced.numbers.schedules > 0 {
+        outcome.notes.push(
+            "the search has ended because nothing new was seen any more; --time makes it go on"
+                .to_owned(),
+        );
+    }
+    let mut proofs = Vec::new();
+    for discovery in raced.found {
+        outcome.findings.push(discovery.finding);
+        proofs.push(discovery.proof);
+    }
+    let words = std::iter::once(&options.program.program).chain(&options.program.args);
+    let subject = Subject {
+        analysed: Analysed {
+            program: words.map(|w| w.to_string_lossy().into_owned()).collect(),
+            ..Analysed::by(Analysis::Race.name())
+        },
+        rules: RuleSet::defaults(Analysis::Race),
+        status: exit::OK,
+        command_line: &race.command_line,
+        wanted: None,
+    };
+    let words = reporting::words(&race.command_line);
+    let replay = |number: usize| {
+        Some(Again {
+            words: words.clone()?,
+            crash: None,
+            race: proofs.get(number).cloned(),
+        })
+    };
+    reporting::conclude_each(&race.report, &known, subject, outcome, replay)
+}
+
+/// Makes the schedule and the crash of a finding again, and shows what comes of it.
+pub fn replay(race: Race, fingerprint: &str, proof: &Proof) -> Result<u8, Failure> {
+    let mut options = race.options;
+    listen(&options)?;
+    options.folder = options.folder.join(format!("replay-{fingerprint}"));
+    let replayed = proof.replay(&options)?;
+    for line in &replayed.says {
+        message(line);
+    }
+    message(&match replayed.is_same {
+        true => format!("finding {fingerprint} shows again"),
+        false => format!("finding {fingerprint} did not show again"),
+    });
+    Ok(match replayed.is_same {
+        true => race.report.error_exitcode.unwrap_or(exit::FINDINGS),
+        false => exit::OK,
+    })
+}

@@ -1,0 +1,284 @@
+//! A search from beginning to end: the first run, the search, and the folder that keeps what was found.
+//!
+//! With a folder, each finding is written down when it is made, so that nothing is lost if the tool is killed; `resume` takes them over and goes on behind the last schedule.
+
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use brownout_campaign::folder::{Folder, Identity};
+use brownout_campaign::journal::Journal;
+use brownout_findings::{Coverage, Finding, Limit};
+use brownout_host::{ExitStatus, Schedule, StrategyKind};
+use serde::{Deserialize, Serialize};
+
+use crate::numbers::Numbers;
+use crate::options::{Error, Options};
+use crate::proof::Proof;
+use crate::search::{Discovery, Over, Progress, Search, Searched};
+use crate::stage::Stage;
+use crate::watch::Watch;
+
+/// What came of it.
+pub struct Raced {
+    /// What was found, and what it takes to see it again.
+    pub found: Vec<Discovery>,
+    /// Numbers.
+    pub numbers: Numbers,
+    /// What was looked at.
+    pub coverage: Coverage,
+    /// What a reader must know.
+    pub notes: Vec<String>,
+    /// Files that may be meant to be persistent memory.
+    pub hints: Vec<std::path::PathBuf>,
+    /// Why it has ended.
+    pub over: Over,
+    /// How the first run ended.
+    pub ended: String,
+}
+
+/// What a journal has.
+#[derive(Serialize, Deserialize)]
+enum Entry {
+    /// A finding, by its key; it replaces an earlier one of the same key.
+    Found {
+        key: String,
+        finding: Box<Finding>,
+        proof: Box<Proof>,
+    },
+    /// So many schedules have been run.
+    Ran(u64),
+}
+
+/// What must be the same when a campaign goes on.
+#[derive(Serialize)]
+struct Key {
+    program: String,
+    input: Option<String>,
+    setup: Option<String>,
+    recover: String,
+    continues: Option<String>,
+    pm: Vec<String>,
+    seed: u64,
+}
+
+/// The folder of a campaign, and what was known when it was opened.
+struct Kept {
+    journal: Mutex<Journal<String>>,
+    _folder: Folder,
+    first: u64,
+    known: Vec<(String, Discovery)>,
+}
+
+impl Kept {
+    fn open(options: &Options) -> Result<Option<Kept>, Error> {
+        let Some(out) = &options.out else {
+            return Ok(None);
+        };
+        let key = Key {
+            program: options.program.display(),
+            input: options
+                .program
+                .stdin
+                .as_ref()
+                .map(|path| path.display().to_string()),
+            setup: options.setup.clone(),
+            recover: options.recover.display(),
+            continues: options.continues.as_ref().map(|command| command.display()),
+            pm: options.pm_globs.clone(),
+            seed: options.seed,
+        };
+        let identity = Identity::new("race", &key, &())
+            .map_err(|error| Error::Usage(format!("cannot name the campaign: {error}")))?;
+        let folder = match options.resume {
+            true => Folder::resume(out, &identity)?,
+            false => Folder::create(out, &identity)?,
+        };
+        let path = folder.layout().journal();
+        let (journal, entries, _) = Journal::<String>::open(&path, &identity.hash())?;
+        let (mut first, mut known) = (0, Vec::<(String, Discovery)>::new());
+        for entry in entries
+            .iter()
+            .filter_map(|text| serde_json::from_str(text).ok())
+        {
+            match entry {
+                Entry::Ran(count) => first = count,
+                Entry::Found {
+                    key,
+                    finding,
+                    proof,
+                } => {
+                    known.retain(|(other, _)| *other != key);
+                    let discovery = Discovery {
+                        finding: *finding,
+                        proof: *proof,
+                    };
+                    known.push((key, discovery));
+                }
+            }
+        }
+        Ok(Some(Kept {
+            journal: Mutex::new(journal),
+            _folder: folder,
+            first,
+            known,
+        }))
+    }
+
+    fn write(&self, entry: &Entry) {
+        let Ok(text) = serde_json::to_string(entry) else {
+            return;
+        };
+        let mut journal = self.journal.lock().unwrap_or_else(|p| p.into_inner());
+        // What cannot be kept is still reported.
+        let _ = journal.append(&text);
+    }
+}
+
+/// Searches.
+pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Error> {
+    let kept = Kept::open(options)?;
+    let mut stage = Stage::new(options)?;
+    let begun = Instant::now();
+    let mut watch = Watch::new(options.model);
+    let first = stage.run(Schedule::new(StrategyKind::GoOn, 0), &mut watch)?;
+    stage.bound(&first, options.patience);
+    let mut raced = Raced {
+        found: Vec::new(),
+        numbers: Numbers::default(),
+        coverage: Coverage::default(),
+        notes: first.outcome.notes.clone(),
+        hints: first.outcome.hints.clone(),
+        over: Over::Quiet,
+        ended: match first.outcome.status {
+            ExitStatus::Code(code) => format!("exit code {code}"),
+            ExitStatus::Signal(signal) => format!("signal {signal}"),
+        },
+    };
+    raced.numbers.threads = watch.threads as u64;
+    if options.stop.load(Ordering::Relaxed) {
+        raced
+            .coverage
+            .limit(Limit::Interrupted, "ended in the first run");
+        raced.over = Over::Stopped;
+        return Ok(raced);
+    }
+    if watch.touching.is_empty() {
+        raced
+            .coverage
+            .limit(Limit::Untouched, "no persistent memory was touched");
+        if !options.pm_globs.is_empty() {
+            raced.coverage.limit(
+                Limit::Unmatched,
+                "no file that matches --pm was mapped and used",
+            );
+        }
+        return Ok(raced);
+    }
+    if watch.threads <= 1 {
+        raced.coverage.limit(
+            Limit::Unsupported,
+            "the program has one thread: there is nothing to schedule (`brownout check` and `brownout explore` judge such programs)",
+        );
+        return Ok(raced);
+    }
+    if first.is_endless {
+        raced.notes.push(format!(
+            "the first run, in which nobody is interrupted, did not end in {:.0} s, and was ended",
+            first.outcome.wall.as_secs_f64()
+        ));
+    }
+    let (start, known) = kept
+        .as_ref()
+        .map_or((0, Vec::new()), |kept| (kept.first, kept.known.clone()));
+    let search = Search::new(options, &stage, start, known);
+    let written = |key: &str, discovery: &Discovery| {
+        if let Some(kept) = &kept {
+            kept.write(&Entry::Found {
+                key: key.to_owned(),
+                finding: Box::new(discovery.finding.clone()),
+                proof: Box::new(discovery.proof.clone()),
+            });
+        }
+    };
+    let mut journal = Journaling {
+        progress,
+        kept: kept.as_ref(),
+        start,
+        last: Instant::now(),
+    };
+    let searched = search.run(&mut journal, &written)?;
+    if let Some(kept) = &kept {
+        kept.write(&Entry::Ran(start + searched.numbers.schedules));
+    }
+    conclude(&mut raced, searched, begun.elapsed());
+    // It goes if it is empty.
+    let _ = fs::remove_dir(&options.folder);
+    Ok(raced)
+}
+
+/// Writes down now and then how far it is.
+struct Journaling<'a> {
+    progress: &'a mut dyn Progress,
+    kept: Option<&'a Kept>,
+    start: u64,
+    last: Instant,
+}
+
+impl Progress for Journaling<'_> {
+    fn show(&mut self, numbers: &Numbers, found: usize) {
+        const EVERY: Duration = Duration::from_secs(1);
+        self.progress.show(numbers, found);
+        if let Some(kept) = self.kept
+            && self.last.elapsed() > EVERY
+        {
+            kept.write(&Entry::Ran(self.start + numbers.schedules));
+            self.last = Instant::now();
+        }
+    }
+}
+
+fn conclude(raced: &mut Raced, searched: Searched, elapsed: Duration) {
+    raced.numbers = searched.numbers;
+    raced.numbers.seconds = elapsed.as_secs_f64();
+    raced.found = searched.found;
+    raced.over = searched.over;
+    raced.notes.extend(searched.notes);
+    // That is what a search of schedules is, so nobody need accept it; but nobody is told that all was looked at.
+    raced.coverage.limit(
+        Limit::Interleaving,
+        format!(
+            "{} schedules of one input were run; others may show more",
+            raced.numbers.schedules
+        ),
+    );
+    raced.coverage.accept(&[Limit::Interleaving]);
+    if searched.over == Over::Stopped {
+        raced
+            .coverage
+            .limit(Limit::Interrupted, "ended before its time");
+    }
+    if searched.has_diverged > 0 {
+        raced.coverage.limit(
+            Limit::Nondeterministic,
+            format!(
+                "{} schedules went another way when they were run again: the program depends on something else than its input and its schedule \
+                 (the time, another process), and what they showed is not judged",
+                searched.has_diverged
+            ),
+        );
+    }
+    if raced.numbers.endless > 0 {
+        raced.notes.push(format!(
+            "{} schedules were ended because they did not end; what they did until then was looked at",
+            raced.numbers.endless
+        ));
+    }
+    for (signal, decisions) in searched.killed {
+        raced.notes.push(format!(
+            "a schedule with {} decisions ends the program by signal {signal}",
+            decisions.len()
+        ));
+    }
+}

@@ -1,0 +1,221 @@
+//! What becomes of a sighting: stores to persistent memory, and output, that were computed from bytes that were not persistent yet.
+//!
+//! The run is made again under the same schedule, and this time its data flow is followed ([`brownout_follow`]). Each load of bytes that are not persistent is a source.
+//! A store that depends on a source, by its content or by its address, is an effect as long as the source is not persistent: a crash may then leave the effect
+//! without its source. So is what leaves the process.
+//!
+//! Source: PMRace (ASPLOS 2022), section 3.1 (PM inter- and intra-thread inconsistency) and 4.3. Deviations: what leaves the process counts, too; labels follow data by the byte;
+//! an effect counts when it is stored, not only when it is written back, because a line may leave the cache at any time. Whether that makes a difference is told.
+
+use std::io;
+use std::path::Path;
+
+use brownout_follow::{Access, Follower, Label, Observer, Sets};
+use brownout_model::{ByteRange, Config, keys};
+use brownout_trace::event::{Event, FileId};
+use brownout_trace::{EventSink, Executed};
+use rustc_hash::FxHashMap;
+
+use crate::site::{Done, name_of};
+use crate::watch::Watch;
+
+/// Of effects of one name, so many are kept: a later one may leave other traces.
+const SAME_MAX: u32 = 3;
+
+/// A load of bytes that were not persistent.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    pub store: Done,
+    pub load: Done,
+    pub range: ByteRange,
+    pub is_inter: bool,
+}
+
+/// What was made of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Effect {
+    pub source: Source,
+    /// The store, or the system call.
+    pub done: Done,
+    /// The bytes in persistent memory; `None`: they left the process.
+    pub range: Option<ByteRange>,
+    /// What is stored depends on the source; else only where.
+    pub by_content: bool,
+    /// The same in all runs.
+    pub name: u64,
+}
+
+/// Follows a run.
+pub struct Effects {
+    pub watch: Watch,
+    follower: Follower,
+    found: Found,
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    /// By their numbers, less one.
+    sources: Vec<Source>,
+    /// By the store's event and the load's name.
+    known: FxHashMap<(u64, u64), u32>,
+    effects: Vec<Effect>,
+    counts: FxHashMap<u64, u32>,
+}
+
+impl Effects {
+    /// Of a run that has not begun.
+    pub fn new(model: Config) -> Effects {
+        Effects {
+            watch: Watch::new(model),
+            follower: Follower::new(),
+            found: Found::default(),
+        }
+    }
+
+    /// All effects, in the order of the run; how many values were given up on; and what else was seen.
+    pub fn finish(self) -> (Vec<Effect>, u64, Watch) {
+        (self.found.effects, self.follower.given_up(), self.watch)
+    }
+}
+
+impl Found {
+    fn source(&mut self, source: Source) -> u32 {
+        let key = (source.store.event, source.load.site.name);
+        *self.known.entry(key).or_insert_with(|| {
+            self.sources.push(source);
+            self.sources.len() as u32
+        })
+    }
+
+    fn effect(&mut self, number: u32, done: Done, range: Option<ByteRange>, by_content: bool) {
+        let Some(source) = self.sources.get(number as usize - 1).copied() else {
+            return;
+        };
+        let name = name_of(&[
+            source.store.site.name,
+            source.load.site.name,
+            done.site.name,
+            u64::from(source.is_inter) | u64::from(range.is_none()) << 1,
+        ]);
+        let count = self.counts.entry(name).or_default();
+        *count += 1;
+        if *count <= SAME_MAX {
+            self.effects.push(Effect {
+                source,
+                done,
+                range,
+                by_content,
+                name,
+            });
+        }
+    }
+}
+
+/// Both halves of [`Effects`] that the follower talks to.
+struct Listener<'a> {
+    watch: &'a Watch,
+    found: &'a mut Found,
+}
+
+impl Observer for Listener<'_> {
+    fn loads(&mut self, access: &Access, sources: &mut [u32]) {
+        let Some((file, offset)) = access.place else {
+            return;
+        };
+        // What the instruction did to persistent memory has been told already.
+        let Some(load) = self.watch.last.get(&access.thread).copied() else {
+            return;
+        };
+        if load.site.pc.0 != access.pc {
+            return;
+        }
+        let range = ByteRange::new(keys::key(file, offset), sources.len() as u64);
+        for (part, store) in self.watch.unpersisted(range) {
+            if store.event == load.event {
+                continue;
+            }
+            let number = self.found.source(Source {
+                store,
+                load,
+                range: part,
+                is_inter: store.site.thread != load.site.thread,
+            });
+            let from = (part.start().0 - range.start().0) as usize;
+            let to = (part.end().0 - range.start().0) as usize;
+            sources[from..to].fill(number);
+        }
+    }
+
+    fn stores(&mut self, access: &Access, content: &[Label], address: Label, sets: &Sets) {
+        let Some((done, range)) = self.watch.last_store.get(&access.thread).copied() else {
+            return;
+        };
+        if done.site.pc.0 != access.pc {
+            return;
+        }
+        let mut numbers: Vec<(u32, bool)> = Vec::new();
+        let labels = content.iter().map(|label| (*label, true));
+        for (label, by_content) in labels.chain([(address, false)]) {
+            for number in sets.members(label).iter().copied() {
+                if !numbers.iter().any(|(known, _)| *known == number) {
+                    numbers.push((number, by_content));
+                }
+            }
+        }
+        for (number, by_content) in numbers {
+            let source = self.found.sources[number as usize - 1];
+            // Of the bytes that were loaded, those that are still in doubt: what was stored over them since is not what was read.
+            if self.watch.is_pending(source.range, source.store.event)
+                && !source.range.overlaps(range)
+            {
+                self.found.effect(number, done, Some(range), by_content);
+            }
+        }
+    }
+
+    fn leaves(&mut self, access: &Access, content: &[Label], sets: &Sets) {
+        // The call is over, and has been told as an event.
+        let told = self.watch.last_output;
+        let Some(done) = told.filter(|done| done.site.thread == access.thread) else {
+            return;
+        };
+        let mut numbers: Vec<u32> = Vec::new();
+        for label in content {
+            for number in sets.members(*label).iter().copied() {
+                if !numbers.contains(&number) {
+                    numbers.push(number);
+                }
+            }
+        }
+        for number in numbers {
+            let source = self.found.sources[number as usize - 1];
+            if self.watch.is_pending(source.range, source.store.event) {
+                self.found.effect(number, done, None, true);
+            }
+        }
+    }
+}
+
+impl EventSink for Effects {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.watch.event(event)?;
+        let mut listener = Listener {
+            watch: &self.watch,
+            found: &mut self.found,
+        };
+        self.follower.event(event, &mut listener)
+    }
+
+    fn executed(&mut self, what: &Executed<'_>) -> io::Result<()> {
+        let mut listener = Listener {
+            watch: &self.watch,
+            found: &mut self.found,
+        };
+        self.follower.executed(what, &mut listener)
+    }
+
+    fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {
+        self.watch.new_file(file, path)
+    }
+}

@@ -1,0 +1,240 @@
+//! What a crash makes of an effect, and of a lock that is held: recovery has the last word.
+//!
+//! | image | an effect | a lock |
+//! |---|---|---|
+//! | the bad one | its source is lost, all else has survived | the word holds what was stored, all else has survived |
+//! | same moment | nothing is lost | the store to the word is lost |
+//! | earlier | right before the effect, its source lost | right before the store |
+//!
+//! **Confirmed**: recovery (or what is to run after it) fails or hangs on the bad image, and on none of the others. So it is neither what recovery does anyway, nor the
+//! loss of the source alone. **Unrepaired**: nothing fails, the effect is certain at that moment, and its bytes are still there after recovery. **Repaired**: they are not.
+
+use std::path::Path;
+
+use brownout_explore::{Crash, OneCrash, Stored, Trial, Tried, Wish};
+use brownout_findings::Reproduction;
+
+use crate::effects::Effect;
+use crate::options::Error;
+use crate::words;
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// After the crash, this happens.
+    Confirmed(String),
+    /// Nothing fails, and it is still there.
+    Unrepaired,
+    /// Recovery has set it right.
+    Repaired,
+    /// No crash leaves the one without the other, or what recovery does says nothing.
+    Nothing,
+}
+
+/// A verdict, and the crash that shows it.
+pub struct Judged {
+    pub verdict: Verdict,
+    pub crash: Option<Crash>,
+    /// Which procedure showed it.
+    pub procedure: usize,
+    pub tried: Option<Tried>,
+}
+
+impl Judged {
+    fn nothing() -> Judged {
+        Judged {
+            verdict: Verdict::Nothing,
+            crash: None,
+            procedure: 0,
+            tried: None,
+        }
+    }
+
+    /// The crash in numbers.
+    pub fn spec(&self, trial: &Trial) -> Option<OneCrash> {
+        self.crash.as_ref().map(|crash| trial.spec(crash))
+    }
+
+    /// The crash as files, and the commands that show it natively.
+    pub fn show(&self, trial: &mut Trial, folder: &Path) -> Result<Option<Reproduction>, Error> {
+        let (Some(crash), Some(tried)) = (&self.crash, &self.tried) else {
+            return Ok(None);
+        };
+        Ok(Some(trial.show(crash, self.procedure, tried, folder)?))
+    }
+}
+
+/// Judges an effect.
+pub fn effect(trial: &mut Trial, effect: &Effect, procedures: usize) -> Result<Judged, Error> {
+    let source = [Stored {
+        event: effect.source.store.event,
+    }];
+    let store = Stored {
+        event: effect.done.event,
+    };
+    let kept: &[Stored] = match effect.range {
+        Some(_) => &[store],
+        None => &[],
+    };
+    let wish = Wish {
+        lost: &source,
+        kept,
+        after: Some(effect.done.event),
+        before: None,
+    };
+    let Some(crash) = trial.crash(wish) else {
+        return Ok(Judged::nothing());
+    };
+    let change = change_of(trial, source[0]);
+    if change == Change::None {
+        return Ok(Judged::nothing());
+    }
+    let earlier = match effect.range {
+        Some(_) => trial.right_before(store, &source),
+        None => None,
+    };
+    let left = match effect.range {
+        Some(_) => trial.left(&crash, store),
+        None => None,
+    };
+    let mut first = None;
+    for procedure in 0..procedures {
+        if trial.is_unfit(procedure).is_some() {
+            continue;
+        }
+        let tried = trial.recover(&crash, procedure)?;
+        let is_there = left.as_ref().is_none_or(|left| trial.is_still_there(left));
+        if let Some(failure) = &tried.failure {
+            let others = [Some(trial.all_survive(&crash)), earlier.clone()];
+            if none_fails(trial, others.into_iter().flatten(), procedure)? {
+                return Ok(Judged {
+                    verdict: Verdict::Confirmed(failure.clone()),
+                    crash: Some(crash),
+                    procedure,
+                    tried: Some(tried),
+                });
+            }
+        }
+        first.get_or_insert((tried, is_there));
+    }
+    let Some((tried, is_there)) = first else {
+        return Ok(Judged::nothing());
+    };
+    let is_mark = effect.source.store.is_locked && change == Change::ClearsBit;
+    Ok(Judged {
+        verdict: match (
+            is_there,
+            crash.is_certain && tried.failure.is_none() && !is_mark,
+        ) {
+            (false, _) => Verdict::Repaired,
+            (true, true) => Verdict::Unrepaired,
+            // It is there only by chance; or recovery fails for other reasons.
+            (true, false) => Verdict::Nothing,
+        },
+        crash: Some(crash),
+        procedure: 0,
+        tried: Some(tried),
+    })
+}
+
+/// What a store has changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// Nothing: it has stored what was there, as a compare-and-exchange does that fails.
+    None,
+    /// One bit, which was set and is not any more: how a mark is taken back that says "not persistent yet". Whoever reads that word leaves the mark out.
+    ClearsBit,
+    /// Something else.
+    Some,
+}
+
+fn change_of(trial: &Trial, source: Stored) -> Change {
+    let Some((without, with)) = trial.change(source) else {
+        return Change::Some;
+    };
+    let (mut set, mut cleared) = (0, 0);
+    for (with, without) in with.iter().zip(&without) {
+        set += (with & !without).count_ones();
+        cleared += (without & !with).count_ones();
+    }
+    match (set, cleared) {
+        (0, 0) => Change::None,
+        (0, 1) => Change::ClearsBit,
+        _ => Change::Some,
+    }
+}
+
+/// Judges a change of a word that may be a lock; `next` is the change after it.
+pub fn change(
+    trial: &mut Trial,
+    change: &words::Change,
+    next: Option<&words::Change>,
+    procedures: usize,
+) -> Result<Judged, Error> {
+    let this = [Stored {
+        event: change.done.event,
+    }];
+    let during = Wish {
+        lost: &[],
+        kept: &this,
+        after: None,
+        before: next.map(|next| next.done.event),
+    };
+    let mut crash = trial.crash(during);
+    if crash.is_none()
+        && let Some(next) = next
+    {
+        // Nothing was completed meanwhile: the word has left the cache before it changed again.
+        let next = [Stored {
+            event: next.done.event,
+        }];
+        crash = trial.crash(Wish {
+            lost: &next,
+            kept: &this,
+            ..Wish::default()
+        });
+    }
+    let Some(crash) = crash else {
+        return Ok(Judged::nothing());
+    };
+    let earlier = trial.right_before(this[0], &[]);
+    for procedure in 0..procedures {
+        if trial.is_unfit(procedure).is_some() {
+            continue;
+        }
+        let tried = trial.recover(&crash, procedure)?;
+        let Some(failure) = &tried.failure else {
+            continue;
+        };
+        let without = trial.without(&crash, &this);
+        let others = [without, earlier.clone()];
+        if none_fails(trial, others.into_iter().flatten(), procedure)? {
+            return Ok(Judged {
+                verdict: Verdict::Confirmed(failure.clone()),
+                crash: Some(crash),
+                procedure,
+                tried: Some(tried),
+            });
+        }
+    }
+    Ok(Judged::nothing())
+}
+
+/// Whether a procedure does well on all of these.
+fn none_fails(
+    trial: &mut Trial,
+    crashes: impl Iterator<Item = Crash>,
+    procedure: usize,
+) -> Result<bool, Error> {
+    for crash in crashes {
+        if trial.recover(&crash, procedure)?.failure.is_some() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Two verdicts of the same kind.
+pub fn is_same(one: &Verdict, other: &Verdict) -> bool {
+    std::mem::discriminant(one) == std::mem::discriminant(other)
+}

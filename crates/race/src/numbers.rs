@@ -1,0 +1,52 @@
+//! What was done, in numbers.
+
+use serde::{Deserialize, Serialize};
+
+/// The statistics of a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Numbers {
+    /// Schedules that were run.
+    pub schedules: u64,
+    /// Of those, runs whose data flow was followed.
+    pub followed: u64,
+    /// Places at which somebody else could have gone on, in all runs.
+    pub steps: u64,
+    /// Most threads of a run.
+    pub threads: u64,
+    /// PM alias pairs: accesses of two threads to the same bytes, with what was persistent between them.
+    pub pairs: u64,
+    /// Pairs of instructions, a store and a load of another thread, that come to the same bytes.
+    pub goals: u64,
+    /// Of those, loads that came before the store was persistent.
+    pub goals_met: u64,
+    /// Of the others, those that schedules were directed at without success.
+    pub goals_not_met: u64,
+    /// Loads of what another thread had not made persistent, by code.
+    pub inter_candidates: u64,
+    /// Loads of what the same thread had not made persistent, by code.
+    pub intra_candidates: u64,
+    /// Candidates of which something durable, or output, was made.
+    pub inconsistencies: u64,
+    /// Of those, the ones of which a crash image was recovered.
+    pub validated: u64,
+    /// After which recovery, or what runs after it, fails.
+    pub confirmed: u64,
+    /// After which nothing fails, and the effect is still there.
+    pub unrepaired: u64,
+    /// Which recovery sets right.
+    pub repaired: u64,
+    /// Changes of words that may be locks, of which a crash image was recovered.
+    pub locks_tried: u64,
+    /// Schedules in which threads came to wait for each other for ever.
+    pub deadlocks: u64,
+    /// Schedules that were ended because they did not end.
+    pub endless: u64,
+    /// Values whose data flow was given up on.
+    pub given_up: u64,
+    /// Time it took, in seconds.
+    pub seconds: f64,
+    /// Of that, time spent on recoveries, over all jobs.
+    pub validating_seconds: f64,
+    /// Time until the first error, in seconds.
+    pub first_error_seconds: Option<f64>,
+}

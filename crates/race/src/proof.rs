@@ -1,0 +1,177 @@
+//! What it takes to see a finding again: the schedule, the crash, and what is to be seen.
+
+use brownout_explore::{OneCrash, Trial};
+use brownout_host::{Decision, Schedule, decode_decisions, encode_decisions};
+use serde::{Deserialize, Serialize};
+
+use crate::deadlock::{deadlock_name, waits};
+use crate::effects::Effects;
+use crate::judge::{self, Judged, Verdict, is_same};
+use crate::options::{Error, Options, together};
+use crate::stage::Stage;
+use crate::watch::Watch;
+
+/// What is to be seen. Names are made of addresses of code: the same for the same program and libraries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// An effect that outlives its source.
+    Effect {
+        /// Its name.
+        name: u64,
+    },
+    /// A lock that stays taken.
+    Change {
+        /// The name of the place that takes it.
+        name: u64,
+    },
+    /// Threads that wait for ever.
+    Deadlock {
+        /// The name of the places at which they wait.
+        name: u64,
+    },
+    /// Something that is read, and never written back.
+    Publication {
+        /// The name of the store.
+        store: u64,
+    },
+}
+
+/// See the module's header.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof {
+    /// The list of the schedule.
+    schedule: Vec<u8>,
+    /// What is to be seen.
+    what: What,
+    /// Which crash, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    crash: Option<OneCrash>,
+    /// What runs after it: 0 is recovery alone.
+    #[serde(default)]
+    procedure: usize,
+    /// What then fails; nothing if the effect is only left unrepaired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
+}
+
+/// What a replay has shown.
+pub struct Replayed {
+    /// It is what the finding says.
+    pub is_same: bool,
+    /// What happened, for people.
+    pub says: Vec<String>,
+}
+
+impl Proof {
+    pub(crate) fn new(decisions: &[Decision], what: What, judged: &Judged, trial: &Trial) -> Proof {
+        Proof {
+            crash: judged.spec(trial),
+            procedure: judged.procedure,
+            failure: match &judged.verdict {
+                Verdict::Confirmed(failure) => Some(failure.clone()),
+                _ => None,
+            },
+            ..Proof::of_schedule(decisions, what)
+        }
+    }
+
+    pub(crate) fn of_schedule(decisions: &[Decision], what: What) -> Proof {
+        Proof {
+            schedule: encode_decisions(decisions),
+            what,
+            crash: None,
+            procedure: 0,
+            failure: None,
+        }
+    }
+
+    /// The decisions of its schedule; none if they are damaged.
+    pub fn decisions(&self) -> Option<Vec<Decision>> {
+        decode_decisions(&self.schedule)
+    }
+
+    /// Runs the schedule again, makes the crash again, and looks whether the same comes of it.
+    pub fn replay(&self, options: &Options) -> Result<Replayed, Error> {
+        let damaged = || Error::Usage("the schedule of this token is damaged".into());
+        let decisions = self.decisions().ok_or_else(damaged)?;
+        let stage = Stage::new(options)?;
+        let schedule = Schedule::repeat(decisions);
+        let mut says = Vec::new();
+        let is_same = match self.what {
+            What::Deadlock { name } => {
+                let mut watch = Watch::new(options.model);
+                let ran = stage.run(schedule, &mut watch)?;
+                let waits = waits(&ran, &watch);
+                if let Some((waits, _)) = &waits {
+                    says.push(format!("{} threads wait for ever", waits.len()));
+                }
+                waits.is_some_and(|(waits, _)| deadlock_name(&waits) == name)
+            }
+            What::Publication { store } => {
+                let mut watch = Watch::new(options.model);
+                stage.run(schedule, &mut watch)?;
+                watch
+                    .sightings
+                    .values()
+                    .any(|s| s.is_inter && s.store.site.name == store)
+            }
+            What::Effect { .. } | What::Change { .. } => {
+                self.replay_crash(options, &stage, schedule, &mut says)?
+            }
+        };
+        Ok(Replayed { is_same, says })
+    }
+
+    fn replay_crash(
+        &self,
+        options: &Options,
+        stage: &Stage,
+        schedule: Schedule,
+        says: &mut Vec<String>,
+    ) -> Result<bool, Error> {
+        let follows = matches!(self.what, What::Effect { .. });
+        let mut effects = Effects::new(options.model);
+        let (run, _) = stage.record(schedule, follows, &mut effects)?;
+        let (effects, _, _) = effects.finish();
+        let more: Vec<_> = options
+            .continues
+            .iter()
+            .map(|c| together(&options.recover, c))
+            .collect();
+        let mut trial = Trial::new(&stage.explore, run, &more)?;
+        let other_run = || {
+            Error::Usage("the program's run is not the one that was searched: it, its input or its files have changed".into())
+        };
+        let spec = self.crash.as_ref().ok_or_else(other_run)?;
+        let crash = trial.crash_of(spec).ok_or_else(other_run)?;
+        let tried = trial.recover(&crash, self.procedure)?;
+        says.push(match &tried.failure {
+            Some(failure) => format!("after the crash, {failure}"),
+            None => format!(
+                "after the crash, recovery ends with {}",
+                tried.outcome.status
+            ),
+        });
+        let shown = trial.show(&crash, self.procedure, &tried, &options.folder)?;
+        says.push(format!("natively: {}", shown.command));
+        says.push(format!("debugger: {}", shown.gdb));
+        let What::Effect { name } = self.what else {
+            // How it is seen that something hangs depends on the machine's load.
+            return Ok(tried.failure.is_some() == self.failure.is_some());
+        };
+        let expected = match &self.failure {
+            Some(failure) => Verdict::Confirmed(failure.clone()),
+            None => Verdict::Unrepaired,
+        };
+        for effect in effects.iter().filter(|effect| effect.name == name) {
+            let judged = judge::effect(&mut trial, effect, 1 + more.len())?;
+            if is_same(&judged.verdict, &expected)
+                && tried.failure.is_some() == self.failure.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

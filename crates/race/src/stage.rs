@@ -1,0 +1,248 @@
+//! Where programs run: each run in a private view of the machine, on the files that the set-up has left, under a schedule.
+//!
+//! Guarantee: every run begins with the same files and the same input, and no run sees what another has left. So what a run does depends on its schedule
+//! alone.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use brownout_explore::{Ground, Options as ExploreOptions, Run, RunRecorder, Start};
+use brownout_host::{
+    Enclosure, Enclosures, ExitStatus, LaunchConfig, Limits, Outcome, Schedule, Scheduled, Stopped,
+};
+use brownout_trace::{EventSink, Tee};
+
+use crate::options::{Error, Options, io_error};
+
+/// A run that does more to persistent memory than so many times as much as the first one does not end.
+const EVENTS_FACTOR: u64 = 40;
+const EVENTS_MIN: u64 = 200_000;
+/// Bounds of the first run.
+const FIRST_EVENTS: u64 = 20_000_000;
+const FIRST_WALL: Duration = Duration::from_secs(60);
+const WALL_FACTOR: u32 = 40;
+const WALL_MIN: Duration = Duration::from_secs(5);
+
+/// How a run ended.
+pub struct Ran {
+    /// From the host.
+    pub outcome: Outcome,
+    /// What was decided.
+    pub scheduled: Scheduled,
+    /// The program was ended because it did not end.
+    pub is_endless: bool,
+}
+
+/// See the module's header.
+pub struct Stage {
+    /// With the files to begin with.
+    pub explore: ExploreOptions,
+    enclosures: Arc<Enclosures>,
+    /// Nothing runs here: it shows what files hold before a run.
+    pristine: Arc<Enclosure>,
+    /// Set by the first run.
+    limits: Limits,
+    /// Last, because everything else lies in it.
+    ground: Ground,
+}
+
+impl Stage {
+    /// Makes it ready, and runs the set-up.
+    pub fn new(options: &Options) -> Result<Stage, Error> {
+        let ground = Ground::new().map_err(io_error("cannot make a folder for runs"))?;
+        let enclosures = ground
+            .enclosures()
+            .map_err(|why| Error::NoView(why.to_owned()))?
+            .clone();
+        let no_view = || io_error("cannot make a private view of the machine");
+        let mut layers = Vec::new();
+        if let Some(setup) = &options.setup {
+            let view = Arc::new(enclosures.enclose(&[]).map_err(no_view())?);
+            set_up(options, setup, &view)?;
+            layers.push(view.layer().clone());
+        }
+        let pristine = Arc::new(enclosures.enclose(&layers).map_err(no_view())?);
+        let mut explore = ExploreOptions::new(
+            options.program.clone(),
+            options.recover.clone(),
+            options.folder.clone(),
+        );
+        explore.start = Some(Start {
+            enclosures: enclosures.clone(),
+            layers,
+        });
+        explore.pm_globs = options.pm_globs.clone();
+        explore.model = options.model;
+        explore.promise = options.promise;
+        explore.checker = options.checker.clone();
+        explore.patience = options.patience;
+        explore.stop = options.stop.clone();
+        explore.journal = false;
+        Ok(Stage {
+            explore,
+            enclosures,
+            pristine,
+            limits: Limits {
+                events: Some(FIRST_EVENTS),
+                wall: Some(options.patience.unwrap_or(FIRST_WALL)),
+                ..Limits::default()
+            },
+            ground,
+        })
+    }
+
+    /// The bounds of all further runs, by what the first has taken.
+    pub fn bound(&mut self, first: &Ran, patience: Option<Duration>) {
+        let events = first.outcome.events.saturating_mul(EVENTS_FACTOR);
+        let wall = (first.outcome.wall * WALL_FACTOR).max(WALL_MIN);
+        self.limits.events = Some(events.max(EVENTS_MIN));
+        self.limits.wall = Some(patience.unwrap_or(wall));
+    }
+
+    /// Runs the program under a schedule.
+    pub fn run(&self, schedule: Schedule, sink: &mut dyn EventSink) -> Result<Ran, Error> {
+        self.launch(schedule, false, sink)
+    }
+
+    /// The same, and tells what instructions do.
+    pub fn follow(&self, schedule: Schedule, sink: &mut dyn EventSink) -> Result<Ran, Error> {
+        self.launch(schedule, true, sink)
+    }
+
+    fn launch(
+        &self,
+        schedule: Schedule,
+        follow: bool,
+        sink: &mut dyn EventSink,
+    ) -> Result<Ran, Error> {
+        let (mut config, out, err) = self.config(schedule)?;
+        config.follow = follow;
+        let outcome = brownout_host::record(&config, sink);
+        let _ = (fs::remove_file(&out), fs::remove_file(&err));
+        ran(outcome?)
+    }
+
+    /// The same, so that crashes of the run can be tried; with what instructions do, if `follow` says so.
+    pub fn record(
+        &self,
+        schedule: Schedule,
+        follow: bool,
+        sink: &mut dyn EventSink,
+    ) -> Result<(Run, Ran), Error> {
+        let (mut config, out, err) = self.config(schedule)?;
+        config.follow = follow;
+        let input = match &self.explore.program.stdin {
+            Some(path) => fs::read(self.pristine.path(path))
+                .or_else(|_| fs::read(path))
+                .map_err(io_error("cannot read the standard input"))?,
+            None => Vec::new(),
+        };
+        let pristine = self.pristine.clone();
+        let before = move |path: &Path| {
+            let path = pristine.path(path);
+            path.is_file().then_some(path)
+        };
+        let mut recorder = RunRecorder::new(&self.explore, input, before)?;
+        let outcome = {
+            let mut sink = Tee::of([sink, &mut recorder]);
+            brownout_host::record(&config, &mut sink)?
+        };
+        let printed = |path: &Path| fs::read(path).unwrap_or_default();
+        let again = outcome_of(&outcome);
+        let run = recorder.finish(outcome, printed(&out), printed(&err))?;
+        let _ = (fs::remove_file(&out), fs::remove_file(&err));
+        Ok((run, ran(again)?))
+    }
+
+    fn config(&self, schedule: Schedule) -> Result<(LaunchConfig, PathBuf, PathBuf), Error> {
+        let program = &self.explore.program;
+        let start = self.explore.start.as_ref();
+        let layers = start.map_or(&[][..], |start| &start.layers);
+        let view = self.enclosures.enclose(layers);
+        let view = view.map_err(io_error("cannot make a private view of the machine"))?;
+        let mut config = LaunchConfig::new(&program.program, &program.args);
+        RunRecorder::prepare(&self.explore, &mut config);
+        config.loads = true;
+        config.schedule = Some(schedule);
+        let stdin = match &program.stdin {
+            Some(path) => File::open(view.path(path)).or_else(|_| File::open(path)),
+            None => File::open("/dev/null"),
+        };
+        config.stdin = Some(stdin.map_err(io_error("cannot open the standard input"))?);
+        let output = |name: &str| -> Result<(File, PathBuf), Error> {
+            let made = tempfile::Builder::new()
+                .prefix(name)
+                .tempfile_in(self.ground.scratch());
+            let (file, path) = made
+                .and_then(|file| file.keep().map_err(|error| error.error))
+                .map_err(io_error("cannot keep the output"))?;
+            Ok((file, path))
+        };
+        let (out, out_path) = output("stdout-")?;
+        let (err, err_path) = output("stderr-")?;
+        (config.stdout, config.stderr) = (Some(out), Some(err));
+        config.enclosure = Some(Arc::new(view));
+        config.dies_with_tool = true;
+        config.stop = Some(self.explore.stop.clone());
+        config.limits = self.limits;
+        Ok((config, out_path, err_path))
+    }
+}
+
+/// What is needed of an outcome twice.
+fn outcome_of(outcome: &Outcome) -> Outcome {
+    Outcome {
+        status: outcome.status,
+        hints: outcome.hints.clone(),
+        notes: outcome.notes.clone(),
+        wall: outcome.wall,
+        events: outcome.events,
+        stopped: outcome.stopped,
+        waited: outcome.waited,
+        edges: None,
+        comparisons: Vec::new(),
+        scheduled: outcome.scheduled.clone(),
+    }
+}
+
+fn ran(outcome: Outcome) -> Result<Ran, Error> {
+    let Some(scheduled) = outcome.scheduled.clone() else {
+        return Err(Error::Usage("the program was not scheduled".into()));
+    };
+    let is_endless = matches!(
+        outcome.stopped,
+        Some(Stopped::Events | Stopped::Wall | Stopped::Idle)
+    );
+    Ok(Ran {
+        outcome,
+        scheduled,
+        is_endless,
+    })
+}
+
+fn set_up(options: &Options, setup: &str, view: &Arc<Enclosure>) -> Result<(), Error> {
+    let null = || File::options().read(true).write(true).open("/dev/null");
+    // Under the engine, though nothing is recorded: what it makes must be the same next time, identifiers and seeds included.
+    let mut config = LaunchConfig::new("sh", ["-c", setup]);
+    config.deterministic = true;
+    config.enclosure = Some(view.clone());
+    config.dies_with_tool = true;
+    config.stop = Some(options.stop.clone());
+    config.stdin = Some(null().map_err(io_error("cannot open /dev/null"))?);
+    config.stdout = Some(null().map_err(io_error("cannot open /dev/null"))?);
+    let outcome = brownout_host::run(&config)?;
+    match (outcome.stopped, outcome.status) {
+        (Some(_), _) => Err(Error::Usage(
+            "stopped in the set-up: nothing was searched".into(),
+        )),
+        (None, ExitStatus::Code(0)) => Ok(()),
+        (None, ExitStatus::Code(code)) => Err(Error::Usage(format!(
+            "the set-up failed with exit code {code}: {setup}"
+        ))),
+        (None, ExitStatus::Signal(signal)) => Err(Error::Usage(format!(
+            "the set-up was killed by signal {signal}: {setup}"
+        ))),
+    }
+}

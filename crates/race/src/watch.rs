@@ -1,0 +1,395 @@
+//! What the threads of a run did to persistent memory, in order: who read what another had not made persistent, who touched the same bytes, which words
+//! they agree by, and where they came to wait for each other.
+//!
+//! ```text
+//!  event ─▶ keys (file, offset) ─▶ model ─▶ sightings   a load of bytes that were not persistent
+//!                                     ├───▶ pairs       two threads at the same bytes, and the state between
+//!                                     └───▶ words       what may be locks
+//! ```
+//! A sighting is no bug: see `follow.rs` for what becomes of it.
+//!
+//! Source: PMRace (ASPLOS 2022), sections 3 and 4.2 (candidates, PM alias pairs). Deviation: what was written back and fenced counts as persistent by this
+//! project's model, in which only the fence of the thread that wrote back counts.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use brownout_model::{
+    ByteRange, Config, Event as ModelEvent, Intervals, Line, Moment, Op, Tag, Thread, Write, keys,
+};
+use brownout_symbols::{Options as SymbolOptions, Stacks};
+use brownout_trace::epochs::CodeEpochs;
+use brownout_trace::event::{
+    Access, ContextId, Event, EventKind, FenceKind, MS_SYNC, TargetAddr, ThreadId,
+};
+use brownout_trace::maps::{AddressSpaces, MapFault};
+use brownout_trace::{EventSink, annotation};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::site::{Done, Site, mix, name_of};
+use crate::words::Words;
+
+/// Accesses of threads that are remembered for eight bytes.
+const ACCESSES_MAX: usize = 6;
+
+/// A load of bytes that were not persistent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sighting {
+    pub store: Done,
+    pub load: Done,
+    /// Keys of the bytes.
+    pub range: ByteRange,
+    /// Another thread had stored them.
+    pub is_inter: bool,
+    /// They had not been written back at all, ever.
+    pub is_never_flushed: bool,
+    pub count: u64,
+}
+
+/// The last accesses to eight bytes.
+#[derive(Default)]
+struct Granule {
+    /// Thread, place, whether it stored.
+    last: Vec<(ThreadId, u64, bool)>,
+}
+
+/// See the module's header.
+pub struct Watch {
+    spaces: AddressSpaces,
+    epochs: CodeEpochs,
+    /// For those who give findings their words.
+    pub stacks: Stacks,
+    intervals: Intervals,
+    /// By the model's tag, less one.
+    stores: Vec<Done>,
+    /// What is the same of a calling context in all runs.
+    chains: FxHashMap<ContextId, u64>,
+    index: u64,
+    granules: FxHashMap<u64, Granule>,
+    /// By the names of store and load.
+    pub sightings: FxHashMap<(u64, u64), Sighting>,
+    /// Pairs of accesses of different threads to the same bytes, with what was persistent between them.
+    pub pairs: FxHashSet<u64>,
+    /// Stores and loads of different threads at the same bytes: the addresses of the instructions.
+    pub meetings: FxHashSet<(u64, u64)>,
+    /// Those that met before the store was persistent.
+    pub met: FxHashSet<(u64, u64)>,
+    pub words: Words,
+    /// Threads that wait for each other for ever: where, and for which address.
+    pub stuck: Vec<(Done, TargetAddr)>,
+    /// The last thing that each thread that has not ended did to persistent memory.
+    pub last: FxHashMap<ThreadId, Done>,
+    /// The last store of each thread.
+    pub last_store: FxHashMap<ThreadId, (Done, ByteRange)>,
+    /// The last output of each thread.
+    pub last_output: Option<Done>,
+    /// Threads that have stored to, or loaded from, persistent memory.
+    pub storing: FxHashSet<ThreadId>,
+    pub touching: FxHashSet<ThreadId>,
+    /// All threads that there were.
+    pub threads: usize,
+    /// When something was last stored.
+    changed: Instant,
+    parts: Vec<(ByteRange, usize)>,
+}
+
+impl Watch {
+    /// Of a run that has not begun.
+    pub fn new(model: Config) -> Watch {
+        Watch {
+            spaces: AddressSpaces::new(),
+            epochs: CodeEpochs::default(),
+            stacks: Stacks::new(SymbolOptions::for_findings()),
+            intervals: Intervals::new(model),
+            stores: Vec::new(),
+            chains: FxHashMap::default(),
+            index: 0,
+            granules: FxHashMap::default(),
+            sightings: FxHashMap::default(),
+            pairs: FxHashSet::default(),
+            meetings: FxHashSet::default(),
+            met: FxHashSet::default(),
+            words: Words::default(),
+            stuck: Vec::new(),
+            last: FxHashMap::default(),
+            last_store: FxHashMap::default(),
+            last_output: None,
+            storing: FxHashSet::default(),
+            touching: FxHashSet::default(),
+            threads: 0,
+            changed: Instant::now(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// How long ago persistent memory was last stored to.
+    pub fn since_change(&self) -> Duration {
+        self.changed.elapsed()
+    }
+
+    fn done(&self, event: &Event<'_>) -> Done {
+        let process = self.spaces.process_of(event.thread).unwrap_or_default();
+        let chain = self.chains.get(&event.context).copied().unwrap_or_default();
+        Done {
+            event: self.index,
+            site: Site {
+                thread: event.thread,
+                process,
+                epoch: self.epochs.of(process),
+                pc: event.pc,
+                context: event.context,
+                name: mix(chain, event.pc.0),
+            },
+            is_locked: matches!(event.kind, EventKind::Rmw(_)),
+        }
+    }
+
+    /// Keys of an access, with where they begin in it.
+    fn keys_of(
+        &mut self,
+        thread: ThreadId,
+        access: &Access<'_>,
+    ) -> io::Result<Vec<(ByteRange, usize)>> {
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.clear();
+        let size = u64::from(access.size);
+        let each = |keys, at| parts.push((keys, at as usize));
+        keys::translate(&mut self.spaces, thread, access.addr, size, each)
+            .map_err(MapFault::into_error)?;
+        Ok(parts)
+    }
+
+    /// The bytes of `range` that are not persistent, with the stores that they come from.
+    pub fn unpersisted(&self, range: ByteRange) -> impl Iterator<Item = (ByteRange, Done)> {
+        let parts = self.intervals.unpersisted_in(range);
+        parts.filter_map(|(part, status)| {
+            let store = self.stores.get((status.tag.0 as usize).checked_sub(1)?)?;
+            Some((part, *store))
+        })
+    }
+
+    /// Whether bytes that a store has stored are still not persistent.
+    pub fn is_pending(&self, range: ByteRange, store: u64) -> bool {
+        let mut parts = self.unpersisted(range);
+        parts.any(|(_, done)| done.event == store)
+    }
+
+    fn load(&mut self, event: &Event<'_>, access: &Access<'_>) -> io::Result<()> {
+        let done = self.done(event);
+        self.touching.insert(event.thread);
+        self.last.insert(event.thread, done);
+        let parts = self.keys_of(event.thread, access)?;
+        for (keys, at) in &parts {
+            self.see(done, *keys);
+            let bytes = access.bytes.get(*at..).unwrap_or_default();
+            let bytes = &bytes[..bytes.len().min(keys.len() as usize)];
+            self.words.load(done.site, *keys, bytes);
+            self.meet(done.site, *keys, false);
+        }
+        self.parts = parts;
+        Ok(())
+    }
+
+    /// Takes note of what of these bytes is not persistent.
+    fn see(&mut self, load: Done, keys: ByteRange) {
+        let seen: Vec<_> = self.unpersisted(keys).collect();
+        for (range, store) in seen {
+            let is_inter = store.site.thread != load.site.thread;
+            if is_inter {
+                self.met.insert((store.site.pc.0, load.site.pc.0));
+            }
+            let key = (store.site.name, mix(load.site.name, u64::from(is_inter)));
+            let never = self
+                .intervals
+                .stores_without_write_back(range.start().0)
+                .is_some();
+            let sighting = self.sightings.entry(key).or_insert(Sighting {
+                store,
+                load,
+                range,
+                is_inter,
+                is_never_flushed: true,
+                count: 0,
+            });
+            sighting.count += 1;
+            sighting.is_never_flushed &= never;
+        }
+    }
+
+    /// Takes note of which threads come to the same bytes.
+    fn meet(&mut self, site: Site, keys: ByteRange, stores: bool) {
+        for part in keys.split(8) {
+            let granule = self.granules.entry(part.start().0 & !7).or_default();
+            let is_open = self.intervals.unpersisted_in(part).next().is_some();
+            for (thread, pc, stored) in &granule.last {
+                if *thread == site.thread || !(stores || *stored) {
+                    continue;
+                }
+                self.pairs.insert(name_of(&[
+                    *pc,
+                    site.pc.0,
+                    u64::from(*stored) | u64::from(stores) << 1 | u64::from(is_open) << 2,
+                ]));
+                match (*stored, stores) {
+                    (true, false) => self.meetings.insert((*pc, site.pc.0)),
+                    (false, true) => self.meetings.insert((site.pc.0, *pc)),
+                    _ => false,
+                };
+            }
+            let this = (site.thread, site.pc.0, stores);
+            if !granule.last.contains(&this) {
+                if granule.last.len() == ACCESSES_MAX {
+                    granule.last.remove(0);
+                }
+                granule.last.push(this);
+            }
+        }
+    }
+
+    fn store(
+        &mut self,
+        event: &Event<'_>,
+        access: &Access<'_>,
+        make: fn(Write<'static>) -> Op<'static>,
+        is_locked: bool,
+    ) -> io::Result<()> {
+        let done = self.done(event);
+        self.touching.insert(event.thread);
+        self.storing.insert(event.thread);
+        self.changed = Instant::now();
+        self.last.insert(event.thread, done);
+        let parts = self.keys_of(event.thread, access)?;
+        for (keys, at) in &parts {
+            if is_locked {
+                self.see(done, *keys);
+            }
+            self.stored(done, *keys, make);
+            let bytes = access.bytes.get(*at..).unwrap_or_default();
+            let bytes = &bytes[..bytes.len().min(keys.len() as usize)];
+            self.words.store(done, *keys, bytes, is_locked);
+            self.meet(done.site, *keys, true);
+            self.last_store.insert(event.thread, (done, *keys));
+        }
+        self.parts = parts;
+        Ok(())
+    }
+
+    fn stored(&mut self, done: Done, keys: ByteRange, make: fn(Write<'static>) -> Op<'static>) {
+        if self.stores.last().map(|last| last.event) != Some(done.event) {
+            self.stores.push(done);
+        }
+        let tag = Tag(self.stores.len() as u32);
+        let op = make(Write::without_values(keys));
+        let event = ModelEvent::new(Thread(done.site.thread.0), op);
+        self.intervals.apply_at(Moment(self.index + 1), &event, tag);
+    }
+
+    fn apply(&mut self, thread: ThreadId, op: Op<'_>) {
+        let event = ModelEvent::new(Thread(thread.0), op);
+        self.intervals
+            .apply_at(Moment(self.index + 1), &event, Tag(0));
+    }
+
+    fn sync(&mut self, thread: ThreadId, keys: ByteRange) {
+        let open: Vec<ByteRange> = self
+            .intervals
+            .unpersisted_in(keys)
+            .map(|(part, _)| part)
+            .collect();
+        for part in open {
+            self.apply(thread, Op::Msync(part));
+        }
+    }
+
+    fn observe(&mut self, event: &Event<'_>) -> io::Result<()> {
+        match &event.kind {
+            EventKind::Load(access) => self.load(event, access)?,
+            EventKind::Store(access) | EventKind::KernelStore { access, .. } => {
+                self.store(event, access, Op::Store, false)?;
+            }
+            EventKind::StringStore { access, .. } => {
+                self.store(event, access, Op::Store, false)?;
+            }
+            EventKind::NtStore(access) => self.store(event, access, Op::NtStore, false)?,
+            EventKind::Rmw(access) => self.store(event, access, Op::Rmw, true)?,
+            EventKind::Flush { kind, addr } => {
+                if let Some(found) = self.spaces.translate(event.thread, *addr) {
+                    let line = Line::of(keys::key(found.file, found.offset));
+                    self.apply(event.thread, Op::Flush { kind: *kind, line });
+                }
+            }
+            EventKind::Fence(kind) => {
+                let op = match kind {
+                    FenceKind::Sfence => Op::Sfence,
+                    FenceKind::Mfence => Op::Mfence,
+                    FenceKind::Locked => Op::Locked,
+                };
+                self.apply(event.thread, op);
+            }
+            EventKind::Msync { addr, len, flags } if flags & MS_SYNC != 0 => {
+                for range in self.spaces.ranges(event.thread, *addr, *len) {
+                    self.sync(event.thread, keys::range(range));
+                }
+            }
+            EventKind::Fsync { file, .. } => self.sync(event.thread, keys::whole_file(*file)),
+            EventKind::FileSync { file, offset, size } => {
+                let keys = ByteRange::new(keys::key(*file, *offset), *size);
+                self.sync(event.thread, keys);
+            }
+            EventKind::FileWrite {
+                file, offset, size, ..
+            } => {
+                let keys = ByteRange::new(keys::key(*file, *offset), u64::from(*size));
+                self.stored(self.done(event), keys, Op::Store);
+            }
+            EventKind::Futex { addr, .. } => {
+                if let Some(found) = self.spaces.translate(event.thread, *addr) {
+                    self.words.wait(keys::key(found.file, found.offset).0);
+                }
+            }
+            EventKind::Annotation { code, args, .. } if *code == annotation::SYNC_VAR => {
+                if let Some(found) = self.spaces.translate(event.thread, TargetAddr(args[0])) {
+                    self.words
+                        .declare(keys::key(found.file, found.offset).0, args[2]);
+                }
+            }
+            EventKind::Output { .. } => self.last_output = Some(self.done(event)),
+            EventKind::Stuck { addr } => {
+                let done = self.done(event);
+                self.stuck.push((done, *addr));
+            }
+            EventKind::Context {
+                context,
+                parent,
+                return_addr,
+            } => {
+                let above = self.chains.get(parent).copied().unwrap_or_default();
+                self.chains.insert(*context, mix(above, return_addr.0));
+            }
+            EventKind::ThreadStart { .. } => self.threads += 1,
+            EventKind::ThreadExit => {
+                self.last.remove(&event.thread);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether bytes were stored to and never written back.
+    pub fn is_never_flushed(&self, range: ByteRange) -> bool {
+        self.intervals
+            .stores_without_write_back(range.start().0)
+            .is_some()
+    }
+}
+
+impl EventSink for Watch {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.epochs.observe(event);
+        self.stacks.observe(event);
+        self.spaces.observe(event).map_err(MapFault::into_error)?;
+        self.observe(event)?;
+        self.index += 1;
+        Ok(())
+    }
+}

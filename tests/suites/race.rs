@@ -1,0 +1,442 @@
+//! `brownout race`: the bugs of `tests/race` are found and replay, the right builds are silent, and bad input is told so.
+//!
+//! | trials | what |
+//! |---|---|
+//! | `found::` | the wrong build: rule, verdict and lines are those of its header, and the token shows it again |
+//! | `silent::` | the right build, and every correct program: nothing is found in some dozens of schedules |
+//! | `usage::` | nothing to schedule, another program, a changed program, the same seed, a campaign that is killed and goes on |
+//!
+//! `BROWNOUT_REPLAYS=N` replays each finding N times (once without), `BROWNOUT_RACE_RUNS=N` runs so many schedules of what must be silent.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use brownout_findings::{Event, Finding, Report, Role, Severity};
+use brownout_tests::race::{self, Build, RaceProgram, Verdict};
+use brownout_tests::trial::broken;
+use brownout_tests::{Invocation, Outcome, Scratch, check, layout, trial};
+use libtest_mimic::Arguments;
+
+const TIMEOUT: Duration = Duration::from_secs(150);
+/// Most bugs show in the first few schedules; none may need more time than this.
+const BUDGET: &str = "60s";
+/// Schedules of what must be silent.
+const RUNS: &str = "20";
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    let programs = race::discover().unwrap_or_else(|error| {
+        trials.push(broken("headers", &error));
+        Vec::new()
+    });
+    for program in programs {
+        if !program.clean {
+            let wrong = program.clone();
+            trials.push(trial(format!("found::{}", program.name), move || {
+                found(&wrong)
+            }));
+        }
+        trials.push(trial(format!("silent::{}", program.name), move || {
+            silent(&program)
+        }));
+    }
+    trials.push(trial("usage::one_thread", one_thread));
+    trials.push(trial("usage::nothing_persistent", nothing_persistent));
+    trials.push(trial("usage::another_program", another_program));
+    trials.push(trial("usage::same_seed", same_seed));
+    trials.push(trial("usage::killed_and_resumed", killed_and_resumed));
+    trials.push(trial("usage::unknown_strategy", unknown_strategy));
+    trials.push(trial("usage::files_stay", files_stay));
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn number(variable: &str, usual: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| usual.to_owned())
+}
+
+/// `brownout race … -- PROG pool` in a folder, with what the program's header asks for.
+fn command(
+    program: &RaceProgram,
+    build: Build,
+    more: &[&str],
+    scratch: &Scratch,
+) -> Result<Invocation> {
+    let binary = program.binary(build);
+    ensure!(
+        binary.is_file(),
+        "{} is missing: run `cargo xtask build`",
+        binary.display()
+    );
+    let binary = binary.to_string_lossy().into_owned();
+    let mut argv: Vec<String> = vec![
+        layout::brownout().to_string_lossy().into_owned(),
+        "race".into(),
+        "--no-config".into(),
+        "--pm".into(),
+        "pool".into(),
+        "--jobs".into(),
+        "1".into(),
+        "--recover".into(),
+        format!("{binary} pool recover"),
+    ];
+    if program.setup {
+        argv.extend(["--setup".into(), format!("{binary} pool create")]);
+    }
+    if program.continues {
+        argv.extend(["--continue".into(), format!("{binary} pool continue")]);
+    }
+    argv.extend(more.iter().map(|word| (*word).to_owned()));
+    argv.extend(["--".into(), binary, "pool".into()]);
+    Ok(Invocation::new(argv, scratch.path()).timeout(TIMEOUT))
+}
+
+/// Runs it, and reads the report.
+fn run(
+    program: &RaceProgram,
+    build: Build,
+    more: &[&str],
+    scratch: &Scratch,
+) -> Result<(Outcome, Report)> {
+    let report = scratch.join("report.json");
+    let path = report.to_string_lossy().into_owned();
+    let mut words = vec!["--format", "json", "-o", &path];
+    words.extend(more);
+    let outcome = command(program, build, &words, scratch)?.run()?;
+    let text = fs::read_to_string(&report).with_context(|| outcome.describe())?;
+    Ok((outcome, serde_json::from_str(&text)?))
+}
+
+fn statistic(report: &Report, name: &str) -> u64 {
+    let number = report
+        .statistics
+        .get(name)
+        .and_then(serde_json::Value::as_u64);
+    number.unwrap_or_default()
+}
+
+fn replay(finding: &Finding, folder: &Path) -> Result<()> {
+    let replay = finding.replay.as_ref().context("a token")?;
+    let times: u32 = number("BROWNOUT_REPLAYS", "1").parse()?;
+    for _ in 0..times {
+        let outcome = check::replay(&replay.token, folder)
+            .timeout(TIMEOUT)
+            .run()?;
+        let said = outcome.stderr_text();
+        ensure!(
+            outcome.status == 1 && said.contains("shows again"),
+            "{}",
+            outcome.describe()
+        );
+    }
+    Ok(())
+}
+
+fn found(program: &RaceProgram) -> Result<()> {
+    let scratch = Scratch::new()?;
+    let rule = program.bug.as_deref().context("a rule")?;
+    let is_error = matches!(program.verdict, Some(Verdict::Confirmed)) || rule == "deadlock";
+    // A warning does not end the search.
+    let more: &[&str] = match is_error {
+        true => &["--until-found", "--time", BUDGET],
+        false => &["--runs", "24"],
+    };
+    // An error of another rule may be found first: then it is searched again, to the end.
+    let mut report = run(program, Build::Bug, more, &scratch)?.1;
+    if expected(program, rule, &report).is_none() {
+        report = run(program, Build::Bug, &["--runs", "40"], &scratch)?.1;
+    }
+    let Some(finding) = expected(program, rule, &report) else {
+        bail!("no {rule} at the marked lines\n{}", check::show(&report));
+    };
+    match is_error {
+        true => {
+            ensure!(
+                finding.severity == Severity::Correctness,
+                "{}",
+                check::show(&report)
+            );
+            let reproduction = finding.reproduction.as_ref();
+            ensure!(
+                rule == "deadlock" || reproduction.is_some_and(|r| r.confirmed),
+                "not confirmed natively\n{}",
+                check::show(&report)
+            );
+        }
+        false => ensure!(
+            finding.severity == Severity::Warning,
+            "{}",
+            check::show(&report)
+        ),
+    }
+    replay(finding, scratch.path())
+}
+
+/// The finding that the header says, if it is there.
+fn expected<'r>(program: &RaceProgram, rule: &str, report: &'r Report) -> Option<&'r Finding> {
+    let file = program.source.file_name()?.to_string_lossy().into_owned();
+    let is_at = |event: &Event, marker: &str| {
+        let mut lines = program.lines(marker).into_iter();
+        lines.any(|line| check::is_at_line(event, &file, line))
+    };
+    let has = |finding: &Finding, roles: &[Role], marker: &str| {
+        let mut events = finding
+            .events
+            .iter()
+            .filter(|event| roles.contains(&event.role));
+        events.any(|event| is_at(event, marker))
+    };
+    let is_it = |finding: &&Finding| {
+        finding.rule == *rule
+            && match rule {
+                // Who looks again and again at ordinary memory was last seen somewhere before.
+                "deadlock" => {
+                    has(finding, &[Role::Event], "effect")
+                        || finding.message.contains("again and again")
+                }
+                "persistent-lock" => has(finding, &[Role::Store], "store"),
+                "unpersisted-publication" => {
+                    has(finding, &[Role::Store], "store") && has(finding, &[Role::Load], "read")
+                }
+                _ => {
+                    // Which of several effects of one cause is shown first depends on the schedule.
+                    has(finding, &[Role::Store], "store")
+                        || has(finding, &[Role::Load], "read")
+                        || has(finding, &[Role::Early, Role::Write], "effect")
+                }
+            }
+    };
+    report.findings.iter().find(is_it)
+}
+
+fn silent(program: &RaceProgram) -> Result<()> {
+    let scratch = Scratch::new()?;
+    let runs = number("BROWNOUT_RACE_RUNS", RUNS);
+    let (outcome, report) = run(program, Build::Fixed, &["--runs", &runs], &scratch)?;
+    ensure!(report.findings.is_empty(), "{}", check::show(&report));
+    ensure!(outcome.status == 0, "{}", outcome.describe());
+    let schedules = statistic(&report, "schedules");
+    ensure!(
+        schedules.to_string() == runs,
+        "{schedules} schedules were run"
+    );
+    Ok(())
+}
+
+fn compiled(source: &str, scratch: &Scratch) -> Result<String> {
+    let path = scratch.join("program.c");
+    fs::write(&path, source)?;
+    let binary = check::compile(&path, scratch.join("program"), &["-pthread"])?;
+    Ok(binary.to_string_lossy().into_owned())
+}
+
+fn race_of(binary: &str, more: &[&str], scratch: &Scratch) -> Result<Outcome> {
+    let brownout = layout::brownout().to_string_lossy().into_owned();
+    let mut argv = vec![brownout.as_str(), "race", "--no-config", "--pm", "pool"];
+    argv.extend(more);
+    argv.extend(["--", binary, "pool"]);
+    Invocation::new(argv, scratch.path()).timeout(TIMEOUT).run()
+}
+
+const ONE_THREAD: &str = r#"
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    int fd = open(argv[argc - 1], O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, 4096) != 0)
+        return 2;
+    char *pool = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    pool[0]++;
+    msync(pool, 4096, MS_SYNC);
+    return 0;
+}
+"#;
+
+fn one_thread() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let binary = compiled(ONE_THREAD, &scratch)?;
+    let outcome = race_of(&binary, &[], &scratch)?;
+    ensure!(outcome.status == 3, "{}", outcome.describe());
+    ensure!(
+        outcome.stderr_text().contains("nothing to schedule"),
+        "{}",
+        outcome.describe()
+    );
+    Ok(())
+}
+
+fn nothing_persistent() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let outcome = race_of("/bin/true", &[], &scratch)?;
+    ensure!(outcome.status == 3, "{}", outcome.describe());
+    ensure!(
+        outcome.stderr_text().contains("no persistent memory"),
+        "{}",
+        outcome.describe()
+    );
+    Ok(())
+}
+
+/// A token of one program means nothing to another: it is never silently another run.
+fn another_program() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = race::find("counter_value")?;
+    let other = race::find("treiber_help")?;
+    let binary = scratch.join("program");
+    fs::copy(program.binary(Build::Bug), &binary)?;
+    let brownout = layout::brownout();
+    let report = scratch.join("report.json");
+    let recover = format!("{} pool recover", binary.display());
+    let argv = [
+        brownout.as_os_str(),
+        "race".as_ref(),
+        "--no-config".as_ref(),
+        "--pm".as_ref(),
+        "pool".as_ref(),
+        "--until-found".as_ref(),
+        "--time".as_ref(),
+        BUDGET.as_ref(),
+        "--recover".as_ref(),
+        recover.as_ref(),
+        "--format".as_ref(),
+        "json".as_ref(),
+        "-o".as_ref(),
+        report.as_os_str(),
+        "--".as_ref(),
+        binary.as_os_str(),
+        "pool".as_ref(),
+    ];
+    let outcome = Invocation::new(argv, scratch.path())
+        .timeout(TIMEOUT)
+        .run()?;
+    ensure!(outcome.status == 1, "{}", outcome.describe());
+    let report: Report = serde_json::from_str(&fs::read_to_string(&report)?)?;
+    let finding = report.findings.first().context("a finding")?;
+    replay(finding, scratch.path())?;
+    fs::copy(other.binary(Build::Bug), &binary)?;
+    let token = &finding.replay.as_ref().context("a token")?.token;
+    let outcome = check::replay(token, scratch.path())
+        .timeout(TIMEOUT)
+        .run()?;
+    ensure!(
+        outcome.status == 2 || outcome.status == 3,
+        "{}",
+        outcome.describe()
+    );
+    ensure!(
+        !outcome.stderr_text().contains("shows again"),
+        "{}",
+        outcome.describe()
+    );
+    Ok(())
+}
+
+/// With one job, the seed decides on everything.
+fn same_seed() -> Result<()> {
+    let program = race::find("ms_queue_help")?;
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let scratch = Scratch::new()?;
+        let more = ["--runs", "10", "--seed", "7"];
+        let (_, report) = run(&program, Build::Bug, &more, &scratch)?;
+        let numbers = [
+            "schedules",
+            "steps",
+            "pairs",
+            "goals",
+            "inter_candidates",
+            "inconsistencies",
+        ];
+        let numbers = numbers.map(|name| statistic(&report, name));
+        let findings = report
+            .findings
+            .iter()
+            .map(|f| (f.fingerprint.clone(), f.count));
+        seen.push((numbers, findings.collect::<Vec<_>>()));
+    }
+    ensure!(seen[0] == seen[1], "{seen:?}");
+    ensure!(seen[0].0[0] == 10 && seen[0].0[1] > 0, "{seen:?}");
+    Ok(())
+}
+
+/// What was found is kept, whatever ends the search; and it goes on behind what was run.
+fn killed_and_resumed() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = race::find("counter_value")?;
+    let more = ["--time", "60s", "--out", "campaign"];
+    let mut child = command(&program, Build::Bug, &more, &scratch)?
+        .command()?
+        .spawn()?;
+    // The images of a finding are written right before it is noted down.
+    let images = scratch.join("brownout-race");
+    let is_found = || fs::read_dir(&images).is_ok_and(|mut found| found.next().is_some());
+    for _ in 0..1200 {
+        if is_found() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::thread::sleep(Duration::from_secs(6));
+    child.kill()?;
+    child.wait()?;
+    ensure!(is_found(), "nothing was found in a minute");
+    let more = ["--runs", "0", "--out", "campaign", "--resume"];
+    let (outcome, report) = run(&program, Build::Bug, &more, &scratch)?;
+    ensure!(outcome.status == 1, "{}", outcome.describe());
+    let rules: Vec<&str> = report.findings.iter().map(|f| f.rule.as_str()).collect();
+    ensure!(rules.contains(&"inter-thread-inconsistency"), "{rules:?}");
+    // Another program is another campaign.
+    let other = race::find("treiber_help")?;
+    let refused = command(&other, Build::Bug, &more, &scratch)?.run()?;
+    ensure!(refused.status == 2, "{}", refused.describe());
+    ensure!(
+        refused.stderr_text().contains("other settings"),
+        "{}",
+        refused.describe()
+    );
+    Ok(())
+}
+
+fn unknown_strategy() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let outcome = race_of("/bin/true", &["--strategy", "luck"], &scratch)?;
+    ensure!(outcome.status == 2, "{}", outcome.describe());
+    ensure!(
+        outcome.stderr_text().contains("round-robin"),
+        "{}",
+        outcome.describe()
+    );
+    Ok(())
+}
+
+/// The user's pool is as it was, and nothing else is there but what the report names.
+fn files_stay() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = race::find("counter_value")?;
+    let native = Invocation::new(
+        [program.binary(Build::Fixed), "pool".into()],
+        scratch.path(),
+    );
+    native
+        .timeout(TIMEOUT)
+        .run()?
+        .expect_success("a pool is made")?;
+    let before = fs::read(scratch.join("pool"))?;
+    let (outcome, _) = run(&program, Build::Fixed, &["--runs", "10"], &scratch)?;
+    ensure!(outcome.status == 0, "{}", outcome.describe());
+    ensure!(
+        fs::read(scratch.join("pool"))? == before,
+        "the pool has changed"
+    );
+    let mut names: Vec<String> = Vec::new();
+    for entry in fs::read_dir(scratch.path())? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    ensure!(names == ["pool", "report.json"], "{names:?}");
+    Ok(())
+}
