@@ -3,6 +3,8 @@
 // build: dynamic static
 #include "harness.h"
 #include <fcntl.h>
+#include <signal.h>
+#include <setjmp.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 
@@ -108,8 +110,42 @@ static void by_file(const char *path)
     puts("by advice ok");
 }
 
+static sigjmp_buf illegal;
+
+static void on_illegal(int signal)
+{
+    (void)signal;
+    siglongjmp(illegal, 1);
+}
+
+// What is no instruction becomes one when its second byte changes, and the other way round; on pages that are seldom and often written to,
+// and on one that others could write to.
+static void invalid_and_valid(int flags)
+{
+    unsigned char *code = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, flags | MAP_ANONYMOUS, -1, 0);
+    CHECK(code != MAP_FAILED);
+    // mov eax, 41; ff ff (invalid) or ff c0 (inc eax); ret
+    memcpy(code, (unsigned char[]){0xb8, 41, 0, 0, 0, 0xff, 0xff, 0xc3}, 8);
+    for (int round = 0; round < 200; round++) {
+        int is_valid = round % 2;
+        ((volatile unsigned char *)code)[6] = is_valid ? 0xc0 : 0xff;
+        if (sigsetjmp(illegal, 1) == 0) {
+            CHECK_EQ(call(code), 42);
+            CHECK(is_valid);
+        } else {
+            CHECK(!is_valid);
+        }
+    }
+    munmap(code, 4096);
+    puts("invalid and valid ok");
+}
+
 int main(void)
 {
+    struct sigaction action = {.sa_handler = on_illegal};
+    sigaction(SIGILL, &action, NULL);
+    invalid_and_valid(MAP_PRIVATE);
+    invalid_and_valid(MAP_SHARED);
     by_memory_file();
     by_file("code");
     return 0;

@@ -186,7 +186,8 @@ fn decode<'a>(request: &Request, bytes: &'a [u8]) -> Vec<Decoded<'a>> {
         };
         let end = match form {
             Form::Valid | Form::Reserved => insn.next_ip(),
-            Form::Invalid => at + 1,
+            // Which of its bytes make it invalid nobody says, so none of them may change.
+            Form::Invalid => at + INSN_LEN_MAX.min(rest.len() as u64),
             Form::CutOff => request.readable,
         };
         insns.push(Decoded {
