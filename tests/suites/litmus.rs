@@ -353,7 +353,6 @@ impl<'a> Search<'a> {
             list
         };
         let mut waiting = Vec::new();
-        let mut met = HashSet::new();
         for turn in turns {
             if turn.thread != 0 {
                 stands.insert(turn.thread, *turn);
@@ -365,10 +364,6 @@ impl<'a> Search<'a> {
             let Some(kind) = does(turn.chosen) else {
                 continue;
             };
-            // When a locked instruction is first found to touch the pool, it is translated anew, and its thread comes to it once more.
-            if kind == SchedulePointKind::Rmw && met.insert(stands[&turn.chosen].point.pc) {
-                continue;
-            }
             let others = (MAIN + 1..=MAIN + self.file.threads as u16)
                 .filter(|other| *other != turn.chosen && turn.could(*other));
             // Somebody has not come to its first operation.
