@@ -5,6 +5,7 @@
 //! | `tests/race` | programs with a bug, each its own fixed twin, and correct ones |
 //! | `tests/race/replay` | programs that use threads in every way there is; a schedule must give the same run again |
 //! | `tests/race/unscheduled` | programs that a schedule cannot repeat, or that the suite counts the points of; `tests/suites/schedules.rs` compiles them |
+//! | `tests/race/search` | programs whose bugs depend on their input, or that locks keep apart which nobody sees; `tests/suites/race.rs` compiles them |
 //! | `tests/race/litmus` | store-buffer and persist-order litmus tests (see [`crate::litmus`]) |
 //!
 //! A source in `tests/race` has the bug with `-DBUG` and is its own fixed twin without

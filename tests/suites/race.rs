@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `found::` | the wrong build: rule, verdict and lines are those of its header, and the token shows it again |
 //! | `silent::` | the right build, and every correct program: nothing is found in some dozens of schedules |
+//! | `inputs::` | a bug that only some commands show, which the seeds do not have; and its right build |
+//! | `predictions::` | what locks and order do not keep apart is shown by a schedule, or turns out to be kept apart after all |
 //! | `usage::` | nothing to schedule, another program, a changed program, the same seed, a campaign that is killed and goes on |
 //!
 //! `BROWNOUT_REPLAYS=N` replays each finding N times (once without), `BROWNOUT_RACE_RUNS=N` runs so many schedules of what must be silent.
@@ -43,6 +45,11 @@ fn main() {
             silent(&program)
         }));
     }
+    trials.push(trial("inputs::found", input_is_found));
+    trials.push(trial("inputs::silent", inputs_are_silent));
+    trials.push(trial("inputs::usage", inputs_that_make_no_sense));
+    trials.push(trial("predictions::proven", predictions_are_proven));
+    trials.push(trial("predictions::refuted", predictions_are_refuted));
     trials.push(trial("usage::one_thread", one_thread));
     trials.push(trial("usage::nothing_persistent", nothing_persistent));
     trials.push(trial("usage::another_program", another_program));
@@ -151,30 +158,18 @@ fn found(program: &RaceProgram) -> Result<()> {
     let Some(finding) = expected(program, rule, &report) else {
         bail!("no {rule} at the marked lines\n{}", check::show(&report));
     };
-    match is_error {
-        true => {
-            ensure!(
-                finding.severity == Severity::Correctness,
-                "{}",
-                check::show(&report)
-            );
-            let reproduction = finding.reproduction.as_ref();
-            ensure!(
-                rule == "deadlock" || reproduction.is_some_and(|r| r.confirmed),
-                "not confirmed natively\n{}",
-                check::show(&report)
-            );
-        }
-        false => ensure!(
-            finding.severity == Severity::Warning,
-            "{}",
+    if is_error && rule != "deadlock" {
+        let reproduction = finding.reproduction.as_ref();
+        ensure!(
+            reproduction.is_some_and(|r| r.confirmed),
+            "not confirmed natively\n{}",
             check::show(&report)
-        ),
+        );
     }
     replay(finding, scratch.path())
 }
 
-/// The finding that the header says, if it is there.
+/// The finding that the header says, as severe as it says, if it is there.
 fn expected<'r>(program: &RaceProgram, rule: &str, report: &'r Report) -> Option<&'r Finding> {
     let file = program.source.file_name()?.to_string_lossy().into_owned();
     let is_at = |event: &Event, marker: &str| {
@@ -188,8 +183,10 @@ fn expected<'r>(program: &RaceProgram, rule: &str, report: &'r Report) -> Option
             .filter(|event| roles.contains(&event.role));
         events.any(|event| is_at(event, marker))
     };
+    let is_error = matches!(program.verdict, Some(Verdict::Confirmed)) || rule == "deadlock";
     let is_it = |finding: &&Finding| {
         finding.rule == *rule
+            && is_error == (finding.severity == Severity::Correctness)
             && match rule {
                 // Who looks again and again at ordinary memory was last seen somewhere before.
                 "deadlock" => {
@@ -238,6 +235,158 @@ fn race_of(binary: &str, more: &[&str], scratch: &Scratch) -> Result<Outcome> {
     argv.extend(more);
     argv.extend(["--", binary, "pool"]);
     Invocation::new(argv, scratch.path()).timeout(TIMEOUT).run()
+}
+
+fn searched(name: &str, flags: &[&str], scratch: &Scratch) -> Result<String> {
+    let source = layout::workspace().join("tests/race/search").join(name);
+    let flags = [&["-pthread"], flags].concat();
+    let binary = check::compile(&source, scratch.join("program"), &flags)?;
+    Ok(binary.to_string_lossy().into_owned())
+}
+
+/// The program, a file with a seed and one with what its commands look like.
+fn dispatch(flags: &[&str], scratch: &Scratch) -> Result<String> {
+    fs::write(scratch.join("seed"), "p 1\np 2\nc 2\n")?;
+    fs::write(scratch.join("operations"), "p {key}\na {key}\nc {key}\n")?;
+    searched("dispatch.c", flags, scratch)
+}
+
+fn input_is_found() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let binary = dispatch(&["-DBUG"], &scratch)?;
+    let report = scratch.join("report.json");
+    let path = report.to_string_lossy().into_owned();
+    let recover = format!("{binary} pool recover");
+    let more = [
+        "--jobs",
+        "1",
+        "--seeds",
+        "seed",
+        "--operations",
+        "operations",
+        "--recover",
+        &recover,
+        "--until-found",
+        "--time",
+        BUDGET,
+        "--format",
+        "json",
+        "-o",
+        &path,
+    ];
+    let outcome = race_of(&binary, &more, &scratch)?;
+    ensure!(outcome.status == 1, "{}", outcome.describe());
+    let report: Report = serde_json::from_str(&fs::read_to_string(&report)?)?;
+    let finding = report.findings.first().context("a finding")?;
+    ensure!(
+        finding.rule == "inter-thread-inconsistency" && finding.severity == Severity::Correctness,
+        "{}",
+        check::show(&report)
+    );
+    ensure!(statistic(&report, "inputs") > 1, "{}", outcome.describe());
+    // The input is in the token, and in a file that is named.
+    fs::remove_file(scratch.join("seed"))?;
+    fs::write(scratch.join("seed"), "p 1\n")?;
+    replay(finding, scratch.path())?;
+    let note = finding
+        .notes
+        .iter()
+        .find_map(|note| note.split_once("that was made: "));
+    let (_, input) = note.context("a note that names the input")?;
+    let text = fs::read_to_string(input)?;
+    ensure!(text.contains("a ") && text.contains("c "), "{text:?}");
+    Ok(())
+}
+
+fn inputs_are_silent() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let binary = dispatch(&[], &scratch)?;
+    let recover = format!("{binary} pool recover");
+    let more = [
+        "--seeds",
+        "seed",
+        "--operations",
+        "operations",
+        "--recover",
+        &recover,
+        "--runs",
+        "150",
+    ];
+    let outcome = race_of(&binary, &more, &scratch)?;
+    ensure!(outcome.status == 0, "{}", outcome.describe());
+    ensure!(
+        outcome.stderr_text().contains("no findings"),
+        "{}",
+        outcome.describe()
+    );
+    Ok(())
+}
+
+fn inputs_that_make_no_sense() -> Result<()> {
+    let scratch = Scratch::new()?;
+    fs::write(scratch.join("seed"), [0, 1, 2, 255, 254, 0, 7])?;
+    fs::create_dir(scratch.join("empty"))?;
+    let cases: [(&[&str], &str); 4] = [
+        (&["--seeds", "seed"], "--operations"),
+        (&["--seeds", "empty"], "no seed"),
+        (&["--seeds", "missing"], "cannot read"),
+        (&["--operations", "missing"], "cannot read"),
+    ];
+    for (more, says) in cases {
+        let outcome = race_of("/bin/true", more, &scratch)?;
+        ensure!(
+            outcome.status == 2 && outcome.stderr_text().contains(says),
+            "{}",
+            outcome.describe()
+        );
+    }
+    Ok(())
+}
+
+fn predictions_are_proven() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = race::find("counter_value")?;
+    let (_, report) = run(&program, Build::Bug, &["--runs", "24"], &scratch)?;
+    let proven = statistic(&report, "predictions_proven");
+    ensure!(proven > 0, "{}", report.statistics);
+    // In the right build there is nothing to predict.
+    let scratch = Scratch::new()?;
+    let (_, report) = run(&program, Build::Fixed, &["--runs", "24"], &scratch)?;
+    ensure!(
+        statistic(&report, "predictions") == 0,
+        "{}",
+        report.statistics
+    );
+    Ok(())
+}
+
+fn predictions_are_refuted() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let binary = searched("token.c", &[], &scratch)?;
+    let recover = format!("{binary} pool recover");
+    let more = [
+        "--jobs",
+        "1",
+        "--runs",
+        "60",
+        "--recover",
+        &recover,
+        "--format",
+        "json",
+        "-o",
+        "report.json",
+    ];
+    let outcome = race_of(&binary, &more, &scratch)?;
+    ensure!(outcome.status == 0, "{}", outcome.describe());
+    let text = fs::read_to_string(scratch.join("report.json"))?;
+    let report: Report = serde_json::from_str(&text)?;
+    let standing = ["predictions", "predictions_refuted"].map(|name| statistic(&report, name));
+    ensure!(
+        standing[0] > 0 && standing[0] == standing[1],
+        "{}",
+        report.statistics
+    );
+    Ok(())
 }
 
 const ONE_THREAD: &str = r#"

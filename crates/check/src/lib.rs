@@ -47,7 +47,7 @@ mod tx;
 use std::io;
 use std::path::Path;
 
-use brownout_findings::{BuiltIn, Coverage, Frame, Limit, RuleId, Severity};
+use brownout_findings::{BuiltIn, Coverage, Frame, Limit, Role, RuleId, Severity};
 use brownout_rule::host::Plugin;
 use brownout_symbols::{Options as SymbolOptions, Stacks};
 use brownout_trace::EventSink;
@@ -81,6 +81,19 @@ pub struct Sighting {
     pub severity: Severity,
     /// Where in the code its events happened, in their order: instruction and calling context. 0 where there is none.
     pub sites: Vec<(TargetAddr, ContextId)>,
+}
+
+/// A store and a load of another thread that could see it before it is persistent: what `unpersisted-publication` is about, for whoever wants to see it happen.
+#[derive(Clone, Debug)]
+pub struct Prediction {
+    /// The instruction that stores.
+    pub store: TargetAddr,
+    /// The instruction that loads.
+    pub load: TargetAddr,
+    /// The call stack of the store, innermost first.
+    pub store_stack: Vec<Frame>,
+    /// That of the load.
+    pub load_stack: Vec<Frame>,
 }
 
 /// Who looks at the events.
@@ -243,6 +256,42 @@ impl Analysis {
             sites: raw.events.iter().map(site).collect(),
         })
         .collect()
+    }
+
+    /// No event follows: what other threads could have read too early, if [`Options::threads`] asked for that.
+    pub fn predictions(&mut self) -> Vec<Prediction> {
+        self.close();
+        let Checkers::Here(checker) = &self.checkers else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for raw in &checker.collector.raw {
+            if raw.rule != BuiltIn::UnpersistedPublication {
+                continue;
+            }
+            let tag_of = |role: Role| {
+                let mut events = raw.events.iter();
+                events
+                    .find(|event| event.role == role)
+                    .map(|event| event.tag)
+            };
+            let (Some(store), Some(load)) = (tag_of(Role::Store), tag_of(Role::Load)) else {
+                continue;
+            };
+            let mut stack = |tag| {
+                let (site, epoch) = (checker.sites.site(tag), checker.sites.epoch(tag));
+                let stacks = &mut self.stacks;
+                let stack = stacks.stack_of(site.process, epoch, site.pc, site.context);
+                stack.into_iter().map(Frame::from).collect()
+            };
+            found.push(Prediction {
+                store: checker.sites.site(store).pc,
+                load: checker.sites.site(load).pc,
+                store_stack: stack(store),
+                load_stack: stack(load),
+            });
+        }
+        found
     }
 
     /// The call stack at a place of the run, innermost first.

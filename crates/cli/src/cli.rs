@@ -90,7 +90,12 @@ const RACE_EXAMPLES: &str = "\
 Examples:
   brownout race --pm '*.pool' -- ./server-test store.pool
   brownout race --pm '*.pool' --setup './prog store.pool create' --recover './prog store.pool check' -- ./prog store.pool
-  brownout race --pm '*.pool' --continue more-operations.txt --time 5m --out campaign -- ./prog store.pool";
+  brownout race --pm '*.pool' --continue more-operations.txt --time 5m --out campaign -- ./prog store.pool
+  brownout race --pm '*.pool' --seeds seeds/ --time 10m --out campaign -- ./server-test store.pool
+
+One thread runs at a time, and Brownout decides which: it looks for threads that read what another one has stored and not made
+persistent, for locks in the pool that a crash leaves taken, and for deadlocks. Recovery then runs on a legal crash image, and only what
+fails there, and natively, is an error. Each finding replays by its token.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -669,6 +674,19 @@ pub struct RaceArgs {
     /// Let the program read FILE as its standard input
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stdin: Option<PathBuf>,
+
+    /// Change the standard input, too, beginning with these: files, or folders of files (repeatable)
+    ///
+    /// When an input shows nothing new under other schedules any more, operations are added, removed, moved, and their keys made to meet. What operations look
+    /// like is learnt from the lines of the seeds, unless --operations says it.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath, conflicts_with = "stdin")]
+    pub seeds: Vec<PathBuf>,
+
+    /// Change the standard input, too; FILE says what operations look like, one a line ('i {key}')
+    ///
+    /// As in 'brownout fuzz'. Without seeds, the first input is made of these.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "stdin")]
+    pub operations: Option<PathBuf>,
 
     /// Run CMD first: what it makes is what every run begins with
     ///

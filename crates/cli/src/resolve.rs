@@ -450,8 +450,15 @@ fn race(args: RaceArgs, words: Vec<OsString>) -> Result<Race, Failure> {
             false => brownout_explore::Command::shell(&what, None),
         }
     });
+    let has_seeds = !args.seeds.is_empty() || args.operations.is_some();
+    let given = seeds(&args.seeds)?.into_iter().map(|(_, input)| input);
+    let seeds = brownout_race::Seeds {
+        inputs: given.collect(),
+        templates: args.operations.as_deref().map(templates).transpose()?,
+    };
     Ok(Race {
         options: brownout_race::Options {
+            seeds: has_seeds.then_some(seeds),
             setup: explore.setup,
             continues,
             checker: explore.checker,
@@ -473,19 +480,16 @@ fn race(args: RaceArgs, words: Vec<OsString>) -> Result<Race, Failure> {
     })
 }
 
-fn fuzz(args: FuzzArgs, words: Vec<OsString>) -> Result<Fuzz, Failure> {
-    let launch = launch(LaunchArgs {
-        deterministic: true,
-        program: args.program,
-    })?;
-    let here = here()?;
-    let read = |path: &Path| {
-        fs::read(path).map_err(|error| {
-            Failure::usage(format!("cannot read {}: {}", quote(path), plain(&error)))
-        })
-    };
+/// What a file holds that the user has named.
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path)
+        .map_err(|error| Failure::usage(format!("cannot read {}: {}", quote(path), plain(&error))))
+}
+
+/// Inputs to begin with, by their names: files, and all files of folders.
+fn seeds(given: &[PathBuf]) -> Result<Vec<(String, Vec<u8>)>, Failure> {
     let mut seeds = Vec::new();
-    for given in &args.seeds {
+    for given in given {
         let mut files = vec![given.clone()];
         if given.is_dir() {
             let entries = fs::read_dir(given).map_err(|error| {
@@ -506,16 +510,24 @@ fn fuzz(args: FuzzArgs, words: Vec<OsString>) -> Result<Fuzz, Failure> {
             seeds.push((name.to_string_lossy().into_owned(), read(&path)?));
         }
     }
-    let templates = match &args.operations {
-        Some(path) => {
-            let text = String::from_utf8_lossy(&read(path)?).into_owned();
-            let templates: brownout_fuzz::Templates = text
-                .parse()
-                .map_err(|error| Failure::usage(format!("{}: {error}", quote(path))))?;
-            Some(templates)
-        }
-        None => None,
-    };
+    Ok(seeds)
+}
+
+/// What operations look like, from a file.
+fn templates(path: &Path) -> Result<brownout_fuzz::Templates, Failure> {
+    let text = String::from_utf8_lossy(&read(path)?).into_owned();
+    text.parse()
+        .map_err(|error| Failure::usage(format!("{}: {error}", quote(path))))
+}
+
+fn fuzz(args: FuzzArgs, words: Vec<OsString>) -> Result<Fuzz, Failure> {
+    let launch = launch(LaunchArgs {
+        deterministic: true,
+        program: args.program,
+    })?;
+    let here = here()?;
+    let seeds = seeds(&args.seeds)?;
+    let templates = args.operations.as_deref().map(templates).transpose()?;
     if let Some(image) = &args.image {
         read(image)?;
     }

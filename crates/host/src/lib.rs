@@ -52,7 +52,7 @@ pub use error::LaunchError;
 pub use launch::{record, run};
 pub use processes::activity_of;
 pub use schedule::{
-    Decision, Goal, Misfit, Plan, Schedule, SchedulePoint, SchedulePointKind, Scheduled,
+    Decision, Goal, Misfit, Plan, Pursuit, Schedule, SchedulePoint, SchedulePointKind, Scheduled,
     StrategyKind, Turn, decode_decisions, encode_decisions,
 };
 pub use session::{Session, StopAt};

@@ -4,7 +4,8 @@ use std::fmt;
 
 pub use brownout_abi::schedule::{
     Decision, Goal, Kind as StrategyKind, Plan, Point as SchedulePoint,
-    PointKind as SchedulePointKind, Turn, decode as decode_decisions, encode as encode_decisions,
+    PointKind as SchedulePointKind, Pursuit, Turn, decode as decode_decisions,
+    encode as encode_decisions,
 };
 
 /// Who goes on in a run.
@@ -111,6 +112,8 @@ pub struct Scheduled {
     pub overlaps: u64,
     /// The first few thousand steps, if [`Schedule::keeping_turns`] asked for them.
     pub turns: Vec<Turn>,
+    /// What became of the goals of a schedule that was directed at some.
+    pub pursuit: Pursuit,
     /// The most threads that there were at a time. One: there was nothing to decide.
     pub threads: u32,
     /// All threads came to wait for each other: see [`EventKind::Stuck`](brownout_trace::event::EventKind::Stuck).

@@ -36,6 +36,7 @@ pub fn end(shared: &Shared) -> Scheduled {
         left: table.left(),
         overlaps: table.overlaps(),
         turns: table.turns().to_vec(),
+        pursuit: table.pursuit(),
         threads: table.seats_used(),
         is_deadlock: shared.control().schedule.deadlock.load(Ordering::Relaxed) != 0,
     }

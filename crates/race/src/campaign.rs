@@ -9,15 +9,18 @@ use std::time::{Duration, Instant};
 
 use brownout_campaign::folder::{Folder, Identity};
 use brownout_campaign::journal::Journal;
+use brownout_findings::numbers::counted;
 use brownout_findings::{Coverage, Finding, Limit};
 use brownout_host::{ExitStatus, Schedule, StrategyKind};
 use serde::{Deserialize, Serialize};
 
+use crate::goals::Standing;
+use crate::inputs::{Inputs, Seeds};
 use crate::numbers::Numbers;
-use crate::options::{Error, Options};
+use crate::options::{Error, Options, io_error};
 use crate::proof::Proof;
-use crate::search::{Discovery, Over, Progress, Search, Searched};
-use crate::stage::Stage;
+use crate::search::{Books, Discovery, Over, Progress, Search, Searched};
+use crate::stage::{Act, Stage};
 use crate::watch::Watch;
 
 /// What came of it.
@@ -49,6 +52,8 @@ enum Entry {
     },
     /// So many schedules have been run.
     Ran(u64),
+    /// An input has come to stay.
+    Input(Vec<u8>),
 }
 
 /// What must be the same when a campaign goes on.
@@ -56,6 +61,8 @@ enum Entry {
 struct Key {
     program: String,
     input: Option<String>,
+    /// Made of seeds and templates.
+    seeds: Option<u64>,
     setup: Option<String>,
     recover: String,
     continues: Option<String>,
@@ -69,6 +76,7 @@ struct Kept {
     _folder: Folder,
     first: u64,
     known: Vec<(String, Discovery)>,
+    inputs: Vec<Vec<u8>>,
 }
 
 impl Kept {
@@ -83,6 +91,7 @@ impl Kept {
                 .stdin
                 .as_ref()
                 .map(|path| path.display().to_string()),
+            seeds: options.seeds.as_ref().map(Seeds::name),
             setup: options.setup.clone(),
             recover: options.recover.display(),
             continues: options.continues.as_ref().map(|command| command.display()),
@@ -98,12 +107,14 @@ impl Kept {
         let path = folder.layout().journal();
         let (journal, entries, _) = Journal::<String>::open(&path, &identity.hash())?;
         let (mut first, mut known) = (0, Vec::<(String, Discovery)>::new());
+        let mut inputs = Vec::new();
         for entry in entries
             .iter()
             .filter_map(|text| serde_json::from_str(text).ok())
         {
             match entry {
                 Entry::Ran(count) => first = count,
+                Entry::Input(input) => inputs.push(input),
                 Entry::Found {
                     key,
                     finding,
@@ -123,6 +134,7 @@ impl Kept {
             _folder: folder,
             first,
             known,
+            inputs,
         }))
     }
 
@@ -136,13 +148,52 @@ impl Kept {
     }
 }
 
+/// The folder, if there is one.
+struct Shelf<'a>(Option<&'a Kept>);
+
+impl Books for Shelf<'_> {
+    fn found(&self, key: &str, discovery: &Discovery) {
+        if let Some(kept) = self.0 {
+            kept.write(&Entry::Found {
+                key: key.to_owned(),
+                finding: Box::new(discovery.finding.clone()),
+                proof: Box::new(discovery.proof.clone()),
+            });
+        }
+    }
+
+    fn keeps(&self, input: &[u8]) {
+        if let Some(kept) = self.0 {
+            kept.write(&Entry::Input(input.to_vec()));
+        }
+    }
+}
+
 /// Searches.
 pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Error> {
     let kept = Kept::open(options)?;
     let mut stage = Stage::new(options)?;
     let begun = Instant::now();
+    let (start, known, earlier) = match &kept {
+        Some(kept) => (kept.first, kept.known.clone(), kept.inputs.clone()),
+        None => Default::default(),
+    };
+    let inputs = match &options.seeds {
+        Some(seeds) if !seeds.can_be_changed() => {
+            return Err(Error::Usage(
+                "the seeds do not look like operations, a line each: --operations says what operations look like".into(),
+            ));
+        }
+        // What is made after a campaign has been taken up again is not what it has made before.
+        Some(seeds) => {
+            Inputs::made_of(seeds, earlier, &stage.scratch(), options.seed ^ start << 32)
+                .map_err(io_error("cannot write an input"))?
+        }
+        None => Inputs::one(options.program.stdin.clone()),
+    };
     let mut watch = Watch::new(options.model);
-    let first = stage.run(Schedule::new(StrategyKind::GoOn, 0), &mut watch)?;
+    let act = Act::new(Schedule::new(StrategyKind::GoOn, 0), &inputs.first());
+    let first = stage.run(act, &mut watch)?;
     stage.bound(&first, options.patience);
     let mut raced = Raced {
         found: Vec::new(),
@@ -189,26 +240,14 @@ pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Err
             first.outcome.wall.as_secs_f64()
         ));
     }
-    let (start, known) = kept
-        .as_ref()
-        .map_or((0, Vec::new()), |kept| (kept.first, kept.known.clone()));
-    let search = Search::new(options, &stage, start, known);
-    let written = |key: &str, discovery: &Discovery| {
-        if let Some(kept) = &kept {
-            kept.write(&Entry::Found {
-                key: key.to_owned(),
-                finding: Box::new(discovery.finding.clone()),
-                proof: Box::new(discovery.proof.clone()),
-            });
-        }
-    };
+    let search = Search::new(options, &stage, inputs, start, known);
     let mut journal = Journaling {
         progress,
         kept: kept.as_ref(),
         start,
         last: Instant::now(),
     };
-    let searched = search.run(&mut journal, &written)?;
+    let searched = search.run(&mut journal, &Shelf(kept.as_ref()))?;
     if let Some(kept) = &kept {
         kept.write(&Entry::Ran(start + searched.numbers.schedules));
     }
@@ -249,8 +288,12 @@ fn conclude(raced: &mut Raced, searched: Searched, elapsed: Duration) {
     raced.coverage.limit(
         Limit::Interleaving,
         format!(
-            "{} schedules of one input were run; others may show more",
-            raced.numbers.schedules
+            "{} schedules of {} were run; others may show more",
+            raced.numbers.schedules,
+            match raced.numbers.inputs {
+                1 => "one input".to_owned(),
+                n => format!("{n} inputs"),
+            }
         ),
     );
     raced.coverage.accept(&[Limit::Interleaving]);
@@ -275,10 +318,31 @@ fn conclude(raced: &mut Raced, searched: Searched, elapsed: Duration) {
             raced.numbers.endless
         ));
     }
+    raced.notes.extend(open_predictions(&searched.predictions));
     for (signal, decisions) in searched.killed {
         raced.notes.push(format!(
             "a schedule with {} decisions ends the program by signal {signal}",
             decisions.len()
         ));
     }
+}
+
+/// What could be read too early by locks and order, and was not seen to be.
+fn open_predictions(predictions: &[(String, Standing, u32)]) -> Vec<String> {
+    const SHOWN: usize = 8;
+    let open = predictions
+        .iter()
+        .filter(|(_, standing, _)| *standing == Standing::Open);
+    let told = |(words, _, tries): &(String, Standing, u32)| {
+        format!(
+            "predicted, and neither shown nor refuted by the {} directed at it: {words} before it is persistent",
+            counted(u64::from(*tries), "schedule")
+        )
+    };
+    let mut notes: Vec<String> = open.clone().take(SHOWN).map(told).collect();
+    let more = open.count().saturating_sub(SHOWN);
+    if more > 0 {
+        notes.push(format!("{more} more predictions are open"));
+    }
+    notes
 }

@@ -1,7 +1,7 @@
 //! Finds interleavings of threads that lose data after a crash, and shows each by a schedule and a crash image.
 //!
 //! ```text
-//!  search ─▶ schedule ─▶ stage: a run in a private view ─▶ watch: who reads what is not persistent, locks, deadlocks
+//!  search ─▶ input, schedule ─▶ stage: a run in a private view ─▶ watch: who reads what is not persistent, locks, deadlocks
 //!                                                           │ anything new
 //!                                                           ▼
 //!                       the same run again ─▶ effects: what is made of it ─▶ judge: crash, recovery ─▶ finding, proof
@@ -13,17 +13,20 @@
 //! **Guarantee.** A finding that is an error was shown: its schedule was run twice, its crash image is legal by the model, recovery failed on it and not on the images next to it (see
 //! `judge.rs`), under the tool and natively. What was not found may still be there: schedules are samples.
 //!
-//! **Source.** PMRace (ASPLOS 2022), sections 3 to 5. **Deviations.** Its scheduler sleeps and hopes; this one decides. It fuzzes inputs, too; here the input is given. It confirms what recovery
+//! **Source.** PMRace (ASPLOS 2022), sections 3 to 5. **Deviations.** Its scheduler sleeps and hopes; this one decides. It confirms what recovery
 //! does not overwrite; here something has to fail, and what is only left as it is is a warning. The others are in the headers of the modules that have them.
 
 mod campaign;
 mod deadlock;
 mod effects;
 mod finding;
+mod goals;
+mod inputs;
 mod judge;
 mod minimise;
 mod numbers;
 mod options;
+mod predict;
 mod proof;
 mod search;
 mod site;
@@ -32,6 +35,7 @@ mod watch;
 mod words;
 
 pub use campaign::{Raced, race};
+pub use inputs::Seeds;
 pub use numbers::Numbers;
 pub use options::{Error, Options};
 pub use proof::{Proof, Replayed};

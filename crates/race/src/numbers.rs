@@ -7,7 +7,11 @@ use serde::{Deserialize, Serialize};
 pub struct Numbers {
     /// Schedules that were run.
     pub schedules: u64,
-    /// Of those, runs whose data flow was followed.
+    /// Inputs that were tried.
+    pub inputs: u64,
+    /// Of those, the ones that were given, or have shown something new.
+    pub inputs_kept: u64,
+    /// Schedules whose run was made again with its data flow followed.
     pub followed: u64,
     /// Places at which somebody else could have gone on, in all runs.
     pub steps: u64,
@@ -21,6 +25,14 @@ pub struct Numbers {
     pub goals_met: u64,
     /// Of the others, those that schedules were directed at without success.
     pub goals_not_met: u64,
+    /// Pairs that locks and order of one run do not keep apart, as `check --threads` tells.
+    pub predictions: u64,
+    /// Of those, shown by a schedule.
+    pub predictions_proven: u64,
+    /// Of those, kept apart by the program in every schedule that was directed at them.
+    pub predictions_refuted: u64,
+    /// Of those, neither.
+    pub predictions_open: u64,
     /// Loads of what another thread had not made persistent, by code.
     pub inter_candidates: u64,
     /// Loads of what the same thread had not made persistent, by code.

@@ -11,6 +11,8 @@ use brownout_host::{LaunchError, StrategyKind};
 use brownout_model::Config;
 use brownout_model::names::Promise;
 
+use crate::inputs::Seeds;
+
 /// What to search, and how.
 #[derive(Clone)]
 pub struct Options {
@@ -24,6 +26,8 @@ pub struct Options {
     pub continues: Option<Command>,
     /// A command that judges what recovery has left.
     pub checker: Option<String>,
+    /// Inputs to begin with, of which others are made; none: the program's standard input is what [`Options::program`] says.
+    pub seeds: Option<Seeds>,
     /// Files that are persistent memory.
     pub pm_globs: Vec<String>,
     /// The model.
@@ -63,6 +67,7 @@ impl Options {
             recover,
             continues: None,
             checker: None,
+            seeds: None,
             pm_globs: Vec::new(),
             model: Config::default(),
             promise: Promise::Ordered,

@@ -1,14 +1,17 @@
 //! What it takes to see a finding again: the schedule, the crash, and what is to be seen.
 
+use std::sync::Arc;
+
 use brownout_explore::{OneCrash, Trial};
 use brownout_host::{Decision, Schedule, decode_decisions, encode_decisions};
 use serde::{Deserialize, Serialize};
 
 use crate::deadlock::{deadlock_name, waits};
 use crate::effects::Effects;
+use crate::inputs::{Input, Inputs};
 use crate::judge::{self, Judged, Verdict, is_same};
-use crate::options::{Error, Options, together};
-use crate::stage::Stage;
+use crate::options::{Error, Options, io_error, together};
+use crate::stage::{Act, Stage};
 use crate::watch::Watch;
 
 /// What is to be seen. Names are made of addresses of code: the same for the same program and libraries.
@@ -42,6 +45,9 @@ pub enum What {
 pub struct Proof {
     /// The list of the schedule.
     schedule: Vec<u8>,
+    /// What the program reads, if that is not the user's file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input: Option<Vec<u8>>,
     /// What is to be seen.
     what: What,
     /// Which crash, if it is about one.
@@ -64,7 +70,18 @@ pub struct Replayed {
 }
 
 impl Proof {
-    pub(crate) fn new(decisions: &[Decision], what: What, judged: &Judged, trial: &Trial) -> Proof {
+    pub(crate) fn new(decisions: &[Decision], input: Option<Vec<u8>>, what: What) -> Proof {
+        Proof {
+            schedule: encode_decisions(decisions),
+            input,
+            what,
+            crash: None,
+            procedure: 0,
+            failure: None,
+        }
+    }
+
+    pub(crate) fn with_crash(self, judged: &Judged, trial: &Trial) -> Proof {
         Proof {
             crash: judged.spec(trial),
             procedure: judged.procedure,
@@ -72,18 +89,13 @@ impl Proof {
                 Verdict::Confirmed(failure) => Some(failure.clone()),
                 _ => None,
             },
-            ..Proof::of_schedule(decisions, what)
+            ..self
         }
     }
 
-    pub(crate) fn of_schedule(decisions: &[Decision], what: What) -> Proof {
-        Proof {
-            schedule: encode_decisions(decisions),
-            what,
-            crash: None,
-            procedure: 0,
-            failure: None,
-        }
+    /// What the program reads, if the search has made that.
+    pub fn input(&self) -> Option<&[u8]> {
+        self.input.as_deref()
     }
 
     /// The decisions of its schedule; none if they are damaged.
@@ -96,12 +108,18 @@ impl Proof {
         let damaged = || Error::Usage("the schedule of this token is damaged".into());
         let decisions = self.decisions().ok_or_else(damaged)?;
         let stage = Stage::new(options)?;
-        let schedule = Schedule::repeat(decisions);
+        let path = options.program.stdin.clone();
+        let input = match &self.input {
+            Some(content) => Inputs::write(stage.scratch().join("input"), content.clone())
+                .map_err(io_error("cannot write the input"))?,
+            None => Input { path, made: None },
+        };
+        let act = Act::new(Schedule::repeat(decisions), &Arc::new(input));
         let mut says = Vec::new();
         let is_same = match self.what {
             What::Deadlock { name } => {
                 let mut watch = Watch::new(options.model);
-                let ran = stage.run(schedule, &mut watch)?;
+                let ran = stage.run(act, &mut watch)?;
                 let waits = waits(&ran, &watch);
                 if let Some((waits, _)) = &waits {
                     says.push(format!("{} threads wait for ever", waits.len()));
@@ -110,14 +128,14 @@ impl Proof {
             }
             What::Publication { store } => {
                 let mut watch = Watch::new(options.model);
-                stage.run(schedule, &mut watch)?;
+                stage.run(act, &mut watch)?;
                 watch
                     .sightings
                     .values()
                     .any(|s| s.is_inter && s.store.site.name == store)
             }
             What::Effect { .. } | What::Change { .. } => {
-                self.replay_crash(options, &stage, schedule, &mut says)?
+                self.replay_crash(options, &stage, act, &mut says)?
             }
         };
         Ok(Replayed { is_same, says })
@@ -127,12 +145,12 @@ impl Proof {
         &self,
         options: &Options,
         stage: &Stage,
-        schedule: Schedule,
+        act: Act,
         says: &mut Vec<String>,
     ) -> Result<bool, Error> {
         let follows = matches!(self.what, What::Effect { .. });
         let mut effects = Effects::new(options.model);
-        let (run, _) = stage.record(schedule, follows, &mut effects)?;
+        let (run, _) = stage.record(act.following(follows), &mut effects)?;
         let (effects, _, _) = effects.finish();
         let more: Vec<_> = options
             .continues

@@ -14,6 +14,7 @@ use brownout_host::{
 };
 use brownout_trace::{EventSink, Tee};
 
+use crate::inputs::Input;
 use crate::options::{Error, Options, io_error};
 
 /// A run that does more to persistent memory than so many times as much as the first one does not end.
@@ -33,6 +34,49 @@ pub struct Ran {
     pub scheduled: Scheduled,
     /// The program was ended because it did not end.
     pub is_endless: bool,
+}
+
+/// What to run.
+#[derive(Clone)]
+pub struct Act {
+    /// Who goes on.
+    pub schedule: Schedule,
+    /// What the program reads.
+    pub input: Arc<Input>,
+    /// Tell what instructions do.
+    pub follow: bool,
+    /// Tell how threads exclude each other and wait for each other.
+    pub locks: bool,
+    /// Note which branches are taken.
+    pub edges: bool,
+}
+
+impl Act {
+    /// A plain run.
+    pub fn new(schedule: Schedule, input: &Arc<Input>) -> Act {
+        Act {
+            schedule,
+            input: input.clone(),
+            follow: false,
+            locks: false,
+            edges: false,
+        }
+    }
+
+    /// One that tells what instructions do, if `follow` says so.
+    pub fn following(self, follow: bool) -> Act {
+        Act { follow, ..self }
+    }
+
+    /// One that tells how threads exclude each other, if `locks` says so.
+    pub fn with_locks(self, locks: bool) -> Act {
+        Act { locks, ..self }
+    }
+
+    /// One that notes which branches are taken, if `edges` says so.
+    pub fn with_edges(self, edges: bool) -> Act {
+        Act { edges, ..self }
+    }
 }
 
 /// See the module's header.
@@ -101,44 +145,29 @@ impl Stage {
         self.limits.wall = Some(patience.unwrap_or(wall));
     }
 
-    /// Runs the program under a schedule.
-    pub fn run(&self, schedule: Schedule, sink: &mut dyn EventSink) -> Result<Ran, Error> {
-        self.launch(schedule, false, sink)
+    /// A folder for whatever a search needs while it lasts.
+    pub fn scratch(&self) -> PathBuf {
+        self.ground.scratch()
     }
 
-    /// The same, and tells what instructions do.
-    pub fn follow(&self, schedule: Schedule, sink: &mut dyn EventSink) -> Result<Ran, Error> {
-        self.launch(schedule, true, sink)
-    }
-
-    fn launch(
-        &self,
-        schedule: Schedule,
-        follow: bool,
-        sink: &mut dyn EventSink,
-    ) -> Result<Ran, Error> {
-        let (mut config, out, err) = self.config(schedule)?;
-        config.follow = follow;
+    /// Runs the program.
+    pub fn run(&self, act: Act, sink: &mut dyn EventSink) -> Result<Ran, Error> {
+        let (config, out, err) = self.config(act)?;
         let outcome = brownout_host::record(&config, sink);
         let _ = (fs::remove_file(&out), fs::remove_file(&err));
         ran(outcome?)
     }
 
-    /// The same, so that crashes of the run can be tried; with what instructions do, if `follow` says so.
-    pub fn record(
-        &self,
-        schedule: Schedule,
-        follow: bool,
-        sink: &mut dyn EventSink,
-    ) -> Result<(Run, Ran), Error> {
-        let (mut config, out, err) = self.config(schedule)?;
-        config.follow = follow;
-        let input = match &self.explore.program.stdin {
-            Some(path) => fs::read(self.pristine.path(path))
+    /// The same, so that crashes of the run can be tried.
+    pub fn record(&self, act: Act, sink: &mut dyn EventSink) -> Result<(Run, Ran), Error> {
+        let input = match (&act.input.made, &act.input.path) {
+            (Some(content), _) => content.clone(),
+            (None, Some(path)) => fs::read(self.pristine.path(path))
                 .or_else(|_| fs::read(path))
                 .map_err(io_error("cannot read the standard input"))?,
-            None => Vec::new(),
+            (None, None) => Vec::new(),
         };
+        let (config, out, err) = self.config(act)?;
         let pristine = self.pristine.clone();
         let before = move |path: &Path| {
             let path = pristine.path(path);
@@ -156,7 +185,7 @@ impl Stage {
         Ok((run, ran(again)?))
     }
 
-    fn config(&self, schedule: Schedule) -> Result<(LaunchConfig, PathBuf, PathBuf), Error> {
+    fn config(&self, act: Act) -> Result<(LaunchConfig, PathBuf, PathBuf), Error> {
         let program = &self.explore.program;
         let start = self.explore.start.as_ref();
         let layers = start.map_or(&[][..], |start| &start.layers);
@@ -165,10 +194,14 @@ impl Stage {
         let mut config = LaunchConfig::new(&program.program, &program.args);
         RunRecorder::prepare(&self.explore, &mut config);
         config.loads = true;
-        config.schedule = Some(schedule);
-        let stdin = match &program.stdin {
-            Some(path) => File::open(view.path(path)).or_else(|_| File::open(path)),
-            None => File::open("/dev/null"),
+        config.threads = act.locks;
+        config.follow = act.follow;
+        config.edges = act.edges;
+        config.schedule = Some(act.schedule);
+        let stdin = match (&act.input.path, &act.input.made) {
+            (Some(path), Some(_)) => File::open(path),
+            (Some(path), None) => File::open(view.path(path)).or_else(|_| File::open(path)),
+            (None, _) => File::open("/dev/null"),
         };
         config.stdin = Some(stdin.map_err(io_error("cannot open the standard input"))?);
         let output = |name: &str| -> Result<(File, PathBuf), Error> {

@@ -3,7 +3,7 @@
 use crate::buffers::Buffers;
 use crate::decision::{DECISIONS_MAX, Decision, TURNS_MAX, Turn};
 use crate::seat::{BACK, NO_DEADLINE, Point, PointKind, SEATS, Seat, SeatState};
-use crate::strategy::{Choice, Kind, Plan, Strategies};
+use crate::strategy::{Choice, Kind, Plan, Pursuit, Strategies};
 use core::sync::atomic::Ordering;
 
 /// What one step costs in the time that the program sees.
@@ -315,6 +315,11 @@ impl Table {
     /// How often threads were on their way to persistent memory at the same time: see `buffers.rs`.
     pub fn overlaps(&self) -> u64 {
         self.buffers.overlaps()
+    }
+
+    /// What became of the plan's goals.
+    pub fn pursuit(&self) -> Pursuit {
+        self.strategies.pursuit()
     }
 
     /// How many of the decisions that were wanted have not been followed. With [`Kind::Steer`]: whose steps have not come.

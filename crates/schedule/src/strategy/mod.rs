@@ -24,6 +24,7 @@ mod round_robin;
 
 pub use choice::{Choice, GOALS_MAX, Goal, Kind, Plan};
 use choice::{Random, Strategy};
+pub use pm_aware::Pursuit;
 
 /// The state of all strategies. A run uses one of them.
 #[derive(Clone, Copy, Default)]
@@ -67,6 +68,11 @@ impl Strategies {
     pub fn choose(&mut self, plan: &Plan, choice: &Choice<'_>) -> usize {
         let (strategy, random) = self.chosen(plan.kind());
         strategy.choose(plan, choice, random)
+    }
+
+    /// What became of the goals of `pm_aware.rs`.
+    pub fn pursuit(&self) -> Pursuit {
+        self.pm_aware.pursuit()
     }
 
     /// A thread has come.

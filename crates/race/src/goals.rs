@@ -1,0 +1,214 @@
+//! Goals: a store and a load of different threads that are to come together while the store is not persistent.
+//!
+//! | a goal comes from | because |
+//! |---|---|
+//! | a meeting | a run has brought both to the same bytes, in whatever order |
+//! | a prediction | neither locks nor any order that one run has shown keep them apart (`brownout_check`, as in `check --threads`) |
+//!
+//! Schedules are directed at goals (`pm_aware.rs` of `brownout_schedule`): the ones that were tried least come first, predictions before mere meetings. What becomes
+//! of a prediction is its [`Standing`].
+
+use std::collections::BTreeMap;
+
+use brownout_host::{Goal, Pursuit};
+
+/// Schedules that are directed at one goal before it counts as not met.
+const TRIES: u32 = 12;
+/// Schedules after which a prediction may count as refuted.
+const REFUTED_AFTER: u32 = 6;
+/// A goal that was met comes as late as if it had been tried so many times more.
+const MET_COUNTS: u32 = 3;
+
+/// The instructions of a store and of a load.
+pub type Pair = (u64, u64);
+
+/// What has become of a prediction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// A schedule has shown it: the load came before the store was persistent.
+    Proven,
+    /// In the schedules that were directed at it, whoever reads there was waiting for the thread that had stored, each time. (By a lock that is spun on nobody is
+    /// seen to wait; such a prediction stays open.)
+    Refuted,
+    /// Neither.
+    Open,
+}
+
+#[derive(Debug, Default)]
+struct Aim {
+    tries: u32,
+    is_met: bool,
+    /// Predicted, in these words.
+    predicted: Option<String>,
+    pursuit: Pursuit,
+}
+
+impl Aim {
+    fn standing(&self) -> Standing {
+        let Pursuit {
+            excluded,
+            outlasted,
+            ..
+        } = self.pursuit;
+        match self.is_met {
+            true => Standing::Proven,
+            false if self.tries >= REFUTED_AFTER && excluded > 0 && outlasted == 0 => {
+                Standing::Refuted
+            }
+            false => Standing::Open,
+        }
+    }
+}
+
+/// How many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub goals: u64,
+    pub met: u64,
+    /// Schedules were directed at them without success.
+    pub not_met: u64,
+    pub predicted: u64,
+    pub proven: u64,
+    pub refuted: u64,
+}
+
+/// All goals, in an order that does not depend on when they were found.
+#[derive(Debug, Default)]
+pub struct Goals(BTreeMap<Pair, Aim>);
+
+impl Goals {
+    /// A run has brought both to the same bytes. True if that is new.
+    pub fn meeting(&mut self, pair: Pair) -> bool {
+        let mut is_new = false;
+        self.0.entry(pair).or_insert_with(|| {
+            is_new = true;
+            Aim::default()
+        });
+        is_new
+    }
+
+    /// A run has shown the load before the store was persistent.
+    pub fn met(&mut self, pair: Pair) {
+        self.0.entry(pair).or_default().is_met = true;
+    }
+
+    /// It was predicted, in these words. True if that is new.
+    pub fn predict(&mut self, pair: Pair, words: &str) -> bool {
+        let aim = self.0.entry(pair).or_default();
+        let is_new = aim.predicted.is_none();
+        aim.predicted.get_or_insert_with(|| words.to_owned());
+        is_new
+    }
+
+    /// What the next schedule is to be directed at.
+    pub fn next(&mut self) -> Option<Goal> {
+        let priority = |(_, aim): &(&Pair, &mut Aim)| {
+            let met = if aim.is_met { MET_COUNTS } else { 0 };
+            (aim.tries + met, aim.predicted.is_none())
+        };
+        let (pair, aim) = self.0.iter_mut().min_by_key(priority)?;
+        aim.tries += 1;
+        Some(Goal {
+            store: pair.0,
+            load: pair.1,
+        })
+    }
+
+    /// What became of a schedule that was directed at it.
+    pub fn pursued(&mut self, goal: Goal, pursuit: Pursuit) {
+        if let Some(aim) = self.0.get_mut(&(goal.store, goal.load)) {
+            aim.pursuit.stores += pursuit.stores;
+            aim.pursuit.excluded += pursuit.excluded;
+            aim.pursuit.outlasted += pursuit.outlasted;
+        }
+    }
+
+    /// In numbers.
+    pub fn counts(&self) -> Counts {
+        let count = |is: &dyn Fn(&Aim) -> bool| self.0.values().filter(|aim| is(aim)).count();
+        let stands =
+            |standing| move |aim: &Aim| aim.predicted.is_some() && aim.standing() == standing;
+        Counts {
+            goals: self.0.len() as u64,
+            met: count(&|aim| aim.is_met) as u64,
+            not_met: count(&|aim| !aim.is_met && aim.tries >= TRIES) as u64,
+            predicted: count(&|aim| aim.predicted.is_some()) as u64,
+            proven: count(&stands(Standing::Proven)) as u64,
+            refuted: count(&stands(Standing::Refuted)) as u64,
+        }
+    }
+
+    /// Predictions in their words, with how they stand, and how many schedules were directed at them.
+    pub fn predictions(&self) -> Vec<(String, Standing, u32)> {
+        let told = |aim: &Aim| Some((aim.predicted.clone()?, aim.standing(), aim.tries));
+        let mut all: Vec<_> = self.0.values().filter_map(told).collect();
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pursuit(excluded: u32, outlasted: u32) -> Pursuit {
+        Pursuit {
+            stores: 1,
+            excluded,
+            outlasted,
+        }
+    }
+
+    fn standing(goals: &Goals) -> Standing {
+        goals.predictions()[0].1
+    }
+
+    fn direct(goals: &mut Goals, times: u32, pursuit: Pursuit) {
+        for _ in 0..times {
+            let goal = goals.next().unwrap();
+            goals.pursued(goal, pursuit);
+        }
+    }
+
+    #[test]
+    fn a_prediction_is_open_until_schedules_have_settled_it() {
+        let mut goals = Goals::default();
+        assert!(goals.predict((1, 2), "a"));
+        assert!(!goals.predict((1, 2), "a"));
+        assert_eq!(standing(&goals), Standing::Open);
+        direct(&mut goals, REFUTED_AFTER - 1, pursuit(1, 0));
+        assert_eq!(standing(&goals), Standing::Open);
+        direct(&mut goals, 1, pursuit(1, 0));
+        assert_eq!(standing(&goals), Standing::Refuted);
+        // One schedule that shows it outweighs all that do not.
+        goals.met((1, 2));
+        assert_eq!(standing(&goals), Standing::Proven);
+        assert_eq!(goals.counts().proven, 1);
+    }
+
+    #[test]
+    fn who_was_not_kept_out_once_refutes_nothing() {
+        let mut goals = Goals::default();
+        goals.predict((1, 2), "a");
+        direct(&mut goals, 20, pursuit(0, 0));
+        assert_eq!(standing(&goals), Standing::Open);
+        direct(&mut goals, 1, pursuit(1, 1));
+        assert_eq!(standing(&goals), Standing::Open);
+        assert_eq!(goals.counts().not_met, 1);
+    }
+
+    #[test]
+    fn predictions_come_first_and_nobody_is_left_out() {
+        let mut goals = Goals::default();
+        assert!(goals.meeting((1, 1)));
+        assert!(!goals.meeting((1, 1)));
+        goals.predict((2, 2), "a");
+        goals.met((3, 3));
+        let stores = |goals: &mut Goals, n| -> Vec<u64> {
+            (0..n).map(|_| goals.next().unwrap().store).collect()
+        };
+        assert_eq!(stores(&mut goals, 2), [2, 1]);
+        let later = stores(&mut goals, 9);
+        assert!(later.contains(&3), "{later:?}");
+    }
+}

@@ -1,0 +1,434 @@
+//! What is made of a run that has shown something new.
+//!
+//! ```text
+//!  the same run again, followed ─▶ effects ─▶ crash, recovery ─▶ fewer context switches ─▶ finding, proof
+//! ```
+//! Deadlocks, and what is read and never written back, need no crash.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use brownout_explore::Trial;
+use brownout_findings::{Severity, blame};
+use brownout_host::Decision;
+use rustc_hash::FxHashSet;
+
+use super::{Books, CHANGE_TRIES_MAX, Discovery, Over, Search, Shown, State};
+use crate::deadlock::{self, deadlock_name};
+use crate::effects::{Effect, Effects};
+use crate::finding;
+use crate::judge::{self, Judged, Verdict, is_same};
+use crate::minimise::{Effort, minimise};
+use crate::options::{Error, io_error};
+use crate::proof::{Proof, What};
+use crate::stage::Ran;
+use crate::watch::{Sighting, Watch};
+use crate::words::Change;
+
+/// An effect that is not confirmed is tried so often.
+const TRIES_MAX: u32 = 3;
+/// Effects that are tried of one store and one load, unless one is confirmed.
+const EFFECTS_PER_PAIR: u32 = 16;
+/// What may be spent to make a list shorter.
+const EFFORT: Effort = Effort {
+    runs: 60,
+    time: Duration::from_secs(4),
+};
+
+impl Shown {
+    /// What it takes to see this again.
+    fn proof(&self, what: What) -> Proof {
+        Proof::new(&self.decisions, self.input.made.clone(), what)
+    }
+}
+
+impl Search<'_> {
+    /// Runs again what is to be looked into, and tries its crashes.
+    pub(super) fn look_into(
+        &self,
+        shown: &Shown,
+        check: u64,
+        follows: bool,
+        books: &dyn Books,
+    ) -> Result<(), Error> {
+        let mut effects = Effects::new(self.options.model);
+        let act = shown.again().following(follows);
+        let (run, again) = self.stage.record(act, &mut effects)?;
+        if self.options.stop.load(Ordering::Relaxed) || again.outcome.stopped.is_some() {
+            return Ok(());
+        }
+        if again.scheduled.check != check {
+            self.lock().has_diverged += 1;
+            return Ok(());
+        }
+        let (effects, given_up, mut watch) = effects.finish();
+        {
+            let mut state = self.lock();
+            state.numbers.followed += 1;
+            state.numbers.given_up += given_up;
+        }
+        let effects = self.worth_trying(effects);
+        let mut changes = self.changes_worth_trying(&watch);
+        // Locks of libpmemobj begin with the number of the run that has initialised them: after a crash they are free.
+        changes
+            .retain(|(_, change, _)| !finding::is_foundation(&mut watch.stacks, change.done.site));
+        if effects.is_empty() && changes.is_empty() || watch.storing.is_empty() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let mut trial = Trial::new(&self.stage.explore, run, &self.more)?;
+        let procedures = 1 + self.more.len();
+        if let Some(why) = trial.is_unfit(0) {
+            self.note(&format!("what runs after a crash does not end well even if nothing is lost ({why}), so that its failure proves nothing"));
+        }
+        for effect in &effects {
+            if self.has_to_end() {
+                break;
+            }
+            let is_settled = |state: &State| {
+                matches!(state.judged.get(&effect.name), Some(Verdict::Confirmed(_)))
+            };
+            if is_settled(&self.lock()) {
+                continue;
+            }
+            let judged = judge::effect(&mut trial, effect, procedures)?;
+            self.settle(effect, &judged);
+            self.conclude_effect(effect, judged, &mut trial, &mut watch, shown, books)?;
+        }
+        for (place, change, next) in &changes {
+            if self.has_to_end() {
+                break;
+            }
+            // One crash that leaves a lock taken is enough.
+            if self.lock().stuck_words.contains(place) {
+                continue;
+            }
+            self.lock().numbers.locks_tried += 1;
+            let judged = judge::change(&mut trial, change, next.as_ref(), procedures)?;
+            if matches!(judged.verdict, Verdict::Confirmed(_)) {
+                self.lock().stuck_words.insert(*place);
+                self.conclude_change(change, judged, &mut trial, &mut watch, shown, books)?;
+            }
+        }
+        self.lock().numbers.validating_seconds += begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn worth_trying(&self, effects: Vec<Effect>) -> Vec<Effect> {
+        let mut state = self.lock();
+        let mut wanted = Vec::new();
+        for effect in effects {
+            let tries = state.effects.entry(effect.name).or_default();
+            if *tries >= TRIES_MAX {
+                continue;
+            }
+            *tries += 1;
+            let pair = (effect.source.store.site.name, effect.source.load.site.name);
+            let of_pair = state.by_pair.entry(pair).or_default();
+            if *of_pair < EFFECTS_PER_PAIR {
+                *of_pair += 1;
+                wanted.push(effect);
+            }
+        }
+        wanted
+    }
+
+    fn changes_worth_trying(&self, watch: &Watch) -> Vec<(u64, Change, Option<Change>)> {
+        let mut state = self.lock();
+        let mut wanted = Vec::new();
+        for (place, word) in watch.words.suspects() {
+            if state.stuck_words.contains(&place) {
+                continue;
+            }
+            for (at, change) in word.changes.iter().enumerate() {
+                let tries = state.changes.entry(change.done.site.name).or_default();
+                if *tries < CHANGE_TRIES_MAX {
+                    *tries += 1;
+                    wanted.push((place, *change, word.changes.get(at + 1).copied()));
+                }
+            }
+        }
+        wanted
+    }
+
+    fn settle(&self, effect: &Effect, judged: &Judged) {
+        let rank = |verdict: &Verdict| match verdict {
+            Verdict::Nothing => 0,
+            Verdict::Repaired => 1,
+            Verdict::Unrepaired => 2,
+            Verdict::Confirmed(_) => 3,
+        };
+        let mut state = self.lock();
+        let known = state.judged.entry(effect.name).or_insert(Verdict::Nothing);
+        if rank(&judged.verdict) > rank(known) {
+            *known = judged.verdict.clone();
+        }
+    }
+
+    fn conclude_effect(
+        &self,
+        effect: &Effect,
+        judged: Judged,
+        trial: &mut Trial,
+        watch: &mut Watch,
+        shown: &Shown,
+        books: &dyn Books,
+    ) -> Result<(), Error> {
+        let is_error = match judged.verdict {
+            Verdict::Confirmed(_) => true,
+            // Of what a thread makes of its own stores, only what fails is worth telling.
+            Verdict::Unrepaired if effect.source.is_inter => false,
+            _ => return Ok(()),
+        };
+        let sites = [
+            effect.source.store.site,
+            effect.source.load.site,
+            effect.done.site,
+        ];
+        if !is_error
+            && sites
+                .iter()
+                .any(|site| finding::is_foundation(&mut watch.stacks, *site))
+        {
+            return Ok(());
+        }
+        let lines = sites[..2].iter().map(|site| {
+            let stack = finding::stack(&mut watch.stacks, *site);
+            blame::line(&stack)
+        });
+        let lines: Vec<String> = lines.collect();
+        let rule = if effect.source.is_inter {
+            "inter"
+        } else {
+            "intra"
+        };
+        let key = format!("{rule} {}", lines.join(" "));
+        if !self.is_worth_telling(&key, is_error) {
+            return Ok(());
+        }
+        let name = effect.name;
+        let shows = |decisions: &[Decision]| -> Result<Option<Vec<Decision>>, Error> {
+            let mut effects = Effects::new(self.options.model);
+            let act = shown.steered(decisions).following(true);
+            let ran = self.stage.run(act, &mut effects)?;
+            let shows = effects.finish().0.iter().any(|effect| effect.name == name);
+            Ok(ran.scheduled.decisions.filter(|_| shows))
+        };
+        let what = What::Effect { name };
+        let least = shown.with(minimise(shown.decisions.clone(), EFFORT, shows)?);
+        // Once more on the short list; should it not be confirmed there, the long one stays.
+        if least.decisions.len() < shown.decisions.len() {
+            let mut effects = Effects::new(self.options.model);
+            let act = least.again().following(true);
+            let (run, _) = self.stage.record(act, &mut effects)?;
+            let (effects, _, mut watch) = effects.finish();
+            let mut trial = Trial::new(&self.stage.explore, run, &self.more)?;
+            for again in effects.iter().filter(|effect| effect.name == name) {
+                let again_judged = judge::effect(&mut trial, again, 1 + self.more.len())?;
+                if is_same(&again_judged.verdict, &judged.verdict) {
+                    let folder = self.folder(&key);
+                    let natively = again_judged.show(&mut trial, &folder)?;
+                    let proof = least.proof(what).with_crash(&again_judged, &trial);
+                    let finding =
+                        finding::of_effect(again, &again_judged, natively, &mut trial, &mut watch);
+                    self.tell(&key, Discovery { finding, proof }, books)?;
+                    return Ok(());
+                }
+            }
+        }
+        let folder = self.folder(&key);
+        let natively = judged.show(trial, &folder)?;
+        let proof = shown.proof(what).with_crash(&judged, trial);
+        let finding = finding::of_effect(effect, &judged, natively, trial, watch);
+        self.tell(&key, Discovery { finding, proof }, books)
+    }
+
+    fn conclude_change(
+        &self,
+        change: &Change,
+        judged: Judged,
+        trial: &mut Trial,
+        watch: &mut Watch,
+        shown: &Shown,
+        books: &dyn Books,
+    ) -> Result<(), Error> {
+        let at = finding::stack(&mut watch.stacks, change.done.site);
+        let key = format!("lock {}", blame::line(&at));
+        if !self.is_worth_telling(&key, true) {
+            return Ok(());
+        }
+        let what = What::Change {
+            name: change.done.site.name,
+        };
+        let folder = self.folder(&key);
+        let natively = judged.show(trial, &folder)?;
+        let proof = shown.proof(what).with_crash(&judged, trial);
+        let finding = finding::of_change(change, &judged, natively, trial, watch);
+        self.tell(&key, Discovery { finding, proof }, books)
+    }
+
+    /// Whoever waits for ever.
+    pub(super) fn look_for_deadlock(
+        &self,
+        ran: &Ran,
+        watch: &mut Watch,
+        shown: &Shown,
+        books: &dyn Books,
+    ) -> Result<(), Error> {
+        let Some((waits, spins)) = deadlock::waits(ran, watch) else {
+            return Ok(());
+        };
+        let name = deadlock_name(&waits);
+        if !self.lock().deadlocks.insert(name) {
+            return Ok(());
+        }
+        let lines = waits.iter().map(|(done, _)| {
+            let stack = finding::stack(&mut watch.stacks, done.site);
+            blame::line(&stack)
+        });
+        let mut lines: Vec<String> = lines.collect();
+        lines.sort_unstable();
+        lines.dedup();
+        let key = format!("deadlock {}", lines.join(" "));
+        if !self.is_worth_telling(&key, true) {
+            return Ok(());
+        }
+        let shows = |decisions: &[Decision]| -> Result<Option<Vec<Decision>>, Error> {
+            let mut watch = Watch::new(self.options.model);
+            let ran = self.stage.run(shown.steered(decisions), &mut watch)?;
+            let shows = deadlock::waits(&ran, &watch)
+                .is_some_and(|(waits, _)| deadlock_name(&waits) == name);
+            Ok(ran.scheduled.decisions.filter(|_| shows))
+        };
+        let effort = match spins {
+            // Each takes as long as it takes to see that nothing changes.
+            true => Effort { runs: 12, ..EFFORT },
+            false => EFFORT,
+        };
+        let least = shown.with(minimise(shown.decisions.clone(), effort, shows)?);
+        let mut again = Watch::new(self.options.model);
+        let ran = self.stage.run(least.again(), &mut again)?;
+        let what = What::Deadlock { name };
+        let (finding, proof) = match deadlock::waits(&ran, &again) {
+            Some((waits, spins)) => (
+                finding::of_deadlock(&mut again, &waits, spins),
+                least.proof(what),
+            ),
+            None => (
+                finding::of_deadlock(watch, &waits, spins),
+                shown.proof(what),
+            ),
+        };
+        self.tell(&key, Discovery { finding, proof }, books)
+    }
+
+    /// What others read and nobody ever writes back.
+    pub(super) fn look_for_publications(
+        &self,
+        watch: &mut Watch,
+        shown: &Shown,
+        books: &dyn Books,
+    ) -> Result<(), Error> {
+        let suspects: FxHashSet<u64> = watch
+            .words
+            .suspects()
+            .into_iter()
+            .map(|(place, _)| place)
+            .collect();
+        let is_one = |sighting: &&Sighting| {
+            sighting.is_inter
+                && sighting.is_never_flushed
+                && watch.is_never_flushed(sighting.range)
+                && !suspects.contains(&(sighting.range.start().0 & !7))
+        };
+        let mut found: Vec<Sighting> = watch.sightings.values().filter(is_one).copied().collect();
+        found.sort_unstable_by_key(|sighting| sighting.load.event);
+        for sighting in found {
+            let sites = [sighting.store.site, sighting.load.site];
+            if sites
+                .iter()
+                .any(|site| finding::is_foundation(&mut watch.stacks, *site))
+            {
+                continue;
+            }
+            let store = finding::stack(&mut watch.stacks, sighting.store.site);
+            let key = format!("publication {}", blame::line(&store));
+            if !self.is_worth_telling(&key, false) {
+                continue;
+            }
+            let what = What::Publication {
+                store: sighting.store.site.name,
+            };
+            let proof = shown.proof(what);
+            let finding = finding::of_sighting(&sighting, watch);
+            self.tell(&key, Discovery { finding, proof }, books)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a finding of that key says more than what is known.
+    fn is_worth_telling(&self, key: &str, is_error: bool) -> bool {
+        let mut state = self.lock();
+        let known = state.found.iter_mut().find(|(known, _)| known == key);
+        match known {
+            Some((_, discovery)) => {
+                discovery.finding.count += 1;
+                is_error && discovery.finding.severity != Severity::Correctness
+            }
+            None => true,
+        }
+    }
+
+    fn tell(&self, key: &str, discovery: Discovery, books: &dyn Books) -> Result<(), Error> {
+        let mut discovery = discovery;
+        let switches = discovery
+            .proof
+            .decisions()
+            .map_or(0, |decisions| decisions.len());
+        discovery.finding.notes.push(match switches {
+            0 => "nobody needs to be interrupted for it: it shows in a run in which every thread goes on until it waits or ends".to_owned(),
+            1 => "it takes one context switch that would not come by itself".to_owned(),
+            n => format!("it takes {n} context switches that would not come by themselves"),
+        });
+        if let Some(input) = discovery.proof.input() {
+            let path = self.named(key, "input");
+            fs::create_dir_all(&self.options.folder)
+                .and_then(|()| fs::write(&path, input))
+                .map_err(io_error("cannot keep the input of a finding"))?;
+            let note = format!(
+                "the program reads an input that was made: {}",
+                path.display()
+            );
+            discovery.finding.notes.push(note);
+        }
+        books.found(key, &discovery);
+        let is_error = discovery.finding.severity == Severity::Correctness;
+        let mut state = self.lock();
+        match state.found.iter_mut().find(|(known, _)| known == key) {
+            Some((_, known)) => *known = discovery,
+            None => state.found.push((key.to_owned(), discovery)),
+        }
+        if is_error && state.numbers.first_error_seconds.is_none() {
+            state.numbers.first_error_seconds = Some(self.begun.elapsed().as_secs_f64());
+        }
+        drop(state);
+        if is_error && self.options.until_found {
+            self.end(Over::Found);
+        }
+        Ok(())
+    }
+
+    /// Where the images of a finding go.
+    fn folder(&self, key: &str) -> PathBuf {
+        self.named(key, "crash")
+    }
+
+    fn named(&self, key: &str, what: &str) -> PathBuf {
+        let number = key
+            .bytes()
+            .fold(0, |hash, byte| crate::site::mix(hash, u64::from(byte)));
+        self.options.folder.join(format!("{what}-{number:016x}"))
+    }
+}
