@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_tests::seeded::{self, Build};
-use brownout_tests::{layout, tool};
+use brownout_tests::{layout, race, tool};
 
 use crate::{build, setup, shell};
 
@@ -143,14 +143,41 @@ pub fn demo() -> Result<()> {
     report.closing_line()?;
     report.ends_with(1)?;
 
+    step(
+        "11. With threads, what is lost may depend on who runs when. Here one thread counts, and others write receipts with the number that they \
+         have read. Natively nothing is ever wrong with it:",
+    );
+    let (wrong, right) = counter()?;
+    stage.counter_natively(&wrong)?;
+    step(
+        "brownout race decides itself who goes on, and looks for a thread that makes something durable of what another one has not made durable yet:",
+    );
+    let report = stage.race_counter(&wrong)?;
+    report.show_story("inter-thread-inconsistency", "counter_value.c")?;
+    report.closing_line()?;
+    report.ends_with(1)?;
+    step("Its token has the schedule and the crash, and its native command needs neither:");
+    let token = report.replay_token()?;
+    let mut replay = Command::new(layout::brownout());
+    replay.current_dir(&stage.folder);
+    let again = stage.run(replay.args(["replay", "--yes", &token]))?;
+    again.first_line("shows again")?;
+    again.ends_with(1)?;
+    stage.native_proof(&report, "inconsistent", 1)?;
+    step("The counter that is durable before its lock is given back is left alone:");
+    let fixed = stage.race_counter(&right)?;
+    fixed.closing_line()?;
+    fixed.ends_with(0)?;
+
     println!(
         "Your own program:\n\n  \
          {0} check -- PROGRAM ARGS                (it uses libpmem or libpmemobj)\n  \
          {0} check --pm 'GLOB' -- PROGRAM ARGS    (it maps the files that match GLOB by itself)\n  \
          {0} explore -- PROGRAM ARGS              (it recovers when it is run again; else --recover CMD)\n  \
          {0} fuzz --out DIR -- PROGRAM ARGS       (it reads commands from standard input)\n  \
+         {0} race -- PROGRAM ARGS                 (it has threads, and recovers when it is run again; else --recover CMD)\n  \
          {0} explain                              (all rules)\n\n\
-         docs/check.md, docs/explore.md and docs/fuzz.md go on from here.",
+         docs/check.md, docs/explore.md, docs/fuzz.md and docs/race.md go on from here.",
         short(&layout::brownout().to_string_lossy())
     );
     Ok(())
@@ -163,6 +190,13 @@ fn mailbox() -> Result<(PathBuf, PathBuf)> {
         .find(|program| program.name == "correctness/data_never_flushed")
         .context("tests/seeded/correctness/data_never_flushed.c is gone")?;
     Ok((program.binary(Build::Bug), program.binary(Build::Fixed)))
+}
+
+/// A counter with threads, and its fixed twin.
+fn counter() -> Result<(PathBuf, PathBuf)> {
+    let program = race::find("counter_value")?;
+    let binary = |build| program.binary(build);
+    Ok((binary(race::Build::Bug), binary(race::Build::Fixed)))
 }
 
 /// A folder to work in.
@@ -298,6 +332,31 @@ impl Stage {
             .args(["--until-found", "--time", "3m", "--"])
             .arg(mapcli)
             .args([map, "map.pool"]);
+        self.run(&mut command)
+    }
+
+    /// Runs the counter as it is, and then its own recovery.
+    fn counter_natively(&self, program: &Path) -> Result<()> {
+        let pool = self.fresh("count.pool")?;
+        for words in [&[][..], &["recover"]] {
+            let mut command = Command::new(program);
+            let printed = self.run(command.arg(&pool).args(words))?;
+            printed.ends_with(0)?;
+        }
+        Ok(())
+    }
+
+    /// `brownout race … -- COUNTER POOL`
+    fn race_counter(&self, program: &Path) -> Result<Printed> {
+        self.fresh("count.pool")?;
+        let program = program.to_string_lossy();
+        let mut command = self.brownout("race");
+        command
+            .current_dir(&self.folder)
+            .args(["--pm", "count.pool", "--recover"])
+            .arg(format!("{} count.pool recover", shell::quoted(&program)))
+            .args(["--until-found", "--time", "10s", "--"])
+            .args([&*program, "count.pool"]);
         self.run(&mut command)
     }
 
