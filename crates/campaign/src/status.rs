@@ -73,12 +73,8 @@ pub struct Snapshot {
     pub coverage: Vec<Figure>,
     /// How long ago something new was found.
     pub since_new: Option<Duration>,
-    /// Cases in the queue.
-    pub queue: u64,
-    /// Cases that were not worked on yet.
-    pub pending: u64,
-    /// The favoured among these.
-    pub pending_favoured: u64,
+    /// What waits to be worked on.
+    pub queue: Option<Queue>,
     /// Length of the longest chain of images.
     pub tree_depth: Option<u64>,
     /// How much of the behaviour repeats, of 100.
@@ -89,6 +85,17 @@ pub struct Snapshot {
     pub activities: Vec<(String, f64)>,
     /// What happened lately, the newest last: findings, workers that ended, a full disk.
     pub notes: Vec<String>,
+}
+
+/// Cases that are kept, to be changed further.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// All of them.
+    pub cases: u64,
+    /// Those that were not worked on yet.
+    pub pending: u64,
+    /// The favoured among these.
+    pub pending_favoured: u64,
 }
 
 /// A named number, and what it was before.
@@ -526,10 +533,12 @@ fn rows(s: &Snapshot, size: Size, style: Style) -> Vec<Row> {
     }
     rows.push(row());
 
-    let (queue, pending) = (counted(s.queue, "case"), number(s.pending));
-    let favoured = number(s.pending_favoured);
-    let queue = format!("{queue}, {pending} not worked on yet, {favoured} of these favoured");
-    rows.push(label("queue").plain(queue));
+    if let Some(queue) = &s.queue {
+        let (cases, pending) = (counted(queue.cases, "case"), number(queue.pending));
+        let favoured = number(queue.pending_favoured);
+        let queue = format!("{cases}, {pending} not worked on yet, {favoured} of these favoured");
+        rows.push(label("queue").plain(queue));
+    }
     if let Some(depth) = s.tree_depth {
         rows.push(label("tree").plain(format!("{} deep", number(depth))));
     }
@@ -602,8 +611,10 @@ pub fn line(s: &Snapshot) -> String {
     for figure in &s.coverage {
         let _ = write!(text, ", {} {}", number(figure.value), tidy(&figure.name));
     }
-    let (queue, favoured) = (number(s.queue), number(s.pending_favoured));
-    let _ = write!(text, ", queue {queue} ({favoured} favoured left)");
+    if let Some(queue) = &s.queue {
+        let (cases, favoured) = (number(queue.cases), number(queue.pending_favoured));
+        let _ = write!(text, ", queue {cases} ({favoured} favoured left)");
+    }
     if let Some(depth) = s.tree_depth {
         let _ = write!(text, ", depth {depth}");
     }
@@ -811,9 +822,11 @@ mod tests {
                 figure("edges", &[20_000, 20_000, 23_004]),
             ],
             since_new: Some(s(12)),
-            queue: 431,
-            pending: 40,
-            pending_favoured: 12,
+            queue: Some(Queue {
+                cases: 431,
+                pending: 40,
+                pending_favoured: 12,
+            }),
             tree_depth: Some(9),
             stability: Some(99.97),
             findings: vec![("correctness".into(), 3), ("performance".into(), 1)],
@@ -872,7 +885,7 @@ brownout fuzz                                                            running
         assert_eq!(
             line(&empty),
             "brownout race: starting, 0 s (1 execution left), 0 executions (0.0 a second, 0.0 overall), \
-             queue 0 (0 favoured left), findings: none"
+             findings: none"
         );
     }
 

@@ -1,15 +1,13 @@
 //! `brownout fuzz`: inputs and images that nobody has thought of.
 
-use std::io::{self, Stderr, Write};
-use std::time::Instant;
+use std::io::{self, Write};
 
 use brownout_findings::rules::{Analysis, RuleSet};
 use brownout_findings::{Analysed, Finding, Limit, Outcome, Severity};
-use brownout_fuzz::status::{Display, Snapshot};
 use brownout_fuzz::{Error, Found, Kept, Named};
 
 use crate::exit::{self, Failure};
-use crate::progress::LiveLine;
+use crate::progress::{CampaignScreen, LiveLine};
 use crate::record::hint;
 use crate::reporting::{self, Again, Known, Subject};
 use crate::resolve::{Fuzz, FuzzCommand};
@@ -45,7 +43,7 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
         program: words.map(|w| w.to_string_lossy().into_owned()).collect(),
         ..Analysed::default()
     };
-    let mut shown = Shown::new();
+    let mut shown = CampaignScreen::new();
     let campaign = brownout_fuzz::fuzz(options, |snapshot| shown.show(snapshot));
     // The report is for the screen that the user had.
     drop(shown);
@@ -253,39 +251,5 @@ fn of_native(status: std::process::ExitStatus) -> u8 {
         (Some(code), _) => code as u8,
         (None, Some(signal)) => 128 + signal as u8,
         (None, None) => exit::CANNOT_RUN,
-    }
-}
-
-/// Shows how far the campaign is: on the whole screen of a terminal, else a line now and then.
-struct Shown {
-    display: Option<Display<Stderr>>,
-    begun: Instant,
-}
-
-impl Shown {
-    fn new() -> Shown {
-        // A terminal that cannot be written to is nobody's.
-        let display = Display::new(io::stderr()).ok();
-        if matches!(display, Some(Display::Screen(_))) {
-            signals::screen_is_taken(true);
-        }
-        Shown {
-            display,
-            begun: Instant::now(),
-        }
-    }
-
-    fn show(&mut self, snapshot: &Snapshot) {
-        if let Some(display) = &mut self.display {
-            // Nobody reads it any more if this fails.
-            let _ = display.show(self.begun.elapsed(), snapshot);
-        }
-    }
-}
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        self.display = None;
-        signals::screen_is_taken(false);
     }
 }

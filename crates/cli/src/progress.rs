@@ -1,9 +1,12 @@
 //! What is shown while an analysis goes on.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Stderr, Write};
 use std::time::{Duration, Instant};
 
 use brownout_explore::{Progress, Statistics};
+use brownout_fuzz::status::{Display, Size, Snapshot};
+
+use crate::signals;
 
 /// One line that is written over and over, on a terminal only.
 pub struct LiveLine {
@@ -28,6 +31,9 @@ impl LiveLine {
         }
         self.last = Instant::now();
         self.shown = true;
+        // A line that goes on in the next row cannot be written over.
+        let columns = Size::of(io::stderr()).unwrap_or(Size::USUAL).columns;
+        let text: String = text.chars().take(columns.saturating_sub(1)).collect();
         let _ = write!(io::stderr(), "\r\x1b[K{text}");
         let _ = io::stderr().flush();
     }
@@ -51,5 +57,39 @@ impl Progress for LiveLine {
             s.saved,
             failures,
         ));
+    }
+}
+
+/// Shows how far the campaign is: on the whole screen of a terminal, else a line now and then.
+pub struct CampaignScreen {
+    display: Option<Display<Stderr>>,
+    begun: Instant,
+}
+
+impl CampaignScreen {
+    pub fn new() -> CampaignScreen {
+        // A terminal that cannot be written to is nobody's.
+        let display = Display::new(io::stderr()).ok();
+        if matches!(display, Some(Display::Screen(_))) {
+            signals::screen_is_taken(true);
+        }
+        CampaignScreen {
+            display,
+            begun: Instant::now(),
+        }
+    }
+
+    pub fn show(&mut self, snapshot: &Snapshot) {
+        if let Some(display) = &mut self.display {
+            // Nobody reads it any more if this fails.
+            let _ = display.show(self.begun.elapsed(), snapshot);
+        }
+    }
+}
+
+impl Drop for CampaignScreen {
+    fn drop(&mut self) {
+        self.display = None;
+        signals::screen_is_taken(false);
     }
 }

@@ -1,12 +1,12 @@
 //! `brownout race`: interleavings that lose data.
 
-use brownout_findings::numbers::counted;
 use brownout_findings::rules::{Analysis, RuleSet};
 use brownout_findings::{Analysed, Limit, Outcome};
-use brownout_race::{Error, Numbers, Options, Over, Progress, Proof};
+use brownout_race::status::{self, Snapshot};
+use brownout_race::{Error, Options, Over, Progress, Proof};
 
 use crate::exit::{self, Failure};
-use crate::progress::LiveLine;
+use crate::progress::{CampaignScreen, LiveLine};
 use crate::record::hint;
 use crate::reporting::{self, Again, Known, Subject};
 use crate::resolve::Race;
@@ -24,20 +24,33 @@ impl From<Error> for Failure {
     }
 }
 
-impl Progress for LiveLine {
-    fn show(&mut self, numbers: &Numbers, found: usize) {
-        let line = format!(
-            "{:.0} s, {}, {}, {}, {} found",
-            numbers.seconds,
-            counted(numbers.schedules, "schedule"),
-            counted(
-                numbers.inter_candidates + numbers.intra_candidates,
-                "candidate"
-            ),
-            counted(numbers.validated, "crash image"),
-            found
-        );
-        LiveLine::show(self, &line);
+/// A campaign has a screen; a search that leaves nothing behind makes do with a line.
+enum Shown {
+    Line(LiveLine),
+    Screen(CampaignScreen),
+}
+
+impl Shown {
+    fn new(options: &Options) -> Shown {
+        match options.out {
+            Some(_) => Shown::Screen(CampaignScreen::new()),
+            None => Shown::Line(LiveLine::new()),
+        }
+    }
+
+    fn clear(self) {
+        if let Shown::Line(mut line) = self {
+            line.clear();
+        }
+    }
+}
+
+impl Progress for Shown {
+    fn show(&mut self, snapshot: &Snapshot) {
+        match self {
+            Shown::Line(line) => line.show(&status::line(snapshot)),
+            Shown::Screen(screen) => screen.show(snapshot),
+        }
     }
 }
 
@@ -52,9 +65,9 @@ pub fn race(race: Race) -> Result<u8, Failure> {
     let known = Known::read(&race.report)?;
     let options = &race.options;
     listen(options)?;
-    let mut line = LiveLine::new();
-    let raced = brownout_race::race(options, &mut line);
-    line.clear();
+    let mut shown = Shown::new(options);
+    let raced = brownout_race::race(options, &mut shown);
+    shown.clear();
     let raced = raced?;
     let mut outcome = Outcome {
         statistics: raced.numbers,

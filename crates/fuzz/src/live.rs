@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use brownout_campaign::budget::{Budget, Measure};
-use brownout_campaign::status::{Figure, History, Phase, Snapshot, Speed};
+use brownout_campaign::status::{Figure, History, Phase, Queue, Snapshot, Speed};
 use brownout_findings::{Finding, Severity};
 
 use crate::options::Options;
@@ -128,9 +128,11 @@ impl Live {
             workers: self.workers,
             coverage,
             since_new: self.last_new.map(|last| now.saturating_sub(last)),
-            queue: progress.cases,
-            pending: figures.pending,
-            pending_favoured: figures.pending_favoured,
+            queue: Some(Queue {
+                cases: progress.cases,
+                pending: figures.pending,
+                pending_favoured: figures.pending_favoured,
+            }),
             tree_depth: Some(u64::from(figures.depth)),
             stability: figures.stability(),
             findings,
@@ -218,7 +220,10 @@ mod tests {
         assert_eq!(now.phase, Phase::Running);
         assert_eq!(now.stability, Some(75.0));
         assert_eq!(now.tree_depth, Some(3));
-        assert_eq!((now.pending, now.pending_favoured), (5, 2));
+        let queue = now
+            .queue
+            .map(|queue| (queue.pending, queue.pending_favoured));
+        assert_eq!(queue, Some((5, 2)));
         assert_eq!(now.findings, [("correctness".to_owned(), 1)]);
         let shares = [("fuzzing".to_owned(), 75.0), ("exploring".to_owned(), 25.0)];
         assert_eq!(now.activities, shares);

@@ -14,8 +14,9 @@ use brownout_findings::{Coverage, Finding, Limit};
 use brownout_host::{ExitStatus, Schedule, StrategyKind};
 use serde::{Deserialize, Serialize};
 
-use crate::goals::Standing;
+use crate::goals::Prospect;
 use crate::inputs::{Inputs, Seeds};
+use crate::live::{Live, Standing};
 use crate::numbers::Numbers;
 use crate::options::{Error, Options, io_error};
 use crate::proof::Proof;
@@ -241,13 +242,19 @@ pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Err
         ));
     }
     let search = Search::new(options, &stage, inputs, start, known);
-    let mut journal = Journaling {
-        progress,
-        kept: kept.as_ref(),
-        start,
-        last: Instant::now(),
+    let mut live = Live::new(options);
+    let mut written = Instant::now();
+    let mut shows = |standing: &Standing| {
+        const EVERY: Duration = Duration::from_secs(1);
+        progress.show(&live.snapshot(standing));
+        if let Some(kept) = &kept
+            && written.elapsed() > EVERY
+        {
+            kept.write(&Entry::Ran(start + standing.numbers.schedules));
+            written = Instant::now();
+        }
     };
-    let searched = search.run(&mut journal, &Shelf(kept.as_ref()))?;
+    let searched = search.run(&mut shows, &Shelf(kept.as_ref()))?;
     if let Some(kept) = &kept {
         kept.write(&Entry::Ran(start + searched.numbers.schedules));
     }
@@ -255,27 +262,6 @@ pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Err
     // It goes if it is empty.
     let _ = fs::remove_dir(&options.folder);
     Ok(raced)
-}
-
-/// Writes down now and then how far it is.
-struct Journaling<'a> {
-    progress: &'a mut dyn Progress,
-    kept: Option<&'a Kept>,
-    start: u64,
-    last: Instant,
-}
-
-impl Progress for Journaling<'_> {
-    fn show(&mut self, numbers: &Numbers, found: usize) {
-        const EVERY: Duration = Duration::from_secs(1);
-        self.progress.show(numbers, found);
-        if let Some(kept) = self.kept
-            && self.last.elapsed() > EVERY
-        {
-            kept.write(&Entry::Ran(self.start + numbers.schedules));
-            self.last = Instant::now();
-        }
-    }
 }
 
 fn conclude(raced: &mut Raced, searched: Searched, elapsed: Duration) {
@@ -328,12 +314,12 @@ fn conclude(raced: &mut Raced, searched: Searched, elapsed: Duration) {
 }
 
 /// What could be read too early by locks and order, and was not seen to be.
-fn open_predictions(predictions: &[(String, Standing, u32)]) -> Vec<String> {
+fn open_predictions(predictions: &[(String, Prospect, u32)]) -> Vec<String> {
     const SHOWN: usize = 8;
     let open = predictions
         .iter()
-        .filter(|(_, standing, _)| *standing == Standing::Open);
-    let told = |(words, _, tries): &(String, Standing, u32)| {
+        .filter(|(_, standing, _)| *standing == Prospect::Open);
+    let told = |(words, _, tries): &(String, Prospect, u32)| {
         format!(
             "predicted, and neither shown nor refuted by the {} directed at it: {words} before it is persistent",
             counted(u64::from(*tries), "schedule")

@@ -6,7 +6,7 @@
 //! | a prediction | neither locks nor any order that one run has shown keep them apart (`brownout_check`, as in `check --threads`) |
 //!
 //! Schedules are directed at goals (`pm_aware.rs` of `brownout_schedule`): the ones that were tried least come first, predictions before mere meetings. What becomes
-//! of a prediction is its [`Standing`].
+//! of a prediction is its [`Prospect`].
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub type Pair = (u64, u64);
 
 /// What has become of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Prospect {
     /// A schedule has shown it: the load came before the store was persistent.
     Proven,
     /// In the schedules that were directed at it, whoever reads there was waiting for the thread that had stored, each time. (By a lock that is spun on nobody is
@@ -44,18 +44,18 @@ struct Aim {
 }
 
 impl Aim {
-    fn standing(&self) -> Standing {
+    fn prospect(&self) -> Prospect {
         let Pursuit {
             excluded,
             outlasted,
             ..
         } = self.pursuit;
         match self.is_met {
-            true => Standing::Proven,
+            true => Prospect::Proven,
             false if self.tries >= REFUTED_AFTER && excluded > 0 && outlasted == 0 => {
-                Standing::Refuted
+                Prospect::Refuted
             }
-            false => Standing::Open,
+            false => Prospect::Open,
         }
     }
 }
@@ -127,20 +127,20 @@ impl Goals {
     pub fn counts(&self) -> Counts {
         let count = |is: &dyn Fn(&Aim) -> bool| self.0.values().filter(|aim| is(aim)).count();
         let stands =
-            |standing| move |aim: &Aim| aim.predicted.is_some() && aim.standing() == standing;
+            |prospect| move |aim: &Aim| aim.predicted.is_some() && aim.prospect() == prospect;
         Counts {
             goals: self.0.len() as u64,
             met: count(&|aim| aim.is_met) as u64,
             not_met: count(&|aim| !aim.is_met && aim.tries >= TRIES) as u64,
             predicted: count(&|aim| aim.predicted.is_some()) as u64,
-            proven: count(&stands(Standing::Proven)) as u64,
-            refuted: count(&stands(Standing::Refuted)) as u64,
+            proven: count(&stands(Prospect::Proven)) as u64,
+            refuted: count(&stands(Prospect::Refuted)) as u64,
         }
     }
 
     /// Predictions in their words, with how they stand, and how many schedules were directed at them.
-    pub fn predictions(&self) -> Vec<(String, Standing, u32)> {
-        let told = |aim: &Aim| Some((aim.predicted.clone()?, aim.standing(), aim.tries));
+    pub fn predictions(&self) -> Vec<(String, Prospect, u32)> {
+        let told = |aim: &Aim| Some((aim.predicted.clone()?, aim.prospect(), aim.tries));
         let mut all: Vec<_> = self.0.values().filter_map(told).collect();
         all.sort_by(|one, other| one.0.cmp(&other.0));
         all
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    fn standing(goals: &Goals) -> Standing {
+    fn prospect(goals: &Goals) -> Prospect {
         goals.predictions()[0].1
     }
 
@@ -175,14 +175,14 @@ mod tests {
         let mut goals = Goals::default();
         assert!(goals.predict((1, 2), "a"));
         assert!(!goals.predict((1, 2), "a"));
-        assert_eq!(standing(&goals), Standing::Open);
+        assert_eq!(prospect(&goals), Prospect::Open);
         direct(&mut goals, REFUTED_AFTER - 1, pursuit(1, 0));
-        assert_eq!(standing(&goals), Standing::Open);
+        assert_eq!(prospect(&goals), Prospect::Open);
         direct(&mut goals, 1, pursuit(1, 0));
-        assert_eq!(standing(&goals), Standing::Refuted);
+        assert_eq!(prospect(&goals), Prospect::Refuted);
         // One schedule that shows it outweighs all that do not.
         goals.met((1, 2));
-        assert_eq!(standing(&goals), Standing::Proven);
+        assert_eq!(prospect(&goals), Prospect::Proven);
         assert_eq!(goals.counts().proven, 1);
     }
 
@@ -191,9 +191,9 @@ mod tests {
         let mut goals = Goals::default();
         goals.predict((1, 2), "a");
         direct(&mut goals, 20, pursuit(0, 0));
-        assert_eq!(standing(&goals), Standing::Open);
+        assert_eq!(prospect(&goals), Prospect::Open);
         direct(&mut goals, 1, pursuit(1, 1));
-        assert_eq!(standing(&goals), Standing::Open);
+        assert_eq!(prospect(&goals), Prospect::Open);
         assert_eq!(goals.counts().not_met, 1);
     }
 

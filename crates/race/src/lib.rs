@@ -23,6 +23,7 @@ mod finding;
 mod goals;
 mod inputs;
 mod judge;
+mod live;
 mod minimise;
 mod numbers;
 mod options;
@@ -34,6 +35,7 @@ mod stage;
 mod watch;
 mod words;
 
+pub use brownout_campaign::status;
 pub use campaign::{Raced, race};
 pub use inputs::Seeds;
 pub use numbers::Numbers;

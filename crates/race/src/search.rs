@@ -14,15 +14,17 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use brownout_campaign::status::Snapshot;
 use brownout_explore::Command;
-use brownout_findings::Finding;
+use brownout_findings::{Finding, Severity};
 use brownout_host::{Decision, ExitStatus, Goal, Plan, Schedule, StrategyKind};
 use brownout_trace::{EventSink, Tee};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::goals::{Goals, Pair, Standing};
+use crate::goals::{Goals, Pair, Prospect};
 use crate::inputs::{Input, Inputs, Turn};
 use crate::judge::Verdict;
+use crate::live::Standing;
 use crate::numbers::Numbers;
 use crate::options::{Error, Options, io_error, together};
 use crate::predict::Predictor;
@@ -110,16 +112,16 @@ pub struct Searched {
     pub numbers: Numbers,
     pub over: Over,
     /// Predictions in words, how they stand, and how many schedules were directed at them.
-    pub predictions: Vec<(String, Standing, u32)>,
+    pub predictions: Vec<(String, Prospect, u32)>,
     pub notes: Vec<String>,
     pub killed: Vec<(i32, Vec<Decision>)>,
     pub has_diverged: u64,
 }
 
 /// Told from time to time how far it is.
-pub trait Progress: Send {
+pub trait Progress {
     /// So far.
-    fn show(&mut self, numbers: &Numbers, found: usize);
+    fn show(&mut self, snapshot: &Snapshot);
 }
 
 /// See the module's header.
@@ -238,9 +240,7 @@ impl<'o> Search<'o> {
             }
             loop {
                 std::thread::sleep(Duration::from_millis(50));
-                let numbers = self.numbers();
-                let found = self.lock().found.len();
-                progress.show(&numbers, found);
+                shows(&self.standing());
                 if ended.lock().unwrap_or_else(|p| p.into_inner()).len() == jobs {
                     break;
                 }
@@ -265,6 +265,23 @@ impl<'o> Search<'o> {
             killed: state.killed,
             has_diverged: state.has_diverged,
         })
+    }
+
+    fn standing(&self) -> Standing {
+        let is_stopping = self.is_over();
+        let numbers = self.numbers();
+        let state = self.lock();
+        let is_error = |(_, discovery): &&(String, Discovery)| {
+            discovery.finding.severity == Severity::Correctness
+        };
+        let errors = state.found.iter().filter(is_error).count() as u64;
+        let limit = self.options.time.unwrap_or(TIME);
+        Standing {
+            numbers,
+            found: (errors, state.found.len() as u64 - errors),
+            time_left: Some(limit.saturating_sub(self.begun.elapsed())),
+            is_stopping,
+        }
     }
 
     fn numbers(&self) -> Numbers {
