@@ -348,13 +348,13 @@ fn predictions_are_proven() -> Result<()> {
     let program = race::find("counter_value")?;
     let (_, report) = run(&program, Build::Bug, &["--runs", "24"], &scratch)?;
     let proven = statistic(&report, "predictions_proven");
-    ensure!(proven > 0, "{}", report.statistics);
+    ensure!(proven > 0, "{:?}", report.statistics);
     // In the right build there is nothing to predict.
     let scratch = Scratch::new()?;
     let (_, report) = run(&program, Build::Fixed, &["--runs", "24"], &scratch)?;
     ensure!(
         statistic(&report, "predictions") == 0,
-        "{}",
+        "{:?}",
         report.statistics
     );
     Ok(())
@@ -383,7 +383,7 @@ fn predictions_are_refuted() -> Result<()> {
     let standing = ["predictions", "predictions_refuted"].map(|name| statistic(&report, name));
     ensure!(
         standing[0] > 0 && standing[0] == standing[1],
-        "{}",
+        "{:?}",
         report.statistics
     );
     Ok(())

@@ -260,7 +260,11 @@ impl Inputs {
             self.tried += 1;
             return Ok(of(input, SEED_RUNS, None));
         }
-        let Some(mutator) = self.mutator.as_ref().filter(|_| self.stretches % 4 != 0) else {
+        let Some(mutator) = self
+            .mutator
+            .as_ref()
+            .filter(|_| !self.stretches.is_multiple_of(4))
+        else {
             self.again = (self.again + 1) % self.known.len();
             return Ok(of(&self.known[self.again], AGAIN_RUNS, None));
         };

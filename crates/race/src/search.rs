@@ -225,7 +225,11 @@ impl<'o> Search<'o> {
     }
 
     /// Searches until it is over. Findings are written into the books when they are made.
-    pub fn run(self, progress: &mut dyn Progress, books: &dyn Books) -> Result<Searched, Error> {
+    pub fn run(
+        self,
+        shows: &mut dyn FnMut(&Standing),
+        books: &dyn Books,
+    ) -> Result<Searched, Error> {
         let jobs = self.options.jobs.max(1);
         let ended: Mutex<Vec<Result<(), Error>>> = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
