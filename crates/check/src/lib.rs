@@ -94,6 +94,8 @@ pub struct Prediction {
     pub store_stack: Vec<Frame>,
     /// That of the load.
     pub load_stack: Vec<Frame>,
+    /// Where the lock that both threads take is given back too early, if they take one.
+    pub unlock_stack: Option<Vec<Frame>>,
 }
 
 /// Who looks at the events.
@@ -282,13 +284,14 @@ impl Analysis {
                 let (site, epoch) = (checker.sites.site(tag), checker.sites.epoch(tag));
                 let stacks = &mut self.stacks;
                 let stack = stacks.stack_of(site.process, epoch, site.pc, site.context);
-                stack.into_iter().map(Frame::from).collect()
+                stack.into_iter().map(Frame::from).collect::<Vec<_>>()
             };
             found.push(Prediction {
                 store: checker.sites.site(store).pc,
                 load: checker.sites.site(load).pc,
                 store_stack: stack(store),
                 load_stack: stack(load),
+                unlock_stack: tag_of(Role::Unlock).map(&mut stack),
             });
         }
         found

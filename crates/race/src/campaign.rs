@@ -274,11 +274,16 @@ fn conclude(raced: &mut Raced, searched: Searched, elapsed: Duration) {
     raced.coverage.limit(
         Limit::Interleaving,
         format!(
-            "{} schedules of {} were run; others may show more",
-            raced.numbers.schedules,
+            "{} of {} {} run; others may show more",
+            counted(raced.numbers.schedules, "schedule"),
             match raced.numbers.inputs {
                 1 => "one input".to_owned(),
                 n => format!("{n} inputs"),
+            },
+            if raced.numbers.schedules == 1 {
+                "was"
+            } else {
+                "were"
             }
         ),
     );

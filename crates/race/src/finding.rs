@@ -95,11 +95,12 @@ fn finish(
     finding
 }
 
-/// An effect that outlives its source.
+/// An effect that outlives its source. `unlock` is where the lock that both threads take is given back too early, if that is known.
 pub fn of_effect(
     effect: &Effect,
     judged: &Judged,
     reproduction: Option<Reproduction>,
+    unlock: Option<&str>,
     trial: &mut Trial,
     watch: &mut Watch,
 ) -> Finding {
@@ -196,8 +197,12 @@ pub fn of_effect(
     finding.help = match source.is_inter {
         true => vec![
             format!(
-                "make what is stored at {} persistent (write back, fence) before another thread can read it: before the lock is given back, or before it is published",
-                blame::mended_at(&store)
+                "make what is stored at {} persistent (write back, fence) before another thread can read it: {}",
+                blame::mended_at(&store),
+                match unlock {
+                    Some(unlock) => format!("before the lock is given back at {unlock}"),
+                    None => "before a lock is given back, or before it is published".to_owned(),
+                }
             ),
             format!(
                 "or have the reader write back and fence what it has read, before it stores what depends on it at {}",

@@ -12,15 +12,14 @@ use std::collections::BTreeMap;
 
 use brownout_host::{Goal, Pursuit};
 
+use crate::predict::{Pair, Predicted};
+
 /// Schedules that are directed at one goal before it counts as not met.
 const TRIES: u32 = 12;
 /// Schedules after which a prediction may count as refuted.
 const REFUTED_AFTER: u32 = 6;
 /// A goal that was met comes as late as if it had been tried so many times more.
 const MET_COUNTS: u32 = 3;
-
-/// The instructions of a store and of a load.
-pub type Pair = (u64, u64);
 
 /// What has become of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +37,7 @@ pub enum Prospect {
 struct Aim {
     tries: u32,
     is_met: bool,
-    /// Predicted, in these words.
-    predicted: Option<String>,
+    predicted: Option<Predicted>,
     pursuit: Pursuit,
 }
 
@@ -92,12 +90,17 @@ impl Goals {
         self.0.entry(pair).or_default().is_met = true;
     }
 
-    /// It was predicted, in these words. True if that is new.
-    pub fn predict(&mut self, pair: Pair, words: &str) -> bool {
-        let aim = self.0.entry(pair).or_default();
+    /// It was predicted. True if that is new.
+    pub fn predict(&mut self, predicted: Predicted) -> bool {
+        let aim = self.0.entry(predicted.pair).or_default();
         let is_new = aim.predicted.is_none();
-        aim.predicted.get_or_insert_with(|| words.to_owned());
+        aim.predicted.get_or_insert(predicted);
         is_new
+    }
+
+    /// Where the lock that both take is given back too early, if that was predicted.
+    pub fn unlock_of(&self, pair: Pair) -> Option<String> {
+        self.0.get(&pair)?.predicted.as_ref()?.unlock.clone()
     }
 
     /// What the next schedule is to be directed at.
@@ -140,7 +143,10 @@ impl Goals {
 
     /// Predictions in their words, with how they stand, and how many schedules were directed at them.
     pub fn predictions(&self) -> Vec<(String, Prospect, u32)> {
-        let told = |aim: &Aim| Some((aim.predicted.clone()?, aim.prospect(), aim.tries));
+        let told = |aim: &Aim| {
+            let words = aim.predicted.as_ref()?.words.clone();
+            Some((words, aim.prospect(), aim.tries))
+        };
         let mut all: Vec<_> = self.0.values().filter_map(told).collect();
         all.sort_by(|one, other| one.0.cmp(&other.0));
         all
@@ -163,6 +169,14 @@ mod tests {
         goals.predictions()[0].1
     }
 
+    fn predicted(pair: Pair) -> Predicted {
+        Predicted {
+            pair,
+            unlock: Some("a.c:7".into()),
+            ..Predicted::default()
+        }
+    }
+
     fn direct(goals: &mut Goals, times: u32, pursuit: Pursuit) {
         for _ in 0..times {
             let goal = goals.next().unwrap();
@@ -173,8 +187,10 @@ mod tests {
     #[test]
     fn a_prediction_is_open_until_schedules_have_settled_it() {
         let mut goals = Goals::default();
-        assert!(goals.predict((1, 2), "a"));
-        assert!(!goals.predict((1, 2), "a"));
+        assert!(goals.predict(predicted((1, 2))));
+        assert!(!goals.predict(predicted((1, 2))));
+        assert_eq!(goals.unlock_of((1, 2)).as_deref(), Some("a.c:7"));
+        assert_eq!(goals.unlock_of((2, 1)), None);
         assert_eq!(prospect(&goals), Prospect::Open);
         direct(&mut goals, REFUTED_AFTER - 1, pursuit(1, 0));
         assert_eq!(prospect(&goals), Prospect::Open);
@@ -189,7 +205,7 @@ mod tests {
     #[test]
     fn who_was_not_kept_out_once_refutes_nothing() {
         let mut goals = Goals::default();
-        goals.predict((1, 2), "a");
+        goals.predict(predicted((1, 2)));
         direct(&mut goals, 20, pursuit(0, 0));
         assert_eq!(prospect(&goals), Prospect::Open);
         direct(&mut goals, 1, pursuit(1, 1));
@@ -202,7 +218,7 @@ mod tests {
         let mut goals = Goals::default();
         assert!(goals.meeting((1, 1)));
         assert!(!goals.meeting((1, 1)));
-        goals.predict((2, 2), "a");
+        goals.predict(predicted((2, 2)));
         goals.met((3, 3));
         let stores = |goals: &mut Goals, n| -> Vec<u64> {
             (0..n).map(|_| goals.next().unwrap().store).collect()

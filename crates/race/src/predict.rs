@@ -10,7 +10,18 @@ use brownout_symbols::Options as SymbolOptions;
 use brownout_trace::EventSink;
 use brownout_trace::event::Event;
 
-use crate::goals::Pair;
+/// The instructions of a store and of a load.
+pub type Pair = (u64, u64);
+
+/// A store and a load that could meet before the store is persistent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Predicted {
+    pub pair: Pair,
+    /// For people.
+    pub words: String,
+    /// Where the lock that both take is given back too early, if they take one.
+    pub unlock: Option<String>,
+}
 
 /// Looks at a run that tells loads and calls of locks.
 pub struct Predictor(Analysis);
@@ -30,16 +41,17 @@ impl Predictor {
         Predictor(Analysis::new(options, SymbolOptions::for_findings()))
     }
 
-    /// What could meet, and in which words.
-    pub fn finish(mut self) -> Vec<(Pair, String)> {
+    /// What could meet.
+    pub fn finish(mut self) -> Vec<Predicted> {
         let predictions = self.0.predictions().into_iter();
-        let told = predictions.map(|prediction| {
-            let words = format!(
+        let told = predictions.map(|prediction| Predicted {
+            pair: (prediction.store.0, prediction.load.0),
+            words: format!(
                 "what is stored at {} can be read at {}",
-                blame::line(&prediction.store_stack),
-                blame::line(&prediction.load_stack)
-            );
-            ((prediction.store.0, prediction.load.0), words)
+                blame::place(&prediction.store_stack),
+                blame::place(&prediction.load_stack)
+            ),
+            unlock: prediction.unlock_stack.as_deref().map(blame::place),
         });
         told.collect()
     }

@@ -21,13 +21,13 @@ use brownout_host::{Decision, ExitStatus, Goal, Plan, Schedule, StrategyKind};
 use brownout_trace::{EventSink, Tee};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::goals::{Goals, Pair, Prospect};
+use crate::goals::{Goals, Prospect};
 use crate::inputs::{Input, Inputs, Turn};
 use crate::judge::Verdict;
 use crate::live::Standing;
 use crate::numbers::Numbers;
 use crate::options::{Error, Options, io_error, together};
-use crate::predict::Predictor;
+use crate::predict::{Predicted, Predictor};
 use crate::proof::Proof;
 use crate::stage::{Act, Ran, Stage};
 use crate::watch::Watch;
@@ -411,8 +411,8 @@ impl<'o> Search<'o> {
             if self.options.stop.load(Ordering::Relaxed) {
                 break;
             }
-            for (pair, words) in predicted {
-                self.lock().goals.predict(pair, &words);
+            for predicted in predicted {
+                self.lock().goals.predict(predicted);
             }
             let wanted = self.take_note(&next, &ran, &watch);
             for input in self.lock().inputs.take_news() {
@@ -436,7 +436,7 @@ impl<'o> Search<'o> {
     }
 
     /// Makes a run; the first ones of an input tell what could happen in others, too.
-    fn perform(&self, next: &Next, watch: &mut Watch) -> Result<(Ran, Vec<(Pair, String)>), Error> {
+    fn perform(&self, next: &Next, watch: &mut Watch) -> Result<(Ran, Vec<Predicted>), Error> {
         // Inputs are told apart by the branches that they take when nobody is interrupted.
         let edges = next.turn.number == 0 && self.options.seeds.is_some();
         let act = Act::new(next.schedule.clone(), &next.turn.input).with_edges(edges);

@@ -208,6 +208,9 @@ impl Search<'_> {
         if !self.is_worth_telling(&key, is_error) {
             return Ok(());
         }
+        let pair = (effect.source.store.site.pc.0, effect.source.load.site.pc.0);
+        let unlock = self.lock().goals.unlock_of(pair);
+        let unlock = unlock.as_deref();
         let name = effect.name;
         let shows = |decisions: &[Decision]| -> Result<Option<Vec<Decision>>, Error> {
             let mut effects = Effects::new(self.options.model);
@@ -231,8 +234,14 @@ impl Search<'_> {
                     let folder = self.folder(&key);
                     let natively = again_judged.show(&mut trial, &folder)?;
                     let proof = least.proof(what).with_crash(&again_judged, &trial);
-                    let finding =
-                        finding::of_effect(again, &again_judged, natively, &mut trial, &mut watch);
+                    let finding = finding::of_effect(
+                        again,
+                        &again_judged,
+                        natively,
+                        unlock,
+                        &mut trial,
+                        &mut watch,
+                    );
                     self.tell(&key, Discovery { finding, proof }, books)?;
                     return Ok(());
                 }
@@ -241,7 +250,7 @@ impl Search<'_> {
         let folder = self.folder(&key);
         let natively = judged.show(trial, &folder)?;
         let proof = shown.proof(what).with_crash(&judged, trial);
-        let finding = finding::of_effect(effect, &judged, natively, trial, watch);
+        let finding = finding::of_effect(effect, &judged, natively, unlock, trial, watch);
         self.tell(&key, Discovery { finding, proof }, books)
     }
 
