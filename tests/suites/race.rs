@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `found::` | the wrong build: rule, verdict and lines are those of its header, and the token shows it again |
 //! | `silent::` | the right build, and every correct program: nothing is found in some dozens of schedules |
+//! | `search::` | bugs in which no plain load is read too early, or no data flows; and their right builds |
 //! | `inputs::` | a bug that only some commands show, which the seeds do not have; and its right build |
 //! | `predictions::` | what locks and order do not keep apart is shown by a schedule, or turns out to be kept apart after all |
 //! | `usage::` | nothing to schedule, another program, a changed program, the same seed, a campaign that is killed and goes on |
@@ -44,6 +45,9 @@ fn main() {
         trials.push(trial(format!("silent::{}", program.name), move || {
             silent(&program)
         }));
+    }
+    for name in ["claimed_slot", "ring_head", "streamed"] {
+        trials.push(trial(format!("search::{name}"), move || searched_for(name)));
     }
     trials.push(trial("inputs::found", input_is_found));
     trials.push(trial("inputs::silent", inputs_are_silent));
@@ -242,6 +246,55 @@ fn searched(name: &str, flags: &[&str], scratch: &Scratch) -> Result<String> {
     let flags = [&["-pthread"], flags].concat();
     let binary = check::compile(&source, scratch.join("program"), &flags)?;
     Ok(binary.to_string_lossy().into_owned())
+}
+
+/// Found in the wrong build, with its proof, and silent on the right one.
+fn searched_for(name: &str) -> Result<()> {
+    let file = format!("{name}.c");
+    for build in [&["-DBUG"][..], &[]] {
+        let scratch = Scratch::new()?;
+        let binary = searched(&file, build, &scratch)?;
+        let recover = format!("{binary} pool recover");
+        let end: &[&str] = match build.is_empty() {
+            true => &["--runs", "40"],
+            false => &["--until-found", "--time", BUDGET],
+        };
+        let words = [
+            "--jobs",
+            "1",
+            "--recover",
+            &recover,
+            "--format",
+            "json",
+            "-o",
+            "report.json",
+        ];
+        let outcome = race_of(&binary, &[&words, end].concat(), &scratch)?;
+        let text = fs::read_to_string(scratch.join("report.json"))?;
+        let report: Report = serde_json::from_str(&text)?;
+        if build.is_empty() {
+            ensure!(
+                outcome.status == 0 && report.findings.is_empty(),
+                "{}",
+                check::show(&report)
+            );
+            continue;
+        }
+        let is_it = |finding: &&Finding| {
+            finding.rule == "inter-thread-inconsistency"
+                && finding.severity == Severity::Correctness
+        };
+        let finding = report.findings.iter().find(is_it);
+        let finding = finding.with_context(|| check::show(&report))?;
+        let confirmed = finding.reproduction.as_ref().is_some_and(|r| r.confirmed);
+        ensure!(
+            confirmed,
+            "not confirmed natively\n{}",
+            check::show(&report)
+        );
+        replay(finding, scratch.path())?;
+    }
+    Ok(())
 }
 
 /// The program, a file with a seed and one with what its commands look like.

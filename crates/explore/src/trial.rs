@@ -314,6 +314,16 @@ impl Trial {
         Some(found)
     }
 
+    /// Whether two stores touch a line in common (a page, if that is what is written back): then one cannot be lost without what came after it there.
+    pub fn share_unit(&self, one: Stored, other: Stored) -> bool {
+        let units = |stored| {
+            let parts = self.parts(&[stored]).unwrap_or_default();
+            parts.into_iter().map(|(unit, ..)| unit)
+        };
+        let ones: Vec<Unit> = units(one).collect();
+        units(other).any(|unit| ones.contains(&unit))
+    }
+
     /// The crash at the same moment in which everything has survived.
     pub fn all_survive(&self, crash: &Crash) -> Crash {
         Crash {

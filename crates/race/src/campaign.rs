@@ -303,6 +303,14 @@ fn conclude(raced: &mut Raced, searched: Searched, elapsed: Duration) {
             ),
         );
     }
+    if let Some(text) = &searched.fails_anyway {
+        raced.coverage.limit(
+            Limit::Unjudged,
+            format!(
+                "{text}, even though no store is lost; no early read is to blame for that, so it is not judged here: `brownout explore` (with --schedule) is for such crashes"
+            ),
+        );
+    }
     if raced.numbers.endless > 0 {
         raced.notes.push(format!(
             "{} schedules were ended because they did not end; what they did until then was looked at",

@@ -2,17 +2,19 @@
 //!
 //! The run is made again under the same schedule, and this time its data flow is followed ([`brownout_follow`]). Each load of bytes that are not persistent is a source.
 //! A store that depends on a source, by its content or by its address, is an effect as long as the source is not persistent: a crash may then leave the effect
-//! without its source. So is what leaves the process.
+//! without its source. So is what leaves the process. A thread may also have *decided* by what it has read, or by a copy of it that was never persistent, which data flow
+//! does not tell; so what it stores afterwards, while the source is not persistent, counts, too, and only if recovery fails over it.
 //!
 //! Source: PMRace (ASPLOS 2022), section 3.1 (PM inter- and intra-thread inconsistency) and 4.3. Deviations: what leaves the process counts, too; labels follow data by the byte;
 //! an effect counts when it is stored, not only when it is written back, because a line may leave the cache at any time. Whether that makes a difference is told.
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 
 use brownout_follow::{Access, Follower, Label, Observer, Sets};
 use brownout_model::{ByteRange, Config, keys};
-use brownout_trace::event::{Event, FileId};
+use brownout_trace::event::{Event, FileId, ThreadId};
 use brownout_trace::{EventSink, Executed};
 use rustc_hash::FxHashMap;
 
@@ -21,6 +23,10 @@ use crate::watch::Watch;
 
 /// Of effects of one name, so many are kept: a later one may leave other traces.
 const SAME_MAX: u32 = 3;
+/// Places at which something is stored after a source was read, for each source.
+const AFTERWARDS_MAX: u32 = 8;
+/// Sources that a thread has read, remembered at a time.
+const READ_MAX: usize = 8;
 
 /// A load of bytes that were not persistent.
 #[derive(Clone, Copy, Debug)]
@@ -31,16 +37,28 @@ pub struct Source {
     pub is_inter: bool,
 }
 
+/// How an effect depends on its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// What is stored depends on it.
+    Content,
+    /// Where it is stored depends on it.
+    Address,
+    /// It is stored after the source was read, by the same thread.
+    Afterwards,
+}
+
 /// What was made of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Effect {
     pub source: Source,
     /// The store, or the system call.
     pub done: Done,
     /// The bytes in persistent memory; `None`: they left the process.
     pub range: Option<ByteRange>,
-    /// What is stored depends on the source; else only where.
-    pub by_content: bool,
+    pub how: How,
+    /// What else the thread that has stored the source may lose, by event.
+    pub pending: Vec<u64>,
     /// The same in all runs.
     pub name: u64,
 }
@@ -61,6 +79,10 @@ struct Found {
     known: FxHashMap<(u64, u64), u32>,
     effects: Vec<Effect>,
     counts: FxHashMap<u64, u32>,
+    /// By thread: the sources of others that it has read last.
+    read: FxHashMap<ThreadId, VecDeque<u32>>,
+    /// By source: places at which something was stored afterwards.
+    afterwards: FxHashMap<u32, u32>,
 }
 
 impl Effects {
@@ -88,27 +110,74 @@ impl Found {
         })
     }
 
-    fn effect(&mut self, number: u32, done: Done, range: Option<ByteRange>, by_content: bool) {
+    fn effect(
+        &mut self,
+        number: u32,
+        done: Done,
+        range: Option<ByteRange>,
+        how: How,
+        watch: &Watch,
+    ) {
         let Some(source) = self.sources.get(number as usize - 1).copied() else {
             return;
         };
+        let kind = u64::from(source.is_inter)
+            | u64::from(range.is_none()) << 1
+            | u64::from(how == How::Afterwards) << 2;
         let name = name_of(&[
             source.store.site.name,
             source.load.site.name,
             done.site.name,
-            u64::from(source.is_inter) | u64::from(range.is_none()) << 1,
+            kind,
         ]);
         let count = self.counts.entry(name).or_default();
         *count += 1;
+        if how == How::Afterwards && *count == 1 {
+            let places = self.afterwards.entry(number).or_default();
+            *places += 1;
+            if *places > AFTERWARDS_MAX {
+                return;
+            }
+        }
         if *count <= SAME_MAX {
             self.effects.push(Effect {
                 source,
                 done,
                 range,
-                by_content,
+                how,
+                pending: watch.pending_with(source.store),
                 name,
             });
         }
+    }
+
+    /// A thread has stored something: that comes after what it has read.
+    fn stores_afterwards(&mut self, done: Done, range: ByteRange, watch: &Watch) {
+        let Some(mut read) = self.read.remove(&done.site.thread) else {
+            return;
+        };
+        // What has become persistent does not come back.
+        read.retain(|number| {
+            let source = self.sources[*number as usize - 1];
+            watch.is_pending(source.range, source.store.event)
+        });
+        for number in &read {
+            let source = self.sources[*number as usize - 1];
+            if !source.range.overlaps(range) {
+                self.effect(*number, done, Some(range), How::Afterwards, watch);
+            }
+        }
+        self.read.insert(done.site.thread, read);
+    }
+
+    /// A thread has read a source.
+    fn reads(&mut self, thread: ThreadId, number: u32) {
+        let read = self.read.entry(thread).or_default();
+        read.retain(|known| *known != number);
+        if read.len() == READ_MAX {
+            read.pop_front();
+        }
+        read.push_back(number);
     }
 }
 
@@ -131,7 +200,7 @@ impl Observer for Listener<'_> {
             return;
         }
         let range = ByteRange::new(keys::key(file, offset), sources.len() as u64);
-        for (part, store) in self.watch.unpersisted(range) {
+        for (part, store) in self.watch.unpersisted_for(load, range) {
             if store.event == load.event {
                 continue;
             }
@@ -141,9 +210,12 @@ impl Observer for Listener<'_> {
                 range: part,
                 is_inter: store.site.thread != load.site.thread,
             });
-            let from = (part.start().0 - range.start().0) as usize;
-            let to = (part.end().0 - range.start().0) as usize;
-            sources[from..to].fill(number);
+            if store.site.thread != load.site.thread {
+                self.found.reads(access.thread, number);
+            }
+            let from = part.start().0.saturating_sub(range.start().0) as usize;
+            let to = (part.end().0.saturating_sub(range.start().0) as usize).min(sources.len());
+            sources[from.min(to)..to].fill(number);
         }
     }
 
@@ -154,22 +226,23 @@ impl Observer for Listener<'_> {
         if done.site.pc.0 != access.pc {
             return;
         }
-        let mut numbers: Vec<(u32, bool)> = Vec::new();
-        let labels = content.iter().map(|label| (*label, true));
-        for (label, by_content) in labels.chain([(address, false)]) {
+        let mut numbers: Vec<(u32, How)> = Vec::new();
+        let labels = content.iter().map(|label| (*label, How::Content));
+        for (label, how) in labels.chain([(address, How::Address)]) {
             for number in sets.members(label).iter().copied() {
                 if !numbers.iter().any(|(known, _)| *known == number) {
-                    numbers.push((number, by_content));
+                    numbers.push((number, how));
                 }
             }
         }
-        for (number, by_content) in numbers {
+        for (number, how) in numbers {
             let source = self.found.sources[number as usize - 1];
-            // Of the bytes that were loaded, those that are still in doubt: what was stored over them since is not what was read.
+            // Of the bytes that were loaded, those that are still in doubt.
             if self.watch.is_pending(source.range, source.store.event)
                 && !source.range.overlaps(range)
             {
-                self.found.effect(number, done, Some(range), by_content);
+                let found = &mut *self.found;
+                found.effect(number, done, Some(range), how, self.watch);
             }
         }
     }
@@ -191,7 +264,8 @@ impl Observer for Listener<'_> {
         for number in numbers {
             let source = self.found.sources[number as usize - 1];
             if self.watch.is_pending(source.range, source.store.event) {
-                self.found.effect(number, done, None, true);
+                let found = &mut *self.found;
+                found.effect(number, done, None, How::Content, self.watch);
             }
         }
     }
@@ -200,6 +274,9 @@ impl Observer for Listener<'_> {
 impl EventSink for Effects {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.watch.event(event)?;
+        if let Some((done, range)) = self.watch.just_stored(event.thread) {
+            self.found.stores_afterwards(done, range, &self.watch);
+        }
         let mut listener = Listener {
             watch: &self.watch,
             found: &mut self.found,

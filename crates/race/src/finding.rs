@@ -7,7 +7,7 @@ use brownout_findings::{Event, Finding, Frame, Place, Reproduction, Role, Severi
 use brownout_symbols::Stacks;
 use brownout_trace::event::TargetAddr;
 
-use crate::effects::Effect;
+use crate::effects::{Effect, How};
 use crate::judge::{Judged, Verdict};
 use crate::site::{Done, Site};
 use crate::watch::{Sighting, Watch};
@@ -130,19 +130,14 @@ pub fn of_effect(
         true => format!("thread {} had stored", source.store.site.thread.0),
         false => "it had itself stored".to_owned(),
     };
-    let makes = match (effect.range, effect.by_content) {
-        (None, _) => "tells the world",
-        (Some(_), true) => "makes durable",
-        (Some(_), false) => "makes durable, at a place that depends on it,",
+    let makes = match effect.range {
+        None => "tells the world",
+        Some(_) => "makes durable",
     };
-    let what = match effect.by_content {
-        true => "what it computed from bytes",
-        false => "something: the place comes from bytes",
-    };
-    let makes = if effect.by_content {
-        makes
-    } else {
-        "makes durable"
+    let what = match effect.how {
+        How::Content => "what it computed from bytes",
+        How::Address => "something: the place comes from bytes",
+        How::Afterwards => "something after it has read bytes",
     };
     let outcome = match &judged.verdict {
         Verdict::Confirmed(failure) => format!("; after a crash in between, {failure}"),
@@ -162,7 +157,13 @@ pub fn of_effect(
     let verb = bytes_are(place.as_ref());
     finding.events.push(event(
         Role::Store,
-        format!("{verb} stored here, and are lost in the crash"),
+        match effect.how {
+            How::Afterwards => format!(
+                "{verb} stored here, and are lost in the crash, with whatever else thread {} has not made persistent",
+                source.store.site.thread.0
+            ),
+            _ => format!("{verb} stored here, and are lost in the crash"),
+        },
         source.store,
         store.clone(),
         place,
@@ -176,12 +177,12 @@ pub fn of_effect(
     ));
     let text = match effect.range {
         Some(_) => format!(
-            "{} stored here that depend on them{}, and survive",
+            "{} stored here {}, and survive",
             bytes_are(kept.as_ref()),
-            if effect.by_content {
-                ""
-            } else {
-                " by their place"
+            match effect.how {
+                How::Content => "that depend on them",
+                How::Address => "that depend on them by their place",
+                How::Afterwards => "after that",
             }
         ),
         None => "bytes that depend on them leave the process here".to_owned(),
@@ -205,7 +206,11 @@ pub fn of_effect(
                 }
             ),
             format!(
-                "or have the reader write back and fence what it has read, before it stores what depends on it at {}",
+                "or have the reader write back and fence what it has read, before it stores {} at {}",
+                match effect.how {
+                    How::Afterwards => "anything",
+                    _ => "what depends on it",
+                },
                 blame::mended_at(&done)
             ),
         ],

@@ -2,19 +2,19 @@
 //!
 //! | image | an effect | a lock |
 //! |---|---|---|
-//! | the bad one | its source is lost, all else has survived | the word holds what was stored, all else has survived |
+//! | the bad one | its source is lost, all else has survived; then also: all that the thread of the source may lose is lost | the word holds what was stored, all else has survived |
 //! | same moment | nothing is lost | the store to the word is lost |
 //! | earlier | right before the effect, its source lost | right before the store |
 //!
 //! **Confirmed**: recovery (or what is to run after it) fails or hangs on the bad image, and on none of the others. So it is neither what recovery does anyway, nor the
-//! loss of the source alone. **Unrepaired**: nothing fails, the effect is certain at that moment, and its bytes are still there after recovery. **Repaired**: they are not.
+//! loss of the source alone. Of what is only stored *after* the source was read, that is all there is. **Unrepaired**: nothing fails, the effect is certain at that moment, and its bytes are still there after recovery. **Repaired**: they are not.
 
 use std::path::Path;
 
 use brownout_explore::{Crash, OneCrash, Stored, Trial, Tried, Wish};
 use brownout_findings::Reproduction;
 
-use crate::effects::Effect;
+use crate::effects::{Effect, How};
 use crate::options::Error;
 use crate::words;
 
@@ -38,6 +38,8 @@ pub struct Judged {
     /// Which procedure showed it.
     pub procedure: usize,
     pub tried: Option<Tried>,
+    /// What happens after a crash at the same moment in which nothing is lost, if that is no better.
+    pub fails_anyway: Option<String>,
 }
 
 impl Judged {
@@ -47,6 +49,7 @@ impl Judged {
             crash: None,
             procedure: 0,
             tried: None,
+            fails_anyway: None,
         }
     }
 
@@ -89,36 +92,42 @@ pub fn effect(trial: &mut Trial, effect: &Effect, procedures: usize) -> Result<J
     if change == Change::None {
         return Ok(Judged::nothing());
     }
-    let earlier = match effect.range {
-        Some(_) => trial.right_before(store, &source),
-        None => None,
-    };
     let left = match effect.range {
         Some(_) => trial.left(&crash, store),
         None => None,
     };
-    let mut first = None;
-    for procedure in 0..procedures {
-        if trial.is_unfit(procedure).is_some() {
-            continue;
-        }
-        let tried = trial.recover(&crash, procedure)?;
-        let is_there = left.as_ref().is_none_or(|left| trial.is_still_there(left));
-        if let Some(failure) = &tried.failure {
-            let others = [Some(trial.all_survive(&crash)), earlier.clone()];
-            if none_fails(trial, others.into_iter().flatten(), procedure)? {
-                return Ok(Judged {
-                    verdict: Verdict::Confirmed(failure.clone()),
-                    crash: Some(crash),
-                    procedure,
-                    tried: Some(tried),
-                });
+    let (mut first, mut fails_anyway) = (None, None);
+    for (crash, lost) in worse_and_worse(trial, &crash, effect) {
+        let earlier = effect.range.and_then(|_| trial.right_before(store, &lost));
+        for procedure in 0..procedures {
+            if trial.is_unfit(procedure).is_some() {
+                continue;
             }
+            let tried = trial.recover(&crash, procedure)?;
+            let is_there = left.as_ref().is_none_or(|left| trial.is_still_there(left));
+            if let Some(failure) = &tried.failure {
+                let whole = trial.all_survive(&crash);
+                if let Some(failure) = trial.recover(&whole, procedure)?.failure {
+                    fails_anyway.get_or_insert(failure);
+                } else if none_fails(trial, earlier.clone().into_iter(), procedure)? {
+                    return Ok(Judged {
+                        verdict: Verdict::Confirmed(failure.clone()),
+                        crash: Some(crash),
+                        procedure,
+                        tried: Some(tried),
+                        fails_anyway: None,
+                    });
+                }
+            }
+            first.get_or_insert((tried, is_there));
         }
-        first.get_or_insert((tried, is_there));
     }
-    let Some((tried, is_there)) = first else {
-        return Ok(Judged::nothing());
+    let nothing = Judged {
+        fails_anyway: fails_anyway.clone(),
+        ..Judged::nothing()
+    };
+    let Some((tried, is_there)) = first.filter(|_| effect.how != How::Afterwards) else {
+        return Ok(nothing);
     };
     let is_mark = effect.source.store.is_locked && change == Change::ClearsBit;
     Ok(Judged {
@@ -134,7 +143,34 @@ pub fn effect(trial: &mut Trial, effect: &Effect, procedures: usize) -> Result<J
         crash: Some(crash),
         procedure: 0,
         tried: Some(tried),
+        fails_anyway,
     })
+}
+
+/// The crash, and the same with all lost that the thread of the source may lose, except what shares a line with the effect. With each, what is lost.
+fn worse_and_worse(trial: &Trial, crash: &Crash, effect: &Effect) -> Vec<(Crash, Vec<Stored>)> {
+    let source = Stored {
+        event: effect.source.store.event,
+    };
+    let mut all = vec![(crash.clone(), vec![source])];
+    let (mut worst, mut lost) = (crash.clone(), vec![source]);
+    let kept = Stored {
+        event: effect.done.event,
+    };
+    for event in &effect.pending {
+        let stored = Stored { event: *event };
+        if effect.range.is_some() && trial.share_unit(kept, stored) {
+            continue;
+        }
+        if let Some(without) = trial.without(&worst, &[stored]) {
+            worst = without;
+            lost.push(stored);
+        }
+    }
+    if lost.len() > 1 {
+        all.push((worst, lost));
+    }
+    all
 }
 
 /// What a store has changed.
@@ -214,6 +250,7 @@ pub fn change(
                 crash: Some(crash),
                 procedure,
                 tried: Some(tried),
+                fails_anyway: None,
             });
         }
     }

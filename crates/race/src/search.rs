@@ -74,8 +74,13 @@ struct State {
     inter: FxHashSet<(u64, u64)>,
     /// By the name of an effect: how often it was tried; done with if that is the most.
     effects: FxHashMap<u64, u32>,
+    /// The same for what is only stored after a source was read.
+    afterwards: FxHashMap<u64, u32>,
     judged: FxHashMap<u64, Verdict>,
-    by_pair: FxHashMap<(u64, u64), u32>,
+    /// Stores and loads of which an effect is confirmed.
+    confirmed: FxHashSet<(u64, u64)>,
+    /// Effects that were tried of a store and a load; those that are only stored afterwards by themselves.
+    by_pair: FxHashMap<(u64, u64, u64), u32>,
     changes: FxHashMap<u64, u32>,
     deadlocks: FxHashSet<u64>,
     /// Words that a crash was seen to leave taken.
@@ -86,6 +91,10 @@ struct State {
     /// How a run ended that was killed by a signal, and its schedule.
     killed: Vec<(i32, Vec<Decision>)>,
     notes: Vec<String>,
+    /// Recovery fails after a crash in which nothing is lost: where, and how.
+    fails_anyway: Option<String>,
+    /// Not all effects of the last run that was looked into have been tried.
+    has_more: bool,
     /// How long runs are, in steps.
     length: u64,
     has_diverged: u64,
@@ -116,6 +125,8 @@ pub struct Searched {
     pub notes: Vec<String>,
     pub killed: Vec<(i32, Vec<Decision>)>,
     pub has_diverged: u64,
+    /// Recovery fails after a crash in which nothing is lost: where, and how.
+    pub fails_anyway: Option<String>,
 }
 
 /// Told from time to time how far it is.
@@ -200,7 +211,9 @@ impl<'o> Search<'o> {
                 followed: FxHashMap::default(),
                 inter: FxHashSet::default(),
                 effects: FxHashMap::default(),
+                afterwards: FxHashMap::default(),
                 judged: FxHashMap::default(),
+                confirmed: FxHashSet::default(),
                 by_pair: FxHashMap::default(),
                 changes: FxHashMap::default(),
                 deadlocks: FxHashSet::default(),
@@ -209,6 +222,8 @@ impl<'o> Search<'o> {
                 numbers: Numbers::default(),
                 killed: Vec::new(),
                 notes: Vec::new(),
+                fails_anyway: None,
+                has_more: false,
                 length: 1000,
                 has_diverged: 0,
             }),
@@ -268,6 +283,7 @@ impl<'o> Search<'o> {
             notes: state.notes,
             killed: state.killed,
             has_diverged: state.has_diverged,
+            fails_anyway: state.fails_anyway,
         })
     }
 
@@ -329,12 +345,6 @@ impl<'o> Search<'o> {
             .lock()
             .unwrap_or_else(|p| p.into_inner())
             .is_some()
-    }
-
-    /// Whether what was begun is not to be finished: the user has ended it, or has what they wanted.
-    fn has_to_end(&self) -> bool {
-        let over = *self.over.lock().unwrap_or_else(|p| p.into_inner());
-        self.options.stop.load(Ordering::Relaxed) || over == Some(Over::Found)
     }
 
     /// What to run next.
@@ -489,7 +499,7 @@ impl<'o> Search<'o> {
         if let Some(edges) = &ran.outcome.edges {
             is_new |= merge(&mut state.edges, edges);
         }
-        let mut follows = false;
+        let mut follows = state.has_more && !watch.sightings.is_empty();
         for (key, sighting) in &watch.sightings {
             let count = state.followed.entry(*key).or_default();
             if *count < FOLLOWED_MAX {

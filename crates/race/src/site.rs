@@ -24,6 +24,8 @@ pub struct Done {
     pub site: Site,
     /// By a locked instruction.
     pub is_locked: bool,
+    /// By a non-temporal store.
+    pub is_streaming: bool,
 }
 
 /// Mixes a number into another one (as rustc-hash does).

@@ -11,6 +11,7 @@
 //! Source: PMRace (ASPLOS 2022), sections 3 and 4.2 (candidates, PM alias pairs). Deviation: what was written back and fenced counts as persistent by this
 //! project's model, in which only the fence of the thread that wrote back counts.
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,10 @@ use crate::words::Words;
 
 /// Accesses of threads that are remembered for eight bytes.
 const ACCESSES_MAX: usize = 6;
+/// Stores to eight bytes, none of them persistent, that are remembered.
+const OPEN_MAX: usize = 16;
+/// Stores of a thread that are remembered as long as they may be lost.
+const PENDING_MAX: usize = 64;
 
 /// A load of bytes that were not persistent.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +71,16 @@ pub struct Watch {
     chains: FxHashMap<ContextId, u64>,
     index: u64,
     granules: FxHashMap<u64, Granule>,
+    /// By eight bytes: the stores since they were last persistent. In a crash all of them may be lost, whatever was stored over them since.
+    open: FxHashMap<u64, Vec<u64>>,
+    /// By thread: its last stores, some of which may be persistent by now.
+    pending: FxHashMap<ThreadId, VecDeque<(u64, ByteRange)>>,
+    /// Non-temporal stores of others that a thread has read, and of those the ones whose line it has written back since. What another thread can read has
+    /// left the buffer of the one that has stored it; so a reader can make it persistent.
+    seen_streaming: FxHashMap<ThreadId, Vec<ByteRange>>,
+    flushed_streaming: FxHashMap<ThreadId, Vec<ByteRange>>,
+    /// What the last locked instruction has read that was not persistent, and its event.
+    read_by_locked: (u64, Vec<(ByteRange, Done)>),
     /// By the names of store and load.
     pub sightings: FxHashMap<(u64, u64), Sighting>,
     /// Pairs of accesses of different threads to the same bytes, with what was persistent between them.
@@ -105,6 +120,11 @@ impl Watch {
             chains: FxHashMap::default(),
             index: 0,
             granules: FxHashMap::default(),
+            open: FxHashMap::default(),
+            pending: FxHashMap::default(),
+            seen_streaming: FxHashMap::default(),
+            flushed_streaming: FxHashMap::default(),
+            read_by_locked: (u64::MAX, Vec::new()),
             sightings: FxHashMap::default(),
             pairs: FxHashSet::default(),
             meetings: FxHashSet::default(),
@@ -141,6 +161,7 @@ impl Watch {
                 name: mix(chain, event.pc.0),
             },
             is_locked: matches!(event.kind, EventKind::Rmw(_)),
+            is_streaming: matches!(event.kind, EventKind::NtStore(_)),
         }
     }
 
@@ -168,10 +189,41 @@ impl Watch {
         })
     }
 
-    /// Whether bytes that a store has stored are still not persistent.
+    /// The bytes of `range` that were not persistent when `load` has read them, right after it has.
+    pub fn unpersisted_for(&self, load: Done, range: ByteRange) -> Vec<(ByteRange, Done)> {
+        match self.read_by_locked.0 == load.event {
+            // By now it has stored there itself.
+            true => {
+                let read = self.read_by_locked.1.iter().copied();
+                read.filter(|(part, _)| part.overlaps(range)).collect()
+            }
+            false => self.unpersisted(range).collect(),
+        }
+    }
+
+    /// Whether bytes that a store has stored may still be lost, whatever was stored over them since. (No promise: it may have become persistent before something
+    /// else was stored there. The model has the last word.)
     pub fn is_pending(&self, range: ByteRange, store: u64) -> bool {
-        let mut parts = self.unpersisted(range);
-        parts.any(|(_, done)| done.event == store)
+        range.split(8).any(|part| {
+            let open = self.open.get(&(part.start().0 & !7));
+            open.is_some_and(|open| open.contains(&store))
+                && self.intervals.unpersisted_in(part).next().is_some()
+        })
+    }
+
+    /// What the last event has stored, if it was this thread's, and a store.
+    pub fn just_stored(&self, thread: ThreadId) -> Option<(Done, ByteRange)> {
+        let last = self.last_store.get(&thread).copied();
+        last.filter(|(done, _)| done.event + 1 == self.index)
+    }
+
+    /// Other stores of the thread that has made `store` that may still be lost, the newest first.
+    pub fn pending_with(&self, store: Done) -> Vec<u64> {
+        let pending = self.pending.get(&store.site.thread);
+        let others = pending.into_iter().flatten().rev().copied();
+        let others = others
+            .filter(|(event, range)| *event != store.event && self.is_pending(*range, *event));
+        others.map(|(event, _)| event).collect()
     }
 
     fn load(&mut self, event: &Event<'_>, access: &Access<'_>) -> io::Result<()> {
@@ -197,6 +249,10 @@ impl Watch {
             let is_inter = store.site.thread != load.site.thread;
             if is_inter {
                 self.met.insert((store.site.pc.0, load.site.pc.0));
+            }
+            if is_inter && store.is_streaming {
+                let seen = self.seen_streaming.entry(load.site.thread).or_default();
+                seen.push(range);
             }
             let key = (store.site.name, mix(load.site.name, u64::from(is_inter)));
             let never = self
@@ -254,6 +310,9 @@ impl Watch {
         is_locked: bool,
     ) -> io::Result<()> {
         let done = self.done(event);
+        if is_locked {
+            self.fence_streaming(event.thread);
+        }
         self.touching.insert(event.thread);
         self.storing.insert(event.thread);
         self.changed = Instant::now();
@@ -261,6 +320,7 @@ impl Watch {
         let parts = self.keys_of(event.thread, access)?;
         for (keys, at) in &parts {
             if is_locked {
+                self.read_by_locked = (done.event, self.unpersisted(*keys).collect());
                 self.see(done, *keys);
             }
             self.stored(done, *keys, make);
@@ -279,6 +339,21 @@ impl Watch {
             self.stores.push(done);
         }
         let tag = Tag(self.stores.len() as u32);
+        for part in keys.split(8) {
+            let is_open = self.intervals.unpersisted_in(part).next().is_some();
+            let open = self.open.entry(part.start().0 & !7).or_default();
+            if !is_open {
+                open.clear();
+            }
+            if open.len() < OPEN_MAX {
+                open.push(done.event);
+            }
+        }
+        let pending = self.pending.entry(done.site.thread).or_default();
+        if pending.len() == PENDING_MAX {
+            pending.pop_front();
+        }
+        pending.push_back((done.event, keys));
         let op = make(Write::without_values(keys));
         let event = ModelEvent::new(Thread(done.site.thread.0), op);
         self.intervals.apply_at(Moment(self.index + 1), &event, tag);
@@ -288,6 +363,21 @@ impl Watch {
         let event = ModelEvent::new(Thread(thread.0), op);
         self.intervals
             .apply_at(Moment(self.index + 1), &event, Tag(0));
+    }
+
+    fn flush_streaming(&mut self, thread: ThreadId, line: Line) {
+        let Some(seen) = self.seen_streaming.get_mut(&thread) else {
+            return;
+        };
+        let is_in = |range: &mut ByteRange| Line::of(range.start()) == line;
+        let flushed = self.flushed_streaming.entry(thread).or_default();
+        flushed.extend(seen.extract_if(.., is_in));
+    }
+
+    fn fence_streaming(&mut self, thread: ThreadId) {
+        for range in self.flushed_streaming.remove(&thread).unwrap_or_default() {
+            self.sync(thread, range);
+        }
     }
 
     fn sync(&mut self, thread: ThreadId, keys: ByteRange) {
@@ -316,6 +406,7 @@ impl Watch {
                 if let Some(found) = self.spaces.translate(event.thread, *addr) {
                     let line = Line::of(keys::key(found.file, found.offset));
                     self.apply(event.thread, Op::Flush { kind: *kind, line });
+                    self.flush_streaming(event.thread, line);
                 }
             }
             EventKind::Fence(kind) => {
@@ -325,6 +416,7 @@ impl Watch {
                     FenceKind::Locked => Op::Locked,
                 };
                 self.apply(event.thread, op);
+                self.fence_streaming(event.thread);
             }
             EventKind::Msync { addr, len, flags } if flags & MS_SYNC != 0 => {
                 for range in self.spaces.ranges(event.thread, *addr, *len) {

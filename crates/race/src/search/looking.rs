@@ -13,24 +13,32 @@ use std::time::{Duration, Instant};
 use brownout_explore::Trial;
 use brownout_findings::{Severity, blame};
 use brownout_host::Decision;
-use rustc_hash::FxHashSet;
+use brownout_symbols::Stacks;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Books, CHANGE_TRIES_MAX, Discovery, Over, Search, Shown, State};
 use crate::deadlock::{self, deadlock_name};
-use crate::effects::{Effect, Effects};
+use crate::effects::{Effect, Effects, How};
 use crate::finding;
 use crate::judge::{self, Judged, Verdict, is_same};
 use crate::minimise::{Effort, minimise};
 use crate::options::{Error, io_error};
 use crate::proof::{Proof, What};
+use crate::site::Site;
 use crate::stage::Ran;
 use crate::watch::{Sighting, Watch};
 use crate::words::Change;
 
 /// An effect that is not confirmed is tried so often.
 const TRIES_MAX: u32 = 3;
+/// What is only stored afterwards is tried so often.
+const AFTERWARDS_TRIES_MAX: u32 = 2;
 /// Effects that are tried of one store and one load, unless one is confirmed.
 const EFFECTS_PER_PAIR: u32 = 16;
+/// Effects that are tried of one run; the others are when they show again.
+const RUN_MAX: usize = 48;
+/// Of these, the ones in which libraries have a hand that look after themselves.
+const THEIRS_MAX: usize = 8;
 /// What may be spent to make a list shorter.
 const EFFORT: Effort = Effort {
     runs: 60,
@@ -69,7 +77,7 @@ impl Search<'_> {
             state.numbers.followed += 1;
             state.numbers.given_up += given_up;
         }
-        let effects = self.worth_trying(effects);
+        let effects = self.worth_trying(effects, &mut watch.stacks);
         let mut changes = self.changes_worth_trying(&watch);
         // Locks of libpmemobj begin with the number of the run that has initialised them: after a crash they are free.
         changes
@@ -84,21 +92,28 @@ impl Search<'_> {
             self.note(&format!("what runs after a crash does not end well even if nothing is lost ({why}), so that its failure proves nothing"));
         }
         for effect in &effects {
-            if self.has_to_end() {
+            if self.is_over() {
                 break;
             }
+            let pair = (effect.source.store.site.name, effect.source.load.site.name);
             let is_settled = |state: &State| {
                 matches!(state.judged.get(&effect.name), Some(Verdict::Confirmed(_)))
+                    || effect.how == How::Afterwards && state.confirmed.contains(&pair)
             };
             if is_settled(&self.lock()) {
                 continue;
             }
             let judged = judge::effect(&mut trial, effect, procedures)?;
+            if let Some(failure) = &judged.fails_anyway {
+                let at = finding::stack(&mut watch.stacks, effect.done.site);
+                let text = format!("after a crash behind {}, {failure}", blame::place(&at));
+                self.lock().fails_anyway.get_or_insert(text);
+            }
             self.settle(effect, &judged);
             self.conclude_effect(effect, judged, &mut trial, &mut watch, shown, books)?;
         }
         for (place, change, next) in &changes {
-            if self.has_to_end() {
+            if self.is_over() {
                 break;
             }
             // One crash that leaves a lock taken is enough.
@@ -116,17 +131,50 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn worth_trying(&self, effects: Vec<Effect>) -> Vec<Effect> {
+    /// What of a run's effects is tried, the most telling first: the program's own before those in which libpmemobj and its kin have a hand, and what depends on its
+    /// source for sure before what is only stored afterwards.
+    fn worth_trying(&self, effects: Vec<Effect>, stacks: &mut Stacks) -> Vec<Effect> {
+        let mut known: FxHashMap<u64, bool> = FxHashMap::default();
+        let mut is_foundation = |site: Site| {
+            let known = known.entry(site.name);
+            *known.or_insert_with(|| finding::is_foundation(stacks, site))
+        };
+        let mut ranked: Vec<(bool, bool, Effect)> = Vec::new();
+        for effect in effects {
+            let source = &effect.source;
+            let sites = [source.store.site, source.load.site, effect.done.site];
+            let is_theirs = sites.into_iter().any(&mut is_foundation);
+            let is_after = effect.how == How::Afterwards;
+            if !(is_theirs && is_after) {
+                ranked.push((is_theirs, is_after, effect));
+            }
+        }
+        ranked.sort_by_key(|(is_theirs, is_after, _)| (*is_theirs, *is_after));
         let mut state = self.lock();
         let mut wanted = Vec::new();
-        for effect in effects {
-            let tries = state.effects.entry(effect.name).or_default();
-            if *tries >= TRIES_MAX {
+        let mut theirs = 0;
+        state.has_more = false;
+        for (is_theirs, is_after, effect) in ranked {
+            let pair = (effect.source.store.site.name, effect.source.load.site.name);
+            if is_after && state.confirmed.contains(&pair) {
+                continue;
+            }
+            let (tries, tries_max) = match is_after {
+                true => (&mut state.afterwards, AFTERWARDS_TRIES_MAX),
+                false => (&mut state.effects, TRIES_MAX),
+            };
+            let tries = tries.entry(effect.name).or_default();
+            if *tries >= tries_max {
+                continue;
+            }
+            theirs += usize::from(is_theirs);
+            if wanted.len() >= RUN_MAX || is_theirs && theirs > THEIRS_MAX {
+                state.has_more |= !is_theirs;
                 continue;
             }
             *tries += 1;
-            let pair = (effect.source.store.site.name, effect.source.load.site.name);
-            let of_pair = state.by_pair.entry(pair).or_default();
+            let kind = u64::from(is_after);
+            let of_pair = state.by_pair.entry((pair.0, pair.1, kind)).or_default();
             if *of_pair < EFFECTS_PER_PAIR {
                 *of_pair += 1;
                 wanted.push(effect);
@@ -161,6 +209,10 @@ impl Search<'_> {
             Verdict::Confirmed(_) => 3,
         };
         let mut state = self.lock();
+        if matches!(judged.verdict, Verdict::Confirmed(_)) {
+            let pair = (effect.source.store.site.name, effect.source.load.site.name);
+            state.confirmed.insert(pair);
+        }
         let known = state.judged.entry(effect.name).or_insert(Verdict::Nothing);
         if rank(&judged.verdict) > rank(known) {
             *known = judged.verdict.clone();
