@@ -77,8 +77,10 @@ pub struct Watch {
     pending: FxHashMap<ThreadId, VecDeque<(u64, ByteRange)>>,
     /// Non-temporal stores of others that a thread has read, and of those the ones whose line it has written back since. What another thread can read has
     /// left the buffer of the one that has stored it; so a reader can make it persistent.
-    seen_streaming: FxHashMap<ThreadId, Vec<ByteRange>>,
-    flushed_streaming: FxHashMap<ThreadId, Vec<ByteRange>>,
+    seen_streaming: FxHashMap<ThreadId, Vec<(ByteRange, u64)>>,
+    flushed_streaming: FxHashMap<ThreadId, Vec<(ByteRange, u64)>>,
+    /// Those that readers have made persistent, by event. The model knows nothing of what was read, so it waits for a fence of the thread that has stored.
+    helped: FxHashSet<u64>,
     /// What the last locked instruction has read that was not persistent, and its event.
     read_by_locked: (u64, Vec<(ByteRange, Done)>),
     /// By the names of store and load.
@@ -124,6 +126,7 @@ impl Watch {
             pending: FxHashMap::default(),
             seen_streaming: FxHashMap::default(),
             flushed_streaming: FxHashMap::default(),
+            helped: FxHashSet::default(),
             read_by_locked: (u64::MAX, Vec::new()),
             sightings: FxHashMap::default(),
             pairs: FxHashSet::default(),
@@ -185,7 +188,7 @@ impl Watch {
         let parts = self.intervals.unpersisted_in(range);
         parts.filter_map(|(part, status)| {
             let store = self.stores.get((status.tag.0 as usize).checked_sub(1)?)?;
-            Some((part, *store))
+            (!self.helped.contains(&store.event)).then_some((part, *store))
         })
     }
 
@@ -204,6 +207,9 @@ impl Watch {
     /// Whether bytes that a store has stored may still be lost, whatever was stored over them since. (No promise: it may have become persistent before something
     /// else was stored there. The model has the last word.)
     pub fn is_pending(&self, range: ByteRange, store: u64) -> bool {
+        if self.helped.contains(&store) {
+            return false;
+        }
         range.split(8).any(|part| {
             let open = self.open.get(&(part.start().0 & !7));
             open.is_some_and(|open| open.contains(&store))
@@ -252,7 +258,7 @@ impl Watch {
             }
             if is_inter && store.is_streaming {
                 let seen = self.seen_streaming.entry(load.site.thread).or_default();
-                seen.push(range);
+                seen.push((range, store.event));
             }
             let key = (store.site.name, mix(load.site.name, u64::from(is_inter)));
             let never = self
@@ -369,15 +375,15 @@ impl Watch {
         let Some(seen) = self.seen_streaming.get_mut(&thread) else {
             return;
         };
-        let is_in = |range: &mut ByteRange| Line::of(range.start()) == line;
+        let is_in = |seen: &mut (ByteRange, u64)| Line::of(seen.0.start()) == line;
         let flushed = self.flushed_streaming.entry(thread).or_default();
         flushed.extend(seen.extract_if(.., is_in));
     }
 
     fn fence_streaming(&mut self, thread: ThreadId) {
-        for range in self.flushed_streaming.remove(&thread).unwrap_or_default() {
-            self.sync(thread, range);
-        }
+        let flushed = self.flushed_streaming.remove(&thread);
+        let events = flushed.into_iter().flatten().map(|(_, event)| event);
+        self.helped.extend(events);
     }
 
     fn sync(&mut self, thread: ThreadId, keys: ByteRange) {
