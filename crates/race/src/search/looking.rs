@@ -36,9 +36,9 @@ const AFTERWARDS_TRIES_MAX: u32 = 2;
 /// Effects that are tried of one store and one load, unless one is confirmed.
 const EFFECTS_PER_PAIR: u32 = 16;
 /// Effects that are tried of one run; the others are when they show again.
-const RUN_MAX: usize = 48;
+const RUN_MAX: usize = 16;
 /// Of these, the ones in which libraries have a hand that look after themselves.
-const THEIRS_MAX: usize = 8;
+const THEIRS_MAX: usize = 4;
 /// What may be spent to make a list shorter.
 const EFFORT: Effort = Effort {
     runs: 60,
