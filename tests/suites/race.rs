@@ -49,6 +49,7 @@ fn main() {
     for name in ["claimed_slot", "ring_head", "streamed"] {
         trials.push(trial(format!("search::{name}"), move || searched_for(name)));
     }
+    trials.push(trial("search::ordinary_file", ordinary_file));
     trials.push(trial("inputs::found", input_is_found));
     trials.push(trial("inputs::silent", inputs_are_silent));
     trials.push(trial("inputs::usage", inputs_that_make_no_sense));
@@ -294,6 +295,22 @@ fn searched_for(name: &str) -> Result<()> {
         );
         replay(finding, scratch.path())?;
     }
+    Ok(())
+}
+
+/// Threads may agree by a file that is no persistent memory, as LMDB's do; nobody has to make that persistent.
+fn ordinary_file() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let binary = searched("ordinary_file.c", &[], &scratch)?;
+    let recover = format!("{binary} pool recover");
+    let more = ["--jobs", "1", "--recover", &recover, "--runs", "30"];
+    let outcome = race_of(&binary, &more, &scratch)?;
+    let said = outcome.stderr_text();
+    ensure!(
+        outcome.status == 0 && said.contains("no findings"),
+        "{}",
+        outcome.describe()
+    );
     Ok(())
 }
 

@@ -62,6 +62,7 @@ pub use finding::{CrashSpec, OneCrash};
 pub use ground::Ground;
 pub use options::{Distinct, Error, Exploration, Options, Start};
 pub use outcome::{Hang, Outcome, Status};
+pub use pm_only::PmOnly;
 pub use replay::{Replayed, replay};
 pub use run::{Run, RunRecorder, record_run};
 pub use search::{Progress, Statistics};

@@ -86,6 +86,7 @@ pub struct PmOnly<'s> {
 }
 
 impl<'s> PmOnly<'s> {
+    /// What this sink is to hear of.
     pub fn new(sink: &'s mut dyn EventSink) -> PmOnly<'s> {
         PmOnly {
             sink,

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use brownout_campaign::status::Snapshot;
-use brownout_explore::Command;
+use brownout_explore::{Command, PmOnly};
 use brownout_findings::{Finding, Severity};
 use brownout_host::{Decision, ExitStatus, Goal, Plan, Schedule, StrategyKind};
 use brownout_trace::{EventSink, Tee};
@@ -455,7 +455,9 @@ impl<'o> Search<'o> {
         }
         let mut predictor = Predictor::new(self.options.model);
         let ran = {
-            let mut sink = Tee::of([watch as &mut dyn EventSink, &mut predictor]);
+            // What threads agree by in ordinary files needs not be persistent.
+            let mut only = PmOnly::new(&mut predictor);
+            let mut sink = Tee::of([watch as &mut dyn EventSink, &mut only]);
             self.stage.run(act.with_locks(true), &mut sink)?
         };
         Ok((ran, predictor.finish()))

@@ -21,7 +21,7 @@ use brownout_model::{
 use brownout_symbols::{Options as SymbolOptions, Stacks};
 use brownout_trace::epochs::CodeEpochs;
 use brownout_trace::event::{
-    Access, ContextId, Event, EventKind, FenceKind, MS_SYNC, TargetAddr, ThreadId,
+    Access, ContextId, Event, EventKind, FenceKind, FileId, MS_SYNC, PmReason, TargetAddr, ThreadId,
 };
 use brownout_trace::maps::{AddressSpaces, MapFault};
 use brownout_trace::{EventSink, annotation};
@@ -71,6 +71,8 @@ pub struct Watch {
     chains: FxHashMap<ContextId, u64>,
     index: u64,
     granules: FxHashMap<u64, Granule>,
+    /// Files that are no persistent memory: they are told because a crash may lose what is in them, and threads may agree by them.
+    ordinary: FxHashSet<FileId>,
     /// By eight bytes: the stores since they were last persistent. In a crash all of them may be lost, whatever was stored over them since.
     open: FxHashMap<u64, Vec<u64>>,
     /// By thread: its last stores, some of which may be persistent by now.
@@ -122,6 +124,7 @@ impl Watch {
             chains: FxHashMap::default(),
             index: 0,
             granules: FxHashMap::default(),
+            ordinary: FxHashSet::default(),
             open: FxHashMap::default(),
             pending: FxHashMap::default(),
             seen_streaming: FxHashMap::default(),
@@ -168,7 +171,7 @@ impl Watch {
         }
     }
 
-    /// Keys of an access, with where they begin in it.
+    /// Keys of an access, with where they begin in it; none of ordinary files.
     fn keys_of(
         &mut self,
         thread: ThreadId,
@@ -180,6 +183,7 @@ impl Watch {
         let each = |keys, at| parts.push((keys, at as usize));
         keys::translate(&mut self.spaces, thread, access.addr, size, each)
             .map_err(MapFault::into_error)?;
+        parts.retain(|(keys, _)| !self.ordinary.contains(&keys::place(keys.start()).0));
         Ok(parts)
     }
 
@@ -234,9 +238,11 @@ impl Watch {
 
     fn load(&mut self, event: &Event<'_>, access: &Access<'_>) -> io::Result<()> {
         let done = self.done(event);
-        self.touching.insert(event.thread);
         self.last.insert(event.thread, done);
         let parts = self.keys_of(event.thread, access)?;
+        if !parts.is_empty() {
+            self.touching.insert(event.thread);
+        }
         for (keys, at) in &parts {
             self.see(done, *keys);
             let bytes = access.bytes.get(*at..).unwrap_or_default();
@@ -319,11 +325,13 @@ impl Watch {
         if is_locked {
             self.fence_streaming(event.thread);
         }
-        self.touching.insert(event.thread);
-        self.storing.insert(event.thread);
         self.changed = Instant::now();
         self.last.insert(event.thread, done);
         let parts = self.keys_of(event.thread, access)?;
+        if !parts.is_empty() {
+            self.touching.insert(event.thread);
+            self.storing.insert(event.thread);
+        }
         for (keys, at) in &parts {
             if is_locked {
                 self.read_by_locked = (done.event, self.unpersisted(*keys).collect());
@@ -436,9 +444,16 @@ impl Watch {
             }
             EventKind::FileWrite {
                 file, offset, size, ..
-            } => {
+            } if !self.ordinary.contains(file) => {
                 let keys = ByteRange::new(keys::key(*file, *offset), u64::from(*size));
                 self.stored(self.done(event), keys, Op::Store);
+            }
+            EventKind::File { file, reason, .. } => {
+                match *reason == PmReason::Changed {
+                    true => self.ordinary.insert(*file),
+                    // It has turned out to be some.
+                    false => self.ordinary.remove(file),
+                };
             }
             EventKind::Futex { addr, .. } => {
                 if let Some(found) = self.spaces.translate(event.thread, *addr) {
