@@ -25,7 +25,7 @@ use crate::finding::{self, OneCrash};
 use crate::native::{self, Stage};
 use crate::options::{Error, Options, io_error};
 use crate::oracle::{Oracle, Span, Symptom};
-use crate::outcome::{Outcome, Status};
+use crate::outcome::{Hang, Outcome, Status};
 use crate::recording::{Did, Reason, Recording};
 use crate::run::{Recorded, Run};
 use crate::site::Site;
@@ -493,17 +493,18 @@ impl Trial {
 
     /// Runs a procedure on what a crash leaves.
     pub fn recover(&mut self, crash: &Crash, procedure: usize) -> Result<Tried, Error> {
+        let mut outcome = self.execute(crash, procedure)?;
+        if let Status::Hang(Hang::Blocked | Hang::Time) = outcome.status {
+            // A busy machine may keep anybody waiting. It has to hang twice, the second time for longer.
+            let limits = self.procedures[procedure].setting.limits;
+            let patient = &mut self.procedures[procedure].setting.limits;
+            patient.idle = limits.idle.map(|idle| 2 * idle);
+            patient.wall = limits.wall.map(|wall| 2 * wall);
+            let again = self.execute(crash, procedure);
+            self.procedures[procedure].setting.limits = limits;
+            outcome = again?;
+        }
         let procedure = &self.procedures[procedure];
-        let execution = execution::execute(
-            &procedure.setting,
-            &procedure.setting.recover,
-            crash.image.crashes(),
-            &mut self.world,
-            &crash.image,
-            &Acknowledged::default(),
-            false,
-        )?;
-        let outcome = execution.outcome;
         let symptom = procedure.oracle.judge(&outcome, Span::default());
         // What does not end well although nothing is lost cannot be judged.
         let control = procedure.oracle.judge(&procedure.control, Span::default());
@@ -512,6 +513,20 @@ impl Trial {
             failure: symptom.map(|symptom: Symptom| symptom.describe(&outcome)),
             outcome,
         })
+    }
+
+    fn execute(&mut self, crash: &Crash, procedure: usize) -> Result<Outcome, Error> {
+        let setting = &self.procedures[procedure].setting;
+        let execution = execution::execute(
+            setting,
+            &setting.recover,
+            crash.image.crashes(),
+            &mut self.world,
+            &crash.image,
+            &Acknowledged::default(),
+            false,
+        )?;
+        Ok(execution.outcome)
     }
 
     /// Runs a procedure natively on what a crash leaves, and says how to do that by hand; the files go to a folder.

@@ -295,11 +295,12 @@ impl<'o> Search<'o> {
             discovery.finding.severity == Severity::Correctness
         };
         let errors = state.found.iter().filter(is_error).count() as u64;
-        let limit = self.options.time.unwrap_or(TIME);
         Standing {
             numbers,
             found: (errors, state.found.len() as u64 - errors),
-            time_left: Some(limit.saturating_sub(self.begun.elapsed())),
+            time_left: self
+                .limit()
+                .map(|limit| limit.saturating_sub(self.begun.elapsed())),
             is_stopping,
         }
     }
@@ -333,12 +334,22 @@ impl<'o> Search<'o> {
         known.get_or_insert(over);
     }
 
+    /// How long it may take, if that is limited.
+    fn limit(&self) -> Option<Duration> {
+        match (self.options.time, self.options.runs) {
+            (None, None) => Some(TIME),
+            (time, _) => time,
+        }
+    }
+
     fn is_over(&self) -> bool {
         if self.options.stop.load(Ordering::Relaxed) {
             self.end(Over::Stopped);
         }
-        let elapsed = self.begun.elapsed();
-        if elapsed >= self.options.time.unwrap_or(TIME) {
+        if self
+            .limit()
+            .is_some_and(|limit| self.begun.elapsed() >= limit)
+        {
             self.end(Over::Time);
         }
         self.over

@@ -35,6 +35,8 @@ const TRIES_MAX: u32 = 3;
 const AFTERWARDS_TRIES_MAX: u32 = 2;
 /// Effects that are tried of one store and one load, unless one is confirmed.
 const EFFECTS_PER_PAIR: u32 = 16;
+/// If recovery fails so often though nothing is lost, there is nothing to be learnt from this run.
+const FAIL_ANYWAY_MAX: u32 = 3;
 /// Effects that are tried of one run; the others are when they show again.
 const RUN_MAX: usize = 16;
 /// Of these, the ones in which libraries have a hand that look after themselves.
@@ -91,27 +93,7 @@ impl Search<'_> {
         if let Some(why) = trial.is_unfit(0) {
             self.note(&format!("what runs after a crash does not end well even if nothing is lost ({why}), so that its failure proves nothing"));
         }
-        for effect in &effects {
-            if self.is_over() {
-                break;
-            }
-            let pair = (effect.source.store.site.name, effect.source.load.site.name);
-            let is_settled = |state: &State| {
-                matches!(state.judged.get(&effect.name), Some(Verdict::Confirmed(_)))
-                    || effect.how == How::Afterwards && state.confirmed.contains(&pair)
-            };
-            if is_settled(&self.lock()) {
-                continue;
-            }
-            let judged = judge::effect(&mut trial, effect, procedures)?;
-            if let Some(failure) = &judged.fails_anyway {
-                let at = finding::stack(&mut watch.stacks, effect.done.site);
-                let text = format!("after a crash behind {}, {failure}", blame::place(&at));
-                self.lock().fails_anyway.get_or_insert(text);
-            }
-            self.settle(effect, &judged);
-            self.conclude_effect(effect, judged, &mut trial, &mut watch, shown, books)?;
-        }
+        // Locks first: where one stays taken, whatever else is tried may hang.
         for (place, change, next) in &changes {
             if self.is_over() {
                 break;
@@ -126,6 +108,29 @@ impl Search<'_> {
                 self.lock().stuck_words.insert(*place);
                 self.conclude_change(change, judged, &mut trial, &mut watch, shown, books)?;
             }
+        }
+        let mut fail_anyway = 0;
+        for effect in &effects {
+            if self.is_over() || fail_anyway >= FAIL_ANYWAY_MAX {
+                break;
+            }
+            let pair = (effect.source.store.site.name, effect.source.load.site.name);
+            let is_settled = |state: &State| {
+                matches!(state.judged.get(&effect.name), Some(Verdict::Confirmed(_)))
+                    || effect.how == How::Afterwards && state.confirmed.contains(&pair)
+            };
+            if is_settled(&self.lock()) {
+                continue;
+            }
+            let judged = judge::effect(&mut trial, effect, procedures)?;
+            if let Some(failure) = &judged.fails_anyway {
+                fail_anyway += 1;
+                let at = finding::stack(&mut watch.stacks, effect.done.site);
+                let text = format!("after a crash behind {}, {failure}", blame::place(&at));
+                self.lock().fails_anyway.get_or_insert(text);
+            }
+            self.settle(effect, &judged);
+            self.conclude_effect(effect, judged, &mut trial, &mut watch, shown, books)?;
         }
         self.lock().numbers.validating_seconds += begun.elapsed().as_secs_f64();
         Ok(())
