@@ -11,6 +11,7 @@ use brownout_host::{LaunchConfig, Schedule, StrategyKind};
 use brownout_trace::event::Event;
 use brownout_trace::{EventSink, Executed};
 use std::io;
+use std::process::ExitCode;
 use std::time::Instant;
 
 #[derive(Default)]
@@ -71,7 +72,7 @@ impl EventSink for Sink {
     }
 }
 
-fn main() {
+fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
     let (mut plain, mut told) = (false, false);
     let mut globs = Vec::new();
@@ -98,6 +99,7 @@ fn main() {
     let outcome = brownout_host::record(&config, &mut sink);
     let took = begun.elapsed();
     let count = &sink.count;
+    let has_run = outcome.is_ok();
     println!(
         "{took:?}, {} events, {} words: {:?}",
         count.events,
@@ -115,5 +117,9 @@ fn main() {
             count.by_address,
             count.left
         );
+    }
+    match has_run {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     }
 }

@@ -407,7 +407,7 @@ fn time(case: &Case, way: Way, places: &Places) -> Result<Duration> {
         }
         _ => {
             let mut command = Command::new(layout::target().join("release/examples/follow"));
-            command.args(["--pm", "*.pool"]);
+            command.args(["--pm", "**/*.pool"]);
             if way == Way::Serialised {
                 command.arg("--plain");
             }
