@@ -6,7 +6,7 @@
 //!                                     ├───▶ pairs       two threads at the same bytes, and the state between
 //!                                     └───▶ words       what may be locks
 //! ```
-//! A sighting is no bug: see `follow.rs` for what becomes of it.
+//! A sighting is no bug: see `effects.rs` for what becomes of it.
 //!
 //! Source: PMRace (ASPLOS 2022), sections 3 and 4.2 (candidates, PM alias pairs). Deviation: what was written back and fenced counts as persistent by this
 //! project's model, in which only the fence of the thread that wrote back counts.

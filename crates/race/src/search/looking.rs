@@ -469,13 +469,18 @@ impl Search<'_> {
             );
             discovery.finding.notes.push(note);
         }
-        books.found(key, &discovery);
         let is_error = discovery.finding.severity == Severity::Correctness;
         let mut state = self.lock();
         match state.found.iter_mut().find(|(known, _)| known == key) {
-            Some((_, known)) => *known = discovery,
-            None => state.found.push((key.to_owned(), discovery)),
+            // Another worker has come to more meanwhile.
+            Some((_, known)) if known.finding.severity == Severity::Correctness && !is_error => {
+                known.finding.count += 1;
+                return Ok(());
+            }
+            Some((_, known)) => *known = discovery.clone(),
+            None => state.found.push((key.to_owned(), discovery.clone())),
         }
+        books.found(key, &discovery);
         if is_error && state.numbers.first_error_seconds.is_none() {
             state.numbers.first_error_seconds = Some(self.begun.elapsed().as_secs_f64());
         }
