@@ -3,8 +3,8 @@
 //! `NAME`, `NAME:SEED`, or `list:…`, which is what a scheduled run prints: the decisions that make it what it was. `list:@FILE` takes that list from a
 //! file, which `--schedule-out` writes.
 //!
-//! A list is one word: the number that is made of all points of its run (eight bytes) and the decisions, compressed with a check sum, in the letters of
-//! base64. So a list that was cut off or changed is refused before anything runs, and one of another run is at the latest when that run has ended.
+//! A list is one word: the number that is made of all points of its run (eight bytes) and the decisions, compressed, with a check sum behind them, in
+//! the letters of base64. So a list that was cut off or changed is refused before anything runs, and one of another run is at the latest when that run has ended.
 //! In a file, lines that begin with `#` and empty lines mean nothing.
 
 use std::fmt;
@@ -110,16 +110,29 @@ fn from_lines(bytes: &[u8]) -> Result<Schedule, &'static str> {
 
 fn pack(check: u64, decisions: &[brownout_host::Decision]) -> io::Result<String> {
     let mut encoder = zstd::Encoder::new(Vec::new(), 19)?;
-    encoder.include_checksum(true)?;
     encoder.write_all(&check.to_le_bytes())?;
     encoder.write_all(&encode_decisions(decisions))?;
-    Ok(URL_SAFE_NO_PAD.encode(encoder.finish()?))
+    let mut packed = encoder.finish()?;
+    let sum = check_sum(&packed);
+    packed.extend_from_slice(&sum);
+    Ok(URL_SAFE_NO_PAD.encode(packed))
+}
+
+/// Of what was compressed, not of what it was compressed from: the compression's own header has bits that change nothing, and one that says whether
+/// its own sum is there to be looked at.
+fn check_sum(packed: &[u8]) -> [u8; 4] {
+    let [a, b, c, d, ..] = *blake3::hash(packed).as_bytes();
+    [a, b, c, d]
 }
 
 fn unpack(list: &str) -> Option<Schedule> {
     let packed = URL_SAFE_NO_PAD.decode(list).ok()?;
+    let (packed, sum) = packed.split_last_chunk()?;
+    if check_sum(packed) != *sum {
+        return None;
+    }
     let mut bytes = Vec::new();
-    let decoder = zstd::Decoder::new(&packed[..]).ok()?;
+    let decoder = zstd::Decoder::new(packed).ok()?;
     let len = decoder.take(LEN_MAX).read_to_end(&mut bytes).ok()?;
     let (check, decisions) = bytes.split_first_chunk::<8>()?;
     if len as u64 == LEN_MAX {
@@ -309,11 +322,32 @@ mod tests {
         }
     }
 
+    /// Wherever it is: the compression's header is a few bytes among thousands, and chance rarely meets it.
+    #[test]
+    fn any_changed_bit_is_seen() {
+        let decision = |step: u32| Decision {
+            step: 1 + 128 * step,
+            thread: 1,
+            check: 0,
+        };
+        let decisions: Vec<Decision> = (0..40).map(decision).collect();
+        let list = pack(7, &decisions).unwrap();
+        let whole = URL_SAFE_NO_PAD.decode(&list).unwrap();
+        for bit in 0..8 * whole.len() {
+            let mut changed = whole.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(unpack(&URL_SAFE_NO_PAD.encode(changed)), None, "bit {bit}");
+        }
+    }
+
     #[test]
     fn a_small_list_that_unpacks_to_much_is_refused() {
         let mut encoder = zstd::Encoder::new(Vec::new(), 19).unwrap();
         encoder.write_all(&vec![1; 64 << 20]).unwrap();
-        let packed = URL_SAFE_NO_PAD.encode(encoder.finish().unwrap());
+        let mut packed = encoder.finish().unwrap();
+        let sum = check_sum(&packed);
+        packed.extend_from_slice(&sum);
+        let packed = URL_SAFE_NO_PAD.encode(packed);
         assert!(packed.len() < 20_000);
         assert_eq!(unpack(&packed), None);
     }
