@@ -14,13 +14,14 @@ use brownout_findings::{Coverage, Finding, Limit};
 use brownout_host::{ExitStatus, Schedule, StrategyKind};
 use serde::{Deserialize, Serialize};
 
+use crate::discoveries::{Discoveries, Discovery};
 use crate::goals::Prospect;
 use crate::inputs::{Inputs, Seeds};
 use crate::live::{Live, Standing};
 use crate::numbers::Numbers;
 use crate::options::{Error, Options, io_error};
 use crate::proof::Proof;
-use crate::search::{Books, Discovery, Over, Progress, Search, Searched};
+use crate::search::{Books, Over, Progress, Search, Searched};
 use crate::stage::{Act, Stage};
 use crate::watch::Watch;
 
@@ -76,7 +77,7 @@ struct Kept {
     journal: Mutex<Journal<String>>,
     _folder: Folder,
     first: u64,
-    known: Vec<(String, Discovery)>,
+    known: Discoveries,
     inputs: Vec<Vec<u8>>,
 }
 
@@ -107,7 +108,7 @@ impl Kept {
         };
         let path = folder.layout().journal();
         let (journal, entries, _) = Journal::<String>::open(&path, &identity.hash())?;
-        let (mut first, mut known) = (0, Vec::<(String, Discovery)>::new());
+        let (mut first, mut known) = (0, Discoveries::default());
         let mut inputs = Vec::new();
         for entry in entries
             .iter()
@@ -121,12 +122,11 @@ impl Kept {
                     finding,
                     proof,
                 } => {
-                    known.retain(|(other, _)| *other != key);
                     let discovery = Discovery {
                         finding: *finding,
                         proof: *proof,
                     };
-                    known.push((key, discovery));
+                    known.add(&key, &discovery);
                 }
             }
         }

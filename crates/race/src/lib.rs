@@ -18,6 +18,7 @@
 
 mod campaign;
 mod deadlock;
+mod discoveries;
 mod effects;
 mod finding;
 mod goals;
@@ -41,4 +42,5 @@ pub use inputs::Seeds;
 pub use numbers::Numbers;
 pub use options::{Error, Options};
 pub use proof::{Proof, Replayed};
-pub use search::{Discovery, Over, Progress};
+pub use discoveries::Discovery;
+pub use search::{Over, Progress};

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use brownout_campaign::status::Snapshot;
 use brownout_explore::{Command, PmOnly};
-use brownout_findings::{Finding, Severity};
 use brownout_host::{Decision, ExitStatus, Goal, Plan, Schedule, StrategyKind};
 use brownout_trace::{EventSink, Tee};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::discoveries::{Discoveries, Discovery};
 use crate::goals::{Goals, Prospect};
 use crate::inputs::{Input, Inputs, Turn};
 use crate::judge::Verdict;
@@ -28,7 +28,6 @@ use crate::live::Standing;
 use crate::numbers::Numbers;
 use crate::options::{Error, Options, io_error, together};
 use crate::predict::{Predicted, Predictor};
-use crate::proof::Proof;
 use crate::stage::{Act, Ran, Stage};
 use crate::watch::Watch;
 
@@ -41,15 +40,6 @@ const FOLLOWED_MAX: u32 = 4;
 const CHANGE_TRIES_MAX: u32 = 2;
 /// The first runs of an input are asked what could happen in others.
 const PREDICTING_RUNS: u32 = 3;
-
-/// Something that was found, and what it takes to see it again.
-#[derive(Clone, Debug)]
-pub struct Discovery {
-    /// The finding.
-    pub finding: Finding,
-    /// What it takes.
-    pub proof: Proof,
-}
 
 /// Who keeps what was found.
 pub trait Books: Sync {
@@ -85,8 +75,7 @@ struct State {
     deadlocks: FxHashSet<u64>,
     /// Words that a crash was seen to leave taken.
     stuck_words: FxHashSet<u64>,
-    /// By what two findings of one bug have in common.
-    found: Vec<(String, Discovery)>,
+    found: Discoveries,
     numbers: Numbers,
     /// How a run ended that was killed by a signal, and its schedule.
     killed: Vec<(i32, Vec<Decision>)>,
@@ -192,7 +181,7 @@ impl<'o> Search<'o> {
         stage: &'o Stage,
         inputs: Inputs,
         first: u64,
-        known: Vec<(String, Discovery)>,
+        known: Discoveries,
     ) -> Search<'o> {
         let more = options
             .continues
@@ -272,11 +261,7 @@ impl<'o> Search<'o> {
         let over = self.over.into_inner().unwrap_or_else(|p| p.into_inner());
         let state = self.state.into_inner().unwrap_or_else(|p| p.into_inner());
         Ok(Searched {
-            found: state
-                .found
-                .into_iter()
-                .map(|(_, discovery)| discovery)
-                .collect(),
+            found: state.found.into_list(),
             numbers,
             over: over.unwrap_or(Over::Stopped),
             predictions: state.goals.predictions(),
@@ -291,13 +276,9 @@ impl<'o> Search<'o> {
         let is_stopping = self.is_over();
         let numbers = self.numbers();
         let state = self.lock();
-        let is_error = |(_, discovery): &&(String, Discovery)| {
-            discovery.finding.severity == Severity::Correctness
-        };
-        let errors = state.found.iter().filter(is_error).count() as u64;
         Standing {
             numbers,
-            found: (errors, state.found.len() as u64 - errors),
+            found: state.found.numbers(),
             time_left: self
                 .limit()
                 .map(|limit| limit.saturating_sub(self.begun.elapsed())),

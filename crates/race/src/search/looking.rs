@@ -11,13 +11,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use brownout_explore::Trial;
-use brownout_findings::{Severity, blame};
+use brownout_findings::blame;
 use brownout_host::Decision;
 use brownout_symbols::Stacks;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Books, CHANGE_TRIES_MAX, Discovery, Over, Search, Shown, State};
+use super::{Books, CHANGE_TRIES_MAX, Over, Search, Shown, State};
 use crate::deadlock::{self, deadlock_name};
+use crate::discoveries::Discovery;
 use crate::effects::{Effect, Effects, How};
 use crate::finding;
 use crate::judge::{self, Judged, Verdict, is_same};
@@ -436,15 +437,7 @@ impl Search<'_> {
 
     /// Whether a finding of that key says more than what is known.
     fn is_worth_telling(&self, key: &str, is_error: bool) -> bool {
-        let mut state = self.lock();
-        let known = state.found.iter_mut().find(|(known, _)| known == key);
-        match known {
-            Some((_, discovery)) => {
-                discovery.finding.count += 1;
-                is_error && discovery.finding.severity != Severity::Correctness
-            }
-            None => true,
-        }
+        self.lock().found.is_worth_telling(key, is_error)
     }
 
     fn tell(&self, key: &str, discovery: Discovery, books: &dyn Books) -> Result<(), Error> {
@@ -469,16 +462,10 @@ impl Search<'_> {
             );
             discovery.finding.notes.push(note);
         }
-        let is_error = discovery.finding.severity == Severity::Correctness;
+        let is_error = discovery.is_error();
         let mut state = self.lock();
-        match state.found.iter_mut().find(|(known, _)| known == key) {
-            // Another worker has come to more meanwhile.
-            Some((_, known)) if known.finding.severity == Severity::Correctness && !is_error => {
-                known.finding.count += 1;
-                return Ok(());
-            }
-            Some((_, known)) => *known = discovery.clone(),
-            None => state.found.push((key.to_owned(), discovery.clone())),
+        if !state.found.add(key, &discovery) {
+            return Ok(());
         }
         books.found(key, &discovery);
         if is_error && state.numbers.first_error_seconds.is_none() {
