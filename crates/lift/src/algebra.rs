@@ -25,9 +25,11 @@ pub trait Algebra {
     fn udiv(&mut self, a: Self::Value, b: Self::Value) -> Self::Value;
     /// The unsigned remainder; the dividend if the divisor is zero.
     fn urem(&mut self, a: Self::Value, b: Self::Value) -> Self::Value;
-    /// The signed quotient, rounded towards zero. The divisor is never zero.
+    /// The signed quotient, rounded towards zero. The divisor of what was executed is
+    /// not zero.
     fn sdiv(&mut self, a: Self::Value, b: Self::Value) -> Self::Value;
-    /// The signed remainder, which has the sign of the dividend. The divisor is never zero.
+    /// The signed remainder, which has the sign of the dividend. The divisor of what was
+    /// executed is not zero.
     fn srem(&mut self, a: Self::Value, b: Self::Value) -> Self::Value;
     /// Bits that are set in both.
     fn and(&mut self, a: Self::Value, b: Self::Value) -> Self::Value;

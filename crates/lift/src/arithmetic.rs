@@ -95,6 +95,11 @@ impl<M: Machine> Lifter<'_, M> {
     pub(crate) fn cmpxchg(&mut self) -> Known<()> {
         let (old, new) = self.pair()?;
         let bits = self.m.bits(old);
+        if bits == 32 && !self.is_memory(0) {
+            // Processors differ in whether a comparison that fails clears the destination's upper
+            // half.
+            return Err(Unsupported);
+        }
         let whole = self.m.gpr(RAX);
         let expected = self.fit(whole, bits);
         let (_, carry) = self.difference(expected, old, None);

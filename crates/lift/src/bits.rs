@@ -269,4 +269,28 @@ impl<M: Machine> Lifter<'_, M> {
         }
         self.write(0, result)
     }
+
+    /// The remainder modulo the polynomial of CRC-32C, bits reversed.
+    pub(crate) fn crc32(&mut self) -> Known<()> {
+        let bits = self.bits_of(1)?;
+        let to = self.bits_of(0)?;
+        let mut remainder = self.read(0, 32)?;
+        let data = self.read(1, bits)?;
+        let (one, polynomial) = (self.constant(32, 1), self.constant(32, 0x82F6_3B78));
+        for at in (0..bits).step_by(32) {
+            let width = bits.min(32);
+            let part = self.part(data, at, width);
+            let part = self.fit(part, 32);
+            remainder = self.m.xor(remainder, part);
+            for _ in 0..width {
+                let odd = self.bit(remainder, 0);
+                let all = self.m.sext(odd, 32);
+                let other = self.m.and(all, polynomial);
+                let half = self.m.lshr(remainder, one);
+                remainder = self.m.xor(half, other);
+            }
+        }
+        let result = self.fit(remainder, to);
+        self.write(0, result)
+    }
 }

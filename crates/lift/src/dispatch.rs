@@ -130,6 +130,9 @@ impl<M: Machine> Lifter<'_, M> {
             N::Shrd => self.shift_double(false)?,
             N::Shlx | N::Shrx | N::Sarx => self.shift_plain(mnemonic)?,
             N::Rorx => self.rorx()?,
+            // Knights Corner has instructions of these names in an encoding of its own.
+            N::Tzcnt | N::Lzcnt | N::Popcnt if self.is_vex() => return Err(Unsupported),
+            N::Crc32 => self.crc32()?,
             N::Bt | N::Bts | N::Btr | N::Btc => self.bit_test(mnemonic)?,
             N::Bsf => self.bit_scan(false)?,
             N::Bsr => self.bit_scan(true)?,

@@ -62,10 +62,7 @@ impl<M: Machine> Lifter<'_, M> {
     }
 
     /// From lanes of one source, operand 1.
-    fn lanewise_one(
-        &mut self,
-        mut rule: impl FnMut(&mut Self, M::Value) -> M::Value,
-    ) -> Known<()> {
+    fn lanewise_one(&mut self, mut rule: impl FnMut(&mut Self, M::Value) -> M::Value) -> Known<()> {
         let mut results = [None; 2];
         for lane in 0..self.lanes() {
             let value = self.lane(1, lane)?;
@@ -350,12 +347,7 @@ impl<M: Machine> Lifter<'_, M> {
         self.write_vector(0, low, Some(high))
     }
 
-    fn shift_one(
-        &mut self,
-        value: M::Value,
-        count: M::Value,
-        direction: Direction,
-    ) -> M::Value {
+    fn shift_one(&mut self, value: M::Value, count: M::Value, direction: Direction) -> M::Value {
         match direction {
             Direction::Left => self.m.shl(value, count),
             Direction::Right => self.m.lshr(value, count),
@@ -384,8 +376,7 @@ impl<M: Machine> Lifter<'_, M> {
         for lane in 0..self.lanes() {
             let value = self.lane(first, lane)?;
             let value: [_; N] = self.split(value);
-            let value: [_; N] =
-                from_fn(|number| self.shift_one(value[number], count, direction));
+            let value: [_; N] = from_fn(|number| self.shift_one(value[number], count, direction));
             results[lane as usize] = Some(self.join(value));
         }
         match results {
@@ -609,6 +600,49 @@ impl<M: Machine> Lifter<'_, M> {
         self.m.set_flag(Flag::Carry, only);
         self.clear_flags(&[Flag::Overflow, Flag::Sign, Flag::Adjust, Flag::Parity]);
         Ok(())
+    }
+
+    /// `vtestps` and `vtestpd`: the same of signs only.
+    fn test_signs<const N: usize>(&mut self) -> Known<()> {
+        let (mut both, mut only) = (self.constant(1, 1), self.constant(1, 1));
+        for lane in 0..self.lanes() {
+            let a = self.lane(0, lane)?;
+            let b = self.lane(1, lane)?;
+            let (a, b): ([_; N], [_; N]) = (self.split(a), self.split(b));
+            for (a, b) in a.into_iter().zip(b) {
+                let (a, b) = (self.top_bit(a), self.top_bit(b));
+                let common = self.m.and(a, b);
+                let none = self.m.not(common);
+                both = self.m.and(both, none);
+                let other = self.m.not(b);
+                let none = self.m.or(a, other);
+                only = self.m.and(only, none);
+            }
+        }
+        self.m.set_flag(Flag::Zero, both);
+        self.m.set_flag(Flag::Carry, only);
+        self.clear_flags(&[Flag::Overflow, Flag::Sign, Flag::Adjust, Flag::Parity]);
+        Ok(())
+    }
+
+    /// `pclmulqdq`: a product without carries.
+    fn carryless(&mut self) -> Known<()> {
+        let control = self.immediate_of_last();
+        self.lanewise(|this, a, b| {
+            let (a, b): ([_; 2], [_; 2]) = (this.split(a), this.split(b));
+            let (a, b) = (a[control & 1], b[control >> 4 & 1]);
+            let a = this.m.zext(a, 128);
+            let zero = this.zero(128);
+            let mut sum = zero;
+            for number in 0..64 {
+                let bit = this.bit(b, number);
+                let count = this.constant(128, u64::from(number));
+                let moved = this.m.shl(a, count);
+                let term = this.m.ite(bit, moved, zero);
+                sum = this.m.xor(sum, term);
+            }
+            sum
+        })
     }
 
     /// `pmovzx*` and `pmovsx*`: elements that become wider; `N` of them in a lane of the result.
@@ -843,6 +877,9 @@ impl<M: Machine> Lifter<'_, M> {
             N::Phsubd | N::Vphsubd => self.horizontal::<4>(true, false)?,
             N::Phsubsw | N::Vphsubsw => self.horizontal::<8>(true, true)?,
             N::Ptest | N::Vptest => self.test()?,
+            N::Vtestps => self.test_signs::<4>()?,
+            N::Vtestpd => self.test_signs::<2>()?,
+            N::Pclmulqdq | N::Vpclmulqdq => self.carryless()?,
             N::Pmovzxbw | N::Vpmovzxbw => self.extend::<8>(8, false)?,
             N::Pmovzxbd | N::Vpmovzxbd => self.extend::<4>(8, false)?,
             N::Pmovzxbq | N::Vpmovzxbq => self.extend::<2>(8, false)?,

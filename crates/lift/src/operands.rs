@@ -129,10 +129,15 @@ impl<'a, M: Machine> Lifter<'a, M> {
 
     /// One bit of a value.
     pub(crate) fn bit(&mut self, value: M::Value, number: u32) -> M::Value {
-        if self.m.bits(value) == 1 {
+        self.part(value, number, 1)
+    }
+
+    /// Some bits of a value, or all of them.
+    pub(crate) fn part(&mut self, value: M::Value, low: u32, bits: u32) -> M::Value {
+        if self.m.bits(value) == bits {
             value
         } else {
-            self.m.extract(value, number, 1)
+            self.m.extract(value, low, bits)
         }
     }
 
