@@ -32,12 +32,27 @@
 //!    depends on a count in a register, the flag is undefined first and then set to a choice
 //!    between what [`Machine::flag`] says and what is defined.
 //! 3. `bsf` and `bsr` of zero leave their destination as it is, all 64 bits of it. That is what AMD
-//!    documents and Intel's processors do as well.
+//!    documents, and what Intel's processors do but for old ones, which clear the upper half with
+//!    operands of 32 bits.
 //! 4. The result of `shld` and `shrd` of 16 bits by more than 16 is undefined, and not what the
 //!    processor leaves. If the count is an immediate, the form is unsupported.
 //! 5. A store that writes back what was there (`cmpxchg` that fails) is a store.
 //! 6. That memory is accessed atomically, in an order, or past the caches is not described. Fences,
 //!    prefetches and write-backs of lines do nothing.
+//!
+//! # What is left out
+//!
+//! Floating-point arithmetic and conversions, x87, MMX, AVX-512, `pcmpistri` and its like, AES and
+//! SHA, masked moves, gathers, `pushf` and `popf`, `enter`, far branches, whatever concerns the
+//! system (`cpuid`, `syscall`, `rdtsc`…), `bswap` of 16 bits (undefined), and `cmpxchg` of 32-bit
+//! registers: processors differ in whether one that fails clears the destination's upper half.
+//!
+//! Of the instructions of Debian's bash and libpmemobj, 99.9 % are described, of its memcached and
+//! redis 99.5 % or more; the rest is floating point.
+//!
+//! # Cost
+//!
+//! [`is_supported`] takes 0.1 µs, and [`lift`] that much more than its calls of the machine.
 //!
 //! # Example
 //!

@@ -219,6 +219,9 @@ impl Fill<'_> {
                         OpKind::MemorySegRSI
                     },
                 );
+                if !narrow && random.percent(20) {
+                    insn.set_segment_prefix([Register::FS, Register::GS][random.index(2)]);
+                }
             }
             K::es_rDI => {
                 let narrow = self.same.is_some();
@@ -364,6 +367,11 @@ pub fn prepare(form: &Form, state: &mut State, native: &Native, random: &mut Ran
         }
         _ => {}
     }
+    let segment = match insn.memory_segment() {
+        Register::FS => native.fs_base,
+        Register::GS => native.gs_base,
+        _ => 0,
+    };
     if insn.is_string_instruction() {
         let cut = |address: u64, narrow: bool, random: &mut Random| {
             address | if narrow { random.bits() << 32 } else { 0 }
@@ -371,17 +379,13 @@ pub fn prepare(form: &Form, state: &mut State, native: &Native, random: &mut Ran
         let narrow = [insn.op0_kind(), insn.op1_kind()]
             .iter()
             .any(|kind| matches!(kind, OpKind::MemorySegESI | OpKind::MemoryESEDI));
-        state.gpr[6] = cut(middle - 60 + random.below(60), narrow, random);
+        let source = (middle - 60 + random.below(60)).wrapping_sub(segment);
+        state.gpr[6] = cut(source, narrow, random);
         state.gpr[7] = cut(middle + 60 - random.below(60), narrow, random);
         state.gpr[RCX] = cut(random.below(6), narrow, random);
     }
     if memory {
         let target = native.window() + form.place as u64;
-        let segment = match insn.memory_segment() {
-            Register::FS => native.fs_base,
-            Register::GS => native.gs_base,
-            _ => 0,
-        };
         let mut rest = target
             .wrapping_sub(segment)
             .wrapping_sub(insn.memory_displacement64());
