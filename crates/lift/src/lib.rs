@@ -1,8 +1,8 @@
 //! What an x86-64 instruction computes, over any algebra of bit vectors.
 //!
 //! ```text
-//!  decoded  ──lift──► calls of `Machine`:  gpr, flag, load … ──► add, extract, ite … ──► set_gpr, store …
-//!  iced insn     └──► Next: falls through, branches on a bit, jumps, goes to a computed address
+//!  decoded  ──lift──► `Machine`: gpr, flag, load… ──► add, extract, ite… ──► set_gpr, store…
+//!  iced insn   └────► Next: falls through, branches on a bit, jumps, goes to a computed address
 //! ```
 //!
 //! The values are whatever the [`Machine`] says they are: numbers, so that instructions are
@@ -67,6 +67,7 @@
 #![no_std]
 
 mod algebra;
+mod answer;
 mod arithmetic;
 mod bits;
 mod control;
@@ -80,38 +81,11 @@ mod vector;
 mod widths;
 
 pub use algebra::{Algebra, Flag, Machine};
+pub use answer::{Next, Unsupported};
 
 use iced_x86::Instruction;
 use operands::Lifter;
 use widths::Widths;
-
-/// Where control goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next<V> {
-    /// To the next instruction.
-    Falls,
-    /// To one of two places.
-    Branch {
-        /// One bit: whether control goes to the target; else to the next instruction.
-        taken: V,
-        /// The address.
-        target: u64,
-    },
-    /// Somewhere that was computed or loaded: `ret`, `jmp` and `call` by register or memory.
-    Computed {
-        /// The address, 64 bits.
-        target: V,
-    },
-    /// To a place that the instruction names: `jmp`, `call`.
-    Jump {
-        /// The address.
-        target: u64,
-    },
-}
-
-/// This form is not described. Nothing was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unsupported;
 
 /// Carries an instruction out on a machine, and tells where control goes.
 ///

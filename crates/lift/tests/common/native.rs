@@ -258,8 +258,8 @@ impl Native {
         }
     }
 
-    /// Runs the loaded instruction on `before`; what it leaves is put into `after`. Tells whether it
-    /// went to the branch target.
+    /// Runs the loaded instruction on `before`; what it leaves is put into `after`. Tells whether
+    /// it went to the branch target.
     pub fn run(&mut self, before: &State, after: &mut State) -> Result<bool, Fault> {
         let mut context = Context {
             gpr: before.gpr,
