@@ -18,7 +18,11 @@ impl<M: Machine> Lifter<'_, M> {
         if let Some(next) = self.control(mnemonic)? {
             return Ok(next);
         }
-        if !self.integer(mnemonic)? && !self.moves(mnemonic)? && !self.elements(mnemonic)? {
+        let known = self.integer(mnemonic)?
+            || self.moves(mnemonic)?
+            || self.elements(mnemonic)?
+            || self.text(mnemonic)?;
+        if !known {
             return Err(Unsupported);
         }
         Ok(Next::Falls)

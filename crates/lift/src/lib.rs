@@ -42,10 +42,10 @@
 //!
 //! # What is left out
 //!
-//! Floating-point arithmetic and conversions, x87, MMX, AVX-512, `pcmpistri` and its like, AES and
-//! SHA, masked moves, gathers, `pushf` and `popf`, `enter`, far branches, whatever concerns the
-//! system (`cpuid`, `syscall`, `rdtsc`…), `bswap` of 16 bits (undefined), and `cmpxchg` of 32-bit
-//! registers: processors differ in whether one that fails clears the destination's upper half.
+//! Floating-point arithmetic and conversions, x87, MMX, AVX-512, AES and SHA, masked moves,
+//! gathers, `pushf` and `popf`, `enter`, far branches, whatever concerns the system (`cpuid`,
+//! `syscall`, `rdtsc`…), `bswap` of 16 bits (undefined), and `cmpxchg` of 32-bit registers:
+//! processors differ in whether one that fails clears the destination's upper half.
 //!
 //! Of the instructions of Debian's bash and libpmemobj, 99.9 % are described, of its memcached and
 //! redis 99.5 % or more; the rest is floating point.
@@ -77,6 +77,7 @@ mod flags;
 mod operands;
 mod shifts;
 mod strings;
+mod text;
 mod vector;
 mod widths;
 

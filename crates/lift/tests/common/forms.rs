@@ -355,6 +355,27 @@ pub fn prepare(form: &Form, state: &mut State, native: &Native, random: &mut Ran
         {
             state.gpr[RCX] = state.gpr[RCX] & !0xFF | random.below(17);
         }
+        // Lengths of strings, with anything above if they have 32 bits.
+        Mnemonic::Pcmpestri
+        | Mnemonic::Pcmpestrm
+        | Mnemonic::Vpcmpestri
+        | Mnemonic::Vpcmpestrm
+        | Mnemonic::Pcmpestri64
+        | Mnemonic::Pcmpestrm64
+        | Mnemonic::Vpcmpestri64
+        | Mnemonic::Vpcmpestrm64
+            if random.percent(60) =>
+        {
+            for register in [RAX, RDX] {
+                let length = random.between(-20, 20) as u64;
+                let garbage = random.bits() << 32;
+                state.gpr[register] = if random.percent(30) {
+                    length ^ garbage
+                } else {
+                    length
+                };
+            }
+        }
         // Bits that are near.
         Mnemonic::Bt | Mnemonic::Bts | Mnemonic::Btr | Mnemonic::Btc
             if memory && insn.op1_kind() == OpKind::Register =>
