@@ -18,7 +18,8 @@
 //! then. All values that are passed to an operation have the widths that [`Algebra`] asks for.
 //!
 //! `tests/differential.rs` executes instructions of every supported opcode on the processor, with
-//! random operands and states, and compares everything that they leave with what is described here.
+//! random operands and states, and compares everything that they leave with what is described here:
+//! 1,286 opcodes, on 10,000 states each with `BROWNOUT_LIFT_STATES=10000` (two to four minutes).
 //!
 //! # Source
 //!
