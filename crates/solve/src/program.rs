@@ -59,14 +59,16 @@ impl Program {
         for (at, e) in order.iter().enumerate() {
             position.insert(*e, at as u32);
         }
-        let mut program = Program::default();
-        program.inputs = order
-            .iter()
-            .map(|&e| pool.node(e))
+        let nodes = order.iter().map(|&e| pool.node(e));
+        let mut inputs: Vec<u32> = nodes
             .filter(|node| node.op == Op::Input)
             .map(|node| node.a)
             .collect();
-        program.inputs.sort_unstable();
+        inputs.sort_unstable();
+        let mut program = Program {
+            inputs,
+            ..Program::default()
+        };
         program.code = order
             .iter()
             .map(|&e| {

@@ -48,6 +48,9 @@ pub struct Settings {
     pub time: Duration,
     /// The gates that a query may be translated to.
     pub gates: usize,
+    /// Whether all values of a byte or two are tried before the SAT solver is asked. Without, answers
+    /// are the same, later.
+    pub enumeration: bool,
     /// A z3 binary, which is asked what the SAT solver gave up on. If it is not there, nothing is
     /// asked.
     pub external: Option<PathBuf>,
@@ -62,6 +65,7 @@ impl Default for Settings {
             conflicts: 50_000,
             time: Duration::from_secs(5),
             gates: 4_000_000,
+            enumeration: true,
             external: None,
             second_opinion: false,
         }
@@ -89,7 +93,8 @@ pub struct Statistics {
     pub unsat: u64,
     /// Given up.
     pub unknown: u64,
-    /// Models that did not hold when they were evaluated. Each is a bug of this crate.
+    /// Models that did not hold when they were evaluated. Each is a bug: of this crate, or of the
+    /// external solver.
     pub wrong_models: u64,
     /// Queries that the external solver has a model for, though none was believed to exist. Each
     /// is a bug of this crate.
@@ -114,12 +119,17 @@ const SINGLE_WORK: usize = 1500;
 const LONG: usize = 20_000;
 /// Restoring old values may evaluate so many operations.
 const RESTORE_WORK: usize = 10_000_000;
+/// Finding one byte that makes up for a change may evaluate so many operations, over all bytes.
+const COMPENSATE_WORK: usize = 5_000;
 /// So many conflicts are spent with input bits held to their old values.
 const STICKY: u64 = 2_000;
 /// Models of so many earlier queries are tried.
 const MODELS: usize = 8;
 /// The cache is emptied when it has so many entries.
 const CACHE: usize = 200_000;
+
+/// Said of a model that is none.
+const WRONG: &str = "a model that did not hold";
 
 /// What an earlier query came to.
 enum Cached {
@@ -249,19 +259,19 @@ impl Solver {
             old,
             goal,
         };
-        if let Some(answer) = self.from_cache(pool, &slice) {
+        if let Some(answer) = self.look_up(pool, &slice) {
             return answer;
         }
         if let Some(answer) = self.enumerate(pool, &slice) {
             return answer;
         }
-        if let Some(answer) = self.from_models(pool, &slice) {
+        if let Some(answer) = self.reuse(pool, &slice) {
             return answer;
         }
         self.blast(pool, slice)
     }
 
-    fn from_cache(&mut self, pool: &Pool, slice: &Slice) -> Option<Answer> {
+    fn look_up(&mut self, pool: &Pool, slice: &Slice) -> Option<Answer> {
         let answer = match self.cache.get(&*slice.conjuncts)? {
             Cached::Sat(bytes) => {
                 let bytes = bytes.clone();
@@ -275,7 +285,7 @@ impl Solver {
     }
 
     /// Tries recent models on what the slice is about.
-    fn from_models(&mut self, pool: &Pool, slice: &Slice) -> Option<Answer> {
+    fn reuse(&mut self, pool: &Pool, slice: &Slice) -> Option<Answer> {
         let mut values = Vec::new();
         let model = self.models.iter().rev().find_map(|model| {
             let inputs = slice.program.inputs.iter().zip(&slice.old);
@@ -291,7 +301,7 @@ impl Solver {
     /// Tries all values of the goal's inputs, if they are few.
     fn enumerate(&mut self, pool: &Pool, slice: &Slice) -> Option<Answer> {
         let program = &slice.program;
-        if program.code.len() > LONG {
+        if program.code.len() > LONG || !self.settings.enumeration {
             return None;
         }
         let all = program.inputs.len();
@@ -379,6 +389,10 @@ impl Solver {
                 Answer::Unsat
             }
             Outcome::GaveUp => match self.ask(&slice) {
+                Reply::Sat(bytes) if !slice.program.holds(&bytes, &mut Vec::new()) => {
+                    self.statistics.wrong_models += 1;
+                    Answer::Unknown(WRONG)
+                }
                 Reply::Sat(bytes) => {
                     self.statistics.external += 1;
                     self.found(pool, &slice, bytes)
@@ -417,6 +431,9 @@ impl Solver {
     /// A new model: old values come back where they may, and it is kept for later queries.
     fn found(&mut self, pool: &Pool, slice: &Slice, mut bytes: Vec<u8>) -> Answer {
         restore(slice, &mut bytes);
+        if self.settings.enumeration {
+            compensate(slice, &mut bytes);
+        }
         let answer = self.checked(pool, slice, bytes.clone());
         if let Answer::Sat(_) = answer {
             if self.models.len() == MODELS {
@@ -446,7 +463,7 @@ impl Solver {
         debug_assert!(holds, "a model that does not hold");
         if !holds {
             self.statistics.wrong_models += 1;
-            return Answer::Unknown("a model that did not hold");
+            return Answer::Unknown(WRONG);
         }
         let changed = inputs
             .iter()
@@ -487,6 +504,32 @@ fn restore(slice: &Slice, bytes: &mut [u8]) {
         let new = mem::replace(&mut bytes[at], slice.old[at]);
         if !slice.program.holds(bytes, &mut values) {
             bytes[at] = new;
+        }
+    }
+}
+
+/// Where the goal's bytes have their new values and others had to change, too: whether one of those
+/// is enough, as with a checksum.
+fn compensate(slice: &Slice, bytes: &mut Vec<u8>) {
+    let program = &slice.program;
+    let others = (0..bytes.len()).filter(|at| !slice.goal.contains(at));
+    let others: Vec<usize> = others.collect();
+    let changed = others
+        .iter()
+        .filter(|&&at| bytes[at] != slice.old[at])
+        .count();
+    if changed < 2 || program.code.len() * others.len() > COMPENSATE_WORK {
+        return;
+    }
+    let mut base = bytes.clone();
+    for &at in &others {
+        base[at] = slice.old[at];
+    }
+    for at in others {
+        if let Enumerated::Found(_, value) = lanes::enumerate(program, &base, None, at) {
+            base[at] = value;
+            *bytes = base;
+            return;
         }
     }
 }
