@@ -1074,14 +1074,12 @@ impl Pool {
                 if l == 0 {
                     return None;
                 }
-                match k.checked_mul(l).filter(|&product| product <= ones) {
-                    Some(product) => {
-                        let product = self.constant(bits, product);
-                        Some(self.ult(Expr(x.a), product))
-                    }
-                    // The quotient is at most all ones divided by the divisor.
-                    None => (ones / l < k).then(|| self.bool(true)),
-                }
+                // A product that is too large is one that no quotient reaches.
+                let Some(product) = k.checked_mul(l).filter(|&product| product <= ones) else {
+                    return Some(self.bool(true));
+                };
+                let product = self.constant(bits, product);
+                Some(self.ult(Expr(x.a), product))
             }
             _ => None,
         }

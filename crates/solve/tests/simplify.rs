@@ -127,6 +127,49 @@ fn operations_with_constants_are_right() {
     }
 }
 
+/// Parts of a byte above one another, and parts of that.
+#[test]
+fn parts_and_their_concatenations_are_right() {
+    for sum in [false, true] {
+        let mut pool = Pool::new();
+        let mut source = pool.input(0);
+        if sum {
+            let other = pool.input(1);
+            source = pool.add(source, other);
+        }
+        let ranges = (0..8).flat_map(|low| (1..=8 - low).map(move |bits| (low, bits)));
+        let ranges: Vec<(u32, u32)> = ranges.collect();
+        let mut checks = Vec::new();
+        for &(low, bits) in &ranges {
+            for &(other, more) in &ranges {
+                let high = pool.extract(source, low, bits);
+                let rest = pool.extract(source, other, more);
+                let both = pool.concat(high, rest);
+                let middle = pool.extract(both, 1, bits + more - 1);
+                checks.push((both, middle, (low, bits), (other, more)));
+            }
+        }
+        for byte in [0x00, 0xff, 0x5a, 0xa5, 0x13, 0xc8] {
+            let value = if sum {
+                u128::from(byte + 0x1fu16) & 0xff
+            } else {
+                byte.into()
+            };
+            let input = |index: u32| if index == 0 { byte as u8 } else { 0x1f };
+            let part = |(low, bits): (u32, u32)| value >> low & ones(bits);
+            for &(both, middle, high, low) in &checks {
+                let expected = part(high) << low.1 | part(low);
+                assert_eq!(
+                    pool.eval(both, &input),
+                    expected,
+                    "{high:?} above {low:?} of {byte:#x}"
+                );
+                assert_eq!(pool.eval(middle, &input), expected >> 1);
+            }
+        }
+    }
+}
+
 /// The forms that keep bytes apart from each other.
 #[test]
 fn bytes_that_were_put_together_come_apart() {
