@@ -29,6 +29,7 @@ struct Limits {
     deadline: Instant,
     /// Looking at the clock is expensive, and it is asked for at each decision.
     asked: Cell<u32>,
+    over: Cell<bool>,
 }
 
 impl Callbacks for Limits {
@@ -39,9 +40,15 @@ impl Callbacks for Limits {
     }
 
     fn stop(&self) -> bool {
-        self.asked.set(self.asked.get().wrapping_add(1));
-        self.conflicts.get() > self.budget
-            || self.asked.get().is_multiple_of(256) && Instant::now() >= self.deadline
+        // Once over, it stays over: the search is left by asking twice.
+        if !self.over.get() {
+            self.asked.set(self.asked.get().wrapping_add(1));
+            self.over.set(
+                self.conflicts.get() > self.budget
+                    || self.asked.get().is_multiple_of(16) && Instant::now() >= self.deadline,
+            );
+        }
+        self.over.get()
     }
 }
 
@@ -59,6 +66,7 @@ pub(crate) fn search(
         budget,
         deadline,
         asked: Cell::new(0),
+        over: Cell::new(false),
     };
     let mut search = Search {
         solver: Solver::new(SolverOpts::default(), limits),

@@ -36,9 +36,10 @@ fn unsolvable(pool: &mut Pool, path: &[Expr], goal: Expr, current: &[u8]) {
     assert!(time < limit(), "{time:?}");
 }
 
-/// A fraction of a second; more where the compiler did not optimise.
+/// A few seconds; more where the compiler did not optimise. All but the number of ten digits take
+/// milliseconds, that one half a second; the rest is for busy machines.
 fn limit() -> Duration {
-    Duration::from_millis(if cfg!(debug_assertions) { 20_000 } else { 800 })
+    Duration::from_secs(if cfg!(debug_assertions) { 30 } else { 4 })
 }
 
 #[allow(clippy::print_stderr)]
@@ -348,7 +349,13 @@ fn a_budget_is_kept() {
         time: Duration::from_millis(300),
         ..Settings::default()
     });
+    let begun = Instant::now();
     let answer = solver.solve(&mut pool, &[], goal, &[0; 8]);
+    assert!(
+        begun.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        begun.elapsed()
+    );
     assert_eq!(answer, Answer::Unknown("the SAT solver's budget is spent"));
     let mut solver = Solver::new(Settings {
         gates: 100,
@@ -410,5 +417,5 @@ fn small_queries_are_fast() {
         times[times.len() - 1],
         solver.statistics()
     );
-    assert!(median < limit() / 100, "{median:?}");
+    assert!(median < limit() / 2000, "{median:?}");
 }
