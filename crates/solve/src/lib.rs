@@ -40,8 +40,8 @@
 //!
 //! # Cost
 //!
-//! In release builds: 0.1 µs to make an expression; 10 to 50 µs for a query about a byte or two,
-//! 1 ms or two for a number of four digits. `tests/queries.rs` measures.
+//! In release builds: about 10 µs for a query about a byte or two, 1 to 2 ms for a number of four
+//! digits. `tests/queries.rs` measures.
 //!
 //! # Example
 //!
