@@ -78,7 +78,7 @@ pub const THREADS_BASE: u64 = 0x5660_0000_0000;
 pub const ENGINE_LIMIT: u64 = 0x5680_0000_0000;
 
 /// Bytes that [`Control`] occupies at the start of the control file. Most of them are tables that are hardly used: the file is sparse.
-pub const CONTROL_LEN: u64 = 0x36_0000 + 8 * SITES_MAX as u64;
+pub const CONTROL_LEN: u64 = 0x36_0000 + 8 * (SITES_MAX + CHOSEN_MAX) as u64;
 /// More instructions than these cannot be told apart in one run.
 pub const SITES_MAX: usize = 1 << 22;
 /// Thread numbers are 16 bits.
@@ -131,6 +131,12 @@ pub const MODE_FOLLOW: u32 = 1 << 16;
 /// Calls of library functions with which threads exclude each other and wait for each other are recorded, and
 /// locked instructions on ordinary memory.
 pub const MODE_THREADS: u32 = 1 << 14;
+
+/// The state in front of the instructions of [`Control::chosen`] is told, and what system calls read and write. Only with [`MODE_RECORD`].
+pub const MODE_CAPTURE: u32 = 1 << 17;
+
+/// How many instructions can be chosen.
+pub const CHOSEN_MAX: usize = 1 << 16;
 
 /// How many edges can be told apart.
 pub const EDGES: usize = 1 << 16;
@@ -475,6 +481,10 @@ pub struct Control {
     pub comparisons: Comparisons,
     /// Who goes on.
     pub schedule: brownout_schedule::Shared,
+    /// How many of `chosen` there are.
+    pub chosen_count: AtomicU32,
+    /// Addresses of instructions, sorted: see [`MODE_CAPTURE`].
+    pub chosen: [AtomicU64; CHOSEN_MAX],
     /// By site number: the address of the instruction. It is here before the number is in any record.
     pub sites: [AtomicU64; SITES_MAX],
 }
@@ -526,6 +536,40 @@ pub mod kind {
     pub const EXECUTED: u8 = 25;
     /// A system call: `addr` = its number, `size` = one of [`super::follow::call`]. Payload: words, as that says.
     pub const SYSCALL: u8 = 26;
+    /// The state in front of a chosen instruction: `addr` = its address, `size` = payload bytes in use. Payload: as [`super::captured`] says.
+    pub const CAPTURED: u8 = 27;
+}
+
+/// The words of a [`kind::CAPTURED`] record, in this order:
+///
+/// | words | what |
+/// |---|---|
+/// | 2 | the instruction's code, zeros behind it |
+/// | 1 | RFLAGS |
+/// | 1 | the base of `fs` |
+/// | 16 | general registers, in hardware order |
+/// | 1 | how many pieces of memory follow |
+/// | for each | its address, its length in bytes, the bytes (padded to words) |
+/// | 1 | how many vector registers follow |
+/// | for each | its number, its low 256 bits; of an instruction in the legacy encoding, only 128 are told |
+pub mod captured {
+    /// Bytes of code: the longest instruction has 15.
+    pub const CODE_LEN: usize = 16;
+    /// Bytes of an operand, at most.
+    pub const OPERAND_MAX: usize = 64;
+    /// Bytes of each side of a string instruction, at most.
+    pub const STRING_MAX: usize = 768;
+    /// Bytes of a table, at most: 256 entries of four bytes, and a little.
+    pub const TABLE_MAX: usize = 1056;
+    /// Words in front of the pieces of memory, without their number.
+    pub const FIXED: usize = CODE_LEN / 8 + 2 + 16;
+    const _: () = assert!(
+        8 * FIXED + 2 * (STRING_MAX + 16) + 8 + 8 + 6 * 40 <= super::PAYLOAD_MAX
+    );
+    const _: () = assert!(
+        8 * FIXED + 2 * (OPERAND_MAX + 16) + TABLE_MAX + 3 * 24 + 8 + 8 + 6 * 40
+            <= super::PAYLOAD_MAX
+    );
 }
 
 /// The words by which a thread tells what it executes ([`MODE_FOLLOW`]).

@@ -91,6 +91,12 @@ impl<'a> Machine<'a> {
         value
     }
 
+    /// The low 128 bits of vector register `n`, of 16; the others as 0, because they were not asked for.
+    pub fn low_vector(&self, n: usize) -> [u64; 8] {
+        let [low, high] = self.ctx.xmm[n & 15];
+        [low, high, 0, 0, 0, 0, 0, 0]
+    }
+
     /// Changes it. What the processor does not have must be 0.
     pub fn set_vector(&mut self, n: usize, value: [u64; 8]) {
         if n < 16 {

@@ -39,6 +39,8 @@ pub struct Mode {
     pub threads: bool,
     /// [`abi::MODE_FOLLOW`].
     pub follow: bool,
+    /// [`abi::MODE_CAPTURE`].
+    pub capture: bool,
     /// What the program must not see of the processor.
     pub hidden: abi::cpu::Features,
     /// What it cannot use: hidden, or lacking.
@@ -63,6 +65,7 @@ static mut MODE: Mode = Mode {
     schedule: false,
     threads: false,
     follow: false,
+    capture: false,
     hidden: abi::cpu::Features::NONE,
     missing: abi::cpu::Features::NONE,
 };
@@ -90,6 +93,7 @@ pub fn init(control: &abi::Control) {
             schedule: has(abi::MODE_SCHEDULE),
             threads: has(abi::MODE_THREADS),
             follow: has(abi::MODE_FOLLOW),
+            capture: has(abi::MODE_CAPTURE),
             hidden: abi::cpu::Features(control.cpu_hidden),
             missing: abi::cpu::Features(control.cpu_hidden | control.cpu_lacking),
         };

@@ -10,7 +10,7 @@ use brownout_insn::{Repeat, StateTransfer, XsaveLayout};
 use brownout_trace::Executed;
 use brownout_trace::event::{Event, EventKind, FileId, ProcessId, TargetAddr, ThreadId};
 use brownout_trace::maps::AddressSpaces;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
 /// Bytes that an instruction or the kernel accesses.
@@ -47,6 +47,26 @@ pub trait Observer {
 
     /// Bytes with labels have left the process by a system call, which is over.
     fn leaves(&mut self, access: &Access, content: &[Label], sets: &Sets);
+
+    /// A system call is over: the number of the source that labels the first byte that it has written to memory, the next number is that of the second, and so
+    /// on; 0 if they have no labels. By default they have none.
+    fn receives(&mut self, call: &Received) -> u32 {
+        let _ = call;
+        0
+    }
+}
+
+/// A system call that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Of which process.
+    pub process: ProcessId,
+    /// Its number.
+    pub number: u32,
+    /// What it was given.
+    pub args: [u64; 6],
+    /// What it returned; negative is an error.
+    pub result: i64,
 }
 
 /// Follows labels through a run. It has to get all events, and all that was executed, in order.
@@ -62,6 +82,8 @@ pub struct Follower {
     moves: Moves,
     given_up: u64,
     executed: u64,
+    /// See [`Follower::touching`].
+    touched: Option<HashSet<u64>>,
 }
 
 /// All labels but those of registers, and what is needed to move them.
@@ -140,7 +162,21 @@ impl Follower {
             },
             given_up: 0,
             executed: 0,
+            touched: None,
         }
+    }
+
+    /// One that takes note of which instructions [touch](Follower::touched) what has labels.
+    #[must_use]
+    pub fn touching(mut self) -> Follower {
+        self.touched = Some(HashSet::new());
+        self
+    }
+
+    /// The addresses of all instructions that have read anything with a label, or have overwritten it, if that was asked for.
+    #[must_use]
+    pub fn touched(&self) -> Option<&HashSet<u64>> {
+        self.touched.as_ref()
     }
 
     /// Whether what is loaded by a pointer with a label has that label, too. See the crate; by default it has.
@@ -348,6 +384,8 @@ impl Follower {
                 self.threads[thread.0 as usize] = Some(taken);
                 result
             }
+            // A run is followed, or it is captured.
+            Executed::Captured { .. } => Ok(()),
             Executed::Call {
                 thread,
                 number,
@@ -535,6 +573,12 @@ impl Follower {
                         std::array::from_fn(|n| given.get(1 + n).copied().unwrap_or(0));
                     self.call_is_over(thread, number, (call, result, args), observer);
                     from = 7;
+                    thread.call.first = observer.receives(&Received {
+                        process: thread.process,
+                        number: call,
+                        args,
+                        result,
+                    });
                 }
                 for [address, len] in ranges(from) {
                     self.kernel_wrote(thread, number, address, len);
@@ -641,6 +685,13 @@ impl Follower {
         let memory = self.moves.ordinary_mut(thread.process);
         memory.clear(address, len);
         memory.write(address, known);
+        if call.first != 0 {
+            let numbers = call.first..call.first.saturating_add(len.min(LEAVING_MAX) as u32);
+            call.first = numbers.end;
+            let labels: Vec<Label> = numbers.map(|n| self.moves.sets.single(n)).collect();
+            let memory = self.moves.ordinary_mut(thread.process);
+            memory.write(address, &labels);
+        }
         if address >= self.tracked.1 || address.saturating_add(len) <= self.tracked.0 {
             return;
         }
@@ -822,6 +873,7 @@ impl Run<'_> {
             tracked,
             given_up,
             executed,
+            touched,
             ..
         } = &mut *self.follower;
         *executed += 1;
@@ -836,6 +888,7 @@ impl Run<'_> {
         let concerns = self.thread.registers.concern(&step.summary);
         if step.memory.is_empty() && step.state.is_none() {
             if concerns {
+                note(touched, step.pc);
                 let top = self.thread.announced.of(number).x87.unwrap_or(0) >> 11 & 7;
                 moves.apply(
                     &[&step.opening, &step.body],
@@ -848,6 +901,7 @@ impl Run<'_> {
         }
         let mut machine = Memory {
             moves,
+            touched,
             spaces,
             tracked: *tracked,
             observer: self.observer,
@@ -877,9 +931,20 @@ impl Run<'_> {
     }
 }
 
+fn note(touched: &mut Option<HashSet<u64>>, pc: u64) {
+    if let Some(touched) = touched {
+        touched.insert(pc);
+    }
+}
+
+fn has_any(labels: &[Label]) -> bool {
+    labels.iter().any(|label| !label.is_none())
+}
+
 /// What an instruction that touches memory needs.
 struct Memory<'a> {
     moves: &'a mut Moves,
+    touched: &'a mut Option<HashSet<u64>>,
     spaces: &'a mut AddressSpaces,
     tracked: (u64, u64),
     observer: &'a mut dyn Observer,
@@ -936,11 +1001,16 @@ impl Memory<'_> {
         if !concerns {
             return Some(());
         }
+        let mut touches = registers.concern(&step.summary);
         let mut addresses = [Label::NONE; MEMORY_OPERANDS_MAX];
         for (number, operand) in step.memory.iter().enumerate() {
             addresses[number] = self.moves.address(operand, registers);
             let at = place(operand, told, base)?;
             self.fetch(number, operand, at, addresses[number]);
+            touches |= has_any(&self.moves.operands[number]);
+        }
+        if touches {
+            note(self.touched, step.pc);
         }
         let top = told.x87.unwrap_or(0) >> 11 & 7;
         self.moves
@@ -1123,6 +1193,9 @@ impl Memory<'_> {
                     *label = self.moves.sets.union(*label, addresses[number]);
                 }
             }
+        }
+        if registers.concern(&step.summary) || wholes.iter().any(|labels| has_any(labels)) {
+            note(self.touched, step.pc);
         }
         for n in 0..count as usize {
             let n = if is_backwards {

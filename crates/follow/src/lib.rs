@@ -53,5 +53,5 @@ mod follower;
 mod sets;
 mod thread;
 
-pub use follower::{Access, Follower, Observer};
+pub use follower::{Access, Follower, Observer, Received};
 pub use sets::{Label, MEMBERS_MAX, Sets};

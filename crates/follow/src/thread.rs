@@ -174,6 +174,8 @@ pub struct Call {
     pub filed: usize,
     /// What it has written is still being told: how many bytes of it were.
     pub wrote: usize,
+    /// The source of the next byte that it is told to have written; 0 if there is none.
+    pub first: u32,
 }
 
 /// See the module's header.

@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::Comparison;
 
@@ -224,6 +224,16 @@ impl Shared {
         for (edge, value) in self.control().edges.0.iter().zip(to) {
             edge.store(*value, Relaxed);
         }
+    }
+
+    /// Says in front of which instructions the state is told; sorted, and no more than there is room for. Before the program begins.
+    pub fn choose(&self, chosen: &[u64]) {
+        let control = self.control();
+        let count = chosen.len().min(control.chosen.len());
+        for (entry, pc) in control.chosen.iter().zip(&chosen[..count]) {
+            entry.store(*pc, Relaxed);
+        }
+        control.chosen_count.store(count as u32, Release);
     }
 
     /// What was compared, as far as it was noted.

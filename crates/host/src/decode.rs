@@ -265,6 +265,11 @@ impl Decoder {
                 fs: addr,
                 words: &payload[..(size as usize).min(payload.len())],
             })?),
+            kind::CAPTURED => Ok(sink.executed(&Executed::Captured {
+                thread,
+                pc: addr,
+                words: &payload[..(size as usize).min(payload.len())],
+            })?),
             kind::SYSCALL => Ok(sink.executed(&Executed::Call {
                 thread,
                 number: addr as u32,

@@ -134,6 +134,7 @@ pub fn prepare(
         (is_deterministic(config), abi::MODE_DETERMINISTIC),
         (is_scheduled, abi::MODE_SCHEDULE),
         (is_scheduled && config.follow, abi::MODE_FOLLOW),
+        (records && config.capture.is_some(), abi::MODE_CAPTURE),
         (config.execute_flushes, abi::MODE_EXECUTE_FLUSHES),
         (config.lean, abi::MODE_LEAN),
         (config.boundaries, abi::MODE_BOUNDARIES),
@@ -195,6 +196,9 @@ pub fn prepare(
         .map_err(|e| LaunchError::Launch("shared memory", e))?;
     if let Some(schedule) = &config.schedule {
         turns::begin(&shared, schedule);
+    }
+    if let Some(chosen) = &config.capture {
+        shared.choose(chosen);
     }
     let members = Members::new(&shared, &control_file)
         .map_err(|e| LaunchError::Launch("looking at ourselves", e))?;

@@ -122,6 +122,9 @@ pub struct LaunchConfig {
     /// Tell what threads execute, by [`EventSink::executed`]: for whoever follows data through the run. That makes it several times as slow.
     /// Only for runs that are scheduled. Default: no.
     pub follow: bool,
+    /// Tell the state in front of these instructions, given by their addresses, by [`EventSink::executed`]; and system calls. At most
+    /// [`CAPTURE_MAX`] of them, sorted. Only recordings can be captured. Default: no.
+    pub capture: Option<Arc<[u64]>>,
     /// Files that are tracked from the beginning, not from their first mapping on, under numbers of the caller's choice. They must
     /// exist. They get no `File` event and no [`EventSink::new_file`]. Files that are found on the way get other numbers. Default: none.
     pub known_files: Vec<(PathBuf, FileId)>,
@@ -143,6 +146,9 @@ pub struct LaunchConfig {
     /// those that have not ended some seconds later are killed, so that what was seen until then can be reported. Default: none.
     pub pass_on: Option<Arc<AtomicI32>>,
 }
+
+/// So many instructions can be [captured](LaunchConfig::capture).
+pub const CAPTURE_MAX: usize = brownout_abi::CHOSEN_MAX;
 
 /// Bounds of a run. When one is hit, the program and all that it has started are killed; the run counts as finished,
 /// with [`Outcome::stopped`] set.
@@ -207,6 +213,7 @@ impl LaunchConfig {
             comparisons: false,
             schedule: None,
             follow: false,
+            capture: None,
             known_files: Vec::new(),
             last_file: FileId(0),
             redirects: Vec::new(),

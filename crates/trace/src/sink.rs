@@ -61,6 +61,15 @@ pub enum Executed<'a> {
         /// What.
         words: &'a [u8],
     },
+    /// The state in front of a chosen instruction.
+    Captured {
+        /// Of whom.
+        thread: ThreadId,
+        /// The instruction.
+        pc: u64,
+        /// As `brownout_abi::captured` says.
+        words: &'a [u8],
+    },
     /// A system call of a thread.
     Call {
         /// Whose.

@@ -15,7 +15,7 @@ use brownout_syscalls::{Memory, Prepared, Run, Translate};
 /// See the module's header.
 pub const STAGE: Stage<ThreadContext> = Stage {
     name: "follow",
-    takes: |_| crate::mode().follow,
+    takes: |_| crate::mode().follow || crate::mode().capture,
     pass,
 };
 

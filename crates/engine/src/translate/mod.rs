@@ -12,6 +12,7 @@
 
 mod atomics;
 mod builder;
+mod capture;
 mod comparisons;
 mod edges;
 mod follow;

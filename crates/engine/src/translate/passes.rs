@@ -1,13 +1,14 @@
 //! All passes there are, in the order in which they are asked.
 
 use super::builder::{self, Pass};
-use super::{atomics, comparisons, edges, follow, interpret, points, site};
+use super::{atomics, capture, comparisons, edges, follow, interpret, points, site};
 use crate::mode::Mode;
 
-static ALL: [&dyn Pass; 7] = [
+static ALL: [&dyn Pass; 8] = [
     &follow::Follow,
     &points::Points,
     &atomics::Atomics,
+    &capture::Capture,
     &edges::EdgeCoverage,
     &comparisons::Comparisons,
     &interpret::Exercise,
