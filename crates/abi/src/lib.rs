@@ -563,9 +563,7 @@ pub mod captured {
     pub const TABLE_MAX: usize = 1056;
     /// Words in front of the pieces of memory, without their number.
     pub const FIXED: usize = CODE_LEN / 8 + 2 + 16;
-    const _: () = assert!(
-        8 * FIXED + 2 * (STRING_MAX + 16) + 8 + 8 + 6 * 40 <= super::PAYLOAD_MAX
-    );
+    const _: () = assert!(8 * FIXED + 2 * (STRING_MAX + 16) + 8 + 8 + 6 * 40 <= super::PAYLOAD_MAX);
     const _: () = assert!(
         8 * FIXED + 2 * (OPERAND_MAX + 16) + TABLE_MAX + 3 * 24 + 8 + 8 + 6 * 40
             <= super::PAYLOAD_MAX

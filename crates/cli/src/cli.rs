@@ -97,6 +97,16 @@ One thread runs at a time, and Brownout decides which: it looks for threads that
 persistent, for locks in the pool that a crash leaves taken, and for deadlocks. Recovery then runs on a legal crash image, and only what
 fails there, and natively, is an error. Each finding replays by its token.";
 
+const SYMEX_EXAMPLES: &str = "\
+Examples:
+  brownout symex --pm '*.pool' --stdin-symbolic 32 -- ./prog store.pool
+  brownout symex --pm '*.pool' --stdin seed.txt --setup './prog store.pool < /dev/null' --time 5m -- ./prog store.pool
+  brownout symex --pm '*.pool' --stdin-symbolic 32 --out campaign -- ./prog store.pool
+
+The program runs on one input after the other. Each is computed from the branches of an earlier run, so that one of them goes the other way: a
+number that only a comparison knows is found at once. Each run is judged by the rules of 'brownout check'. --out keeps an input for
+each new way through code that uses persistent memory: a set of tests.";
+
 const RUN_EXAMPLES: &str = "\
 Examples:
   brownout run -- ./server --port 7000
@@ -188,6 +198,13 @@ pub enum Command {
     /// program's own files stay as they are. The exit status is 1 (or that of --error-exitcode) if there are findings that count.
     #[command(after_help = RACE_EXAMPLES, after_long_help = format!("{}\n\n{WHAT_IS_PM}", RACE_EXAMPLES))]
     Race(Box<RaceArgs>),
+    /// Reach paths that no test covers: solve for the input, branch by branch
+    ///
+    /// Runs the program on an input, follows what it computes from that input, and solves for inputs on which its branches go the other way. Every path was really
+    /// executed, on an input that the report names. The program's own files stay as they are. The exit status is 1 (or that of --error-exitcode)
+    /// if there are findings that count.
+    #[command(after_help = SYMEX_EXAMPLES, after_long_help = format!("{SYMEX_EXAMPLES}\n\n{WHAT_IS_PM}"))]
+    Symex(Box<SymexArgs>),
     /// Explain a rule: what it means, an example, how to fix it
     ///
     /// Without RULE all built-in rules are listed.
@@ -762,6 +779,103 @@ pub struct RaceArgs {
     /// Where data becomes persistent
     ///
     /// As in 'brownout explore'.
+    #[arg(long, value_parser = domains(), default_value = Domain::X86.name(), help_heading = MODEL_HEADING)]
+    pub domain: Domain,
+
+    /// The report.
+    #[command(flatten)]
+    pub report: ReportArgs,
+
+    /// The program and its arguments, after '--'
+    ///
+    /// A name without '/' is looked up in PATH. Scripts run under their interpreter.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// Which branch is turned next, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderArg(pub brownout_symex::Strategy);
+
+impl std::str::FromStr for OrderArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<OrderArg, String> {
+        let names = brownout_symex::Strategy::NAMES;
+        let named = names.iter().find(|(name, _)| *name == text);
+        named.map(|(_, order)| OrderArg(*order)).ok_or_else(|| {
+            let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+            format!("known are {}", names.join(", "))
+        })
+    }
+}
+
+/// `brownout symex`
+#[derive(Debug, Args)]
+pub struct SymexArgs {
+    /// Treat files that match GLOB as persistent memory (repeatable)
+    ///
+    /// As in 'brownout check'.
+    #[arg(long = "pm", value_name = "GLOB")]
+    pub pm: Vec<String>,
+
+    /// Solve for N bytes of standard input, which are blanks to begin with
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536), required_unless_present = "stdin")]
+    pub stdin_symbolic: Option<u32>,
+
+    /// Begin with FILE as standard input, and solve for its bytes
+    ///
+    /// With --stdin-symbolic N, only its first N bytes count, or blanks are added behind it.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub stdin: Option<PathBuf>,
+
+    /// Run CMD first: what it makes is what every run begins with
+    ///
+    /// For instance, it creates the pool. CMD is a shell command.
+    #[arg(long, value_name = "CMD")]
+    pub setup: Option<String>,
+
+    /// A run that takes longer than this is ended
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub hang_after: Option<Duration>,
+
+    /// Which branch is turned next: pm, coverage, depth-first or random
+    ///
+    /// pm turns first what leads to new code, and tells apart how far a run has come with persistent memory. The others are for comparison.
+    #[arg(long, value_name = "NAME", default_value = "pm")]
+    pub strategy: OrderArg,
+
+    /// Seed of all chance: with the same number of paths, the same search
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+
+    /// Search for this long (90s, 10m, 2h)
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "60s")]
+    pub time: Duration,
+
+    /// Stop after N paths
+    #[arg(long, value_name = "N")]
+    pub paths: Option<u64>,
+
+    /// Stop as soon as an error is found
+    #[arg(long)]
+    pub until_found: bool,
+
+    /// Ask FILE, a solver that reads SMT-LIB (z3), what the built-in one gives up
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::ExecutablePath)]
+    pub solver: Option<PathBuf>,
+
+    /// Keep an input for each new way through code that uses persistent memory, in DIR/tests
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+
+    /// Put the inputs of findings into FOLDER
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath, default_value = "brownout-symex")]
+    pub folder: PathBuf,
+
+    /// Where data becomes persistent
+    ///
+    /// As in 'brownout check'.
     #[arg(long, value_parser = domains(), default_value = Domain::X86.name(), help_heading = MODEL_HEADING)]
     pub domain: Domain,
 

@@ -31,6 +31,7 @@ mod schedule;
 mod shell;
 mod signals;
 mod snapshot;
+mod symex;
 mod terminal;
 mod token;
 mod usage;
@@ -89,6 +90,7 @@ fn perform() -> Result<u8, Failure> {
         Task::Explore(explore) => explore::explore(*explore),
         Task::Fuzz(fuzz) => fuzz::fuzz(*fuzz),
         Task::Race(race) => race::race(*race),
+        Task::Symex(symex) => symex::symex(*symex),
         Task::Campaign(command) => fuzz::look(command, None),
         Task::Explain(rule) => explain::explain(rule),
         Task::Replay(replay) => replay::replay(&replay),

@@ -107,8 +107,8 @@ pub fn race(race: Race) -> Result<u8, Failure> {
     let replay = |number: usize| {
         Some(Again {
             words: words.clone()?,
-            crash: None,
             race: proofs.get(number).cloned(),
+            ..Again::default()
         })
     };
     reporting::conclude_each(&race.report, &known, subject, outcome, replay)

@@ -12,7 +12,7 @@ use crate::exit::{self, Failure};
 use crate::resolve::{self, Replay, Task};
 use crate::terminal::{message, quote};
 use crate::token::Token;
-use crate::{check, cli, explore, fuzz, race};
+use crate::{check, cli, explore, fuzz, race, symex};
 
 /// Whether the user wants it.
 fn is_agreed() -> bool {
@@ -75,6 +75,10 @@ pub fn replay(replay: &Replay) -> Result<u8, Failure> {
         Task::Race(race) => match &token.race {
             Some(proof) => race::replay(*race, &token.fingerprint, proof),
             None => Err(Failure::usage("this token has no schedule to replay")),
+        },
+        Task::Symex(symex) => match &token.symex {
+            Some(proof) => symex::replay(*symex, &token.fingerprint, proof),
+            None => Err(Failure::usage("this token has no input to replay")),
         },
         Task::Campaign(command) => fuzz::look(command, Some(&token.fingerprint)),
         _ => Err(Failure::usage(

@@ -200,7 +200,7 @@ pub fn conclude<S: Serialize>(
         Some(Again {
             words: words.clone()?,
             crash: crash(number),
-            race: None,
+            ..Again::default()
         })
     };
     conclude_each(reporting, known, subject, outcome, replay)

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io::Read;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use brownout_trace::event::ThreadId;
 use crate::cli::{
     CheckArgs, Cli, Command, DumpArgs, ExploreArgs, Format, FuzzArgs, ImageSource, LaunchArgs,
     Names, OracleArg, RaceArgs, RecordArgs, RecoveryArgs, ReportArgs, RuleEdit, Selection, Shell,
-    Steering, TraceCommand, Unit,
+    Steering, SymexArgs, TraceCommand, Unit,
 };
 use crate::compat;
 use crate::exit::Failure;
@@ -40,6 +41,8 @@ pub enum Task {
     Fuzz(Box<Fuzz>),
     /// `race`
     Race(Box<Race>),
+    /// Search for paths.
+    Symex(Box<Symex>),
     /// `fuzz tree` and the like
     Campaign(FuzzCommand),
     /// `explain`: this rule, or all.
@@ -115,6 +118,18 @@ pub struct Fuzz {
 pub struct Race {
     /// What to search, and how.
     pub options: brownout_race::Options,
+    /// What becomes of findings.
+    pub report: Reporting,
+    /// As in [`Check`].
+    pub command_line: Vec<OsString>,
+}
+
+/// A search for paths to make.
+pub struct Symex {
+    /// What to search, and how.
+    pub options: brownout_symex::Options,
+    /// Where inputs of findings go.
+    pub folder: PathBuf,
     /// What becomes of findings.
     pub report: Reporting,
     /// As in [`Check`].
@@ -240,6 +255,7 @@ pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
         Command::Check(args) => Task::Check(Box::new(check(*args, words)?)),
         Command::Explore(args) => Task::Explore(Box::new(explore(*args, words)?)),
         Command::Race(args) => Task::Race(Box::new(race(*args, words)?)),
+        Command::Symex(args) => Task::Symex(Box::new(symex(*args, words)?)),
         Command::Fuzz(mut args) => match args.command.take() {
             Some(command) => Task::Campaign(command),
             None => Task::Fuzz(Box::new(fuzz(*args, words)?)),
@@ -408,6 +424,54 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
             outcomes: args.outcomes.map(|path| here.join(path)),
             ..options
         },
+        report: reporting(args.report),
+        command_line: words,
+    })
+}
+
+fn symex(args: SymexArgs, words: Vec<OsString>) -> Result<Symex, Failure> {
+    const BLANK: u8 = b' ';
+    let launch = launch(LaunchArgs {
+        deterministic: true,
+        program: args.program,
+    })?;
+    let here = here()?;
+    let mut first = Vec::new();
+    if let Some(path) = &args.stdin {
+        let read = standard_input(path)?.read_to_end(&mut first);
+        read.map_err(|error| {
+            let (path, why) = (quote(path), plain(&error));
+            Failure::usage(format!("cannot read {path}: {why}"))
+        })?;
+    }
+    if let Some(len) = args.stdin_symbolic {
+        first.resize(len as usize, BLANK);
+    }
+    if first.is_empty() {
+        return Err(Failure::usage(
+            "there is no byte to solve for: --stdin-symbolic N says how many",
+        ));
+    }
+    let program = brownout_explore::Command {
+        program: launch.program,
+        args: launch.args,
+        stdin: None,
+    };
+    let mut options = brownout_symex::Options::new(program, first);
+    options.setup = args.setup;
+    options.pm_globs = patterns(&args.pm)?;
+    options.check.model.domain = args.domain;
+    options.strategy = args.strategy.0;
+    options.seed = args.seed;
+    options.time = Some(args.time);
+    options.paths = args.paths;
+    options.until_found = args.until_found;
+    options.external_solver = args.solver;
+    options.out = args.out.map(|path| here.join(path));
+    options.patience = args.hang_after;
+    Ok(Symex {
+        options,
+        folder: here.join(args.folder),
         report: reporting(args.report),
         command_line: words,
     })

@@ -12,6 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use brownout_explore::CrashSpec;
 use brownout_findings as findings;
 use brownout_race::Proof;
+use brownout_symex::Proof as InputProof;
 use serde::{Deserialize, Serialize};
 
 /// In front of every token: grows when old tokens are no longer understood.
@@ -28,6 +29,8 @@ pub struct Again {
     pub crash: Option<CrashSpec>,
     /// Which schedule, and what it shows, if the finding needs one.
     pub race: Option<Proof>,
+    /// Which input, and what it shows, if the finding has one that was solved for.
+    pub symex: Option<InputProof>,
 }
 
 /// What a token says.
@@ -45,6 +48,9 @@ pub struct Token {
     /// Which schedule, and what it shows, if the finding needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub race: Option<Proof>,
+    /// Which input, and what it shows, if the finding has one that was solved for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub symex: Option<InputProof>,
 }
 
 impl Token {
@@ -56,6 +62,7 @@ impl Token {
             fingerprint: fingerprint.to_owned(),
             crash: again.crash,
             race: again.race,
+            symex: again.symex,
         })
     }
 
@@ -110,13 +117,13 @@ mod tests {
     proptest! {
         #[test]
         fn tokens_come_back(words in prop::collection::vec(".{0,40}", 0..8), fingerprint in "[0-9a-f]{16}") {
-            let token = Token { folder: "/a b".into(), words, fingerprint, crash: None, race: None };
+            let token = Token { folder: "/a b".into(), words, fingerprint, crash: None, race: None, symex: None };
             prop_assert_eq!(Token::decode(&token.encode()), Ok(token));
         }
 
         #[test]
         fn damage_is_an_error(cut in 0usize..200, letter in "[A-Za-z0-9_-]") {
-            let token = Token { folder: "/".into(), words: vec!["check".into(), "x".repeat(300)], fingerprint: "0".repeat(16), crash: None, race: None };
+            let token = Token { folder: "/".into(), words: vec!["check".into(), "x".repeat(300)], fingerprint: "0".repeat(16), crash: None, race: None, symex: None };
             let text = token.encode();
             let cut = cut % text.len();
             prop_assert!(Token::decode(&text[..cut]).is_err());
@@ -137,6 +144,7 @@ mod tests {
             fingerprint: "0123456789abcdef".into(),
             crash: None,
             race: None,
+            symex: None,
         };
         let refused = Token::decode(&large.encode());
         assert!(refused.is_err_and(|why| why.contains("damaged")));

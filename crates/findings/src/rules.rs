@@ -23,6 +23,8 @@ pub enum Analysis {
     Fuzz,
     /// It takes an interleaving of threads.
     Race,
+    /// It takes an input that is solved for. It has no rules of its own: it applies those of `check`.
+    Symex,
 }
 
 impl Analysis {
@@ -33,6 +35,7 @@ impl Analysis {
             Analysis::Explore => "explore",
             Analysis::Fuzz => "fuzz",
             Analysis::Race => "race",
+            Analysis::Symex => "symex",
         }
     }
 }

@@ -38,9 +38,9 @@ mod words;
 
 pub use brownout_campaign::status;
 pub use campaign::{Raced, race};
+pub use discoveries::Discovery;
 pub use inputs::Seeds;
 pub use numbers::Numbers;
 pub use options::{Error, Options};
 pub use proof::{Proof, Replayed};
-pub use discoveries::Discovery;
 pub use search::{Over, Progress};

@@ -1,0 +1,177 @@
+//! What is wrong with a path, found once over a whole search.
+//!
+//! Looked at are what check's rules say, and death by a signal. Rules find the same in nearly every run, and to give a finding its words takes far longer
+//! than a run; so what was found is first told apart by rule and code, and only what was not seen before gets its words.
+
+use std::hash::{Hash, Hasher};
+
+use brownout_check::{Analysis, Options};
+use brownout_findings::rules::BuiltIn;
+use brownout_findings::{Finding, Severity};
+use brownout_host::{ExitStatus, Outcome};
+use brownout_symbols::{Options as SymbolOptions, Stacks};
+use rustc_hash::{FxHashSet, FxHasher};
+use serde::{Deserialize, Serialize};
+
+/// All that it takes to see a finding again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof {
+    /// What the program reads.
+    pub input: Vec<u8>,
+    /// What tells the finding apart from others.
+    key: u64,
+}
+
+/// A finding, and the input that shows it.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The finding.
+    pub finding: Finding,
+    /// The input.
+    pub proof: Proof,
+    /// The first input shows it.
+    pub by_first: bool,
+}
+
+/// See the module's header.
+pub struct Judge {
+    check: Options,
+    /// Knows the program from earlier runs; away while a run is looked at.
+    stacks: Option<Stacks>,
+    known: FxHashSet<u64>,
+    /// All that was found.
+    pub found: Vec<(u64, Found)>,
+    looked: u64,
+}
+
+fn hashed(value: impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What tells findings apart: the rule, and the lines (or addresses) of what happened. Of what is only slow, the innermost place.
+fn key(finding: &Finding) -> u64 {
+    let depth = match finding.severity {
+        Severity::Correctness => 8,
+        _ => 1,
+    };
+    let frames = finding.events.iter().flat_map(|event| {
+        event
+            .stack
+            .iter()
+            .take(depth)
+            .map(|frame| match frame.line {
+                Some(line) => (frame.file.clone(), u64::from(line)),
+                None => (frame.module.clone(), frame.offset),
+            })
+    });
+    let frames: Vec<_> = frames.collect();
+    let message = frames.is_empty().then_some(&finding.message);
+    hashed((finding.rule.as_str(), &frames, message))
+}
+
+impl Judge {
+    /// One that has seen nothing.
+    pub fn new(check: Options) -> Judge {
+        Judge {
+            check,
+            stacks: None,
+            known: FxHashSet::default(),
+            found: Vec::new(),
+            looked: 0,
+        }
+    }
+
+    /// What is to look at the next run.
+    pub fn analysis(&mut self) -> Analysis {
+        let stacks = self.stacks.take();
+        let stacks = stacks.unwrap_or_else(|| Stacks::new(SymbolOptions::default()));
+        Analysis::again(self.check, stacks)
+    }
+
+    /// The run does not count.
+    pub fn put_back(&mut self, analysis: Analysis) {
+        self.stacks = Some(analysis.into_stacks());
+    }
+
+    /// Whether that was found.
+    pub fn has(&self, proof: &Proof) -> bool {
+        self.found.iter().any(|(key, _)| *key == proof.key)
+    }
+
+    /// Whether an error was found.
+    pub fn has_error(&self) -> bool {
+        self.numbers().0 > 0
+    }
+
+    /// How many errors were found, and how many others.
+    pub fn numbers(&self) -> (u64, u64) {
+        let is_error = |found: &&(u64, Found)| found.1.finding.severity == Severity::Correctness;
+        let errors = self.found.iter().filter(is_error).count();
+        (errors as u64, (self.found.len() - errors) as u64)
+    }
+
+    /// Looks at a run that has ended. `is_cut`: it was ended from outside, and what it had not made persistent says nothing.
+    pub fn look(&mut self, input: &[u8], outcome: &Outcome, is_cut: bool, mut analysis: Analysis) {
+        let by_first = self.looked == 0;
+        self.looked += 1;
+        let mut findings = Vec::new();
+        if let (ExitStatus::Signal(signal), false) = (outcome.status, is_cut)
+            && is_fault(signal)
+        {
+            let rule = BuiltIn::Crash;
+            let message = format!("the program is killed by signal {signal}");
+            if self.known.insert(hashed((rule.id(), signal))) {
+                findings.push(Finding::new(rule, rule.rule().severity, message));
+            }
+        }
+        let mut is_new = false;
+        if !is_cut {
+            for sighting in analysis.close() {
+                let sites = sighting.sites.iter().map(|(pc, context)| (pc.0, context.0));
+                let count = match sighting.severity {
+                    Severity::Correctness => usize::MAX,
+                    _ => 1,
+                };
+                let sites: Vec<_> = sites.take(count).collect();
+                is_new |= self.known.insert(hashed((sighting.rule.as_str(), sites)));
+            }
+        }
+        match is_new {
+            true => {
+                let (outcome, stacks) = analysis.finish_keeping();
+                self.stacks = Some(stacks);
+                findings.extend(outcome.findings);
+            }
+            false => self.stacks = Some(analysis.into_stacks()),
+        }
+        for finding in findings {
+            let key = key(&finding);
+            match self.found.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, known)) => known.finding.count += 1,
+                None => self.found.push((
+                    key,
+                    Found {
+                        finding,
+                        proof: Proof {
+                            input: input.to_vec(),
+                            key,
+                        },
+                        by_first,
+                    },
+                )),
+            }
+        }
+    }
+}
+
+/// Signals by which a program ends that does something wrong.
+fn is_fault(signal: i32) -> bool {
+    const ILL: i32 = 4;
+    const ABRT: i32 = 6;
+    const BUS: i32 = 7;
+    const FPE: i32 = 8;
+    const SEGV: i32 = 11;
+    matches!(signal, ILL | ABRT | BUS | FPE | SEGV)
+}

@@ -1,0 +1,111 @@
+//! What to search, and why nothing comes of it.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use brownout_explore::Command;
+use brownout_host::LaunchError;
+
+/// Which decision is turned next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// Those that lead to code that was never executed, first on paths that have done something new to persistent memory.
+    #[default]
+    Pm,
+    /// The same without a look at persistent memory.
+    Coverage,
+    /// The last decision of the newest path.
+    DepthFirst,
+    /// Any.
+    Random,
+}
+
+impl Strategy {
+    /// All of them, by name.
+    pub const NAMES: [(&'static str, Strategy); 4] = [
+        ("pm", Strategy::Pm),
+        ("coverage", Strategy::Coverage),
+        ("depth-first", Strategy::DepthFirst),
+        ("random", Strategy::Random),
+    ];
+}
+
+/// What to search, and how.
+#[derive(Clone)]
+pub struct Options {
+    /// Shell command that prepares the files that the program begins with.
+    pub setup: Option<String>,
+    /// The program.
+    pub program: Command,
+    /// Its first input. Each byte of it may be changed; there are never more, nor fewer.
+    pub first: Vec<u8>,
+    /// Files that are persistent memory.
+    pub pm_globs: Vec<String>,
+    /// What is wrong with a run.
+    pub check: brownout_check::Options,
+    /// Which decision is turned next.
+    pub strategy: Strategy,
+    /// Decides what is left to chance.
+    pub seed: u64,
+    /// No longer than this.
+    pub time: Option<Duration>,
+    /// No more paths than this.
+    pub paths: Option<u64>,
+    /// End when something was found that is an error.
+    pub until_found: bool,
+    /// Where inputs go: one for each path that did something new to persistent memory.
+    pub out: Option<PathBuf>,
+    /// A run that takes longer does not end.
+    pub patience: Option<Duration>,
+    /// A solver beside the built-in one, for what is hard.
+    pub external_solver: Option<PathBuf>,
+    /// Ends the search when true.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Options {
+    /// A search from this input.
+    pub fn new(program: Command, first: Vec<u8>) -> Options {
+        Options {
+            setup: None,
+            program,
+            first,
+            pm_globs: Vec::new(),
+            check: brownout_check::Options::default(),
+            strategy: Strategy::default(),
+            seed: 0,
+            time: None,
+            paths: None,
+            until_found: false,
+            out: None,
+            patience: None,
+            external_solver: None,
+            stop: Arc::default(),
+        }
+    }
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The user must change something.
+    #[error("{0}")]
+    Usage(String),
+    /// A program could not be run.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// Programs cannot be kept apart on this machine.
+    #[error("programs cannot be given a private view of this machine, which symex needs: {0}")]
+    NoView(String),
+    /// A file could not be read or written.
+    #[error("{0}: {1}")]
+    Io(&'static str, io::Error),
+}
+
+/// For `map_err`.
+pub(crate) fn io_error(what: &'static str) -> impl Fn(io::Error) -> Error {
+    move |error| Error::Io(what, error)
+}
