@@ -39,6 +39,11 @@ pub fn fuzz_programs() -> PathBuf {
     target().join("fuzz-programs")
 }
 
+/// The programs whose paths are searched, built.
+pub fn symex_programs() -> PathBuf {
+    target().join("symex-programs")
+}
+
 /// The programs whose threads race, built.
 pub fn race_programs() -> PathBuf {
     target().join("race-programs")

@@ -8,6 +8,7 @@
 //!  seeded/*/*.c ──xtask──▶ target/seeded/NAME-build
 //!  fuzz/*.c     ──xtask──▶ target/fuzz-programs/NAME-build
 //!  race/*.c     ──xtask──▶ target/race-programs/NAME-build
+//!  symex/*.c    ──xtask──▶ target/symex-programs/NAME-build
 //!  Debian's libpmemobj examples ──xtask──▶ target/pmdk-examples/NAME
 //!  suites/*.rs ── run natively and under the tool ──▶ compare
 //! ```
@@ -33,6 +34,7 @@ pub mod race;
 pub mod random_code;
 pub mod scratch;
 pub mod seeded;
+pub mod symex;
 pub mod tool;
 pub mod trial;
 

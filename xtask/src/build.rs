@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use brownout_tests::programs::{self, Build, Program};
-use brownout_tests::{fuzz, layout, litmus, race, seeded};
+use brownout_tests::{fuzz, layout, litmus, race, seeded, symex};
 
 use crate::{examples, shell};
 
@@ -30,6 +30,7 @@ pub fn build() -> Result<()> {
     seeded_programs()?;
     fuzz_programs()?;
     race_programs()?;
+    symex_programs()?;
     examples::build()
 }
 
@@ -108,6 +109,21 @@ pub fn race_programs() -> Result<()> {
         waiting.push((litmus::runner_compiler(), litmus::runner()));
     }
     compile_all(layout::race_programs(), waiting)
+}
+
+/// The programs in `tests/symex`, those that changed.
+pub fn symex_programs() -> Result<()> {
+    let headers = symex::headers()?;
+    let mut waiting = Vec::new();
+    for program in symex::discover()? {
+        for build in symex::Build::ALL {
+            let binary = program.binary(build);
+            if !is_fresh(&binary, &program.source, &headers) {
+                waiting.push((program.compiler(build), binary));
+            }
+        }
+    }
+    compile_all(layout::symex_programs(), waiting)
 }
 
 fn is_fresh(binary: &Path, source: &Path, headers: &[PathBuf]) -> bool {
