@@ -33,6 +33,8 @@ const LICENCES: &[&str] = &[
 
 /// Packages of the workspace that come in more than one version, and who wants the older one.
 const DOUBLED: &[(&str, &str)] = &[
+    // batsat, the SAT solver of `solve`.
+    ("bit-vec", "0.5"),
     // defmt, an optional part of postcard (explore's journal) that cargo resolves though nobody
     // builds it.
     ("bitflags", "1"),

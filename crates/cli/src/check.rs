@@ -46,6 +46,7 @@ pub fn conduct(mut check: Check, wanted: Option<&str>) -> Result<u8, Failure> {
     let subject = Subject {
         analysed: Analysed {
             analysis: Analysis::Check.name().into(),
+            domain: Some(check.options.model.domain.name().into()),
             ..seen.analysed
         },
         rules: check.options.rules,

@@ -25,6 +25,7 @@ would break. Nothing needs to be recompiled or relinked.";
 const AFTER_HELP: &str = "\
 Examples:
   brownout check -- ./mapcli btree /mnt/pmem/map.pool
+  brownout check --format html -o check.html -- ./mapcli btree /mnt/pmem/map.pool
   brownout explain missing-flush
   brownout record -o btree.bwt --pm '*.pool' -- ./mapcli btree /mnt/pmem/map.pool
   brownout trace dump btree.bwt --range 0..100 --stacks
@@ -106,6 +107,16 @@ Examples:
 The program runs on one input after the other. Each is computed from the branches of an earlier run, so that one of them goes the other way: a
 number that only a comparison knows is found at once. Each run is judged by the rules of 'brownout check'. --out keeps an input for
 each new way through code that uses persistent memory: a set of tests.";
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  brownout check --format json -o check.json -- ./my_test
+  brownout report check.json -o check.html
+  brownout report check.json explore.json race.json -o all.html
+  brownout report --compare main.json branch.json
+  brownout report --compare main.json branch.json -o changes.html
+
+The page is one file. It needs no network, and can be sent, attached to a bug report or kept with a build. Every analysis also
+writes it at once: --format html -o FILE.html.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -211,6 +222,14 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Show a finding again, from the token that a report gave with it
     Replay(ReplayArgs),
+    /// Make a page for the browser of saved reports, or compare two of them
+    ///
+    /// Takes what --format json has written. Several reports become one page, on which a finding that more than one of them has is
+    /// shown once. With --compare, the first report is the old one and the second the new one: what is new, gone and still there
+    /// is told by fingerprint, on stdout and with -o as a page; the exit status is 1 if something is new, else 0. A file that is
+    /// damaged, cut off, no report or of a later version is exit status 2.
+    #[command(after_help = REPORT_EXAMPLES)]
+    Report(PageArgs),
     /// Run a program under the engine, without analysis
     ///
     /// The program behaves as it does natively; the exit status is its own (128+n if signal n
@@ -1127,6 +1146,8 @@ pub enum ReportFormat {
     Terminal,
     /// All that is known, for programs
     Json,
+    /// A page for the browser, in one file
+    Html,
     /// SARIF 2.1.0, for editors and code hosts
     Sarif,
     /// JUnit XML, for CI
@@ -1356,6 +1377,24 @@ pub struct ReplayArgs {
     /// A token holds a command line. It is shown first; on a terminal you are asked, elsewhere this option is needed.
     #[arg(long)]
     pub yes: bool,
+}
+
+/// `brownout report`
+#[derive(Debug, Args)]
+pub struct PageArgs {
+    /// Reports that --format json has written; with --compare the old one and the new one
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+
+    /// Tell what is new, what is gone and what is still there, from the first report to the second
+    #[arg(long)]
+    pub compare: bool,
+
+    /// Write the page to FILE
+    ///
+    /// Default: the page goes to stdout, unless that is a terminal. With --compare there is a page only if this is given.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
 }
 
 /// A shell.

@@ -41,6 +41,7 @@ pub fn explore(explore: Explore) -> Result<u8, Failure> {
         analysed: Analysed {
             analysis: Analysis::Explore.name().into(),
             program: words.map(|w| w.to_string_lossy().into_owned()).collect(),
+            domain: Some(options.model.domain.name().into()),
             ..Analysed::default()
         },
         rules: RuleSet::defaults(Analysis::Explore),

@@ -41,6 +41,7 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
     let analysed = Analysed {
         analysis: Analysis::Fuzz.name().into(),
         program: words.map(|w| w.to_string_lossy().into_owned()).collect(),
+        domain: Some(options.check.model.domain.name().into()),
         ..Analysed::default()
     };
     let mut shown = CampaignScreen::new();

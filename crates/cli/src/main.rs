@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  config.rs (words, brownout.toml) ─▶ cli.rs (as typed) ─▶ resolve.rs (as meant)
-//!        ─▶ check, run, record, inspect, explain, … ─▶ exit.rs (code, one sentence)
+//!        ─▶ check, run, record, report, explain, … ─▶ exit.rs (code, one sentence)
 //! ```
 //!
 //! Guarantee: every failure is one sentence on stderr that begins with `brownout: ` and one of the
@@ -25,6 +25,7 @@ mod progress;
 mod race;
 mod record;
 mod replay;
+mod report;
 mod reporting;
 mod resolve;
 mod schedule;
@@ -94,6 +95,7 @@ fn perform() -> Result<u8, Failure> {
         Task::Campaign(command) => fuzz::look(command, None),
         Task::Explain(rule) => explain::explain(rule),
         Task::Replay(replay) => replay::replay(&replay),
+        Task::Report(pages) => report::report(&pages),
         Task::Run(config) => run(config),
         Task::Record(recording) => record::record(recording),
         Task::Stat(file) => inspect::stat(&file),

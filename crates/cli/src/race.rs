@@ -96,6 +96,7 @@ pub fn race(race: Race) -> Result<u8, Failure> {
     let subject = Subject {
         analysed: Analysed {
             program: words.map(|w| w.to_string_lossy().into_owned()).collect(),
+            domain: Some(options.model.domain.name().into()),
             ..Analysed::by(Analysis::Race.name())
         },
         rules: RuleSet::defaults(Analysis::Race),

@@ -13,6 +13,7 @@ use brownout_report::suppress::{self, Suppressions};
 use serde::Serialize;
 
 use crate::exit::{self, Failure};
+use crate::report::no_terminal;
 use crate::resolve::{ColorChoice, Compat, FailOn, ReportFormat, Reporting, plain};
 use crate::terminal::{message, quote};
 use crate::token::Token;
@@ -40,6 +41,10 @@ impl Known {
             Some(path) => Some(Baseline::load(path).map_err(|e| Failure::usage(e.to_string()))?),
             None => None,
         };
+        let to_stdout = reporting.output.is_none();
+        if reporting.format == ReportFormat::Html && to_stdout && io::stdout().is_terminal() {
+            return Err(no_terminal());
+        }
         // Whatever can be wrong with the files of the report is said before the run.
         for path in [&reporting.output, &reporting.gen_suppressions]
             .into_iter()
@@ -104,6 +109,7 @@ fn write(reporting: &Reporting, rules: RuleSet, report: &Report) -> Result<(), F
         (ReportFormat::Terminal, Some(Compat::Pmemcheck)) => Format::Pmemcheck,
         (ReportFormat::Terminal, None) => Format::Terminal,
         (ReportFormat::Json, _) => Format::Json,
+        (ReportFormat::Html, _) => Format::Html,
         (ReportFormat::Sarif, _) => Format::Sarif,
         (ReportFormat::Junit, _) => Format::Junit,
     };
@@ -221,7 +227,10 @@ pub fn conclude_each<S: Serialize>(
     replay: impl Fn(usize) -> Option<Again>,
 ) -> Result<u8, Failure> {
     let bug = outcome.bug.clone();
-    let mut report = outcome.report(subject.analysed);
+    let mut report = outcome.report(Analysed {
+        command: words(subject.command_line).unwrap_or_default(),
+        ..subject.analysed
+    });
     // Findings are sorted and left out: each keeps its number until it gets its token, which needs its final name.
     for (number, finding) in report.findings.iter_mut().enumerate() {
         finding.replay = Some(Replay {
@@ -243,6 +252,10 @@ pub fn conclude_each<S: Serialize>(
             true => format!("finding {fingerprint} did not show again"),
             false => format!("finding {fingerprint} shows again"),
         });
+    }
+    // What is read elsewhere takes its source lines along.
+    if matches!(reporting.format, ReportFormat::Json | ReportFormat::Html) {
+        brownout_report::excerpts::attach(&mut report, std::env::current_dir().ok().as_deref());
     }
     write(reporting, subject.rules, &report)?;
     match bug {

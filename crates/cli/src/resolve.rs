@@ -49,6 +49,8 @@ pub enum Task {
     Explain(Option<&'static Rule>),
     /// `replay`
     Replay(Replay),
+    /// `report`
+    Report(Pages),
     /// `run`
     Run(LaunchConfig),
     /// `record`
@@ -61,6 +63,16 @@ pub enum Task {
     Completions(Shell),
     /// `man`: all pages into this folder, or one to stdout.
     Man(Option<PathBuf>),
+}
+
+/// Saved reports to show.
+pub struct Pages {
+    /// The reports.
+    pub files: Vec<PathBuf>,
+    /// They are two, an old one and a new one, and what has changed is asked for.
+    pub compare: bool,
+    /// Where the page goes.
+    pub output: Option<PathBuf>,
 }
 
 /// A finding to show again.
@@ -265,6 +277,11 @@ pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
             token: args.token,
             only_show: args.show,
             agreed: args.yes,
+        }),
+        Command::Report(args) => Task::Report(Pages {
+            files: args.files,
+            compare: args.compare,
+            output: args.output,
         }),
         Command::Run(args) => Task::Run(launch(args.launch)?),
         Command::Record(args) => Task::Record(recording(args)?),

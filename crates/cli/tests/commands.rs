@@ -413,11 +413,12 @@ fn dump_names_functions_and_lines() {
 
 #[test]
 fn help_and_version_go_to_stdout() {
-    let commands: [&[&str]; 11] = [
+    let commands: [&[&str]; 12] = [
         &["--help"],
         &["check", "--help"],
         &["explain", "--help"],
         &["replay", "--help"],
+        &["report", "--help"],
         &["completions", "--help"],
         &["man", "--help"],
         &["run", "--help"],

@@ -8,7 +8,7 @@ use crate::{Coverage, Role, RuleId, Severity, Verdict};
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// One level of a call stack, innermost first in a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Frame {
     /// Function, demangled.
     pub function: Option<String>,
@@ -216,6 +216,12 @@ pub struct Analysed {
     /// How the program ended: "exit code 0", "signal 11".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
+    /// The words after `brownout` that gave this report; empty if they are not known, or are no text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// What was taken to survive a power failure, by the name that `--domain` has for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
 }
 
 impl Analysed {
@@ -226,6 +232,27 @@ impl Analysed {
             ..Analysed::default()
         }
     }
+}
+
+/// Some lines of a source file, as they were when the report was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceText {
+    /// The file, as the frames of stacks name it.
+    pub file: String,
+    /// It was changed after the program was built, so that lines may have moved.
+    #[serde(default)]
+    pub newer: bool,
+    /// Runs of lines, in ascending order; none touches the next.
+    pub excerpts: Vec<Excerpt>,
+}
+
+/// Lines that follow each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Excerpt {
+    /// The number of the first one, from 1.
+    pub line: u32,
+    /// The lines, without their ends.
+    pub text: Vec<String>,
 }
 
 /// All that an analysis has to say.
@@ -253,6 +280,9 @@ pub struct Report {
     /// What a reader must know: truncated, not followed, unused suppressions, ….
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The source lines around what the findings name, where they could be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<SourceText>,
     /// Numbers that the analysis gives (events, time, …), by name.
     #[serde(default)]
     pub statistics: serde_json::Map<String, serde_json::Value>,

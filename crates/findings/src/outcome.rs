@@ -85,6 +85,7 @@ impl<S: Serialize> Outcome<S> {
             suppressed: 0,
             known: 0,
             notes: self.notes,
+            sources: Vec::new(),
             statistics,
         }
     }

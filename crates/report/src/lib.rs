@@ -2,12 +2,13 @@
 //!
 //! **Purpose.** Takes a [`Report`] as an analysis made it, gives its findings identities that survive a rebuild
 //! ([`fingerprint`]), leaves out what is suppressed ([`suppress`]) or known already ([`baseline`]), and writes the rest:
-//! [`terminal`] for people, [`json`], [`sarif`] and [`junit`] for programs, [`pmemcheck`] for scripts that grep.
-//! [`finish`] does the first part in the right order, [`render`] the second.
+//! [`terminal`] and [`html`] for people, [`json`], [`sarif`] and [`junit`] for programs, [`pmemcheck`] for scripts that grep.
+//! [`finish`] does the first part in the right order, [`render`] the second. Reports that were [`saved`] can be shown again, and two of
+//! them [compared](mod@compare); [`excerpts`] are the source lines that travel with them.
 //!
 //! **Guarantee.** Rendering decides nothing and drops nothing silently: what is shortened or left out is counted in the
 //! output. No text from a program (names, paths, source lines) reaches a terminal with control characters in it. Equal
-//! reports give equal bytes; only [`terminal`] and [`junit`] read files, the sources of which they show a few lines.
+//! reports give equal bytes; only [`terminal`], [`junit`] and [`excerpts`] read files, the sources of which they show a few lines.
 //!
 //! **Source.** SARIF 2.1.0 (OASIS), what GitHub's code scanning asks of it, the JUnit dialect that Jenkins and GitLab
 //! read, Valgrind's suppressions, pmemcheck's summary. The layout on the terminal follows miri and rustc.
@@ -26,6 +27,7 @@
 //!     suppressed: 0,
 //!     known: 0,
 //!     notes: Vec::new(),
+//!     sources: Vec::new(),
 //!     statistics: Default::default(),
 //! };
 //! let mut out = Vec::new();
@@ -37,8 +39,11 @@
 
 pub mod baseline;
 pub mod bounded;
+pub mod compare;
+pub mod excerpts;
 pub mod fingerprint;
 mod finish;
+pub mod html;
 pub mod json;
 pub mod junit;
 mod options;
@@ -46,6 +51,7 @@ mod order;
 mod pattern;
 pub mod pmemcheck;
 pub mod sarif;
+pub mod saved;
 mod site;
 mod source;
 pub mod suppress;
@@ -71,6 +77,7 @@ pub fn render(
     match format {
         Format::Terminal => terminal::render(report, options, &mut out),
         Format::Json => json::render(report, &mut out),
+        Format::Html => html::render(std::slice::from_ref(report), options, &mut out),
         Format::Sarif => sarif::render(report, options, &mut out),
         Format::Junit => junit::render(report, options, &mut out),
         Format::Pmemcheck => pmemcheck::render(report, options, &mut out),

@@ -13,6 +13,8 @@ pub enum Format {
     Terminal,
     /// The report itself.
     Json,
+    /// A page for browsers, in one file.
+    Html,
     /// SARIF 2.1.0.
     Sarif,
     /// JUnit XML.
@@ -23,9 +25,10 @@ pub enum Format {
 
 impl Format {
     /// Every form.
-    pub const ALL: [Format; 5] = [
+    pub const ALL: [Format; 6] = [
         Format::Terminal,
         Format::Json,
+        Format::Html,
         Format::Sarif,
         Format::Junit,
         Format::Pmemcheck,
@@ -36,6 +39,7 @@ impl Format {
         match self {
             Format::Terminal => "terminal",
             Format::Json => "json",
+            Format::Html => "html",
             Format::Sarif => "sarif",
             Format::Junit => "junit",
             Format::Pmemcheck => "pmemcheck",

@@ -114,7 +114,8 @@ impl SourceFile {
         }
     }
 
-    fn line(&self, number: u32) -> Option<&str> {
+    /// A line, from 1, without its end; none if the file has no such line or it is too long for source text.
+    pub fn line(&self, number: u32) -> Option<&str> {
         let at = usize::try_from(number).ok()?.checked_sub(1)?;
         let start = *self.line_starts.get(at)?;
         let end = self

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 ///
 /// Beside control characters these are the bidirectional overrides, which can make source text look like other source
 /// text, Unicode's own line ends, and the two non-characters that XML forbids.
-fn is_hostile(c: char) -> bool {
+pub fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
         || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}')

@@ -29,6 +29,7 @@ pub fn report(verdict: Verdict, findings: Vec<Finding>) -> Report {
             program: vec!["./list".into(), "pool".into()],
             trace: None,
             ended: Some("exit code 0".into()),
+            ..Analysed::default()
         },
         verdict,
         coverage: Default::default(),
@@ -36,6 +37,7 @@ pub fn report(verdict: Verdict, findings: Vec<Finding>) -> Report {
         suppressed: 0,
         known: 0,
         notes: Vec::new(),
+        sources: Vec::new(),
         statistics: Default::default(),
     }
 }
@@ -298,6 +300,7 @@ pub fn any_report() -> impl Strategy<Value = Report> {
                     program,
                     trace,
                     ended,
+                    ..Analysed::default()
                 };
                 made.suppressed = suppressed;
                 made.known = known;

@@ -1,0 +1,345 @@
+//! What the page's script gets: the findings of all reports, as one value that becomes JSON.
+//!
+//! **Guarantee.** Text stands here as the reports have it; the script makes it visible and never takes it for HTML. Numbers that may not fit
+//! into a double are text. What needs a decision (which frame stands for an event, what a picture shows) is decided here.
+//!
+//! **Deviations.** Frames and stacks are kept once and referred to by number: ten thousand findings share most of theirs. A finding that
+//! several reports have (by rule and fingerprint) is shown once, as the first of them tells it, with all reports that have it.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use brownout_findings::numbers::grouped;
+use brownout_findings::{Event, Finding, Frame, Report, SourceText};
+use serde::Serialize;
+
+use super::picture::{self, Picture};
+use crate::compare::{Change, Comparison};
+use crate::site;
+use crate::terminal::{last_line, level};
+use crate::text::base_name;
+
+/// Everything.
+#[derive(Serialize)]
+pub struct Data<'a> {
+    reports: Vec<Run<'a>>,
+    is_comparison: bool,
+    frames: Vec<FrameData<'a>>,
+    stacks: Vec<Vec<usize>>,
+    findings: Vec<FindingData<'a>>,
+}
+
+/// A report without its findings.
+#[derive(Serialize)]
+struct Run<'a> {
+    title: String,
+    summary: String,
+    sources: &'a [SourceText],
+}
+
+#[derive(Serialize)]
+struct FrameData<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    /// `src/list.c:3:9`, `libx.so+0x12`.
+    at: String,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    inlined: bool,
+}
+
+#[derive(Serialize)]
+struct FindingData<'a> {
+    rule: &'a str,
+    severity: &'static str,
+    level: &'static str,
+    message: &'a str,
+    fingerprint: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seen: Option<String>,
+    /// What it is listed under.
+    file: String,
+    at: String,
+    /// As `at`, without folders and column.
+    short: String,
+    /// Which reports have it; the first one tells it.
+    reports: Vec<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    change: Option<&'static str>,
+    events: Vec<EventData<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    help: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    notes: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replay: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    native: Option<Native<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pictures: Vec<Picture>,
+}
+
+#[derive(Serialize)]
+struct Native<'a> {
+    command: &'a str,
+    gdb: &'a str,
+    status: &'a str,
+    stdout: &'a str,
+    confirmed: bool,
+}
+
+#[derive(Serialize)]
+struct EventData<'a> {
+    role: &'static str,
+    text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<String>,
+    /// `pool+0x40..0x48`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stack: Option<usize>,
+    /// Which frame of the stack stands for the event, and which one includes its header.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shown: Vec<usize>,
+}
+
+/// Frames and stacks, each once.
+#[derive(Default)]
+struct Shared<'a> {
+    frames: HashMap<&'a Frame, usize>,
+    all_frames: Vec<&'a Frame>,
+    stacks: HashMap<Vec<usize>, usize>,
+}
+
+impl<'a> Shared<'a> {
+    fn stack(&mut self, stack: &'a [Frame]) -> Option<usize> {
+        if stack.is_empty() {
+            return None;
+        }
+        let mut numbers = Vec::with_capacity(stack.len());
+        for frame in stack {
+            let next = self.all_frames.len();
+            let number = *self.frames.entry(frame).or_insert(next);
+            if number == next {
+                self.all_frames.push(frame);
+            }
+            numbers.push(number);
+        }
+        let next = self.stacks.len();
+        Some(*self.stacks.entry(numbers).or_insert(next))
+    }
+}
+
+/// Of one report or several.
+pub fn of_reports<'a>(reports: &'a [Report], folder: Option<&Path>) -> Data<'a> {
+    let mut shared = Shared::default();
+    let mut findings: Vec<FindingData<'a>> = Vec::new();
+    let mut known: HashMap<(&str, &str), usize> = HashMap::new();
+    for (number, report) in reports.iter().enumerate() {
+        for finding in &report.findings {
+            let name = (finding.rule.as_str(), finding.fingerprint.as_str());
+            let at = known.get(&name).filter(|_| !name.1.is_empty());
+            match at.map(|&at| &mut findings[at]) {
+                // One report names each fingerprint once; if it does not, both are shown.
+                Some(first) if !first.reports.contains(&number) => first.reports.push(number),
+                _ => {
+                    known.entry(name).or_insert(findings.len());
+                    findings.push(told(finding, vec![number], None, &mut shared, folder));
+                }
+            }
+        }
+    }
+    // Each report has them in order. Several are told as one, errors first.
+    let rank = |severity: &str| {
+        ["correctness", "warning", "performance"]
+            .iter()
+            .position(|s| *s == severity)
+    };
+    findings.sort_by_key(|finding| rank(finding.severity));
+    whole(reports.iter(), findings, shared, false, folder)
+}
+
+/// Of two reports that are compared.
+pub fn of_comparison<'a>(comparison: &Comparison<'a>, folder: Option<&Path>) -> Data<'a> {
+    let mut shared = Shared::default();
+    let findings = comparison.findings.iter().map(|(change, finding)| {
+        let reports = match change {
+            Change::New => vec![1],
+            Change::Gone => vec![0],
+            Change::Still => vec![1, 0],
+        };
+        told(finding, reports, Some(change.name()), &mut shared, folder)
+    });
+    let findings = findings.collect();
+    whole(
+        [comparison.old, comparison.new].into_iter(),
+        findings,
+        shared,
+        true,
+        folder,
+    )
+}
+
+fn whole<'a>(
+    reports: impl Iterator<Item = &'a Report>,
+    findings: Vec<FindingData<'a>>,
+    shared: Shared<'a>,
+    is_comparison: bool,
+    folder: Option<&Path>,
+) -> Data<'a> {
+    let mut stacks = vec![Vec::new(); shared.stacks.len()];
+    for (numbers, at) in shared.stacks {
+        stacks[at] = numbers;
+    }
+    Data {
+        reports: reports
+            .map(|report| Run {
+                title: title(report),
+                summary: last_line(report).replacen("brownout: ", "", 1),
+                sources: &report.sources,
+            })
+            .collect(),
+        is_comparison,
+        frames: shared
+            .all_frames
+            .into_iter()
+            .map(|frame| FrameData {
+                function: frame.function.as_deref(),
+                file: frame.file.as_deref(),
+                line: frame.line,
+                at: place_of(frame, folder),
+                inlined: frame.inlined,
+            })
+            .collect(),
+        stacks,
+        findings,
+    }
+}
+
+/// `check of ./list pool`.
+pub fn title(report: &Report) -> String {
+    let analysed = &report.analysed;
+    let what = match (&analysed.trace, analysed.program.is_empty()) {
+        (Some(trace), _) => trace.clone(),
+        (None, false) => analysed.program.join(" "),
+        (None, true) => "an unknown program".into(),
+    };
+    format!("{} of {what}", analysed.analysis)
+}
+
+/// As [`site::place`], with the text as it is.
+fn place_of(frame: &Frame, folder: Option<&Path>) -> String {
+    let Some(file) = &frame.file else {
+        return match &frame.module {
+            Some(module) => format!("{}+{:#x}", base_name(module), frame.offset),
+            None => format!("{:#x}", frame.offset),
+        };
+    };
+    let mut at = listed(file, folder);
+    if let Some(line) = frame.line {
+        at += &format!(":{line}");
+        if let Some(column) = frame.column {
+            at += &format!(":{column}");
+        }
+    }
+    at
+}
+
+/// `list.c:3 in push`.
+fn short(frame: &Frame) -> String {
+    let place = match (&frame.file, frame.line) {
+        (Some(file), Some(line)) => format!("{}:{line}", base_name(file)),
+        (Some(file), None) => base_name(file).to_owned(),
+        (None, _) => place_of(frame, None),
+    };
+    match &frame.function {
+        Some(function) => format!("{place} in {function}"),
+        None => place,
+    }
+}
+
+/// The path of a source file, as findings are listed under it.
+fn listed(file: &str, folder: Option<&Path>) -> String {
+    match site::below(file, folder) {
+        Some(inside) => inside.to_string_lossy().into_owned(),
+        None => file.to_owned(),
+    }
+}
+
+fn told<'a>(
+    finding: &'a Finding,
+    reports: Vec<usize>,
+    change: Option<&'static str>,
+    shared: &mut Shared<'a>,
+    folder: Option<&Path>,
+) -> FindingData<'a> {
+    let frame = site::of_finding(finding);
+    let file = frame.map(|frame| match (&frame.file, &frame.module) {
+        (Some(file), _) => listed(file, folder),
+        (None, Some(module)) => base_name(module).to_owned(),
+        (None, None) => String::new(),
+    });
+    let at = frame.map(|frame| {
+        let mut at = place_of(frame, folder);
+        if let Some(function) = &frame.function {
+            at += &format!(" in {function}");
+        }
+        at
+    });
+    FindingData {
+        rule: finding.rule.as_str(),
+        severity: finding.severity.name(),
+        level: level(finding.severity),
+        message: &finding.message,
+        fingerprint: &finding.fingerprint,
+        seen: (finding.count > 1).then(|| grouped(finding.count)),
+        file: file.unwrap_or_default(),
+        at: at.unwrap_or_default(),
+        short: frame.map(short).unwrap_or_default(),
+        reports,
+        change,
+        events: finding
+            .all_events()
+            .map(|event| event_data(event, shared))
+            .collect(),
+        help: &finding.help,
+        notes: &finding.notes,
+        replay: finding
+            .replay
+            .as_ref()
+            .map(|replay| replay.command.as_str()),
+        native: finding.reproduction.as_ref().map(|native| Native {
+            command: &native.command,
+            gdb: &native.gdb,
+            status: &native.status,
+            stdout: &native.stdout,
+            confirmed: native.confirmed,
+        }),
+        pictures: picture::of(finding),
+    }
+}
+
+fn event_data<'a>(event: &'a Event, shared: &mut Shared<'a>) -> EventData<'a> {
+    let stack = event.stack.as_slice();
+    let site = site::site(stack);
+    let user = site::including(stack)
+        .and_then(|user| stack.iter().position(|frame| std::ptr::eq(frame, user)));
+    EventData {
+        role: event.role.name(),
+        text: &event.text,
+        thread: event.thread,
+        index: event.index.map(grouped),
+        place: event.place.as_ref().map(|place| {
+            let end = u128::from(place.offset) + u128::from(place.size);
+            format!("{}+{:#x}..{end:#x}", base_name(&place.file), place.offset)
+        }),
+        stack: shared.stack(stack),
+        shown: site.into_iter().chain(user).collect(),
+    }
+}

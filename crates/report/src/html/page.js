@@ -1,0 +1,528 @@
+// The script of the page. It reads the data that the page holds, draws the list and one finding, and keeps what is chosen in the address.
+//
+// Text of the program that was analysed may be hostile. It goes into the page only by `el` and `svg`, which set text and attributes that
+// cannot run anything; nothing here makes HTML of text, and the page's policy would not let it.
+'use strict';
+(() => {
+  const data = JSON.parse(document.getElementById('data').textContent);
+  const byId = (id) => document.getElementById(id);
+
+  // ---------------------------------------------------------------- text
+
+  // Characters that change how others are shown, or show as nothing.
+  const HOSTILE = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\p{Noncharacter_Code_Point}]/gu;
+  const NAMES = { '\n': '\\n', '\r': '\\r', '\t': '\\t' };
+  const escaped = (c) => NAMES[c] || `\\u{${c.codePointAt(0).toString(16)}}`;
+
+  /** The text with every hostile character as an escape, no longer than `max`. */
+  function visible(text, max = 20000) {
+    const cut = text.length > max;
+    const shown = (cut ? text.slice(0, max) : text).replace(HOSTILE, escaped);
+    return cut ? `${shown}… (${(text.length - max).toLocaleString('en')} more characters)` : shown;
+  }
+  /** As `visible`, but line ends and tabs stay what they are. */
+  const visibleLines = (text) => text.split('\n').slice(0, 2000).map((line) => line.split('\t').map((part) => visible(part)).join('\t')).join('\n');
+  const isHostile = (text) => text.search(HOSTILE) >= 0;
+
+  /** An element. Strings among the children become visible text. */
+  function el(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    fill(made, attributes, children);
+    return made;
+  }
+  function svg(tag, attributes = {}, ...children) {
+    const made = document.createElementNS('http://www.w3.org/2000/svg', tag);
+    fill(made, attributes, children);
+    return made;
+  }
+  function fill(made, attributes, children) {
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name.startsWith('on')) made.addEventListener(name.slice(2), value);
+      else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? '' : String(value));
+    }
+    for (const child of children.flat(Infinity)) {
+      if (child === null || child === undefined || child === false) continue;
+      made.append(typeof child === 'string' || typeof child === 'number' ? document.createTextNode(visible(String(child))) : child);
+    }
+  }
+  const counted = (number, noun) => `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`;
+
+  function say(text) {
+    const said = byId('said');
+    said.textContent = text;
+    clearTimeout(say.timer);
+    say.timer = setTimeout(() => { said.textContent = ''; }, 2500);
+  }
+
+  // --------------------------------------------------------------- state
+
+  const SHAPES = { correctness: '✖', warning: '▲', performance: '◆' };
+  const FIELDS = ['severity', 'rule', 'file', 'change'];
+  /** What is chosen: `finding` is a fingerprint, or `~` and the number of a finding that has none. */
+  const state = { finding: '', q: '', severity: '', rule: '', file: '', change: '' };
+  data.findings.forEach((finding, number) => { finding.key = finding.fingerprint || `~${number}`; });
+  const byKey = new Map();
+  for (const finding of data.findings) if (!byKey.has(finding.key)) byKey.set(finding.key, finding);
+  let chosen = data.findings;
+
+  function address(changes) {
+    const all = { ...state, ...changes };
+    const words = new URLSearchParams();
+    for (const name of ['finding', 'q', ...FIELDS]) if (all[name]) words.set(name, all[name]);
+    return `#${words}`;
+  }
+  function readAddress() {
+    const words = new URLSearchParams(location.hash.slice(1));
+    for (const name of Object.keys(state)) state[name] = words.get(name) || '';
+  }
+
+  // ------------------------------------------------------------- filters
+
+  function hay(finding) {
+    if (finding.hay === undefined) {
+      const functions = finding.events.flatMap((event) => (event.stack === undefined ? [] : data.stacks[event.stack].map((f) => data.frames[f].function || '')));
+      finding.hay = [finding.rule, finding.message, finding.at, finding.fingerprint, ...finding.events.map((e) => e.text), ...new Set(functions)].join('\n').toLowerCase();
+    }
+    return finding.hay;
+  }
+  function choose() {
+    const words = state.q.toLowerCase().split(/\s+/).filter(Boolean);
+    const fields = FIELDS.filter((name) => state[name]);
+    chosen = data.findings.filter((finding) => fields.every((name) => finding[name] === state[name]) && words.every((word) => hay(finding).includes(word)));
+    const all = data.findings.length;
+    byId('count').textContent = all === 0 ? 'There are no findings to list.' : chosen.length === all ? counted(all, 'finding') : `${chosen.length.toLocaleString('en')} of ${counted(all, 'finding')}`;
+  }
+  /** Values of a field with how often they come, the most frequent first. */
+  function tally(name) {
+    const counts = new Map();
+    for (const finding of data.findings) counts.set(finding[name], (counts.get(finding[name]) || 0) + 1);
+    return [...counts].sort((a, b) => b[1] - a[1]);
+  }
+  const tallies = Object.fromEntries(FIELDS.map((name) => [name, tally(name)]));
+
+  const OPTIONS_MAX = 2000;
+  function fillFilters() {
+    for (const name of FIELDS) {
+      const select = byId(name);
+      select.append(el('option', { value: '' }, 'all'));
+      for (const [value, count] of tallies[name].slice(0, OPTIONS_MAX)) {
+        if (value) select.append(el('option', { value }, `${tail(visible(value, 2000), 80)} (${count.toLocaleString('en')})`));
+      }
+      select.addEventListener('change', () => setFilters({ [name]: select.value }));
+    }
+    byId('change-label').hidden = !data.is_comparison;
+    byId('search').addEventListener('input', () => setFilters({ q: byId('search').value }));
+    byId('filters').addEventListener('submit', (event) => event.preventDefault());
+    byId('filters').addEventListener('reset', (event) => { event.preventDefault(); setFilters({ q: '', severity: '', rule: '', file: '', change: '' }); });
+  }
+  function setFilters(changes) {
+    Object.assign(state, changes);
+    history.replaceState(null, '', address({}));
+    update(true);
+  }
+
+  /** The end of a path says more than its beginning. */
+  const tail = (text, max) => (text.length > max ? `…${text.slice(1 - max)}` : text);
+  const BARS_MAX = 8;
+  function drawBars() {
+    const groups = [['severity', 'By severity'], ['rule', 'By rule'], ['file', 'By file']];
+    if (data.is_comparison) groups.unshift(['change', 'By change']);
+    const bars = byId('bars');
+    bars.replaceChildren();
+    if (data.findings.length === 0) return;
+    for (const [name, title] of groups) {
+      const values = tallies[name];
+      const most = Math.max(...values.map(([, count]) => count));
+      const rows = values.slice(0, BARS_MAX).map(([value, count]) => el('button', {
+        type: 'button', class: `bar ${name === 'severity' ? value : ''}`, 'aria-pressed': String(state[name] === value && value !== ''),
+        title: visible(value || 'no place is known', 300), disabled: !value,
+        onclick: () => setFilters({ [name]: state[name] === value ? '' : value }),
+      },
+      el('span', { class: 'name' }, name === 'severity' ? `${SHAPES[value] || ''} ${value}` : tail(visible(value, 2000), 44) || 'no place is known'),
+      svg('svg', { 'aria-hidden': 'true', viewBox: '0 0 100 10', preserveAspectRatio: 'none' },
+        svg('rect', { class: 'track', width: 100, height: 10 }), svg('rect', { class: 'value', width: (100 * count) / most, height: 10 })),
+      el('span', { class: 'number' }, count.toLocaleString('en'))));
+      const more = values.length - BARS_MAX;
+      bars.append(el('section', {}, el('h3', {}, title), rows, more > 0 && el('p', { class: 'empty' }, `${more.toLocaleString('en')} more in the filter below`)));
+    }
+  }
+
+  // ---------------------------------------------------------------- list
+
+  // Only the rows in view are in the page, so that ten thousand findings cost no more than twenty.
+  const ROW = 76;
+  const list = byId('list');
+  const rows = byId('rows');
+  function row(finding, at) {
+    return el('li', { 'aria-setsize': chosen.length, 'aria-posinset': at + 1 },
+      el('a', { href: address({ finding: finding.key }), 'aria-current': finding.key === state.finding ? 'true' : null, title: visible(finding.message, 500) },
+        el('span', { class: `shape ${finding.severity}`, 'aria-hidden': 'true' }, SHAPES[finding.severity] || '•'),
+        el('span', { class: 'line first' }, `${finding.level}[${visible(finding.rule, 80)}] `, finding.change && el('span', { class: 'change' }, finding.change)),
+        el('span', { class: 'line' }, visible(finding.message, 200)),
+        el('span', { class: 'line third' }, visible(finding.short, 200) || 'no place is known')));
+  }
+  let drawn = [-1, -1];
+  function drawRows(anew) {
+    if (drawRows.printing) return;
+    const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 10);
+    const last = Math.min(chosen.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + 10);
+    if (!anew && first === drawn[0] && last === drawn[1]) return;
+    drawn = [first, last];
+    const focused = rows.contains(document.activeElement) ? document.activeElement.getAttribute('href') : null;
+    rows.style.height = `${chosen.length * ROW}px`;
+    const made = [];
+    for (let at = first; at < last; at += 1) {
+      const item = row(chosen[at], at);
+      item.style.top = `${at * ROW}px`;
+      made.push(item);
+    }
+    rows.replaceChildren(...made);
+    if (focused !== null) {
+      const again = made.find((item) => item.firstChild.getAttribute('href') === focused);
+      if (again) again.firstChild.focus({ preventScroll: true });
+    }
+  }
+  function showRow() {
+    const at = chosen.findIndex((finding) => finding.key === state.finding);
+    if (at < 0) return;
+    if (at * ROW < list.scrollTop) list.scrollTop = at * ROW;
+    else if ((at + 1) * ROW > list.scrollTop + list.clientHeight) list.scrollTop = (at + 1) * ROW - list.clientHeight;
+  }
+  function step(by) {
+    if (chosen.length === 0) return;
+    const at = chosen.findIndex((finding) => finding.key === state.finding);
+    const next = at < 0 ? 0 : Math.min(chosen.length - 1, Math.max(0, at + by));
+    location.hash = address({ finding: chosen[next].key });
+  }
+
+  // ------------------------------------------------------------- finding
+
+  async function copy(text, what) {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      // Some browsers give pages from disk no clipboard.
+      const field = el('textarea', { 'aria-hidden': 'true' });
+      field.value = text;
+      document.body.append(field);
+      field.select();
+      const done = document.execCommand('copy');
+      field.remove();
+      if (!done) { say('The browser does not let this page copy.'); return; }
+    }
+    say(`${what} copied.`);
+  }
+  function command(text, label) {
+    // What is pasted into a terminal must be what is seen.
+    const refused = isHostile(text);
+    return el('div', { class: 'command' }, el('code', { 'aria-label': label, tabindex: '0' }, visible(text)),
+      el('button', { type: 'button', disabled: refused, title: refused ? 'It has control characters, and is not copied' : null, onclick: () => copy(text, label) }, `Copy: ${label}`));
+  }
+
+  // Enough of C, C++ and Rust to tell comments, strings and words apart; a line that begins inside a comment is not known to.
+  const TOKENS = /(\/\/.*|\/\*.*?(?:\*\/|$))|("(?:[^"\\]|\\.)*"?)|\b(alignas|as|async|auto|await|bool|break|case|catch|char|class|const|constexpr|continue|crate|default|delete|do|double|else|enum|extern|false|float|fn|for|goto|if|impl|inline|int|let|long|loop|match|mod|mut|namespace|new|nullptr|pub|return|self|short|signed|sizeof|static|struct|switch|template|this|throw|trait|true|try|typedef|typename|union|unsafe|unsigned|use|using|virtual|void|volatile|where|while|\w+_t)\b|\b(0[xX][0-9a-fA-F_]+|\d[\d_.]*\w*)\b/g;
+  const TOKEN_CLASSES = ['s-c', 's-s', 's-k', 's-n'];
+  function highlighted(line) {
+    const parts = [];
+    let from = 0;
+    for (const found of line.matchAll(TOKENS)) {
+      parts.push(document.createTextNode(visibleLines(line.slice(from, found.index))));
+      const kind = TOKEN_CLASSES[found.slice(1).findIndex((group) => group !== undefined)];
+      const token = document.createElement('span');
+      token.className = kind;
+      token.textContent = visibleLines(found[0]);
+      parts.push(token);
+      from = found.index + found[0].length;
+    }
+    parts.push(document.createTextNode(visibleLines(line.slice(from))));
+    return parts;
+  }
+  const AROUND = 3;
+  /** The lines around a frame's line, if the report has them. */
+  function source(report, frame) {
+    if (!frame.file || !frame.line) return null;
+    const file = data.reports[report].sources.find((one) => one.file === frame.file);
+    const excerpt = file && file.excerpts.find((one) => one.line <= frame.line && frame.line < one.line + one.text.length);
+    if (!excerpt) return null;
+    const first = Math.max(excerpt.line, frame.line - AROUND);
+    const last = Math.min(excerpt.line + excerpt.text.length - 1, frame.line + AROUND);
+    const code = el('code');
+    for (let number = first; number <= last; number += 1) {
+      const here = number === frame.line;
+      code.append(el('span', { class: here ? 'source-line here' : 'source-line' },
+        el('span', { class: 'line-number' }, String(number)), highlighted(excerpt.text[number - excerpt.line])));
+    }
+    const where = visible(frame.at, 300);
+    return [el('pre', { class: 'source', tabindex: '0', role: 'region', 'aria-label': `Source of ${where}` }, code),
+      file.newer && el('p', { class: 'empty' }, 'The file was changed after the program was built, so lines may have moved.')];
+  }
+  const named = (frame) => (frame.function ? `${visible(frame.at, 1000)} in ${visible(frame.function, 1000)}` : visible(frame.at, 1000));
+  const FRAMES_MAX = 500;
+  function stack(event) {
+    const frames = data.stacks[event.stack].map((number) => data.frames[number]);
+    return el('details', { class: 'stack' }, el('summary', {}, `Stack, ${counted(frames.length, 'frame')}`),
+      el('ol', {}, frames.slice(0, FRAMES_MAX).map((frame, at) => el('li', { class: event.shown && event.shown[0] === at ? 'mono shown' : 'mono' }, named(frame), frame.inlined && ' (inlined)')),
+        frames.length > FRAMES_MAX && el('li', {}, `${counted(frames.length - FRAMES_MAX, 'more frame')}`)));
+  }
+  function eventItem(finding, event, number, threads) {
+    const frames = (event.shown || []).map((at) => data.frames[data.stacks[event.stack][at]]);
+    return el('li', { id: `event-${number}`, class: event.role === 'crash' ? 'crash' : null },
+      el('div', { class: 'event-head' },
+        el('span', { class: 'event-number' }, `(${number})`), el('span', { class: 'role' }, event.role || 'event'), el('span', {}, event.text),
+        event.place && el('span', { class: 'mono where' }, `[${visible(event.place, 300)}]`),
+        threads > 1 && event.thread !== undefined && el('span', { class: 'where' }, `thread ${event.thread}`),
+        event.index !== undefined && el('span', { class: 'where' }, `event ${event.index}`)),
+      frames.map((frame, at) => [el('div', { class: 'mono where' }, at > 0 && 'for ', named(frame)), source(finding.reports[0], frame)]),
+      event.stack !== undefined && stack(event));
+  }
+  function section(title, ...children) {
+    return [el('h4', {}, title), ...children];
+  }
+  function drawFinding() {
+    const pane = byId('finding');
+    const finding = byKey.get(state.finding);
+    if (!finding) {
+      pane.replaceChildren(el('p', { class: 'empty' }, state.finding ? `There is no finding ${visible(state.finding, 60)} in this report.` : data.findings.length ? 'Choose a finding from the list, or press j.' : ''));
+      return;
+    }
+    const threads = new Set(finding.events.map((event) => event.thread).filter((thread) => thread !== undefined)).size;
+    const native = finding.native;
+    const explained = document.getElementById(`rule-${finding.rule}`);
+    pane.replaceChildren();
+    fill(pane, {}, [
+      el('h3', {}, el('span', { class: `severity ${finding.severity}` }, `${SHAPES[finding.severity] || ''} ${finding.level}[${visible(finding.rule, 200)}]`), ' ', finding.message),
+      el('p', { class: 'meta' }, el('span', {}, finding.severity), finding.change && el('span', { class: 'change' }, finding.change), finding.at && el('span', { class: 'mono' }, finding.at),
+        finding.seen && el('span', {}, `seen ${finding.seen} times`),
+        finding.fingerprint && el('span', {}, 'fingerprint ', el('a', { class: 'mono', href: `#${new URLSearchParams({ finding: finding.key })}` }, visible(finding.fingerprint, 80)))),
+      data.reports.length > 1 && el('p', { class: 'meta' }, `In ${finding.reports.length === 1 ? 'the report' : 'the reports'}: ${finding.reports.slice(0, 20).map((number) => visible(data.reports[number].title, 200)).join('; ')}${finding.reports.length > 20 ? ` and ${finding.reports.length - 20} more` : ''}`),
+      (finding.help || []).length > 0 && section('What to do', el('ul', {}, finding.help.map((text) => el('li', {}, text)))),
+      (finding.pictures || []).map((picture) => (picture.kind === 'lines' ? drawLines(picture, finding) : drawThreads(picture))),
+      section('What happened', el('ol', { class: 'events' }, finding.events.map((event, at) => eventItem(finding, event, at + 1, threads)))),
+      (finding.notes || []).length > 0 && section('Notes', el('ul', {}, finding.notes.map((text) => el('li', {}, text)))),
+      (finding.replay || native) && section('See it again', el('div', { class: 'commands' },
+        finding.replay && command(finding.replay, 'replay'), native && command(native.command, 'natively'), native && command(native.gdb, 'debugger')),
+      native && el('p', {}, `Natively, recovery ends with ${visible(native.status, 200)}${native.confirmed ? ', which was seen when the report was made.' : '; that was not confirmed when the report was made.'}`),
+      native && native.stdout && [el('p', {}, 'It prints:'), el('pre', { class: 'output', tabindex: '0' }, document.createTextNode(visibleLines(native.stdout.slice(0, 20000))))]),
+      explained && el('details', { class: 'rule-page' }, el('summary', {}, `The rule ${finding.rule}`), explained.content.cloneNode(true)),
+    ]);
+  }
+
+  // ------------------------------------------------------------ pictures
+
+  const STATES = {
+    dirty: 'stored, not written back', 'written-back': 'written back, not fenced', durable: 'persistent', lost: 'lost in the crash', 'lost-in-part': 'lost in part', survived: 'survives the crash', untold: 'not told',
+  };
+  /** One shape a state, so that none is told by its colour alone. */
+  function shape(name, x, y) {
+    const at = (points) => points.map(([dx, dy]) => `${x + dx},${y + dy}`).join(' ');
+    switch (name) {
+      case 'dirty': return svg('rect', { class: name, x: x - 6, y: y - 6, width: 12, height: 12 });
+      case 'written-back': return svg('polygon', { class: `${name} hollow`, points: at([[0, -8], [8, 6], [-8, 6]]) });
+      case 'durable': return svg('circle', { class: name, cx: x, cy: y, r: 7 });
+      case 'lost': return svg('path', { class: name, d: `M${x - 6} ${y - 6}l12 12M${x + 6} ${y - 6}l-12 12` });
+      case 'lost-in-part': return svg('path', { class: name, d: `M${x - 6} ${y - 6}l12 12M${x - 7} ${y + 7}h14` });
+      case 'survived': return svg('path', { class: name, d: `M${x - 7} ${y}l5 6l9 -11` });
+      default: return svg('circle', { class: 'untold', cx: x, cy: y, r: 2 });
+    }
+  }
+  function legend(names) {
+    return el('ul', { class: 'legend' }, names.map((name) => el('li', {}, svg('svg', { width: 20, height: 20, 'aria-hidden': 'true' }, shape(name, 10, 10)), STATES[name])));
+  }
+  function goToEvent(number) {
+    const item = byId(`event-${number}`);
+    if (!item) return;
+    for (const lit of document.querySelectorAll('.events > .lit')) lit.classList.remove('lit');
+    item.classList.add('lit');
+    item.scrollIntoView({ block: 'center' });
+  }
+  const short = (text, max) => (text.length > max ? `${text.slice(0, max - 1)}…` : text);
+  const ROLE_WORDS = { flush: 'write-back', 'earlier-flush': 'write-back', 'earlier-store': 'store', 'later-store': 'store', early: 'store', late: 'store', crash: 'power fails' };
+  const roleWord = (role) => ROLE_WORDS[role] || role || 'event';
+  const baseName = (path) => path.split('/').pop() || path;
+
+  const LETTERS = { '.': 'untold', d: 'dirty', w: 'written-back', p: 'durable', l: 'lost', s: 'survived', h: 'lost-in-part' };
+  function drawLines(given, finding) {
+    const picture = { ...given, rows: given.rows.map((row) => ({ ...row, states: [...row.states].map((letter) => LETTERS[letter]) })) };
+    const names = picture.rows.map((row) => visible(`${short(baseName(picture.files[row.file]), 24)}+0x${row.offset}`));
+    const left = 16 + 7.5 * Math.max(...names.map((name) => name.length), 10);
+    const width = 96;
+    const top = 52;
+    const height = 34;
+    const x = (column) => left + width * (column + 0.5);
+    const y = (line) => top + height * (line + 0.5);
+    const total = { width: left + width * picture.columns.length + 12, height: top + height * picture.rows.length + 12 };
+    const root = svg('svg', { width: total.width, height: total.height, viewBox: `0 0 ${total.width} ${total.height}`, role: 'img', 'aria-labelledby': 'picture-title picture-text' },
+      svg('title', { id: 'picture-title' }, 'Cache lines over the events'),
+      svg('desc', { id: 'picture-text' }, picture.rows.map((row, line) => `${names[line]}: ${picture.columns.map((column, at) => `${roleWord(column.role)} (${column.events.join(', ')}): ${STATES[row.states[at]]}`).join('; ')}.`).join(' ')));
+    const crash = picture.columns.findIndex((column) => column.part === 'crash');
+    if (crash >= 0) root.append(svg('rect', { class: 'after', x: x(crash), y: 0, width: total.width - x(crash), height: total.height }));
+    picture.columns.forEach((column, at) => {
+      const isCrash = column.part === 'crash';
+      const first = finding.events[column.events[0] - 1];
+      const threads = new Set(finding.events.map((event) => event.thread).filter((one) => one !== undefined)).size;
+      root.append(svg('g', { class: 'event', onclick: () => goToEvent(column.events[0]) },
+        svg('title', {}, first ? first.text : ''),
+        svg('text', { class: isCrash ? 'crash-text' : '', x: x(at), y: 16, 'text-anchor': 'middle' }, `(${column.events.join(', ')})`),
+        svg('text', { class: isCrash ? 'crash-text' : '', x: x(at), y: 31, 'text-anchor': 'middle' }, roleWord(column.role)),
+        svg('text', { class: 'faint', x: x(at), y: 45, 'text-anchor': 'middle' }, column.part === 'after' ? (column.role === 'late' ? 'not made yet' : 'recovery') : threads > 1 && first && first.thread !== undefined && !isCrash ? `thread ${first.thread}` : '')));
+    });
+    picture.rows.forEach((row, line) => {
+      root.append(svg('line', { class: 'grid', x1: left, x2: total.width - 8, y1: y(line), y2: y(line) }), svg('text', { x: left - 12, y: y(line) + 4, 'text-anchor': 'end' }, names[line]));
+      row.states.forEach((name, at) => {
+        const next = picture.columns[at + 1];
+        if (name !== 'untold' && next && picture.columns[at].part === 'run' && (row.states[at + 1] === name || next.part === 'crash')) {
+          root.append(svg('line', { class: `run-line ${name}`, x1: x(at), x2: x(at + 1), y1: y(line), y2: y(line), opacity: 0.5 }));
+        }
+      });
+      row.states.forEach((name, at) => {
+        const part = picture.columns[at].part;
+        // What became of the line is drawn once, right of the crash; before it, where something happened to it or it is as it was.
+        const shift = part === 'crash' ? 22 : 0;
+        if (part === 'after') {
+          if (row.touched.includes(at)) root.append(svg('rect', { class: 'dirty hollow', x: x(at) - 6, y: y(line) - 6, width: 12, height: 12 }));
+          return;
+        }
+        if (part === 'run' && !row.touched.includes(at) && name !== 'untold' && row.states[at - 1] === name) return;
+        const drawnShape = shape(name, x(at) + shift, y(line));
+        drawnShape.append(svg('title', {}, STATES[name]));
+        root.append(drawnShape);
+      });
+    });
+    if (crash >= 0) root.append(svg('line', { class: 'crash-line', x1: x(crash), x2: x(crash), y1: 50, y2: total.height - 4 }));
+    const used = Object.keys(STATES).filter((name) => picture.rows.some((row) => row.states.includes(name)));
+    return [el('h4', {}, 'Cache lines'), el('figure', { class: 'picture' }, el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Picture of the cache lines' }, root), legend(used),
+      el('figcaption', {}, 'Each row is a cache line of 64 bytes, by its offset in the file; each column an event of this finding, in order.',
+        crash >= 0 && ' The dashed line is where the power fails; right of it is what became of the line.', picture.hidden > 0 && ` ${counted(picture.hidden, 'more line')} not shown.`, ' Only what this finding tells is drawn.'))];
+  }
+
+  function drawThreads(picture) {
+    const texts = picture.steps.map((step) => visible(`(${step.event}) ${roleWord(step.role)}${step.at ? ` ${short(step.at, 34)}` : ''}`));
+    const width = Math.max(150, 8 * Math.max(...texts.map((text) => text.length)) + 24);
+    const top = 34;
+    const height = 46;
+    const x = (thread) => width * (thread + 0.5) + 8;
+    const y = (at) => top + height * (at + 0.5);
+    const total = { width: width * picture.threads.length + 16, height: top + height * picture.steps.length + 10 };
+    const root = svg('svg', { width: total.width, height: total.height, viewBox: `0 0 ${total.width} ${total.height}`, role: 'img', 'aria-labelledby': 'threads-title threads-text' },
+      svg('title', { id: 'threads-title' }, 'Threads beside each other, from top to bottom'),
+      svg('desc', { id: 'threads-text' }, picture.steps.map((step, at) => `${step.thread === null ? '' : `Thread ${picture.threads[step.thread]}: `}${texts[at]}.`).join(' ')));
+    picture.threads.forEach((thread, at) => root.append(svg('text', { x: x(at), y: 18, 'text-anchor': 'middle' }, `thread ${thread}`), svg('line', { class: 'lane', x1: x(at), x2: x(at), y1: 26, y2: total.height - 4 })));
+    picture.steps.forEach((step, at) => {
+      if (step.switched) {
+        root.append(svg('line', { class: 'switch', x1: 8, x2: total.width - 8, y1: y(at) - height / 2, y2: y(at) - height / 2 }), svg('text', { class: 'faint', x: 8, y: y(at) - height / 2 - 3 }, 'switch'));
+      }
+    });
+    for (const [from, to] of picture.arrows) {
+      const [a, b] = [picture.steps[from], picture.steps[to]];
+      if (a.thread === null || b.thread === null) continue;
+      const [x1, y1, x2, y2] = [x(a.thread), y(from) + 12, x(b.thread), y(to) - 12];
+      root.append(svg('path', { class: 'arrow', d: `M${x1} ${y1}L${x2} ${y2}` }));
+      const turn = Math.atan2(y2 - y1, x2 - x1);
+      const tip = [[0, 0], [-10, -5], [-10, 5]].map(([px, py]) => `${x2 + px * Math.cos(turn) - py * Math.sin(turn)},${y2 + px * Math.sin(turn) + py * Math.cos(turn)}`);
+      root.append(svg('polygon', { class: 'arrow-head', points: tip.join(' ') }));
+    }
+    picture.steps.forEach((step, at) => {
+      const box = 7.5 * texts[at].length + 14;
+      const isCrash = step.role === 'crash';
+      const middle = step.thread === null ? total.width / 2 : x(step.thread);
+      if (isCrash) root.append(svg('line', { class: 'crash-line', x1: 8, x2: total.width - 8, y1: y(at), y2: y(at) }));
+      root.append(svg('g', { class: 'event', onclick: () => goToEvent(step.event) }, svg('rect', { class: 'box', x: middle - box / 2, y: y(at) - 12, width: box, height: 24, rx: 5 }),
+        svg('text', { class: isCrash ? 'crash-text' : '', x: middle, y: y(at) + 4, 'text-anchor': 'middle' }, texts[at])));
+    });
+    return [el('h4', {}, 'Threads'), el('figure', { class: 'picture' }, el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Picture of the threads' }, root),
+      el('figcaption', {}, 'Each column is a thread, time goes down.', picture.arrows.length > 0 && ' Arrows lead from a store to who reads it and to what becomes of it.', picture.steps.some((step) => step.switched) && ' Dotted lines mark that another thread went on.'))];
+  }
+
+  // ---------------------------------------------------------- the whole
+
+  function update(filtered) {
+    choose();
+    const select = (name) => { byId(name).value = state[name]; };
+    FIELDS.forEach(select);
+    if (byId('search').value !== state.q) byId('search').value = state.q;
+    if (filtered) { drawBars(); list.scrollTop = 0; }
+    showRow();
+    drawRows(true);
+  }
+  function followAddress() {
+    const before = { ...state };
+    readAddress();
+    update(['q', ...FIELDS].some((name) => before[name] !== state[name]));
+    if (before.finding !== state.finding) {
+      drawFinding();
+      const pane = byId('finding');
+      const { top } = pane.getBoundingClientRect();
+      if (state.finding && (top < 0 || top > window.innerHeight * 0.6)) byId('findings').scrollIntoView({ block: 'start' });
+      if (state.finding && window.innerWidth < 960) pane.scrollIntoView({ block: 'start' });
+    }
+  }
+
+  const THEMES = { '': ['◐', 'Auto', 'as the system has them'], light: ['○', 'Light', 'light'], dark: ['●', 'Dark', 'dark'] };
+  function setTheme(name) {
+    if (name) document.documentElement.dataset.theme = name;
+    else delete document.documentElement.dataset.theme;
+    const [sign, word, text] = THEMES[name];
+    byId('theme').firstChild.data = `${sign} `;
+    byId('theme-name').textContent = word;
+    byId('theme').setAttribute('aria-label', `Colours: ${text}`);
+    try { localStorage.setItem('brownout-theme', name); } catch { /* A browser may keep nothing of pages from disk. */ }
+  }
+  function nextTheme() {
+    const names = Object.keys(THEMES);
+    setTheme(names[(names.indexOf(document.documentElement.dataset.theme || '') + 1) % names.length]);
+  }
+
+  function onKey(event) {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const typing = event.target.closest('input, select, textarea');
+    if (typing) {
+      if (event.key === 'Escape') typing.blur();
+      return;
+    }
+    if (byId('help').open) return;
+    const finding = byKey.get(state.finding);
+    const actions = {
+      j: () => step(1),
+      k: () => step(-1),
+      '/': () => { byId('search').focus(); byId('search').select(); },
+      '?': () => byId('help').showModal(),
+      o: () => byId('overview').scrollIntoView({ block: 'end' }),
+      t: nextTheme,
+      c: () => { if (finding && finding.replay && !isHostile(finding.replay)) copy(finding.replay, 'replay'); },
+    };
+    if (!actions[event.key]) return;
+    event.preventDefault();
+    actions[event.key]();
+  }
+
+  const PRINTED_MAX = 1000;
+  function printAll() {
+    drawRows.printing = true;
+    rows.replaceChildren(...chosen.slice(0, PRINTED_MAX).map(row), ...(chosen.length > PRINTED_MAX ? [el('li', {}, `${counted(chosen.length - PRINTED_MAX, 'more finding')} not printed`)] : []));
+    for (const details of document.querySelectorAll('#finding .stack')) details.open = true;
+  }
+
+  let theme = '';
+  try { theme = localStorage.getItem('brownout-theme') || ''; } catch { /* As above. */ }
+  setTheme(Object.hasOwn(THEMES, theme) ? theme : '');
+  fillFilters();
+  readAddress();
+  if (!state.finding && data.findings.length > 0) state.finding = data.findings[0].key;
+  drawBars();
+  update(false);
+  drawFinding();
+  if (new URLSearchParams(location.hash.slice(1)).has('finding')) byId('findings').scrollIntoView({ block: 'start' });
+  for (const code of document.querySelectorAll('.run dd.command code')) {
+    const text = code.textContent;
+    code.parentElement.append(el('button', { type: 'button', onclick: () => copy(text, 'command') }, 'Copy'));
+  }
+  list.addEventListener('scroll', () => drawRows(false), { passive: true });
+  window.addEventListener('resize', () => drawRows(false));
+  window.addEventListener('hashchange', followAddress);
+  window.addEventListener('beforeprint', printAll);
+  window.addEventListener('afterprint', () => { drawRows.printing = false; drawRows(true); });
+  document.addEventListener('keydown', onKey);
+  byId('theme').addEventListener('click', nextTheme);
+  byId('help-button').addEventListener('click', () => byId('help').showModal());
+  document.documentElement.dataset.ready = 'true';
+})();

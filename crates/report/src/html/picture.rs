@@ -1,0 +1,585 @@
+//! What a finding looks like: cache lines over the events, or threads beside each other.
+//!
+//! **Purpose.** Decides what the picture shows; the page's script only draws it. So it is tested without a browser.
+//!
+//! **Guarantee.** A picture says nothing that the finding does not. A cell has a state only if an event of the finding gave its line one:
+//! what happened to a line before its first event, or in between without being told, is [`State::Untold`] or stays as the last event left
+//! it. *Lost* and *survived* come from the roles of events, whose meaning `docs/report.md` has; no model is asked here.
+//!
+//! **Deviations.** Few events carry no place and still have a line: a write-back in a finding of `explore` is that of the store before it in
+//! the list (so `explore` lists them), and what has an `earlier-` role happened to the finding's line, if it has only one. A fence counts
+//! for the write-backs of its own thread, if both threads are told. At most [`ROWS_MAX`] lines are shown; the others are counted.
+
+use std::collections::BTreeSet;
+
+use brownout_findings::rules::Analysis;
+use brownout_findings::{BuiltIn, Event, Finding, Role, blame};
+use serde::{Serialize, Serializer};
+
+/// How many cache lines are shown.
+pub const ROWS_MAX: usize = 12;
+/// More threads do not fit beside each other.
+pub const THREADS_MAX: usize = 8;
+/// Bytes of a cache line.
+const LINE: u64 = 64;
+
+/// A picture of a finding.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Picture {
+    /// Cache lines as rows, events as columns.
+    Lines(Lines),
+    /// Threads as columns, events as rows.
+    Threads(Threads),
+}
+
+/// What is known of a cache line after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The finding does not say.
+    Untold,
+    /// Stored to, and not written back.
+    Dirty,
+    /// Written back, which no fence is told to have completed.
+    WrittenBack,
+    /// Written back, and the thread has fenced.
+    Durable,
+    /// What the finding names in it is not there after the crash.
+    Lost,
+    /// What the finding names in it is there after the crash.
+    Survived,
+    /// Some of what the finding names is there after the crash, some is not.
+    LostInPart,
+}
+
+impl State {
+    /// As the page's script knows it. Pictures of ten thousand findings have many of them.
+    fn letter(self) -> char {
+        match self {
+            State::Untold => '.',
+            State::Dirty => 'd',
+            State::WrittenBack => 'w',
+            State::Durable => 'p',
+            State::Lost => 'l',
+            State::Survived => 's',
+            State::LostInPart => 'h',
+        }
+    }
+}
+
+/// A letter each.
+fn letters<S: Serializer>(states: &[State], serializer: S) -> Result<S::Ok, S::Error> {
+    let letters = states.iter().map(|state| state.letter());
+    serializer.serialize_str(&letters.collect::<String>())
+}
+
+/// Cache lines over the events.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Lines {
+    /// The files that the lines lie in.
+    pub files: Vec<String>,
+    /// One each cache line, by file and offset.
+    pub rows: Vec<Row>,
+    /// How many lines are not shown.
+    pub hidden: u64,
+    /// In the order in which things happened.
+    pub columns: Vec<Column>,
+}
+
+/// A cache line.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// The file that it lies in, by its position in the list.
+    pub file: usize,
+    /// Its offset there, in hexadecimal digits.
+    pub offset: String,
+    /// Its state after each column.
+    #[serde(serialize_with = "letters")]
+    pub states: Vec<State>,
+    /// The columns whose event is about this line.
+    pub touched: Vec<usize>,
+}
+
+/// An event, or several that are the same.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Column {
+    /// Their numbers in the finding, from 1.
+    pub events: Vec<usize>,
+    /// What it was.
+    pub role: &'static str,
+    /// When.
+    pub part: Part,
+}
+
+/// When something happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// Before the power fails, or in a run in which it does not.
+    Run,
+    /// The power fails.
+    Crash,
+    /// Afterwards: in recovery, or what would have come.
+    After,
+}
+
+/// Threads beside each other.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Threads {
+    /// Their numbers, ascending.
+    pub threads: Vec<u32>,
+    /// In the order in which things happened.
+    pub steps: Vec<Step>,
+    /// From which step to which something was handed on, by their positions.
+    pub arrows: Vec<(usize, usize)>,
+}
+
+/// What one thread did.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// The event's number in the finding, from 1.
+    pub event: usize,
+    /// Which of the threads, by its position; none if the event is nobody's.
+    pub thread: Option<usize>,
+    /// What it was.
+    pub role: &'static str,
+    /// Where, in few words.
+    pub at: String,
+    /// Another thread went on here.
+    pub switched: bool,
+}
+
+/// The pictures of a finding that its events make.
+pub fn of(finding: &Finding) -> Vec<Picture> {
+    let events: Vec<&Event> = finding.all_events().collect();
+    let threads = threads(finding, &events).map(Picture::Threads);
+    let lines = lines(finding, &events).map(Picture::Lines);
+    threads.into_iter().chain(lines).collect()
+}
+
+fn analysis(finding: &Finding) -> Option<Analysis> {
+    Some(finding.rule.built_in()?.rule().analysis)
+}
+
+// ------------------------------------------------------------------ threads
+
+fn threads(finding: &Finding, events: &[&Event]) -> Option<Threads> {
+    let numbers: BTreeSet<u32> = events.iter().filter_map(|event| event.thread).collect();
+    let is_about_threads = analysis(finding) == Some(Analysis::Race)
+        || finding.rule == BuiltIn::UnpersistedPublication;
+    if !is_about_threads || !(2..=THREADS_MAX).contains(&numbers.len()) {
+        return None;
+    }
+    let threads: Vec<u32> = numbers.into_iter().collect();
+    let mut steps: Vec<Step> = Vec::new();
+    let mut last = None;
+    for number in in_order(events) {
+        let event = events[number];
+        let thread = match event.role {
+            Role::Crash | Role::Symptom => None,
+            _ => event.thread,
+        };
+        // Who waits for ever does not take turns.
+        let switched = thread.is_some()
+            && last.is_some()
+            && last != thread
+            && finding.rule != BuiltIn::Deadlock;
+        last = thread.or(last);
+        steps.push(Step {
+            event: number + 1,
+            thread: thread.and_then(|thread| threads.iter().position(|t| *t == thread)),
+            role: event.role.name(),
+            at: match event.stack.is_empty() {
+                true => String::new(),
+                false => blame::place(&event.stack),
+            },
+            switched,
+        });
+    }
+    // A store is read, and what is read becomes an effect.
+    let find = |wanted: &[Role]| {
+        steps
+            .iter()
+            .position(|step| wanted.contains(&events[step.event - 1].role))
+    };
+    let chain = [
+        find(&[Role::Store]),
+        find(&[Role::Load]),
+        find(&[Role::Early, Role::Write]),
+    ];
+    let arrows = chain
+        .windows(2)
+        .filter_map(|pair| Some((pair[0]?, pair[1]?)));
+    let arrows = arrows.filter(|(from, to)| from < to).collect();
+    Some(Threads {
+        threads,
+        steps,
+        arrows,
+    })
+}
+
+// -------------------------------------------------------------------- lines
+
+/// Positions of the events in the order in which they happened. What comes before the crash in the list came before it.
+fn in_order(events: &[&Event]) -> Vec<usize> {
+    let crash = events.iter().position(|event| event.role == Role::Crash);
+    let end = crash.unwrap_or(events.len());
+    let mut before: Vec<usize> = (0..end).collect();
+    match events[..end].iter().all(|event| event.index.is_some()) {
+        true => before.sort_by_key(|&at| events[at].index),
+        false => before.sort_by_key(|&at| !is_earlier(events[at].role)),
+    }
+    before.extend(end..events.len());
+    before
+}
+
+fn is_earlier(role: Role) -> bool {
+    matches!(
+        role,
+        Role::EarlierStore | Role::EarlierFlush | Role::EarlierLog
+    )
+}
+
+fn is_store(role: Role) -> bool {
+    matches!(
+        role,
+        Role::Store | Role::EarlierStore | Role::LaterStore | Role::Early | Role::Late
+    )
+}
+
+fn is_flush(role: Role) -> bool {
+    matches!(role, Role::Flush | Role::EarlierFlush)
+}
+
+/// The lines that an event is about, as (file, number of the line).
+type Touched<'a> = BTreeSet<(&'a str, u64)>;
+
+/// The lines of a place, of which only a few are ever needed, and how many there are.
+fn of_place(event: &Event) -> (Touched<'_>, u64) {
+    let Some(place) = &event.place else {
+        return (Touched::new(), 0);
+    };
+    let first = place.offset / LINE;
+    let last = place.offset.saturating_add(place.size.saturating_sub(1)) / LINE;
+    let shown = last.min(first.saturating_add(ROWS_MAX as u64));
+    let lines = (first..=shown).map(|line| (place.file.as_str(), line));
+    (lines.collect(), last - shown)
+}
+
+fn lines(finding: &Finding, events: &[&Event]) -> Option<Lines> {
+    let mut all: Touched<'_> = BTreeSet::new();
+    let mut beyond = 0;
+    for event in events {
+        let (lines, more) = of_place(event);
+        all.extend(lines);
+        beyond = beyond.max(more);
+    }
+    let is_drawn = |event: &&&Event| {
+        is_store(event.role)
+            || is_flush(event.role)
+            || matches!(event.role, Role::Fence | Role::Crash)
+    };
+    if all.is_empty() || !events.iter().any(|event| is_drawn(&event)) {
+        return None;
+    }
+    let hidden = beyond.saturating_add(all.len().saturating_sub(ROWS_MAX) as u64);
+    let rows: Vec<(&str, u64)> = all.into_iter().take(ROWS_MAX).collect();
+    let touched = touched(events, &rows);
+
+    // The same write-back may be told for several stores.
+    let crash = events.iter().position(|event| event.role == Role::Crash);
+    let mut columns: Vec<(Column, Vec<usize>)> = Vec::new();
+    for at in in_order(events) {
+        let part = match crash {
+            Some(crash) if at == crash => Part::Crash,
+            Some(crash) if at > crash => Part::After,
+            _ => Part::Run,
+        };
+        let same = columns.iter_mut().find(|(column, members)| {
+            let first = events[members[0]];
+            column.part == part
+                && part == Part::Run
+                && events[at].index.is_some()
+                && (first.role, first.index, first.thread)
+                    == (events[at].role, events[at].index, events[at].thread)
+        });
+        match same {
+            Some((column, members)) => {
+                column.events.push(at + 1);
+                members.push(at);
+            }
+            None => columns.push((
+                Column {
+                    events: vec![at + 1],
+                    role: events[at].role.name(),
+                    part,
+                },
+                vec![at],
+            )),
+        }
+    }
+
+    let files: BTreeSet<&str> = rows.iter().map(|(file, _)| *file).collect();
+    let files: Vec<&str> = files.into_iter().collect();
+    let mut out: Vec<Row> = Vec::new();
+    for row in &rows {
+        let mut state = State::Untold;
+        let mut flushed_by = None;
+        let mut states = Vec::new();
+        let mut marks = Vec::new();
+        for (position, (column, members)) in columns.iter().enumerate() {
+            let mine = members.iter().filter(|&&at| touched[at].contains(row));
+            for &at in mine {
+                let event = events[at];
+                if marks.last() != Some(&position) {
+                    marks.push(position);
+                }
+                match (event.role, column.part) {
+                    (_, Part::Crash | Part::After) => {}
+                    (role, _) if is_store(role) => state = State::Dirty,
+                    (role, _) if is_flush(role) => {
+                        state = State::WrittenBack;
+                        flushed_by = event.thread;
+                    }
+                    _ => {}
+                }
+            }
+            let fence = members.iter().map(|&at| events[at]);
+            let fence = fence
+                .filter(|event| event.role == Role::Fence)
+                .find(|f| f.thread.is_some());
+            if let Some(fence) = fence
+                && column.part == Part::Run
+                && state == State::WrittenBack
+                && flushed_by == fence.thread
+            {
+                state = State::Durable;
+            }
+            if column.part == Part::Crash {
+                state = after_crash(finding, events, &touched, *row, state);
+            }
+            states.push(state);
+        }
+        out.push(Row {
+            file: files.iter().position(|file| *file == row.0).unwrap_or(0),
+            offset: format!("{:x}", row.1.saturating_mul(LINE)),
+            states,
+            touched: marks,
+        });
+    }
+    Some(Lines {
+        files: files.into_iter().map(str::to_owned).collect(),
+        rows: out,
+        hidden,
+        columns: columns.into_iter().map(|(column, _)| column).collect(),
+    })
+}
+
+/// Which of the rows each event is about.
+fn touched<'a>(events: &[&'a Event], rows: &[(&'a str, u64)]) -> Vec<Touched<'a>> {
+    let mut touched: Vec<Touched<'a>> = Vec::new();
+    let mut last_store: Touched<'a> = BTreeSet::new();
+    let is_crash = events.iter().any(|event| event.role == Role::Crash);
+    for event in events {
+        let (mut lines, _) = of_place(event);
+        if event.role == Role::Store {
+            last_store = lines.clone();
+        } else if event.role == Role::Flush && event.place.is_none() && is_crash {
+            lines = last_store.clone();
+        } else if is_earlier(event.role) && event.place.is_none() && rows.len() == 1 {
+            lines = rows.iter().copied().collect();
+        }
+        touched.push(lines);
+    }
+    touched
+}
+
+/// What becomes of a line in the crash, as far as roles tell.
+fn after_crash(
+    finding: &Finding,
+    events: &[&Event],
+    touched: &[Touched<'_>],
+    row: (&str, u64),
+    before: State,
+) -> State {
+    let has = |role: Role| {
+        let mut all = events.iter().zip(touched);
+        all.any(|(event, lines)| event.role == role && lines.contains(&row))
+    };
+    let stores_survive = finding.rule == BuiltIn::PersistentLock;
+    let stores_are_lost = analysis(finding) == Some(Analysis::Explore)
+        || finding.rule == BuiltIn::InterThreadInconsistency
+        || finding.rule == BuiltIn::IntraThreadInconsistency;
+    let lost = has(Role::Store) && stores_are_lost;
+    let survived = has(Role::Early) || has(Role::Store) && stores_survive;
+    match (lost, survived) {
+        (true, true) => State::LostInPart,
+        (true, false) => State::Lost,
+        (false, true) => State::Survived,
+        // A line that had reached persistent memory is still there.
+        (false, false) if before == State::Durable => State::Durable,
+        (false, false) => State::Untold,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brownout_findings::{Place, Severity};
+
+    fn event(role: Role, index: Option<u64>, place: Option<(u64, u64)>) -> Event {
+        Event {
+            index,
+            thread: Some(1),
+            place: place.map(|(offset, size)| Place {
+                file: "pool".into(),
+                offset,
+                size,
+                address: 0,
+            }),
+            ..Event::new(role, "")
+        }
+    }
+
+    fn lines_of(rule: BuiltIn, events: Vec<Event>) -> Lines {
+        let mut finding = Finding::new(rule, Severity::Correctness, "");
+        finding.events = events;
+        match of(&finding).pop() {
+            Some(Picture::Lines(lines)) => lines,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_lost_line_and_the_one_that_overtook_it() {
+        let picture = lines_of(
+            BuiltIn::RecoveryError,
+            vec![
+                event(Role::Store, Some(72), Some((64, 8))),
+                event(Role::Flush, Some(76), None),
+                event(Role::Store, Some(73), Some((72, 8))),
+                event(Role::Flush, Some(76), None),
+                event(Role::Early, Some(78), Some((192, 8))),
+                event(Role::Crash, Some(80), None),
+                event(Role::Load, Some(15), None),
+            ],
+        );
+        let columns: Vec<(&[usize], Part)> = picture
+            .columns
+            .iter()
+            .map(|column| (column.events.as_slice(), column.part))
+            .collect();
+        assert_eq!(
+            columns,
+            [
+                (&[1][..], Part::Run),
+                (&[3], Part::Run),
+                (&[2, 4], Part::Run),
+                (&[5], Part::Run),
+                (&[6], Part::Crash),
+                (&[7], Part::After),
+            ]
+        );
+        use State::*;
+        assert_eq!(picture.rows.len(), 2);
+        assert_eq!(picture.rows[0].offset, "40");
+        assert_eq!(
+            picture.rows[0].states,
+            [Dirty, Dirty, WrittenBack, WrittenBack, Lost, Lost]
+        );
+        assert_eq!(picture.rows[0].touched, [0, 1, 2]);
+        assert_eq!(
+            picture.rows[1].states,
+            [Untold, Untold, Untold, Dirty, Survived, Survived]
+        );
+    }
+
+    #[test]
+    fn a_fence_completes_only_the_write_backs_of_its_thread() {
+        let mut events = vec![
+            event(Role::Store, Some(1), Some((0, 8))),
+            event(Role::Flush, Some(2), Some((0, 64))),
+            event(Role::Fence, Some(3), None),
+        ];
+        let states = |events: &[Event]| {
+            lines_of(BuiltIn::MissingFence, events.to_vec()).rows[0]
+                .states
+                .clone()
+        };
+        assert_eq!(states(&events)[2], State::Durable);
+        events[2].thread = Some(2);
+        assert_eq!(states(&events)[2], State::WrittenBack);
+        events[2].thread = None;
+        assert_eq!(states(&events)[2], State::WrittenBack);
+    }
+
+    #[test]
+    fn what_happened_earlier_comes_first() {
+        let picture = lines_of(
+            BuiltIn::CleanFlush,
+            vec![
+                event(Role::Flush, Some(9), Some((0, 64))),
+                event(Role::EarlierStore, None, None),
+                event(Role::EarlierFlush, None, None),
+            ],
+        );
+        let order: Vec<usize> = picture.columns.iter().map(|c| c.events[0]).collect();
+        assert_eq!(order, [2, 3, 1]);
+        assert_eq!(picture.rows[0].touched, [0, 1, 2]);
+    }
+
+    #[test]
+    fn nothing_is_claimed_of_a_crash_that_roles_do_not_tell() {
+        let events = vec![
+            event(Role::Store, Some(1), Some((0, 8))),
+            event(Role::Crash, Some(2), None),
+        ];
+        let after = |rule| lines_of(rule, events.clone()).rows[0].states[1];
+        assert_eq!(after(BuiltIn::MissingFlush), State::Untold);
+        assert_eq!(after(BuiltIn::NotAtomic), State::Lost);
+        assert_eq!(after(BuiltIn::PersistentLock), State::Survived);
+    }
+
+    #[test]
+    fn huge_and_strange_places_are_bounded() {
+        for (offset, size) in [(0, u64::MAX), (u64::MAX, u64::MAX), (u64::MAX, 0), (63, 2)] {
+            let picture = lines_of(
+                BuiltIn::OversizedFlush,
+                vec![event(Role::Flush, None, Some((offset, size)))],
+            );
+            assert!(picture.rows.len() <= ROWS_MAX);
+            let shown = picture.rows.len() as u64;
+            let last = offset.saturating_add(size.saturating_sub(1)) / LINE;
+            assert_eq!(shown + picture.hidden, last - offset / LINE + 1);
+        }
+        let mut finding = Finding::new(BuiltIn::EmptyFence, Severity::Performance, "");
+        finding.events = vec![event(Role::Fence, Some(1), None)];
+        assert_eq!(of(&finding), []);
+    }
+
+    #[test]
+    fn threads_stand_beside_each_other() {
+        let mut finding =
+            Finding::new(BuiltIn::InterThreadInconsistency, Severity::Correctness, "");
+        let of_thread = |role, index, thread| Event {
+            thread: Some(thread),
+            ..event(role, Some(index), Some((0, 8)))
+        };
+        finding.events = vec![
+            of_thread(Role::Store, 50, 2),
+            of_thread(Role::Load, 69, 3),
+            of_thread(Role::Early, 70, 3),
+            of_thread(Role::Crash, 81, 3),
+        ];
+        let pictures = of(&finding);
+        let [Picture::Threads(picture), Picture::Lines(_)] = pictures.as_slice() else {
+            panic!("two threads");
+        };
+        assert_eq!(picture.threads, [2, 3]);
+        let threads: Vec<Option<usize>> = picture.steps.iter().map(|s| s.thread).collect();
+        assert_eq!(threads, [Some(0), Some(1), Some(1), None]);
+        assert_eq!(picture.arrows, [(0, 1), (1, 2)]);
+        let switched: Vec<bool> = picture.steps.iter().map(|s| s.switched).collect();
+        assert_eq!(switched, [false, true, false, false]);
+    }
+}
