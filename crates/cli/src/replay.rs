@@ -115,6 +115,7 @@ mod tests {
             fingerprint: fingerprint.into(),
             crash: None,
             race: None,
+            symex: None,
         }
     }
 

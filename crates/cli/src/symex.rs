@@ -69,7 +69,7 @@ pub fn symex(symex: Symex) -> Result<u8, Failure> {
         outcome.notes.push(format!(
             "{} for the ways through code that uses persistent memory: {}",
             counted(searched.kept.len() as u64, "input"),
-            quote(&out.join("tests"))
+            quote(out.join("tests"))
         ));
     }
     let mut proofs = Vec::new();

@@ -390,7 +390,7 @@ impl Step<'_> {
     fn look_up(&mut self, address: Value, bytes: u32) -> Option<Value> {
         let expr = address.expr?;
         let inputs = self.pool.inputs(expr);
-        let &[input] = &inputs[..] else {
+        let &[input] = inputs else {
             return None;
         };
         let len = bytes as usize;
