@@ -96,13 +96,20 @@ impl Interpreter for Look {
             words.extend([number as u64, a, b, c, d]);
         }
         // SAFETY: the bytes of integers.
-        let bytes = unsafe {
-            core::slice::from_raw_parts(words.as_ptr() as *const u8, 8 * words.len())
-        };
+        let bytes =
+            unsafe { core::slice::from_raw_parts(words.as_ptr() as *const u8, 8 * words.len()) };
         let ctx = machine.thread();
         let thread = ctx.thread;
         let mut ring = Writer::lock(ctx);
-        ring.raw(kind::CAPTURED, thread, 0, 0, bytes.len() as u32, insn.ip(), &[bytes]);
+        ring.raw(
+            kind::CAPTURED,
+            thread,
+            0,
+            0,
+            bytes.len() as u32,
+            insn.ip(),
+            &[bytes],
+        );
         Goes::Here
     }
 }
@@ -152,7 +159,9 @@ fn memory(machine: &Machine, insn: &Instruction) -> [Option<(u64, usize)>; 3] {
     });
     let stack = match insn.mnemonic() {
         Mnemonic::Leave => Some((machine.gpr(RBP), WORD)),
-        _ => insn.is_stack_instruction().then(|| (machine.gpr(RSP), WORD)),
+        _ => insn
+            .is_stack_instruction()
+            .then(|| (machine.gpr(RSP), WORD)),
     };
     let table = (insn.mnemonic() == Mnemonic::Xlatb).then(|| {
         const RAX: usize = 0;
@@ -175,7 +184,10 @@ fn table(machine: &Machine, insn: &Instruction) -> [Option<(u64, usize)>; 3] {
     let (base, index) = (insn.memory_base(), insn.memory_index());
     // What lies at a fixed distance from the stack is a variable.
     let is_variable = index == Register::None
-        && matches!(base, Register::RSP | Register::RBP | Register::RIP | Register::None);
+        && matches!(
+            base,
+            Register::RSP | Register::RBP | Register::RIP | Register::None
+        );
     if !is_operand || is_variable || size == 0 || size > WORD || insn.mnemonic() == Mnemonic::Lea {
         return [None; 3];
     }
