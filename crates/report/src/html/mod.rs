@@ -6,7 +6,7 @@
 //! **Guarantee.** The file asks for nothing from anywhere: it has its style and its script inside, and a content-security policy that
 //! allows these two, by their hashes, and nothing else. Names, source lines and output of the program that was analysed may be hostile.
 //! They reach the page in two ways, and neither takes them for HTML: as text of the template (`page.html`), which escapes every value, and
-//! as data of the script ([`escape`]), which sets text and nothing else (the policy also forbids, by Trusted Types, that it could do more).
+//! as data of the script (`escape`), which sets text and nothing else (the policy also forbids, by Trusted Types, that it could do more).
 //! Control characters, bidirectional ones included, are shown as escapes. Equal reports give equal pages. No file is read.
 //!
 //! **Source.** The HTML standard, CSP level 3, Trusted Types, WAI-ARIA 1.2.
