@@ -91,6 +91,11 @@ fn found(name: &str, build: Build) -> Result<()> {
     let finding =
         finding.with_context(|| format!("{}\n{}", outcome.describe(), check::show(&report)))?;
     ensure!(outcome.status == 1, "{}", outcome.describe());
+    let first = report.statistics.get("first_error_seconds");
+    ensure!(
+        first.is_some_and(serde_json::Value::is_f64),
+        "the report does not say when: {first:?}"
+    );
     ensure!(
         finding.rule.as_str() == "missing-flush",
         "{}",

@@ -364,6 +364,9 @@ impl<'o> Search<'o> {
             );
             self.numbers.endless += u64::from(is_cut);
             self.judge.look(&input, &outcome, is_cut, rules.0);
+            if self.judge.has_error() && self.numbers.first_error_seconds.is_none() {
+                self.numbers.first_error_seconds = Some(self.begun.elapsed().as_secs_f64());
+            }
             if let ExitStatus::Signal(_) = outcome.status {
                 self.numbers.killed += 1;
             }
