@@ -58,6 +58,7 @@
 //! ```
 
 mod blast;
+mod byte_set;
 mod external;
 mod gates;
 mod lanes;

@@ -11,9 +11,10 @@
 //! an expression depends on are kept with it as long as they are few; for others they are found by
 //! a walk when somebody asks.
 
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use crate::op::{Op, mask};
 
@@ -45,6 +46,8 @@ pub struct Pool {
     pub(crate) number: u64,
     nodes: Vec<Node>,
     /// For each node, its inputs as an index into `sets`, or [`MANY`].
+    /// By expression, see [`Pool::shape`].
+    shapes: Vec<u64>,
     set_of: Vec<u32>,
     /// What was asked for, to what came of it. Nodes that a rule has replaced are here, too.
     interned: FxHashMap<Node, Expr>,
@@ -81,6 +84,7 @@ impl Pool {
             number: POOLS.fetch_add(1, Ordering::Relaxed),
             nodes: Vec::new(),
             set_of: Vec::new(),
+            shapes: Vec::new(),
             interned: FxHashMap::default(),
             wide: Vec::new(),
             wide_index: FxHashMap::default(),
@@ -166,6 +170,27 @@ impl Pool {
         }
     }
 
+    /// A number for what it computes from input bytes, whichever those are: two expressions that differ in the bytes alone have the same.
+    pub fn shape(&self, e: Expr) -> u64 {
+        self.shapes[e.0 as usize]
+    }
+
+    fn shape_of(&self, node: Node) -> u64 {
+        let mut hasher = FxHasher::default();
+        (node.op as u32, node.bits).hash(&mut hasher);
+        let parts = [node.a, node.b, node.c];
+        let operands = node.op.arity();
+        for (at, part) in parts.into_iter().enumerate() {
+            match node.op {
+                Op::Input => {}
+                Op::Wide => self.wide[node.a as usize].hash(&mut hasher),
+                _ if at < operands => self.shapes[part as usize].hash(&mut hasher),
+                _ => part.hash(&mut hasher),
+            }
+        }
+        hasher.finish()
+    }
+
     pub(crate) fn node(&self, e: Expr) -> Node {
         self.nodes[e.0 as usize]
     }
@@ -223,7 +248,9 @@ impl Pool {
                     self.union(set, self.set_of[operand as usize])
                 }),
         };
+        let shape = self.shape_of(node);
         self.nodes.push(node);
+        self.shapes.push(shape);
         self.set_of.push(set);
         self.interned.insert(node, e);
         e

@@ -141,6 +141,21 @@ impl Program {
 
 /// Evaluation.
 impl Pool {
+    /// The values of an expression that depends on no more than one input byte, for each value of that.
+    pub fn eval_byte(&self, e: Expr) -> Vec<u128> {
+        if let Some(value) = self.as_constant(e) {
+            return vec![value; 256];
+        }
+        let program = Program::new(self, &[e]);
+        let mut values = Vec::with_capacity(program.code.len());
+        let mut of = |byte: u8| {
+            let bytes = vec![byte; program.inputs.len()];
+            program.run(&bytes, &mut values);
+            values[program.roots[0] as usize]
+        };
+        (0..=255).map(&mut of).collect()
+    }
+
     /// The value under this input.
     pub fn eval(&self, e: Expr, input: &dyn Fn(u32) -> u8) -> u128 {
         match self.as_constant(e) {

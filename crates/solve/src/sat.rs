@@ -8,6 +8,8 @@
 use std::cell::Cell;
 use std::time::Instant;
 
+use rustc_hash::FxHashMap;
+
 use batsat::{Callbacks, Lit, Solver, SolverInterface, SolverOpts, lbool};
 
 use crate::blast::Circuit;
@@ -17,7 +19,8 @@ use crate::gates::{Bit, Gate};
 pub(crate) enum Outcome {
     /// The bytes of the circuit's inputs.
     Sat(Vec<u8>),
-    Unsat,
+    /// These of the circuit's roots cannot all hold.
+    Unsat(Vec<usize>),
     /// The budget or the time is spent.
     GaveUp,
 }
@@ -85,19 +88,33 @@ pub(crate) fn search(
         }
     }
     search.define(circuit);
-    for &root in &circuit.roots {
+    // Assumed instead of asserted, so that the solver can say which of them it takes to have no model.
+    let mut assumed = Vec::with_capacity(circuit.roots.len());
+    let mut root_of = FxHashMap::default();
+    for (number, &root) in circuit.roots.iter().enumerate() {
         if root == Bit::FALSE {
-            return (Outcome::Unsat, 0);
+            return (Outcome::Unsat(vec![number]), 0);
         }
         if root != Bit::TRUE {
             let literal = search.literal(root);
-            search.clause(&[literal]);
+            // One is the opposite of the other. (From here on, a variable says which root is meant.)
+            if let Some(&opposite) = root_of.get(&!literal) {
+                return (Outcome::Unsat(vec![opposite, number]), 0);
+            }
+            if root_of.insert(literal, number).is_none() {
+                assumed.push(literal);
+            }
         }
     }
-    let result = search.solver.solve_limited(&[]);
+    let result = search.solver.solve_limited(&assumed);
     let conflicts = search.solver.num_conflicts();
     if result == lbool::FALSE {
-        return (Outcome::Unsat, conflicts);
+        let core = search.solver.unsat_core().iter();
+        let roots = core.filter_map(|literal| {
+            let same = root_of.get(literal);
+            same.or_else(|| root_of.get(&!*literal)).copied()
+        });
+        return (Outcome::Unsat(roots.collect()), conflicts);
     }
     if result != lbool::TRUE {
         return (Outcome::GaveUp, conflicts);

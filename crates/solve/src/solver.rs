@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::byte_set::ByteSet;
 use crate::external::{self, Reply};
 use crate::lanes::{self, Enumerated};
 use crate::op::Op;
@@ -128,6 +129,11 @@ const MODELS: usize = 8;
 /// The cache is emptied when it has so many entries.
 const CACHE: usize = 200_000;
 
+/// Of one goal, so many reasons are kept why it cannot be.
+const CORES: usize = 16;
+/// A reason that takes more parts of a path is not likely to hold for another one.
+const CORE_MAX: usize = 200;
+
 /// Said of a model that is none.
 const WRONG: &str = "a model that did not hold";
 
@@ -149,6 +155,12 @@ pub struct Solver {
     cache: FxHashMap<Box<[Expr]>, Cached>,
     /// Recent models, newest last.
     models: Vec<FxHashMap<u32, u8>>,
+    /// By goal: parts of paths that together rule it out, so that longer paths with the same parts need not be looked at. Sorted.
+    cores: FxHashMap<Expr, Vec<Box<[Expr]>>>,
+    /// See [`Solver::why`].
+    why: Vec<Expr>,
+    /// Of parts that depend on one byte: for which values they hold.
+    sets: FxHashMap<Expr, ByteSet>,
 }
 
 impl std::fmt::Debug for Solver {
@@ -174,6 +186,8 @@ struct Slice {
     old: Vec<u8>,
     /// The inputs of the goal, as positions among the program's.
     goal: Vec<usize>,
+    /// The goal itself.
+    whole: Expr,
 }
 
 impl Solver {
@@ -186,7 +200,15 @@ impl Solver {
             path: Path::default(),
             cache: FxHashMap::default(),
             models: Vec::new(),
+            cores: FxHashMap::default(),
+            why: Vec::new(),
+            sets: FxHashMap::default(),
         }
+    }
+
+    /// After [`Answer::Unsat`]: parts of the path that rule the goal out together, if they are known. Without one of them it may be possible.
+    pub fn why(&self) -> &[Expr] {
+        &self.why
     }
 
     /// What was asked so far.
@@ -206,6 +228,8 @@ impl Solver {
             self.path = Path::default();
             self.cache.clear();
             self.models.clear();
+            self.cores.clear();
+            self.sets.clear();
         }
         let answer = self.answer(pool, path, goal, current);
         let statistics = &mut self.statistics;
@@ -230,21 +254,33 @@ impl Solver {
             return Answer::Sat(Vec::new());
         }
         self.path.follow(pool, path);
+        self.why.clear();
+        let known = self.cores.get(&goal).into_iter().flatten();
+        let mut ruled_out = known.filter(|core| self.path.has(core, path.len()));
+        if let Some(core) = ruled_out.next() {
+            self.why.extend(core);
+            self.statistics.cache += 1;
+            return Answer::Unsat;
+        }
+        let whole = goal;
         let goals = conjuncts_of(pool, goal);
-        let mut conjuncts = self.path.slice(pool, path.len(), goal);
-        let opposite = pool.not(goal);
-        if conjuncts.contains(&opposite)
-            || goals.iter().any(|&goal| {
-                let opposite = pool.not(goal);
-                conjuncts.contains(&opposite)
-            })
-        {
+        // Before anything is made of the path: most of what cannot be is the opposite of something that must be.
+        let parts = std::iter::once(&goal).chain(&goals);
+        let opposites: Vec<Expr> = parts.map(|part| pool.not(*part)).collect();
+        let mut met = opposites.into_iter();
+        if let Some(part) = met.find(|part| self.path.has(&[*part], path.len())) {
+            self.why.push(part);
             self.statistics.trivial += 1;
             return Answer::Unsat;
         }
+        let mut conjuncts = self.path.slice(pool, path.len(), goal);
         conjuncts.extend(goals);
         conjuncts.sort_unstable();
         conjuncts.dedup();
+        if let Some(answer) = self.by_bytes(pool, &conjuncts, whole, &byte) {
+            self.statistics.enumeration += 1;
+            return answer;
+        }
         let program = Program::new(pool, &conjuncts);
         let old: Vec<u8> = program.inputs.iter().map(|&index| byte(index)).collect();
         let goal = pool
@@ -258,6 +294,7 @@ impl Solver {
             conjuncts,
             old,
             goal,
+            whole,
         };
         if let Some(answer) = self.look_up(pool, &slice) {
             return answer;
@@ -269,6 +306,50 @@ impl Solver {
             return answer;
         }
         self.blast(pool, slice)
+    }
+
+    /// What follows from the parts that depend on one byte each: that a byte has no value left, or, if there are no other parts, a value for each.
+    fn by_bytes(
+        &mut self,
+        pool: &mut Pool,
+        conjuncts: &[Expr],
+        goal: Expr,
+        old: &dyn Fn(u32) -> u8,
+    ) -> Option<Answer> {
+        if !self.settings.enumeration {
+            return None;
+        }
+        let mut left: Vec<(u32, ByteSet)> = Vec::new();
+        let mut is_all = true;
+        for &part in conjuncts {
+            let &[input] = pool.inputs(part) else {
+                is_all = false;
+                continue;
+            };
+            let made = || ByteSet::of(pool, part);
+            let set = *self.sets.entry(part).or_insert_with(made);
+            match left.iter_mut().find(|(other, _)| *other == input) {
+                Some((_, rest)) => *rest = rest.and(set),
+                None => left.push((input, set)),
+            }
+        }
+        if let Some((empty, _)) = left.iter().find(|(_, set)| set.is_empty()) {
+            let empty = *empty;
+            let mut core = conjuncts.to_vec();
+            core.retain(|part| *pool.inputs(*part) == [empty]);
+            self.rule_out(pool, goal, &core);
+            return Some(Answer::Unsat);
+        }
+        if !is_all {
+            return None;
+        }
+        let mut changes: Vec<(u32, u8)> = left
+            .into_iter()
+            .filter(|(input, set)| !set.has(old(*input)))
+            .map(|(input, set)| (input, set.nicest()))
+            .collect();
+        changes.sort_unstable();
+        Some(Answer::Sat(changes))
     }
 
     fn look_up(&mut self, pool: &Pool, slice: &Slice) -> Option<Answer> {
@@ -299,7 +380,7 @@ impl Solver {
     }
 
     /// Tries all values of the goal's inputs, if they are few.
-    fn enumerate(&mut self, pool: &Pool, slice: &Slice) -> Option<Answer> {
+    fn enumerate(&mut self, pool: &mut Pool, slice: &Slice) -> Option<Answer> {
         let program = &slice.program;
         if program.code.len() > LONG || !self.settings.enumeration {
             return None;
@@ -344,12 +425,13 @@ impl Solver {
         if exhausted {
             self.statistics.enumeration += 1;
             self.remember(slice, Cached::Unsat);
+            self.rule_out(pool, slice.whole, &slice.conjuncts);
             return Some(Answer::Unsat);
         }
         None
     }
 
-    fn blast(&mut self, pool: &Pool, slice: Slice) -> Answer {
+    fn blast(&mut self, pool: &mut Pool, slice: Slice) -> Answer {
         let start = Instant::now();
         let deadline = start + self.settings.time;
         let mut outcome = Outcome::GaveUp;
@@ -375,7 +457,7 @@ impl Solver {
                 self.statistics.blasting += 1;
                 self.found(pool, &slice, bytes)
             }
-            Outcome::Unsat => {
+            Outcome::Unsat(roots) => {
                 if self.settings.second_opinion
                     && let Reply::Sat(bytes) = self.ask(&slice)
                     && slice.program.holds(&bytes, &mut Vec::new())
@@ -386,6 +468,8 @@ impl Solver {
                 }
                 self.statistics.blasting += 1;
                 self.remember(&slice, Cached::Unsat);
+                let core: Vec<Expr> = roots.iter().map(|root| slice.conjuncts[*root]).collect();
+                self.rule_out(pool, slice.whole, &core);
                 Answer::Unsat
             }
             Outcome::GaveUp => match self.ask(&slice) {
@@ -419,6 +503,26 @@ impl Solver {
         let reply = external::ask(binary, text, &slice.program.inputs, self.settings.time);
         self.statistics.time_external += start.elapsed();
         reply
+    }
+
+    /// These parts, of which some may be the goal's, cannot all hold.
+    fn rule_out(&mut self, pool: &mut Pool, goal: Expr, parts: &[Expr]) {
+        let goals = conjuncts_of(pool, goal);
+        let mut core: Vec<Expr> = parts.to_vec();
+        core.retain(|part| !goals.contains(part));
+        core.sort_unstable();
+        self.why.clone_from(&core);
+        if core.len() > CORE_MAX {
+            return;
+        }
+        if self.cores.len() >= CACHE {
+            self.cores.clear();
+        }
+        let known = self.cores.entry(goal).or_default();
+        if known.len() >= CORES {
+            known.remove(0);
+        }
+        known.push(core.into());
     }
 
     fn remember(&mut self, slice: &Slice, what: Cached) {
@@ -568,7 +672,7 @@ struct Path {
     conditions: Vec<Expr>,
     /// The parts, and at which condition they occur first.
     parts: Vec<(Expr, usize)>,
-    known: FxHashSet<Expr>,
+    known: FxHashMap<Expr, usize>,
     by_input: FxHashMap<u32, Vec<u32>>,
 }
 
@@ -597,9 +701,10 @@ impl Path {
         for (at, &condition) in path.iter().enumerate().skip(common) {
             self.conditions.push(condition);
             for part in conjuncts_of(pool, condition) {
-                if pool.as_constant(part).is_some() || !self.known.insert(part) {
+                if pool.as_constant(part).is_some() || self.known.contains_key(&part) {
                     continue;
                 }
+                self.known.insert(part, at);
                 let number = self.parts.len() as u32;
                 self.parts.push((part, at));
                 for &input in pool.inputs(part) {
@@ -607,6 +712,12 @@ impl Path {
                 }
             }
         }
+    }
+
+    /// Whether all of these are parts of the first `len` conditions.
+    fn has(&self, parts: &[Expr], len: usize) -> bool {
+        let is_there = |part: &Expr| self.known.get(part).is_some_and(|at| *at < len);
+        parts.iter().all(is_there)
     }
 
     /// The parts of the first `len` conditions that share inputs with the goal, or with another of
