@@ -24,8 +24,10 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 fn main() {
     let arguments = Arguments::from_args();
     let trials: Vec<Trial> = vec![
-        trial("file::planted", || planted(&["@@"], "3000")),
-        trial("argument::planted", || planted(&["-c", "@ARG@"], "600")),
+        trial("file::planted", || planted(&["@@"], "3000", "1000")),
+        trial("argument::planted", || {
+            planted(&["-c", "@ARG@"], "600", "150")
+        }),
         trial(
             "file::kept_programs_show_what_launched_ones_show",
             warm_is_cold,
@@ -161,7 +163,7 @@ fn holds_no_input(kept: &Kept) -> Result<()> {
 }
 
 /// What is planted is reached from a seed that does not show it, and replays; nothing is found in the twin.
-fn planted(words: &[&str], executions: &str) -> Result<()> {
+fn planted(words: &[&str], executions: &str, of_twin: &str) -> Result<()> {
     let program = fuzz::find("split_separator")?;
     let bug = Stage::new(&program, Build::Bug, words)?;
     let report = bug.fuzz(&["--executions", executions, "--until-found"])?;
@@ -173,7 +175,7 @@ fn planted(words: &[&str], executions: &str) -> Result<()> {
     ensure!(again.status == 1, "{}", again.describe());
     holds_no_input(&bug.kept()?)?;
     let twin = Stage::new(&program, Build::Fixed, words)?;
-    let report = twin.fuzz(&["--executions", executions])?;
+    let report = twin.fuzz(&["--executions", of_twin])?;
     let found = correctness(&report);
     ensure!(found.is_empty(), "{found:#?}");
     let kept = twin.kept()?;

@@ -9,8 +9,7 @@
 //! that is resumed begins with all of them. Files beside the journal are for people and other tools, and can be made anew from it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -26,7 +25,7 @@ use brownout_campaign::sync::Seen;
 use brownout_campaign::workers::{Ended, Pool, Stop, Worker};
 use brownout_explore::Ground;
 use brownout_findings::Severity;
-use brownout_images::{ImageId, Origin, Store, View, capture};
+use brownout_images::Store;
 
 use crate::case::Case;
 use crate::error::Error;
@@ -37,8 +36,8 @@ use crate::partners::{Inbox, Partners};
 use crate::progress::Progress;
 use crate::record::{KeptCase, Record};
 use crate::runner::{Runner, Times};
-use crate::server::Workshop;
 use crate::worker::{Beginning, Figures, News, Seat, work};
+use brownout_stage::{Origins, Workshop, root};
 
 /// What came of a campaign.
 pub struct Campaign {
@@ -86,54 +85,6 @@ impl Seat for At<'_> {
     }
 }
 
-/// Makes the root image.
-fn root(options: &Options, ground: &Ground, store: &Store) -> Result<ImageId, Error> {
-    if let Some(root) = store.root() {
-        return Ok(root);
-    }
-    let enclosures = ground
-        .enclosures()
-        .map_err(|why| Error::NoView(why.to_owned()))?;
-    let view = Arc::new(enclosures.enclose(&[])?);
-    if let Some(setup) = &options.setup {
-        let mut config = brownout_host::LaunchConfig::new("sh", ["-c", setup]);
-        config.deterministic = true;
-        config.enclosure = Some(view.clone());
-        config.dies_with_tool = true;
-        config.stop = Some(options.stop.clone());
-        config.stdin = Some(fs::File::open("/dev/null")?);
-        config.stdout = Some(fs::File::create("/dev/null")?);
-        let outcome = brownout_host::run(&config)?;
-        if outcome.status != brownout_host::ExitStatus::Code(0) {
-            return Err(Error::SetUp(setup.clone()));
-        }
-    }
-    let mut changed: Vec<PathBuf> = view.changed()?.into_keys().collect();
-    if let Some(image) = &options.image {
-        // Made part of the image as it is now, whatever becomes of the user's file.
-        let path = std::path::absolute(image)?;
-        fs::File::options()
-            .read(true)
-            .write(true)
-            .open(view.path(&path))?;
-        changed = view.changed()?.into_keys().collect();
-    }
-    let captured = capture(
-        changed,
-        &View {
-            at: &|path| view.path(path),
-            machine: &Path::to_path_buf,
-        },
-    )?;
-    let made = match (&options.setup, &options.image) {
-        (Some(setup), _) => setup.clone(),
-        (None, Some(image)) => image.display().to_string(),
-        (None, None) => String::new(),
-    };
-    let added = store.add(None, Origin::Root(made), &captured.contents)?;
-    Ok(added.id)
-}
-
 /// Fuzzes. `tell` is called several times a second, with what is to be shown.
 pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaign, Error> {
     let identity = options.identity()?;
@@ -150,7 +101,12 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
     let (journal, records, _) =
         Journal::open(&folder.layout().journal(), &folder.identity().hash())?;
     let ground = Ground::new()?;
-    let root = root(&options, &ground, &store)?;
+    let origins = Origins {
+        setup: options.setup.clone(),
+        image: options.image.clone(),
+        stop: options.stop.clone(),
+    };
+    let root = root(&origins, &ground, &store)?;
     let mut books = Books::new(folder, journal, store.clone(), &options);
     let mut beginning = Beginning {
         root,

@@ -24,11 +24,11 @@ use brownout_images::{
 };
 
 use crate::case::Case;
-use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::mutate::below;
-use crate::server::Workshop;
-use crate::watch::PAGE;
+use brownout_stage::Delivery;
+use brownout_stage::PAGE;
+use brownout_stage::Workshop;
 
 /// Launches that may go into what recovery prints after whole operations; the recorded run is the measure otherwise.
 const REFERENCES_MAX: usize = 12;

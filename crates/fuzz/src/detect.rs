@@ -29,7 +29,7 @@ use brownout_images::{Content, Contents};
 
 use crate::error::Error;
 use crate::judge::Ending;
-use crate::watch::PAGE;
+use brownout_stage::PAGE;
 
 /// A detector may take so many times as long as an execution.
 const PATIENCE: u32 = 5;

@@ -12,16 +12,9 @@ pub enum Error {
     /// The images cannot be kept.
     #[error("{0}")]
     Images(#[from] brownout_images::Error),
-    /// No private view of the machine can be made.
-    #[error(
-        "fuzzing needs a private view of the machine for the program, and the kernel allows none: {0}"
-    )]
-    NoView(String),
-    /// No network of its own can be made for a server.
-    #[error(
-        "a server that is fuzzed needs a network of its own, so that it does not meet yours, and the kernel allows none"
-    )]
-    NoNetwork,
+    /// The program cannot be kept apart from the machine.
+    #[error("{0}")]
+    Stage(brownout_stage::Error),
     /// LibAFL has failed.
     #[error("{0}")]
     LibAfl(#[from] libafl::Error),
@@ -63,4 +56,17 @@ pub enum Error {
     /// Nothing was run yet.
     #[error("nothing was run yet")]
     Nothing,
+}
+
+impl From<brownout_stage::Error> for Error {
+    fn from(error: brownout_stage::Error) -> Error {
+        use brownout_stage::Error as Stage;
+        match error {
+            Stage::Io(error) => Error::Io(error),
+            Stage::Launch(error) => Error::Launch(error),
+            Stage::Images(error) => Error::Images(error),
+            Stage::SetUp(why) => Error::SetUp(why),
+            error @ (Stage::NoView(_) | Stage::NoNetwork | Stage::Stopped) => Error::Stage(error),
+        }
+    }
 }

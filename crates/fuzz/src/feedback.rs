@@ -19,7 +19,7 @@ use libafl_bolts::Named;
 use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
-use crate::watch::MAP;
+use brownout_stage::MAP;
 
 /// A map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
 use crate::sanitizer::{self, Reported};
-use crate::server::Ran;
+use brownout_stage::Ran;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Write as _;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +14,21 @@ use brownout_campaign::case_name::CaseName;
 use brownout_campaign::folder::Folder;
 use brownout_campaign::journal::Journal;
 use brownout_explore::Ground;
-use brownout_images::{Action, Chain, ImageId, Kept as Survived, Moment, Origin, Store, View, lay};
+use brownout_images::{ImageId, Kept as Survived, Moment, Origin, Store};
 use brownout_model::Domain;
 use brownout_symbols::Options as SymbolOptions;
 
 use crate::case::Case;
 use crate::chain::nearer;
 use crate::deep::{Causes, Deep};
-use crate::delivery::{Delivery, FEEDER, FEEDER_TEXT, quoted};
 use crate::detect::{Detector, Verdict};
 use crate::error::Error;
 use crate::judge::{Found, Judge};
 use crate::least::{Cover, Shown};
 use crate::record::{KeptCase, Key, Record, Settings};
 use crate::runner::Runner;
-use crate::server::Workshop;
-use crate::target::Target;
+use brownout_stage::Target;
+use brownout_stage::Workshop;
 
 /// See the module's header.
 pub struct Kept {
@@ -178,65 +176,6 @@ impl Kept {
             }
             Origin::Flipped { .. } => "bytes flipped".to_owned(),
         })
-    }
-
-    /// Writes into a folder what it takes to make an image again: files, inputs, and a script. The files are those of the root, or, if a crash or flipped bytes
-    /// are part of the way, which no sequence of commands makes, those that the last of these has left.
-    pub fn export(&self, image: ImageId, to: &Path) -> Result<Chain, Error> {
-        let chain = self.store.export(image)?;
-        fs::create_dir_all(to)?;
-        let is_plain = |step: &brownout_images::Step| matches!(step.action, Action::Run { .. });
-        // From the last image that commands cannot make.
-        let first = chain.steps.iter().rposition(|step| !is_plain(step));
-        let base = first.map_or(chain.root, |at| chain.steps[at].image);
-        let files = to.join("files");
-        let at = |path: &Path| files.join(path.strip_prefix("/").unwrap_or(path));
-        let changes = self.store.difference(None, base)?;
-        for change in &changes {
-            if let Some(folder) = at(&change.path).parent() {
-                fs::create_dir_all(folder)?;
-            }
-        }
-        let nowhere = |_: &Path| PathBuf::from("/nonexistent");
-        lay(
-            &changes,
-            &View {
-                at: &at,
-                machine: &nowhere,
-            },
-        )?;
-        let mut script = String::from(
-            "#!/bin/sh\n# Makes the image again, in place: files of the same names are overwritten.\nset -e\ncd \"$(dirname \"$0\")\"\nhere=$PWD\n",
-        );
-        for change in &changes {
-            let name = change.path.to_string_lossy();
-            let inside = name.trim_start_matches('/');
-            script += &format!(
-                "cp -a {} {}\n",
-                quoted(&format!("files/{inside}")),
-                quoted(&name)
-            );
-        }
-        let folder = self.settings.folder.to_string_lossy();
-        script += &format!("cd {}\n", quoted(&folder));
-        let from = first.map_or(0, |at| at + 1);
-        for (number, step) in chain.steps[from..].iter().enumerate() {
-            if let Action::Run { input } = &step.action {
-                let name = format!("input-{number}");
-                let delivery = &self.key.delivery;
-                fs::write(to.join(&name), delivery.exported(input))?;
-                script += &delivery.script(&self.key.program, &self.key.args, &name);
-            }
-        }
-        if matches!(self.key.delivery, Delivery::Socket(_)) {
-            fs::write(to.join(FEEDER), FEEDER_TEXT)?;
-        }
-        let path = to.join("rebuild.sh");
-        let mut file = File::create(&path)?;
-        file.write_all(script.as_bytes())?;
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-        Ok(chain)
     }
 
     /// How runs are checked.

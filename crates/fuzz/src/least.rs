@@ -20,7 +20,7 @@ impl Shown {
             for (at, count) in sight.map(map).iter().enumerate() {
                 if *count != 0 {
                     let class = class(*count).trailing_zeros() as usize;
-                    let number = (map as usize * crate::watch::MAP + at) * 8 + class;
+                    let number = (map as usize * brownout_stage::MAP + at) * 8 + class;
                     all.push(number as u32);
                 }
             }
@@ -53,7 +53,7 @@ pub struct Cover {
 impl Default for Cover {
     fn default() -> Cover {
         Cover {
-            times: vec![0; Map::ALL.len() * crate::watch::MAP * 8],
+            times: vec![0; Map::ALL.len() * brownout_stage::MAP * 8],
         }
     }
 }

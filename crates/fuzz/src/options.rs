@@ -16,7 +16,7 @@ use crate::deep::Deep;
 use crate::detect::Detector;
 use crate::error::Error;
 use crate::record::{Key, Settings};
-use crate::target::Target;
+use brownout_stage::Target;
 
 /// Where images come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

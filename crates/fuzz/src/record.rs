@@ -7,7 +7,7 @@ use brownout_campaign::sync::Seen;
 use brownout_images::{ImageId, InputId};
 use serde::{Deserialize, Serialize};
 
-use crate::delivery::Delivery;
+use brownout_stage::Delivery;
 
 /// What must stay the same in a campaign.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -22,7 +22,7 @@ use crate::detect::{Detector, Left, Verdict};
 use crate::error::Error;
 use crate::feedback::{Map, Sight};
 use crate::judge::{Ended, Ending, Judge};
-use crate::server::{Ran, Server, Workshop};
+use brownout_stage::{Error as StageError, Ran, Server, Tells, Workshop};
 
 /// So many servers are open at once.
 const SERVERS_MAX: usize = 6;
@@ -108,7 +108,7 @@ impl Runner {
     /// What the last run has left behind.
     pub fn left(&self) -> Result<Contents, Error> {
         match self.servers.last() {
-            Some(server) => server.left(),
+            Some(server) => Ok(server.left()?),
             None => Err(Error::Nothing),
         }
     }
@@ -118,14 +118,14 @@ impl Runner {
         self.failure.take()
     }
 
-    fn server(&mut self, image: ImageId, compares: bool) -> Result<&mut Server, Error> {
-        let is_it = |server: &Server| server.image() == image && server.compares() == compares;
+    fn server(&mut self, image: ImageId, tells: Tells) -> Result<&mut Server, Error> {
+        let is_it = |server: &Server| server.image() == image && *server.tells() == tells;
         let found = self.servers.iter().position(is_it);
         let server = match found.map(|at| self.servers.remove(at)) {
             Some(server) if server.is_usable() => server,
             _ => {
                 let begun = Instant::now();
-                let opened = Server::open(&self.workshop, image, compares)?;
+                let opened = Server::open(&self.workshop, image, &tells)?;
                 self.opened += 1;
                 self.times.opening += begun.elapsed().as_secs_f64();
                 opened
@@ -186,12 +186,12 @@ impl Runner {
     /// What the program compares when it runs a case.
     pub fn compared(&mut self, case: &Case) -> Result<Vec<Comparison>, Error> {
         let patience = self.workshop.patience;
-        let server = self.server(case.image, true)?;
+        let server = self.server(case.image, Tells::Comparisons)?;
         match server.run(&case.input, patience, &mut Tee::default()) {
             Ok(ran) => Ok(ran.outcome.comparisons),
             // Nobody depends on the answer.
-            Err(Error::Launch(LaunchError::NotKept(_))) => Ok(Vec::new()),
-            Err(error) => Err(error),
+            Err(StageError::Launch(LaunchError::NotKept(_))) => Ok(Vec::new()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -269,12 +269,12 @@ impl Runner {
         let mut is_last = false;
         loop {
             let mut analysis = self.judge.analysis();
-            let server = self.server(case.image, false)?;
+            let server = self.server(case.image, Tells::Path)?;
             let begun = Instant::now();
             let is_warm = server.is_warm();
             match server.run(&case.input, patience, &mut analysis) {
-                Err(Error::Launch(LaunchError::NotKept(_))) if !is_last => is_last = true,
-                Err(error) => return Err(error),
+                Err(StageError::Launch(LaunchError::NotKept(_))) if !is_last => is_last = true,
+                Err(error) => return Err(error.into()),
                 Ok(ran) => {
                     self.warm += u64::from(is_warm);
                     return Ok((ran, analysis, begun));

@@ -12,18 +12,20 @@ use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
 /// The name of the file in the store's folder.
 const NAME: &str = "images.lock";
 
-/// The folders of the stores that this process writes to.
-static HELD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// The folders of the stores that this process writes to, by device and inode: a folder may have several paths, or (in a mount of the tool's own) none that
+/// leads there by itself.
+static HELD: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
 /// Lets nobody else write to a store as long as it is there.
 pub(crate) struct Lock {
-    folder: PathBuf,
+    folder: (u64, u64),
     /// The lock goes when this is closed.
     file: Option<File>,
 }
@@ -31,10 +33,11 @@ pub(crate) struct Lock {
 impl Lock {
     /// `None` if somebody has it.
     pub fn take(folder: &Path) -> io::Result<Option<Lock>> {
-        let folder = folder.canonicalize()?;
+        let meta = folder.metadata()?;
+        let number = (meta.dev(), meta.ino());
         let mut held = held();
         // Not even opened: closing it would end the lock that this process has.
-        if held.contains(&folder) {
+        if held.contains(&number) {
             return Ok(None);
         }
         let mut options = OpenOptions::new();
@@ -53,9 +56,9 @@ impl Lock {
                 _ => Err(error),
             };
         }
-        held.insert(folder.clone());
+        held.insert(number);
         Ok(Some(Lock {
-            folder,
+            folder: number,
             file: Some(file),
         }))
     }
@@ -70,7 +73,7 @@ impl Drop for Lock {
     }
 }
 
-fn held() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+fn held() -> MutexGuard<'static, BTreeSet<(u64, u64)>> {
     // A set is whole whatever a thread that panicked was doing.
     HELD.lock().unwrap_or_else(|poison| poison.into_inner())
 }

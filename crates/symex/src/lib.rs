@@ -1,7 +1,7 @@
 //! Reaches paths that no test covers: runs a program on inputs that are solved for, branch by branch.
 //!
 //! ```text
-//!  search ─▶ input ─▶ stage: a run in a private view ─▶ run: which instructions touch the input (followed, once for new code)
+//!  search ─▶ input ─▶ stage: a run, forked where the program first looks at its input ─▶ run: which instructions touch the input (followed, once for new code)
 //!    ▲                                                └─▶ run: the state in front of these (captured) ─▶ shadow: what they compute ─▶ path
 //!    └──────────── solver: an input on which a decision goes the other way ◀───────────────────────────────────────────────────────────┘
 //! ```
@@ -17,6 +17,7 @@
 mod captured;
 mod input;
 mod judge;
+mod modules;
 mod numbers;
 mod options;
 mod path;
@@ -24,6 +25,7 @@ mod run;
 mod search;
 mod shadow;
 mod stage;
+mod tables;
 mod value;
 
 use std::fs;
@@ -61,8 +63,7 @@ pub fn symex(options: &Options, progress: &mut dyn Progress) -> Result<Searched,
     if let Some(out) = &options.out {
         fs::create_dir_all(out.join("tests")).map_err(io_error("cannot make the folder"))?;
     }
-    let stage = Stage::new(options)?;
-    let mut search = Search::new(options, &stage);
+    let mut search = Search::new(options, Stage::new(options)?);
     let over = search.run(progress)?;
     let (numbers, losses) = (search.numbers, search.losses);
     let (kept, judge) = (search.kept, search.judge);
@@ -88,13 +89,12 @@ pub fn symex(options: &Options, progress: &mut dyn Progress) -> Result<Searched,
 ///
 /// As [`symex`].
 pub fn replay(options: &Options, proof: &Proof) -> Result<bool, Error> {
-    let stage = Stage::new(options)?;
     let options = Options {
         first: proof.input.clone(),
         paths: Some(1),
         ..options.clone()
     };
-    let mut search = Search::new(&options, &stage);
+    let mut search = Search::new(&options, Stage::new(&options)?);
     search.run(&mut Silent)?;
     Ok(search.judge.has(proof))
 }

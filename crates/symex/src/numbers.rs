@@ -11,6 +11,8 @@ pub struct Numbers {
     pub runs: u64,
     /// Runs that were followed, to learn which instructions touch the input.
     pub learned: u64,
+    /// Runs on an input that was made of others.
+    pub made: u64,
     /// Runs on an input that was solved for.
     pub turned: u64,
     /// Of these, runs that did not go where they should have gone.

@@ -97,9 +97,12 @@ pub enum Error {
     /// A program could not be run.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// Programs cannot be kept apart on this machine.
-    #[error("programs cannot be given a private view of this machine, which symex needs: {0}")]
-    NoView(String),
+    /// A program could not be kept apart from the machine, or got ready.
+    #[error("{0}")]
+    Stage(brownout_stage::Error),
+    /// What the set-up has left could not be kept.
+    #[error("{0}")]
+    Images(#[from] brownout_images::Error),
     /// A file could not be read or written.
     #[error("{0}: {1}")]
     Io(&'static str, io::Error),
@@ -108,4 +111,24 @@ pub enum Error {
 /// For `map_err`.
 pub(crate) fn io_error(what: &'static str) -> impl Fn(io::Error) -> Error {
     move |error| Error::Io(what, error)
+}
+
+impl Error {
+    /// A program that was kept is gone. It can be launched again.
+    pub(crate) fn is_not_kept(&self) -> bool {
+        matches!(self, Error::Launch(LaunchError::NotKept(_)))
+    }
+}
+
+impl From<brownout_stage::Error> for Error {
+    fn from(error: brownout_stage::Error) -> Error {
+        use brownout_stage::Error as Stage;
+        match error {
+            Stage::Launch(error) => Error::Launch(error),
+            Stage::Images(error) => Error::Images(error),
+            Stage::SetUp(why) => Error::Usage(format!("the set-up failed: {why}")),
+            Stage::Stopped => Error::Usage("stopped in the set-up: nothing was searched".into()),
+            error @ (Stage::Io(_) | Stage::NoView(_) | Stage::NoNetwork) => Error::Stage(error),
+        }
+    }
 }

@@ -9,10 +9,40 @@ pub enum Kind {
     Branch,
     /// A jump to an address that was computed.
     Jump,
+    /// Where the first bit of a word is that is 1, from below or from above: how string functions find a character. Each place is a way.
+    Position {
+        /// The lowest bit counts, not the highest.
+        is_lowest: bool,
+    },
     /// An address, or something that no rule describes: it is taken to be what it was.
     Taken,
     /// A table was looked up: only entries that are known are allowed.
     Bound,
+}
+
+/// How far a run has come with persistent memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Fences so far.
+    pub fences: u32,
+    /// Which fences, and how often each up to three times, as a number: in whichever order.
+    pub which: u64,
+}
+
+impl Progress {
+    /// One more fence, by an instruction that has made `times` of them with it.
+    pub fn fence(&mut self, pc: u64, times: u64) {
+        const TIMES_MAX: u64 = 3;
+        self.fences += 1;
+        let part = |times: u64| match times {
+            0 => 0,
+            times => mix(pc, times),
+        };
+        if times <= TIMES_MAX {
+            self.which = self.which.wrapping_sub(part(times - 1));
+            self.which = self.which.wrapping_add(part(times));
+        }
+    }
 }
 
 /// A decision.
@@ -26,14 +56,32 @@ pub struct Decision {
     pub way: u64,
     /// One bit, which was 1 in this run: what has to hold for the same way.
     pub condition: Expr,
-    /// How far the run had come with persistent memory: fences so far.
-    pub fences: u32,
+    /// Of what is not a branch: what was computed, of which `way` is the number that it was (of a position: the word). There may be many others.
+    pub value: Option<Expr>,
+    /// What is computed there from input bytes, whichever those are, as a number: a comparison with another constant, or of a number with more digits, is another.
+    pub shape: u64,
+    /// The last byte of the input that the condition depends on.
+    pub last_byte: u32,
+    /// How far the run had come with persistent memory.
+    pub pm: Progress,
 }
 
 impl Decision {
     /// The decision and the way that it went, as a number.
     pub fn name(&self) -> u64 {
-        mix(mix(self.pc, self.kind as u64), self.way)
+        mix(self.place(), self.way)
+    }
+
+    /// The decision, whichever way it goes.
+    pub fn place(&self) -> u64 {
+        let kind = match self.kind {
+            Kind::Branch => 0,
+            Kind::Jump => 1,
+            Kind::Taken => 2,
+            Kind::Bound => 3,
+            Kind::Position { is_lowest } => 4 + u64::from(is_lowest),
+        };
+        mix(self.pc, kind)
     }
 }
 

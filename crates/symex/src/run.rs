@@ -12,8 +12,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::captured::State;
 use crate::input::Position;
+use crate::modules::OwnCode;
 use crate::path::mix;
 use crate::shadow::Shadow;
+use crate::tables::Tables;
 
 /// Finds the instructions that touch the input: the run has to be followed.
 pub struct Learning {
@@ -75,6 +77,9 @@ impl EventSink for Learning {
 pub struct Following<'p> {
     /// All expressions.
     pub pool: &'p mut Pool,
+    /// What tables hold.
+    tables: &'p mut Tables,
+    own: &'p mut OwnCode,
     /// What follows from the input, and the path.
     pub shadow: Shadow,
     /// Instructions that have done something to persistent memory, in pairs that follow each other, and about how often.
@@ -89,15 +94,26 @@ pub struct Following<'p> {
     process: Option<ProcessId>,
     last_pm: u64,
     times: FxHashMap<u64, u64>,
+    /// How often instructions have made a fence.
+    fences: FxHashMap<u64, u64>,
     /// Records that made no sense.
     pub senseless: u64,
+    /// There was more than one thread.
+    pub has_company: bool,
 }
 
 impl<'p> Following<'p> {
     /// A run on this input.
-    pub fn new(pool: &'p mut Pool, input: &[u8]) -> Following<'p> {
+    pub fn new(
+        pool: &'p mut Pool,
+        tables: &'p mut Tables,
+        own: &'p mut OwnCode,
+        input: &[u8],
+    ) -> Following<'p> {
         Following {
             pool,
+            tables,
+            own,
             shadow: Shadow::default(),
             pm: FxHashSet::default(),
             pm_events: 0,
@@ -107,7 +123,9 @@ impl<'p> Following<'p> {
             process: None,
             last_pm: 0,
             times: FxHashMap::default(),
+            fences: FxHashMap::default(),
             senseless: 0,
+            has_company: false,
         }
     }
 
@@ -156,10 +174,14 @@ impl<'p> Following<'p> {
 impl EventSink for Following<'_> {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         match event.kind {
+            EventKind::Module {
+                addr, len, path, ..
+            } => self.own.add(addr.0, len, path),
             EventKind::ThreadStart {
                 thread, process, ..
             } => {
                 self.processes.insert(thread, process);
+                self.has_company |= self.processes.len() > 1;
             }
             EventKind::Store(_)
             | EventKind::NtStore(_)
@@ -168,7 +190,9 @@ impl EventSink for Following<'_> {
             | EventKind::Flush { .. } => {
                 self.pm_events += 1;
                 if let EventKind::Fence(_) = event.kind {
-                    self.shadow.fences += 1;
+                    let times = self.fences.entry(event.pc.0).or_default();
+                    *times += 1;
+                    self.shadow.pm.fence(event.pc.0, *times);
                 }
                 let times = self.times.entry(mix(self.last_pm, event.pc.0)).or_default();
                 *times += 1;
@@ -187,7 +211,7 @@ impl EventSink for Following<'_> {
         match *what {
             Executed::Captured { thread, pc, words } if self.is_followed(thread) => {
                 match State::read(pc, words) {
-                    Some(state) => self.shadow.execute(self.pool, thread, &state),
+                    Some(state) => self.shadow.execute(self.pool, self.tables, thread, &state),
                     None => self.senseless += 1,
                 }
             }

@@ -8,16 +8,22 @@
 //! **Guarantee.** Every path that counts was executed, on an input that exists. Where a run does not go where the solver has said, it is counted as diverged, and
 //! used as what it is.
 //!
-//! A decision is turned once for each way to it. What cannot be solved costs time only: no limit is used up by it. The one is turned first that leads to a way of
-//! an instruction that no run has gone; then one whose other way no run has gone that had come as far with persistent memory (behind as many fences), or not so often since then (a third
-//! digit), or not behind the same decisions, of which first one counts, then three and eight; then the one whose other way was tried less often.
+//! **Which comes first.** A decision is turned once for each way to it, one with many ways as often as it has others. What cannot be solved costs time only: no limit is used up by
+//! it. First comes what leads to a way of an instruction that no run has gone. Next come decisions that may lead there ([`Search::lead_towards`]): if such a way cannot be gone
+//! behind what was decided before, those before it are turned that rule it out, or that have made what is decided about; and those of the program's own code on a path that is new. Then come ways
+//! that were not gone with such an expression (another constant, one more digit), for the nth time since persistent memory was changed, behind the same fences of persistent memory, or behind the
+//! same decisions, of which first one counts, then three and eight. Of what is equally new, what was tried less often, and then what depends on earlier bytes, so that room is left behind them.
+//!
+//! **Inputs that are made.** A solver changes bytes in their places, but texts have none: one more letter moves all that follows. So beside each input that was solved for, the one is run
+//! in which the new bytes stand in front of what they replace. And when a run has done something new to persistent memory, the bytes that have led there are repeated behind
+//! themselves, and bytes that have led elsewhere are tried there. Such inputs are made of what was solved for; what they do is looked at like everything else.
 //!
 //! **Source.** SAGE's generational search (NDSS 2008) for turning every decision of a path; AGAMOTTO (OSDI 2020), section 4, for what comes first. **Deviations.** There
 //! is no bound by generation: it hides earlier decisions. What persistent memory lies behind a branch is not computed from the program's control flow:
 //! paths that have done something new to it come first.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -25,17 +31,20 @@ use std::time::{Duration, Instant};
 use brownout_check::Analysis;
 use brownout_host::{CAPTURE_MAX, ExitStatus, Outcome, Stopped};
 use brownout_solve::{Answer, Expr, Pool, Settings, Solver};
+use brownout_stage::Tells;
 use brownout_trace::event::Event;
 use brownout_trace::{EventSink, Tee};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::judge::Judge;
+use crate::modules::OwnCode;
 use crate::numbers::Numbers;
 use crate::options::{Error, Options, Strategy};
 use crate::path::{Decision, Kind, mix};
 use crate::run::{Following, Learning, sorted};
-use crate::shadow::Losses;
-use crate::stage::{Stage, Telling};
+use crate::shadow::{Losses, first_bit};
+use crate::stage::Stage;
+use crate::tables::Tables;
 
 /// A path that was run.
 struct Test {
@@ -43,10 +52,8 @@ struct Test {
     decisions: Vec<Decision>,
     /// For each decision, a number for all before it.
     before: Vec<u64>,
-    /// For each decision, the other way of it, in ever more detail (see [`ways`]).
-    others: Vec<[u64; DETAILS]>,
-    /// How much was new that it did to persistent memory.
-    news: u64,
+    /// For each decision, all before it in ever more detail (see [`settings`]).
+    settings: Vec<[u64; DETAILS]>,
 }
 
 /// A decision to turn: the larger, the earlier.
@@ -54,7 +61,7 @@ struct Test {
 struct Rank {
     novelty: u8,
     few_tries: Reverse<u32>,
-    pm_news: u64,
+    early: Reverse<u32>,
     order: u64,
 }
 
@@ -63,6 +70,24 @@ struct Turn {
     rank: Rank,
     test: u32,
     at: u32,
+    /// Of a position, which other one.
+    place: u32,
+}
+
+impl Turn {
+    fn key(&self) -> (u32, u32, u32) {
+        (self.test, self.at, self.place)
+    }
+}
+
+impl Rank {
+    /// The same for those who do not mind which bytes it depends on.
+    fn anywhere(self) -> Rank {
+        Rank {
+            early: Reverse(0),
+            ..self
+        }
+    }
 }
 
 /// Who is told how it goes.
@@ -89,9 +114,10 @@ pub enum Over {
 /// See the module's header.
 pub struct Search<'o> {
     options: &'o Options,
-    stage: &'o Stage,
+    stage: Stage,
     pool: Pool,
     solver: Solver,
+    tables: Tables,
     /// Instructions that touch the input.
     touched: HashSet<u64>,
     chosen: Arc<[u64]>,
@@ -99,12 +125,31 @@ pub struct Search<'o> {
     learned: Vec<u8>,
     tests: Vec<Test>,
     queue: BinaryHeap<Turn>,
+    /// The same in another order.
+    any: BinaryHeap<Turn>,
+    /// Those that were not turned yet.
+    open: FxHashSet<(u32, u32, u32)>,
+    /// By way and shape: on how many paths others were turned for its sake.
+    led: FxHashMap<u64, u32>,
+    /// Where the program's own code is.
+    own: OwnCode,
+    /// Those that may lead to a way that no run has gone.
+    towards: FxHashSet<(u32, u32, u32)>,
     /// Turned already: the way to a decision, and the decision.
     tried: FxHashSet<u64>,
     /// Ways that decisions went.
     covered: FxHashSet<u64>,
     /// By decision and way not gone: how often it was tried.
     tries: FxHashMap<u64, u32>,
+    /// By the way to a decision with many ways: those that were gone or tried.
+    gone: FxHashMap<u64, Vec<u128>>,
+    /// Inputs to be run that were not solved for: made of others that were.
+    made: VecDeque<(Vec<u8>, Option<bool>)>,
+    /// Of inputs that were solved for, and of those with inserted bytes: how many have shown something new, and how many there were.
+    fruits: [f64; 2],
+    tried_so: [f64; 2],
+    /// What has led from one change of persistent memory to the next, in inputs.
+    chunks: Vec<Vec<u8>>,
     inputs: FxHashSet<Vec<u8>>,
     pm: FxHashSet<u64>,
     edges: Vec<u8>,
@@ -136,9 +181,12 @@ impl EventSink for Rules {
 
 impl<'o> Search<'o> {
     /// One that has run nothing.
-    pub fn new(options: &'o Options, stage: &'o Stage) -> Search<'o> {
+    pub fn new(options: &'o Options, stage: Stage) -> Search<'o> {
         let settings = Settings {
             external: options.external_solver.clone(),
+            // There is always something else to turn.
+            conflicts: CONFLICTS,
+            time: SOLVING,
             ..Settings::default()
         };
         Search {
@@ -146,14 +194,25 @@ impl<'o> Search<'o> {
             stage,
             pool: Pool::new(),
             solver: Solver::new(settings),
+            tables: Tables::default(),
             touched: HashSet::new(),
             chosen: Arc::from([]),
             learned: Vec::new(),
             tests: Vec::new(),
             queue: BinaryHeap::new(),
+            any: BinaryHeap::new(),
+            open: FxHashSet::default(),
+            led: FxHashMap::default(),
+            own: OwnCode::default(),
+            towards: FxHashSet::default(),
             tried: FxHashSet::default(),
             covered: FxHashSet::default(),
             tries: FxHashMap::default(),
+            gone: FxHashMap::default(),
+            made: VecDeque::new(),
+            fruits: [0.0; 2],
+            tried_so: [0.0; 2],
+            chunks: Vec::new(),
             inputs: FxHashSet::default(),
             pm: FxHashSet::default(),
             edges: Vec::new(),
@@ -170,17 +229,28 @@ impl<'o> Search<'o> {
     pub fn run(&mut self, progress: &mut dyn Progress) -> Result<Over, Error> {
         let first = self.options.first.clone();
         self.inputs.insert(first.clone());
-        self.try_input(first, None)?;
+        self.try_input(first, None, None)?;
         let mut shown = Instant::now();
+        let mut is_turn = false;
         let over = loop {
             if let Some(over) = self.is_over() {
                 break over;
             }
-            let Some(turn) = self.next() else {
-                break Over::All;
+            // In turns: there may be many of them.
+            is_turn = !is_turn;
+            let made = match is_turn {
+                true => self.made.pop_front(),
+                false => None,
             };
-            if let Some((input, expected)) = self.solve(turn) {
-                self.try_input(input, Some(expected))?;
+            if let Some((input, from)) = made {
+                self.numbers.made += 1;
+                self.try_input(input, None, from)?;
+            } else if let Some(turn) = self.next() {
+                if let Some((input, expected)) = self.solve(turn) {
+                    self.try_input(input, Some(expected), Some(false))?;
+                }
+            } else if self.made.is_empty() {
+                break Over::All;
             }
             if shown.elapsed() > Duration::from_millis(200) {
                 shown = Instant::now();
@@ -212,7 +282,7 @@ impl<'o> Search<'o> {
 
     fn count(&mut self) {
         let numbers = &mut self.numbers;
-        numbers.waiting = self.queue.len() as u64;
+        numbers.waiting = self.open.len() as u64;
         numbers.queries = self.solver.statistics().queries;
         numbers.pm_paths = self.pm.len() as u64;
         numbers.instructions_chosen = self.touched.len() as u64;
@@ -223,63 +293,128 @@ impl<'o> Search<'o> {
         (numbers.errors, numbers.others) = self.judge.numbers();
     }
 
-    /// The next decision to turn.
+    /// The next decision to turn: most of the time one that depends on early bytes, now and then any of those that are as new.
     fn next(&mut self) -> Option<Turn> {
-        while let Some(turn) = self.queue.pop() {
-            let rank = self.rank(turn.test, turn.at, turn.rank.order);
-            // What was new when it was put there may not be any more.
-            if rank < turn.rank {
-                self.queue.push(Turn { rank, ..turn });
+        loop {
+            let any = self.random.u8(..) < ANY_OF_256;
+            let queue = match any {
+                true => &mut self.any,
+                false => &mut self.queue,
+            };
+            let turn = queue.pop()?;
+            if !self.open.contains(&turn.key()) {
                 continue;
             }
+            let rank = self.rank(turn.test, turn.at, turn.place, turn.rank.order);
+            let rank = match any {
+                true => rank.anywhere(),
+                false => rank,
+            };
+            // What was new when it was put there may not be any more.
+            if rank < turn.rank {
+                let queue = match any {
+                    true => &mut self.any,
+                    false => &mut self.queue,
+                };
+                queue.push(Turn { rank, ..turn });
+                continue;
+            }
+            self.open.remove(&turn.key());
             return Some(turn);
         }
-        None
     }
 
-    fn rank(&self, test: u32, at: u32, order: u64) -> Rank {
-        let test = &self.tests[test as usize];
+    fn push(&mut self, turn: Turn) {
+        if self.open.insert(turn.key()) {
+            self.queue.push(turn);
+            self.any.push(Turn {
+                rank: turn.rank.anywhere(),
+                ..turn
+            });
+        }
+    }
+
+    fn rank(&self, number: u32, at: u32, place: u32, order: u64) -> Rank {
+        let test = &self.tests[number as usize];
         let decision = &test.decisions[at as usize];
-        let others = &test.others[at as usize];
+        let others = ways(other_way(decision, place), &test.settings[at as usize]);
         let tries = |way: &u64| self.tries.get(way).copied().unwrap_or(0);
         // What could not be solved a few times is no news.
         let is_new = |way: &u64| !self.covered.contains(way) && tries(way) < VAIN_MAX;
         let detail = match decision.kind {
             Kind::Branch => others.iter().position(is_new),
-            // Where else it may go is not known: it is never so new.
+            // Somewhere else is not as new as the other way of a branch.
+            Kind::Position { .. } => (1..DETAILS).find(|n| is_new(&others[*n])),
+            // Where else it may go is not known.
             _ => (1..DETAILS).find(|n| tries(&others[*n]) == 0),
         };
-        let novelty = detail.map_or(0, |n| (DETAILS - n) as u8);
+        let novelty = detail.map_or(0, |n| 2 * (DETAILS - n) as u8);
+        // Next to what is quite new comes what may lead there.
+        if self.towards.contains(&(number, at, place)) && novelty < LEADS {
+            return Rank {
+                novelty: LEADS,
+                few_tries: Reverse(0),
+                early: Reverse(decision.last_byte),
+                order: number.into(),
+            };
+        }
         let tries = tries(&others[detail.unwrap_or(0)]);
         match self.options.strategy {
             Strategy::Pm | Strategy::Coverage => Rank {
                 novelty,
                 few_tries: Reverse(tries),
-                pm_news: match self.options.strategy {
-                    Strategy::Pm => test.news,
-                    _ => 0,
-                },
+                early: Reverse(decision.last_byte),
                 order,
             },
             Strategy::DepthFirst | Strategy::Random => Rank {
                 novelty: 0,
                 few_tries: Reverse(0),
-                pm_news: 0,
+                early: Reverse(0),
                 order,
             },
         }
     }
 
-    /// An input on which a decision goes the other way, and what is expected of it.
-    fn solve(&mut self, turn: Turn) -> Option<(Vec<u8>, Expected)> {
+    /// What has to hold for a decision to go another way that was not tried.
+    fn goal(&mut self, turn: Turn) -> Expr {
         let test = &self.tests[turn.test as usize];
         let at = turn.at as usize;
         let decision = test.decisions[at];
-        for other in test.others[at] {
+        match (decision.kind, decision.value) {
+            (Kind::Position { is_lowest }, Some(word)) => {
+                let bits = self.pool.bits(word);
+                first_bit(&mut self.pool, word, bits, turn.place, is_lowest)
+            }
+            (_, Some(value)) => {
+                let key = mix(test.before[at], decision.place());
+                let bits = self.pool.bits(value);
+                let gone = self.gone.entry(key).or_default();
+                if gone.is_empty() {
+                    gone.push(decision.way.into());
+                }
+                let mut goal = self.pool.not(decision.condition);
+                for way in gone.iter() {
+                    let known = self.pool.constant(bits, *way);
+                    let same = self.pool.eq(value, known);
+                    let other = self.pool.not(same);
+                    goal = self.pool.and(goal, other);
+                }
+                goal
+            }
+            _ => self.pool.not(decision.condition),
+        }
+    }
+
+    /// An input on which a decision goes another way, and what is expected of it.
+    fn solve(&mut self, turn: Turn) -> Option<(Vec<u8>, Expected)> {
+        let goal = self.goal(turn);
+        let test = &self.tests[turn.test as usize];
+        let at = turn.at as usize;
+        let decision = test.decisions[at];
+        for other in ways(other_way(&decision, turn.place), &test.settings[at]) {
             *self.tries.entry(other).or_default() += 1;
         }
         let path: Vec<Expr> = test.decisions[..at].iter().map(|d| d.condition).collect();
-        let goal = self.pool.not(decision.condition);
         let begun = Instant::now();
         let answer = self.solver.solve(&mut self.pool, &path, goal, &test.input);
         self.numbers.solving_seconds += begun.elapsed().as_secs_f64();
@@ -287,6 +422,7 @@ impl<'o> Search<'o> {
             Answer::Sat(changes) => changes,
             Answer::Unsat => {
                 self.numbers.unsatisfiable += 1;
+                self.lead_towards(turn);
                 return None;
             }
             Answer::Unknown(_) => {
@@ -295,11 +431,12 @@ impl<'o> Search<'o> {
             }
         };
         let mut input = test.input.clone();
-        for (index, value) in changes {
-            if let Some(byte) = input.get_mut(index as usize) {
-                *byte = value;
+        for (index, value) in &changes {
+            if let Some(byte) = input.get_mut(*index as usize) {
+                *byte = *value;
             }
         }
+        let inserted = inserted(&test.input, &changes);
         let expected = Expected {
             before: test.before[at],
             pc: decision.pc,
@@ -307,6 +444,26 @@ impl<'o> Search<'o> {
             way: decision.way,
             at,
         };
+        // There may be yet another way.
+        if let (Some(value), false) = (
+            decision.value,
+            matches!(decision.kind, Kind::Position { .. }),
+        ) {
+            let byte = |index: u32| input.get(index as usize).copied().unwrap_or(0);
+            let way = self.pool.eval(value, &byte);
+            let gone = self.gone.entry(mix(expected.before, decision.place()));
+            let gone = gone.or_default();
+            if gone.len() < WAYS_MAX {
+                gone.push(way);
+                let rank = self.rank(turn.test, turn.at, turn.place, turn.rank.order);
+                self.push(Turn { rank, ..turn });
+            }
+        }
+        if let Some(inserted) = inserted
+            && self.is_worth_inserting()
+        {
+            self.make(inserted, Some(true));
+        }
         // Two ways of saying the same.
         if !self.inputs.insert(input.clone()) {
             self.numbers.repeated += 1;
@@ -315,19 +472,146 @@ impl<'o> Search<'o> {
         Some((input, expected))
     }
 
+    /// A way that no run has gone cannot be gone behind these decisions. Those of them that rule it out are turned next; and those that are about the same bytes, or about
+    /// later ones, because they have made what was decided about: how many digits a number has, where a word ends.
+    fn lead_towards(&mut self, turn: Turn) {
+        let test = &self.tests[turn.test as usize];
+        let decision = test.decisions[turn.at as usize];
+        let way = other_way(&decision, turn.place);
+        let is_new = decision.kind == Kind::Branch && !self.covered.contains(&mix(way, 0));
+        if !is_new || !self.own.contains(decision.pc) {
+            return;
+        }
+        let times = self.led.entry(mix(way, decision.shape)).or_default();
+        if *times >= TOWARDS_MAX {
+            return;
+        }
+        *times += 1;
+        let first = self.pool.inputs(decision.condition).first().copied();
+        let first = first.unwrap_or(0);
+        let before = test.decisions[..turn.at as usize].iter().enumerate().rev();
+        let why = self.solver.why();
+        let against = before.clone().filter(|(_, d)| why.contains(&d.condition));
+        // What ends a number or a word is behind it, and may have been looked at long before the number was made.
+        let behind = decision.last_byte + 1..=decision.last_byte + 2;
+        let ends = before
+            .clone()
+            .filter(|(_, d)| behind.contains(&d.last_byte));
+        let near = before.filter(|(_, d)| d.last_byte >= first);
+        let near = against
+            .take(TOWARDS)
+            .chain(ends.take(TOWARDS))
+            .chain(near.take(TOWARDS / 2));
+        let near = near.flat_map(|(at, d)| {
+            let places = match (d.kind, d.value) {
+                (Kind::Position { .. }, Some(word)) => self.pool.bits(word),
+                _ => 1,
+            };
+            (0..places).map(move |place| (at as u32, place))
+        });
+        let near: Vec<(u32, u32)> = near.collect();
+        for (at, place) in near {
+            let key = (turn.test, at, place);
+            if self.open.contains(&key) && self.towards.insert(key) {
+                let rank = self.rank(turn.test, at, place, self.tests.len() as u64);
+                let turn = Turn {
+                    rank,
+                    at,
+                    place,
+                    ..turn
+                };
+                self.queue.push(turn);
+                self.any.push(Turn {
+                    rank: rank.anywhere(),
+                    ..turn
+                });
+            }
+        }
+    }
+
+    /// Whether to try what has new bytes inserted: as often as that has shown something new, compared with what was solved for; never quite never.
+    fn is_worth_inserting(&mut self) -> bool {
+        let [solved, made] = [0, 1].map(|n| (self.fruits[n] + 2.0) / (self.tried_so[n] + 4.0));
+        self.random.f64() < (made / solved).max(1.0 / 16.0)
+    }
+
+    /// An input to be run soon, unless it was.
+    fn make(&mut self, input: Vec<u8>, from: Option<bool>) {
+        if self.made.len() < MADE_MAX && self.inputs.insert(input.clone()) {
+            self.made.push_back((input, from));
+        }
+    }
+
+    /// Inputs that do once and twice more what has led to a change of persistent memory, and what has done so elsewhere.
+    fn repeat(&mut self, input: &[u8], ends: &[u32]) {
+        let mut from = 0;
+        let mut last = None;
+        for end in ends {
+            let end = (*end as usize).min(input.len());
+            if end > from {
+                last = Some((from, end));
+                from = end;
+            }
+        }
+        let Some((from, end)) = last else {
+            return;
+        };
+        // Where the last byte is that the first input did not have there: what looks further than it must gives no better end.
+        let first = &self.options.first;
+        let other = input.iter().zip(first).rposition(|(a, b)| a != b);
+        let tight = other.map_or(end, |at| (at + 1).clamp(from, end));
+        let mut ways = vec![(end, &b""[..])];
+        if tight > from && tight < end {
+            ways.extend(BETWEEN.map(|between| (tight, between)));
+        }
+        for (end, between) in ways {
+            let chunk = [between, &input[from..end]].concat();
+            self.make(with_inserted(input, end, &chunk), None);
+            self.make(with_inserted(input, end, &chunk.repeat(2)), None);
+            if !self.chunks.is_empty() {
+                let other = self.random.usize(..self.chunks.len());
+                let other = [between, &self.chunks[other]].concat();
+                self.make(with_inserted(input, end, &other), None);
+            }
+        }
+        let chunk = input[from..tight].to_vec();
+        if !chunk.is_empty() && !self.chunks.contains(&chunk) && self.chunks.len() < CHUNKS_MAX {
+            self.chunks.push(chunk);
+        }
+    }
+
     /// Runs the program on an input, and takes from the run what there is to take.
-    fn try_input(&mut self, input: Vec<u8>, expected: Option<Expected>) -> Result<(), Error> {
+    fn try_input(
+        &mut self,
+        input: Vec<u8>,
+        expected: Option<Expected>,
+        from: Option<bool>,
+    ) -> Result<(), Error> {
         let mut expected = expected;
+        let mut is_last = false;
         loop {
             let begun = Instant::now();
             let chosen = self.chosen.clone();
             let mut rules = Rules(self.judge.analysis());
-            let mut following = Following::new(&mut self.pool, &input);
-            let outcome = {
+            let mut following =
+                Following::new(&mut self.pool, &mut self.tables, &mut self.own, &input);
+            let ran = {
                 let mut sink = Tee::of([&mut following as &mut dyn EventSink, &mut rules]);
-                self.stage
-                    .run(self.options, &input, Telling::At(chosen), &mut sink)?
+                self.stage.run(&input, &Tells::Captured(chosen), &mut sink)
             };
+            let outcome = match ran {
+                Ok(ran) => ran.outcome,
+                Err(error) if error.is_not_kept() && !is_last => {
+                    is_last = true;
+                    self.judge.put_back(rules.0);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if following.has_company && self.stage.take_turns() {
+                self.judge.put_back(rules.0);
+                continue;
+            }
             let Following {
                 shadow,
                 pm,
@@ -384,7 +668,18 @@ impl<'o> Search<'o> {
                     self.numbers.diverged += 1;
                 }
             }
-            self.add(input, shadow.path.decisions, news);
+            let ends = ends(&shadow.path.decisions, shadow.pm.fences);
+            let fresh = self.add(input.clone(), shadow.path.decisions);
+            let is_fresh = fresh[..ROUGH].iter().any(|count| *count > 0);
+            let is_new = news > 0 || fresh[0] + fresh[1] > 0;
+            if self.options.strategy == Strategy::Pm && from == Some(false) && is_new {
+                self.repeat(&input, &ends);
+            }
+            if let Some(made) = from {
+                let is_fruit = news > 0 || is_fresh;
+                self.fruits[usize::from(made)] += f64::from(u8::from(is_fruit));
+                self.tried_so[usize::from(made)] += 1.0;
+            }
             return Ok(());
         }
     }
@@ -399,8 +694,7 @@ impl<'o> Search<'o> {
         }
         let begun = Instant::now();
         let mut learning = Learning::new(input.len());
-        self.stage
-            .run(self.options, input, Telling::All, &mut learning)?;
+        self.stage.run(input, &Tells::Executed, &mut learning)?;
         self.numbers.learning_seconds += begun.elapsed().as_secs_f64();
         self.numbers.learned += 1;
         let (executed, given_up) = learning.executed();
@@ -429,88 +723,198 @@ impl<'o> Search<'o> {
     }
 
     /// Adds a path, and its decisions to the queue.
-    fn add(&mut self, input: Vec<u8>, decisions: Vec<Decision>, news: u64) {
+    fn add(&mut self, input: Vec<u8>, decisions: Vec<Decision>) -> [u32; DETAILS] {
+        let mut fresh = [0; DETAILS];
         let mut all = 0;
         let mut before = Vec::with_capacity(decisions.len());
-        let mut others = Vec::with_capacity(decisions.len());
+        let mut settings = Vec::with_capacity(decisions.len());
         let mut times: FxHashMap<u64, u64> = FxHashMap::default();
         let mut names = Vec::with_capacity(decisions.len());
-        let mut last_fences = 0;
+        let mut last_pm = 0;
         for decision in &decisions {
             before.push(all);
-            let (name, other) = (decision.name(), other_way(decision));
+            let name = decision.name();
             all = mix(all, name);
-            let fences = match self.options.strategy {
-                Strategy::Pm => decision.fences.min(FENCES_MAX),
+            let pm = match self.options.strategy {
+                Strategy::Pm => decision.pm.which,
                 _ => 0,
             };
-            if fences != last_fences {
+            if pm != last_pm {
                 times.clear();
-                last_fences = fences;
+                last_pm = pm;
             }
-            others.push(ways(other, &names, &times, fences));
-            self.covered.extend(ways(name, &names, &times, fences));
-            *times.entry(name).or_default() += 1;
+            let time = times.entry(decision.place()).or_default();
+            let setting = setting(&names, decision.shape, *time, pm);
+            for (detail, way) in ways(name, &setting).into_iter().enumerate() {
+                if self.covered.insert(way) {
+                    fresh[detail] += 1;
+                }
+            }
+            settings.push(setting);
+            *time += 1;
             names.push(name);
         }
         self.numbers.decisions = self.numbers.decisions.max(decisions.len() as u64);
         let test = self.tests.len() as u32;
-        let is_turned = |decision: &Decision| decision.kind != Kind::Bound;
-        let new: Vec<u32> = decisions
-            .iter()
-            .zip(&before)
-            .enumerate()
-            .filter(|(_, (decision, _))| is_turned(decision))
-            .filter(|(_, (decision, before))| self.tried.insert(mix(**before, decision.name())))
-            .map(|(at, _)| at as u32)
-            .collect();
+        let mut new = Vec::new();
+        for (at, (decision, before)) in decisions.iter().zip(&before).enumerate() {
+            match (decision.kind, decision.value) {
+                (Kind::Bound, _) => {}
+                (Kind::Position { .. }, Some(word)) => {
+                    if self.tried.insert(mix(*before, decision.place())) {
+                        let places = 0..self.pool.bits(word);
+                        let others = places.filter(|place| u64::from(*place) != decision.way);
+                        for place in others {
+                            let bit = self.pool.extract(word, place, 1);
+                            if self.pool.as_constant(bit).is_none() {
+                                new.push((at as u32, place));
+                            }
+                        }
+                    }
+                }
+                // Of many ways each is turned to from the first that was gone.
+                (_, Some(_)) => {
+                    if self.tried.insert(mix(*before, decision.place())) {
+                        new.push((at as u32, 0));
+                    }
+                }
+                (_, None) => {
+                    if self.tried.insert(mix(*before, decision.name())) {
+                        new.push((at as u32, 0));
+                    }
+                }
+            }
+        }
         self.tests.push(Test {
             input,
             decisions,
             before,
-            others,
-            news,
+            settings,
         });
-        for at in new {
+        // Behind something new, what the program itself decides is turned first: which command it is, say, if there is something new in how its number is read.
+        let is_fresh = fresh[..=2].iter().any(|count| *count > 0);
+        if is_fresh && self.options.strategy == Strategy::Pm {
+            let own = new.iter().rev().filter(|(at, _)| {
+                let decision = &self.tests[test as usize].decisions[*at as usize];
+                self.own.contains(decision.pc)
+            });
+            self.towards
+                .extend(own.take(OWN).map(|(at, place)| (test, *at, *place)));
+        }
+        for (at, place) in new {
             let order = match self.options.strategy {
-                Strategy::Random => self.random.u64(..),
                 Strategy::DepthFirst => u64::from(test) << 32 | u64::from(at),
                 _ => self.random.u64(..),
             };
-            let rank = self.rank(test, at, order);
-            self.queue.push(Turn { rank, test, at });
+            let rank = self.rank(test, at, place, order);
+            self.push(Turn {
+                rank,
+                test,
+                at,
+                place,
+            });
         }
+        fresh
     }
 }
 
+/// What a query may cost.
+const CONFLICTS: u64 = 5_000;
+const SOLVING: Duration = Duration::from_millis(250);
 /// What was done so often was not done more often in a way that matters.
 const TIMES_MAX: u64 = 6;
 /// A way that could not be solved for so often is not tried first any more.
 const VAIN_MAX: u32 = 1000;
-/// Behind so many fences it does not matter how many there were.
-const FENCES_MAX: u32 = 64;
 /// In how much detail ways are told apart.
-const DETAILS: usize = 6;
+const DETAILS: usize = 8;
+/// So many decisions of the program itself are turned first on a path that is new.
+const OWN: usize = 6;
+/// So many decisions in front of a way that cannot be gone behind them are turned for its sake, and on so many paths for each
+/// shape of what was decided about.
+const TOWARDS: usize = 8;
+const TOWARDS_MAX: u32 = 8;
+/// How new that is: less than a way that no run has gone, more than all else.
+const LEADS: u8 = 2 * DETAILS as u8 - 1;
+/// Whatever is new in one of the first so many details is worth a second look.
+const ROUGH: usize = 4;
+/// So many ways of one decision are tried behind the same decisions.
+const WAYS_MAX: usize = 64;
+/// So many inputs that were not solved for wait at most.
+const MADE_MAX: usize = 256;
+/// What may stand between two chunks of a text.
+const BETWEEN: [&[u8]; 3] = [b"\n", b" ", b""];
+/// Of 256 decisions to turn, so many are taken wherever they are in the input.
+const ANY_OF_256: u8 = 64;
+/// So many chunks are kept.
+const CHUNKS_MAX: usize = 64;
 
-/// A way that a decision may go, behind these: by itself; behind so many fences of persistent memory; there for the nth time; and there behind the
-/// last one, three and eight decisions.
-fn ways(name: u64, behind: &[u64], times: &FxHashMap<u64, u64>, fences: u32) -> [u64; DETAILS] {
-    let time = times.get(&name).copied().unwrap_or(0).min(TIMES_MAX);
-    let there = mix(name, fences.into());
+/// Behind which decisions a decision stands, in ever more detail: behind nothing; with that shape; for the nth time since persistent memory was changed; behind these fences of persistent memory; there for the nth
+/// time; and there behind the last one, three and eight decisions.
+fn setting(behind: &[u64], shape: u64, time: u64, pm: u64) -> [u64; DETAILS] {
+    let there = mix(77, pm);
     let last = |count: usize| {
         let from = behind.len().saturating_sub(count);
         behind[from..]
             .iter()
             .fold(mix(there, count as u64), |all, name| mix(all, *name))
     };
+    let time = time.min(TIMES_MAX);
     [
-        name,
-        mix(there, 77),
+        0,
+        mix(80, shape),
+        mix(79, time),
+        there,
         mix(mix(there, 78), time),
         last(1),
         last(3),
         last(8),
     ]
+}
+
+/// A way that a decision may go, in such a setting.
+fn ways(name: u64, setting: &[u64; DETAILS]) -> [u64; DETAILS] {
+    setting.map(|setting| mix(name, setting))
+}
+
+/// Where in an input the bytes end that were looked at before persistent memory was changed, each time that it was.
+fn ends(decisions: &[Decision], fences: u32) -> Vec<u32> {
+    let mut ends = Vec::new();
+    let Some(first) = decisions.first() else {
+        return ends;
+    };
+    let (mut known, mut last) = (first.pm.fences, 0);
+    let all = decisions.iter().map(|d| (d.pm.fences, Some(d.last_byte)));
+    for (fences, byte) in all.chain([(fences, None)]) {
+        if fences > known {
+            ends.push(last + 1);
+            known = fences;
+        }
+        last = last.max(byte.unwrap_or(0));
+    }
+    ends
+}
+
+/// An input with something inserted. It keeps its length.
+fn with_inserted(input: &[u8], at: usize, what: &[u8]) -> Vec<u8> {
+    let mut made = input[..at].to_vec();
+    made.extend(what);
+    made.extend(&input[at..]);
+    made.truncate(input.len());
+    made
+}
+
+/// The input in which new bytes stand in front of what they were to take the place of: so that what followed is still there. None if they do not lie side by side.
+fn inserted(input: &[u8], changes: &[(u32, u8)]) -> Option<Vec<u8>> {
+    let (first, _) = *changes.first()?;
+    let is_run = changes
+        .iter()
+        .enumerate()
+        .all(|(n, (index, _))| *index == first + n as u32);
+    if !is_run || first as usize >= input.len() {
+        return None;
+    }
+    let bytes: Vec<u8> = changes.iter().map(|(_, value)| *value).collect();
+    Some(with_inserted(input, first as usize, &bytes))
 }
 
 /// What a run is expected to do.
@@ -535,16 +939,14 @@ impl Expected {
     }
 }
 
-/// The way that a decision did not go. Of a jump, all others are one.
-fn other_way(decision: &Decision) -> u64 {
-    match decision.kind {
-        Kind::Branch => Decision {
-            way: 1 - (decision.way & 1),
-            ..*decision
-        }
-        .name(),
-        _ => mix(decision.name(), 1),
-    }
+/// The way that a decision did not go. Of a jump, all others are one; of a position, `place` says which.
+fn other_way(decision: &Decision, place: u32) -> u64 {
+    let way = match decision.kind {
+        Kind::Branch => 1 - (decision.way & 1),
+        Kind::Position { .. } => place.into(),
+        _ => return mix(decision.place(), 1),
+    };
+    Decision { way, ..*decision }.name()
 }
 
 /// Adds what was taken; whether anything was new.

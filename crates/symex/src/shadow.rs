@@ -22,7 +22,8 @@ use iced_x86::{
 use rustc_hash::FxHashMap;
 
 use crate::captured::State;
-use crate::path::{Decision, Kind, Path};
+use crate::path::{Decision, Kind, Path, Progress};
+use crate::tables::Tables;
 use crate::value::{self, Binary, Value};
 
 /// The flags that are followed, and their bits.
@@ -82,8 +83,8 @@ pub struct Shadow {
     pub losses: Losses,
     /// Instructions that were looked at.
     pub evaluated: u64,
-    /// Fences of persistent memory so far.
-    pub fences: u32,
+    /// How far it has come with persistent memory.
+    pub pm: Progress,
     factory: Option<InstructionInfoFactory>,
 }
 
@@ -137,30 +138,45 @@ impl Shadow {
                     kind: Kind::Taken,
                     way: now as u64,
                     condition,
-                    fences: self.fences,
+                    value: Some(expr),
+                    shape: pool.shape(expr),
+                    last_byte: last_byte(pool, condition),
+                    pm: self.pm,
                 });
             }
         }
     }
 
     /// A thread executes an instruction.
-    pub fn execute(&mut self, pool: &mut Pool, thread: ThreadId, state: &State) {
+    pub fn execute(
+        &mut self,
+        pool: &mut Pool,
+        tables: &mut Tables,
+        thread: ThreadId,
+        state: &State,
+    ) {
         self.evaluated += 1;
         self.threads.entry(thread).or_default();
         let instruction = &state.instruction;
         let mut step = Step {
             pool,
+            tables,
             shadow: self,
             state,
             thread,
             gpr: state.gpr,
             flags: state.flags,
+            searched: None,
         };
+        step.note_searched();
         let is_repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
         let done = match is_repeated && instruction.is_string_instruction() {
             true => step.repeat(),
             false => brownout_lift::lift(instruction, &mut step).map(|next| step.goes(next)),
         };
+        if done.is_ok() {
+            step.finds_position();
+        }
         if done.is_err() {
             step.give_up();
         }
@@ -170,6 +186,7 @@ impl Shadow {
 /// One instruction of a thread.
 struct Step<'s> {
     pool: &'s mut Pool,
+    tables: &'s mut Tables,
     shadow: &'s mut Shadow,
     state: &'s State,
     thread: ThreadId,
@@ -177,6 +194,8 @@ struct Step<'s> {
     gpr: [u64; 16],
     /// The same of RFLAGS.
     flags: u64,
+    /// The operand of an instruction that searches for a bit.
+    searched: Option<Value>,
 }
 
 impl Step<'_> {
@@ -184,14 +203,25 @@ impl Step<'_> {
         self.shadow.threads.entry(self.thread).or_default()
     }
 
-    fn decide(&mut self, kind: Kind, way: u64, condition: Expr) {
+    fn decide(&mut self, kind: Kind, way: u64, condition: Expr, value: Option<Expr>) {
         if self.pool.as_constant(condition).is_none() {
+            let shape = match value {
+                Some(value) => self.pool.shape(value),
+                // Whichever way it goes.
+                None => {
+                    let other = self.pool.not(condition);
+                    self.pool.shape(condition).min(self.pool.shape(other))
+                }
+            };
             self.shadow.path.push(Decision {
                 pc: self.state.instruction.ip(),
                 kind,
                 way,
                 condition,
-                fences: self.shadow.fences,
+                value,
+                shape,
+                last_byte: last_byte(self.pool, condition),
+                pm: self.shadow.pm,
             });
         }
     }
@@ -201,7 +231,7 @@ impl Step<'_> {
         if let Some(expr) = value.expr {
             let now = self.pool.constant(value.bits, value.now);
             let same = self.pool.eq(expr, now);
-            self.decide(Kind::Taken, value.now as u64, same);
+            self.decide(Kind::Taken, value.now as u64, same, Some(expr));
         }
         value.now
     }
@@ -215,18 +245,82 @@ impl Step<'_> {
                         0 => self.pool.not(expr),
                         _ => expr,
                     };
-                    self.decide(Kind::Branch, way, condition);
+                    self.decide(Kind::Branch, way, condition, None);
                 }
             }
             Next::Computed { target } => {
                 if let Some(expr) = target.expr {
                     let now = self.pool.constant(target.bits, target.now);
                     let condition = self.pool.eq(expr, now);
-                    self.decide(Kind::Jump, target.now as u64, condition);
+                    self.decide(Kind::Jump, target.now as u64, condition, Some(expr));
                 }
             }
             Next::Falls | Next::Jump { .. } => {}
         }
+    }
+
+    /// Keeps the operand of an instruction that searches for a bit.
+    fn note_searched(&mut self) {
+        let instruction = &self.state.instruction;
+        let is_search = matches!(
+            instruction.mnemonic(),
+            Mnemonic::Bsf | Mnemonic::Tzcnt | Mnemonic::Bsr | Mnemonic::Lzcnt
+        );
+        if !is_search || instruction.op1_kind() != iced_x86::OpKind::Register {
+            return;
+        }
+        let register = instruction.op1_register();
+        let bits = 8 * register.size() as u32;
+        let whole = self.gpr(register.full_register().number());
+        self.searched = Some(value::extract(self.pool, whole, 0, bits));
+    }
+
+    /// The place of a bit that was found is a decision of its own. Whatever is computed from it (lengths, addresses) follows from nothing then: it
+    /// would tie all bytes that were searched to each other, again and again.
+    fn finds_position(&mut self) {
+        let instruction = &self.state.instruction;
+        let is_lowest = match instruction.mnemonic() {
+            Mnemonic::Bsf | Mnemonic::Tzcnt => true,
+            Mnemonic::Bsr | Mnemonic::Lzcnt => false,
+            _ => return,
+        };
+        let register = instruction.op0_register();
+        let number = register.full_register().number();
+        let Some(Followed { expr, now }) = self.registers().gpr[number] else {
+            return;
+        };
+        self.registers().gpr[number] = None;
+        // What it was searched in. A register that is its own result does not hold it any more: then the result will do.
+        let source = match self.searched.take() {
+            Some(source) => source,
+            None => {
+                self.take(Value {
+                    bits: 64,
+                    now,
+                    expr: Some(expr),
+                });
+                return;
+            }
+        };
+        let Some(word) = source.expr else {
+            return;
+        };
+        let first = match (is_lowest, source.now) {
+            (_, 0) => {
+                let zero = self.pool.constant(source.bits, 0);
+                let none = self.pool.eq(word, zero);
+                return self.decide(Kind::Taken, 0, none, Some(word));
+            }
+            (true, now) => now.trailing_zeros(),
+            (false, now) => now.ilog2(),
+        };
+        let condition = first_bit(self.pool, word, source.bits, first, is_lowest);
+        self.decide(
+            Kind::Position { is_lowest },
+            first.into(),
+            condition,
+            Some(word),
+        );
     }
 
     /// A repeated string instruction: as many times as it was executed.
@@ -264,7 +358,7 @@ impl Step<'_> {
                         0 => self.pool.not(expr),
                         _ => expr,
                     };
-                    self.decide(Kind::Branch, equal.now as u64, condition);
+                    self.decide(Kind::Branch, equal.now as u64, condition, None);
                 }
                 if !goes_on {
                     break;
@@ -349,7 +443,7 @@ impl Step<'_> {
                         met = true;
                         let known = self.pool.constant(8, now.into());
                         let same = self.pool.eq(expr, known);
-                        self.decide(Kind::Taken, now.into(), same);
+                        self.decide(Kind::Taken, now.into(), same, Some(expr));
                     }
                     if writes(used.access()) {
                         self.shadow.memory.remove(&at);
@@ -394,8 +488,8 @@ impl Step<'_> {
             return None;
         };
         let len = bytes as usize;
-        let entry = |pool: &Pool, byte: u8| {
-            let at = pool.eval(expr, &|_| byte) as u64;
+        let addresses = self.tables.addresses(self.pool, expr);
+        let entry = |at: u64| {
             let is_plain = (0..u64::from(bytes))
                 .all(|n| !self.shadow.memory.contains_key(&at.wrapping_add(n)));
             let content = self.state.bytes(at, len).filter(|_| is_plain)?;
@@ -405,39 +499,17 @@ impl Step<'_> {
                 .fold(0u128, |n, b| n << 8 | u128::from(*b));
             Some(number)
         };
-        let entries: Vec<Option<u128>> = (0..=255).map(|byte| entry(self.pool, byte)).collect();
-        let known = entries.iter().flatten().count();
-        if known < 2 {
+        let entries: Vec<Option<u128>> = addresses.iter().map(|at| entry(*at)).collect();
+        if entries.iter().flatten().count() < 2 {
             return None;
         }
-        let mut counts: BTreeMap<u128, u32> = BTreeMap::new();
-        for value in entries.iter().flatten() {
-            *counts.entry(*value).or_default() += 1;
-        }
-        let most = *counts.iter().max_by_key(|(_, count)| **count)?.0;
-        let byte = self.pool.input(input);
-        let bits = 8 * bytes;
-        let mut result = self.pool.constant(bits, most);
-        let mut allowed = self.pool.constant(1, 0);
-        for (number, entry) in entries.iter().enumerate() {
-            let Some(value) = entry else {
-                continue;
-            };
-            let number = self.pool.constant(8, number as u128);
-            let is_it = self.pool.eq(byte, number);
-            if known < 256 {
-                allowed = self.pool.or(allowed, is_it);
-            }
-            if *value != most {
-                let value = self.pool.constant(bits, *value);
-                result = self.pool.ite(is_it, value, result);
-            }
-        }
         let now = self.memory_now(address.now as u64, bytes)?;
-        if known < 256 {
-            self.decide(Kind::Bound, 1, allowed);
+        let bits = 8 * bytes;
+        let looked = self.tables.look_up(self.pool, expr, input, bits, entries);
+        if let Some(allowed) = looked.allowed {
+            self.decide(Kind::Bound, 1, allowed, None);
         }
-        Some(value::with(self.pool, bits, now, result))
+        Some(value::with(self.pool, bits, now, looked.content))
     }
 
     /// An address is taken to be what it is, and the registers that it was computed from with it: they are used again and again.
@@ -488,6 +560,26 @@ impl Step<'_> {
                 .fold(0u128, |n, b| n << 8 | u128::from(*b)),
         )
     }
+}
+
+/// That a bit of a word is 1 and all below it (or above it) are not.
+pub fn first_bit(pool: &mut Pool, word: Expr, bits: u32, at: u32, is_lowest: bool) -> Expr {
+    let mut condition = pool.extract(word, at, 1);
+    let others = match is_lowest {
+        true => 0..at,
+        false => at + 1..bits,
+    };
+    for other in others {
+        let bit = pool.extract(word, other, 1);
+        let clear = pool.not(bit);
+        condition = pool.and(condition, clear);
+    }
+    condition
+}
+
+/// The last byte of the input that an expression depends on.
+fn last_byte(pool: &mut Pool, expr: Expr) -> u32 {
+    pool.inputs(expr).iter().copied().max().unwrap_or(0)
 }
 
 fn rflag(flag: Flag) -> u32 {

@@ -1,29 +1,22 @@
-//! Where programs run: each run in a private view of the machine, on the files that the set-up has left.
+//! Where programs run: on the files that the set-up has left, each run as if it were the first.
 //!
 //! Guarantee: every run begins with the same files, and no run sees what another has left. Time, random numbers, addresses and the order of threads are the
 //! same each time. So what a run does depends on its input alone.
+//!
+//! A program is kept where it first looks at its input, and forked from there for each run (`brownout_stage`). One that starts threads or processes
+//! is launched each time instead, and they take turns: only then they do the same each time.
 
-use std::fs::{self, File};
-use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use brownout_explore::Ground;
-use brownout_host::{
-    Enclosures, ExitStatus, LaunchConfig, Layer, Limits, Outcome, Schedule, StrategyKind,
-};
+use brownout_images::{ImageId, Store};
+use brownout_stage::{Delivery, Origins, Ran, Server, Target, Tells, Workshop, root};
 use brownout_trace::EventSink;
+use tempfile::TempDir;
 
 use crate::options::{Error, Options, io_error};
-
-/// What a run is to tell.
-#[derive(Clone, Debug)]
-pub enum Telling {
-    /// All that is executed.
-    All,
-    /// The state in front of these instructions.
-    At(Arc<[u64]>),
-}
 
 const WALL: Duration = Duration::from_secs(20);
 /// More events than a run has that ends.
@@ -31,100 +24,78 @@ const EVENTS: u64 = 20_000_000;
 
 /// See the module's header.
 pub struct Stage {
-    enclosures: Arc<Enclosures>,
-    layers: Vec<Layer>,
-    /// Last, because everything else lies in it.
-    ground: Ground,
+    /// Ends before what it was made of.
+    server: Option<Server>,
+    workshop: Workshop,
+    root: ImageId,
+    /// How often a program was launched, to be kept or not.
+    pub launches: u64,
+    /// Runs that were forked from a kept program.
+    pub forks: u64,
+    _images: TempDir,
 }
 
 impl Stage {
     /// Makes it ready, and runs the set-up.
     pub fn new(options: &Options) -> Result<Stage, Error> {
         let ground = Ground::new().map_err(io_error("cannot make a folder for runs"))?;
-        let enclosures = ground
-            .enclosures()
-            .map_err(|why| Error::NoView(why.to_owned()))?
-            .clone();
-        let mut stage = Stage {
-            enclosures,
-            layers: Vec::new(),
-            ground,
+        let images = tempfile::tempdir_in(ground.scratch());
+        let images = images.map_err(io_error("cannot make a folder for images"))?;
+        let store = Arc::new(Store::create(&images.path().join("images"))?);
+        let origins = Origins {
+            setup: options.setup.clone(),
+            image: None,
+            stop: options.stop.clone(),
         };
-        if let Some(setup) = &options.setup {
-            stage.set_up(options, setup)?;
-        }
-        Ok(stage)
+        let root = root(&origins, &ground, &store)?;
+        let target = Target {
+            program: options.program.program.clone(),
+            args: options.program.args.clone(),
+            pm_globs: options.pm_globs.clone(),
+            delivery: Delivery::Stdin,
+        };
+        let patience = options.patience.unwrap_or(WALL);
+        let mut workshop = Workshop::new(ground, store, target, patience);
+        workshop.stop = options.stop.clone();
+        workshop.events_max = EVENTS;
+        Ok(Stage {
+            server: None,
+            workshop,
+            root,
+            launches: 0,
+            forks: 0,
+            _images: images,
+        })
     }
 
-    fn set_up(&mut self, options: &Options, setup: &str) -> Result<(), Error> {
-        let view = self.enclosures.enclose(&[]);
-        let view = Arc::new(view.map_err(io_error("cannot make a private view of the machine"))?);
-        let null = || File::options().read(true).write(true).open("/dev/null");
-        // Under the engine, though nothing is recorded: what it makes must be the same next time, identifiers and seeds included.
-        let mut config = LaunchConfig::new("sh", ["-c", setup]);
-        config.deterministic = true;
-        config.enclosure = Some(view.clone());
-        config.dies_with_tool = true;
-        config.stop = Some(options.stop.clone());
-        config.stdin = Some(null().map_err(io_error("cannot open /dev/null"))?);
-        config.stdout = Some(null().map_err(io_error("cannot open /dev/null"))?);
-        let outcome = brownout_host::run(&config)?;
-        match (outcome.stopped, outcome.status) {
-            (Some(_), _) => Err(Error::Usage(
-                "stopped in the set-up: nothing was searched".into(),
-            )),
-            (None, ExitStatus::Code(0)) => {
-                self.layers.push(view.layer().clone());
-                Ok(())
-            }
-            (None, ExitStatus::Code(code)) => Err(Error::Usage(format!(
-                "the set-up failed with exit code {code}: {setup}"
-            ))),
-            (None, ExitStatus::Signal(signal)) => Err(Error::Usage(format!(
-                "the set-up was killed by signal {signal}: {setup}"
-            ))),
-        }
+    /// The program starts threads or processes: from now on they take turns.
+    pub fn take_turns(&mut self) -> bool {
+        !self.workshop.takes_turns.swap(true, Ordering::Relaxed)
     }
 
-    /// Runs the program on an input.
+    /// Runs the program on an input. After [`Error::is_not_kept`] the sinks may have seen a part of a run; another one can be made.
     pub fn run(
-        &self,
-        options: &Options,
+        &mut self,
         input: &[u8],
-        telling: Telling,
+        tells: &Tells,
         sink: &mut dyn EventSink,
-    ) -> Result<Outcome, Error> {
-        let view = self.enclosures.enclose(&self.layers);
-        let view = view.map_err(io_error("cannot make a private view of the machine"))?;
-        let program = &options.program;
-        let mut config = LaunchConfig::new(&program.program, &program.args);
-        config.pm_globs = options.pm_globs.clone();
-        config.schedule = Some(Schedule::new(StrategyKind::GoOn, 0));
-        config.edges = true;
-        config.boundaries = true;
-        match telling {
-            Telling::All => (config.loads, config.follow) = (true, true),
-            Telling::At(chosen) => config.capture = Some(chosen),
-        }
-        let path = self.input_path();
-        fs::write(&path, input).map_err(io_error("cannot write the input"))?;
-        let input = File::open(&path).map_err(io_error("cannot open the input"))?;
-        config.stdin = Some(input);
-        let null = || File::options().write(true).open("/dev/null");
-        config.stdout = Some(null().map_err(io_error("cannot open /dev/null"))?);
-        config.stderr = Some(null().map_err(io_error("cannot open /dev/null"))?);
-        config.enclosure = Some(Arc::new(view));
-        config.dies_with_tool = true;
-        config.stop = Some(options.stop.clone());
-        config.limits = Limits {
-            events: Some(EVENTS),
-            wall: Some(options.patience.unwrap_or(WALL)),
-            ..Limits::default()
+    ) -> Result<Ran, Error> {
+        let is_it = |server: &Server| server.tells() == tells && server.is_usable();
+        let mut server = match self.server.take() {
+            Some(server) if is_it(&server) => server,
+            kept => {
+                // Two at a time would be one too many.
+                drop(kept);
+                self.launches += 1;
+                Server::open(&self.workshop, self.root, tells)?
+            }
         };
-        Ok(brownout_host::record(&config, sink)?)
-    }
-
-    fn input_path(&self) -> PathBuf {
-        self.ground.scratch().join("input")
+        self.forks += u64::from(server.is_warm());
+        let ran = server.run(input, self.workshop.patience, sink)?;
+        // What tells everything is wanted once.
+        if *tells != Tells::Executed {
+            self.server = Some(server);
+        }
+        Ok(ran)
     }
 }

@@ -114,12 +114,12 @@ impl Delivery {
     }
 
     /// As for most programs.
-    pub(crate) fn is_stdin(&self) -> bool {
+    pub fn is_stdin(&self) -> bool {
         *self == Delivery::Stdin
     }
 
     /// What stands for the input in the arguments.
-    pub(crate) fn mark(&self) -> Option<&'static str> {
+    pub fn mark(&self) -> Option<&'static str> {
         match self {
             Delivery::Stdin | Delivery::Socket(_) => None,
             Delivery::File => Some(FILE),
@@ -133,12 +133,7 @@ impl Delivery {
     }
 
     /// The arguments of a run. `file` is where the input lies, if that is in a file.
-    pub(crate) fn args(
-        &self,
-        args: &[OsString],
-        input: &[u8],
-        file: Option<&Path>,
-    ) -> Vec<OsString> {
+    pub fn args(&self, args: &[OsString], input: &[u8], file: Option<&Path>) -> Vec<OsString> {
         let Some(mark) = self.mark() else {
             return args.to_vec();
         };
@@ -158,22 +153,23 @@ impl Delivery {
     }
 }
 
-/// What a script needs besides to feed a server: the name of its file, and what it holds.
-pub(crate) const FEEDER: &str = "feed.py";
-pub(crate) const FEEDER_TEXT: &str = include_str!("feed.py");
+/// The name of the script that feeds a server without the tool.
+pub const FEEDER: &str = "feed.py";
+/// What it holds.
+pub const FEEDER_TEXT: &str = include_str!("feed.py");
 
 /// For those who run the program without the tool.
 impl Delivery {
     /// What of an input is written into a file, for a script.
-    pub(crate) fn exported(&self, input: &[u8]) -> Vec<u8> {
+    pub fn exported(&self, input: &[u8]) -> Vec<u8> {
         match self {
             Delivery::Argument => argument(input),
             Delivery::Stdin | Delivery::File | Delivery::Socket(_) => input.to_vec(),
         }
     }
 
-    /// Lines of a shell script that run the program with the input that lies in `$here`, by its name.
-    pub(crate) fn script(&self, program: &str, args: &[String], name: &str) -> String {
+    /// Lines of a shell script that run the program with the input that lies in `$here`, by its name. `runner` are words of the shell that stand before the program's.
+    pub fn script(&self, runner: &str, program: &str, args: &[String], name: &str) -> String {
         let replacement = match self {
             // What a shell reads in loses its last line feeds, unless something follows.
             Delivery::Argument => "\"${argument%x}\"".to_owned(),
@@ -190,7 +186,7 @@ impl Delivery {
                 .collect::<Vec<_>>()
                 .join(&replacement),
         };
-        let words = std::iter::once(quoted(program));
+        let words = [runner.to_owned(), quoted(program)].into_iter();
         let words = words.chain(args.iter().map(|arg| match arg.as_str() {
             "" => quoted(arg),
             _ => word(arg),
@@ -218,12 +214,12 @@ impl Delivery {
 }
 
 /// A word for a shell.
-pub(crate) fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// An input as far as it can be an argument.
-pub(crate) fn argument(input: &[u8]) -> Vec<u8> {
+pub fn argument(input: &[u8]) -> Vec<u8> {
     let bytes = input.iter().copied().filter(|byte| *byte != 0);
     bytes.take(ARGUMENT_MAX - 1).collect()
 }
@@ -248,7 +244,7 @@ pub(crate) fn pieces<'w>(word: &'w OsStr, mark: &'w str) -> impl Iterator<Item =
 }
 
 /// The file that holds the input, in a view.
-pub(crate) struct InputFile {
+pub struct InputFile {
     /// What the program calls it.
     pub path: PathBuf,
     /// As the tool has it.
@@ -326,14 +322,14 @@ mod tests {
     #[test]
     fn scripts_put_the_input_where_the_program_looks() {
         let args = |list: &[&str]| -> Vec<String> { list.iter().map(|w| w.to_string()).collect() };
-        let file = Delivery::File.script("p", &args(&["", "--in=@@", "it's"]), "input-0");
+        let file = Delivery::File.script("exec", "p", &args(&["", "--in=@@", "it's"]), "input-0");
         let expected =
-            "'p' '' '--in='\"$here/input-0\" 'it'\\''s' < /dev/null > /dev/null || true\n";
+            "exec 'p' '' '--in='\"$here/input-0\" 'it'\\''s' < /dev/null > /dev/null || true\n";
         assert_eq!(file, expected);
-        let argument = Delivery::Argument.script("p", &args(&["@ARG@"]), "input-1");
+        let argument = Delivery::Argument.script("exec", "p", &args(&["@ARG@"]), "input-1");
         assert_eq!(
             argument,
-            "argument=$(cat \"$here/input-1\"; echo x)\n'p' \"${argument%x}\" < /dev/null > /dev/null || true\n"
+            "argument=$(cat \"$here/input-1\"; echo x)\nexec 'p' \"${argument%x}\" < /dev/null > /dev/null || true\n"
         );
     }
 

@@ -62,7 +62,7 @@ pub struct Served {
 
 impl Served {
     /// What a reader of a campaign must know.
-    pub(crate) fn note(&self, delivery: &Delivery) -> Option<String> {
+    pub fn note(&self, delivery: &Delivery) -> Option<String> {
         let [connections, answered] = [&self.connections, &self.answered];
         let count = connections.load(Ordering::Relaxed);
         match delivery {
@@ -103,7 +103,7 @@ struct State {
 }
 
 /// See the module's header.
-pub(crate) struct Feeder {
+pub struct Feeder {
     view: Arc<Enclosure>,
     endpoint: Endpoint,
     served: Arc<Served>,

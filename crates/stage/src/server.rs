@@ -25,10 +25,10 @@ use std::time::Duration;
 
 use brownout_explore::Ground;
 use brownout_host::{
-    Address, Changed, Client, Enclosure, Enclosures, LaunchConfig, LaunchError, Outcome, Session,
-    StopAt, record,
+    Address, Changed, Client, Enclosure, Enclosures, LaunchConfig, LaunchError, Outcome, Schedule,
+    Session, StopAt, StrategyKind, record,
 };
-use brownout_images::{Content, Contents, ImageId, Origin, Page, Store, View, capture, lay};
+use brownout_images::{Content, Contents, ImageId, Node, Origin, Page, Store, View, capture, lay};
 use brownout_trace::{EventSink, Tee};
 
 use crate::client::{Feeder, Noter, Served};
@@ -37,11 +37,17 @@ use crate::error::Error;
 use crate::target::Target;
 use crate::watch::{PAGE, Watch};
 
-/// A run that does more to persistent memory is cut off there, and is no finding: somebody has asked for a lot.
+/// See [`Workshop::events_max`].
 const EVENTS_MAX: u64 = 400_000;
 
 /// So often it is tried to keep a program of which that never succeeded. On crash images it may fail because recovery does.
 const REFUSED_MAX: u32 = 4;
+
+/// Which addresses a run on an image gets ([`LaunchConfig::layout`]): others than the run that left the image had. So a pointer to ordinary memory that an earlier run
+/// has left in a file leads nowhere, as after a real restart.
+pub fn layout_after(image: &Node) -> u32 {
+    image.depth % 2
+}
 
 /// The contents of a file at one time.
 struct Snapshot {
@@ -133,13 +139,27 @@ pub struct Ran {
     pub is_done: bool,
 }
 
+/// What runs tell, besides what they do to persistent memory and which branches they take.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Tells {
+    /// Nothing.
+    #[default]
+    Path,
+    /// What was compared. Such runs are slow.
+    Comparisons,
+    /// The state in front of these instructions, sorted by their addresses, once the program has come to its input.
+    Captured(Arc<[u64]>),
+    /// Everything that is executed. Such runs are launched, and very slow.
+    Executed,
+}
+
 /// See the module's header.
 pub struct Server {
     /// Ended before its view is.
     session: Option<Session>,
     view: Arc<Enclosure>,
     image: ImageId,
-    compares: bool,
+    tells: Tells,
     config: LaunchConfig,
     delivery: Delivery,
     served: Arc<Served>,
@@ -175,10 +195,14 @@ pub struct Workshop {
     pub patience: Duration,
     /// A run that has more memory of its own, in bytes, is cut off.
     pub memory_max: Option<u64>,
+    /// A run that does more to persistent memory is cut off there, and is no finding: somebody has asked for a lot.
+    pub events_max: u64,
     /// Ends whatever runs when true.
     pub stop: Arc<AtomicBool>,
     /// Programs are kept where they can be; else each is launched, which is slower and shows the same.
     pub keeps: bool,
+    /// One thread runs at a time, and programs are launched.
+    pub takes_turns: AtomicBool,
     /// How often one was kept, and how often that was not possible.
     kept: AtomicU32,
     /// Likewise.
@@ -196,8 +220,10 @@ impl Workshop {
             target,
             patience,
             memory_max: None,
+            events_max: EVENTS_MAX,
             stop: Arc::default(),
             keeps: true,
+            takes_turns: AtomicBool::new(false),
             kept: AtomicU32::new(0),
             refused: AtomicU32::new(0),
             served: Arc::default(),
@@ -224,7 +250,7 @@ impl Workshop {
     }
 
     /// The same, with an empty file for the input if it comes in one.
-    pub(crate) fn laid_with_input(
+    pub fn laid_with_input(
         &self,
         image: ImageId,
     ) -> Result<(Arc<Enclosure>, Option<InputFile>), Error> {
@@ -238,7 +264,7 @@ impl Workshop {
     }
 
     /// A client for a run in a view, if the program is a server.
-    pub(crate) fn feeder(
+    pub fn feeder(
         &self,
         view: &Arc<Enclosure>,
         input: &[u8],
@@ -263,19 +289,23 @@ impl Workshop {
 }
 
 impl Server {
-    /// Lays the image down and has the program ready. If it `compares`, its runs tell what was compared, and are slow.
-    pub fn open(workshop: &Workshop, image: ImageId, compares: bool) -> Result<Server, Error> {
+    /// Lays the image down and has the program ready.
+    pub fn open(workshop: &Workshop, image: ImageId, tells: &Tells) -> Result<Server, Error> {
         let (view, named) = workshop.laid_with_input(image)?;
         let target = &workshop.target;
         let node = workshop.store.node(image)?;
         let mut config = LaunchConfig::new(&target.program, &target.args);
         config.pm_globs = target.pm_globs.clone();
         config.deterministic = true;
-        // A pointer to ordinary memory that an earlier run has left in a file leads nowhere, as after a real restart.
-        config.layout = node.depth % 2;
+        config.layout = layout_after(&node);
         config.boundaries = true;
         config.edges = true;
-        config.comparisons = compares;
+        match tells {
+            Tells::Path => {}
+            Tells::Comparisons => config.comparisons = true,
+            Tells::Captured(chosen) => config.capture = Some(chosen.clone()),
+            Tells::Executed => (config.loads, config.follow) = (true, true),
+        }
         config.enclosure = Some(view.clone());
         config.dies_with_tool = true;
         config.stop = Some(workshop.stop.clone());
@@ -284,13 +314,14 @@ impl Server {
         let serves = matches!(workshop.target.delivery, Delivery::Socket(_));
         config.limits.idle = (!serves).then_some(workshop.patience);
         config.limits.memory = workshop.memory_max;
+        config.limits.events = Some(workshop.events_max);
         config.stdout = Some(tempfile::tempfile_in(workshop.ground.scratch())?);
         config.stderr = Some(tempfile::tempfile_in(workshop.ground.scratch())?);
         let mut server = Server {
             session: None,
             view,
             image,
-            compares,
+            tells: tells.clone(),
             config,
             delivery: target.delivery.clone(),
             served: workshop.served.clone(),
@@ -303,7 +334,12 @@ impl Server {
             last: None,
         };
         server.take_input(named)?;
-        if workshop.tries_to_keep() {
+        // Only threads that take turns can be followed, and only such runs do the same each time if there are several.
+        let takes_turns = *tells == Tells::Executed || workshop.takes_turns.load(Ordering::Relaxed);
+        if takes_turns {
+            server.config.schedule = Some(Schedule::new(StrategyKind::GoOn, 0));
+        }
+        if !takes_turns && workshop.tries_to_keep() {
             let noter = Noter::of(&server.delivery);
             server.config.client = noter.clone().map(|noter| noter as Arc<dyn Client>);
             let opened = Session::open(&server.config, StopAt::Input);
@@ -383,9 +419,9 @@ impl Server {
         self.image
     }
 
-    /// Whether its runs tell what was compared.
-    pub fn compares(&self) -> bool {
-        self.compares
+    /// What its runs tell.
+    pub fn tells(&self) -> &Tells {
+        &self.tells
     }
 
     /// Whether runs are forked from a kept program.
@@ -410,7 +446,6 @@ impl Server {
     ) -> Result<Ran, Error> {
         self.config.limits.wall = Some(patience);
         self.config.limits.idle = self.config.limits.idle.map(|_| patience);
-        self.config.limits.events = Some(EVENTS_MAX);
         self.set_back()?;
         self.input.set_len(0)?;
         self.input.write_all_at(input, 0)?;
