@@ -22,9 +22,10 @@ use brownout_tests::trial::broken;
 use brownout_tests::{Invocation, Outcome, Scratch, check, layout, trial};
 use libtest_mimic::Arguments;
 
-const TIMEOUT: Duration = Duration::from_secs(150);
-/// Most bugs show in the first few schedules; none may need more time than this.
-const BUDGET: &str = "60s";
+/// What takes seconds alone takes minutes on a machine that has twenty other things to do.
+const TIMEOUT: Duration = Duration::from_secs(900);
+/// Most bugs show in the first few schedules, within seconds (`cargo xtask bench race` has the figures); whatever is found ends the search.
+const BUDGET: &str = "300s";
 /// Schedules of what must be silent.
 const RUNS: &str = "20";
 
@@ -594,14 +595,14 @@ fn same_seed() -> Result<()> {
 fn killed_and_resumed() -> Result<()> {
     let scratch = Scratch::new()?;
     let program = race::find("counter_value")?;
-    let more = ["--time", "60s", "--out", "campaign"];
+    let more = ["--time", BUDGET, "--out", "campaign"];
     let mut child = command(&program, Build::Bug, &more, &scratch)?
         .command()?
         .spawn()?;
     // The images of a finding are written right before it is noted down.
     let images = scratch.join("brownout-race");
     let is_found = || fs::read_dir(&images).is_ok_and(|mut found| found.next().is_some());
-    for _ in 0..1200 {
+    for _ in 0..6000 {
         if is_found() {
             break;
         }
@@ -610,7 +611,7 @@ fn killed_and_resumed() -> Result<()> {
     std::thread::sleep(Duration::from_secs(6));
     child.kill()?;
     child.wait()?;
-    ensure!(is_found(), "nothing was found in a minute");
+    ensure!(is_found(), "nothing was found in five minutes");
     let more = ["--runs", "0", "--out", "campaign", "--resume"];
     let (outcome, report) = run(&program, Build::Bug, &more, &scratch)?;
     ensure!(outcome.status == 1, "{}", outcome.describe());

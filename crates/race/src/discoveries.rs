@@ -86,7 +86,7 @@ mod tests {
     fn discovery(severity: Severity, message: &str) -> Discovery {
         Discovery {
             finding: Finding::new("inter-thread-inconsistency", severity, message),
-            proof: Proof::new(&[], None, What::Effect { name: 1 }),
+            proof: Proof::new(&[], None, None, What::Effect { name: 1 }),
         }
     }
 

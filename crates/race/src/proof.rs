@@ -1,9 +1,10 @@
 //! What it takes to see a finding again: the schedule, the crash, and what is to be seen.
 
+use std::fmt;
 use std::sync::Arc;
 
 use brownout_explore::{OneCrash, Trial};
-use brownout_host::{Decision, Schedule, decode_decisions, encode_decisions};
+use brownout_host::{Decision, Misfit, Schedule, Stopped, decode_decisions, encode_decisions};
 use serde::{Deserialize, Serialize};
 
 use crate::deadlock::{deadlock_name, waits};
@@ -11,7 +12,7 @@ use crate::effects::Effects;
 use crate::inputs::{Input, Inputs};
 use crate::judge::{self, Judged, Verdict, is_same};
 use crate::options::{Error, Options, io_error, together};
-use crate::stage::{Act, Stage};
+use crate::stage::{Act, Ran, Stage};
 use crate::watch::Watch;
 
 /// What is to be seen. Names are made of addresses of code: the same for the same program and libraries.
@@ -45,6 +46,9 @@ pub enum What {
 pub struct Proof {
     /// The list of the schedule.
     schedule: Vec<u8>,
+    /// [`Scheduled::check`](brownout_host::Scheduled::check) of its run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    check: Option<u64>,
     /// What the program reads, if that is not the user's file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input: Option<Vec<u8>>,
@@ -70,9 +74,15 @@ pub struct Replayed {
 }
 
 impl Proof {
-    pub(crate) fn new(decisions: &[Decision], input: Option<Vec<u8>>, what: What) -> Proof {
+    pub(crate) fn new(
+        decisions: &[Decision],
+        check: Option<u64>,
+        input: Option<Vec<u8>>,
+        what: What,
+    ) -> Proof {
         Proof {
             schedule: encode_decisions(decisions),
+            check,
             input,
             what,
             crash: None,
@@ -114,7 +124,11 @@ impl Proof {
                 .map_err(io_error("cannot write the input"))?,
             None => Input { path, made: None },
         };
-        let act = Act::new(Schedule::repeat(decisions), &Arc::new(input));
+        let schedule = match self.check {
+            Some(check) => Schedule::repeat_exactly(decisions, check),
+            None => Schedule::repeat(decisions),
+        };
+        let act = Act::new(schedule, &Arc::new(input));
         let mut says = Vec::new();
         let is_same = match self.what {
             What::Deadlock { name } => {
@@ -150,7 +164,9 @@ impl Proof {
     ) -> Result<bool, Error> {
         let follows = matches!(self.what, What::Effect { .. });
         let mut effects = Effects::new(options.model);
-        let (run, _) = stage.record(act.following(follows), &mut effects)?;
+        let schedule = act.schedule.clone();
+        let (run, ran) = stage.record(act.following(follows), &mut effects)?;
+        expect_repeated(&ran, &schedule)?;
         let (effects, _, _) = effects.finish();
         let more: Vec<_> = options
             .continues
@@ -158,11 +174,14 @@ impl Proof {
             .map(|c| together(&options.recover, c))
             .collect();
         let mut trial = Trial::new(&stage.explore, run, &more)?;
-        let other_run = || {
-            Error::Usage("the program's run is not the one that was searched: it, its input or its files have changed".into())
-        };
-        let spec = self.crash.as_ref().ok_or_else(other_run)?;
-        let crash = trial.crash_of(spec).ok_or_else(other_run)?;
+        let no_crash = || Error::Usage("this token names no crash".into());
+        let spec = self.crash.as_ref().ok_or_else(no_crash)?;
+        let crash = trial.crash_of(spec).ok_or_else(|| {
+            other_run(match spec.run == trial.name() {
+                true => "it stores the same, and yet may not leave this crash",
+                false => "its threads took the same turns, but something else was stored",
+            })
+        })?;
         let tried = trial.recover(&crash, self.procedure)?;
         says.push(match &tried.failure {
             Some(failure) => format!("after the crash, {failure}"),
@@ -191,5 +210,31 @@ impl Proof {
             }
         }
         Ok(false)
+    }
+}
+
+fn other_run(how: impl fmt::Display) -> Error {
+    Error::Usage(format!(
+        "the program's run is not the one that was searched: it, its input or its files have changed ({how})"
+    ))
+}
+
+/// Fails unless the run came to its end, with the same turns as the one that is repeated.
+fn expect_repeated(ran: &Ran, schedule: &Schedule) -> Result<(), Error> {
+    let outcome = &ran.outcome;
+    match (outcome.stopped, ran.scheduled.misfit(schedule)) {
+        (Some(Stopped::Asked), _) => Err(Error::Usage("stopped before anything was seen".into())),
+        (Some(Stopped::Events | Stopped::Idle | Stopped::Wall | Stopped::Memory), _) => {
+            Err(Error::Usage(format!(
+                "the program was ended after {:.0} s and {} events, before it had come to the crash; the run that was searched did end: if this machine is busy, try again",
+                outcome.wall.as_secs_f64(),
+                outcome.events
+            )))
+        }
+        (_, Some(Misfit::Short(left))) => Err(other_run(format!(
+            "it ended before the last {left} of its decisions"
+        ))),
+        (_, Some(_)) => Err(other_run("its threads came to other places")),
+        (None | Some(Stopped::LeftBehind), None) => Ok(()),
     }
 }

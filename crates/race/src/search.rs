@@ -147,6 +147,8 @@ struct Next {
 struct Shown {
     input: Arc<Input>,
     decisions: Vec<Decision>,
+    /// [`Scheduled::check`](brownout_host::Scheduled::check) of the run, if it has been run.
+    check: Option<u64>,
 }
 
 impl Shown {
@@ -164,6 +166,7 @@ impl Shown {
         Shown {
             input: self.input.clone(),
             decisions,
+            check: None,
         }
     }
 }
@@ -427,6 +430,7 @@ impl<'o> Search<'o> {
             let shown = Shown {
                 input: next.turn.input,
                 decisions,
+                check: Some(ran.scheduled.check),
             };
             self.look_for_deadlock(&ran, &mut watch, &shown, books)?;
             self.look_for_publications(&mut watch, &shown, books)?;

@@ -51,7 +51,7 @@ const EFFORT: Effort = Effort {
 impl Shown {
     /// What it takes to see this again.
     fn proof(&self, what: What) -> Proof {
-        Proof::new(&self.decisions, self.input.made.clone(), what)
+        Proof::new(&self.decisions, self.check, self.input.made.clone(), what)
     }
 }
 
@@ -278,12 +278,13 @@ impl Search<'_> {
             Ok(ran.scheduled.decisions.filter(|_| shows))
         };
         let what = What::Effect { name };
-        let least = shown.with(minimise(shown.decisions.clone(), EFFORT, shows)?);
+        let mut least = shown.with(minimise(shown.decisions.clone(), EFFORT, shows)?);
         // Once more on the short list; should it not be confirmed there, the long one stays.
         if least.decisions.len() < shown.decisions.len() {
             let mut effects = Effects::new(self.options.model);
             let act = least.again().following(true);
-            let (run, _) = self.stage.record(act, &mut effects)?;
+            let (run, ran) = self.stage.record(act, &mut effects)?;
+            least.check = Some(ran.scheduled.check);
             let (effects, _, mut watch) = effects.finish();
             let mut trial = Trial::new(&self.stage.explore, run, &self.more)?;
             for again in effects.iter().filter(|effect| effect.name == name) {
