@@ -20,6 +20,7 @@ mod demo;
 mod dependencies;
 mod examples;
 mod graph;
+mod package;
 mod release;
 mod selection;
 mod setup;
@@ -54,6 +55,7 @@ usage: cargo xtask COMMAND
                   --modules N (spread over all), --jobs N, --only NAME
   sweep stress-ng the same for stress-ng's stressors of signals, processes, memory and pipes
   release         whether a release can be made: changelog, oldest Rust, stripped binary
+  package         a Debian package, tried out in an empty root; --binary FILE packages a tool that is built already
   comments        which comments are too wide; --wrap [FILE…] wraps them
   dependencies    licences, doubled versions, oldest Rust of what we depend on (a part of test)
   oldest-rust     compile everything with the oldest Rust that Cargo.toml promises
@@ -84,6 +86,7 @@ fn dispatch(words: &[&str]) -> Result<ExitCode> {
         ["bench", rest @ ..] => bench::bench(rest)?,
         ["sweep", rest @ ..] => return sweep::sweep(rest),
         ["release"] => release::release()?,
+        ["package", rest @ ..] => package::package(rest)?,
         ["comments", rest @ ..] => comments::comments(rest)?,
         ["dependencies"] => dependencies::check()?,
         ["oldest-rust"] => release::oldest_rust()?,

@@ -4,6 +4,7 @@
 //! It publishes nothing and tags nothing; it says what is missing, or the command that tags.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -55,8 +56,8 @@ pub fn oldest_rust() -> Result<()> {
     )
 }
 
-/// Builds the tool as it is released; a sentence about the file.
-fn build() -> Result<String> {
+/// Builds the tool as it is released.
+pub fn distributed() -> Result<PathBuf> {
     shell::run(shell::cargo().args([
         "build",
         "--locked",
@@ -65,7 +66,12 @@ fn build() -> Result<String> {
         "--package",
         "brownout",
     ]))?;
-    let file = layout::workspace().join("target/dist/brownout");
+    Ok(layout::target().join("dist/brownout"))
+}
+
+/// Builds and tries the tool as it is released; a sentence about the file.
+fn build() -> Result<String> {
+    let file = distributed()?;
     let bytes = fs::metadata(&file)?.len();
     let version = shell::output(Command::new(&file).arg("--version"))?;
     ensure!(

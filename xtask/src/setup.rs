@@ -64,6 +64,12 @@ const PACKAGES: &[Package] = &[
     command("sqlite3", "sqlite3"),
     command("gdb", "gdb"),
     command("git", "git"),
+    // Build systems, test runners and viewers of the recipes.
+    command("cmake", "cmake"),
+    command("ninja-build", "ninja"),
+    command("meson", "meson"),
+    package("python3-pytest"),
+    command("lcov", "genhtml"),
     command("openssl", "openssl"),
     command("gzip", "gzip"),
     command("bzip2", "bzip2"),

@@ -32,6 +32,7 @@ mod checker;
 mod collect;
 mod excluded;
 mod options;
+mod origins;
 mod owned;
 mod plugins;
 mod pool;
@@ -50,12 +51,14 @@ use std::path::Path;
 use brownout_findings::{BuiltIn, Coverage, Frame, Limit, Role, RuleId, Severity};
 use brownout_rule::host::Plugin;
 use brownout_symbols::{Options as SymbolOptions, Stacks};
-use brownout_trace::EventSink;
-use brownout_trace::event::{ContextId, Event, EventKind, TargetAddr, ThreadId};
+use brownout_trace::event::{ContextId, Event, EventKind, ProcessId, TargetAddr, ThreadId};
+use brownout_trace::{Beginning, EventSink};
 use serde::Serialize;
 
+use origins::Programs;
 use plugins::Plugins;
 use pool::Pool;
+use resolve::Words;
 
 pub use checker::{Checker, Counts};
 pub use options::Options;
@@ -68,6 +71,7 @@ pub struct Analysis {
     checkers: Checkers,
     plugins: Plugins,
     stacks: Stacks,
+    programs: Programs,
     notes: Vec<String>,
     is_closed: bool,
 }
@@ -137,6 +141,7 @@ impl Analysis {
             checkers: Checkers::Here(Box::new(Checker::new(options))),
             plugins: Plugins::default(),
             stacks: Stacks::new(symbols),
+            programs: Programs::default(),
             notes: Vec::new(),
             is_closed: false,
         }
@@ -150,6 +155,7 @@ impl Analysis {
             checkers: Checkers::Here(Box::new(Checker::new(options))),
             plugins: Plugins::default(),
             stacks,
+            programs: Programs::default(),
             notes: Vec::new(),
             is_closed: false,
         }
@@ -166,6 +172,11 @@ impl Analysis {
             checkers: Checkers::Pool(Pool::start(options)),
             ..Analysis::new(options, symbols)
         }
+    }
+
+    /// What this process was started with, and what the one that has started it: a runner of tests may be among them.
+    pub fn started_by(&mut self, around: Vec<Beginning>) {
+        self.programs.started_by(around);
     }
 
     /// Adds a custom rule from a shared library. Before the first event.
@@ -334,7 +345,12 @@ impl Analysis {
             }
             Checkers::Pool(pool) => pool.finish(),
         };
-        let findings = resolve::findings(&mut checkers, &mut self.stacks, &mut frames);
+        let mut words = Words {
+            stacks: &mut self.stacks,
+            programs: &mut self.programs,
+            text_frames: &mut frames,
+        };
+        let findings = resolve::findings(&mut checkers, &mut words);
         // Each has seen all events; the first also has the model.
         let first = &checkers[0];
         let counts = first.counts();
@@ -413,5 +429,11 @@ impl EventSink for Analysis {
 
     fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
         self.answer(question)
+    }
+
+    fn beginning(&mut self, process: ProcessId, what: &Beginning) -> io::Result<()> {
+        let epoch = self.stacks.epoch_of(process);
+        self.programs.begin(process, epoch, what);
+        Ok(())
     }
 }

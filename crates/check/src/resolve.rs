@@ -4,26 +4,31 @@ use std::collections::{HashMap, HashSet};
 
 use brownout_findings::numbers::{counted, grouped};
 use brownout_findings::rules::BuiltIn;
-use brownout_findings::{Event, Finding, Frame, Place, Role, blame};
+use brownout_findings::{Event, Finding, Frame, Origin, Place, Role, blame};
 use brownout_model::keys;
 use brownout_symbols::Stacks;
 use brownout_trace::event::{ContextId, ThreadId};
 
 use crate::checker::Checker;
 use crate::collect::{Raw, RawEvent};
+use crate::origins::Programs;
 use crate::source::Sources;
 
+/// Where words for numbers come from.
+pub struct Words<'a> {
+    pub stacks: &'a mut Stacks,
+    pub programs: &'a mut Programs,
+    /// The call stack of a context, innermost first, in recordings whose stacks are text.
+    pub text_frames: &'a mut dyn FnMut(ContextId) -> Vec<String>,
+}
+
 /// Turns what was collected into findings, correctness first. Fingerprints are the report's to assign.
-pub fn findings(
-    checkers: &mut [Checker],
-    stacks: &mut Stacks,
-    text_frames: &mut dyn FnMut(ContextId) -> Vec<String>,
-) -> Vec<Finding> {
+pub fn findings(checkers: &mut [Checker], words: &mut Words<'_>) -> Vec<Finding> {
     let mut sources = Sources::default();
     let mut findings: Vec<Weighed> = Vec::new();
     for checker in checkers {
         for raw in std::mem::take(&mut checker.collector.raw) {
-            findings.push(finding(checker, stacks, text_frames, &mut sources, raw));
+            findings.push(finding(checker, words, &mut sources, raw));
         }
     }
     findings.retain(|weighed| !is_noise(&weighed.finding));
@@ -92,6 +97,7 @@ fn merge(findings: Vec<Weighed>) -> Vec<Finding> {
             merged.push(weighed);
         } else {
             merged[at].finding.count += weighed.finding.count;
+            merged[at].finding.seen_in(weighed.finding.origins);
             merged[at].amount += weighed.amount;
         }
     }
@@ -122,18 +128,13 @@ fn weight_note(
     finding
 }
 
-fn finding(
-    checker: &Checker,
-    stacks: &mut Stacks,
-    text_frames: &mut dyn FnMut(ContextId) -> Vec<String>,
-    sources: &mut Sources,
-    raw: Raw,
-) -> Weighed {
+fn finding(checker: &Checker, words: &mut Words<'_>, sources: &mut Sources, raw: Raw) -> Weighed {
     let events: Vec<Event> = raw
         .events
         .iter()
-        .map(|raw| event(checker, stacks, text_frames, raw))
+        .map(|raw| event(checker, words, raw))
         .collect();
+    let origin = origin(checker, words, &raw.events, &events);
     let mut help = raw.help;
     let by_msync = checker.persists_by_msync();
     let rule = raw.rule.built_in();
@@ -143,6 +144,7 @@ fn finding(
         events,
         help,
         notes: raw.notes,
+        origins: Vec::from_iter(origin),
         ..Finding::new(raw.rule, raw.severity, raw.message)
     };
     Weighed {
@@ -151,19 +153,29 @@ fn finding(
     }
 }
 
-fn event(
+/// The program that the first event happened in that has a place in the code.
+fn origin(
     checker: &Checker,
-    stacks: &mut Stacks,
-    text_frames: &mut dyn FnMut(ContextId) -> Vec<String>,
-    raw: &RawEvent,
-) -> Event {
+    words: &mut Words<'_>,
+    raw: &[RawEvent],
+    events: &[Event],
+) -> Option<Origin> {
+    let (raw, event) = raw.iter().zip(events).find(|(raw, _)| raw.tag.0 != 0)?;
+    let (site, epoch) = (checker.sites.site(raw.tag), checker.sites.epoch(raw.tag));
+    let Words {
+        stacks, programs, ..
+    } = words;
+    programs.origin(stacks, site.process, epoch, &event.stack)
+}
+
+fn event(checker: &Checker, words: &mut Words<'_>, raw: &RawEvent) -> Event {
     let site = checker.sites.site(raw.tag);
-    let text = text_frames(site.context);
+    let text = (words.text_frames)(site.context);
     let mut stack: Vec<Frame> = match (raw.tag.0, text.is_empty()) {
         (0, _) => Vec::new(),
         (_, false) => text.iter().map(|text| frame_of_text(text)).collect(),
         (_, true) => {
-            let symbols = stacks.stack_of(
+            let symbols = words.stacks.stack_of(
                 site.process,
                 checker.sites.epoch(raw.tag),
                 site.pc,

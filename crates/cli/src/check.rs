@@ -15,13 +15,15 @@ use std::time::Duration;
 
 use brownout_check::{Analysis as Checker, Statistics};
 use brownout_findings::rules::Analysis;
-use brownout_findings::{Analysed, Limit, Outcome};
+use brownout_findings::{Analysed, Finding, Limit, Outcome};
 use brownout_host::{ExitStatus, LaunchConfig};
+use brownout_report::suppress;
 use brownout_storelog::Importer;
 use brownout_symbols::Options as SymbolOptions;
 use brownout_trace::{Reader, Tee};
 use serde::Serialize;
 
+use crate::coverage::Counter;
 use crate::exit::{self, Failure};
 use crate::explore;
 use crate::output::TraceOutput;
@@ -59,6 +61,24 @@ pub fn conduct(mut check: Check, wanted: Option<&str>) -> Result<u8, Failure> {
         wanted,
     };
     reporting::conclude(&check.report, &known, subject, seen.outcome, |_| None)
+}
+
+/// Checks again, recorded in `trace`, and says what the finding of that fingerprint is this time, if it is there.
+pub fn find(mut check: Check, wanted: &str, trace: &Path) -> Result<Option<Finding>, Failure> {
+    let Source::Run(launch) = &mut check.source else {
+        return Err(Failure::usage(
+            "a recording was checked, and no program was run that gdb could run again",
+        ));
+    };
+    launch.values = true;
+    launch.lean = false;
+    check.save_trace = Some(trace.to_owned());
+    check.confirm = None;
+    let seen = examine(&mut check)?;
+    let mut report = seen.outcome.report(seen.analysed);
+    brownout_report::finish(&mut report, None, None, suppress::today());
+    let mut findings = report.findings.into_iter();
+    Ok(findings.find(|finding| finding.fingerprint == wanted))
 }
 
 /// What a user should know who finds less than was expected, or more.
@@ -110,6 +130,8 @@ fn examine(check: &mut Check) -> Result<Seen, Failure> {
         true => Checker::in_parallel(check.options, SymbolOptions::for_findings()),
         false => Checker::new(check.options, SymbolOptions::for_findings()),
     };
+    let around = brownout_host::of_ourselves();
+    checker.started_by(around.into_iter().flatten().collect());
     for (path, options) in &check.plugins {
         checker
             .load_rule(path, options)
@@ -122,12 +144,27 @@ fn examine(check: &mut Check) -> Result<Seen, Failure> {
             signals::leave_to_program(launch)?;
         }
     }
-    match (&check.source, &mut check.confirm) {
-        (Source::Run(launch), Some(options)) => examine_confirmed(options, launch, checker),
-        (Source::Run(launch), None) => examine_run(check.save_trace.as_deref(), launch, checker),
-        (Source::Trace(path), _) => examine_trace(path, checker, check.options.threads),
-        (Source::PmemcheckLog(path), _) => examine_log(path, checker),
+    if let Some(path) = &check.coverage {
+        reporting::try_output(path)?;
     }
+    let mut counter = check.coverage.as_ref().map(|_| Counter::new());
+    let seen = match (&check.source, &mut check.confirm) {
+        (Source::Run(launch), Some(options)) => {
+            examine_confirmed(options, launch, checker, counter.as_mut())
+        }
+        (Source::Run(launch), None) => {
+            let trace = check.save_trace.as_deref();
+            examine_run(trace, launch, checker, counter.as_mut())
+        }
+        (Source::Trace(path), _) => {
+            examine_trace(path, checker, check.options.threads, counter.as_mut())
+        }
+        (Source::PmemcheckLog(path), _) => examine_log(path, checker),
+    }?;
+    if let (Some(counter), Some(path)) = (counter, &check.coverage) {
+        counter.finish(path)?;
+    }
+    Ok(seen)
 }
 
 /// The program that was run, in words.
@@ -167,12 +204,13 @@ fn examine_run(
     save_trace: Option<&Path>,
     launch: &LaunchConfig,
     mut checker: Checker,
+    counter: Option<&mut Counter>,
 ) -> Result<Seen, Failure> {
     let mut keep = match save_trace {
         Some(path) => Some(Keep::new(TraceOutput::open(path, false)?, launch)),
         None => None,
     };
-    let mut sink = Tee::of([&mut checker]).and(keep.as_mut());
+    let mut sink = Tee::of([&mut checker]).and(keep.as_mut()).and(counter);
     let run = match brownout_host::record(launch, &mut sink) {
         Ok(run) => run,
         Err(error) => {
@@ -208,9 +246,11 @@ fn examine_confirmed(
     options: &mut brownout_explore::Options,
     launch: &LaunchConfig,
     mut checker: Checker,
+    counter: Option<&mut Counter>,
 ) -> Result<Seen, Failure> {
     explore::listen(options)?;
-    let run = brownout_explore::record_run(options, Some(&mut checker))?;
+    let mut sink = Tee::of([&mut checker]).and(counter);
+    let run = brownout_explore::record_run(options, Some(&mut sink))?;
     let (output, errors) = run.output();
     // The program has its output to itself, as without --confirm.
     let _ = io::stdout().write_all(&output);
@@ -245,7 +285,12 @@ fn examine_confirmed(
     })
 }
 
-fn examine_trace(path: &Path, mut checker: Checker, threads: bool) -> Result<Seen, Failure> {
+fn examine_trace(
+    path: &Path,
+    mut checker: Checker,
+    threads: bool,
+    mut counter: Option<&mut Counter>,
+) -> Result<Seen, Failure> {
     let cannot = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot read the trace {}: {error}", quote(path)))
     };
@@ -280,7 +325,12 @@ fn examine_trace(path: &Path, mut checker: Checker, threads: bool) -> Result<See
     }
     loop {
         match reader.next() {
-            Ok(Some(event)) => checker.event(&event),
+            Ok(Some(event)) => {
+                checker.event(&event);
+                if let Some(counter) = &mut counter {
+                    counter.event(&event);
+                }
+            }
             Ok(None) => break,
             Err(error) => {
                 notes.push(format!("the trace is damaged: {error}"));

@@ -13,6 +13,7 @@ use brownout_model::Domain;
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
+use crate::gdb::Stage;
 use crate::schedule::ScheduleArg;
 
 const ABOUT: &str = "Find crash-consistency and performance bugs of persistent-memory programs";
@@ -117,6 +118,12 @@ Examples:
 
 The page is one file. It needs no network, and can be sent, attached to a bug report or kept with a build. Every analysis also
 writes it at once: --format html -o FILE.html.";
+
+const MERGE_EXAMPLES: &str = "\
+Examples:
+  brownout merge reports/*.json
+  brownout merge reports/*.json --format junit --suite storage -o brownout.xml
+  brownout merge reports/*.json --format json -o all.json --fail-on never";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -230,6 +237,12 @@ pub enum Command {
     /// damaged, cut off, no report or of a later version is exit status 2.
     #[command(after_help = REPORT_EXAMPLES)]
     Report(PageArgs),
+    /// Make one report of many: those of the tests of a suite, say
+    ///
+    /// Takes what --format json has written. A finding that more than one of them has is told once, with all programs and tests that show
+    /// it. The options of reports apply as if it were one run: its form, the exit status, suppressions, a baseline.
+    #[command(after_help = MERGE_EXAMPLES)]
+    Merge(MergeArgs),
     /// Run a program under the engine, without analysis
     ///
     /// The program behaves as it does natively; the exit status is its own (128+n if signal n
@@ -243,6 +256,12 @@ pub enum Command {
     /// it), unless verification fails (1) or the recording could not be made (2, 3, 70).
     #[command(after_help = RECORD_EXAMPLES, after_long_help = format!("{RECORD_EXAMPLES}\n\n{WHAT_IS_PM}"))]
     Record(RecordArgs),
+    /// Take Valgrind's place: its options, and a log in its form
+    ///
+    /// 'brownout valgrind OPTIONS PROGRAM ARGUMENTS' is 'brownout check' for whoever calls Valgrind: ctest -T memcheck, scripts, makefiles. A
+    /// link to brownout that is named brownout-valgrind does the same. Options of Valgrind that have no effect are named; options of check that have a
+    /// value are taken in the form --option=value. docs/recipes.md shows its use.
+    Valgrind(ValgrindArgs),
     /// Look into a recorded trace
     #[command(subcommand, subcommand_required = true, disable_help_subcommand = true)]
     Trace(TraceCommand),
@@ -252,6 +271,10 @@ pub enum Command {
     Completions(CompletionsArgs),
     /// Write the manual page to stdout, or all pages into a folder
     Man(ManArgs),
+    /// Write a header for annotations to stdout
+    ///
+    /// For instance: brownout header > include/brownout.h. It is headers only, and needs no library.
+    Header(HeaderArgs),
 }
 
 /// Look into a recorded trace.
@@ -329,6 +352,12 @@ pub struct CheckArgs {
     /// Keep the recording of this run in FILE, too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub save_trace: Option<PathBuf>,
+
+    /// Write which source lines touched persistent memory to FILE, as lcov has it
+    ///
+    /// Stores, write-backs, fences and transactions, each as a test of its own. 'genhtml FILE -o DIR' shows it beside the source.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub coverage: Option<PathBuf>,
 
     /// Execute cache flushes instead of only recording them
     ///
@@ -416,7 +445,7 @@ pub struct CheckArgs {
     /// Understand the options of another tool, and end as its scripts expect
     ///
     /// pmemcheck: accepts --mult-stores=yes and the like, says which have no effect, and ends the
-    /// report with the line 'ERROR SUMMARY: N errors'.
+    /// report with the line 'ERROR SUMMARY: N errors'. valgrind: the report has the form of Valgrind's logs.
     #[arg(long, value_enum, value_name = "TOOL", help_heading = REPORT_HEADING)]
     pub compat: Option<Compat>,
 
@@ -486,6 +515,13 @@ pub struct ExploreArgs {
     /// Write every distinct outcome of every failure point to FILE, one JSON object a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub outcomes: Option<PathBuf>,
+
+    /// Write which source lines touched persistent memory to FILE, as lcov has it
+    ///
+    /// Stores, write-backs, fences and transactions, each as a test of its own. 'genhtml FILE -o DIR' shows it beside the source.
+    /// It is that of the recorded run, without recoveries.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub coverage: Option<PathBuf>,
 
     /// Go on where an interrupted exploration ended
     ///
@@ -1106,9 +1142,22 @@ pub struct ReportArgs {
     #[arg(long, help_heading = REPORT_HEADING)]
     pub all: bool,
 
-    /// Which findings count for the exit status
-    #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = FailOn::Correctness, help_heading = REPORT_HEADING)]
-    pub fail_on: FailOn,
+    /// Say nothing if there is nothing wrong
+    ///
+    /// For the forms that people read. What was found, and that not everything was looked at, is said nevertheless.
+    #[arg(short, long, help_heading = REPORT_HEADING)]
+    pub quiet: bool,
+
+    /// What counts for the exit status (separated by commas)
+    ///
+    /// correctness: findings of correctness. performance: all findings. nothing-checked: that no persistent memory was touched, which is
+    /// exit status 3. never: nothing. Default: correctness; and nothing-checked, too, where the variable CI is set, as CI services do.
+    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',', action = clap::ArgAction::Set, num_args = 1, hide_possible_values = true, help_heading = REPORT_HEADING)]
+    pub fail_on: Vec<FailOn>,
+
+    /// Name the test suite of a JUnit report. Default: after the program
+    #[arg(long, value_name = "NAME", help_heading = REPORT_HEADING)]
+    pub suite: Option<String>,
 
     /// Accept that this was not looked at: it does not make the report 'incomplete' (repeatable)
     ///
@@ -1165,14 +1214,16 @@ pub enum ColorChoice {
     Never,
 }
 
-/// Which findings count for the exit status.
+/// What counts for the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
-    /// Those of correctness
+    /// Findings of correctness
     Correctness,
-    /// All
+    /// All findings
     Performance,
-    /// None
+    /// That no persistent memory was touched
+    NothingChecked,
+    /// Nothing
     Never,
 }
 
@@ -1181,6 +1232,8 @@ pub enum FailOn {
 pub enum Compat {
     /// The Valgrind tool
     Pmemcheck,
+    /// Valgrind's core, as ctest reads it; 'brownout valgrind' takes its options, too
+    Valgrind,
 }
 
 /// Options of pmemcheck that Brownout does not have by the same name. What becomes of them is
@@ -1214,6 +1267,15 @@ pub struct PmemcheckArgs {
     /// See the instructions
     #[arg(long, hide = true, requires = "compat", value_parser = BoolishValueParser::new(), value_name = "yes|no")]
     pub isa_rec: Option<bool>,
+    /// So many frames of a stack
+    #[arg(long, hide = true, requires = "compat", value_name = "N")]
+    pub num_callers: Option<usize>,
+    /// Suppressions for what was found stand behind the report
+    #[arg(long, hide = true, requires = "compat")]
+    pub print_suppressions: bool,
+    /// End with the number of errors
+    #[arg(long, hide = true, requires = "compat", value_parser = BoolishValueParser::new(), value_name = "yes|no")]
+    pub error_summary: Option<bool>,
     /// End with a summary
     #[arg(long, hide = true, requires = "compat", value_parser = BoolishValueParser::new(), value_name = "yes|no")]
     pub print_summary: Option<bool>,
@@ -1372,6 +1434,13 @@ pub struct ReplayArgs {
     #[arg(long, conflicts_with = "yes")]
     pub show: bool,
 
+    /// Run it natively in gdb, and stop there
+    ///
+    /// store: in front of the store that a crash would lose. crash: at the finding's last event, where the power may fail. recovery: in
+    /// recovery, on the crash image of a finding of 'brownout explore'. The program runs once under Brownout and then in gdb.
+    #[arg(long, value_enum, value_name = "WHERE", conflicts_with = "show")]
+    pub gdb: Option<Stage>,
+
     /// Run it without asking
     ///
     /// A token holds a command line. It is shown first; on a terminal you are asked, elsewhere this option is needed.
@@ -1397,6 +1466,30 @@ pub struct PageArgs {
     pub output: Option<PathBuf>,
 }
 
+/// `brownout valgrind`. The words are taken apart in [`crate::valgrind`], before clap sees them; this is what help shows.
+#[derive(Debug, Args)]
+pub struct ValgrindArgs {
+    /// Options as Valgrind has them, then the program and its arguments
+    #[arg(
+        value_name = "WORD",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub words: Vec<OsString>,
+}
+
+/// `brownout merge`
+#[derive(Debug, Args)]
+pub struct MergeArgs {
+    /// Reports that --format json has written
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+
+    /// The report.
+    #[command(flatten)]
+    pub report: ReportArgs,
+}
+
 /// A shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Shell {
@@ -1414,6 +1507,31 @@ pub struct CompletionsArgs {
     /// For which shell
     #[arg(value_enum, value_name = "SHELL")]
     pub shell: Shell,
+}
+
+/// A header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Header {
+    /// Annotations for C and C++
+    #[value(name = "brownout.h")]
+    Brownout,
+    /// PMRace's names
+    #[value(name = "pmrace.h")]
+    Pmrace,
+    /// PMTest's names, for C
+    #[value(name = "pmtest.h")]
+    Pmtest,
+    /// PMTest's names, for C++
+    #[value(name = "pmtest.hh")]
+    PmtestCpp,
+}
+
+/// `brownout header`
+#[derive(Debug, Args)]
+pub struct HeaderArgs {
+    /// Which one
+    #[arg(value_enum, value_name = "NAME", default_value_t = Header::Brownout)]
+    pub name: Header,
 }
 
 /// `brownout man`
@@ -1492,6 +1610,19 @@ pub struct RecordArgs {
     /// With --loads, that is what 'brownout check --threads --trace' needs.
     #[arg(long)]
     pub threads: bool,
+
+    /// Which addresses the program gets with --deterministic: the same number, the same ones
+    ///
+    /// Scripts of 'brownout fuzz export' use it, so that what a program keeps in its files is what it was in the campaign.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=7),
+        requires = "deterministic",
+        hide_short_help = true
+    )]
+    pub layout: u32,
 
     /// Do not record the stored bytes, only where and how many
     ///

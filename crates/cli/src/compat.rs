@@ -29,6 +29,10 @@ pub struct Translated {
     pub rules: Vec<RuleEdit>,
     /// Where the report goes.
     pub output: Option<PathBuf>,
+    /// So many frames of a stack.
+    pub frames_max: Option<usize>,
+    /// Suppressions stand behind the report.
+    pub print_suppressions: bool,
     /// What has no effect, one sentence each, without final stop.
     pub notes: Vec<String>,
 }
@@ -45,6 +49,9 @@ pub fn translate(args: PmemcheckArgs) -> Translated {
         flush_check,
         flush_align,
         isa_rec,
+        num_callers,
+        print_suppressions,
+        error_summary,
         print_summary,
         expect_fence_after_clflush,
     } = args;
@@ -61,6 +68,8 @@ pub fn translate(args: PmemcheckArgs) -> Translated {
     switch(&[OVERWRITES], mult_stores);
     switch(&FLUSHES, flush_check);
     out.output = log_file;
+    out.frames_max = num_callers;
+    out.print_suppressions = print_suppressions;
 
     let mut unless = |harmless: bool, option: &str, why: &str| {
         if !harmless {
@@ -93,6 +102,11 @@ pub fn translate(args: PmemcheckArgs) -> Translated {
         isa_rec != Some(false),
         "--isa-rec=no",
         "flush and fence instructions are always seen",
+    );
+    unless(
+        error_summary != Some(false),
+        "--error-summary=no",
+        "the report always ends with its summary",
     );
     unless(
         print_summary != Some(false),
@@ -135,11 +149,12 @@ mod tests {
             log_stores_stacktraces_depth: Some(3),
             flush_align: Some(false),
             isa_rec: Some(false),
+            error_summary: Some(false),
             print_summary: Some(false),
             expect_fence_after_clflush: Some(true),
             ..PmemcheckArgs::default()
         });
-        assert_eq!(translated.notes.len(), 8);
+        assert_eq!(translated.notes.len(), 9);
         assert_eq!(translated.rules, []);
     }
 
@@ -150,6 +165,7 @@ mod tests {
             log_stores: Some(false),
             flush_align: Some(true),
             isa_rec: Some(true),
+            error_summary: Some(true),
             print_summary: Some(true),
             expect_fence_after_clflush: Some(false),
             ..PmemcheckArgs::default()

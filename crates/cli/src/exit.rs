@@ -15,8 +15,8 @@ pub const OK: u8 = 0;
 pub const FINDINGS: u8 = 1;
 /// The command line makes no sense, or names files that cannot be used.
 pub const USAGE: u8 = 2;
-/// The program could not be run, does something unsupported, or could not be recorded to its end; or
-/// what was looked at has no findings, but is not all, as with a damaged trace.
+/// The program could not be run, does something unsupported, or could not be recorded to its end;
+/// or what was looked at has no findings, but is not all, as with a damaged trace.
 pub const CANNOT_RUN: u8 = 3;
 /// A bug in Brownout. `EX_SOFTWARE` of sysexits.h.
 pub const BUG: u8 = 70;
@@ -76,10 +76,26 @@ impl std::error::Error for Failure {}
 
 impl From<LaunchError> for Failure {
     fn from(error: LaunchError) -> Failure {
+        let cause = cause(&error).unwrap_or_default();
         Failure {
             code: if error.is_bug() { BUG } else { CANNOT_RUN },
-            sentence: error.to_string(),
+            sentence: format!("{error}{cause}"),
         }
+    }
+}
+
+/// What is behind a failure of the launch, where the system does not say it.
+fn cause(error: &LaunchError) -> Option<&'static str> {
+    let LaunchError::Launch(_, error) = error else {
+        return None;
+    };
+    let has_proc = std::path::Path::new("/proc/self/status").exists();
+    match error.raw_os_error() {
+        _ if !has_proc => Some("; /proc is not mounted here, and it is needed"),
+        Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => Some(
+            "; tracing a program (ptrace) may be forbidden here: in a container, add the capability SYS_PTRACE; docs/recipes.md tells what each command needs",
+        ),
+        _ => None,
     }
 }
 
@@ -96,6 +112,16 @@ pub fn of_program(status: &ExitStatus) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_launch_that_is_forbidden_says_what_to_do() {
+        let failed = |number| {
+            let error = std::io::Error::from_raw_os_error(number);
+            Failure::from(LaunchError::Launch("tracing", error)).sentence
+        };
+        assert!(failed(libc::EPERM).contains("SYS_PTRACE"));
+        assert!(!failed(libc::ENOMEM).contains("SYS_PTRACE"));
+    }
 
     #[test]
     fn program_status_is_what_a_shell_would_see() {

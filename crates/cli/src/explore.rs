@@ -3,8 +3,11 @@
 use brownout_explore::{CrashSpec, Error, Options};
 use brownout_findings::rules::{Analysis, RuleSet};
 use brownout_findings::{Analysed, Limit};
+use brownout_trace::EventSink;
 
+use crate::coverage::Counter;
 use crate::exit::{self, Failure};
+use crate::gdb;
 use crate::progress::LiveLine;
 use crate::record::hint;
 use crate::reporting::{self, Known, Subject};
@@ -28,8 +31,19 @@ pub fn explore(explore: Explore) -> Result<u8, Failure> {
     let options = &explore.options;
     listen(options)?;
     let mut line = LiveLine::new();
-    let exploration = brownout_explore::explore(options, &mut line)?;
+    if let Some(path) = &explore.coverage {
+        reporting::try_output(path)?;
+    }
+    let mut counter = explore.coverage.as_ref().map(|_| Counter::new());
+    let also = counter
+        .as_mut()
+        .map(|counter| counter as &mut dyn EventSink);
+    let run = brownout_explore::record_run(options, also)?;
+    let exploration = brownout_explore::explore_run(options, run, &mut line)?;
     line.clear();
+    if let (Some(counter), Some(path)) = (counter, &explore.coverage) {
+        counter.finish(path)?;
+    }
     let hints: Vec<String> = exploration.hints.iter().map(hint).collect();
     let (mut outcome, crashes) = exploration.into_outcome();
     if outcome.coverage.has(Limit::Untouched) {
@@ -60,7 +74,12 @@ pub fn listen(options: &Options) -> Result<(), Failure> {
 }
 
 /// Makes the crash of a finding again and shows what recovery does.
-pub fn replay(explore: Explore, fingerprint: &str, crash: &CrashSpec) -> Result<u8, Failure> {
+pub fn replay(
+    explore: Explore,
+    fingerprint: &str,
+    crash: &CrashSpec,
+    in_gdb: bool,
+) -> Result<u8, Failure> {
     let mut options = explore.options;
     listen(&options)?;
     options.folder = options.folder.join(format!("replay-{fingerprint}"));
@@ -81,6 +100,9 @@ pub fn replay(explore: Explore, fingerprint: &str, crash: &CrashSpec) -> Result<
         true => format!("finding {fingerprint} shows again"),
         false => format!("finding {fingerprint} did not show again"),
     });
+    if in_gdb {
+        return gdb::in_recovery(&replayed.reproduction.gdb);
+    }
     let code = match replayed.is_same {
         true => explore.report.error_exitcode.unwrap_or(exit::FINDINGS),
         false => exit::OK,

@@ -14,10 +14,12 @@ mod check;
 mod cli;
 mod compat;
 mod config;
+mod coverage;
 mod exit;
 mod explain;
 mod explore;
 mod fuzz;
+mod gdb;
 mod inspect;
 mod memory;
 mod output;
@@ -36,6 +38,7 @@ mod symex;
 mod terminal;
 mod token;
 mod usage;
+mod valgrind;
 mod verification;
 
 use std::process::ExitCode;
@@ -81,7 +84,19 @@ fn command() -> u8 {
 }
 
 fn perform() -> Result<u8, Failure> {
-    let line = CommandLine::complete(std::env::args_os().skip(1).collect())?;
+    reporting::begin();
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let words = match valgrind::asked(&arguments) {
+        Some(words) => {
+            let translated = valgrind::translate(words)?;
+            for note in &translated.notes {
+                message(note);
+            }
+            translated.words
+        }
+        None => arguments.into_iter().skip(1).collect(),
+    };
+    let line = CommandLine::complete(words)?;
     let cli = match cli::Cli::try_parse_from(line.with_program_name()) {
         Ok(cli) => cli,
         Err(error) => return Ok(usage::answer(&error, &line)),
@@ -96,12 +111,14 @@ fn perform() -> Result<u8, Failure> {
         Task::Explain(rule) => explain::explain(rule),
         Task::Replay(replay) => replay::replay(&replay),
         Task::Report(pages) => report::report(&pages),
+        Task::Merge { report, files } => reporting::merge(&report, &files),
         Task::Run(config) => run(config),
         Task::Record(recording) => record::record(recording),
         Task::Stat(file) => inspect::stat(&file),
         Task::Dump(dump) => inspect::dump(&dump),
         Task::Completions(shell) => shell::completions(shell),
         Task::Man(folder) => shell::man(folder.as_deref()),
+        Task::Header(name) => shell::header(name),
     }
 }
 

@@ -1,14 +1,17 @@
 //! `brownout replay`: see a finding again.
 //!
-//! Guarantee: looking at a token (`--show`, or the question before it is run) does no harm, whoever made it. Its size is bounded, what is
-//! shown cannot deceive a terminal, no folder is entered, no file read or written and nothing run before the user has agreed to the
-//! command line that was shown. Names of files are not made of what it says, but for a fingerprint, which is checked.
+//! Guarantee: looking at a token (`--show`, or the question before it is run) does no harm, whoever
+//! made it. Its size is bounded, what is shown cannot deceive a terminal, no folder is entered, no
+//! file read or written and nothing run before the user has agreed to the command line that was
+//! shown. Names of files are not made of what it says, but for a fingerprint, which is checked.
 
 use std::env;
+use std::path::PathBuf;
 
 use clap::Parser;
 
 use crate::exit::{self, Failure};
+use crate::gdb::{self, Stage};
 use crate::resolve::{self, Replay, Task};
 use crate::terminal::{message, quote};
 use crate::token::Token;
@@ -27,7 +30,8 @@ fn is_agreed() -> bool {
     is_read && ["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str())
 }
 
-/// Shows what the token says, and if the user agrees runs it again and shows its finding if it is there again.
+/// Shows what the token says, and if the user agrees runs it again and shows its finding if it is
+/// there again.
 pub fn replay(replay: &Replay) -> Result<u8, Failure> {
     let token = Token::decode(replay.token.trim())
         .map_err(|why| Failure::usage(format!("this is no replay token: {why}")))?;
@@ -60,6 +64,14 @@ pub fn replay(replay: &Replay) -> Result<u8, Failure> {
         .map_err(|_| Failure::usage("this token was made by another version of Brownout"))?;
     let line = token.words.iter().map(Into::into).collect();
     match resolve::resolve(cli, line)? {
+        Task::Check(check) if replay.gdb.is_some() => debug(*check, &token, replay.gdb),
+        task if matches!(replay.gdb, Some(stage) if stage != Stage::Recovery) => {
+            drop(task);
+            Err(Failure::usage(
+                "gdb can stop at the store or the crash of a finding of 'brownout check'; for this one, take --gdb recovery, or check the program and \
+                 take the token of the finding there",
+            ))
+        }
         Task::Check(mut check) => {
             // The report of the first run stays as it is.
             check.report.output = None;
@@ -70,8 +82,11 @@ pub fn replay(replay: &Replay) -> Result<u8, Failure> {
         }
         Task::Explore(explore) => {
             let crash = token.crash.unwrap_or_default();
-            explore::replay(*explore, &token.fingerprint, &crash)
+            explore::replay(*explore, &token.fingerprint, &crash, replay.gdb.is_some())
         }
+        _ if replay.gdb.is_some() => Err(Failure::usage(
+            "gdb can stop in recovery for findings of 'brownout explore' only",
+        )),
         Task::Race(race) => match &token.race {
             Some(proof) => race::replay(*race, &token.fingerprint, proof),
             None => Err(Failure::usage("this token has no schedule to replay")),
@@ -87,6 +102,60 @@ pub fn replay(replay: &Replay) -> Result<u8, Failure> {
     }
 }
 
+/// Sees the finding again, and hands the program to gdb.
+fn debug(check: resolve::Check, token: &Token, stage: Option<Stage>) -> Result<u8, Failure> {
+    let stage = stage.unwrap_or(Stage::Store);
+    if stage == Stage::Recovery {
+        return Err(Failure::usage(
+            "a finding of 'brownout check' has no crash image to recover; take --gdb store, or 'brownout explore'",
+        ));
+    }
+    let resolve::Source::Run(launch) = &check.source else {
+        return Err(Failure::usage(
+            "a recording was checked, and no program was run that gdb could run again",
+        ));
+    };
+    let program: Vec<String> = std::iter::once(&launch.program)
+        .chain(&launch.args)
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let cannot = |error: std::io::Error| {
+        Failure::cannot_run(format!("cannot make a folder for the recording: {error}"))
+    };
+    let folder = tempfile::tempdir().map_err(cannot)?;
+    let trace = folder.path().join(gdb::RECORDING);
+    let stdin = standard_input(&token.words);
+    let Some(finding) = check::find(check, &token.fingerprint, &trace)? else {
+        message(&format!(
+            "finding {} did not show again, so there is nowhere to stop",
+            token.fingerprint
+        ));
+        return Ok(exit::OK);
+    };
+    let session = gdb::Session {
+        finding: &finding,
+        stage,
+        program: &program,
+        stdin: stdin.as_deref(),
+    };
+    gdb::debug(session, folder)
+}
+
+/// What a command line names as the program's standard input.
+fn standard_input(words: &[String]) -> Option<PathBuf> {
+    let options = words.iter().take_while(|word| *word != "--");
+    let mut found = None;
+    let mut options = options.peekable();
+    while let Some(word) = options.next() {
+        if word == "--stdin" {
+            found = options.peek().map(PathBuf::from);
+        } else if let Some(path) = word.strip_prefix("--stdin=") {
+            found = Some(path.into());
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +165,7 @@ mod tests {
             token: token.into(),
             only_show,
             agreed: false,
+            gdb: None,
         };
         super::replay(&replay).expect_err("it is refused").sentence
     }
@@ -128,6 +198,7 @@ mod tests {
             token: harmful,
             only_show: true,
             agreed: false,
+            gdb: None,
         };
         assert_eq!(super::replay(&show).ok(), Some(exit::OK));
     }

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use brownout_findings::Report;
 use brownout_findings::numbers::counted;
@@ -20,7 +20,7 @@ use crate::terminal::{message, quote};
 /// Makes the page, or compares.
 pub fn report(pages: &Pages) -> Result<u8, Failure> {
     if let Some(output) = &pages.output {
-        spare_inputs(pages, output)?;
+        spare_inputs(&pages.files, output)?;
     }
     let load = |path| saved::load(path).map_err(|error| Failure::usage(error.to_string()));
     let reports: Vec<Report> = pages
@@ -83,17 +83,16 @@ pub fn no_terminal() -> Failure {
 }
 
 /// A slip of the hand must not cost a report.
-fn spare_inputs(pages: &Pages, output: &Path) -> Result<(), Failure> {
+pub fn spare_inputs(files: &[PathBuf], output: &Path) -> Result<(), Failure> {
     let Ok(real) = fs::canonicalize(output) else {
         return Ok(());
     };
-    match pages
-        .files
+    match files
         .iter()
         .any(|file| fs::canonicalize(file).is_ok_and(|file| file == real))
     {
         true => Err(Failure::usage(format!(
-            "{} is one of the reports, which the page would replace; choose another name for -o",
+            "{} is one of the reports, which would be replaced; choose another name for -o",
             quote(output)
         ))),
         false => Ok(()),

@@ -3,18 +3,21 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Instant;
 
 use brownout_explore::CrashSpec;
 use brownout_findings::rules::RuleSet;
-use brownout_findings::{Analysed, Finding, Limit, Outcome, Replay, Report, Severity};
+use brownout_findings::{Analysed, Finding, Limit, Outcome, Replay, Report, Verdict};
 use brownout_report::baseline::Baseline;
+use brownout_report::saved;
 use brownout_report::suppress::{self, Suppressions};
 use serde::Serialize;
 
 use crate::exit::{self, Failure};
-use crate::report::no_terminal;
-use crate::resolve::{ColorChoice, Compat, FailOn, ReportFormat, Reporting, plain};
+use crate::report::{no_terminal, spare_inputs};
+use crate::resolve::{ColorChoice, Compat, ReportFormat, Reporting, plain};
 use crate::terminal::{message, quote};
 use crate::token::Token;
 
@@ -73,7 +76,7 @@ impl Known {
 }
 
 /// Whether the file can be written, before the run that fills it. What is in it stays for now.
-fn try_output(path: &Path) -> Result<(), Failure> {
+pub fn try_output(path: &Path) -> Result<(), Failure> {
     let existed = path.exists();
     let opened = OpenOptions::new().append(true).create(true).open(path);
     match opened {
@@ -107,13 +110,22 @@ fn write(reporting: &Reporting, rules: RuleSet, report: &Report) -> Result<(), F
     use brownout_report::{Format, Options};
     let format = match (reporting.format, reporting.compat) {
         (ReportFormat::Terminal, Some(Compat::Pmemcheck)) => Format::Pmemcheck,
+        (ReportFormat::Terminal, Some(Compat::Valgrind)) => Format::Valgrind,
         (ReportFormat::Terminal, None) => Format::Terminal,
         (ReportFormat::Json, _) => Format::Json,
         (ReportFormat::Html, _) => Format::Html,
         (ReportFormat::Sarif, _) => Format::Sarif,
         (ReportFormat::Junit, _) => Format::Junit,
     };
-    let for_people = matches!(format, Format::Terminal | Format::Pmemcheck);
+    let for_people = matches!(
+        format,
+        Format::Terminal | Format::Pmemcheck | Format::Valgrind
+    );
+    let is_fine = report.findings.is_empty() && report.verdict != Verdict::Incomplete;
+    // Valgrind's log is there, and empty.
+    if reporting.quiet && is_fine && for_people && format != Format::Valgrind {
+        return Ok(());
+    }
     let to_terminal = reporting.output.is_none()
         && match for_people {
             true => io::stderr().is_terminal(),
@@ -128,7 +140,15 @@ fn write(reporting: &Reporting, rules: RuleSet, report: &Report) -> Result<(), F
         folder: std::env::current_dir().ok(),
         rules,
         process: std::process::id(),
+        quiet: reporting.quiet,
+        show_suppressions: reporting.print_suppressions,
+        fail_on: reporting.fail_on,
+        suite: reporting.suite.clone(),
         ..Options::default()
+    };
+    let options = Options {
+        frames_max: reporting.frames_max.unwrap_or(options.frames_max),
+        ..options
     };
     let options = match reporting.all {
         true => options.all(),
@@ -142,6 +162,9 @@ fn write(reporting: &Reporting, rules: RuleSet, report: &Report) -> Result<(), F
         Some(path) => {
             let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
             render(&mut BufWriter::new(file)).map_err(|error| cannot_write(path, &error))?;
+            if reporting.quiet && is_fine {
+                return Ok(());
+            }
             message(&brownout_report::terminal::last_line(report).replacen("brownout: ", "", 1));
             Ok(())
         }
@@ -162,16 +185,11 @@ fn write(reporting: &Reporting, rules: RuleSet, report: &Report) -> Result<(), F
 
 /// The exit status, if the analysis itself would end with `status`.
 fn exit_code(reporting: &Reporting, report: &Report, status: u8) -> u8 {
-    let counts = |finding: &Finding| match reporting.fail_on {
-        FailOn::Correctness => finding.severity == Severity::Correctness,
-        FailOn::Performance => true,
-        FailOn::Never => false,
-    };
+    let counts = |finding: &Finding| reporting.fail_on.counts(finding);
     if report.findings.iter().any(counts) {
         return reporting.error_exitcode.unwrap_or(exit::FINDINGS);
     }
-    let found = !report.findings.is_empty();
-    match report.coverage.falls_short(found) {
+    match reporting.fail_on.falls_short(report) {
         // Not the program's fault, and no success either.
         true if status == exit::OK => exit::CANNOT_RUN,
         _ => status,
@@ -192,8 +210,8 @@ pub struct Subject<'a> {
     pub wanted: Option<&'a str>,
 }
 
-/// Makes the report, the verdict and the exit status of what an analysis came to: the same for all. `crash` gives the crash that a
-/// finding is about, by the finding's number in the outcome.
+/// Makes the report, the verdict and the exit status of what an analysis came to: the same for all.
+/// `crash` gives the crash that a finding is about, by the finding's number in the outcome.
 pub fn conclude<S: Serialize>(
     reporting: &Reporting,
     known: &Known,
@@ -210,6 +228,54 @@ pub fn conclude<S: Serialize>(
         })
     };
     conclude_each(reporting, known, subject, outcome, replay)
+}
+
+/// What to say if no finding has a source line in the program's own code.
+fn lacks_lines(findings: &[Finding]) -> Option<String> {
+    let frames = || {
+        let events = findings.iter().flat_map(Finding::all_events);
+        let frames = events.flat_map(|event| &event.stack);
+        frames.filter(|frame| {
+            let module = frame.module.as_deref().unwrap_or_default();
+            // What a distribution brings has its debug information elsewhere.
+            !module.is_empty() && !module.starts_with("/lib") && !module.starts_with("/usr/lib")
+        })
+    };
+    let has_lines = frames().any(|frame| frame.line.is_some());
+    let module = frames().find_map(|frame| frame.module.as_ref())?;
+    (!has_lines).then(|| {
+        format!(
+            "{} has no debug information: compile with -g to see source lines",
+            quote(module)
+        )
+    })
+}
+
+/// For how long this command has been at work, in milliseconds.
+fn since_start() -> u64 {
+    let begun = BEGUN.get_or_init(Instant::now);
+    begun.elapsed().as_millis() as u64
+}
+
+static BEGUN: OnceLock<Instant> = OnceLock::new();
+
+/// The clock of this command begins.
+pub fn begin() {
+    since_start();
+}
+
+/// Makes one report of saved ones, and treats it as that of one run.
+pub fn merge(reporting: &Reporting, files: &[PathBuf]) -> Result<u8, Failure> {
+    if let Some(output) = &reporting.output {
+        spare_inputs(files, output)?;
+    }
+    let known = Known::read(reporting)?;
+    let load = |path: &PathBuf| saved::load(path).map_err(|e| Failure::usage(e.to_string()));
+    let reports = files.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+    let mut report = brownout_report::merge::merge(reports);
+    known.apply(&mut report);
+    write(reporting, RuleSet::default(), &report)?;
+    Ok(exit_code(reporting, &report, exit::OK))
 }
 
 /// A command line as text, if it is.
@@ -229,9 +295,11 @@ pub fn conclude_each<S: Serialize>(
     let bug = outcome.bug.clone();
     let mut report = outcome.report(Analysed {
         command: words(subject.command_line).unwrap_or_default(),
+        milliseconds: Some(since_start()),
         ..subject.analysed
     });
-    // Findings are sorted and left out: each keeps its number until it gets its token, which needs its final name.
+    // Findings are sorted and left out: each keeps its number until it gets its token, which needs
+    // its final name.
     for (number, finding) in report.findings.iter_mut().enumerate() {
         finding.replay = Some(Replay {
             token: number.to_string(),
@@ -253,6 +321,7 @@ pub fn conclude_each<S: Serialize>(
             false => format!("finding {fingerprint} shows again"),
         });
     }
+    report.notes.extend(lacks_lines(&report.findings));
     // What is read elsewhere takes its source lines along.
     if matches!(reporting.format, ReportFormat::Json | ReportFormat::Html) {
         brownout_report::excerpts::attach(&mut report, std::env::current_dir().ok().as_deref());

@@ -5,6 +5,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Read;
+use std::iter;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use brownout_model::names::Promise;
 use brownout_model::{Atomicity, Config, Domain};
 use brownout_rule::host::split_argument;
 use brownout_trace::event::ThreadId;
+use clap::Parser;
 
 use crate::cli::{
     CheckArgs, Cli, Command, DumpArgs, ExploreArgs, Format, FuzzArgs, ImageSource, LaunchArgs,
@@ -24,12 +26,15 @@ use crate::cli::{
 };
 use crate::compat;
 use crate::exit::Failure;
+use crate::gdb::Stage;
 use crate::schedule::ScheduleArg;
 use crate::terminal::{message, quote};
+use crate::valgrind;
 
 pub use crate::terminal::plain;
 
-pub use crate::cli::{ColorChoice, Compat, FailOn, FuzzCommand, ReportFormat};
+pub use crate::cli::{ColorChoice, Compat, FuzzCommand, ReportFormat};
+use crate::cli::{FailOn, Header};
 
 /// What to do.
 pub enum Task {
@@ -51,6 +56,11 @@ pub enum Task {
     Replay(Replay),
     /// `report`
     Report(Pages),
+    /// Make one report of these.
+    Merge {
+        report: Box<Reporting>,
+        files: Vec<PathBuf>,
+    },
     /// `run`
     Run(LaunchConfig),
     /// `record`
@@ -63,6 +73,8 @@ pub enum Task {
     Completions(Shell),
     /// `man`: all pages into this folder, or one to stdout.
     Man(Option<PathBuf>),
+    /// Write a header.
+    Header(Header),
 }
 
 /// Saved reports to show.
@@ -83,6 +95,8 @@ pub struct Replay {
     pub only_show: bool,
     /// Run it without asking.
     pub agreed: bool,
+    /// In gdb, up to there.
+    pub gdb: Option<Stage>,
 }
 
 /// What to check.
@@ -107,6 +121,8 @@ pub struct Check {
     pub report: Reporting,
     /// Where the recording goes. Only with [`Source::Run`].
     pub save_trace: Option<PathBuf>,
+    /// Where it is written which source lines touched persistent memory.
+    pub coverage: Option<PathBuf>,
     /// The rules have threads of their own.
     pub in_parallel: bool,
     /// How findings are settled by exploration, if they are.
@@ -152,6 +168,8 @@ pub struct Symex {
 pub struct Explore {
     /// What to explore, and how.
     pub options: brownout_explore::Options,
+    /// Where it is written which source lines touched persistent memory.
+    pub coverage: Option<PathBuf>,
     /// What becomes of findings.
     pub report: Reporting,
     /// As in [`Check`].
@@ -202,8 +220,10 @@ pub struct Reporting {
     pub color: ColorChoice,
     /// Show every finding in full.
     pub all: bool,
-    /// Which findings count for the exit status.
-    pub fail_on: FailOn,
+    /// What counts for the exit status.
+    pub fail_on: brownout_report::FailOn,
+    /// What JUnit's test suite is called.
+    pub suite: Option<String>,
     /// What need not be looked at.
     pub accept: Vec<Limit>,
     /// The exit status for findings, if not [`crate::exit::FINDINGS`]. Never 0.
@@ -216,6 +236,12 @@ pub struct Reporting {
     pub baseline: Option<PathBuf>,
     /// Whose habits to follow.
     pub compat: Option<Compat>,
+    /// Say nothing if there is nothing wrong.
+    pub quiet: bool,
+    /// So many frames of a stack, if not as many as the form shows.
+    pub frames_max: Option<usize>,
+    /// Suppressions for what was found stand behind the report.
+    pub print_suppressions: bool,
 }
 
 /// A recording to make.
@@ -276,8 +302,13 @@ pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
         Command::Replay(args) => Task::Replay(Replay {
             token: args.token,
             only_show: args.show,
+            gdb: args.gdb,
             agreed: args.yes,
         }),
+        Command::Merge(args) => Task::Merge {
+            report: Box::new(reporting(args.report)),
+            files: args.files,
+        },
         Command::Report(args) => Task::Report(Pages {
             files: args.files,
             compare: args.compare,
@@ -285,10 +316,20 @@ pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
         }),
         Command::Run(args) => Task::Run(launch(args.launch)?),
         Command::Record(args) => Task::Record(recording(args)?),
+        Command::Valgrind(args) => {
+            let translated = valgrind::translate(&args.words)?;
+            translated.notes.iter().for_each(|note| message(note));
+            let words = translated.words;
+            let line = iter::once(OsString::from("brownout")).chain(words.iter().cloned());
+            let cli = Cli::try_parse_from(line)
+                .map_err(|error| Failure::usage(error.to_string().trim_end().to_owned()))?;
+            return resolve(cli, words);
+        }
         Command::Trace(TraceCommand::Stat(args)) => Task::Stat(args.file),
         Command::Trace(TraceCommand::Dump(args)) => Task::Dump(dump(args)?),
         Command::Completions(args) => Task::Completions(args.shell),
         Command::Man(args) => Task::Man(args.dir),
+        Command::Header(args) => Task::Header(args.name),
     })
 }
 
@@ -319,6 +360,7 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
             threads: args.threads,
             lean: args.save_trace.is_none() && args.rule.is_empty(),
             execute_flushes: args.execute_flushes,
+            beginnings: true,
             stdin: args.stdin.as_deref().map(standard_input).transpose()?,
             ..scheduled(
                 args.schedule,
@@ -376,9 +418,12 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
         report: Reporting {
             output: args.report.output.clone().or(compat.output),
             compat: args.compat,
+            frames_max: compat.frames_max,
+            print_suppressions: compat.print_suppressions,
             ..reporting(args.report)
         },
         save_trace: args.save_trace,
+        coverage: args.coverage,
         confirm,
         command_line: words,
     })
@@ -390,13 +435,38 @@ fn reporting(args: ReportArgs) -> Reporting {
         output: args.output,
         color: args.color,
         all: args.all,
-        fail_on: args.fail_on,
+        fail_on: fail_on(&args.fail_on, is_ci()),
+        suite: args.suite,
         accept: args.accept,
         error_exitcode: args.error_exitcode,
         suppressions: args.suppressions,
         gen_suppressions: args.gen_suppressions,
         baseline: args.baseline,
         compat: None,
+        quiet: args.quiet,
+        frames_max: None,
+        print_suppressions: false,
+    }
+}
+
+/// Whether this is a job of a CI service: all of them set this variable.
+fn is_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|value| !["", "0", "false"].iter().any(|no| value == *no))
+}
+
+/// What counts. Where nobody says it, a CI job in which nothing was checked is none that has passed.
+fn fail_on(given: &[FailOn], is_ci: bool) -> brownout_report::FailOn {
+    let has = |what| given.contains(&what);
+    match given.is_empty() {
+        true => brownout_report::FailOn {
+            nothing_checked: is_ci,
+            ..brownout_report::FailOn::default()
+        },
+        false => brownout_report::FailOn {
+            correctness: has(FailOn::Correctness) || has(FailOn::Performance),
+            others: has(FailOn::Performance),
+            nothing_checked: has(FailOn::NothingChecked),
+        },
     }
 }
 
@@ -425,6 +495,7 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
     let options = exploration(program, args.stdin.as_deref(), patterns, recovery, model)?;
     let here = here()?;
     Ok(Explore {
+        coverage: args.coverage,
         options: brownout_explore::Options {
             promise: match args.names {
                 Names::Posix => Promise::Posix,
@@ -810,6 +881,7 @@ fn recording(args: RecordArgs) -> Result<Recording, Failure> {
             values: !args.no_values,
             execute_flushes: args.execute_flushes,
             stdin,
+            layout: args.layout,
             ..scheduled(args.schedule, args.launch)?
         },
         output: args.output,
@@ -1026,8 +1098,6 @@ mod tests {
     use super::*;
     use brownout_findings::rules;
     use std::os::unix::ffi::OsStrExt;
-
-    use clap::Parser;
 
     fn check(words: &str) -> Check {
         let line = format!("brownout check {words}");

@@ -1,12 +1,13 @@
-//! `brownout completions` and `brownout man`: made from the definitions of the command line, so they
-//! never lag behind it.
+//! `brownout completions`, `brownout man` and `brownout header`: what an installation consists of
+//! beside the tool. The first two are made from the definitions of the command line, so they never
+//! lag behind it.
 
 use std::io::{self, Write};
 use std::path::Path;
 
 use clap::CommandFactory;
 
-use crate::cli::{Cli, Shell};
+use crate::cli::{Cli, Header, Shell};
 use crate::exit::{self, Failure};
 use crate::resolve::plain;
 use crate::terminal::quote;
@@ -35,6 +36,17 @@ pub fn man(folder: Option<&Path>) -> Result<u8, Failure> {
             plain(&error)
         ))),
     }
+}
+
+/// `header`
+pub fn header(name: Header) -> Result<u8, Failure> {
+    let text = match name {
+        Header::Brownout => include_str!("../../../include/brownout.h"),
+        Header::Pmrace => include_str!("../../../include/pmrace.h"),
+        Header::Pmtest => include_str!("../../../include/pmtest.h"),
+        Header::PmtestCpp => include_str!("../../../include/pmtest.hh"),
+    };
+    print(text.as_bytes())
 }
 
 fn script(shell: Shell) -> Vec<u8> {

@@ -129,6 +129,23 @@ pub struct Reproduction {
     pub confirmed: bool,
 }
 
+/// A program of the run, and the test that it belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The test, as its runner calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test: Option<String>,
+    /// Who runs the test: `ctest`, `cargo test`, `nextest`, `pytest`, ….
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner: Option<String>,
+    /// The program and its arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<String>,
+    /// The kernel's number of its process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+}
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
@@ -161,7 +178,13 @@ pub struct Finding {
     /// How to see it natively, if it is about one crash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reproduction: Option<Reproduction>,
+    /// In which programs and tests it was seen, if that says more than the command line of the analysis: the first ones, each once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<Origin>,
 }
+
+/// As many origins are kept of a finding.
+const ORIGINS_MAX: usize = 16;
 
 impl Finding {
     /// A finding that was seen once. The rest is added by whoever knows it.
@@ -179,6 +202,20 @@ impl Finding {
             crash_point: None,
             replay: None,
             reproduction: None,
+            origins: Vec::new(),
+        }
+    }
+
+    /// It was seen there, too. Of one test, or one command line, the first process counts.
+    pub fn seen_in(&mut self, origins: impl IntoIterator<Item = Origin>) {
+        for origin in origins {
+            let is_same = |known: &Origin| {
+                (&known.test, &known.runner, &known.command)
+                    == (&origin.test, &origin.runner, &origin.command)
+            };
+            if self.origins.len() < ORIGINS_MAX && !self.origins.iter().any(is_same) {
+                self.origins.push(origin);
+            }
         }
     }
 
@@ -222,6 +259,9 @@ pub struct Analysed {
     /// What was taken to survive a power failure, by the name that `--domain` has for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
+    /// How long the analysis took, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub milliseconds: Option<u64>,
 }
 
 impl Analysed {

@@ -7,8 +7,8 @@ use crate::control::{Records, Shared};
 use crate::rare::WORDS;
 use crate::{EventSink, ExitStatus, LaunchError};
 use brownout_abi::{HEAD_LEN, RecordHead, annotation, kind, rare};
-use brownout_trace::Executed;
 use brownout_trace::event::{self, *};
+use brownout_trace::{Beginning, Executed};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::io;
 
@@ -424,8 +424,8 @@ pub struct Taken {
 
 /// What else a record means to whoever reads the ring.
 pub trait Reader {
-    /// A process of the run has told a number.
-    fn announced(&mut self, pid: i32);
+    /// A process of the run has told a number. If a program was started in it, that is what it was started with.
+    fn announced(&mut self, pid: i32) -> Option<Beginning>;
     /// The thread with this number gets an answer.
     fn answered(&mut self, thread: u32, answer: [u64; 3]);
 }
@@ -473,15 +473,19 @@ pub unsafe fn take(
         // SAFETY: likewise, the whole record.
         let record = unsafe { records.bytes(read, words as usize * 8) };
         read += words * 8;
-        if let Some(pid) = announced(record) {
-            reader.announced(pid);
-        }
+        let beginning =
+            announced(record).and_then(|(process, pid)| Some((process, reader.announced(pid)?)));
         let wanted = match &mut sink {
             Some(wanted) if decoder.events < events_max => Some(wanted),
             _ => None,
         };
         let answered = match wanted {
-            Some(wanted) => decoder.record(record, *wanted),
+            Some(wanted) => decoder.record(record, *wanted).and_then(|answered| {
+                if let Some((process, beginning)) = &beginning {
+                    wanted.beginning(*process, beginning)?;
+                }
+                Ok(answered)
+            }),
             None => Ok(asker(record).map(|thread| (thread, [0; 3]))),
         };
         match answered {
@@ -544,13 +548,14 @@ pub fn own_numbers(stretch: &[u64], pid: u32) -> Vec<usize> {
     found
 }
 
-/// The number of the process that this record announces, as a process of the run knows it, if it is such a record.
-pub fn announced(r: &[u8]) -> Option<i32> {
+/// The process that this record announces, and its number as a process of the run knows it, if it is such a record.
+pub fn announced(r: &[u8]) -> Option<(ProcessId, i32)> {
     if r[1] != kind::RARE || u64_at(r, 16) != rare::THREAD_START || r.len() < HEAD_LEN + 32 {
         return None;
     }
     let pid = u64_at(r, HEAD_LEN + 24) as i32;
-    (pid > 0).then_some(pid)
+    let process = ProcessId(u64_at(r, HEAD_LEN + 8) as u32);
+    (pid > 0).then_some((process, pid))
 }
 
 /// Passes one event on and asks for the answer.
@@ -626,7 +631,9 @@ mod tests {
     }
 
     impl Reader for () {
-        fn announced(&mut self, _: i32) {}
+        fn announced(&mut self, _: i32) -> Option<brownout_trace::Beginning> {
+            None
+        }
         fn answered(&mut self, _: u32, _: [u64; 3]) {}
     }
 

@@ -7,6 +7,7 @@ use crate::processes::{PASS_ON_AFTER, Processes};
 use crate::service::State;
 use crate::{EventSink, ExitStatus, LaunchConfig, Stopped, decode};
 use brownout_abi as abi;
+use brownout_trace::Beginning;
 use brownout_trace::event::FileId;
 use std::io;
 use std::path::PathBuf;
@@ -61,8 +62,9 @@ struct Listener<'a> {
 }
 
 impl Reader for Listener<'_> {
-    fn announced(&mut self, pid: i32) {
+    fn announced(&mut self, pid: i32) -> Option<Beginning> {
         self.processes.announced(pid);
+        self.state.take_beginning(pid)
     }
 
     fn answered(&mut self, thread: u32, answer: [u64; 3]) {
@@ -166,7 +168,9 @@ impl Prologue {
     pub fn events(&self, shared: &Shared) -> u64 {
         struct Nobody;
         impl Reader for Nobody {
-            fn announced(&mut self, _: i32) {}
+            fn announced(&mut self, _: i32) -> Option<Beginning> {
+                None
+            }
             fn answered(&mut self, _: u32, _: [u64; 3]) {}
         }
         let mut decoder = decode::Decoder::new(shared);

@@ -58,6 +58,10 @@ fn launch<'s>(
         state.collect_replaced();
     }
     let service = Service::start(shared.clone(), image.clone(), state.clone());
+    if config.beginnings {
+        state.note_beginnings();
+        state.note_beginning(pid);
+    }
     if let Err(e) = let_go(pid, &image) {
         service.stop();
         return Err(e);

@@ -21,6 +21,7 @@
 //! assert_eq!(outcome.status, brownout_host::ExitStatus::Code(0));
 //! ```
 
+mod beginnings;
 mod client;
 mod control;
 mod decode;
@@ -42,6 +43,7 @@ mod session;
 mod sockets;
 mod turns;
 
+pub use beginnings::of_ourselves;
 /// Most [known files](LaunchConfig::known_files) of a run.
 pub use brownout_abi::KNOWN_MAX as KNOWN_FILES_MAX;
 pub use client::{Activity, Address, Client, Wish};
@@ -92,6 +94,8 @@ pub struct LaunchConfig {
     pub execute_flushes: bool,
     /// Leave out what no built-in rule needs. Default: no.
     pub lean: bool,
+    /// Tell what programs were started with ([`EventSink::beginning`]). Default: no, few want to know.
+    pub beginnings: bool,
     /// Standard input. Default: inherited.
     pub stdin: Option<std::fs::File>,
     /// The file that is the program's input, if that is not its standard input: it finds it by its name, in the view in which it runs. Counts
@@ -201,6 +205,7 @@ impl LaunchConfig {
             layout: 0,
             execute_flushes: false,
             lean: false,
+            beginnings: false,
             stdin: None,
             input: None,
             client: None,

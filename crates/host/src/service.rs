@@ -1,5 +1,6 @@
 //! Answers the engine's requests: what is persistent memory, follow an `execve`, give up.
 
+use crate::beginnings::{self, Beginnings};
 use crate::client::{Address, Client};
 use crate::control::{Shared, futex_wait, futex_wake};
 use crate::functions::{self, Mapped};
@@ -7,6 +8,7 @@ use crate::inject::{Image, Previous, Target};
 use crate::members::{Member, Members};
 use crate::processes::Wake;
 use brownout_abi::{ClassifyAnswer, KnownFile, Request};
+use brownout_trace::Beginning;
 use brownout_trace::event::FileId;
 use globset::GlobSet;
 use std::collections::{HashMap, HashSet};
@@ -66,6 +68,8 @@ struct Inner {
     replaced: Vec<Member>,
     /// It does. (Without a drain loop nobody would close them.)
     collects: bool,
+    /// What programs were started with that the drain loop has not come to yet, if anybody wants to know.
+    beginnings: Option<Beginnings>,
 }
 
 /// What goes back to the engine.
@@ -192,6 +196,28 @@ impl State {
     pub fn take_replaced(&self) -> Vec<Member> {
         std::mem::take(&mut self.lock().replaced)
     }
+
+    /// From now on it is noted what programs are started with.
+    pub fn note_beginnings(&self) {
+        self.lock().beginnings = Some(Beginnings::default());
+    }
+
+    /// A program is in this process now, and has not run yet.
+    pub fn note_beginning(&self, pid: libc::pid_t) {
+        if self.lock().beginnings.is_none() {
+            return;
+        }
+        let beginning = beginnings::of(pid);
+        if let Some(beginnings) = &mut self.lock().beginnings {
+            beginnings.note(pid, beginning);
+        }
+    }
+
+    /// What the first program of this process was started with that has not been asked for yet.
+    pub fn take_beginning(&self, pid: libc::pid_t) -> Option<Beginning> {
+        self.lock().beginnings.as_mut()?.take(pid)
+    }
+
     pub fn take_new_file(&self) -> Option<(FileId, PathBuf)> {
         self.lock().waiting.take()
     }
@@ -705,6 +731,7 @@ fn follow_exec(failed_at: u64, thread: u32, previous: Previous, image: &Image, s
         if event == libc::PTRACE_EVENT_EXEC {
             // The old program and all its threads are gone; with this one, so that none was in the middle of a record.
             free_ring(state.members.control(), thread);
+            state.note_beginning(pid);
             if !crate::preflight::is_native(pid) {
                 // The process may be gone by now, as below.
                 let _ = previous.mask.map(|mask| stopped.set_mask(mask));

@@ -4,8 +4,8 @@
 //! after, and steps in only where the thread that has the turn is no more.
 
 use brownout_abi::schedule::{Point, Table, Verdict};
-use brownout_trace::event::{Event, EventKind, FileId};
-use brownout_trace::{EventSink, Executed};
+use brownout_trace::event::{Event, EventKind, FileId, ProcessId};
+use brownout_trace::{Beginning, EventSink, Executed};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -121,6 +121,10 @@ impl EventSink for WithoutLoads<'_> {
 
     fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
         self.0.answer(question)
+    }
+
+    fn beginning(&mut self, process: ProcessId, what: &Beginning) -> io::Result<()> {
+        self.0.beginning(process, what)
     }
 
     fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {

@@ -251,6 +251,7 @@ mod tests {
             notes: Vec::new(),
             crash_point: None,
             reproduction: None,
+            origins: Vec::new(),
             replay: None,
         }
     }

@@ -1,13 +1,17 @@
 //! JUnit XML, for CI.
 //!
-//! **Purpose.** One test suite, one test case for each rule that was looked at. A rule with findings has failed, the others
-//! have passed.
+//! **Purpose.** One test suite, named after the program; one test case for each rule that was
+//! looked at. A rule with findings that count ([`FailOn`](crate::FailOn)) has failed, the others
+//! have passed; what was found and does not count stands in the case's output.
 //!
-//! **Guarantee.** Passed means looked at to the end: if nothing was checked the cases are skipped, and if the verdict is
-//! `incomplete` the suite has an error besides. Characters that XML cannot hold are escaped as on the terminal.
+//! **Guarantee.** The suite has failures or errors exactly if the analysis itself ends with another
+//! status than success. Passed means looked at to the end: if nothing was checked the cases are
+//! skipped, and if the verdict is `incomplete` the suite has an error besides. Characters that XML
+//! cannot hold are escaped as on the terminal.
 //!
-//! **Deviations.** All findings of a rule are in one `failure`, because most readers of the format show only one for each
-//! case. There are no times: rules are not run one after another.
+//! **Deviations.** All findings of a rule are in one `failure`, because most readers of the format
+//! show only one for each case. The suite has the time of the whole run, its cases none: rules are
+//! not run one after another.
 
 use std::io::{self, Write};
 
@@ -19,10 +23,12 @@ use quick_xml::events::{BytesDecl, BytesText, Event as Xml};
 use crate::options::Options;
 use crate::order;
 use crate::terminal::{last_line, one_line, plain_finding};
-use crate::text::visible;
+use crate::text::{base_name, visible};
 
 enum Outcome {
     Passed,
+    /// There is something to read, which does not count.
+    PassedWith(String),
     Skipped(&'static str),
     Error(&'static str),
     Failed {
@@ -47,8 +53,12 @@ pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Re
             .count()
             .to_string()
     };
-    let name = format!("{}.{}", report.tool.name, report.analysed.analysis);
+    let class = format!("{}.{}", report.tool.name, report.analysed.analysis);
+    let class = visible(&class);
+    let name = suite(report, options);
     let name = visible(&name);
+    let time = report.analysed.milliseconds;
+    let time = time.map(|ms| format!("{}.{:03}", ms / 1000, ms % 1000));
     let counts = [
         ("tests", cases.len().to_string()),
         (
@@ -66,7 +76,8 @@ pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Re
     ];
     let attributes = || {
         let counts = counts.iter().map(|(key, value)| (*key, value.as_str()));
-        std::iter::once(("name", &*name)).chain(counts)
+        let time = time.as_deref().map(|time| ("time", time));
+        std::iter::once(("name", &*name)).chain(counts).chain(time)
     };
 
     let mut xml = Writer::new_with_indent(&mut *out, b' ', 2);
@@ -78,7 +89,7 @@ pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Re
                 .with_attributes(attributes())
                 .write_inner_content(|xml| {
                     for case in &cases {
-                        write_case(xml, &name, case)?;
+                        write_case(xml, &class, case)?;
                     }
                     let summary = summary(report);
                     xml.create_element("system-out")
@@ -90,15 +101,31 @@ pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Re
     writeln!(out)
 }
 
-fn write_case<W: Write>(xml: &mut Writer<W>, suite: &str, case: &Case) -> io::Result<()> {
+/// What the suite is called: as the user says, or after what was looked at.
+fn suite(report: &Report, options: &Options) -> String {
+    let analysed = &report.analysed;
+    let named = options.suite.clone();
+    let subject = analysed.program.first().or(analysed.trace.as_ref());
+    let subject = subject.map(|path| base_name(path).to_owned());
+    named
+        .or(subject)
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| report.tool.name.clone())
+}
+
+fn write_case<W: Write>(xml: &mut Writer<W>, class: &str, case: &Case) -> io::Result<()> {
     let element = xml
         .create_element("testcase")
-        .with_attributes([("classname", suite), ("name", case.name.as_str())]);
+        .with_attributes([("classname", class), ("name", case.name.as_str())]);
     match &case.outcome {
         Outcome::Passed => element.write_empty()?,
         outcome => element.write_inner_content(|xml| {
             match outcome {
                 Outcome::Passed => {}
+                Outcome::PassedWith(text) => {
+                    xml.create_element("system-out")
+                        .write_text_content(BytesText::new(text))?;
+                }
                 Outcome::Skipped(why) => {
                     let element = xml.create_element("skipped");
                     element.with_attribute(("message", *why)).write_empty()?;
@@ -154,7 +181,7 @@ fn cases(report: &Report, options: &Options) -> Vec<Case> {
                 .filter(|finding| finding.rule == name)
                 .collect();
             let outcome = match (of_rule.first(), report.verdict) {
-                (Some(first), _) => failure(first, &of_rule, options),
+                (Some(_), _) => found(&of_rule, options),
                 (None, Verdict::NothingChecked) => {
                     Outcome::Skipped("no persistent memory was touched")
                 }
@@ -169,16 +196,28 @@ fn cases(report: &Report, options: &Options) -> Vec<Case> {
             }
         })
         .collect();
-    if report.verdict == Verdict::Incomplete {
+    if options.fail_on.falls_short(report) {
+        let (name, why) = match report.verdict {
+            Verdict::NothingChecked => ("checked", "no persistent memory was touched"),
+            _ => (
+                "complete",
+                "not everything was looked at; the rest is unknown",
+            ),
+        };
         cases.push(Case {
-            name: "complete".into(),
-            outcome: Outcome::Error("not everything was looked at; the rest is unknown"),
+            name: name.into(),
+            outcome: Outcome::Error(why),
         });
     }
     cases
 }
 
-fn failure(first: &Finding, all: &[&Finding], options: &Options) -> Outcome {
+/// What the findings of one rule come to: a failure, if one of them counts.
+fn found(all: &[&Finding], options: &Options) -> Outcome {
+    let counting = all.iter().find(|f| options.fail_on.counts(f));
+    let Some(first) = counting.or(all.first()) else {
+        return Outcome::Passed;
+    };
     let message = match all.len() {
         1 => visible(&first.message).into_owned(),
         n => format!(
@@ -204,9 +243,12 @@ fn failure(first: &Finding, all: &[&Finding], options: &Options) -> Outcome {
             text.push('\n');
         }
     }
-    Outcome::Failed {
-        kind: first.severity.name(),
-        message,
-        text,
+    match counting {
+        Some(_) => Outcome::Failed {
+            kind: first.severity.name(),
+            message,
+            text,
+        },
+        None => Outcome::PassedWith(text),
     }
 }

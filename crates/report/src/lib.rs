@@ -2,9 +2,9 @@
 //!
 //! **Purpose.** Takes a [`Report`] as an analysis made it, gives its findings identities that survive a rebuild
 //! ([`fingerprint`]), leaves out what is suppressed ([`suppress`]) or known already ([`baseline`]), and writes the rest:
-//! [`terminal`] and [`html`] for people, [`json`], [`sarif`] and [`junit`] for programs, [`pmemcheck`] for scripts that grep.
+//! [`terminal`] and [`html`] for people, [`json`], [`sarif`] and [`junit`] for programs, [`pmemcheck`] and [`valgrind`] for scripts that grep.
 //! [`finish`] does the first part in the right order, [`render`] the second. Reports that were [`saved`] can be shown again, and two of
-//! them [compared](mod@compare); [`excerpts`] are the source lines that travel with them.
+//! them [compared](mod@compare), and many [made one](merge); [`excerpts`] are the source lines that travel with them.
 //!
 //! **Guarantee.** Rendering decides nothing and drops nothing silently: what is shortened or left out is counted in the
 //! output. No text from a program (names, paths, source lines) reaches a terminal with control characters in it. Equal
@@ -46,6 +46,8 @@ mod finish;
 pub mod html;
 pub mod json;
 pub mod junit;
+pub mod lcov;
+pub mod merge;
 mod options;
 mod order;
 mod pattern;
@@ -58,10 +60,11 @@ pub mod suppress;
 pub mod terminal;
 mod text;
 mod timeline;
+pub mod valgrind;
 
 pub use brownout_findings::Report;
 pub use finish::finish;
-pub use options::{Format, Options};
+pub use options::{FailOn, Format, Options};
 pub use text::visible;
 
 use std::io::{self, BufWriter, Write};
@@ -81,6 +84,7 @@ pub fn render(
         Format::Sarif => sarif::render(report, options, &mut out),
         Format::Junit => junit::render(report, options, &mut out),
         Format::Pmemcheck => pmemcheck::render(report, options, &mut out),
+        Format::Valgrind => valgrind::render(report, options, &mut out),
     }?;
     out.flush()
 }

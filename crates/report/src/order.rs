@@ -1,5 +1,5 @@
-//! The order of findings: correctness first, then what the program itself does before what a library does inside; findings of
-//! one root cause together, else as the analysis gave them.
+//! The order of findings: correctness first, then what the program itself does before what a
+//! library does inside; findings of one root cause together, else as the analysis gave them.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -25,10 +25,12 @@ pub fn sorted(findings: &[Finding]) -> Vec<&Finding> {
     all
 }
 
-/// Findings that are alike: one rule, in one function. They are told once and then listed. The first of each stands where it stood.
+/// Findings that are alike: one rule, in one function. They are told once and then listed. The
+/// first of each stands where it stood.
 ///
-/// What a function of the program's own header does, it does for whoever includes it; so then that function counts. What a library does
-/// inside is another kind than what its caller does. A finding about one crash is alone: each has its own reproduction.
+/// What a function of the program's own header does, it does for whoever includes it; so then that
+/// function counts. What a library does inside is another kind than what its caller does. A finding
+/// about one crash is alone: each has its own reproduction.
 pub fn alike<'a>(sorted: &[&'a Finding]) -> Vec<Vec<&'a Finding>> {
     let mut kinds: Vec<Vec<&'a Finding>> = Vec::new();
     let mut seen = HashMap::new();
@@ -55,8 +57,8 @@ pub fn alike<'a>(sorted: &[&'a Finding]) -> Vec<Vec<&'a Finding>> {
     kinds
 }
 
-/// Module, source file and name of the function that an event happened in. In a library without symbols, of the nearest of its functions
-/// that has a name.
+/// Module, source file and name of the function that an event happened in. In a library without
+/// symbols, of the nearest of its functions that has a name.
 fn function_of(stack: &[Frame]) -> Option<(Option<&str>, Option<&str>, &str)> {
     if let Some(frame) = site::including(stack) {
         let function = frame.function.as_deref()?;
@@ -73,8 +75,8 @@ fn function_of(stack: &[Frame]) -> Option<(Option<&str>, Option<&str>, &str)> {
     Some((module, frame.file.as_deref(), function))
 }
 
-/// The most important first: correctness before performance, the program's own code before what a library does inside, many
-/// before few. What is equal stays in its order.
+/// The most important first: correctness before performance, the program's own code before what a
+/// library does inside, many before few. What is equal stays in its order.
 pub fn by_importance<'k, 'a>(kinds: &'k [Vec<&'a Finding>]) -> Vec<&'k [&'a Finding]> {
     let mut sorted: Vec<&[&Finding]> = kinds.iter().map(Vec::as_slice).collect();
     sorted.sort_by_key(|kind| {
@@ -93,6 +95,19 @@ pub fn by_importance<'k, 'a>(kinds: &'k [Vec<&'a Finding>]) -> Vec<&'k [&'a Find
         )
     });
     sorted
+}
+
+/// Warnings about what a library does inside, of which its user can change nothing, and the rest.
+/// If there is nothing else, that is what there is to tell.
+pub fn folded(kinds: Vec<Vec<&Finding>>) -> (Vec<Vec<&Finding>>, Vec<&Finding>) {
+    let folds = |kind: &Vec<&Finding>| {
+        kind[0].severity != Severity::Correctness && kind.iter().all(|f| is_inside(f))
+    };
+    if kinds.iter().all(folds) {
+        return (kinds, Vec::new());
+    }
+    let (inside, own): (Vec<_>, Vec<_>) = kinds.into_iter().partition(folds);
+    (own, inside.into_iter().flatten().collect())
 }
 
 /// What a library does inside. Logging is what the program asks the library for.

@@ -27,6 +27,8 @@ use crate::terminal::level;
 use crate::{order, site};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+/// What stands for the tool where its package names no home page.
+const TOOL: &str = "urn:brownout:tool";
 const BASE: &str = "%SRCROOT%";
 
 /// What stands in a path as it is. A colon in a first segment would look like a scheme.
@@ -51,13 +53,15 @@ pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Re
         tool: json!({ "driver": {
             "name": report.tool.name,
             "version": report.tool.version,
+            "semanticVersion": report.tool.version,
+            "informationUri": information(),
             "rules": rules.descriptors(),
         }}),
         automation_details: json!({
             "id": format!("{}-{}/", report.tool.name, report.analysed.analysis),
         }),
         original_uri_base_ids: bases,
-        invocations: [invocation(report)],
+        invocations: [invocation(report, options)],
         results: Results {
             context: Context { report, options },
             rules: &rules,
@@ -77,6 +81,13 @@ pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Re
     };
     serde_json::to_writer(&mut *out, &log)?;
     writeln!(out)
+}
+
+/// Where to read about the tool.
+fn information() -> &'static str {
+    Some(env!("CARGO_PKG_HOMEPAGE"))
+        .filter(|page| !page.is_empty())
+        .unwrap_or(TOOL)
 }
 
 #[derive(Serialize)]
@@ -113,7 +124,7 @@ impl Serialize for Results<'_> {
     }
 }
 
-fn invocation(report: &Report) -> Value {
+fn invocation(report: &Report, options: &Options) -> Value {
     let limits = report.coverage.told().map(|limitation| {
         let level = match limitation.accepted {
             true => "note",
@@ -128,10 +139,10 @@ fn invocation(report: &Report) -> Value {
         .map(|note| json!({ "level": "note", "message": { "text": note } }));
     let notes: Vec<Value> = limits
         .chain(notes)
-        .chain(verdict_notification(report.verdict))
+        .chain(verdict_notification(report, options))
         .collect();
     json!({
-        "executionSuccessful": report.verdict != Verdict::Incomplete,
+        "executionSuccessful": !options.fail_on.falls_short(report),
         "toolExecutionNotifications": notes,
     })
 }
@@ -182,13 +193,30 @@ impl<'a> Rules<'a> {
 fn descriptor(id: &str, severity: Severity, on: bool) -> Value {
     json!({
         "id": id,
-        "name": id,
+        "name": pascal_case(id),
         "defaultConfiguration": { "enabled": on, "level": level(severity) },
         "properties": {
             "tags": ["persistent-memory", severity.name()],
             "problem.severity": level(severity),
         },
     })
+}
+
+/// `missing-flush` as `MissingFlush`: a name that is not the id, as validators want it.
+fn pascal_case(id: &str) -> String {
+    let words = id.split(|c: char| !c.is_alphanumeric());
+    let words = words.filter(|word| !word.is_empty());
+    let name: String = words
+        .flat_map(|word| {
+            let mut letters = word.chars();
+            let first = letters.next().into_iter().flat_map(char::to_uppercase);
+            first.chain(letters)
+        })
+        .collect();
+    match name.is_empty() || name == id {
+        true => format!("Rule{name}"),
+        false => name,
+    }
 }
 
 struct Context<'a> {
@@ -245,6 +273,9 @@ impl Context<'_> {
         }
         if !finding.notes.is_empty() {
             properties.insert("notes".into(), json!(finding.notes));
+        }
+        if !finding.origins.is_empty() {
+            properties.insert("origins".into(), json!(finding.origins));
         }
         if let Some(replay) = &finding.replay {
             properties.insert("replay".into(), json!(replay));
@@ -359,10 +390,16 @@ impl Context<'_> {
     }
 }
 
-fn verdict_notification(verdict: Verdict) -> Option<Value> {
-    let (level, text) = match verdict {
+fn verdict_notification(report: &Report, options: &Options) -> Option<Value> {
+    let (level, text) = match report.verdict {
         Verdict::Clean | Verdict::Findings => return None,
-        Verdict::NothingChecked => ("warning", "no persistent memory was touched"),
+        Verdict::NothingChecked => {
+            let level = match options.fail_on.nothing_checked {
+                true => "error",
+                false => "warning",
+            };
+            (level, "no persistent memory was touched")
+        }
         Verdict::Incomplete => ("error", "not everything was looked at; the rest is unknown"),
     };
     Some(json!({ "level": level, "message": { "text": text } }))

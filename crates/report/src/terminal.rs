@@ -1,15 +1,20 @@
-//! For people: each finding as a numbered story with source lines, after the manner of miri and rustc.
+//! For people: each finding as a numbered story with source lines, after the manner of miri and
+//! rustc.
 //!
 //! **Guarantee.** Correctness comes first, and the last line is one that scripts can grep:
-//! `brownout: 2 correctness and 3 performance findings (1 suppressed, 4 known)`, `brownout: no findings`,
-//! `brownout: no persistent memory was touched; see --pm`, or `brownout: incomplete: …`. "No findings" stands there only if everything
-//! was looked at, but for what the user has accepted, which is named. Text from the program cannot move the cursor, change colours or break a line.
+//! `brownout: 2 correctness and 3 performance findings (1 suppressed, 4 known)`, `brownout: no
+//! findings`, `brownout: no persistent memory was touched; see --pm`, or `brownout: incomplete: …`.
+//! "No findings" stands there only if everything was looked at, but for what the user has accepted,
+//! which is named. Text from the program cannot move the cursor, change colours or break a line.
 //!
-//! If there is more than one place to look at, a table of them comes before that line, and then the place to begin with.
+//! If there is more than one place to look at, a table of them comes before that line, and then the
+//! place to begin with.
 //!
-//! **Deviations.** What is too much to read is shortened, and said to be: of findings that are alike (one rule, one function) the first is
-//! told and the others are listed, [`Options::limit`] and [`Options::rows_max`] bound both, stacks end at `main`, and a tail that an
-//! earlier event of the finding has shown is only counted.
+//! **Deviations.** What is too much to read is shortened, and said to be: warnings about what
+//! libpmemobj and its kin do inside are one line beside findings of the program's own; of findings
+//! that are alike (one rule, one function) the first is told and the others are listed,
+//! [`Options::limit`] and [`Options::rows_max`] bound both, stacks end at `main`, and a tail that
+//! an earlier event of the finding has shown is only counted.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -28,6 +33,10 @@ pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Re
     let mut page = Page::new(options, true);
     let findings = order::sorted(&report.findings);
     let kinds = order::alike(&findings);
+    let (kinds, inside) = match options.limit_per_kind {
+        Some(_) => order::folded(kinds),
+        None => (kinds, Vec::new()),
+    };
     let mut in_full = 0;
     for kind in &kinds {
         let room = options.limit.unwrap_or(usize::MAX) - in_full;
@@ -46,8 +55,9 @@ pub fn render(report: &Report, options: &Options, out: &mut dyn Write) -> io::Re
         // One piece at a time, so that memory does not grow with the report.
         out.write_all(page.take().as_bytes())?;
     }
+    page.inside(&inside);
     if kinds.len() > 1 {
-        page.table(&order::by_importance(&kinds), findings.len());
+        page.table(&order::by_importance(&kinds), findings.len() - inside.len());
     }
     for limitation in report.coverage.told() {
         let label = format!("limit[{}]", limitation.kind.name());
@@ -189,6 +199,20 @@ fn short(frame: &Frame, options: &Options) -> String {
     }
 }
 
+/// As many programs and tests are named under a finding, and so many characters of each one's
+/// command line.
+const ORIGINS_MAX: usize = 3;
+const COMMAND_MAX: usize = 120;
+
+/// A word as a shell would have to read it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// Text under construction. Writing to it cannot fail, hence the `let _`.
 struct Page<'a> {
     text: String,
@@ -228,6 +252,35 @@ impl<'a> Page<'a> {
         self.text += indent;
         self.styled(style, label);
         let _ = writeln!(self.text, ": {}", visible(text));
+    }
+
+    /// Warnings about what libraries do inside, in one line.
+    fn inside(&mut self, findings: &[&Finding]) {
+        if findings.is_empty() {
+            return;
+        }
+        let mut libraries: Vec<&str> = Vec::new();
+        for finding in findings {
+            let stack = finding.events.first().map_or(&[][..], |e| &e.stack);
+            let modules = stack.iter().filter_map(|frame| frame.module.as_deref());
+            // Of its kin, the one that the program calls: others act for it.
+            let library = modules
+                .map(base_name)
+                .rfind(|name| name.starts_with("libpmem"));
+            let library =
+                library.map_or("a library", |name| name.split(".so").next().unwrap_or(name));
+            if !libraries.contains(&library) {
+                libraries.push(library);
+            }
+        }
+        let text = format!(
+            "{} about what {} does inside, which its user cannot change ({} shows them)",
+            counted(findings.len() as u64, "finding"),
+            libraries.join(" and "),
+            self.options.show_all
+        );
+        self.labelled("warning", WARNING, &text, "");
+        self.text.push('\n');
     }
 
     /// The others of a kind, a line each.
@@ -376,6 +429,7 @@ impl<'a> Page<'a> {
         if finding.count > 1 {
             let _ = writeln!(self.text, "  = seen {}", counted(finding.count, "time"));
         }
+        self.origins(finding);
         if finding.rule.built_in().is_some() {
             let _ = writeln!(self.text, "  = explain: brownout explain {}", finding.rule);
         }
@@ -398,6 +452,34 @@ impl<'a> Page<'a> {
             );
         }
         self.text.push('\n');
+    }
+
+    /// In which programs and tests it was seen.
+    fn origins(&mut self, finding: &Finding) {
+        let shown = match self.options.limit_per_kind {
+            None => finding.origins.len(),
+            Some(_) => finding.origins.len().min(ORIGINS_MAX),
+        };
+        for origin in &finding.origins[..shown] {
+            let command: Vec<String> = origin.command.iter().map(|word| quoted(word)).collect();
+            let command = shortened(&visible(&command.join(" ")), COMMAND_MAX);
+            let line = match (&origin.test, &origin.runner) {
+                (Some(test), Some(runner)) => {
+                    format!("test: {} ({}): {command}", visible(test), visible(runner))
+                }
+                (Some(test), None) => format!("test: {}: {command}", visible(test)),
+                (None, _) => match origin.pid {
+                    Some(pid) => format!("program: {command} (process {pid})"),
+                    None => format!("program: {command}"),
+                },
+            };
+            let _ = writeln!(self.text, "  = {}", line.trim_end_matches([' ', ':']));
+        }
+        let left_out = finding.origins.len() - shown;
+        if left_out > 0 {
+            let more = counted(left_out as u64, "more program");
+            let _ = writeln!(self.text, "  = {more}");
+        }
     }
 
     fn event(&mut self, events: &[&Event], at: usize, threads_differ: bool) {

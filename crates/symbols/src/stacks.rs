@@ -30,6 +30,8 @@ pub struct Stacks {
     symbolizer: Symbolizer,
     contexts: HashMap<ContextId, (ContextId, Call)>,
     process_of: HashMap<ThreadId, ProcessId>,
+    /// Who made a process, and when in the maker's life.
+    parents: HashMap<ProcessId, (ProcessId, Epoch)>,
     epochs: CodeEpochs,
 }
 
@@ -40,6 +42,7 @@ impl Stacks {
             symbolizer: Symbolizer::new(options),
             contexts: HashMap::new(),
             process_of: HashMap::new(),
+            parents: HashMap::new(),
             epochs: CodeEpochs::default(),
         }
     }
@@ -49,6 +52,7 @@ impl Stacks {
         self.symbolizer.begin_again();
         self.contexts.clear();
         self.process_of.clear();
+        self.parents.clear();
         self.epochs = CodeEpochs::default();
     }
 
@@ -91,7 +95,11 @@ impl Stacks {
                 process, parent, ..
             } => match is_new_epoch {
                 true => self.symbolizer.clear(process, before),
-                false => self.symbolizer.fork(parent, process),
+                false => {
+                    let then = self.epochs.of(parent);
+                    self.parents.insert(process, (parent, then));
+                    self.symbolizer.fork(parent, process);
+                }
             },
             EventKind::ThreadStart {
                 thread, process, ..
@@ -127,6 +135,16 @@ impl Stacks {
     /// The process that a thread belongs to, once its start was seen.
     pub fn process_of(&self, thread: ThreadId) -> Option<ProcessId> {
         self.process_of.get(&thread).copied()
+    }
+
+    /// Who made a process, and in which epoch of the maker; 0 is nobody of the run.
+    pub fn parent_of(&self, process: ProcessId) -> Option<(ProcessId, Epoch)> {
+        self.parents.get(&process).copied()
+    }
+
+    /// The epoch that a process is in now.
+    pub fn epoch_of(&self, process: ProcessId) -> Epoch {
+        self.epochs.of(process)
     }
 
     /// Frames of the event's own instruction, innermost first; `None` if it has none.

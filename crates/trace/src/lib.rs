@@ -69,7 +69,7 @@ pub use event::{
 pub use format::Meta;
 pub use last::LastEvents;
 pub use reader::{Gap, Reader};
-pub use sink::{EventSink, Executed, Tee};
+pub use sink::{Beginning, EventSink, Executed, Tee};
 pub use writer::{Writer, WriterOptions, Written};
 
 /// For the fuzz target only: takes `payload` apart as a block of `count` events, past the

@@ -28,9 +28,9 @@
 //! ```
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::event::{Event, FileId, ThreadId};
+use crate::event::{Event, FileId, ProcessId, ThreadId};
 
 /// What an annotation is answered by somebody who has no answer.
 pub const NO_ANSWER: [u64; 3] = [0; 3];
@@ -83,6 +83,19 @@ pub enum Executed<'a> {
     },
 }
 
+/// What a program of the run was started with. This is no event: it is not counted, and no trace has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beginning {
+    /// The kernel's number of its process.
+    pub pid: u32,
+    /// Its command line. Empty if it is not known.
+    pub words: Vec<String>,
+    /// Its working folder. Empty if it is not known.
+    pub folder: PathBuf,
+    /// Which test it belongs to, as variables of the environment say it; the others are not told.
+    pub variables: Vec<(String, String)>,
+}
+
 /// Takes events, in order.
 pub trait EventSink {
     /// One event. After an error no more events come.
@@ -104,6 +117,13 @@ pub trait EventSink {
     /// then the instruction. Only of runs that are to be followed; by default it is nobody's business.
     fn executed(&mut self, what: &Executed<'_>) -> io::Result<()> {
         let _ = what;
+        Ok(())
+    }
+
+    /// What the program was started with that is in the process from its last `ProcessStart` on; of live runs only. A process that was
+    /// forked has none of its own: its program is its parent's.
+    fn beginning(&mut self, process: ProcessId, what: &Beginning) -> io::Result<()> {
+        let _ = (process, what);
         Ok(())
     }
 
@@ -160,6 +180,11 @@ impl EventSink for Tee<'_> {
         let mut answers = self.sinks.iter_mut().map(|sink| sink.answer(question));
         let given = answers.find(|answer| *answer != NO_ANSWER);
         given.unwrap_or(NO_ANSWER)
+    }
+
+    fn beginning(&mut self, process: ProcessId, what: &Beginning) -> io::Result<()> {
+        let mut sinks = self.sinks.iter_mut();
+        sinks.try_for_each(|sink| sink.beginning(process, what))
     }
 
     fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {

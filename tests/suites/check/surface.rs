@@ -224,13 +224,24 @@ fn valid_forms() -> Result<()> {
     Ok(())
 }
 
-/// One case a rule; those with findings have failed.
+/// One case a rule; those with findings that count have failed.
 fn junit() -> Result<()> {
+    junit_of(&[], &["missing-flush"])?;
+    junit_of(&["--fail-on", "never"], &[])?;
+    junit_of(
+        &["--fail-on", "performance"],
+        &["clean-flush", "missing-flush"],
+    )
+}
+
+fn junit_of(fail_on: &[&str], expected: &[&str]) -> Result<()> {
     let scratch = Scratch::new()?;
-    let options = ["--pm", "pool", "--format", "junit", "-o", "out.xml"];
+    let mut options = vec!["--pm", "pool", "--format", "junit", "-o", "out.xml"];
+    options.extend(fail_on);
     check::command(&modes("forget_clean", &scratch)?, &options).run()?;
     let text = fs::read_to_string(scratch.join("out.xml"))?;
     let xml = roxmltree::Document::parse(&text)?;
+    ensure!(xml.root_element().attribute("time").is_some(), "{text}");
     let cases = xml
         .descendants()
         .filter(|node| node.has_tag_name("testcase"));
@@ -245,7 +256,7 @@ fn junit() -> Result<()> {
     let on = rules::RULES.iter().filter(is_on).count();
     ensure!(names == on, "{names} cases for {on} rules");
     failed.sort_unstable();
-    ensure!(failed == ["clean-flush", "missing-flush"], "{failed:?}");
+    ensure!(failed == expected, "{failed:?}");
     Ok(())
 }
 

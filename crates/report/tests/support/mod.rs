@@ -86,6 +86,7 @@ pub fn finding(rule: &str, message: &str, events: Vec<Event>) -> Finding {
         notes: Vec::new(),
         crash_point: None,
         reproduction: None,
+        origins: Vec::new(),
         replay: None,
     }
 }
@@ -260,6 +261,7 @@ fn any_finding() -> impl Strategy<Value = Finding> {
                 crash_point,
                 replay,
                 reproduction: None,
+                origins: Vec::new(),
             },
         )
 }

@@ -1,0 +1,530 @@
+//! The recipes of `docs/recipes.md`: each builds a tiny project as its page says, runs its tests
+//! under Brownout, and sees the one that is wrong.
+//!
+//! All of them have the same two tests: `good` writes back what it stores, `bad` does not.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use brownout_findings::{Finding, Report};
+use brownout_tests::{Invocation, Outcome, Scratch, layout, tool, trial};
+use libtest_mimic::{Arguments, Trial};
+
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let trials: Vec<Trial> = vec![
+        trial("make", make),
+        trial("cmake::emulator", cmake_emulator),
+        trial("cmake::memcheck", cmake_memcheck),
+        trial("cmake::whole_suite", cmake_whole_suite),
+        trial("meson", meson),
+        trial("cargo::runner", || cargo(&["cargo", "test", "--offline"])),
+        trial("cargo::nextest", || {
+            cargo(&["cargo", "nextest", "run", "--offline", "--no-fail-fast"])
+        }),
+        trial("pytest", pytest),
+        trial("merge", merge),
+        trial("valgrind_options", valgrind_options),
+        trial("genhtml", genhtml),
+        trial("gdb::store", || {
+            gdb("store", "slot->value = 7", "missing-flush")
+        }),
+        trial("gdb::refusals", gdb_refusals),
+        trial("in_ci_nothing_checked_is_no_success", in_ci),
+    ];
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// Debian's commands come first, as in all suites.
+const DEBIAN: &str = "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Stores to a pool that it makes anew. With a second argument it forgets to write back.
+const PROGRAM: &str = r#"#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <immintrin.h>
+
+struct slot { uint64_t value; };
+
+__attribute__((noinline)) static void put(struct slot *slot)
+{
+    slot->value = 7;
+}
+
+int main(int argc, char **argv)
+{
+    int fd = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (fd < 0 || ftruncate(fd, 4096) != 0)
+        return 9;
+    struct slot *slots = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (slots == MAP_FAILED)
+        return 9;
+    put(&slots[0]);
+    if (argc == 2) {
+        _mm_clflush(&slots[0]);
+        _mm_sfence();
+    }
+    puts("done");
+    return 0;
+}
+"#;
+
+/// A project in a folder of its own.
+struct Project {
+    scratch: Scratch,
+}
+
+impl Project {
+    fn new(files: &[(&str, &str)]) -> Result<Project> {
+        tool::expect_built()?;
+        let scratch = Scratch::new()?;
+        let project = Project { scratch };
+        let program = [("t.c", PROGRAM)];
+        for (name, text) in program.iter().chain(files) {
+            let path = project.path(name);
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::write(path, text)?;
+        }
+        // The names that people have in PATH.
+        fs::create_dir(project.path("bin"))?;
+        for name in ["brownout", "brownout-valgrind"] {
+            symlink(layout::brownout(), project.path("bin").join(name))?;
+        }
+        Ok(project)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// A shell command, with the tool in `PATH`.
+    fn shell(&self, command: &str) -> Invocation {
+        let bin = self.path("bin");
+        let path = env::var("PATH").unwrap_or_default();
+        Invocation::shell(command, self.scratch.path())
+            .timeout(TIMEOUT)
+            .env("PATH", &format!("{}:{DEBIAN}:{path}", bin.display()))
+    }
+
+    fn run(&self, command: &str) -> Result<Outcome> {
+        self.shell(command).run()
+    }
+
+    fn compile(&self) -> Result<()> {
+        self.run("gcc -g -O1 -o t t.c")?.expect_success("gcc")?;
+        Ok(())
+    }
+
+    fn report(&self, name: &str) -> Result<Report> {
+        let text = fs::read(self.path(name)).with_context(|| format!("no report {name}"))?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+}
+
+fn said(outcome: &Outcome) -> String {
+    let out = String::from_utf8_lossy(&outcome.stdout);
+    format!("{out}{}", String::from_utf8_lossy(&outcome.stderr))
+}
+
+fn expect_said(outcome: &Outcome, what: &str) -> Result<()> {
+    let said = said(outcome);
+    ensure!(said.contains(what), "{what:?} is not in\n{said}");
+    Ok(())
+}
+
+/// The one finding that counts.
+fn error(report: &Report) -> Result<&Finding> {
+    let mut errors = report.findings.iter().filter(|f| f.rule == "missing-flush");
+    match (errors.next(), errors.next()) {
+        (Some(one), None) => Ok(one),
+        (one, _) => bail!("not one missing-flush: {one:?} and others"),
+    }
+}
+
+// ---------------------------------------------------------------------- recipes
+
+fn make() -> Result<()> {
+    let makefile = "RUN =\ncheck: t\n\t$(RUN) ./t good.pool\n\t$(RUN) ./t bad.pool bad\nt: t.c\n\tgcc -g -O1 -o t t.c\n";
+    let project = Project::new(&[("Makefile", makefile)])?;
+    project.run("make check")?.expect_success("natively")?;
+    let checked = project.run("make check RUN=\"brownout check --pm '*.pool' --\"")?;
+    ensure!(checked.status == 2, "make did not fail: {}", said(&checked));
+    expect_said(&checked, "error[missing-flush]")?;
+    // All processes of one command, in one report.
+    let whole =
+        project.run("brownout check --pm '*.pool' --format json -o r.json -- make check")?;
+    ensure!(whole.status == 1, "{}", said(&whole));
+    let report = project.report("r.json")?;
+    let origin = error(&report)?.origins.first().context("no origin")?;
+    ensure!(
+        origin.command == ["./t", "bad.pool", "bad"] && origin.pid.is_some(),
+        "{origin:?}"
+    );
+    Ok(())
+}
+
+const CMAKE: &str = "cmake_minimum_required(VERSION 3.16)
+project(tiny C)
+set(CMAKE_C_FLAGS \"-g -O1\")
+include(CTest)
+add_executable(t t.c)
+add_test(NAME good COMMAND t good.pool)
+add_test(NAME bad_one COMMAND t bad.pool bad)
+";
+
+fn cmake(options: &str) -> Result<Project> {
+    let project = Project::new(&[("CMakeLists.txt", CMAKE)])?;
+    let command = format!("cmake -G Ninja -S . -B build {options} && cmake --build build");
+    project.run(&command)?.expect_success("cmake")?;
+    Ok(project)
+}
+
+fn cmake_emulator() -> Result<()> {
+    let project = cmake(
+        "\"-DCMAKE_CROSSCOMPILING_EMULATOR=brownout;check;--pm;*.pool;--format;json;-o;report.json;--\"",
+    )?;
+    let tested = project.run("ctest --test-dir build --output-on-failure")?;
+    ensure!(tested.status != 0, "{}", said(&tested));
+    expect_said(&tested, "50% tests passed, 1 tests failed")?;
+    // The last test is the bad one; ctest does not say so, its list of tests does.
+    let report = project.report("build/report.json")?;
+    let origin = error(&report)?.origins.first().context("no origin")?;
+    ensure!(
+        origin.test.as_deref() == Some("bad_one") && origin.runner.as_deref() == Some("ctest"),
+        "{origin:?}"
+    );
+    Ok(())
+}
+
+fn cmake_memcheck() -> Result<()> {
+    let project = cmake(
+        "-DMEMORYCHECK_COMMAND=$PWD/bin/brownout-valgrind \"-DMEMORYCHECK_COMMAND_OPTIONS=--pm=*.pool\"",
+    )?;
+    let tested = project.run("cd build && ctest -T memcheck")?;
+    let text = said(&tested);
+    ensure!(text.contains("Defects: 1"), "{text}");
+    ensure!(text.contains("IPW - 1"), "one defect in all: {text}");
+    Ok(())
+}
+
+fn cmake_whole_suite() -> Result<()> {
+    let project = cmake("")?;
+    let whole = project.run(
+        "brownout check --pm '*.pool' --format json -o r.json -- ctest --test-dir build -j2",
+    )?;
+    ensure!(whole.status == 1, "{}", said(&whole));
+    let report = project.report("r.json")?;
+    let origin = error(&report)?.origins.first().context("no origin")?;
+    ensure!(origin.test.as_deref() == Some("bad_one"), "{origin:?}");
+    Ok(())
+}
+
+fn meson() -> Result<()> {
+    let build = "project('tiny', 'c', default_options: ['debug=true', 'optimization=1'])
+t = executable('t', 't.c')
+test('good', t, args: ['good.pool'])
+test('bad', t, args: ['bad.pool', 'bad'])
+";
+    let project = Project::new(&[("meson.build", build)])?;
+    let set_up = project.run("meson setup build && meson compile -C build")?;
+    set_up.expect_success("meson")?;
+    let tested = project.run(
+        "meson test -C build --no-rebuild --print-errorlogs --wrap \"brownout check --pm *.pool --\"",
+    )?;
+    ensure!(tested.status == 1, "{}", said(&tested));
+    for line in ["Ok:                 1", "Fail:               1"] {
+        expect_said(&tested, line)?;
+    }
+    expect_said(&tested, "error[missing-flush]")
+}
+
+const RUST: &str = r#"use std::ffi::c_void;
+
+unsafe extern "C" {
+    fn mmap(at: *mut c_void, len: usize, protection: i32, flags: i32, fd: i32, offset: i64) -> *mut c_void;
+}
+
+/// Stores to a pool that it makes anew.
+pub fn put(name: &str, write_back: bool) {
+    use std::os::fd::AsRawFd;
+    let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(name).unwrap();
+    file.set_len(4096).unwrap();
+    let slots = unsafe { mmap(std::ptr::null_mut(), 4096, 3, 1, file.as_raw_fd(), 0) } as *mut u64;
+    unsafe {
+        slots.write_volatile(7);
+        if write_back {
+            std::arch::x86_64::_mm_clflush(slots as *const u8);
+            std::arch::x86_64::_mm_sfence();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn good() {
+        super::put("good.pool", true);
+    }
+
+    #[test]
+    fn bad() {
+        super::put("bad.pool", false);
+    }
+}
+"#;
+
+fn cargo(words: &[&str]) -> Result<()> {
+    let manifest =
+        "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n";
+    let project = Project::new(&[("Cargo.toml", manifest), ("src/lib.rs", RUST)])?;
+    let nextest = words.contains(&"nextest");
+    let report = "--format json -o $PWD/report.json";
+    let command = format!(
+        "export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER=\"brownout check --pm *.pool --accept unmatched {report} --\"\n{}",
+        words.join(" ")
+    );
+    let tested = project
+        .shell(&command)
+        .env(
+            "CARGO_TARGET_DIR",
+            &project.path("target").to_string_lossy(),
+        )
+        .run()?;
+    ensure!(tested.status != 0, "{}", said(&tested));
+    // nextest runs each test by itself: the report of the last is there, whichever it is.
+    if nextest {
+        expect_said(&tested, "1 passed")?;
+        return expect_said(&tested, "1 failed");
+    }
+    let report = project.report("report.json")?;
+    let origin = error(&report)?.origins.first().context("no origin")?;
+    ensure!(
+        origin.test.as_deref() == Some("tests::bad")
+            && origin.runner.as_deref() == Some("cargo test"),
+        "{origin:?}"
+    );
+    Ok(())
+}
+
+fn pytest() -> Result<()> {
+    let tests = "import subprocess\n\ndef test_good():\n    subprocess.run(['./t', 'good.pool'], check=True)\n\n\
+                 def test_bad():\n    subprocess.run(['./t', 'bad.pool', 'bad'], check=True)\n";
+    let project = Project::new(&[("test_store.py", tests)])?;
+    project.compile()?;
+    let whole = project.run(
+        "brownout check --pm '*.pool' --format json -o r.json -- python3 -m pytest -q -p no:cacheprovider",
+    )?;
+    ensure!(whole.status == 1, "{}", said(&whole));
+    expect_said(&whole, "2 passed")?;
+    let report = project.report("r.json")?;
+    let origin = error(&report)?.origins.first().context("no origin")?;
+    ensure!(
+        origin.test.as_deref() == Some("test_store.py::test_bad")
+            && origin.runner.as_deref() == Some("pytest"),
+        "{origin:?}"
+    );
+    Ok(())
+}
+
+/// Reports of many runs become one, in every form; the same finding is one.
+fn merge() -> Result<()> {
+    let project = Project::new(&[])?;
+    project.compile()?;
+    for (name, words) in [("a", "a.pool bad"), ("b", "b.pool bad"), ("c", "c.pool")] {
+        let json = format!("--format json -o {name}.json");
+        project.run(&format!(
+            "brownout check --pm '*.pool' {json} -- ./t {words}"
+        ))?;
+    }
+    let merged = project.run("brownout merge a.json b.json c.json --format json -o all.json")?;
+    ensure!(merged.status == 1, "{}", said(&merged));
+    let report = project.report("all.json")?;
+    let finding = error(&report)?;
+    ensure!(
+        finding.count == 2 && finding.origins.len() == 2,
+        "{finding:?}"
+    );
+    let fine = project.run("brownout merge c.json")?;
+    ensure!(fine.status == 0, "{}", said(&fine));
+    let junit = project.run("brownout merge a.json c.json --format junit --suite 'my suite'")?;
+    let text = String::from_utf8(junit.stdout.clone())?;
+    let xml = roxmltree::Document::parse(&text)?;
+    let suite = xml
+        .descendants()
+        .find(|node| node.has_tag_name("testsuite"))
+        .context("no suite")?;
+    ensure!(suite.attribute("name") == Some("my suite"), "{text}");
+    ensure!(suite.attribute("failures") == Some("1"), "{text}");
+    ensure!(suite.attribute("time").is_some(), "{text}");
+    let lost = project.run("brownout merge a.json b.json -o a.json --format json")?;
+    ensure!(lost.status == 2, "{}", said(&lost));
+    expect_said(&lost, "is one of the reports")
+}
+
+/// Valgrind's options in front of a program.
+fn valgrind_options() -> Result<()> {
+    let project = Project::new(&[])?;
+    project.compile()?;
+    let own = project.run("brownout-valgrind --tool=pmemcheck --pm='*.pool' ./t bad.pool bad")?;
+    ensure!(own.status == 0, "the program's own: {}", said(&own));
+    expect_said(
+        &own,
+        "Invalid write of size 8: not safe from a crash: missing-flush",
+    )?;
+    expect_said(&own, ": put (t.c:")?;
+    expect_said(
+        &own,
+        "ERROR SUMMARY: 1 errors from 1 contexts (suppressed: 0 from 0)",
+    )?;
+    let counted = project.run(
+        "brownout valgrind -q --error-exitcode=42 --log-file=log.%p --gen-suppressions=all --time-stamp=yes --pm='*.pool' ./t bad.pool bad",
+    )?;
+    ensure!(counted.status == 42, "{}", said(&counted));
+    expect_said(&counted, "--time-stamp=yes has no effect")?;
+    let log = fs::read_dir(project.scratch.path())?
+        .filter_map(Result::ok)
+        .find(|entry| entry.file_name().to_string_lossy().starts_with("log."))
+        .context("no log")?;
+    let log = fs::read_to_string(log.path())?;
+    ensure!(
+        log.contains("missing-flush") && log.contains("[[suppress"),
+        "{log}"
+    );
+    let quiet = project.run("brownout-valgrind -q --pm='*.pool' ./t good.pool 2>&1")?;
+    ensure!(quiet.stdout == b"done\n", "{}", said(&quiet));
+    let pmemcheck = project.run(
+        "brownout check --compat pmemcheck --error-summary=yes --pm '*.pool' -- ./t good.pool",
+    )?;
+    ensure!(pmemcheck.status == 0, "{}", said(&pmemcheck));
+    expect_said(&pmemcheck, "ERROR SUMMARY: 0 errors")
+}
+
+// ---------------------------------------------------------------------- where it is
+
+/// Lines that touch persistent memory, as lcov's own viewer reads them.
+fn genhtml() -> Result<()> {
+    let project = Project::new(&[])?;
+    project.compile()?;
+    let line = |text: &str| {
+        PROGRAM
+            .lines()
+            .position(|l| l.contains(text))
+            .map_or(0, |n| n + 1)
+    };
+    let checked =
+        project.run("brownout check --pm '*.pool' --coverage pm.info -- ./t good.pool")?;
+    ensure!(checked.status == 0, "{}", said(&checked));
+    let text = fs::read_to_string(project.path("pm.info"))?;
+    for (sort, what) in [
+        ("pm_stores", "slot->value = 7"),
+        ("pm_flushes", "_mm_clflush"),
+        ("pm_fences", "_mm_sfence"),
+    ] {
+        let section = text
+            .split("end_of_record")
+            .find(|section| section.contains(&format!("TN:{sort}\n")))
+            .with_context(|| format!("no {sort} in\n{text}"))?;
+        let expected = format!("\nDA:{},1\n", line(what));
+        ensure!(
+            section.contains(&expected),
+            "{expected:?} is not in {section}"
+        );
+    }
+    let shown =
+        project.run("genhtml pm.info -o html && grep -q t.c html/index.html html/*/index.html")?;
+    shown.expect_success("genhtml")?;
+    Ok(())
+}
+
+/// gdb stands in front of the instruction that a finding is about, natively.
+fn gdb(stage: &str, line: &str, rule: &str) -> Result<()> {
+    let project = Project::new(&[])?;
+    project.compile()?;
+    project.run("brownout check --pm '*.pool' --format json -o r.json -- ./t bad.pool bad")?;
+    let report = project.report("r.json")?;
+    let finding = report.findings.iter().find(|f| f.rule == rule);
+    let replay = finding
+        .and_then(|f| f.replay.as_ref())
+        .context("no token")?;
+    fs::write(
+        project.path("commands"),
+        "frame\ninfo locals\nbacktrace\nquit\n",
+    )?;
+    let command = format!("brownout replay --yes --gdb {stage} {}", replay.token);
+    let debugged = project
+        .shell(&command)
+        .stdin(&project.path("commands"))
+        .run()?;
+    expect_said(&debugged, "brownout: stopped where 8 bytes are stored here")?;
+    expect_said(&debugged, line)?;
+    expect_said(&debugged, "put (slot=")?;
+    expect_said(&debugged, "main (argc=3")
+}
+
+fn gdb_refusals() -> Result<()> {
+    let project = Project::new(&[])?;
+    project.compile()?;
+    project.run("brownout check --pm '*.pool' --format json -o r.json -- ./t bad.pool bad")?;
+    let report = project.report("r.json")?;
+    let token = &error(&report)?.replay.as_ref().context("no token")?.token;
+    let recovery = project.run(&format!("brownout replay --yes --gdb recovery {token}"))?;
+    ensure!(recovery.status == 2, "{}", said(&recovery));
+    expect_said(&recovery, "no crash image")?;
+    let unknown = project.run(&format!("brownout replay --yes --gdb start {token}"))?;
+    ensure!(unknown.status == 2, "{}", said(&unknown));
+    Ok(())
+}
+
+/// Where a CI service runs it, a run that checked nothing has not passed; every form says the same.
+fn in_ci() -> Result<()> {
+    let project = Project::new(&[])?;
+    let run = |options: &str, ci: &str| {
+        let command = format!("brownout check {options} -- true");
+        project.shell(&command).env("CI", ci).run()
+    };
+    for (options, ci, status) in [
+        ("", "true", 3),
+        ("", "", 0),
+        ("", "false", 0),
+        ("--fail-on correctness", "true", 0),
+        ("--fail-on correctness,nothing-checked", "", 3),
+        ("--fail-on never", "true", 0),
+    ] {
+        let outcome = run(options, ci)?;
+        ensure!(
+            outcome.status == status,
+            "{options:?}, CI={ci:?}: {} and not {status}: {}",
+            outcome.status,
+            said(&outcome)
+        );
+    }
+    for (ci, fails) in [("true", true), ("", false)] {
+        let sarif: serde_json::Value = serde_json::from_slice(&run("--format sarif", ci)?.stdout)?;
+        let success = &sarif["runs"][0]["invocations"][0]["executionSuccessful"];
+        ensure!(*success == !fails, "CI={ci}: {success}");
+        let driver = &sarif["runs"][0]["tool"]["driver"];
+        ensure!(driver["informationUri"].is_string(), "{driver}");
+        for rule in driver["rules"].as_array().into_iter().flatten() {
+            ensure!(rule["name"] != rule["id"], "{rule}");
+        }
+        let junit = String::from_utf8(run("--format junit", ci)?.stdout)?;
+        let xml = roxmltree::Document::parse(&junit)?;
+        let errors = xml.root_element().attribute("errors");
+        ensure!(errors == Some(if fails { "1" } else { "0" }), "{junit}");
+        ensure!(
+            xml.root_element().attribute("name") == Some("true"),
+            "{junit}"
+        );
+    }
+    Ok(())
+}
