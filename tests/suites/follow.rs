@@ -13,7 +13,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_follow::{Access, Follower, Label, Observer, Sets};
@@ -128,28 +127,29 @@ struct Followed {
     heard: Heard,
 }
 
-/// The program, compiled once.
-fn flows() -> Result<&'static Path> {
-    static BUILT: OnceLock<std::result::Result<(Scratch, PathBuf), String>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        let scratch = Scratch::new().map_err(|error| error.to_string())?;
-        let binary = scratch.join("flows");
-        let source = layout::workspace().join("tests/follow/flows.c");
-        let mut compiler = Command::new("cc");
-        compiler
-            .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
-            .args([&binary, &source])
-            .arg("-lpthread");
-        let output = compiler.output().map_err(|error| error.to_string())?;
-        match output.status.success() {
-            true => Ok((scratch, binary)),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-        }
-    });
-    match built {
-        Ok((_, binary)) => Ok(binary),
-        Err(error) => bail!("cannot compile the flows: {error}"),
+/// The program. Each trial may be a process of its own, so whoever comes first leaves it in the target folder.
+fn flows() -> Result<PathBuf> {
+    let source = layout::workspace().join("tests/follow/flows.c");
+    let folder = layout::target().join("follow-programs");
+    let binary = folder.join("flows");
+    let changed = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified());
+    if matches!((changed(&binary), changed(&source)), (Ok(binary), Ok(source)) if binary > source) {
+        return Ok(binary);
     }
+    fs::create_dir_all(&folder)?;
+    // Made beside and renamed: others may be at it, too.
+    let unfinished = folder.join(format!("flows.{}", std::process::id()));
+    let output = Command::new("cc")
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+        .args([&unfinished, &source])
+        .arg("-lpthread")
+        .output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("cannot compile the flows: {said}");
+    }
+    fs::rename(&unfinished, &binary)?;
+    Ok(binary)
 }
 
 /// Bytes that differ from each other, none of which is zero.

@@ -416,7 +416,7 @@ fn truncated_trace() -> Result<()> {
     let bytes = fs::read(&trace)?;
     let cut = scratch.join("cut.bwt");
     let mut before = whole + 1;
-    for tenth in (1..10).rev() {
+    for tenth in [9, 5, 1] {
         fs::write(&cut, &bytes[..bytes.len() * tenth / 10])?;
         let (outcome, events) = dump_damaged(&cut, &scratch)?;
         ensure!(

@@ -23,9 +23,27 @@ const C_FLAGS: &[&str] = &[
     "-Wno-infinite-recursion",
 ];
 
-/// Builds everything.
+/// Builds what people run: the tool and the programs.
 pub fn build() -> Result<()> {
     tool()?;
+    programs()
+}
+
+/// The same and all tests, in one go, so that whatever both use is compiled once. (By itself the tool is built with fewer features of
+/// common packages, and then everything once more for the tests.)
+pub fn with_tests() -> Result<()> {
+    shell::run(shell::cargo().args([
+        "build",
+        "--release",
+        "--quiet",
+        "--workspace",
+        "--bins",
+        "--tests",
+    ]))?;
+    programs()
+}
+
+fn programs() -> Result<()> {
     own_programs()?;
     seeded_programs()?;
     fuzz_programs()?;

@@ -38,7 +38,7 @@ pub fn test(words: &[&str]) -> Result<ExitCode> {
         )
     })?;
     step("dependencies", dependencies::check)?;
-    step("tool, programs, examples", build::build)?;
+    step("tool, tests, programs, examples", build::with_tests)?;
     if selection.is_everything() {
         step("the engine's unit tests", apart::test_engine)?;
     }
@@ -197,18 +197,21 @@ struct Totals {
 }
 
 /// The suites that depend on which instructions there are: for vectors, code of every kind; for
-/// write-backs, the programs that use them.
+/// write-backs, the programs that use them. What crashes leave of the seeded programs natively
+/// (`native::`, `crash::`) is the same with `clflushopt` as with `clwb`: only `clflush` is another
+/// kind of write-back.
 const VECTORS: &str = "binary(random_blocks) \
     | (package(brownout-insn) & kind(test)) \
     | (binary(transparency) & test(/^program::(cpu_info|fp_arith|flags|memory|rep_string|sig_storm_regs|pm_all_insns)/)) \
     | (binary(completeness) & test(/pm_all_insns/)) \
-    | test(/^processor::/)";
-const WRITE_BACKS: &str = "binary(seeded) \
+    | (binary(check) & test(/^processor::/))";
+const WRITE_BACKS: &str = "(binary(seeded) & test(/^(check::|canary)/)) \
     | (package(brownout-host) & binary(lean)) \
     | (binary(transparency) & test(/^program::(pm_|litmus_vm)/)) \
     | (binary(completeness) & test(/pm_/)) \
-    | test(/^generated::(eadr|seeds_000)/) \
-    | test(/^processor::/)";
+    | (binary(explore) & test(/^generated::(eadr|seeds_000)/)) \
+    | (binary(check) & test(/^processor::/))";
+const ORDERED_WRITE_BACKS: &str = "binary(seeded)";
 
 /// A few whole programs for `--fast`: translation (flags, strings, signal frames, threads,
 /// processes), recording of every kind of instruction, the planted bugs and their fixed twins,
@@ -224,12 +227,14 @@ const SMOKE: &str = "test(/canary/) \
 fn without(mask: &str, hidden: Features) -> Result<Totals> {
     let vectors = hidden.has(Feature::Avx512);
     if shell::exists("cargo-nextest") {
+        let mut suites = vec![if vectors { VECTORS } else { WRITE_BACKS }];
+        if hidden.has(Feature::Clflushopt) {
+            suites.push(ORDERED_WRITE_BACKS);
+        }
         let mut command = nextest_command();
-        command.env(HIDE_VARIABLE, mask).args([
-            "--workspace",
-            "-E",
-            if vectors { VECTORS } else { WRITE_BACKS },
-        ]);
+        command
+            .env(HIDE_VARIABLE, mask)
+            .args(["--workspace", "-E", &suites.join(" | ")]);
         return nextest_totals(&mut command);
     }
     let mut command = cargo_test_command();
@@ -269,6 +274,9 @@ fn nextest_command() -> Command {
             "--config-file",
         ])
         .arg(layout::workspace().join("xtask/nextest.toml"))
+        .args(["--test-threads", &places().to_string()])
+        // Not the examples, which are none.
+        .arg("--tests")
         .args([
             "--status-level",
             "fail",
@@ -278,6 +286,11 @@ fn nextest_command() -> Command {
             "never",
         ]);
     command
+}
+
+/// What a test takes two of, and one that mostly waits takes one; `nextest.toml` says which.
+fn places() -> usize {
+    2 * std::thread::available_parallelism().map_or(2, usize::from) + 2
 }
 
 fn nextest_totals(command: &mut Command) -> Result<Totals> {

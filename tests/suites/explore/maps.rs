@@ -17,7 +17,7 @@ use brownout_tests::explore::{self, Explored, blamed, reproduction};
 use brownout_tests::{Invocation, Scratch, examples};
 use libtest_mimic::Trial;
 
-use crate::trial;
+use crate::{replay, trial};
 
 const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -90,14 +90,14 @@ pub fn explore_map(map: &str, commands: &str, more: &[&str], folder: &Path) -> R
 }
 
 /// Explores without a set-up: the run creates the pool and the map.
-pub fn explore_creation(folder: &Path) -> Result<Explored> {
+fn explore_creation(folder: &Path) -> Result<Explored> {
     write_commands("i 10", folder)?;
     let native = mapcli_on("btree", folder)?;
     explore::run(&native, &["--stdin", "commands", "--depth", "1"])
 }
 
 /// Explores a hash table that grows, and tears an object id.
-pub fn explore_rebuild(folder: &Path) -> Result<Explored> {
+fn explore_rebuild(folder: &Path) -> Result<Explored> {
     explore_map("hashmap_atomic", COMMANDS, &["--depth", "1"], folder)
 }
 
@@ -147,7 +147,7 @@ fn sound(map: &str) -> Result<()> {
 /// Recoveries that are themselves cut short.
 fn two_crashes() -> Result<()> {
     let scratch = Scratch::new()?;
-    let explored = explore_map("rtree", "i 10,r 10", &["--depth", "2"], scratch.path())?;
+    let explored = explore_map("rtree", "i 10", &["--depth", "2"], scratch.path())?;
     explored.expect_clean()?;
     ensure!(explored.number("depth")? == 2);
     ensure!(explored.number("nested_recoveries")? > 0);
@@ -170,7 +170,7 @@ fn torn_id() -> Result<()> {
             show(&explored.report)
         );
     }
-    Ok(())
+    replay::shows_again(&findings[0], scratch.path())
 }
 
 fn is_torn_id(finding: &Finding) -> Result<bool> {
@@ -224,5 +224,5 @@ fn creation() -> Result<()> {
         "{}",
         native.describe()
     );
-    Ok(())
+    replay::shows_again(finding, scratch.path())
 }

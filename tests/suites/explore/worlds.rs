@@ -499,7 +499,7 @@ impl Home {
                 return Ok(());
             }
             ensure!(
-                begun.elapsed() < Duration::from_secs(10),
+                begun.elapsed() < Duration::from_secs(60),
                 "still running: {left:?}"
             );
             thread::sleep(Duration::from_millis(50));
