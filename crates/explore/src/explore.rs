@@ -13,6 +13,7 @@ use brownout_host::{KNOWN_FILES_MAX, LaunchError, Limits};
 use brownout_trace::event::FileId;
 use rustc_hash::FxHashSet;
 
+use crate::before::Before;
 use crate::confirm;
 use crate::crashes::Maker;
 use crate::execution::{self, Acknowledged, Setting, Turns};
@@ -852,7 +853,7 @@ fn initial_image(recording: &Recording) -> Result<Image, Error> {
     for (id, file) in &recording.files {
         if !file.base.as_os_str().is_empty() {
             let base = File::open(&file.base).map_err(io_error("cannot read a copy"))?;
-            files.insert(*id, base);
+            files.insert(*id, Before::new(base));
         }
     }
     let mut timeline = Timeline::new(Base::Files(files), 64);

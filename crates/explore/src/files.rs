@@ -40,16 +40,21 @@ pub fn hash_sparse(from: &File, hash: &mut blake3::Hasher) -> io::Result<()> {
 /// A line of a file. Zeros beyond the end, and where it cannot be read: a file grows by zeros.
 pub fn read_line(file: &File, offset: u64) -> LineBytes {
     let mut bytes = [0; LINE];
+    read_from(file, offset, &mut bytes);
+    bytes
+}
+
+/// Reads as much as there is; the rest of `bytes` stays as it is.
+pub fn read_from(file: &File, offset: u64, bytes: &mut [u8]) {
     let mut got = 0;
     while let Ok(n) = file.read_at(&mut bytes[got..], offset + got as u64)
         && n > 0
     {
         got += n;
-        if got == LINE {
+        if got == bytes.len() {
             break;
         }
     }
-    bytes
 }
 
 /// Calls `each` with every block that is not all zero, and its offset.

@@ -13,6 +13,7 @@
 //! Beside whole explorations there is what other analyses go on from: [`crashes`] gives crash images of a [`Run`] as plain data, a
 //! [`RunRecorder`] records a run that somebody else launches or forks, [`Options::start`] has everything begin with files that are on no disk, and
 //! [`Exploration::distinct`] tells which crashes recovery can tell apart.
+mod before;
 mod blame;
 mod checksum;
 mod compare;

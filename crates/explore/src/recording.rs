@@ -37,6 +37,7 @@ use brownout_trace::event::{
 use brownout_trace::maps::{AddressSpaces, MapFault};
 use rustc_hash::FxHashSet;
 
+use crate::before::Before;
 use crate::files;
 use crate::filing::{self, Filing, NameStep};
 use crate::input::{Consumed, Lines};
@@ -753,7 +754,7 @@ impl Recorder {
         if let Some(opened) = opened
             && let Base::Files(files) = self.timeline.base_mut()
         {
-            files.insert(content, opened);
+            files.insert(content, Before::new(opened));
         } else if !created && !is_unnamed && self.scratch.is_none() {
             let name = String::from_utf8_lossy(path);
             self.filing
@@ -794,7 +795,7 @@ impl Recorder {
             self.files.insert(new, file);
         }
         if let Base::Files(files) = self.timeline.base_mut()
-            && let Some(file) = files.get(&old).and_then(|file| file.try_clone().ok())
+            && let Some(file) = files.get(&old).cloned()
         {
             files.insert(new, file);
         }

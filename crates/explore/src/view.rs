@@ -6,7 +6,6 @@
 //! or on an image, if the run was itself a recovery.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::sync::Arc;
 
 use brownout_model::{Choices, Cut, LineBytes, LineMask, Survivors, Unit, masked};
@@ -14,7 +13,7 @@ use brownout_trace::event::FileId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
-use crate::files::read_line;
+use crate::before::Before;
 use crate::line::{LINE, LineKey};
 use crate::unit::{bytes_of, unit_of};
 
@@ -83,7 +82,7 @@ impl std::ops::Deref for Files {
 /// Content before anything was stored.
 pub enum Base {
     /// Files as they were before the recorded run.
-    Files(BTreeMap<FileId, File>),
+    Files(BTreeMap<FileId, Before>),
     /// What a crash left, on which a recovery ran.
     Crashed(Image),
 }
@@ -93,7 +92,7 @@ impl Base {
         match self {
             Base::Files(files) => files
                 .get(&line.file())
-                .map_or([0; LINE], |file| read_line(file, line.offset())),
+                .map_or([0; LINE], |file| file.line(line.offset())),
             Base::Crashed(image) => image.line(line),
         }
     }
@@ -243,6 +242,9 @@ impl View {
             return Seen::Certain(masked(&self.timeline.base.line(line), mask));
         };
         let offset = line.start() % self.timeline.bytes_of(unit);
+        if let Some(bytes) = choices.settled(offset, mask) {
+            return Seen::Certain(bytes);
+        }
         let open;
         let cuts = match narrowed.get(&unit) {
             Some(cuts) => cuts,
@@ -366,7 +368,7 @@ mod tests {
                 .flat_map(|line| before(line_at(file, line)))
                 .collect();
             handle.write_all(&bytes[..SIZE]).expect("a write");
-            (FileId(file + 1), handle)
+            (FileId(file + 1), Before::new(handle))
         });
         Base::Files(files.collect())
     }

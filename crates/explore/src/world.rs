@@ -534,6 +534,7 @@ mod tests {
     use proptest::prelude::*;
     use proptest::sample::Index;
 
+    use crate::before::Before;
     use crate::view::{Base, Narrowed, Timeline, View};
 
     use super::*;
@@ -575,7 +576,10 @@ mod tests {
                     .flat_map(|i| [100 + i as u8; LINE])
                     .collect();
                 fs::write(&base, bytes).expect("a write");
-                bases.insert(id(file), File::open(&base).expect("it is there"));
+                bases.insert(
+                    id(file),
+                    Before::new(File::open(&base).expect("it is there")),
+                );
                 let size = BASE_LINES * LINE as u64;
                 let before = FileState { exists: true, size };
                 let file_of_run = TrackedFile {
