@@ -87,12 +87,20 @@ pub struct Trie {
     /// Executions in it.
     paths: u32,
     contents: FxHashMap<LineBytes, ContentId>,
+    /// The same by number: to compare is quicker than to look up.
+    bytes: Vec<LineBytes>,
 }
 
 impl Trie {
     fn intern(&mut self, bytes: &LineBytes) -> ContentId {
-        let next = ContentId(self.contents.len() as u32);
-        *self.contents.entry(*bytes).or_insert(next)
+        *self.contents.entry(*bytes).or_insert_with(|| {
+            self.bytes.push(*bytes);
+            ContentId(self.bytes.len() as u32 - 1)
+        })
+    }
+
+    fn is_content(&self, id: ContentId, bytes: &LineBytes) -> bool {
+        self.bytes[id.0 as usize] == *bytes
     }
 
     fn new_node(&mut self, end: End) -> NodeId {
@@ -114,7 +122,7 @@ impl Trie {
         let mut id = NodeId(0);
         loop {
             for (read, content) in &node.run {
-                if self.contents.get(&see(read)) != Some(content) {
+                if !self.is_content(*content, &see(read)) {
                     return Reached::Unknown;
                 }
             }
@@ -145,7 +153,7 @@ impl Trie {
             let mut stop = None;
             for (i, (read, content)) in known.run.iter().enumerate() {
                 let seen = see(read);
-                if self.contents.get(&seen) != Some(content) {
+                if !self.is_content(*content, &seen) {
                     stop = Some((i, seen));
                     break;
                 }
@@ -207,9 +215,7 @@ impl Trie {
             let node = &self.nodes[id.0 as usize];
             for (read, content) in &node.run {
                 match path.get(at) {
-                    Some((now, seen))
-                        if now.is_same(read) && self.contents.get(seen) == Some(content) =>
-                    {
+                    Some((now, seen)) if now.is_same(read) && self.is_content(*content, seen) => {
                         at += 1;
                     }
                     seen => {

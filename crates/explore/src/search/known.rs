@@ -101,7 +101,7 @@ impl Known {
             return;
         };
         let states = files.iter().map(|(id, s)| (id.0, s.exists, s.size));
-        journal.append(&Entry::new(
+        journal.append(Entry::new(
             (states.collect(), files.names.clone(), files.next),
             acknowledged,
             &execution.path,
@@ -120,7 +120,6 @@ impl Known {
                 };
                 (FileId(*id), state)
             });
-            let Some(path) = entry.path() else { continue };
             let files = Files {
                 states: states.collect(),
                 names: entry.names.clone(),
@@ -132,7 +131,7 @@ impl Known {
             };
             let trie = self.trie((Arc::new(files), acknowledged));
             let outcome = self.intern(&entry.outcome);
-            if self.tries[trie.0].add(&path, outcome).is_ok() {
+            if self.tries[trie.0].add(&entry.path, outcome).is_ok() {
                 new += 1;
             }
         }
