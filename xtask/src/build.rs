@@ -29,8 +29,7 @@ pub fn build() -> Result<()> {
     programs()
 }
 
-/// The same and all tests, in one go, so that whatever both use is compiled once. (By itself the tool is built with fewer features of
-/// common packages, and then everything once more for the tests.)
+/// The same and all tests, in one go.
 pub fn with_tests() -> Result<()> {
     shell::run(shell::cargo().args([
         "build",
@@ -52,12 +51,27 @@ fn programs() -> Result<()> {
     examples::build()
 }
 
+/// A test that is compiled in a moment and uses nothing but its own crate.
+const SMALL_TEST: &str = "contract";
+
 /// The tool, unless another binary is to be used.
+///
+/// It is built with the features that tests ask for, so that neither this nor [`with_tests`] compiles again what the other has
+/// compiled. Cargo takes those features into account as soon as it builds one test, whichever that is.
 pub fn tool() -> Result<()> {
     if std::env::var_os("BROWNOUT_BIN").is_some() {
         return Ok(());
     }
-    shell::run(shell::cargo().args(["build", "--release", "--quiet", "--package", "brownout"]))
+    shell::run(shell::cargo().args([
+        "build",
+        "--release",
+        "--quiet",
+        "--workspace",
+        "--bin",
+        "brownout",
+        "--test",
+        SMALL_TEST,
+    ]))
 }
 
 /// The programs in `tests/programs`, those that changed.

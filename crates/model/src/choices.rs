@@ -339,7 +339,7 @@ fn whole_bytes(bits: u8) -> u64 {
     const EVERY: u64 = 0x0101_0101_0101_0101;
     // In byte `i`, bit `i` alone; then its highest bit says whether there is one.
     let own = u64::from(bits).wrapping_mul(EVERY) & 0x8040_2010_0804_0201;
-    let some = (own + 0x7f * EVERY | own) >> 7 & EVERY;
+    let some = ((own + 0x7f * EVERY) | own) >> 7 & EVERY;
     some * 0xff
 }
 
