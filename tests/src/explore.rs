@@ -198,11 +198,12 @@ pub fn reproduction(finding: &Finding) -> Result<&Reproduction> {
         .with_context(|| format!("no reproduction of {}", finding.message))
 }
 
-/// Where to look first: the first lost store or, if no store need be lost, the crash.
+/// Where to look first: the first lost store or, if no store need be lost, the one that
+/// survives and should not, or the crash.
 pub fn blamed(finding: &Finding) -> Result<&Event> {
     let event = finding.events.first().context("no events")?;
     ensure!(
-        ["store", "crash"].contains(&event.role.name()),
+        ["store", "survivor", "crash"].contains(&event.role.name()),
         "{} begins with a {}",
         finding.message,
         event.role

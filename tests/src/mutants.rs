@@ -127,7 +127,7 @@ impl Mutant {
 
 /// Whether an event of the recorded run, not of recovery, is in a function or below it.
 pub fn is_in(source: &str, function: &str, event: &Event) -> bool {
-    ["store", "flush", "crash"].contains(&event.role.name())
+    ["store", "survivor", "flush", "crash"].contains(&event.role.name())
         && event.stack.iter().any(|frame| {
             frame.function.as_deref() == Some(function)
                 && frame

@@ -48,7 +48,7 @@ mod tx;
 use std::io;
 use std::path::Path;
 
-use brownout_findings::{BuiltIn, Coverage, Frame, Limit, Role, RuleId, Severity};
+use brownout_findings::{BuiltIn, Coverage, Effort, Frame, Limit, Role, RuleId, Severity};
 use brownout_rule::host::Plugin;
 use brownout_symbols::{Options as SymbolOptions, Stacks};
 use brownout_trace::event::{ContextId, Event, EventKind, ProcessId, TargetAddr, ThreadId};
@@ -122,6 +122,9 @@ pub struct Statistics {
     pub counts: Counts,
     /// Paths of the tracked files.
     pub files: Vec<String>,
+    /// Which places in the code write back and fence how much, the most needless first; only if [`Options::efforts`] asks for that.
+    #[serde(rename = "write_backs_by_place", skip_serializing_if = "Vec::is_empty")]
+    pub efforts: Vec<Effort>,
     /// Persistent memory was stored to, or written back.
     #[serde(skip)]
     pub touched_pm: bool,
@@ -351,6 +354,10 @@ impl Analysis {
             text_frames: &mut frames,
         };
         let findings = resolve::findings(&mut checkers, &mut words);
+        let efforts = match self.options.efforts {
+            true => resolve::efforts(&checkers[0], &mut words),
+            false => Vec::new(),
+        };
         // Each has seen all events; the first also has the model.
         let first = &checkers[0];
         let counts = first.counts();
@@ -359,6 +366,7 @@ impl Analysis {
         let statistics = Statistics {
             counts,
             files: files.map(|file| file.path.clone()).collect(),
+            efforts,
             touched_pm: counts.stores + counts.flushes > 0 && !first.files.is_empty(),
             killed: first.was_killed(),
             never_writes_back: first.loses_caches() && counts.flushes == 0 && lacks_flush,

@@ -13,4 +13,6 @@ pub struct Options {
     pub tx_only: bool,
     /// Look at what threads could read of each other too early. Default: no: that takes a recording with loads and locks.
     pub threads: bool,
+    /// Tell which places in the code write back and fence how much, in the statistics. Default: no: their stacks take time to name.
+    pub efforts: bool,
 }

@@ -1,17 +1,19 @@
 //! From numbers to words: call stacks, places, suggestions.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use brownout_findings::numbers::{counted, grouped};
 use brownout_findings::rules::BuiltIn;
-use brownout_findings::{Event, Finding, Frame, Origin, Place, Role, blame};
-use brownout_model::keys;
+use brownout_findings::{Effort, Event, Finding, Frame, Origin, Place, Role, blame};
+use brownout_model::{Tag, keys};
 use brownout_symbols::Stacks;
 use brownout_trace::event::{ContextId, ThreadId};
 
 use crate::checker::Checker;
 use crate::collect::{Raw, RawEvent};
 use crate::origins::Programs;
+use crate::sites::Work;
 use crate::source::Sources;
 
 /// Where words for numbers come from.
@@ -168,16 +170,17 @@ fn origin(
     programs.origin(stacks, site.process, epoch, &event.stack)
 }
 
-fn event(checker: &Checker, words: &mut Words<'_>, raw: &RawEvent) -> Event {
-    let site = checker.sites.site(raw.tag);
+/// The call stack of a site, innermost first.
+fn stack_of(checker: &Checker, words: &mut Words<'_>, tag: Tag) -> Vec<Frame> {
+    let site = checker.sites.site(tag);
     let text = (words.text_frames)(site.context);
-    let mut stack: Vec<Frame> = match (raw.tag.0, text.is_empty()) {
+    let mut stack: Vec<Frame> = match (tag.0, text.is_empty()) {
         (0, _) => Vec::new(),
         (_, false) => text.iter().map(|text| frame_of_text(text)).collect(),
         (_, true) => {
             let symbols = words.stacks.stack_of(
                 site.process,
-                checker.sites.epoch(raw.tag),
+                checker.sites.epoch(tag),
                 site.pc,
                 site.context,
             );
@@ -187,6 +190,65 @@ fn event(checker: &Checker, words: &mut Words<'_>, raw: &RawEvent) -> Event {
     // An annotation stands where it was written, not in the header that makes it.
     let own = stack.iter().position(|frame| !is_annotation(frame));
     stack.drain(..own.unwrap_or(0));
+    stack
+}
+
+/// More places are told together.
+const EFFORTS_MAX: usize = 100;
+
+/// Who writes back and fences how much: the most needless first, then the most.
+pub fn efforts(checker: &Checker, words: &mut Words<'_>) -> Vec<Effort> {
+    let mut all: Vec<(Tag, Work)> = checker.sites.at_work().collect();
+    all.sort_by_key(|(tag, work)| {
+        let needless = work.needless + work.needless_fences;
+        Reverse((needless, work.needed + work.fences, Reverse(tag.0)))
+    });
+    let effort = |stack, work: Work| Effort {
+        stack,
+        needed: work.needed,
+        needless: work.needless,
+        fences: work.fences,
+        needless_fences: work.needless_fences,
+    };
+    let rest = all.split_off(all.len().min(EFFORTS_MAX));
+    let mut told: Vec<Effort> = Vec::new();
+    for (tag, work) in all {
+        let more = effort(stack_of(checker, words, tag), work);
+        // Instructions of one line read the same.
+        let is_same = |known: &&mut Effort| same_lines(&known.stack, &more.stack);
+        match told.iter_mut().find(is_same) {
+            Some(known) => known.add(&more),
+            None => told.push(more),
+        }
+    }
+    let mut others = Effort::default();
+    for (_, work) in rest {
+        others.add(&effort(Vec::new(), work));
+    }
+    if others != Effort::default() {
+        told.push(others);
+    }
+    told
+}
+
+fn same_lines(a: &[Frame], b: &[Frame]) -> bool {
+    let line = |frame: &Frame| {
+        let offset = match frame.line {
+            Some(_) => 0,
+            None => frame.offset,
+        };
+        (
+            frame.function.clone(),
+            frame.file.clone(),
+            frame.line,
+            offset,
+        )
+    };
+    a.iter().map(line).eq(b.iter().map(line))
+}
+
+fn event(checker: &Checker, words: &mut Words<'_>, raw: &RawEvent) -> Event {
+    let stack = stack_of(checker, words, raw.tag);
     Event {
         role: raw.role,
         text: raw.text.clone(),

@@ -26,6 +26,16 @@ struct Known {
     epoch: Epoch,
     /// The first fence of the thread after a store here, once there was one.
     next_fence: Option<Tag>,
+    work: Work,
+}
+
+/// What a site writes back and fences.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Work {
+    pub needed: u64,
+    pub needless: u64,
+    pub fences: u64,
+    pub needless_fences: u64,
 }
 
 /// Recently used sites, by a hash of theirs: a power of two.
@@ -51,6 +61,7 @@ impl Sites {
             site: none,
             epoch: Epoch::default(),
             next_fence: None,
+            work: Work::default(),
         };
         Sites {
             known: vec![nowhere],
@@ -105,6 +116,7 @@ impl Sites {
                 site,
                 epoch: self.epochs.of(site.process),
                 next_fence: None,
+                work: Work::default(),
             });
         }
         self.recent[slot] = (site, tag);
@@ -122,6 +134,19 @@ impl Sites {
 
     pub fn next_fence(&self, tag: Tag) -> Option<Tag> {
         self.known[tag.0 as usize].next_fence
+    }
+
+    /// Counts something that is done there.
+    #[inline(always)]
+    pub fn works(&mut self, tag: Tag) -> &mut Work {
+        &mut self.known[tag.0 as usize].work
+    }
+
+    /// All sites that have written back or fenced.
+    pub fn at_work(&self) -> impl Iterator<Item = (Tag, Work)> {
+        let known = (0..).map(Tag).zip(&self.known);
+        let all = known.map(|(tag, known)| (tag, known.work));
+        all.filter(|(_, work)| work.needed + work.needless + work.fences + work.needless_fences > 0)
     }
 
     pub fn set_next_fence(&mut self, tag: Tag, fence: Tag) {

@@ -147,7 +147,8 @@ fn event_of(finding: &Finding, stage: Stage) -> Option<&Told> {
     let events: Vec<&Told> = finding.all_events().filter(has_place).collect();
     match stage {
         Stage::Store => {
-            let store = events.iter().find(|event| event.role == Role::Store);
+            let is_store = |event: &&&Told| matches!(event.role, Role::Store | Role::Survivor);
+            let store = events.iter().find(is_store);
             store.or(events.first()).copied()
         }
         Stage::Crash => {

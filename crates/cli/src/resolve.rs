@@ -411,6 +411,7 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
             rules,
             tx_only: args.tx_only,
             threads: args.threads,
+            efforts: true,
         },
         // Custom rules look at the state of all of them, so they keep all in one place.
         in_parallel: plugins.is_empty() && jobs >= 2,

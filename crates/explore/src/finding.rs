@@ -1,6 +1,6 @@
 //! From a failing crash state to something that a person can act on.
 
-use brownout_findings::{Event, Finding, Frame, Role, blame as whose};
+use brownout_findings::{Event, Finding, Frame, NothingLost, Role, Timeline, blame as whose};
 use brownout_host::LaunchError;
 use brownout_model::{ByteRange, Moment, keys};
 
@@ -18,6 +18,7 @@ mod reproduction;
 mod resolvers;
 mod spec;
 mod stages;
+mod timeline;
 
 pub use reproduction::{reproduction, write_image};
 pub use resolvers::Resolvers;
@@ -45,6 +46,8 @@ pub struct Found {
 struct Known {
     narrowed: Narrowed,
     lost: Vec<Moment>,
+    /// Stores that do harm because they survive.
+    surviving: Vec<Moment>,
     /// How the first lost store was written back, and whether it is lost in part.
     first: Option<(WrittenBack, bool)>,
     survivor: Option<Vec<Frame>>,
@@ -167,6 +170,7 @@ pub fn build(
         known: Known {
             narrowed: failure.narrowed.clone(),
             lost: lost.moments.into_iter().map(|(moment, _)| moment).collect(),
+            surviving: minimal.survivors,
             first: stores.first,
             survivor: surviving.first,
             found_at: seen.found_at,
@@ -261,7 +265,21 @@ pub fn explain(
     if found.finding.help.is_empty() {
         found.finding.help = blame::advice(&facts);
     }
+    let nothing_lost = nothing_lost(search, &failure, found)?;
     let scene = scene(search, layer, point, &found.image);
+    let besides: Vec<Moment> = found
+        .known
+        .surviving
+        .iter()
+        .copied()
+        .chain(blame.overtaker)
+        .collect();
+    let lost_stores = Lost::of(&scene);
+    found.finding.timeline =
+        timeline::timeline(&scene, &lost_stores, &besides, resolvers).map(|timeline| Timeline {
+            nothing_lost,
+            ..timeline
+        });
     let message = &mut found.finding.message;
     let events = &mut found.finding.events;
     let crash = events.iter().position(|event| event.role == Role::Crash);
@@ -303,6 +321,29 @@ pub fn explain(
         events.insert(at, event(Role::Lookup, text, site, stack, None));
     }
     Ok(())
+}
+
+/// What recovery does after a crash at the same point that loses no store, unless this one lost none.
+fn nothing_lost(
+    search: &mut Search<'_>,
+    failure: &Failure,
+    found: &Found,
+) -> Result<Option<NothingLost>, LaunchError> {
+    if found.known.lost.is_empty() {
+        return Ok(None);
+    }
+    let mut whole = found.image.clone();
+    whole.survivors.clear();
+    let Some(outcome) = search.evaluate(failure.layer, &whole)? else {
+        return Ok(None);
+    };
+    let done = search.done(failure.layer, failure.point);
+    let outcome = &search.known.outcomes[outcome as usize];
+    let symptom = search.settings.oracle.judge(outcome, done);
+    Ok(Some(NothingLost {
+        status: outcome.status.to_string(),
+        symptom: symptom.map(|symptom| symptom.describe(outcome)),
+    }))
 }
 
 #[cfg(test)]

@@ -218,6 +218,11 @@ impl View {
         self.timeline.version(unit, self.point)
     }
 
+    /// What the unit of a line may hold.
+    pub fn choices_of(&self, line: LineKey) -> Option<&Arc<Choices>> {
+        self.choices(self.timeline.unit_of(line))
+    }
+
     /// Whether a line certainly holds the same at another failure point of the same run; a quick answer, which may be no where it does.
     pub fn holds_as(&self, other: &View, line: LineKey) -> bool {
         let unit = self.timeline.unit_of(line);

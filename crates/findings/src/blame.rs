@@ -138,7 +138,7 @@ pub fn causing_event(finding: &Finding) -> Option<&Event> {
     let store = finding
         .events
         .iter()
-        .find(|event| event.role == Role::Store);
+        .find(|event| matches!(event.role, Role::Store | Role::Survivor));
     store.or(finding.events.first())
 }
 

@@ -129,6 +129,95 @@ pub struct Reproduction {
     pub confirmed: bool,
 }
 
+/// What a run did to a few cache lines until the power failed, and what became of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// In the order of the run.
+    pub steps: Vec<TimelineStep>,
+    /// What recovery does on what a crash at the same point leaves if nothing is lost, if that was tried: "exit code 0".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nothing_lost: Option<NothingLost>,
+}
+
+/// The crash at the same point that loses nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NothingLost {
+    /// How recovery ends: `exit code 0`, `signal 11`, `hang`.
+    pub status: String,
+    /// What is wrong with it; `None` if nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub symptom: Option<String>,
+}
+
+/// Something that a run did to the lines of a [`Timeline`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimelineStep {
+    /// `store`, `flush`, `fence` or `sync`.
+    pub role: Role,
+    /// Which thread, numbered from 1.
+    pub thread: u32,
+    /// Place in the run's total order of events.
+    pub index: u64,
+    /// Which bytes; a fence has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// What became of a store in the crash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fate: Option<Fate>,
+    /// Where in the code, in few words: `list.c:41`.
+    pub at: String,
+    /// How many steps on these lines, right before this one, are left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// What became of a store in a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// It had reached persistent memory for certain.
+    Durable,
+    /// It could have been lost, and is there.
+    Survived,
+    /// It is not there.
+    Lost,
+    /// Some of its bytes are there.
+    LostInPart,
+}
+
+/// How much one place in the code writes back and fences. The statistics of `check` have a list of these, by the name
+/// [`Effort::STATISTIC`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effort {
+    /// Where in the code, innermost first. Empty for all places together that are not listed.
+    pub stack: Vec<Frame>,
+    /// Lines that are written back, and had to be.
+    pub needed: u64,
+    /// Lines that are written back, and need not have been: they were clean, or under way already.
+    pub needless: u64,
+    /// Fences that complete something.
+    pub fences: u64,
+    /// Fences with nothing to complete.
+    pub needless_fences: u64,
+}
+
+impl Effort {
+    /// What the list is called in a report's statistics.
+    pub const STATISTIC: &str = "write_backs_by_place";
+
+    /// The same places have this much more to do.
+    pub fn add(&mut self, more: &Effort) {
+        self.needed = self.needed.saturating_add(more.needed);
+        self.needless = self.needless.saturating_add(more.needless);
+        self.fences = self.fences.saturating_add(more.fences);
+        self.needless_fences = self.needless_fences.saturating_add(more.needless_fences);
+    }
+}
+
 /// A program of the run, and the test that it belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
@@ -181,6 +270,9 @@ pub struct Finding {
     /// In which programs and tests it was seen, if that says more than the command line of the analysis: the first ones, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<Origin>,
+    /// What the run did to the cache lines in question, if the analysis knows more of that than the events tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
 }
 
 /// As many origins are kept of a finding.
@@ -203,6 +295,7 @@ impl Finding {
             replay: None,
             reproduction: None,
             origins: Vec::new(),
+            timeline: None,
         }
     }
 

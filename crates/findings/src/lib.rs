@@ -26,8 +26,8 @@ mod verdict;
 
 pub use coverage::{Coverage, Limit, Limitation};
 pub use finding::{
-    Analysed, CrashFile, Event, Excerpt, Finding, Frame, Origin, Place, Replay, Report,
-    Reproduction, SCHEMA_VERSION, SourceText, Tool,
+    Analysed, CrashFile, Effort, Event, Excerpt, Fate, Finding, Frame, NothingLost, Origin, Place,
+    Replay, Report, Reproduction, SCHEMA_VERSION, SourceText, Timeline, TimelineStep, Tool,
 };
 pub use outcome::Outcome;
 pub use role::Role;

@@ -66,6 +66,7 @@ roles! {
     Event "event" "Something else."
     Crash "crash" "The power fails."
     Early "early" "A store that survives, and has overtaken a lost one."
+    Survivor "survivor" "A store that survives and does harm by it, although nothing is lost: it was made too early."
     Late "late" "A store that is made only after the crash, and ends the failure."
     Name "name" "A name or a size changes."
     Lookup "lookup" "Recovery looks for a file by its name."

@@ -252,6 +252,7 @@ mod tests {
             crash_point: None,
             reproduction: None,
             origins: Vec::new(),
+            timeline: None,
             replay: None,
         }
     }

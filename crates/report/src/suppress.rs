@@ -463,6 +463,7 @@ mod tests {
             crash_point: None,
             reproduction: None,
             origins: Vec::new(),
+            timeline: None,
             replay: None,
         }
     }

@@ -83,20 +83,26 @@ impl Checker {
         };
         match outcome {
             FlushOutcome::Useful => {
+                self.sites.works(tag).needed += 1;
                 if let Some(earlier) = earlier {
                     run.redirtied += 1;
                     run.earlier_redirtied = earlier;
                 }
             }
             FlushOutcome::Again { earlier } => {
+                self.sites.works(tag).needless += 1;
                 run.again += 1;
                 run.earlier = earlier;
             }
             FlushOutcome::Clean { persisted } => {
+                self.sites.works(tag).needless += 1;
                 run.clean += 1;
                 run.persisted = run.persisted.or(persisted);
             }
-            FlushOutcome::Ignored => run.clean += 1,
+            FlushOutcome::Ignored => {
+                self.sites.works(tag).needless += 1;
+                run.clean += 1;
+            }
         }
     }
 
@@ -296,7 +302,13 @@ impl Checker {
         for store in state.before_fence.drain(..) {
             self.sites.set_next_fence(store, tag);
         }
-        if nothing_to_do && judged && state.has_stored && !state.stopped {
+        let is_needless = nothing_to_do && judged && state.has_stored && !state.stopped;
+        let work = self.sites.works(tag);
+        match is_needless {
+            true => work.needless_fences += 1,
+            false => work.fences += 1,
+        }
+        if is_needless {
             let now = self.moment();
             self.collector.report(BuiltIn::EmptyFence, tag, Tag(0), 0, || {
                 let message = "a fence with nothing to complete: no write-back and no non-temporal \

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use brownout_findings::{Event, Frame, Place, Role, blame as whose};
-use brownout_model::{ByteRange, LineBytes, Moment, keys, mask_within, masked};
+use brownout_model::{ByteRange, LineBytes, LineMask, Moment, keys, mask_within, masked};
 use brownout_trace::event::FileId;
 
 use super::resolvers::Resolvers;
@@ -49,6 +49,8 @@ pub struct Lost {
     pub stores: Vec<(Step, ByteRange)>,
     /// Their moments, and whether each was in no order with others.
     pub moments: Vec<(Moment, bool)>,
+    /// How many bytes of each are gone.
+    pub gone: BTreeMap<Moment, u64>,
 }
 
 impl Lost {
@@ -56,6 +58,7 @@ impl Lost {
     pub fn of(scene: &Scene<'_>) -> Lost {
         let mut stores = Vec::new();
         let mut moments = Vec::new();
+        let mut gone = BTreeMap::new();
         for (unit, survivors) in &scene.image.survivors {
             let Some(choices) = scene.image.view.choices(*unit) else {
                 continue;
@@ -64,13 +67,18 @@ impl Lost {
                 if let Some(step) = scene.recording.steps.get(write.moment.0 as usize - 1) {
                     stores.push((*step, write.range));
                     moments.push((write.moment, write.unordered));
+                    *gone.entry(write.moment).or_default() += write.range.len();
                 }
             }
         }
         stores.sort_by_key(|(step, range): &(Step, ByteRange)| (step.site.event, range.start()));
         moments.sort();
         moments.dedup();
-        Lost { stores, moments }
+        Lost {
+            stores,
+            moments,
+            gone,
+        }
     }
 
     /// What is lost first was written by a system call, to an ordinary file.
@@ -262,7 +270,7 @@ pub fn surviving(scene: &Scene<'_>, moments: &[Moment], resolvers: &mut Resolver
         let stack = scene.stack(resolvers, step.site);
         told.first.get_or_insert_with(|| stack.clone());
         told.events.push(event(
-            Role::Store,
+            Role::Survivor,
             format!("{} stored here, and survive", bytes_are(range.len())),
             step.site,
             stack,
@@ -322,10 +330,11 @@ pub fn seen(scene: &Scene<'_>, lost: &Lost, execution: &Execution) -> Seen {
             lost.stores.iter().any(|(_, range)| is_lost(*range))
                 && masked(&newest_line(scene.image, read.line), read.mask) != *seen
         });
-    if let Some((_, site)) = stale {
+    if let Some(((read, _), site)) = stale {
         let text = "recovery reads the stale content here".to_owned();
         let stack = resolver.stack(*site);
-        seen.stale = Some(event(Role::Load, text, *site, stack, None));
+        let place = read_place(scene, read.line, read.mask);
+        seen.stale = Some(event(Role::Load, text, *site, stack, place));
     }
     if let Some(site) = detail.found {
         seen.found_at = Some((site, resolver.stack(site)));
@@ -338,6 +347,20 @@ pub fn seen(scene: &Scene<'_>, lost: &Lost, execution: &Execution) -> Seen {
         };
     }
     seen
+}
+
+/// The bytes of a line that are read, from the first to the last. At which address recovery has the file is not known here.
+fn read_place(scene: &Scene<'_>, line: LineKey, mask: LineMask) -> Option<Place> {
+    let file = scene.recording.files.get(&line.file());
+    let file = file.or(scene.files.get(&line.file()))?;
+    let first = u64::from(mask.trailing_zeros());
+    let size = u64::from(LineMask::BITS - mask.leading_zeros()).checked_sub(first)?;
+    Some(Place {
+        file: file.path.to_string_lossy().into_owned(),
+        offset: line.offset() + first,
+        size,
+        address: 0,
+    })
 }
 
 /// All parts of the story, from which the words follow.

@@ -258,7 +258,11 @@ fn harm_that_is_done_by_what_survives_is_told_so() {
     assert_eq!(
         told(built),
         [
-            (Role::Store, Some(0), "8 bytes are stored here, and survive"),
+            (
+                Role::Survivor,
+                Some(0),
+                "8 bytes are stored here, and survive"
+            ),
             (
                 Role::Crash,
                 Some(2),

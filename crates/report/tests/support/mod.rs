@@ -87,6 +87,7 @@ pub fn finding(rule: &str, message: &str, events: Vec<Event>) -> Finding {
         crash_point: None,
         reproduction: None,
         origins: Vec::new(),
+        timeline: None,
         replay: None,
     }
 }
@@ -262,6 +263,7 @@ fn any_finding() -> impl Strategy<Value = Finding> {
                 replay,
                 reproduction: None,
                 origins: Vec::new(),
+                timeline: None,
             },
         )
 }
