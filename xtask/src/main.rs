@@ -22,6 +22,7 @@ mod examples;
 mod graph;
 mod package;
 mod release;
+mod screenshots;
 mod selection;
 mod setup;
 mod shell;
@@ -43,6 +44,7 @@ usage: cargo xtask COMMAND
   ci              the same as test
   graph           who depends on whom; fails on circles between crates or modules; --bless writes the table of crates
   bless           accept the output of golden tests as it is now
+  screenshots     the page in a browser, into target/screenshots, and those of docs/report.md
   bench [engine]  speed against native: --rounds N (default 5), --only NAME, --json FILE
   bench check     the same for `brownout check`; --quick does less, --memory measures the checker's memory
   bench explore   what `brownout explore` has to run and how long that takes; --quick does less
@@ -83,6 +85,7 @@ fn dispatch(words: &[&str]) -> Result<ExitCode> {
         ["graph"] => graph::graph()?,
         ["graph", "--bless"] => graph::bless()?,
         ["bless"] => test::bless()?,
+        ["screenshots"] => screenshots::screenshots()?,
         ["bench", rest @ ..] => bench::bench(rest)?,
         ["sweep", rest @ ..] => return sweep::sweep(rest),
         ["release"] => release::release()?,

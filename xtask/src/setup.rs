@@ -70,6 +70,8 @@ const PACKAGES: &[Package] = &[
     command("meson", "meson"),
     package("python3-pytest"),
     command("lcov", "genhtml"),
+    // The browser in which the page is tried.
+    package("chromium"),
     command("openssl", "openssl"),
     command("gzip", "gzip"),
     command("bzip2", "bzip2"),

@@ -1464,6 +1464,16 @@ pub struct PageArgs {
     /// Default: the page goes to stdout, unless that is a terminal. With --compare there is a page only if this is given.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
+
+    /// Open the page, by $BROWSER or xdg-open
+    #[arg(long, requires = "output")]
+    pub open: bool,
+
+    /// Shorten paths: home folders become ~, the working folder becomes .
+    ///
+    /// Everywhere in the page. Replay tokens hold paths that cannot be shortened, so they are left out.
+    #[arg(long)]
+    pub redact_paths: bool,
 }
 
 /// `brownout valgrind`. The words are taken apart in [`crate::valgrind`], before clap sees them; this is what help shows.

@@ -85,6 +85,10 @@ pub struct Pages {
     pub compare: bool,
     /// Where the page goes.
     pub output: Option<PathBuf>,
+    /// A browser is to show it.
+    pub open: bool,
+    /// Paths are shortened.
+    pub redact: bool,
 }
 
 /// A finding to show again.
@@ -313,6 +317,8 @@ pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
             files: args.files,
             compare: args.compare,
             output: args.output,
+            open: args.open,
+            redact: args.redact_paths,
         }),
         Command::Run(args) => Task::Run(launch(args.launch)?),
         Command::Record(args) => Task::Record(recording(args)?),

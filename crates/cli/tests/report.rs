@@ -230,6 +230,64 @@ fn no_file_that_a_saved_report_names_is_opened() {
     assert!(!text(&output.stdout).contains("TOP SECRET"));
 }
 
+#[test]
+fn paths_are_shortened_everywhere() {
+    let folder = TempDir::new().unwrap();
+    let mut found = finding("00000000000000aa", "push");
+    found["events"][0]["stack"][0]["file"] = "/home/ann/src/list.c".into();
+    found["events"][0]["place"]["file"] = folder.path().join("pool").to_str().unwrap().into();
+    found["replay"] = json!({ "token": "token", "command": "brownout replay token" });
+    found["notes"] = json!(["see /home/ann/notes"]);
+    save(&folder, "a.json", vec![found]);
+    let plain = text(&brownout(folder.path(), &["report", "a.json"]).stdout);
+    let here = folder.path().to_str().unwrap();
+    assert!(plain.contains("/home/ann") && plain.contains(here) && plain.contains("replay token"));
+    let short = brownout(folder.path(), &["report", "--redact-paths", "a.json"]);
+    let short = text(&short.stdout);
+    assert!(!short.contains("/home/ann") && !short.contains(here));
+    assert!(!short.contains("replay token"));
+    assert!(short.contains("see ~/notes"));
+}
+
+#[test]
+fn a_browser_is_asked_to_show_the_page_and_its_absence_is_told() {
+    let folder = TempDir::new().unwrap();
+    save(&folder, "a.json", vec![]);
+    let browser = folder.path().join("browser");
+    fs::write(&browser, "#!/bin/sh\nprintf %s \"$1\" > \"$0.shown\"\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&browser, mode).unwrap();
+    let args = ["report", "a.json", "-o", "page.html", "--open"];
+    let shown = command(folder.path(), &args)
+        .env("BROWSER", &browser)
+        .output()
+        .unwrap();
+    assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+    let page = folder.path().join("page.html").canonicalize().unwrap();
+    let opened = fs::read_to_string(folder.path().join("browser.shown")).unwrap();
+    assert_eq!(opened, page.to_str().unwrap());
+    // The page is there all the same.
+    for (browser, says) in [
+        ("no-such-browser", "there is no"),
+        ("false", "cannot show the page"),
+    ] {
+        fs::remove_file(&page).unwrap();
+        let failed = command(folder.path(), &args)
+            .env("BROWSER", browser)
+            .output()
+            .unwrap();
+        assert_eq!(failed.status.code(), Some(0), "{failed:?}");
+        let error = text(&failed.stderr);
+        assert!(
+            error.contains(says) && error.contains("page.html"),
+            "{error}"
+        );
+        assert!(page.exists());
+    }
+    let without = brownout(folder.path(), &["report", "a.json", "--open"]);
+    assert_eq!(without.status.code(), Some(2));
+}
+
 /// A program without persistent memory is enough to see that the form is there.
 #[test]
 fn an_analysis_writes_a_page() {

@@ -52,6 +52,7 @@ mod options;
 mod order;
 mod pattern;
 pub mod pmemcheck;
+pub mod redact;
 pub mod sarif;
 pub mod saved;
 mod site;

@@ -13,6 +13,7 @@ use brownout_findings::numbers::grouped;
 use brownout_findings::{Event, Finding, Frame, Report, SourceText};
 use serde::Serialize;
 
+use super::costs::{self, Costs};
 use super::picture::{self, Picture};
 use crate::compare::{Change, Comparison};
 use crate::site;
@@ -27,6 +28,8 @@ pub struct Data<'a> {
     frames: Vec<FrameData<'a>>,
     stacks: Vec<Vec<usize>>,
     findings: Vec<FindingData<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    costs: Option<Costs>,
 }
 
 /// A report without its findings.
@@ -162,7 +165,11 @@ pub fn of_reports<'a>(reports: &'a [Report], folder: Option<&Path>) -> Data<'a> 
             .position(|s| *s == severity)
     };
     findings.sort_by_key(|finding| rank(finding.severity));
-    whole(reports.iter(), findings, shared, false, folder)
+    let costs = costs::of(reports, folder);
+    Data {
+        costs,
+        ..whole(reports.iter(), findings, shared, false, folder)
+    }
 }
 
 /// Of two reports that are compared.
@@ -219,6 +226,7 @@ fn whole<'a>(
             .collect(),
         stacks,
         findings,
+        costs: None,
     }
 }
 
@@ -234,7 +242,7 @@ pub fn title(report: &Report) -> String {
 }
 
 /// As [`site::place`], with the text as it is.
-fn place_of(frame: &Frame, folder: Option<&Path>) -> String {
+pub fn place_of(frame: &Frame, folder: Option<&Path>) -> String {
     let Some(file) = &frame.file else {
         return match &frame.module {
             Some(module) => format!("{}+{:#x}", base_name(module), frame.offset),

@@ -14,6 +14,7 @@
 //! **Deviations.** Without JavaScript there is the overview and no list. A page of many findings is as large as they are: beside the data it
 //! has less than 1 MB ([`OWN_BYTES_MAX`]).
 
+mod costs;
 mod data;
 mod escape;
 mod explain;

@@ -147,6 +147,33 @@
     }
   }
 
+  /** Where in their files the findings lie: a strip each file, a tick each line, filled by severity. */
+  const STRIPS_MAX = 12;
+  function drawStrips() {
+    const files = new Map();
+    for (const finding of data.findings) {
+      const event = finding.events.find((one) => one.stack !== undefined && one.shown);
+      const frame = event && data.frames[data.stacks[event.stack][event.shown[0]]];
+      if (!finding.file || !frame || !frame.line) continue;
+      if (!files.has(finding.file)) files.set(finding.file, { file: frame.file, lines: new Map() });
+      const { lines } = files.get(finding.file);
+      if (!lines.has(frame.line)) lines.set(frame.line, []);
+      lines.get(frame.line).push(finding);
+    }
+    if (files.size === 0) return;
+    const strips = [...files].sort((a, b) => b[1].lines.size - a[1].lines.size).slice(0, STRIPS_MAX).map(([name, { lines }]) => {
+      const last = Math.max(...lines.keys());
+      const ticks = [...lines].sort((a, b) => a[0] - b[0]).slice(0, 2000).map(([line, found]) => svg('a', { href: address({ finding: found[0].key }) },
+        svg('title', {}, `${tail(visible(name, 500), 80)}:${line}, ${counted(found.length, 'finding')}`),
+        svg('rect', { class: `tick ${found[0].severity}`, x: 2 + (990 * line) / last, y: found[0].severity === 'correctness' ? 0 : 6, width: 6, height: found[0].severity === 'correctness' ? 18 : 12 })));
+      return el('div', { class: 'strip' }, el('span', { class: 'name', title: visible(name, 500) }, tail(visible(name, 2000), 40)),
+        svg('svg', { viewBox: '0 0 1000 18', preserveAspectRatio: 'none', role: 'group', 'aria-label': visible(`Findings in ${name}`, 300) }, svg('rect', { class: 'track', width: 1000, height: 18 }), ticks),
+        el('span', { class: 'number' }, `line ${last.toLocaleString('en')}`));
+    });
+    byId('bars').after(el('section', { class: 'strips' }, el('h3', {}, 'Where in the source'), strips,
+      el('p', { class: 'empty' }, 'Each strip goes from the first line to the last one with a finding. High ticks are of correctness.', files.size > STRIPS_MAX && ` ${counted(files.size - STRIPS_MAX, 'more file')} not shown.`)));
+  }
+
   // ---------------------------------------------------------------- list
 
   // Only the rows in view are in the page, so that ten thousand findings cost no more than twenty.
@@ -239,7 +266,7 @@
   }
   const AROUND = 3;
   /** The lines around a frame's line, if the report has them. */
-  function source(report, frame) {
+  function source(report, frame, whose) {
     if (!frame.file || !frame.line) return null;
     const file = data.reports[report].sources.find((one) => one.file === frame.file);
     const excerpt = file && file.excerpts.find((one) => one.line <= frame.line && frame.line < one.line + one.text.length);
@@ -253,7 +280,7 @@
         el('span', { class: 'line-number' }, String(number)), highlighted(excerpt.text[number - excerpt.line])));
     }
     const where = visible(frame.at, 300);
-    return [el('pre', { class: 'source', tabindex: '0', role: 'region', 'aria-label': `Source of ${where}` }, code),
+    return [el('pre', { class: 'source', tabindex: '0', role: 'region', 'aria-label': `Source of ${whose}: ${where}` }, code),
       file.newer && el('p', { class: 'empty' }, 'The file was changed after the program was built, so lines may have moved.')];
   }
   const named = (frame) => (frame.function ? `${visible(frame.at, 1000)} in ${visible(frame.function, 1000)}` : visible(frame.at, 1000));
@@ -272,8 +299,14 @@
         event.place && el('span', { class: 'mono where' }, `[${visible(event.place, 300)}]`),
         threads > 1 && event.thread !== undefined && el('span', { class: 'where' }, `thread ${event.thread}`),
         event.index !== undefined && el('span', { class: 'where' }, `event ${event.index}`)),
-      frames.map((frame, at) => [el('div', { class: 'mono where' }, at > 0 && 'for ', named(frame)), source(finding.reports[0], frame)]),
+      frames.map((frame, at) => [el('div', { class: 'mono where' }, at > 0 && 'for ', named(frame)), source(finding.reports[0], frame, at > 0 ? `who uses event ${number}` : `event ${number}`)]),
       event.stack !== undefined && stack(event));
+  }
+  function rulePage(rule, content) {
+    const page = el('details', { class: 'rule-page' }, el('summary', {}, `The rule ${visible(rule, 200)}`), content.cloneNode(true));
+    // What may scroll can be reached by the keyboard.
+    for (const code of page.querySelectorAll('pre')) code.tabIndex = 0;
+    return page;
   }
   function section(title, ...children) {
     return [el('h4', {}, title), ...children];
@@ -296,14 +329,14 @@
         finding.fingerprint && el('span', {}, 'fingerprint ', el('a', { class: 'mono', href: `#${new URLSearchParams({ finding: finding.key })}` }, visible(finding.fingerprint, 80)))),
       data.reports.length > 1 && el('p', { class: 'meta' }, `In ${finding.reports.length === 1 ? 'the report' : 'the reports'}: ${finding.reports.slice(0, 20).map((number) => visible(data.reports[number].title, 200)).join('; ')}${finding.reports.length > 20 ? ` and ${finding.reports.length - 20} more` : ''}`),
       (finding.help || []).length > 0 && section('What to do', el('ul', {}, finding.help.map((text) => el('li', {}, text)))),
-      (finding.pictures || []).map((picture) => (picture.kind === 'lines' ? drawLines(picture, finding) : drawThreads(picture))),
+      (finding.pictures || []).map((picture) => (picture.kind === 'lines' ? section('Cache lines', drawLines(picture, finding, false)) : drawThreads(picture))),
       section('What happened', el('ol', { class: 'events' }, finding.events.map((event, at) => eventItem(finding, event, at + 1, threads)))),
       (finding.notes || []).length > 0 && section('Notes', el('ul', {}, finding.notes.map((text) => el('li', {}, text)))),
       (finding.replay || native) && section('See it again', el('div', { class: 'commands' },
         finding.replay && command(finding.replay, 'replay'), native && command(native.command, 'natively'), native && command(native.gdb, 'debugger')),
       native && el('p', {}, `Natively, recovery ends with ${visible(native.status, 200)}${native.confirmed ? ', which was seen when the report was made.' : '; that was not confirmed when the report was made.'}`),
       native && native.stdout && [el('p', {}, 'It prints:'), el('pre', { class: 'output', tabindex: '0' }, document.createTextNode(visibleLines(native.stdout.slice(0, 20000))))]),
-      explained && el('details', { class: 'rule-page' }, el('summary', {}, `The rule ${finding.rule}`), explained.content.cloneNode(true)),
+      explained && rulePage(finding.rule, explained.content),
     ]);
   }
 
@@ -325,8 +358,14 @@
       default: return svg('circle', { class: 'untold', cx: x, cy: y, r: 2 });
     }
   }
-  function legend(names) {
-    return el('ul', { class: 'legend' }, names.map((name) => el('li', {}, svg('svg', { width: 20, height: 20, 'aria-hidden': 'true' }, shape(name, 10, 10)), STATES[name])));
+  /** What happens to a line after the crash: it is read, or something comes too late. */
+  function mark(role, x, y) {
+    if (role === 'load') return svg('path', { class: 'reads', d: `M${x - 9} ${y}q9 -10 18 0q-9 10 -18 0zM${x - 2} ${y}h4` });
+    return svg('rect', { class: 'dirty hollow', x: x - 6, y: y - 6, width: 12, height: 12 });
+  }
+  function legend(names, reads) {
+    const item = (drawn, text) => el('li', {}, svg('svg', { width: 20, height: 20, 'aria-hidden': 'true' }, drawn), text);
+    return el('ul', { class: 'legend' }, names.map((name) => item(shape(name, 10, 10), STATES[name])), reads && item(mark('load', 10, 10), 'recovery reads it'));
   }
   function goToEvent(number) {
     const item = byId(`event-${number}`);
@@ -336,63 +375,92 @@
     item.scrollIntoView({ block: 'center' });
   }
   const short = (text, max) => (text.length > max ? `${text.slice(0, max - 1)}…` : text);
-  const ROLE_WORDS = { flush: 'write-back', 'earlier-flush': 'write-back', 'earlier-store': 'store', 'later-store': 'store', early: 'store', late: 'store', crash: 'power fails' };
+  const ROLE_WORDS = { flush: 'write-back', 'earlier-flush': 'write-back', 'earlier-store': 'store', 'later-store': 'store', early: 'store', survivor: 'store', late: 'store', crash: 'power fails' };
   const roleWord = (role) => ROLE_WORDS[role] || role || 'event';
   const baseName = (path) => path.split('/').pop() || path;
 
   const LETTERS = { '.': 'untold', d: 'dirty', w: 'written-back', p: 'durable', l: 'lost', s: 'survived', h: 'lost-in-part' };
-  function drawLines(given, finding) {
-    const picture = { ...given, rows: given.rows.map((row) => ({ ...row, states: [...row.states].map((letter) => LETTERS[letter]) })) };
+  /** What a column is called: its events, or where in the code it is. Of a header, who uses it says more. */
+  const columnName = (column) => (column.events.length > 0 ? `(${column.events.join(', ')})` : tail(visible((column.at || '').split(', for ').pop(), 200), 11));
+  const TOO_LATE = { flush: 'too late', late: 'not made yet' };
+  /** `all`: also what is folded. */
+  function drawLines(given, finding, all) {
+    const folded = given.columns.filter((column) => column.folded).length;
+    const first = all ? 0 : folded;
+    const columns = given.columns.slice(first);
+    const picture = { ...given, rows: given.rows.map((row) => ({
+      ...row, states: [...row.states].slice(first).map((letter) => LETTERS[letter]), touched: row.touched.map((at) => at - first), beside: LETTERS[row.beside],
+    })) };
     const names = picture.rows.map((row) => visible(`${short(baseName(picture.files[row.file]), 24)}+0x${row.offset}`));
+    const hasBeside = picture.rows.some((row) => row.beside);
     const left = 16 + 7.5 * Math.max(...names.map((name) => name.length), 10);
-    const width = 96;
+    const width = 88;
     const top = 52;
     const height = 34;
     const x = (column) => left + width * (column + 0.5);
     const y = (line) => top + height * (line + 0.5);
-    const total = { width: left + width * picture.columns.length + 12, height: top + height * picture.rows.length + 12 };
+    const total = { width: left + width * (columns.length + (hasBeside ? 1 : 0)) + 12, height: top + height * picture.rows.length + 12 };
+    const described = (row, line) => `${names[line]}: ${columns.map((column, at) => `${roleWord(column.role)} ${columnName(column)}: ${STATES[row.states[at]]}`).join('; ')}${row.beside ? `; with nothing lost: ${STATES[row.beside]}` : ''}.`;
     const root = svg('svg', { width: total.width, height: total.height, viewBox: `0 0 ${total.width} ${total.height}`, role: 'img', 'aria-labelledby': 'picture-title picture-text' },
       svg('title', { id: 'picture-title' }, 'Cache lines over the events'),
-      svg('desc', { id: 'picture-text' }, picture.rows.map((row, line) => `${names[line]}: ${picture.columns.map((column, at) => `${roleWord(column.role)} (${column.events.join(', ')}): ${STATES[row.states[at]]}`).join('; ')}.`).join(' ')));
-    const crash = picture.columns.findIndex((column) => column.part === 'crash');
+      svg('desc', { id: 'picture-text' }, picture.rows.map(described).join(' ')));
+    const crash = columns.findIndex((column) => column.part === 'crash');
     if (crash >= 0) root.append(svg('rect', { class: 'after', x: x(crash), y: 0, width: total.width - x(crash), height: total.height }));
-    picture.columns.forEach((column, at) => {
+    const threads = new Set(columns.map((column) => column.thread).filter((one) => one !== undefined)).size;
+    columns.forEach((column, at) => {
       const isCrash = column.part === 'crash';
-      const first = finding.events[column.events[0] - 1];
-      const threads = new Set(finding.events.map((event) => event.thread).filter((one) => one !== undefined)).size;
-      root.append(svg('g', { class: 'event', onclick: () => goToEvent(column.events[0]) },
-        svg('title', {}, first ? first.text : ''),
-        svg('text', { class: isCrash ? 'crash-text' : '', x: x(at), y: 16, 'text-anchor': 'middle' }, `(${column.events.join(', ')})`),
-        svg('text', { class: isCrash ? 'crash-text' : '', x: x(at), y: 31, 'text-anchor': 'middle' }, roleWord(column.role)),
-        svg('text', { class: 'faint', x: x(at), y: 45, 'text-anchor': 'middle' }, column.part === 'after' ? (column.role === 'late' ? 'not made yet' : 'recovery') : threads > 1 && first && first.thread !== undefined && !isCrash ? `thread ${first.thread}` : '')));
+      const event = finding.events[column.events[0] - 1];
+      const below = column.part === 'after' ? TOO_LATE[column.role] || 'recovery' : threads > 1 && column.thread !== undefined && !isCrash ? `thread ${column.thread}` : '';
+      root.append(svg('g', { class: event ? 'event' : 'step', onclick: () => event && goToEvent(column.events[0]) },
+        svg('title', {}, event ? event.text : `${roleWord(column.role)} at ${visible(column.at || '', 300)}`),
+        svg('text', { class: isCrash ? 'crash-text' : event ? '' : 'faint', x: x(at), y: 16, 'text-anchor': 'middle' }, columnName(column)),
+        svg('text', { class: isCrash ? 'crash-text' : event ? '' : 'faint', x: x(at), y: 31, 'text-anchor': 'middle' }, roleWord(column.role)),
+        svg('text', { class: 'faint', x: x(at), y: 45, 'text-anchor': 'middle' }, below)));
+      if (column.skipped > 0) root.append(svg('text', { class: 'faint', x: x(at) - width / 2, y: 45, 'text-anchor': 'middle' }, `⋯${column.skipped.toLocaleString('en')}`));
     });
     picture.rows.forEach((row, line) => {
       root.append(svg('line', { class: 'grid', x1: left, x2: total.width - 8, y1: y(line), y2: y(line) }), svg('text', { x: left - 12, y: y(line) + 4, 'text-anchor': 'end' }, names[line]));
       row.states.forEach((name, at) => {
-        const next = picture.columns[at + 1];
-        if (name !== 'untold' && next && picture.columns[at].part === 'run' && (row.states[at + 1] === name || next.part === 'crash')) {
+        const next = columns[at + 1];
+        if (name !== 'untold' && next && columns[at].part === 'run' && (row.states[at + 1] === name || next.part === 'crash')) {
           root.append(svg('line', { class: `run-line ${name}`, x1: x(at), x2: x(at + 1), y1: y(line), y2: y(line), opacity: 0.5 }));
         }
       });
       row.states.forEach((name, at) => {
-        const part = picture.columns[at].part;
+        const part = columns[at].part;
         // What became of the line is drawn once, right of the crash; before it, where something happened to it or it is as it was.
         const shift = part === 'crash' ? 22 : 0;
         if (part === 'after') {
-          if (row.touched.includes(at)) root.append(svg('rect', { class: 'dirty hollow', x: x(at) - 6, y: y(line) - 6, width: 12, height: 12 }));
+          if (row.touched.includes(at)) root.append(mark(columns[at].role, x(at), y(line)));
           return;
         }
-        if (part === 'run' && !row.touched.includes(at) && name !== 'untold' && row.states[at - 1] === name) return;
+        if (part === 'run' && !row.touched.includes(at) && at > 0 && row.states[at - 1] === name) return;
         const drawnShape = shape(name, x(at) + shift, y(line));
         drawnShape.append(svg('title', {}, STATES[name]));
         root.append(drawnShape);
       });
+      if (row.beside) root.append(shape(row.beside, x(columns.length), y(line)));
     });
     if (crash >= 0) root.append(svg('line', { class: 'crash-line', x1: x(crash), x2: x(crash), y1: 50, y2: total.height - 4 }));
-    const used = Object.keys(STATES).filter((name) => picture.rows.some((row) => row.states.includes(name)));
-    return [el('h4', {}, 'Cache lines'), el('figure', { class: 'picture' }, el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Picture of the cache lines' }, root), legend(used),
-      el('figcaption', {}, 'Each row is a cache line of 64 bytes, by its offset in the file; each column an event of this finding, in order.',
-        crash >= 0 && ' The dashed line is where the power fails; right of it is what became of the line.', picture.hidden > 0 && ` ${counted(picture.hidden, 'more line')} not shown.`, ' Only what this finding tells is drawn.'))];
+    if (hasBeside) {
+      const edge = x(columns.length) - width / 2;
+      root.append(svg('line', { class: 'lane', x1: edge, x2: edge, y1: 4, y2: total.height - 4 }),
+        svg('text', { x: x(columns.length), y: 16, 'text-anchor': 'middle' }, 'for comparison'), svg('text', { x: x(columns.length), y: 31, 'text-anchor': 'middle' }, 'nothing lost'));
+    }
+    const used = Object.keys(STATES).filter((name) => picture.rows.some((row) => row.states.includes(name) || row.beside === name));
+    const reads = columns.some((column) => column.part === 'after' && column.role === 'load');
+    const figure = el('figure', { class: 'picture' },
+      folded > 0 && el('button', { type: 'button', class: 'unfold', 'aria-expanded': String(Boolean(all)), onclick: () => {
+        const made = drawLines(given, finding, !all);
+        figure.replaceWith(made);
+        made.querySelector('.unfold').focus();
+      } }, all ? `Fold ${counted(folded, 'earlier step')}` : `Show ${counted(folded, 'earlier step')} on these lines`),
+      el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Picture of the cache lines' }, root), legend(used, reads),
+      el('figcaption', {}, 'Each row is a cache line of 64 bytes, by its offset in the file; each column an event of this finding, or a step of the run on these lines, in order.',
+        crash >= 0 && ' The dashed line is where the power fails; right of it is what became of the line, and what recovery does with it.',
+        picture.nothing_lost && [' For comparison, a crash at the same point that loses nothing: ', visible(picture.nothing_lost, 500), '.'],
+        picture.hidden > 0 && ` ${counted(picture.hidden, 'more line')} not shown.`, ' Only what the report tells is drawn.'));
+    return figure;
   }
 
   function drawThreads(picture) {
@@ -433,6 +501,86 @@
       el('figcaption', {}, 'Each column is a thread, time goes down.', picture.arrows.length > 0 && ' Arrows lead from a store to who reads it and to what becomes of it.', picture.steps.some((step) => step.switched) && ' Dotted lines mark that another thread went on.'))];
   }
 
+  // -------------------------------------------------------------- costs
+
+  const percent = (part, whole) => (whole === 0 ? '–' : `${((100 * part) / whole).toFixed(1)} %`);
+  const COST_COLUMNS = [
+    ['name', '', (row) => row.name],
+    ['needless', 'needless write-backs', (row) => row.needless],
+    ['share', 'of all', (row) => row.needless, (row, all) => percent(row.needless, all.needed + all.needless)],
+    ['needed', 'needed write-backs', (row) => row.needed],
+    ['needless_fences', 'needless fences', (row) => row.needless_fences],
+    ['fence_share', 'of all', (row) => row.needless_fences, (row, all) => percent(row.needless_fences, all.fences + all.needless_fences)],
+    ['fences', 'needed fences', (row) => row.fences],
+  ];
+  function costTable(title, rows, all) {
+    let by = 'needless';
+    let down = true;
+    const body = el('tbody');
+    const heads = COST_COLUMNS.map(([key, label]) => el('th', { scope: 'col' }, el('button', { type: 'button', onclick: () => {
+      down = by === key ? !down : key !== 'name';
+      by = key;
+      draw();
+    } }, label || title)));
+    function draw() {
+      const value = COST_COLUMNS.find(([key]) => key === by)[2];
+      const order = (a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (down ? -1 : 1);
+      heads.forEach((head, at) => head.setAttribute('aria-sort', COST_COLUMNS[at][0] !== by ? 'none' : down ? 'descending' : 'ascending'));
+      body.replaceChildren(...[...rows].sort(order).map((row) => el('tr', {}, COST_COLUMNS.map(([key, , number, text]) => (key === 'name'
+        ? el('th', { scope: 'row', class: 'mono' }, visible(row.name, 300)) : el('td', {}, text ? text(row, all) : number(row).toLocaleString('en')))))));
+    }
+    draw();
+    return el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `Costs by ${title}` }, el('table', { class: 'costs' }, el('caption', {}, `By ${title}, ${counted(rows.length, 'row')}`), el('thead', {}, el('tr', {}, heads)), body));
+  }
+  /** Calls from top to bottom, as wide as the lines that are written back below them; what is needless is hatched. */
+  function flame(whole, onZoom) {
+    const WIDTH = 1000;
+    const HIGH = 22;
+    const boxes = [];
+    let depth = 0;
+    (function place(node, x, width, level) {
+      depth = Math.max(depth, level + 1);
+      boxes.push([node, x, width, level]);
+      let at = x;
+      for (const call of node.calls || []) {
+        const share = (width * (call.needed + call.needless)) / (node.needed + node.needless);
+        if (share >= 1) place(call, at, share, level + 1);
+        at += share;
+      }
+    }(whole, 0, WIDTH, 0));
+    const root = svg('svg', { class: 'flame', viewBox: `0 0 ${WIDTH} ${depth * HIGH}`, role: 'img', 'aria-labelledby': 'flame-title' },
+      svg('title', { id: 'flame-title' }, 'Write-backs by calls; the tables have the same numbers'),
+      svg('defs', {}, svg('pattern', { id: 'hatch', width: 6, height: 6, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' }, svg('rect', { class: 'hatch-back', width: 6, height: 6 }), svg('rect', { class: 'hatch-line', width: 2, height: 6 }))));
+    for (const [node, x, width, level] of boxes) {
+      const needless = (width * node.needless) / (node.needed + node.needless);
+      const text = `${node.name || 'all'}: ${counted(node.needless, 'needless write-back')} of ${(node.needed + node.needless).toLocaleString('en')}`;
+      root.append(svg('g', { class: 'call', onclick: () => onZoom(node) }, svg('title', {}, visible(text, 500)),
+        svg('rect', { class: 'needed', x, y: level * HIGH, width, height: HIGH - 2 }), needless > 0 && svg('rect', { class: 'needless', x, y: level * HIGH, width: needless, height: HIGH - 2, fill: 'url(#hatch)' }),
+        width > 50 && svg('text', { x: x + 4, y: level * HIGH + 14 }, short(visible(node.name || 'all write-backs', 200), Math.floor((width - 8) / 7.3)))));
+    }
+    return root;
+  }
+  function drawCosts() {
+    const { costs } = data;
+    if (!costs) return;
+    const { all } = costs;
+    byId('costs').hidden = false;
+    const graph = el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Flame graph of write-backs' });
+    const back = el('button', { type: 'button', onclick: () => zoom(costs.tree) }, 'Whole graph');
+    function zoom(node) {
+      graph.replaceChildren(flame(node, zoom));
+      back.disabled = node === costs.tree;
+    }
+    const hasTree = costs.tree.needed + costs.tree.needless > 0;
+    if (hasTree) zoom(costs.tree);
+    fill(byId('costs-body'), {}, [
+      el('p', {}, `${counted(all.needless, 'needless write-back')} of ${(all.needed + all.needless).toLocaleString('en')} (${percent(all.needless, all.needed + all.needless)}), ${counted(all.needless_fences, 'needless fence')} of ${(all.fences + all.needless_fences).toLocaleString('en')} (${percent(all.needless_fences, all.fences + all.needless_fences)}). A write-back is needless if its line was clean, or under way already.`),
+      hasTree && [el('p', {}, 'Each box is a call, as wide as the lines that it and what it calls write back; hatched is what is needless. A click shows one call alone. ', back), graph],
+      costTable('source line', costs.lines, all),
+      el('details', {}, el('summary', {}, 'By function, with all that it calls'), costTable('function', costs.functions, all)),
+    ]);
+  }
+
   // ---------------------------------------------------------- the whole
 
   function update(filtered) {
@@ -464,7 +612,7 @@
     const [sign, word, text] = THEMES[name];
     byId('theme').firstChild.data = `${sign} `;
     byId('theme-name').textContent = word;
-    byId('theme').setAttribute('aria-label', `Colours: ${text}`);
+    byId('theme').setAttribute('aria-label', `${sign} ${word}: colours ${text}`);
     try { localStorage.setItem('brownout-theme', name); } catch { /* A browser may keep nothing of pages from disk. */ }
   }
   function nextTheme() {
@@ -506,14 +654,17 @@
   try { theme = localStorage.getItem('brownout-theme') || ''; } catch { /* As above. */ }
   setTheme(Object.hasOwn(THEMES, theme) ? theme : '');
   fillFilters();
+  drawCosts();
   readAddress();
   if (!state.finding && data.findings.length > 0) state.finding = data.findings[0].key;
   drawBars();
+  drawStrips();
   update(false);
   drawFinding();
   if (new URLSearchParams(location.hash.slice(1)).has('finding')) byId('findings').scrollIntoView({ block: 'start' });
   for (const code of document.querySelectorAll('.run dd.command code')) {
     const text = code.textContent;
+    code.tabIndex = 0;
     code.parentElement.append(el('button', { type: 'button', onclick: () => copy(text, 'command') }, 'Copy'));
   }
   list.addEventListener('scroll', () => drawRows(false), { passive: true });

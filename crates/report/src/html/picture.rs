@@ -4,16 +4,18 @@
 //!
 //! **Guarantee.** A picture says nothing that the finding does not. A cell has a state only if an event of the finding gave its line one:
 //! what happened to a line before its first event, or in between without being told, is [`State::Untold`] or stays as the last event left
-//! it. *Lost* and *survived* come from the roles of events, whose meaning `docs/report.md` has; no model is asked here.
+//! it. *Lost* and *survived* come from the finding's timeline, which has the model's answer, or else from the roles of events, whose
+//! meaning `docs/report.md` has; no model is asked here.
 //!
 //! **Deviations.** Few events carry no place and still have a line: a write-back in a finding of `explore` is that of the store before it in
 //! the list (so `explore` lists them), and what has an `earlier-` role happened to the finding's line, if it has only one. A fence counts
-//! for the write-backs of its own thread, if both threads are told. At most [`ROWS_MAX`] lines are shown; the others are counted.
+//! for the write-backs of its own thread, if both threads are told. Until the crash, the state of a line follows from stores, write-backs and
+//! fences alone: that a `clflush` needs no fence, or that caches survive in this domain, shows right of the crash. At most [`ROWS_MAX`] lines are shown; the others are counted.
 
 use std::collections::BTreeSet;
 
 use brownout_findings::rules::Analysis;
-use brownout_findings::{BuiltIn, Event, Finding, Role, blame};
+use brownout_findings::{BuiltIn, Event, Fate, Finding, Place, Role, TimelineStep, blame};
 use serde::{Serialize, Serializer};
 
 /// How many cache lines are shown.
@@ -73,6 +75,10 @@ fn letters<S: Serializer>(states: &[State], serializer: S) -> Result<S::Ok, S::E
     serializer.serialize_str(&letters.collect::<String>())
 }
 
+fn maybe_letter<S: Serializer>(state: &Option<State>, serializer: S) -> Result<S::Ok, S::Error> {
+    state.map(State::letter).serialize(serializer)
+}
+
 /// Cache lines over the events.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Lines {
@@ -84,6 +90,9 @@ pub struct Lines {
     pub hidden: u64,
     /// In the order in which things happened.
     pub columns: Vec<Column>,
+    /// What recovery does after a crash at the same point that loses nothing, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nothing_lost: Option<String>,
 }
 
 /// A cache line.
@@ -98,17 +107,39 @@ pub struct Row {
     pub states: Vec<State>,
     /// The columns whose event is about this line.
     pub touched: Vec<usize>,
+    /// Its state after a crash at the same point that loses nothing.
+    #[serde(
+        serialize_with = "maybe_letter",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub beside: Option<State>,
 }
 
-/// An event, or several that are the same.
+/// An event, or several that are the same; or a step of the run that no event tells.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Column {
-    /// Their numbers in the finding, from 1.
+    /// Their numbers in the finding, from 1; none if no event tells it.
     pub events: Vec<usize>,
     /// What it was.
     pub role: &'static str,
     /// When.
     pub part: Part,
+    /// Who.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u32>,
+    /// Where in the code, in few words, if no event says.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub at: String,
+    /// It is shown on demand only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub folded: bool,
+    /// How many steps on these lines, right before it, are not in the report.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// When something happened.
@@ -220,16 +251,20 @@ fn threads(finding: &Finding, events: &[&Event]) -> Option<Threads> {
 
 // -------------------------------------------------------------------- lines
 
-/// Positions of the events in the order in which they happened. What comes before the crash in the list came before it.
+/// Positions of the events in the order in which they happened. What comes before the crash in the list came before it, but for
+/// write-backs that are too late.
 fn in_order(events: &[&Event]) -> Vec<usize> {
     let crash = events.iter().position(|event| event.role == Role::Crash);
     let end = crash.unwrap_or(events.len());
-    let mut before: Vec<usize> = (0..end).collect();
+    let is_late = |at: &usize| crash.is_some_and(|crash| is_too_late(events[*at], events[crash]));
+    let (late, mut before): (Vec<usize>, Vec<usize>) = (0..end).partition(is_late);
     match events[..end].iter().all(|event| event.index.is_some()) {
         true => before.sort_by_key(|&at| events[at].index),
         false => before.sort_by_key(|&at| !is_earlier(events[at].role)),
     }
-    before.extend(end..events.len());
+    before.extend(crash);
+    before.extend(late);
+    before.extend(crash.map_or(events.len(), |crash| crash + 1)..events.len());
     before
 }
 
@@ -243,7 +278,12 @@ fn is_earlier(role: Role) -> bool {
 fn is_store(role: Role) -> bool {
     matches!(
         role,
-        Role::Store | Role::EarlierStore | Role::LaterStore | Role::Early | Role::Late
+        Role::Store
+            | Role::EarlierStore
+            | Role::LaterStore
+            | Role::Early
+            | Role::Survivor
+            | Role::Late
     )
 }
 
@@ -255,8 +295,8 @@ fn is_flush(role: Role) -> bool {
 type Touched<'a> = BTreeSet<(&'a str, u64)>;
 
 /// The lines of a place, of which only a few are ever needed, and how many there are.
-fn of_place(event: &Event) -> (Touched<'_>, u64) {
-    let Some(place) = &event.place else {
+fn of_place(place: Option<&Place>) -> (Touched<'_>, u64) {
+    let Some(place) = place else {
         return (Touched::new(), 0);
     };
     let first = place.offset / LINE;
@@ -266,59 +306,67 @@ fn of_place(event: &Event) -> (Touched<'_>, u64) {
     (lines.collect(), last - shown)
 }
 
+/// A column before its cells are known.
+struct Item<'a> {
+    column: Column,
+    /// Its events, by their positions.
+    members: Vec<usize>,
+    index: Option<u64>,
+    thread: Option<u32>,
+    kind: Kind,
+    lines: Touched<'a>,
+    fate: Option<Fate>,
+}
+
+/// What an item does to the lines that it is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Store,
+    Flush,
+    Fence,
+    Other,
+}
+
+impl Kind {
+    fn of(role: Role) -> Kind {
+        match role {
+            role if is_store(role) => Kind::Store,
+            role if is_flush(role) => Kind::Flush,
+            Role::Sync => Kind::Flush,
+            Role::Fence => Kind::Fence,
+            _ => Kind::Other,
+        }
+    }
+}
+
 fn lines(finding: &Finding, events: &[&Event]) -> Option<Lines> {
+    let steps: &[TimelineStep] = match &finding.timeline {
+        Some(timeline) => &timeline.steps,
+        None => &[],
+    };
     let mut all: Touched<'_> = BTreeSet::new();
     let mut beyond = 0;
-    for event in events {
-        let (lines, more) = of_place(event);
+    let places = events.iter().map(|event| event.place.as_ref());
+    for place in places.chain(steps.iter().map(|step| step.place.as_ref())) {
+        let (lines, more) = of_place(place);
         all.extend(lines);
         beyond = beyond.max(more);
     }
-    let is_drawn = |event: &&&Event| {
-        is_store(event.role)
-            || is_flush(event.role)
-            || matches!(event.role, Role::Fence | Role::Crash)
-    };
-    if all.is_empty() || !events.iter().any(|event| is_drawn(&event)) {
+    let is_drawn = |role: Role| Kind::of(role) != Kind::Other || role == Role::Crash;
+    if all.is_empty() || !events.iter().any(|event| is_drawn(event.role)) {
         return None;
     }
     let hidden = beyond.saturating_add(all.len().saturating_sub(ROWS_MAX) as u64);
     let rows: Vec<(&str, u64)> = all.into_iter().take(ROWS_MAX).collect();
-    let touched = touched(events, &rows);
-
-    // The same write-back may be told for several stores.
-    let crash = events.iter().position(|event| event.role == Role::Crash);
-    let mut columns: Vec<(Column, Vec<usize>)> = Vec::new();
-    for at in in_order(events) {
-        let part = match crash {
-            Some(crash) if at == crash => Part::Crash,
-            Some(crash) if at > crash => Part::After,
-            _ => Part::Run,
-        };
-        let same = columns.iter_mut().find(|(column, members)| {
-            let first = events[members[0]];
-            column.part == part
-                && part == Part::Run
-                && events[at].index.is_some()
-                && (first.role, first.index, first.thread)
-                    == (events[at].role, events[at].index, events[at].thread)
-        });
-        match same {
-            Some((column, members)) => {
-                column.events.push(at + 1);
-                members.push(at);
-            }
-            None => columns.push((
-                Column {
-                    events: vec![at + 1],
-                    role: events[at].role.name(),
-                    part,
-                },
-                vec![at],
-            )),
-        }
+    let mut items = items(events, &touched(events, &rows));
+    if !steps.is_empty() {
+        items = with_steps(items, steps);
+        fold(&mut items);
     }
-
+    let nothing_lost = finding
+        .timeline
+        .as_ref()
+        .and_then(|timeline| timeline.nothing_lost.as_ref());
     let files: BTreeSet<&str> = rows.iter().map(|(file, _)| *file).collect();
     let files: Vec<&str> = files.into_iter().collect();
     let mut out: Vec<Row> = Vec::new();
@@ -327,42 +375,41 @@ fn lines(finding: &Finding, events: &[&Event]) -> Option<Lines> {
         let mut flushed_by = None;
         let mut states = Vec::new();
         let mut marks = Vec::new();
-        for (position, (column, members)) in columns.iter().enumerate() {
-            let mine = members.iter().filter(|&&at| touched[at].contains(row));
-            for &at in mine {
-                let event = events[at];
-                if marks.last() != Some(&position) {
-                    marks.push(position);
-                }
-                match (event.role, column.part) {
-                    (_, Part::Crash | Part::After) => {}
-                    (role, _) if is_store(role) => state = State::Dirty,
-                    (role, _) if is_flush(role) => {
-                        state = State::WrittenBack;
-                        flushed_by = event.thread;
-                    }
-                    _ => {}
-                }
+        for (position, item) in items.iter().enumerate() {
+            let is_mine = item.lines.contains(row);
+            if is_mine {
+                marks.push(position);
             }
-            let fence = members.iter().map(|&at| events[at]);
-            let fence = fence
-                .filter(|event| event.role == Role::Fence)
-                .find(|f| f.thread.is_some());
-            if let Some(fence) = fence
-                && column.part == Part::Run
-                && state == State::WrittenBack
-                && flushed_by == fence.thread
-            {
-                state = State::Durable;
-            }
-            if column.part == Part::Crash {
-                state = after_crash(finding, events, &touched, *row, state);
+            match (item.column.part, item.kind) {
+                (Part::Crash, _) => {
+                    let told = after_crash(finding, &items, *row, state);
+                    state = told;
+                }
+                (Part::After, _) => {}
+                (Part::Run, Kind::Store) if is_mine => state = State::Dirty,
+                // A line that is persistent already stays so.
+                (Part::Run, Kind::Flush) if is_mine && state != State::Durable => {
+                    state = State::WrittenBack;
+                    flushed_by = item.thread;
+                }
+                (Part::Run, Kind::Fence)
+                    if state == State::WrittenBack
+                        && item.thread.is_some()
+                        && flushed_by == item.thread =>
+                {
+                    state = State::Durable;
+                }
+                _ => {}
             }
             states.push(state);
         }
         out.push(Row {
             file: files.iter().position(|file| *file == row.0).unwrap_or(0),
             offset: format!("{:x}", row.1.saturating_mul(LINE)),
+            beside: nothing_lost.map(|_| match state {
+                State::Lost | State::LostInPart => State::Survived,
+                other => other,
+            }),
             states,
             touched: marks,
         });
@@ -371,8 +418,134 @@ fn lines(finding: &Finding, events: &[&Event]) -> Option<Lines> {
         files: files.into_iter().map(str::to_owned).collect(),
         rows: out,
         hidden,
-        columns: columns.into_iter().map(|(column, _)| column).collect(),
+        columns: items.into_iter().map(|item| item.column).collect(),
+        nothing_lost: nothing_lost.map(|beside| match &beside.symptom {
+            None => format!("recovery ends with {}, as it should", beside.status),
+            Some(symptom) => symptom.clone(),
+        }),
     })
+}
+
+/// One item an event, or several that are the same: one write-back may be told for several stores.
+fn items<'a>(events: &[&'a Event], touched: &[Touched<'a>]) -> Vec<Item<'a>> {
+    let crash = events.iter().position(|event| event.role == Role::Crash);
+    let mut items: Vec<Item<'a>> = Vec::new();
+    // How recovery ends is about no line.
+    let order = in_order(events).into_iter();
+    for at in order.filter(|&at| events[at].role != Role::Symptom) {
+        let event = events[at];
+        let part = match crash {
+            Some(crash) if at == crash => Part::Crash,
+            Some(crash) if at > crash || is_too_late(event, events[crash]) => Part::After,
+            _ => Part::Run,
+        };
+        let same = items.iter_mut().find(|item| {
+            item.column.part == part
+                && part != Part::Crash
+                && event.index.is_some()
+                && (events[item.members[0]].role, item.index, item.thread)
+                    == (event.role, event.index, event.thread)
+        });
+        match same {
+            Some(item) => {
+                item.column.events.push(at + 1);
+                item.members.push(at);
+                item.lines.extend(&touched[at]);
+            }
+            None => items.push(Item {
+                column: Column {
+                    events: vec![at + 1],
+                    role: event.role.name(),
+                    part,
+                    thread: event.thread,
+                    at: String::new(),
+                    folded: false,
+                    skipped: 0,
+                },
+                members: vec![at],
+                index: event.index,
+                thread: event.thread,
+                kind: Kind::of(event.role),
+                lines: touched[at].clone(),
+                fate: fate_by_role(event.role),
+            }),
+        }
+    }
+    items
+}
+
+/// Told before the crash, because it belongs to what was lost, but not reached: the write-back that comes too late.
+fn is_too_late(event: &Event, crash: &Event) -> bool {
+    is_flush(event.role) && matches!((event.index, crash.index), (Some(at), Some(end)) if at >= end)
+}
+
+/// What the role of a store says about it, in every analysis.
+fn fate_by_role(role: Role) -> Option<Fate> {
+    match role {
+        Role::Early | Role::Survivor => Some(Fate::Survived),
+        _ => None,
+    }
+}
+
+/// The steps of the run in their order, with the events that they are.
+fn with_steps<'a>(events: Vec<Item<'a>>, steps: &'a [TimelineStep]) -> Vec<Item<'a>> {
+    let mut items: Vec<Item<'a>> = steps
+        .iter()
+        .map(|step| Item {
+            column: Column {
+                events: Vec::new(),
+                role: step.role.name(),
+                part: Part::Run,
+                thread: Some(step.thread),
+                at: step.at.clone(),
+                folded: false,
+                skipped: step.skipped,
+            },
+            members: Vec::new(),
+            index: Some(step.index),
+            thread: Some(step.thread),
+            kind: Kind::of(step.role),
+            lines: of_place(step.place.as_ref()).0,
+            fate: step.fate,
+        })
+        .collect();
+    let mut after = Vec::new();
+    for event in events {
+        if event.column.part != Part::Run {
+            after.push(event);
+            continue;
+        }
+        let same = items
+            .iter_mut()
+            .find(|item| item.kind == event.kind && item.index == event.index);
+        match same {
+            Some(item) => {
+                item.column.events.extend(&event.column.events);
+                item.members.extend(event.members);
+            }
+            None => items.push(event),
+        }
+    }
+    // What has no index stays behind what has one.
+    items.sort_by_key(|item| item.index.unwrap_or(u64::MAX));
+    items.extend(after);
+    items
+}
+
+/// What lies well before anything that matters is shown on demand only.
+fn fold(items: &mut [Item<'_>]) {
+    const BEFORE: usize = 1;
+    let matters = |item: &Item<'_>| {
+        !item.column.events.is_empty() || matches!(item.fate, Some(Fate::Lost | Fate::LostInPart))
+    };
+    let first = items.iter().position(matters).unwrap_or(0);
+    let shown = first.saturating_sub(BEFORE);
+    // To fold one would not make it shorter.
+    if shown > 1 {
+        for item in &mut items[..shown] {
+            item.column.folded = true;
+        }
+    }
 }
 
 /// Which of the rows each event is about.
@@ -381,8 +554,8 @@ fn touched<'a>(events: &[&'a Event], rows: &[(&'a str, u64)]) -> Vec<Touched<'a>
     let mut last_store: Touched<'a> = BTreeSet::new();
     let is_crash = events.iter().any(|event| event.role == Role::Crash);
     for event in events {
-        let (mut lines, _) = of_place(event);
-        if event.role == Role::Store {
+        let (mut lines, _) = of_place(event.place.as_ref());
+        if matches!(event.role, Role::Store | Role::Survivor) {
             last_store = lines.clone();
         } else if event.role == Role::Flush && event.place.is_none() && is_crash {
             lines = last_store.clone();
@@ -394,30 +567,32 @@ fn touched<'a>(events: &[&'a Event], rows: &[(&'a str, u64)]) -> Vec<Touched<'a>
     touched
 }
 
-/// What becomes of a line in the crash, as far as roles tell.
-fn after_crash(
-    finding: &Finding,
-    events: &[&Event],
-    touched: &[Touched<'_>],
-    row: (&str, u64),
-    before: State,
-) -> State {
-    let has = |role: Role| {
-        let mut all = events.iter().zip(touched);
-        all.any(|(event, lines)| event.role == role && lines.contains(&row))
-    };
+/// What becomes of a line in the crash: as the timeline has it, else as far as roles tell.
+fn after_crash(finding: &Finding, items: &[Item<'_>], row: (&str, u64), before: State) -> State {
     let stores_survive = finding.rule == BuiltIn::PersistentLock;
     let stores_are_lost = analysis(finding) == Some(Analysis::Explore)
         || finding.rule == BuiltIn::InterThreadInconsistency
         || finding.rule == BuiltIn::IntraThreadInconsistency;
-    let lost = has(Role::Store) && stores_are_lost;
-    let survived = has(Role::Early) || has(Role::Store) && stores_survive;
-    match (lost, survived) {
+    let fates = items
+        .iter()
+        .filter(|item| item.kind == Kind::Store && item.column.part == Part::Run)
+        .filter(|item| item.lines.contains(&row))
+        .filter_map(|item| match item.fate {
+            Some(fate) => Some(fate),
+            None if item.column.role != Role::Store.name() => None,
+            None if stores_survive => Some(Fate::Survived),
+            None if stores_are_lost => Some(Fate::Lost),
+            None => None,
+        });
+    let fates: Vec<Fate> = fates.collect();
+    let has = |fate| fates.contains(&fate);
+    match (has(Fate::Lost), has(Fate::Survived)) {
+        _ if has(Fate::LostInPart) => State::LostInPart,
         (true, true) => State::LostInPart,
         (true, false) => State::Lost,
         (false, true) => State::Survived,
         // A line that had reached persistent memory is still there.
-        (false, false) if before == State::Durable => State::Durable,
+        (false, false) if has(Fate::Durable) || before == State::Durable => State::Durable,
         (false, false) => State::Untold,
     }
 }
@@ -425,7 +600,7 @@ fn after_crash(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brownout_findings::{Place, Severity};
+    use brownout_findings::{NothingLost, Severity, Timeline};
 
     fn event(role: Role, index: Option<u64>, place: Option<(u64, u64)>) -> Event {
         Event {
@@ -492,6 +667,122 @@ mod tests {
             picture.rows[1].states,
             [Untold, Untold, Untold, Dirty, Survived, Survived]
         );
+    }
+
+    #[test]
+    fn a_write_back_after_the_crash_is_drawn_there() {
+        let picture = lines_of(
+            BuiltIn::RecoveryError,
+            vec![
+                event(Role::Store, Some(60), Some((192, 8))),
+                event(Role::Flush, Some(65), None),
+                event(Role::Crash, Some(64), None),
+            ],
+        );
+        let parts: Vec<(usize, Part)> = picture
+            .columns
+            .iter()
+            .map(|column| (column.events[0], column.part))
+            .collect();
+        assert_eq!(parts, [(1, Part::Run), (3, Part::Crash), (2, Part::After)]);
+        use State::*;
+        assert_eq!(picture.rows[0].states, [Dirty, Lost, Lost]);
+    }
+
+    #[test]
+    fn what_survives_and_does_harm_is_not_drawn_as_lost() {
+        let picture = lines_of(
+            BuiltIn::RecoveryCrash,
+            vec![
+                event(Role::Survivor, Some(1), Some((0, 8))),
+                event(Role::Crash, Some(2), None),
+            ],
+        );
+        assert_eq!(picture.rows[0].states, [State::Dirty, State::Survived]);
+    }
+
+    fn step(role: Role, index: u64, offset: u64, fate: Option<Fate>) -> TimelineStep {
+        TimelineStep {
+            role,
+            thread: 1,
+            index,
+            place: event(role, None, Some((offset, 8)))
+                .place
+                .filter(|_| role != Role::Fence),
+            fate,
+            at: format!("list.c:{index}"),
+            skipped: 0,
+        }
+    }
+
+    /// Steps of the run stand between the events, what is far before them is folded, and the timeline decides what is lost.
+    #[test]
+    fn a_timeline_fills_in_what_events_leave_out() {
+        let mut finding = Finding::new(BuiltIn::RecoveryError, Severity::Correctness, "");
+        finding.events = vec![
+            event(Role::Store, Some(60), Some((64, 8))),
+            event(Role::Flush, Some(90), None),
+            event(Role::Early, Some(62), Some((0, 8))),
+            event(Role::Crash, Some(64), None),
+            event(Role::Load, Some(5), Some((64, 8))),
+        ];
+        let mut steps = vec![
+            step(Role::Store, 1, 64, Some(Fate::Durable)),
+            step(Role::Flush, 2, 64, None),
+            step(Role::Fence, 3, 64, None),
+            step(Role::Store, 10, 0, Some(Fate::Durable)),
+            step(Role::Flush, 11, 0, None),
+            step(Role::Fence, 12, 0, None),
+            step(Role::Store, 60, 64, Some(Fate::Lost)),
+            step(Role::Store, 62, 0, Some(Fate::Survived)),
+        ];
+        steps[0].skipped = 7;
+        finding.timeline = Some(Timeline {
+            steps,
+            nothing_lost: Some(NothingLost {
+                status: "exit code 0".into(),
+                symptom: None,
+            }),
+        });
+        let Some(Picture::Lines(picture)) = of(&finding).pop() else {
+            panic!("lines");
+        };
+        let columns: Vec<(&str, &[usize], bool)> = picture
+            .columns
+            .iter()
+            .map(|column| (column.role, column.events.as_slice(), column.folded))
+            .collect();
+        assert_eq!(
+            columns,
+            [
+                ("store", &[][..], true),
+                ("flush", &[], true),
+                ("fence", &[], true),
+                ("store", &[], true),
+                ("flush", &[], true),
+                ("fence", &[], false),
+                ("store", &[1], false),
+                ("store", &[3], false),
+                ("crash", &[4], false),
+                ("flush", &[2], false),
+                ("load", &[5], false),
+            ]
+        );
+        assert_eq!(picture.columns[0].skipped, 7);
+        use State::*;
+        let first = &picture.rows[0];
+        assert_eq!(first.states[3..6], [Dirty, WrittenBack, Durable]);
+        assert_eq!(first.states[7..9], [Dirty, Survived]);
+        let second = &picture.rows[1];
+        assert_eq!(second.states[..3], [Dirty, WrittenBack, Durable]);
+        assert_eq!(second.states[6..9], [Dirty, Dirty, Lost]);
+        assert_eq!(
+            (first.beside, second.beside),
+            (Some(Survived), Some(Survived))
+        );
+        assert!(second.touched.contains(&10), "recovery reads it");
+        let said = picture.nothing_lost.expect("it was tried");
+        assert_eq!(said, "recovery ends with exit code 0, as it should");
     }
 
     #[test]

@@ -1,0 +1,716 @@
+//! The page that `--format html` and `brownout report` write, in a real browser.
+//!
+//! Reports of every analysis are made by the tool, become pages, and are used as a person uses them. Pictures of them are left in
+//! `target/screenshots`. What each page must keep to: it throws and logs no error, asks nobody for anything, and has no barrier that axe-core
+//! (`tests/browser`) finds, in light and in dark colours, in a wide and in a narrow window.
+//!
+//! Rows are few, because each is a process of its own and starts a browser.
+
+mod driver;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use brownout_findings::{
+    BuiltIn, Event, Fate, Finding, Frame, Place, Report, Role, Severity, Verdict,
+};
+use brownout_tests::seeded::{self, Build};
+use brownout_tests::{Invocation, Scratch, layout, tool, trial};
+use driver::{Browser, Tab};
+use libtest_mimic::{Arguments, Trial};
+use serde_json::{Value, json};
+
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let trials: Vec<Trial> = vec![
+        trial("the_judges_object", the_judges_object),
+        trial("every_analysis", every_analysis),
+        trial("as_a_person_uses_it", as_a_person_uses_it),
+        trial("ten_thousand_findings", ten_thousand_findings),
+        trial("script_is_strict", script_is_strict),
+        trial("timelines_show_what_is_lost", timelines_show_what_is_lost),
+    ];
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+// ------------------------------------------------------------------ reports
+
+/// What makes a report: the tool's words, and its program.
+struct Making {
+    name: &'static str,
+    words: Vec<String>,
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+/// One of every analysis, and some of what looks different.
+fn makings() -> Vec<Making> {
+    let seeded = |name: &str| layout::seeded().join(name).display().to_string();
+    let check = |name, program: &str| Making {
+        name,
+        words: [
+            words("check --fail-on never --pm pool --"),
+            vec![seeded(program), "run".into(), "pool".into()],
+        ]
+        .concat(),
+    };
+    let explore = |name, program: &str| Making {
+        name,
+        words: [
+            words("explore --pm pool --recover"),
+            vec![format!("{} check pool", seeded(program)), "--".into()],
+            vec![seeded(program), "run".into(), "pool".into()],
+        ]
+        .concat(),
+    };
+    let race = layout::race_programs().join("item_flags-bug");
+    let race = race.display();
+    let symex = layout::symex_programs().join("numbers-fixed");
+    let fuzz = layout::fuzz_programs().join("clean_tree-fixed");
+    vec![
+        check("check", "correctness-data_never_flushed-bug"),
+        check("check-clean", "correctness-data_never_flushed-fixed"),
+        check("check-performance", "performance-flush_twice-bug"),
+        explore("explore", "correctness-undo_truncated_early-bug"),
+        explore("explore-names", "correctness-creation_not_retried-bug"),
+        Making {
+            name: "race",
+            words: [
+                words("race --pm pool --jobs 1 --until-found --time 60s --recover"),
+                vec![format!("{race} pool recover"), "--".into()],
+                vec![race.to_string(), "pool".into()],
+            ]
+            .concat(),
+        },
+        Making {
+            name: "symex",
+            words: [
+                words("symex --pm pool --stdin-symbolic 4 --paths 2 --time 60s --"),
+                vec![symex.display().to_string(), "pool".into()],
+            ]
+            .concat(),
+        },
+        Making {
+            name: "fuzz",
+            words: [
+                words("fuzz --pm pool --out campaign --seeds seed --time 1s --jobs 1 --"),
+                vec![fuzz.display().to_string(), "pool".into()],
+            ]
+            .concat(),
+        },
+    ]
+}
+
+/// Runs the tool in a folder of its own, and gives the report in both forms.
+fn make(making: &Making, scratch: &Scratch) -> Result<(PathBuf, Report)> {
+    let folder = scratch.folder(making.name)?;
+    fs::write(folder.join("seed"), "k 5\np\n")?;
+    let report = folder.join("report.json");
+    let mut argv = vec![
+        layout::brownout().display().to_string(),
+        "--no-config".into(),
+        making.words[0].clone(),
+        "--format".into(),
+        "json".into(),
+        "-o".into(),
+        report.display().to_string(),
+    ];
+    argv.extend(making.words[1..].iter().cloned());
+    let outcome = Invocation::new(argv, &folder).timeout(TIMEOUT).run()?;
+    let text = fs::read_to_string(&report);
+    let text = text.with_context(|| format!("{}: {}", making.name, outcome.describe()))?;
+    let page = page_of(&report, &folder)?;
+    Ok((page, serde_json::from_str(&text)?))
+}
+
+/// `brownout report`.
+fn page_of(report: &Path, folder: &Path) -> Result<PathBuf> {
+    let page = folder.join("page.html");
+    let argv = [
+        layout::brownout(),
+        "report".into(),
+        report.into(),
+        "-o".into(),
+        page.clone(),
+    ];
+    Invocation::new(argv, folder)
+        .timeout(TIMEOUT)
+        .run()?
+        .expect_success("brownout report")?;
+    Ok(page)
+}
+
+/// A report of so many findings, in a hundred functions of ten files.
+fn large(count: usize) -> Report {
+    let finding = |number: usize| {
+        let frame = |function: String, line: usize| Frame {
+            function: Some(function),
+            file: Some(format!("/src/part{}.c", number % 10)),
+            line: Some(line as u32),
+            ..Frame::default()
+        };
+        let stack = vec![
+            frame(format!("store_{}", number % 100), 10 + number),
+            frame("main".into(), 5),
+        ];
+        let mut finding = Finding::new(
+            BuiltIn::MissingFlush,
+            Severity::Correctness,
+            format!("{} bytes are stored, never written back", 8 + number % 64),
+        );
+        finding.fingerprint = format!("{number:016x}");
+        finding.events = vec![
+            Event {
+                thread: Some(1),
+                index: Some(number as u64),
+                place: Some(Place {
+                    file: "/pm/pool".into(),
+                    offset: 64 * number as u64,
+                    size: 8,
+                    address: 0,
+                }),
+                stack,
+                ..Event::new(Role::Store, "8 bytes are stored here")
+            },
+            Event::new(Role::Exit, "the program ends"),
+        ];
+        finding
+    };
+    let mut outcome = brownout_findings::Outcome::<serde_json::Map<_, _>>::default();
+    outcome.findings = (0..count).map(finding).collect();
+    let mut report = outcome.report(brownout_findings::Analysed::by("check"));
+    report.verdict = Verdict::Findings;
+    report
+}
+
+// ------------------------------------------------------------------- judges
+
+const AXE: &str = include_str!("../../browser/axe.min.js");
+
+/// What axe-core objects to in the page as it is now.
+fn barriers(tab: &Tab<'_>) -> Result<Vec<String>> {
+    if tab.evaluate("typeof window.axe")? != json!("object") {
+        tab.evaluate(&format!("{AXE};0"))?;
+    }
+    let found = tab.evaluate(
+        "axe.run(document, {resultTypes: ['violations']}).then((all) => all.violations.map((one) => \
+         `${one.id}: ${one.help}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(' | ')}`))",
+    )?;
+    let found = found.as_array().context("axe has not run")?;
+    Ok(found
+        .iter()
+        .map(|one| one.as_str().unwrap_or_default().to_owned())
+        .collect())
+}
+
+/// Fails if the page did anything that it should not.
+fn expect_silent(tab: &Tab<'_>) -> Result<()> {
+    let complaints = tab.take_complaints()?;
+    ensure!(complaints.is_empty(), "the page {}", complaints.join("; "));
+    Ok(())
+}
+
+fn expect_no_barriers(tab: &Tab<'_>) -> Result<()> {
+    let found = barriers(tab)?;
+    ensure!(found.is_empty(), "axe-core says: {}", found.join("\n"));
+    Ok(())
+}
+
+fn screenshot(tab: &Tab<'_>, name: &str) -> Result<()> {
+    tab.screenshot(&layout::target().join(format!("screenshots/{name}.png")))
+}
+
+/// A page that does everything wrong: who looks for it must find it.
+fn the_judges_object() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let page = scratch.join("bad.html");
+    fs::write(
+        &page,
+        "<!doctype html><html><body><img src='http://127.0.0.1:9/picture'><p style='color:#ccc;background:#fff'>pale</p>\
+         <script>console.error('said'); fetch('http://127.0.0.1:9/data').catch(() => {}); setTimeout(() => { window.after = 1; }); nowhere();</script></body></html>",
+    )?;
+    let browser = Browser::start()?;
+    let tab = browser.tab()?;
+    tab.go_to(&page, "")?;
+    tab.wait_for("window.after === 1")?;
+    let complaints = tab.take_complaints()?.join("\n");
+    for wanted in [
+        "asks for http://127.0.0.1:9/picture",
+        "asks for http://127.0.0.1:9/data",
+        "logs an error: [{\"type\":\"string\",\"value\":\"said\"}]",
+        "nowhere is not defined",
+    ] {
+        ensure!(
+            complaints.contains(wanted),
+            "nobody saw {wanted}:\n{complaints}"
+        );
+    }
+    let found = barriers(&tab)?.join("\n");
+    for wanted in ["image-alt", "color-contrast", "html-has-lang"] {
+        ensure!(
+            found.contains(wanted),
+            "axe-core does not say {wanted}:\n{found}"
+        );
+    }
+    // A policy that is broken is an error, too.
+    let strict = scratch.join("strict.html");
+    fs::write(
+        &strict,
+        "<!doctype html><meta http-equiv='Content-Security-Policy' content=\"default-src 'none'\"><p style='color:red'>x</p><script>1</script>",
+    )?;
+    tab.go_to(&strict, "")?;
+    let complaints = tab.take_complaints()?.join("\n");
+    ensure!(
+        complaints.contains("Content Security Policy"),
+        "{complaints}"
+    );
+    Ok(())
+}
+
+// ---------------------------------------------------------------- the pages
+
+fn every_analysis() -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let browser = Browser::start()?;
+    for making in makings() {
+        let (page, report) = make(&making, &scratch)?;
+        let tab = browser.tab()?;
+        look_at(&tab, making.name, &page, &report).with_context(|| making.name)?;
+    }
+    Ok(())
+}
+
+/// The pictures of `docs/report.md`: the report, the element, the file.
+const DOCS: &[(&str, &str, &str)] = &[
+    ("explore", ".picture", "timeline"),
+    ("race", ".picture", "threads"),
+    ("check-performance", ".flame", "flame-graph"),
+];
+
+fn look_at(tab: &Tab<'_>, name: &str, page: &Path, report: &Report) -> Result<()> {
+    tab.prefer_dark(false)?;
+    tab.open(page, "")?;
+    let count = report.findings.len();
+    let rows = tab.evaluate("document.querySelectorAll('#rows li').length")?;
+    ensure!(
+        rows == json!(count),
+        "{rows} of {count} findings are listed"
+    );
+    // Each finding, with everything that can be opened.
+    for number in 0..count {
+        let shown = tab.text("document.querySelector('#finding h3').textContent")?;
+        let message = &report.findings[number].message;
+        ensure!(shown.contains(message.as_str()), "{shown} is not {message}");
+        expect_picture(tab, &report.findings[number])?;
+        tab.evaluate(
+            "document.querySelectorAll('details').forEach((one) => { one.open = true; })",
+        )?;
+        tab.press("j")?;
+        let next = (number + 1).min(count - 1);
+        let key = &report.findings[next].fingerprint;
+        tab.wait_for(&format!(
+            "new URLSearchParams(location.hash.slice(1)).get('finding') === '{key}' || {count} === 1"
+        ))?;
+    }
+    tab.evaluate("document.querySelectorAll('.picture, #costs:not([hidden])').forEach((one) => one.scrollIntoView())")?;
+    screenshot(tab, &format!("{name}-wide"))?;
+    for (of, selector, file) in DOCS {
+        if *of == name {
+            let path = layout::target().join(format!("screenshots/docs-{file}.png"));
+            tab.screenshot_of(selector, &path)?;
+        }
+    }
+    expect_no_barriers(tab)?;
+    let light = tab.text("getComputedStyle(document.body).backgroundColor")?;
+    tab.prefer_dark(true)?;
+    let dark = tab.text("getComputedStyle(document.body).backgroundColor")?;
+    ensure!(light != dark, "dark is as light: {dark}");
+    expect_no_barriers(tab).context("dark")?;
+    screenshot(tab, &format!("{name}-dark"))?;
+    tab.prefer_dark(false)?;
+    tab.resize(360, 740)?;
+    tab.expect("document.documentElement.scrollWidth <= 360")
+        .context("the page is wider than a narrow window")?;
+    expect_no_barriers(tab).context("narrow")?;
+    tab.evaluate("window.scrollTo(0, 0)")?;
+    screenshot(tab, &format!("{name}-narrow"))?;
+    ensure!(tab.print()?.starts_with(b"%PDF"), "it cannot be printed");
+    expect_silent(tab)
+}
+
+/// The picture of a finding of `explore` has its crash, and a cross for each line that is lost.
+fn expect_picture(tab: &Tab<'_>, finding: &Finding) -> Result<()> {
+    let is_lost = |event: &Event| event.role == Role::Store && event.text.contains("lost");
+    let rule = finding.rule.built_in().map(|rule| rule.rule().analysis);
+    if rule == Some(brownout_findings::rules::Analysis::Explore)
+        && finding.events.iter().any(is_lost)
+    {
+        tab.expect("document.querySelectorAll('.picture svg .crash-line').length === 1")?;
+        tab.expect("document.querySelectorAll('.picture .scroll path.lost, .picture .scroll path.lost-in-part').length > 0")?;
+    }
+    Ok(())
+}
+
+fn as_a_person_uses_it() -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let all = makings();
+    let by = |name: &str| all.iter().find(|making| making.name == name);
+    let (page, report) = make(by("explore").context("explore")?, &scratch)?;
+    ensure!(report.findings.len() >= 2, "two findings are needed");
+    let browser = Browser::start()?;
+    browser.permit_clipboard()?;
+    let tab = browser.tab()?;
+    let [first, second] = [&report.findings[0], &report.findings[1]];
+    let chosen = "new URLSearchParams(location.hash.slice(1)).get('finding')";
+    let shown = "document.querySelector('#finding h3').textContent";
+
+    // Keys.
+    tab.open(&page, "")?;
+    for (key, finding) in [("j", second), ("k", first), ("j", second)] {
+        tab.press(key)?;
+        tab.wait_for(&format!("{chosen} === '{}'", finding.fingerprint))?;
+        ensure!(tab.text(shown)?.contains(finding.message.as_str()), "{key}");
+    }
+    tab.press("?")?;
+    tab.wait_for("document.getElementById('help').open")?;
+    tab.evaluate("document.querySelector('#help button').click()")?;
+    tab.expect("!document.getElementById('help').open")?;
+    tab.press("t")?;
+    tab.wait_for("document.documentElement.dataset.theme === 'light'")?;
+    tab.press("t")?;
+    tab.wait_for("document.documentElement.dataset.theme === 'dark'")?;
+    tab.press("t")?;
+
+    // Search: typed after `/`, it filters; `j` in the field is a letter.
+    tab.press("/")?;
+    tab.wait_for("document.activeElement.id === 'search'")?;
+    for letter in second.fingerprint.chars() {
+        tab.press(&letter.to_string())?;
+    }
+    tab.wait_for("document.querySelectorAll('#rows li').length === 1")?;
+    tab.press("Escape")?;
+    tab.expect("document.activeElement.id !== 'search'")?;
+    tab.expect("document.getElementById('count').textContent.startsWith('1 of ')")?;
+    tab.evaluate("document.querySelector('#filters button[type=reset]').click()")?;
+    let all_rows = format!(
+        "document.querySelectorAll('#rows li').length === {}",
+        report.findings.len()
+    );
+    tab.wait_for(&all_rows)?;
+
+    // Filters, by the bars and by the lists.
+    tab.evaluate("document.querySelector('.bar.correctness').click()")?;
+    tab.expect("location.hash.includes('severity=correctness')")?;
+    tab.expect(
+        "document.querySelector('.bar.correctness').getAttribute('aria-pressed') === 'true'",
+    )?;
+    tab.evaluate("(() => { const list = document.getElementById('rule'); list.value = list.options[1].value; list.dispatchEvent(new Event('change')); })()")?;
+    tab.expect("location.hash.includes('rule=')")?;
+    tab.evaluate("document.querySelector('#filters button[type=reset]').click()")?;
+    tab.expect("!location.hash.includes('rule=') && !location.hash.includes('severity=')")?;
+
+    // Links to a finding, to a list, to nothing.
+    tab.open(&page, &format!("finding={}", second.fingerprint))?;
+    ensure!(
+        tab.text(shown)?.contains(second.message.as_str()),
+        "the link"
+    );
+    tab.open(&page, "q=no+such+thing")?;
+    tab.expect("document.querySelectorAll('#rows li').length === 0")?;
+    tab.open(&page, "finding=0000000000000000")?;
+    tab.expect("document.getElementById('finding').textContent.includes('There is no finding')")?;
+    expect_silent(&tab)?;
+
+    // Folding: stacks, and the steps before what matters.
+    tab.open(&page, &format!("finding={}", first.fingerprint))?;
+    tab.expect("[...document.querySelectorAll('#finding .stack')].length > 0 && [...document.querySelectorAll('#finding .stack')].every((one) => !one.open)")?;
+    tab.evaluate("document.querySelector('#finding .stack summary').click()")?;
+    tab.expect("document.querySelector('#finding .stack').open")?;
+    let columns = "document.querySelectorAll('.picture svg .event, .picture svg .step').length";
+    let before = tab.evaluate(columns)?.as_u64().unwrap_or(0);
+    tab.evaluate("document.querySelector('.unfold').click()")?;
+    let after = tab.evaluate(columns)?.as_u64().unwrap_or(0);
+    ensure!(after > before, "{before} columns, and {after} unfolded");
+    tab.expect("document.activeElement.className === 'unfold'")?;
+    screenshot(&tab, "explore-unfolded")?;
+    tab.evaluate("document.querySelector('.unfold').click()")?;
+    ensure!(
+        tab.evaluate(columns)?.as_u64() == Some(before),
+        "folded again"
+    );
+
+    // Copying: what is in the clipboard is the command.
+    let replay = &first.replay.as_ref().context("a replay")?.command;
+    tab.press("c")?;
+    tab.wait_for("document.getElementById('said').textContent === 'replay copied.'")?;
+    let copied = tab.text("navigator.clipboard.readText()")?;
+    ensure!(copied == *replay, "copied: {copied}");
+    let button = "[...document.querySelectorAll('.commands button')].find((one) => one.textContent.includes('debugger'))";
+    tab.evaluate(&format!("{button}.click()"))?;
+    tab.wait_for("document.getElementById('said').textContent === 'debugger copied.'")?;
+    let gdb = &first.reproduction.as_ref().context("a reproduction")?.gdb;
+    let copied = tab.text("navigator.clipboard.readText()")?;
+    ensure!(copied == *gdb, "copied: {copied}");
+
+    // An event of the picture leads to its text.
+    tab.evaluate("document.querySelector('.picture svg .event').dispatchEvent(new MouseEvent('click', {bubbles: true}))")?;
+    tab.expect("document.querySelectorAll('.events > .lit').length === 1")?;
+    expect_silent(&tab)?;
+
+    // What costs can be sorted, and the graph shows one call alone.
+    let (page, _) = make(by("check-performance").context("check")?, &scratch)?;
+    tab.open(&page, "")?;
+    let column = "[...document.querySelectorAll('#costs table')][0].querySelectorAll('tbody tr td:nth-child(2)')";
+    let numbers = format!("JSON.stringify([...{column}].map((one) => Number(one.textContent)))");
+    let sorted = |text: String, down: bool| -> Result<bool> {
+        let numbers: Vec<u64> = serde_json::from_str(&text)?;
+        ensure!(numbers.len() > 1, "one row cannot be sorted");
+        Ok(numbers.windows(2).all(|pair| {
+            if down {
+                pair[0] >= pair[1]
+            } else {
+                pair[0] <= pair[1]
+            }
+        }))
+    };
+    ensure!(sorted(tab.text(&numbers)?, true)?, "most needless first");
+    tab.evaluate("document.querySelectorAll('#costs th button')[1].click()")?;
+    ensure!(sorted(tab.text(&numbers)?, false)?, "least needless first");
+    tab.expect(
+        "document.querySelectorAll('#costs th')[1].getAttribute('aria-sort') === 'ascending'",
+    )?;
+    let boxes = "document.querySelectorAll('.flame .call').length";
+    let before = tab.evaluate(boxes)?.as_u64().unwrap_or(0);
+    tab.evaluate("[...document.querySelectorAll('.flame .call')].pop().dispatchEvent(new MouseEvent('click', {bubbles: true}))")?;
+    let after = tab.evaluate(boxes)?.as_u64().unwrap_or(0);
+    ensure!(before > 1 && after == 1, "{before} boxes, then {after}");
+    expect_silent(&tab)
+}
+
+/// The list has no more elements in the page for ten thousand findings than for a hundred; times are printed, for people.
+fn ten_thousand_findings() -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let browser = Browser::start()?;
+    let mut elements = Vec::new();
+    for count in [100, 10_000] {
+        let folder = scratch.folder(&count.to_string())?;
+        let report = folder.join("report.json");
+        fs::write(&report, serde_json::to_vec(&large(count))?)?;
+        let page = page_of(&report, &folder)?;
+        let tab = browser.tab()?;
+        tab.open(&page, "")?;
+        let ready = tab
+            .evaluate("Math.round(performance.getEntriesByType('navigation')[0].domInteractive)")?;
+        let most = tab.evaluate(
+            "(async () => { const list = document.getElementById('list'); const frame = () => new Promise(requestAnimationFrame); \
+             let most = 0, steps = 0; const start = performance.now(); \
+             for (let at = 0; at <= 20; at += 1) { list.scrollTop = (list.scrollHeight * at) / 20; await frame(); await frame(); steps += 1; \
+             most = Math.max(most, document.querySelectorAll('#rows li').length); } \
+             return [most, Math.round((performance.now() - start) / steps)]; })()",
+        )?;
+        println!(
+            "{count} findings: interactive after {ready} ms; a step of scrolling, two frames, takes {} ms",
+            most[1]
+        );
+        // The last one is really there, and can be found.
+        tab.expect(&format!(
+            "[...document.querySelectorAll('#rows li')].some((one) => one.getAttribute('aria-posinset') === '{count}')"
+        ))?;
+        let search = format!(
+            "(() => {{ const start = performance.now(); const field = document.getElementById('search'); field.value = '{:016x}'; \
+             field.dispatchEvent(new Event('input')); return Math.round(performance.now() - start); }})()",
+            count - 1
+        );
+        println!(
+            "{count} findings: a search takes {} ms",
+            tab.evaluate(&search)?
+        );
+        tab.expect("document.querySelectorAll('#rows li').length === 1")?;
+        elements.push(most[0].as_u64().unwrap_or(u64::MAX));
+        if count > 100 {
+            expect_no_barriers(&tab)?;
+            screenshot(&tab, "ten-thousand")?;
+        }
+        expect_silent(&tab)?;
+    }
+    ensure!(
+        elements[1] <= elements[0],
+        "{} rows in the page for ten thousand findings, {} for a hundred",
+        elements[1],
+        elements[0]
+    );
+    Ok(())
+}
+
+/// The page's script parses as a strict one (Debian's node says so), and the check can fail.
+fn script_is_strict() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let script = layout::workspace().join("crates/report/src/html/page.js");
+    let check = |path: &Path| {
+        Invocation::new(
+            ["node".into(), "--check".into(), path.as_os_str().to_owned()],
+            scratch.path(),
+        )
+        .run()
+    };
+    check(&script)?.expect_success("node --check page.js")?;
+    let text = fs::read_to_string(&script)?;
+    let broken = scratch.join("broken.js");
+    fs::write(
+        &broken,
+        text.replacen("'use strict';", "'use strict'; with (Math) { max(1); }", 1),
+    )?;
+    ensure!(check(&broken)?.status != 0, "node takes what is not strict");
+    // What makes HTML of text, or code, has no business there.
+    for word in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "new Function",
+        "DOMParser",
+        "setHTML",
+    ] {
+        ensure!(!text.contains(word), "the script says {word}");
+    }
+    Ok(())
+}
+
+/// No browser is needed for this one: what the pictures of the seeded programs show is what `explore` has found out.
+///
+/// Of every finding with a lost store: its line has a cross right of the crash, it was stored to and not persistent right before, and no
+/// other line has one; the lost stores of the timeline are at the places that the events name.
+fn timelines_show_what_is_lost() -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let programs = seeded::discover()?;
+    let mut seen = 0;
+    for program in &programs {
+        let is_one = program
+            .source
+            .parent()
+            .is_some_and(|folder| folder.ends_with("correctness"))
+            && program.explore
+            && program.crashes == 1
+            && !program.lacks_bug();
+        if !is_one {
+            continue;
+        }
+        let binary = program.binary(Build::Bug).display().to_string();
+        let mut all = words("explore --pm pool --recover");
+        all.push(format!("{binary} check pool"));
+        if let Some(domain) = &program.domain {
+            all.extend(["--domain".into(), domain.clone()]);
+        }
+        all.extend(["--".into(), binary, "run".into(), "pool".into()]);
+        let making = Making {
+            name: Box::leak(program.name.clone().into_boxed_str()),
+            words: all,
+        };
+        let (page, report) = make(&making, &scratch)?;
+        let data = data_of(&page)?;
+        for finding in &report.findings {
+            seen += u32::from(
+                timeline_is_right(finding, &data)
+                    .with_context(|| format!("{}: {}", program.name, finding.message))?,
+            );
+        }
+    }
+    println!("{seen} findings with lost stores");
+    ensure!(seen >= 10, "only {seen} findings have lost stores");
+    Ok(())
+}
+
+/// What the page's script gets.
+fn data_of(page: &Path) -> Result<Value> {
+    let text = fs::read_to_string(page)?;
+    let (_, data) = text.split_once("id=\"data\">").context("no data")?;
+    let (data, _) = data.split_once("</script>").context("no end")?;
+    Ok(serde_json::from_str(data)?)
+}
+
+/// Whether there is a picture of something lost, and it is right.
+fn timeline_is_right(finding: &Finding, data: &Value) -> Result<bool> {
+    let is_lost = |event: &&Event| event.role == Role::Store && event.text.contains("lost");
+    let lost: Vec<&Event> = finding.events.iter().filter(is_lost).collect();
+    if lost.is_empty() {
+        return Ok(false);
+    }
+    let timeline = finding.timeline.as_ref().context("no timeline")?;
+    for event in &lost {
+        let same = timeline.steps.iter().find(|step| {
+            Some(step.index) == event.index
+                && matches!(step.fate, Some(Fate::Lost | Fate::LostInPart))
+        });
+        ensure!(
+            same.is_some(),
+            "event {:?} is not lost in the timeline",
+            event.index
+        );
+    }
+    let findings = data["findings"].as_array().context("findings")?;
+    let shown = findings
+        .iter()
+        .find(|one| one["fingerprint"] == json!(finding.fingerprint))
+        .context("the finding is not in the page")?;
+    let pictures = shown["pictures"].as_array().context("pictures")?;
+    let picture = pictures.iter().find(|one| one["kind"] == json!("lines"));
+    let picture = picture.context("no picture of lines")?;
+    let columns = picture["columns"].as_array().context("columns")?;
+    let crash = columns
+        .iter()
+        .position(|column| column["part"] == json!("crash"));
+    let crash = crash.context("no crash in the picture")?;
+    let places = timeline
+        .steps
+        .iter()
+        .filter(|step| matches!(step.fate, Some(Fate::Lost | Fate::LostInPart)))
+        .filter_map(|step| step.place.as_ref());
+    let lines: BTreeSet<(String, String)> = places
+        .flat_map(|place| {
+            let last = place.offset + place.size.max(1) - 1;
+            (place.offset / 64..=last / 64)
+                .map(|line| (place.file.clone(), format!("{:x}", line * 64)))
+        })
+        .collect();
+    let mut crossed = 0;
+    for row in picture["rows"].as_array().context("rows")? {
+        let file = &picture["files"][row["file"].as_u64().unwrap_or(0) as usize];
+        let name = (
+            file.as_str().unwrap_or_default().to_owned(),
+            row["offset"].as_str().unwrap_or_default().to_owned(),
+        );
+        let states: Vec<char> = row["states"].as_str().unwrap_or_default().chars().collect();
+        let is_crossed = matches!(states[crash], 'l' | 'h');
+        ensure!(
+            !is_crossed || lines.contains(&name),
+            "{name:?} is drawn as lost, and is not: {lines:?}"
+        );
+        if lines.contains(&name) {
+            ensure!(
+                is_crossed,
+                "{name:?} is lost, and drawn as {}",
+                states[crash]
+            );
+            ensure!(
+                matches!(states[crash - 1], 'd' | 'w'),
+                "{name:?} is lost, and was {} before",
+                states[crash - 1]
+            );
+            crossed += 1;
+        }
+    }
+    ensure!(crossed > 0, "nothing is drawn as lost");
+    Ok(true)
+}
