@@ -203,7 +203,7 @@ fn a_page_has_its_parts() {
     let tags = read.tags.borrow();
     for part in [
         "<html lang=\"en\">",
-        "<section id=\"overview\" aria-labelledby=\"verdict\">",
+        "<section id=\"overview\" aria-label=\"Overview\">",
         "<h2 id=\"verdict\">",
         "<nav id=\"list\" aria-label=\"List of findings\" tabindex=\"-1\">",
         "<article id=\"finding\" aria-live=\"off\" tabindex=\"-1\">",

@@ -306,9 +306,7 @@ fn look_at(tab: &Tab<'_>, name: &str, page: &Path, report: &Report) -> Result<()
     );
     // Each finding, with everything that can be opened.
     for number in 0..count {
-        let shown = tab.text("document.querySelector('#finding h3').textContent")?;
-        let message = &report.findings[number].message;
-        ensure!(shown.contains(message.as_str()), "{shown} is not {message}");
+        wait_until_shown(tab, &report.findings[number])?;
         expect_picture(tab, &report.findings[number])?;
         tab.evaluate(
             "document.querySelectorAll('details').forEach((one) => { one.open = true; })",
@@ -346,6 +344,14 @@ fn look_at(tab: &Tab<'_>, name: &str, page: &Path, report: &Report) -> Result<()
     expect_silent(tab)
 }
 
+/// The address changes first, and the page follows it.
+fn wait_until_shown(tab: &Tab<'_>, finding: &Finding) -> Result<()> {
+    tab.wait_for(&format!(
+        "document.querySelector('#finding h3').textContent.includes({})",
+        json!(finding.message)
+    ))
+}
+
 /// The picture of a finding of `explore` has its crash, and a cross for each line that is lost.
 fn expect_picture(tab: &Tab<'_>, finding: &Finding) -> Result<()> {
     let is_lost = |event: &Event| event.role == Role::Store && event.text.contains("lost");
@@ -378,7 +384,7 @@ fn as_a_person_uses_it() -> Result<()> {
     for (key, finding) in [("j", second), ("k", first), ("j", second)] {
         tab.press(key)?;
         tab.wait_for(&format!("{chosen} === '{}'", finding.fingerprint))?;
-        ensure!(tab.text(shown)?.contains(finding.message.as_str()), "{key}");
+        wait_until_shown(&tab, finding)?;
     }
     tab.press("?")?;
     tab.wait_for("document.getElementById('help').open")?;

@@ -3,7 +3,7 @@
 //! **Purpose.** Findings of performance say what is needless; this says how much of everything that is, and who asks for it.
 //!
 //! **Guarantee.** Numbers are those of [`Effort`]; nothing is estimated. A line has what the frame that stands for its instruction does itself
-//! (libraries count for their callers, as in findings); a function has what it and everything that it calls does, once however often
+//! (libraries and headers count for their callers); a function has what it and everything that it calls does, once however often
 //! it is on the stack. The tree has every listed place; what the report counts together is a branch of its own.
 //!
 //! **Deviations.** At most [`ROWS_MAX`] lines and functions, the most needless first, and [`NODES_MAX`] branches of the tree; what is deeper
@@ -102,7 +102,9 @@ pub fn of(reports: &[Report], folder: Option<&Path>) -> Option<Costs> {
     for effort in &efforts {
         costs.all.add(effort);
         let inside = site::inside_main(&effort.stack);
-        let line = match site::site(&effort.stack).map(|at| &effort.stack[at]) {
+        // What a header does is its user's doing here: the header is the same for all.
+        let own = site::site(&effort.stack).map(|at| &effort.stack[at]);
+        let line = match site::including(&effort.stack).or(own) {
             Some(frame) => {
                 let column = None;
                 place_of(

@@ -445,7 +445,7 @@
     if (hasBeside) {
       const edge = x(columns.length) - width / 2;
       root.append(svg('line', { class: 'lane', x1: edge, x2: edge, y1: 4, y2: total.height - 4 }),
-        svg('text', { x: x(columns.length), y: 16, 'text-anchor': 'middle' }, 'for comparison'), svg('text', { x: x(columns.length), y: 31, 'text-anchor': 'middle' }, 'nothing lost'));
+        svg('text', { x: x(columns.length), y: 16, 'text-anchor': 'middle' }, 'comparison'), svg('text', { x: x(columns.length), y: 31, 'text-anchor': 'middle' }, 'nothing lost'));
     }
     const used = Object.keys(STATES).filter((name) => picture.rows.some((row) => row.states.includes(name) || row.beside === name));
     const reads = columns.some((column) => column.part === 'after' && column.role === 'load');
@@ -573,10 +573,13 @@
     }
     const hasTree = costs.tree.needed + costs.tree.needless > 0;
     if (hasTree) zoom(costs.tree);
+    // Where nothing is needless, that is all there is to say.
+    const isWorthIt = all.needless + all.needless_fences > 0;
     fill(byId('costs-body'), {}, [
       el('p', {}, `${counted(all.needless, 'needless write-back')} of ${(all.needed + all.needless).toLocaleString('en')} (${percent(all.needless, all.needed + all.needless)}), ${counted(all.needless_fences, 'needless fence')} of ${(all.fences + all.needless_fences).toLocaleString('en')} (${percent(all.needless_fences, all.fences + all.needless_fences)}). A write-back is needless if its line was clean, or under way already.`),
-      hasTree && [el('p', {}, 'Each box is a call, as wide as the lines that it and what it calls write back; hatched is what is needless. A click shows one call alone. ', back), graph],
-      costTable('source line', costs.lines, all),
+      el('details', { open: isWorthIt }, el('summary', {}, 'By call and by source line'),
+        hasTree && [el('p', {}, 'Each box is a call, as wide as the lines that it and what it calls write back; hatched is what is needless. A click shows one call alone. ', back), graph],
+        costTable('source line', costs.lines, all)),
       el('details', {}, el('summary', {}, 'By function, with all that it calls'), costTable('function', costs.functions, all)),
     ]);
   }
