@@ -291,7 +291,7 @@ fn every_analysis() -> Result<()> {
 /// The pictures of `docs/report.md`: the report, the element, the file.
 const DOCS: &[(&str, &str, &str)] = &[
     ("explore", ".picture", "timeline"),
-    ("race", ".picture", "threads"),
+    ("race", ".picture .scroll", "threads"),
     ("check-performance", ".flame", "flame-graph"),
 ];
 

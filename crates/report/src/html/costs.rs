@@ -15,7 +15,7 @@ use std::path::Path;
 use brownout_findings::{Effort, Frame, Report};
 use serde::Serialize;
 
-use super::data::place_of;
+use super::place::place_of;
 use crate::site;
 
 /// How many lines, and how many functions.

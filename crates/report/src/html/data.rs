@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::costs::{self, Costs};
 use super::picture::{self, Picture};
+use super::place::{listed, place_of};
 use crate::compare::{Change, Comparison};
 use crate::site;
 use crate::terminal::{last_line, level};
@@ -241,24 +242,6 @@ pub fn title(report: &Report) -> String {
     format!("{} of {what}", analysed.analysis)
 }
 
-/// As [`site::place`], with the text as it is.
-pub fn place_of(frame: &Frame, folder: Option<&Path>) -> String {
-    let Some(file) = &frame.file else {
-        return match &frame.module {
-            Some(module) => format!("{}+{:#x}", base_name(module), frame.offset),
-            None => format!("{:#x}", frame.offset),
-        };
-    };
-    let mut at = listed(file, folder);
-    if let Some(line) = frame.line {
-        at += &format!(":{line}");
-        if let Some(column) = frame.column {
-            at += &format!(":{column}");
-        }
-    }
-    at
-}
-
 /// `list.c:3 in push`.
 fn short(frame: &Frame) -> String {
     let place = match (&frame.file, frame.line) {
@@ -269,14 +252,6 @@ fn short(frame: &Frame) -> String {
     match &frame.function {
         Some(function) => format!("{place} in {function}"),
         None => place,
-    }
-}
-
-/// The path of a source file, as findings are listed under it.
-fn listed(file: &str, folder: Option<&Path>) -> String {
-    match site::below(file, folder) {
-        Some(inside) => inside.to_string_lossy().into_owned(),
-        None => file.to_owned(),
     }
 }
 

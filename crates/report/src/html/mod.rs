@@ -19,6 +19,7 @@ mod data;
 mod escape;
 mod explain;
 mod picture;
+mod place;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
