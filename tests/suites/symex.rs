@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `found::` | from blanks, the input that shows the bug is solved for; the native program stores what that input says; the token shows it again |
 //! | `silent::` | nothing is found in the fixed twin |
+//! | `plain::` | the C library chooses functions that are described, whatever the processor has |
 //! | `real::` | programs that nobody wrote for this: they make new paths, and do not diverge |
 //! | `usage::` | what cannot be searched is said |
 
@@ -29,9 +30,12 @@ fn main() {
         }),
         trial("found::numbers", || found("numbers", Build::Bug)),
         trial("found::tokens", || found("tokens", Build::BugAfterOne)),
+        trial("found::scan", || found("scan", Build::BugAfterOne)),
         trial("silent::records", || silent("records")),
         trial("silent::numbers", || silent("numbers")),
         trial("silent::words", || silent("words")),
+        trial("plain::words", || plain("words")),
+        trial("plain::scan", || plain("scan")),
         trial("real::gzip", || real("gzip", &["-t"], 16)),
         trial("real::sqlite3", || real("sqlite3", &[], 12)),
         trial("usage::reads_nothing", reads_nothing),
@@ -171,6 +175,18 @@ fn silent(name: &str) -> Result<()> {
     ensure!(statistic(&report, "paths") >= 40, "{}", outcome.describe());
     let (turned, diverged) = (statistic(&report, "turned"), statistic(&report, "diverged"));
     ensure!(diverged * 50 <= turned, "{diverged} of {turned} diverged");
+    Ok(())
+}
+
+fn plain(name: &str) -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = binary(name, Build::Fixed);
+    let program = program.to_string_lossy();
+    let options = ["--pm", "pool", "--stdin-symbolic", "24", "--paths", "30"];
+    let (outcome, report) = report(&options, &[&program, "pool"], &scratch)?;
+    ensure!(statistic(&report, "paths") >= 20, "{}", outcome.describe());
+    let notes = report.notes.join("\n");
+    ensure!(!notes.contains("not described"), "{notes}");
     Ok(())
 }
 

@@ -165,6 +165,67 @@ impl Features {
     }
 }
 
+/// What [`plain_cpuid`] clears, besides AVX-512, AVX2 and BMI2.
+const PLAIN_MASKS: [Mask; 3] = [
+    // PCLMULQDQ, SSSE3, FMA, SSE4.1, SSE4.2, MOVBE, AES, AVX, F16C
+    (
+        1,
+        0,
+        [
+            0,
+            0,
+            1 << 1 | 1 << 9 | 1 << 12 | 1 << 19 | 1 << 20 | 1 << 22 | 1 << 25 | 1 << 28 | 1 << 29,
+            0,
+        ],
+    ),
+    (
+        7,
+        0,
+        [
+            0,
+            // BMI1, ADX, SHA
+            1 << 3 | 1 << 19 | 1 << 29,
+            // GFNI
+            1 << 8,
+            // AMX-BF16, AMX-TILE, AMX-INT8
+            1 << 22 | 1 << 24 | 1 << 25,
+        ],
+    ),
+    // LZCNT, SSE4A, XOP, FMA4, TBM
+    (
+        0x8000_0001,
+        0,
+        [0, 0, 1 << 5 | 1 << 6 | 1 << 11 | 1 << 16 | 1 << 21, 0],
+    ),
+];
+
+/// What `cpuid` answers to a program that is shown a plain processor: no vectors but those of SSE2 and SSE3, and none of the instructions that came with or after AVX
+/// but those that write back cache lines. Libraries that ask choose their simplest code. What they would have chosen still works.
+///
+/// Leaves whose answers do not depend on the sub-leaf are told so by whatever `sub` is.
+#[must_use]
+pub fn plain_cpuid(leaf: u32, sub: u32, answer: Registers) -> Registers {
+    let vectors = Features::NONE
+        .with(Feature::Avx512)
+        .with(Feature::Avx2)
+        .with(Feature::Bmi2);
+    let mut answer = vectors.hide_in_cpuid(leaf, sub, answer);
+    let is_it = |mask: &&Mask| mask.0 == leaf && (leaf != 7 || mask.1 == sub);
+    for (_, _, bits) in PLAIN_MASKS.iter().filter(is_it) {
+        for (register, bits) in answer.iter_mut().zip(bits) {
+            *register &= !bits;
+        }
+    }
+    answer
+}
+
+/// What `xgetbv` answers for XCR0 to such a program: the state of AVX-512 and AMX does not exist. That of AVX does, because `xsave` saves it.
+#[must_use]
+pub fn plain_xcr0(xcr0: u64) -> u64 {
+    const AMX: u64 = 0x6_0000;
+    Features::NONE.with(Feature::Avx512).hide_in_xcr0(xcr0) & !AMX
+}
+
 /// What the processor answers to `cpuid`.
 #[cfg(target_arch = "x86_64")]
 pub fn cpuid(leaf: u32, subleaf: u32) -> core::arch::x86_64::CpuidResult {
@@ -194,6 +255,26 @@ mod tests {
         for (name, feature) in FEATURES {
             assert!(Features::parse(name).expect(name).has(feature));
         }
+    }
+
+    #[test]
+    fn a_plain_processor_keeps_its_write_backs() {
+        let all = [u32::MAX; 4];
+        // Whatever register 3 holds, leaf 1 is leaf 1.
+        for sub in [0, 9] {
+            let [_, _, ecx, edx] = plain_cpuid(1, sub, all);
+            // AVX, SSE4.2, SSSE3; SSE3, POPCNT, OSXSAVE
+            assert_eq!(ecx & (1 << 28 | 1 << 20 | 1 << 9), 0);
+            assert_eq!(ecx & (1 | 1 << 23 | 1 << 27), 1 | 1 << 23 | 1 << 27);
+            assert_eq!(edx, u32::MAX);
+        }
+        let [_, ebx, ecx, _] = plain_cpuid(7, 0, all);
+        // AVX2, BMI1, BMI2, AVX512F; CLFLUSHOPT, CLWB
+        assert_eq!(ebx & (1 << 5 | 1 << 3 | 1 << 8 | 1 << 16), 0);
+        assert_eq!(ebx & (1 << 23 | 1 << 24), 1 << 23 | 1 << 24);
+        assert_eq!(ecx & (1 << 9 | 1 << 10), 0);
+        assert_eq!(plain_cpuid(0, 0, all), all);
+        assert_eq!(plain_xcr0(0x6_00E7), 7);
     }
 
     #[test]

@@ -135,6 +135,9 @@ pub const MODE_THREADS: u32 = 1 << 14;
 /// The state in front of the instructions of [`Control::chosen`] is told, and what system calls read and write. Only with [`MODE_RECORD`].
 pub const MODE_CAPTURE: u32 = 1 << 17;
 
+/// The program is shown a plain processor ([`cpu::plain_cpuid`]): libraries that ask choose code that is simpler to describe. Nothing that it executes is refused.
+pub const MODE_PLAIN_CPU: u32 = 1 << 18;
+
 /// How many instructions can be chosen.
 pub const CHOSEN_MAX: usize = 1 << 16;
 

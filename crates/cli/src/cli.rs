@@ -916,6 +916,13 @@ pub struct SymexArgs {
     #[arg(long)]
     pub until_found: bool,
 
+    /// Let the program see the processor as it is
+    ///
+    /// Otherwise it is told that there are no AVX, SSE4 or BMI instructions, so that libraries choose functions that can be solved for. Those that it uses without
+    /// asking work all the same. A C library that was built to need them refuses to start without this option.
+    #[arg(long)]
+    pub native_cpu: bool,
+
     /// Ask FILE, a solver that reads SMT-LIB (z3), what the built-in one gives up
     #[arg(long, value_name = "FILE", value_hint = ValueHint::ExecutablePath)]
     pub solver: Option<PathBuf>,

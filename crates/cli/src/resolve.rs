@@ -561,6 +561,7 @@ fn symex(args: SymexArgs, words: Vec<OsString>) -> Result<Symex, Failure> {
     options.time = Some(args.time);
     options.paths = args.paths;
     options.until_found = args.until_found;
+    options.native_cpu = args.native_cpu;
     options.external_solver = args.solver;
     options.out = args.out.map(|path| here.join(path));
     options.patience = args.hang_after;

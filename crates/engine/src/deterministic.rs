@@ -206,6 +206,10 @@ pub fn instruction(ctx: &mut ThreadContext, insn: &Instruction) {
                 crate::mode()
                     .hidden
                     .hide_in_cpuid(leaf, sub, [r.eax, r.ebx, r.ecx, r.edx]);
+            if crate::mode().plain_cpu {
+                [r.eax, r.ebx, r.ecx, r.edx] =
+                    brownout_abi::cpu::plain_cpuid(leaf, sub, [r.eax, r.ebx, r.ecx, r.edx]);
+            }
             // What names the core that happens to execute this.
             match leaf {
                 _ if !on() => {}
@@ -225,7 +229,10 @@ pub fn instruction(ctx: &mut ThreadContext, insn: &Instruction) {
             if register <= 1 {
                 value = crate::insn::xgetbv(register);
             }
-            let value = crate::mode().hidden.hide_in_xcr0(value);
+            let mut value = crate::mode().hidden.hide_in_xcr0(value);
+            if crate::mode().plain_cpu {
+                value = brownout_abi::cpu::plain_xcr0(value);
+            }
             ctx.gpr[0] = value & 0xffff_ffff;
             ctx.gpr[2] = value >> 32;
         }

@@ -41,6 +41,8 @@ pub struct Mode {
     pub follow: bool,
     /// [`abi::MODE_CAPTURE`].
     pub capture: bool,
+    /// [`abi::MODE_PLAIN_CPU`].
+    pub plain_cpu: bool,
     /// What the program must not see of the processor.
     pub hidden: abi::cpu::Features,
     /// What it cannot use: hidden, or lacking.
@@ -66,6 +68,7 @@ static mut MODE: Mode = Mode {
     threads: false,
     follow: false,
     capture: false,
+    plain_cpu: false,
     hidden: abi::cpu::Features::NONE,
     missing: abi::cpu::Features::NONE,
 };
@@ -94,6 +97,7 @@ pub fn init(control: &abi::Control) {
             threads: has(abi::MODE_THREADS),
             follow: has(abi::MODE_FOLLOW),
             capture: has(abi::MODE_CAPTURE),
+            plain_cpu: has(abi::MODE_PLAIN_CPU),
             hidden: abi::cpu::Features(control.cpu_hidden),
             missing: abi::cpu::Features(control.cpu_hidden | control.cpu_lacking),
         };

@@ -139,6 +139,7 @@ pub fn prepare(
         (is_scheduled, abi::MODE_SCHEDULE),
         (is_scheduled && config.follow, abi::MODE_FOLLOW),
         (records && config.capture.is_some(), abi::MODE_CAPTURE),
+        (config.plain_cpu, abi::MODE_PLAIN_CPU),
         (config.execute_flushes, abi::MODE_EXECUTE_FLUSHES),
         (config.lean, abi::MODE_LEAN),
         (config.boundaries, abi::MODE_BOUNDARIES),

@@ -129,6 +129,9 @@ pub struct LaunchConfig {
     /// Tell the state in front of these instructions, given by their addresses, by [`EventSink::executed`]; and system calls. At most
     /// [`CAPTURE_MAX`] of them, sorted. Only recordings can be captured. Default: no.
     pub capture: Option<Arc<[u64]>>,
+    /// Show the program a processor without vectors wider than SSE's, and without other instructions of that time: its libraries then choose their simplest code.
+    /// What it executes without asking is executed. Default: no.
+    pub plain_cpu: bool,
     /// Files that are tracked from the beginning, not from their first mapping on, under numbers of the caller's choice. They must
     /// exist. They get no `File` event and no [`EventSink::new_file`]. Files that are found on the way get other numbers. Default: none.
     pub known_files: Vec<(PathBuf, FileId)>,
@@ -219,6 +222,7 @@ impl LaunchConfig {
             schedule: None,
             follow: false,
             capture: None,
+            plain_cpu: false,
             known_files: Vec::new(),
             last_file: FileId(0),
             redirects: Vec::new(),

@@ -21,6 +21,11 @@ impl ByteSet {
         ByteSet(std::array::from_fn(|n| self.0[n] & other.0[n]))
     }
 
+    /// What is not in it.
+    pub fn not(self) -> ByteSet {
+        ByteSet(self.0.map(|word| !word))
+    }
+
     /// Whether nothing is left.
     pub fn is_empty(self) -> bool {
         self.0 == [0; 4]
@@ -32,8 +37,12 @@ impl ByteSet {
     }
 
     /// One of them: what people would write if there is such a one, because programs that read text are most likely to do something with that. 0 if there is none.
+    /// The digit 0 comes after the others: many programs do not compute with it, but know what it is once they have compared it.
     pub fn nicest(self) -> u8 {
-        let text = (b'0'..=b'9').chain(b'a'..=b'z').chain(b'A'..=b'Z');
+        let text = (b'1'..=b'9')
+            .chain([b'0'])
+            .chain(b'a'..=b'z')
+            .chain(b'A'..=b'Z');
         let marks = [b' ', b'\n'].into_iter().chain(b'!'..=b'~');
         let mut all = text.chain(marks).chain(0..=255);
         all.find(|value| self.has(*value)).unwrap_or(0)
@@ -55,7 +64,7 @@ mod tests {
         let other = pool.not(below);
         let other = ByteSet::of(&pool, other);
         assert!(set.and(other).is_empty() && !set.is_empty());
-        assert_eq!((set.nicest(), other.nicest()), (b'0', b'a'));
+        assert_eq!((set.nicest(), other.nicest()), (b'1', b'a'));
         let high = pool.constant(8, 200);
         let above = pool.ult(high, byte);
         assert_eq!(ByteSet::of(&pool, above).nicest(), 201);

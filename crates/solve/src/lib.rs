@@ -59,6 +59,7 @@
 
 mod blast;
 mod byte_set;
+mod bytes_left;
 mod external;
 mod gates;
 mod lanes;
@@ -70,6 +71,7 @@ mod sat;
 mod smtlib;
 mod solver;
 
+pub use bytes_left::{BytesLeft, KnownSets};
 pub use pool::{Expr, Pool};
 pub use smtlib::to_smtlib;
 pub use solver::{Answer, Settings, Solver, Statistics};

@@ -170,6 +170,35 @@ impl Pool {
         }
     }
 
+    /// An expression whose lowest bit that is 1 is at the same place (if there is one), and whose bits are simpler: that of a sum or a difference depend on
+    /// each other, but the lowest bit of `a - b` is where `a` and `b` differ first.
+    pub fn same_lowest(&mut self, e: Expr) -> Expr {
+        let node = self.node(e);
+        match node.op {
+            Op::Add => {
+                // Constants stand on either side.
+                let (a, b) = match self.as_constant(Expr(node.a)) {
+                    Some(_) => (Expr(node.b), Expr(node.a)),
+                    None => (Expr(node.a), Expr(node.b)),
+                };
+                match self.as_constant(b) {
+                    Some(_) => {
+                        let negative = self.neg(b);
+                        self.xor(a, negative)
+                    }
+                    None => e,
+                }
+            }
+            Op::Sub => self.xor(Expr(node.a), Expr(node.b)),
+            // Zeros above do not matter.
+            Op::Zext => {
+                let inner = self.same_lowest(Expr(node.a));
+                self.zext(inner, node.bits.into())
+            }
+            _ => e,
+        }
+    }
+
     /// A number for what it computes from input bytes, whichever those are: two expressions that differ in the bytes alone have the same.
     pub fn shape(&self, e: Expr) -> u64 {
         self.shapes[e.0 as usize]

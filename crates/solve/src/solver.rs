@@ -211,6 +211,15 @@ impl Solver {
         &self.why
     }
 
+    /// The same as numbers of the path's conditions: those that such parts were first met in, in ascending order.
+    pub fn why_at(&self) -> Vec<usize> {
+        let at = |part: &Expr| self.path.known.get(part).copied();
+        let mut all: Vec<usize> = self.why.iter().filter_map(at).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     /// What was asked so far.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
@@ -639,7 +648,7 @@ fn compensate(slice: &Slice, bytes: &mut Vec<u8>) {
 }
 
 /// The parts of a condition that all have to be true.
-fn conjuncts_of(pool: &mut Pool, condition: Expr) -> Vec<Expr> {
+pub(crate) fn conjuncts_of(pool: &mut Pool, condition: Expr) -> Vec<Expr> {
     let mut parts = Vec::new();
     let mut seen = FxHashSet::default();
     let mut stack = vec![condition];

@@ -201,6 +201,8 @@ pub struct Workshop {
     pub stop: Arc<AtomicBool>,
     /// Programs are kept where they can be; else each is launched, which is slower and shows the same.
     pub keeps: bool,
+    /// Programs are shown a plain processor ([`LaunchConfig::plain_cpu`]).
+    pub plain_cpu: bool,
     /// One thread runs at a time, and programs are launched.
     pub takes_turns: AtomicBool,
     /// How often one was kept, and how often that was not possible.
@@ -223,6 +225,7 @@ impl Workshop {
             events_max: EVENTS_MAX,
             stop: Arc::default(),
             keeps: true,
+            plain_cpu: false,
             takes_turns: AtomicBool::new(false),
             kept: AtomicU32::new(0),
             refused: AtomicU32::new(0),
@@ -297,6 +300,7 @@ impl Server {
         let mut config = LaunchConfig::new(&target.program, &target.args);
         config.pm_globs = target.pm_globs.clone();
         config.deterministic = true;
+        config.plain_cpu = workshop.plain_cpu;
         config.layout = layout_after(&node);
         config.boundaries = true;
         config.edges = true;

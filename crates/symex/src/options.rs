@@ -60,6 +60,9 @@ pub struct Options {
     pub out: Option<PathBuf>,
     /// A run that takes longer does not end.
     pub patience: Option<Duration>,
+    /// The program sees the processor as it is. Otherwise it is told that there are no vectors wider than SSE's, and no other instructions of that time, so that
+    /// libraries choose code that is described, and decides byte by byte where it can.
+    pub native_cpu: bool,
     /// A solver beside the built-in one, for what is hard.
     pub external_solver: Option<PathBuf>,
     /// Ends the search when true.
@@ -82,6 +85,7 @@ impl Options {
             until_found: false,
             out: None,
             patience: None,
+            native_cpu: false,
             external_solver: None,
             stop: Arc::default(),
         }

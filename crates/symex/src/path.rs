@@ -20,6 +20,13 @@ pub enum Kind {
     Bound,
 }
 
+impl Kind {
+    /// Whether it is a [`Kind::Position`].
+    pub fn is_position(self) -> bool {
+        matches!(self, Kind::Position { .. })
+    }
+}
+
 /// How far a run has come with persistent memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -60,8 +67,8 @@ pub struct Decision {
     pub value: Option<Expr>,
     /// What is computed there from input bytes, whichever those are, as a number: a comparison with another constant, or of a number with more digits, is another.
     pub shape: u64,
-    /// The last byte of the input that the condition depends on.
-    pub last_byte: u32,
+    /// The first and the last byte of the input that the condition depends on.
+    pub bytes: (u32, u32),
     /// How far the run had come with persistent memory.
     pub pm: Progress,
 }
@@ -72,10 +79,15 @@ impl Decision {
         mix(self.place(), self.way)
     }
 
+    /// The last byte of the input that the condition depends on.
+    pub fn last_byte(&self) -> u32 {
+        self.bytes.1
+    }
+
     /// The decision, whichever way it goes.
     pub fn place(&self) -> u64 {
         let kind = match self.kind {
-            Kind::Branch => 0,
+            Kind::Branch => BRANCH,
             Kind::Jump => 1,
             Kind::Taken => 2,
             Kind::Bound => 3,
@@ -85,11 +97,35 @@ impl Decision {
     }
 }
 
+/// A conditional branch that depends on the input, but goes the same way whatever that is, as long as all decisions before it are the same: what was compared there can only be so large, say.
+#[derive(Clone, Copy, Debug)]
+pub struct Folded {
+    /// How many decisions were made before.
+    pub at: u32,
+    /// The instruction.
+    pub pc: u64,
+    /// Whether it was taken.
+    pub way: u64,
+    /// What was compared.
+    pub value: Expr,
+}
+
+impl Folded {
+    /// The branch and a way that it may go, as a number: the same that it has as a [`Decision`].
+    pub fn name(&self, way: u64) -> u64 {
+        mix(mix(self.pc, BRANCH), way)
+    }
+}
+
+const BRANCH: u64 = 0;
+
 /// All decisions of a run, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Path {
     /// See [`Decision`].
     pub decisions: Vec<Decision>,
+    /// Branches between them that could not go the other way.
+    pub folded: Vec<Folded>,
     /// There were more than are kept.
     pub is_cut: bool,
 }
@@ -103,6 +139,18 @@ impl Path {
         match self.decisions.len() < DECISIONS_MAX {
             true => self.decisions.push(decision),
             false => self.is_cut = true,
+        }
+    }
+
+    /// One that is no decision.
+    pub fn fold(&mut self, pc: u64, way: u64, value: Expr) {
+        if self.folded.len() < DECISIONS_MAX {
+            self.folded.push(Folded {
+                at: self.decisions.len() as u32,
+                pc,
+                way,
+                value,
+            });
         }
     }
 }

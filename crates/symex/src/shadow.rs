@@ -37,6 +37,9 @@ const FLAGS: [(Flag, u32); 7] = [
     (Flag::Overflow, 11),
 ];
 
+/// The flags by which a comparison tells its result: carry, zero, sign, overflow.
+const COMPARED: u64 = 1 << 0 | 1 << 6 | 1 << 7 | 1 << 11;
+
 fn flag_bit(flag: Flag) -> u32 {
     let found = FLAGS.iter().find(|(other, _)| *other == flag);
     found.map_or(0, |(_, bit)| *bit)
@@ -57,6 +60,8 @@ struct Registers {
     vector: [[Option<Followed>; 2]; 16],
     /// By bit of RFLAGS.
     flags: [Option<Followed>; 12],
+    /// What was compared by the last instruction that has set flags, if the result is the same whatever the input is; and the flags that it left.
+    folded: Option<(Expr, u64)>,
 }
 
 /// What was not followed, by what it is.
@@ -140,7 +145,7 @@ impl Shadow {
                     condition,
                     value: Some(expr),
                     shape: pool.shape(expr),
-                    last_byte: last_byte(pool, condition),
+                    bytes: bytes(pool, condition),
                     pm: self.pm,
                 });
             }
@@ -167,6 +172,7 @@ impl Shadow {
             gpr: state.gpr,
             flags: state.flags,
             searched: None,
+            folded: None,
         };
         step.note_searched();
         let is_repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
@@ -176,6 +182,7 @@ impl Shadow {
         };
         if done.is_ok() {
             step.finds_position();
+            step.note_folded();
         }
         if done.is_err() {
             step.give_up();
@@ -196,6 +203,8 @@ struct Step<'s> {
     flags: u64,
     /// The operand of an instruction that searches for a bit.
     searched: Option<Value>,
+    /// What was compared without a result that depends on it.
+    folded: Option<Expr>,
 }
 
 impl Step<'_> {
@@ -220,7 +229,7 @@ impl Step<'_> {
                 condition,
                 value,
                 shape,
-                last_byte: last_byte(self.pool, condition),
+                bytes: bytes(self.pool, condition),
                 pm: self.shadow.pm,
             });
         }
@@ -246,6 +255,8 @@ impl Step<'_> {
                         _ => expr,
                     };
                     self.decide(Kind::Branch, way, condition, None);
+                } else {
+                    self.goes_anyway(taken.now as u64);
                 }
             }
             Next::Computed { target } => {
@@ -256,6 +267,25 @@ impl Step<'_> {
                 }
             }
             Next::Falls | Next::Jump { .. } => {}
+        }
+    }
+
+    /// A branch that does not depend on the input. If what was compared does, that is kept.
+    fn goes_anyway(&mut self, way: u64) {
+        let flags = self.flags & COMPARED;
+        if let Some((value, known)) = self.registers().folded
+            && known == flags
+        {
+            let pc = self.state.instruction.ip();
+            self.shadow.path.fold(pc, way, value);
+        }
+    }
+
+    /// Keeps what was compared for the branch that follows.
+    fn note_folded(&mut self) {
+        if self.state.instruction.rflags_modified() != 0 {
+            let flags = self.flags & COMPARED;
+            self.registers().folded = self.folded.map(|value| (value, flags));
         }
     }
 
@@ -313,6 +343,10 @@ impl Step<'_> {
             }
             (true, now) => now.trailing_zeros(),
             (false, now) => now.ilog2(),
+        };
+        let word = match is_lowest {
+            true => self.pool.same_lowest(word),
+            false => word,
         };
         let condition = first_bit(self.pool, word, source.bits, first, is_lowest);
         self.decide(
@@ -577,9 +611,11 @@ pub fn first_bit(pool: &mut Pool, word: Expr, bits: u32, at: u32, is_lowest: boo
     condition
 }
 
-/// The last byte of the input that an expression depends on.
-fn last_byte(pool: &mut Pool, expr: Expr) -> u32 {
-    pool.inputs(expr).iter().copied().max().unwrap_or(0)
+/// The first and the last byte of the input that an expression depends on.
+fn bytes(pool: &mut Pool, expr: Expr) -> (u32, u32) {
+    let inputs = pool.inputs(expr);
+    let first = inputs.first().copied().unwrap_or(0);
+    (first, inputs.last().copied().unwrap_or(first))
 }
 
 fn rflag(flag: Flag) -> u32 {
@@ -598,7 +634,11 @@ fn rflag(flag: Flag) -> u32 {
 macro_rules! binaries {
     ($($name:ident $what:ident),*) => {
         $(fn $name(&mut self, a: Value, b: Value) -> Value {
-            value::binary(self.pool, Binary::$what, a, b)
+            let value = value::binary(self.pool, Binary::$what, a, b);
+            if value.bits == 1 && value.expr.is_none() {
+                self.folded = self.folded.or(a.expr).or(b.expr);
+            }
+            value
         })*
     };
 }

@@ -58,6 +58,7 @@ impl Stage {
         let mut workshop = Workshop::new(ground, store, target, patience);
         workshop.stop = options.stop.clone();
         workshop.events_max = EVENTS;
+        workshop.plain_cpu = !options.native_cpu;
         Ok(Stage {
             server: None,
             workshop,

@@ -346,7 +346,7 @@ impl Builder<'_> {
                 _ => {}
             }
         }
-        if !crate::mode().hidden.is_empty()
+        if (!crate::mode().hidden.is_empty() || crate::mode().plain_cpu)
             && matches!(insn.mnemonic(), Mnemonic::Cpuid | Mnemonic::Xgetbv)
         {
             self.begin(pc, Saved::NONE);

@@ -8,21 +8,25 @@
 //! **Guarantee.** Every path that counts was executed, on an input that exists. Where a run does not go where the solver has said, it is counted as diverged, and
 //! used as what it is.
 //!
-//! **Which comes first.** A decision is turned once for each way to it, one with many ways as often as it has others. What cannot be solved costs time only: no limit is used up by
-//! it. First comes what leads to a way of an instruction that no run has gone. Next come decisions that may lead there ([`Search::lead_towards`]): if such a way cannot be gone
-//! behind what was decided before, those before it are turned that rule it out, or that have made what is decided about; and those of the program's own code on a path that is new. Then come ways
+//! **Which comes first** (`order.rs`). A decision is turned once for each way to it, one with many ways as often as it has others. What cannot be solved costs time only: no limit is used up by
+//! it. First comes what leads to a way of an instruction that no run has gone, with each expression once or twice. Next come decisions that may lead there (`leads.rs`): if such a way cannot be gone
+//! behind what was decided before, those are turned that end what is decided about, rule the way out, or have made what is decided about. Then come those of the program's own code on a path that is new, and ways
 //! that were not gone with such an expression (another constant, one more digit), for the nth time since persistent memory was changed, behind the same fences of persistent memory, or behind the
 //! same decisions, of which first one counts, then three and eight. Of what is equally new, what was tried less often, and then what depends on earlier bytes, so that room is left behind them.
 //!
-//! **Inputs that are made.** A solver changes bytes in their places, but texts have none: one more letter moves all that follows. So beside each input that was solved for, the one is run
-//! in which the new bytes stand in front of what they replace. And when a run has done something new to persistent memory, the bytes that have led there are repeated behind
-//! themselves, and bytes that have led elsewhere are tried there. Such inputs are made of what was solved for; what they do is looked at like everything else.
+//! **Inputs that are made** (`made.rs`). A solver changes bytes in their places, but texts have none: one more letter moves all that follows. So beside each input that was solved for, the one is run
+//! in which the new bytes stand in front of what they replace. When a run has done something new to persistent memory, the bytes that have led there are repeated behind
+//! themselves, and bytes that have led elsewhere are tried there; and the input is tried without most of the bytes that nobody has solved for, so that there is room for more. Such inputs are made of what was solved for;
+//! what they do is looked at like everything else.
 //!
 //! **Source.** SAGE's generational search (NDSS 2008) for turning every decision of a path; AGAMOTTO (OSDI 2020), section 4, for what comes first. **Deviations.** There
 //! is no bound by generation: it hides earlier decisions. What persistent memory lies behind a branch is not computed from the program's control flow:
 //! paths that have done something new to it come first.
 
-use std::cmp::Reverse;
+mod leads;
+mod made;
+mod order;
+
 use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use brownout_check::Analysis;
 use brownout_host::{CAPTURE_MAX, ExitStatus, Outcome, Stopped};
-use brownout_solve::{Answer, Expr, Pool, Settings, Solver};
+use brownout_solve::{Answer, BytesLeft, Expr, KnownSets, Pool, Settings, Solver};
 use brownout_stage::Tells;
 use brownout_trace::event::Event;
 use brownout_trace::{EventSink, Tee};
@@ -40,11 +44,13 @@ use crate::judge::Judge;
 use crate::modules::OwnCode;
 use crate::numbers::Numbers;
 use crate::options::{Error, Options, Strategy};
-use crate::path::{Decision, Kind, mix};
+use crate::path::{Decision, Kind, Path, mix};
 use crate::run::{Following, Learning, sorted};
 use crate::shadow::{Losses, first_bit};
 use crate::stage::Stage;
 use crate::tables::Tables;
+use made::{ends, inserted};
+use order::{DETAILS, Turn, other_way, setting, ways};
 
 /// A path that was run.
 struct Test {
@@ -54,40 +60,8 @@ struct Test {
     before: Vec<u64>,
     /// For each decision, all before it in ever more detail (see [`settings`]).
     settings: Vec<[u64; DETAILS]>,
-}
-
-/// A decision to turn: the larger, the earlier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Rank {
-    novelty: u8,
-    few_tries: Reverse<u32>,
-    early: Reverse<u32>,
-    order: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
-    rank: Rank,
-    test: u32,
-    at: u32,
-    /// Of a position, which other one.
-    place: u32,
-}
-
-impl Turn {
-    fn key(&self) -> (u32, u32, u32) {
-        (self.test, self.at, self.place)
-    }
-}
-
-impl Rank {
-    /// The same for those who do not mind which bytes it depends on.
-    fn anywhere(self) -> Rank {
-        Rank {
-            early: Reverse(0),
-            ..self
-        }
-    }
+    /// The instructions that were captured.
+    chosen: Arc<[u64]>,
 }
 
 /// Who is told how it goes.
@@ -118,6 +92,8 @@ pub struct Search<'o> {
     pool: Pool,
     solver: Solver,
     tables: Tables,
+    /// What is known of conditions about one byte.
+    known: KnownSets,
     /// Instructions that touch the input.
     touched: HashSet<u64>,
     chosen: Arc<[u64]>,
@@ -129,12 +105,14 @@ pub struct Search<'o> {
     any: BinaryHeap<Turn>,
     /// Those that were not turned yet.
     open: FxHashSet<(u32, u32, u32)>,
-    /// By way and shape: on how many paths others were turned for its sake.
+    /// By what is wanted, and what is in its way: on how many paths others were turned for its sake.
     led: FxHashMap<u64, u32>,
     /// Where the program's own code is.
     own: OwnCode,
-    /// Those that may lead to a way that no run has gone.
-    towards: FxHashSet<(u32, u32, u32)>,
+    /// Those that may lead to a way that no run has gone, and how many on their path are more likely to.
+    towards: FxHashMap<(u32, u32, u32), u32>,
+    /// Those of the program itself on paths that were new.
+    owned: FxHashSet<(u32, u32, u32)>,
     /// Turned already: the way to a decision, and the decision.
     tried: FxHashSet<u64>,
     /// Ways that decisions went.
@@ -195,6 +173,7 @@ impl<'o> Search<'o> {
             pool: Pool::new(),
             solver: Solver::new(settings),
             tables: Tables::default(),
+            known: KnownSets::default(),
             touched: HashSet::new(),
             chosen: Arc::from([]),
             learned: Vec::new(),
@@ -204,7 +183,8 @@ impl<'o> Search<'o> {
             open: FxHashSet::default(),
             led: FxHashMap::default(),
             own: OwnCode::default(),
-            towards: FxHashSet::default(),
+            towards: FxHashMap::default(),
+            owned: FxHashSet::default(),
             tried: FxHashSet::default(),
             covered: FxHashSet::default(),
             tries: FxHashMap::default(),
@@ -293,88 +273,6 @@ impl<'o> Search<'o> {
         (numbers.errors, numbers.others) = self.judge.numbers();
     }
 
-    /// The next decision to turn: most of the time one that depends on early bytes, now and then any of those that are as new.
-    fn next(&mut self) -> Option<Turn> {
-        loop {
-            let any = self.random.u8(..) < ANY_OF_256;
-            let queue = match any {
-                true => &mut self.any,
-                false => &mut self.queue,
-            };
-            let turn = queue.pop()?;
-            if !self.open.contains(&turn.key()) {
-                continue;
-            }
-            let rank = self.rank(turn.test, turn.at, turn.place, turn.rank.order);
-            let rank = match any {
-                true => rank.anywhere(),
-                false => rank,
-            };
-            // What was new when it was put there may not be any more.
-            if rank < turn.rank {
-                let queue = match any {
-                    true => &mut self.any,
-                    false => &mut self.queue,
-                };
-                queue.push(Turn { rank, ..turn });
-                continue;
-            }
-            self.open.remove(&turn.key());
-            return Some(turn);
-        }
-    }
-
-    fn push(&mut self, turn: Turn) {
-        if self.open.insert(turn.key()) {
-            self.queue.push(turn);
-            self.any.push(Turn {
-                rank: turn.rank.anywhere(),
-                ..turn
-            });
-        }
-    }
-
-    fn rank(&self, number: u32, at: u32, place: u32, order: u64) -> Rank {
-        let test = &self.tests[number as usize];
-        let decision = &test.decisions[at as usize];
-        let others = ways(other_way(decision, place), &test.settings[at as usize]);
-        let tries = |way: &u64| self.tries.get(way).copied().unwrap_or(0);
-        // What could not be solved a few times is no news.
-        let is_new = |way: &u64| !self.covered.contains(way) && tries(way) < VAIN_MAX;
-        let detail = match decision.kind {
-            Kind::Branch => others.iter().position(is_new),
-            // Somewhere else is not as new as the other way of a branch.
-            Kind::Position { .. } => (1..DETAILS).find(|n| is_new(&others[*n])),
-            // Where else it may go is not known.
-            _ => (1..DETAILS).find(|n| tries(&others[*n]) == 0),
-        };
-        let novelty = detail.map_or(0, |n| 2 * (DETAILS - n) as u8);
-        // Next to what is quite new comes what may lead there.
-        if self.towards.contains(&(number, at, place)) && novelty < LEADS {
-            return Rank {
-                novelty: LEADS,
-                few_tries: Reverse(0),
-                early: Reverse(decision.last_byte),
-                order: number.into(),
-            };
-        }
-        let tries = tries(&others[detail.unwrap_or(0)]);
-        match self.options.strategy {
-            Strategy::Pm | Strategy::Coverage => Rank {
-                novelty,
-                few_tries: Reverse(tries),
-                early: Reverse(decision.last_byte),
-                order,
-            },
-            Strategy::DepthFirst | Strategy::Random => Rank {
-                novelty: 0,
-                few_tries: Reverse(0),
-                early: Reverse(0),
-                order,
-            },
-        }
-    }
-
     /// What has to hold for a decision to go another way that was not tried.
     fn goal(&mut self, turn: Turn) -> Expr {
         let test = &self.tests[turn.test as usize];
@@ -443,6 +341,7 @@ impl<'o> Search<'o> {
             kind: decision.kind,
             way: decision.way,
             at,
+            chosen: test.chosen.clone(),
         };
         // There may be yet another way.
         if let (Some(value), false) = (
@@ -470,114 +369,6 @@ impl<'o> Search<'o> {
             return None;
         }
         Some((input, expected))
-    }
-
-    /// A way that no run has gone cannot be gone behind these decisions. Those of them that rule it out are turned next; and those that are about the same bytes, or about
-    /// later ones, because they have made what was decided about: how many digits a number has, where a word ends.
-    fn lead_towards(&mut self, turn: Turn) {
-        let test = &self.tests[turn.test as usize];
-        let decision = test.decisions[turn.at as usize];
-        let way = other_way(&decision, turn.place);
-        let is_new = decision.kind == Kind::Branch && !self.covered.contains(&mix(way, 0));
-        if !is_new || !self.own.contains(decision.pc) {
-            return;
-        }
-        let times = self.led.entry(mix(way, decision.shape)).or_default();
-        if *times >= TOWARDS_MAX {
-            return;
-        }
-        *times += 1;
-        let first = self.pool.inputs(decision.condition).first().copied();
-        let first = first.unwrap_or(0);
-        let before = test.decisions[..turn.at as usize].iter().enumerate().rev();
-        let why = self.solver.why();
-        let against = before.clone().filter(|(_, d)| why.contains(&d.condition));
-        // What ends a number or a word is behind it, and may have been looked at long before the number was made.
-        let behind = decision.last_byte + 1..=decision.last_byte + 2;
-        let ends = before
-            .clone()
-            .filter(|(_, d)| behind.contains(&d.last_byte));
-        let near = before.filter(|(_, d)| d.last_byte >= first);
-        let near = against
-            .take(TOWARDS)
-            .chain(ends.take(TOWARDS))
-            .chain(near.take(TOWARDS / 2));
-        let near = near.flat_map(|(at, d)| {
-            let places = match (d.kind, d.value) {
-                (Kind::Position { .. }, Some(word)) => self.pool.bits(word),
-                _ => 1,
-            };
-            (0..places).map(move |place| (at as u32, place))
-        });
-        let near: Vec<(u32, u32)> = near.collect();
-        for (at, place) in near {
-            let key = (turn.test, at, place);
-            if self.open.contains(&key) && self.towards.insert(key) {
-                let rank = self.rank(turn.test, at, place, self.tests.len() as u64);
-                let turn = Turn {
-                    rank,
-                    at,
-                    place,
-                    ..turn
-                };
-                self.queue.push(turn);
-                self.any.push(Turn {
-                    rank: rank.anywhere(),
-                    ..turn
-                });
-            }
-        }
-    }
-
-    /// Whether to try what has new bytes inserted: as often as that has shown something new, compared with what was solved for; never quite never.
-    fn is_worth_inserting(&mut self) -> bool {
-        let [solved, made] = [0, 1].map(|n| (self.fruits[n] + 2.0) / (self.tried_so[n] + 4.0));
-        self.random.f64() < (made / solved).max(1.0 / 16.0)
-    }
-
-    /// An input to be run soon, unless it was.
-    fn make(&mut self, input: Vec<u8>, from: Option<bool>) {
-        if self.made.len() < MADE_MAX && self.inputs.insert(input.clone()) {
-            self.made.push_back((input, from));
-        }
-    }
-
-    /// Inputs that do once and twice more what has led to a change of persistent memory, and what has done so elsewhere.
-    fn repeat(&mut self, input: &[u8], ends: &[u32]) {
-        let mut from = 0;
-        let mut last = None;
-        for end in ends {
-            let end = (*end as usize).min(input.len());
-            if end > from {
-                last = Some((from, end));
-                from = end;
-            }
-        }
-        let Some((from, end)) = last else {
-            return;
-        };
-        // Where the last byte is that the first input did not have there: what looks further than it must gives no better end.
-        let first = &self.options.first;
-        let other = input.iter().zip(first).rposition(|(a, b)| a != b);
-        let tight = other.map_or(end, |at| (at + 1).clamp(from, end));
-        let mut ways = vec![(end, &b""[..])];
-        if tight > from && tight < end {
-            ways.extend(BETWEEN.map(|between| (tight, between)));
-        }
-        for (end, between) in ways {
-            let chunk = [between, &input[from..end]].concat();
-            self.make(with_inserted(input, end, &chunk), None);
-            self.make(with_inserted(input, end, &chunk.repeat(2)), None);
-            if !self.chunks.is_empty() {
-                let other = self.random.usize(..self.chunks.len());
-                let other = [between, &self.chunks[other]].concat();
-                self.make(with_inserted(input, end, &other), None);
-            }
-        }
-        let chunk = input[from..tight].to_vec();
-        if !chunk.is_empty() && !self.chunks.contains(&chunk) && self.chunks.len() < CHUNKS_MAX {
-            self.chunks.push(chunk);
-        }
     }
 
     /// Runs the program on an input, and takes from the run what there is to take.
@@ -669,11 +460,12 @@ impl<'o> Search<'o> {
                 }
             }
             let ends = ends(&shadow.path.decisions, shadow.pm.fences);
-            let fresh = self.add(input.clone(), shadow.path.decisions);
+            let fresh = self.add(input.clone(), shadow.path);
             let is_fresh = fresh[..ROUGH].iter().any(|count| *count > 0);
             let is_new = news > 0 || fresh[0] + fresh[1] > 0;
             if self.options.strategy == Strategy::Pm && from == Some(false) && is_new {
                 self.repeat(&input, &ends);
+                self.squeeze(&input);
             }
             if let Some(made) = from {
                 let is_fruit = news > 0 || is_fresh;
@@ -723,7 +515,10 @@ impl<'o> Search<'o> {
     }
 
     /// Adds a path, and its decisions to the queue.
-    fn add(&mut self, input: Vec<u8>, decisions: Vec<Decision>) -> [u32; DETAILS] {
+    fn add(&mut self, input: Vec<u8>, path: Path) -> [u32; DETAILS] {
+        let Path {
+            decisions, folded, ..
+        } = path;
         let mut fresh = [0; DETAILS];
         let mut all = 0;
         let mut before = Vec::with_capacity(decisions.len());
@@ -754,22 +549,22 @@ impl<'o> Search<'o> {
             *time += 1;
             names.push(name);
         }
+        for folded in &folded {
+            self.covered.insert(mix(folded.name(folded.way), 0));
+        }
         self.numbers.decisions = self.numbers.decisions.max(decisions.len() as u64);
         let test = self.tests.len() as u32;
         let mut new = Vec::new();
+        let mut left = BytesLeft::default();
         for (at, (decision, before)) in decisions.iter().zip(&before).enumerate() {
             match (decision.kind, decision.value) {
                 (Kind::Bound, _) => {}
-                (Kind::Position { .. }, Some(word)) => {
+                (Kind::Position { is_lowest }, Some(word)) => {
                     if self.tried.insert(mix(*before, decision.place())) {
-                        let places = 0..self.pool.bits(word);
-                        let others = places.filter(|place| u64::from(*place) != decision.way);
-                        for place in others {
-                            let bit = self.pool.extract(word, place, 1);
-                            if self.pool.as_constant(bit).is_none() {
-                                new.push((at as u32, place));
-                            }
-                        }
+                        let others = self.places(&left, word, is_lowest);
+                        let others = others.into_iter();
+                        let others = others.filter(|place| u64::from(*place) != decision.way);
+                        new.extend(others.map(|place| (at as u32, place)));
                     }
                 }
                 // Of many ways each is turned to from the first that was gone.
@@ -784,12 +579,14 @@ impl<'o> Search<'o> {
                     }
                 }
             }
+            left.assume(&mut self.known, &mut self.pool, decision.condition);
         }
         self.tests.push(Test {
             input,
             decisions,
             before,
             settings,
+            chosen: self.chosen.clone(),
         });
         // Behind something new, what the program itself decides is turned first: which command it is, say, if there is something new in how its number is read.
         let is_fresh = fresh[..=2].iter().any(|count| *count > 0);
@@ -798,7 +595,7 @@ impl<'o> Search<'o> {
                 let decision = &self.tests[test as usize].decisions[*at as usize];
                 self.own.contains(decision.pc)
             });
-            self.towards
+            self.owned
                 .extend(own.take(OWN).map(|(at, place)| (test, *at, *place)));
         }
         for (at, place) in new {
@@ -814,108 +611,45 @@ impl<'o> Search<'o> {
                 place,
             });
         }
+        if self.options.strategy == Strategy::Pm {
+            self.lead_towards_folded(test, &folded);
+        }
         fresh
+    }
+}
+
+impl Search<'_> {
+    /// Where the first bit of a word may be that is 1, as far as what is left of the bytes allows it.
+    fn places(&mut self, left: &BytesLeft, word: Expr, is_lowest: bool) -> Vec<u32> {
+        let bits = self.pool.bits(word);
+        let mut places = Vec::new();
+        for n in 0..bits {
+            let place = match is_lowest {
+                true => n,
+                false => bits - 1 - n,
+            };
+            let bit = self.pool.extract(word, place, 1);
+            let (known, pool) = (&mut self.known, &mut self.pool);
+            if left.may_be(known, pool, bit, true) {
+                places.push(place);
+            }
+            if !left.may_be(known, pool, bit, false) {
+                break;
+            }
+        }
+        places
     }
 }
 
 /// What a query may cost.
 const CONFLICTS: u64 = 5_000;
 const SOLVING: Duration = Duration::from_millis(250);
-/// What was done so often was not done more often in a way that matters.
-const TIMES_MAX: u64 = 6;
-/// A way that could not be solved for so often is not tried first any more.
-const VAIN_MAX: u32 = 1000;
-/// In how much detail ways are told apart.
-const DETAILS: usize = 8;
 /// So many decisions of the program itself are turned first on a path that is new.
 const OWN: usize = 6;
-/// So many decisions in front of a way that cannot be gone behind them are turned for its sake, and on so many paths for each
-/// shape of what was decided about.
-const TOWARDS: usize = 8;
-const TOWARDS_MAX: u32 = 8;
-/// How new that is: less than a way that no run has gone, more than all else.
-const LEADS: u8 = 2 * DETAILS as u8 - 1;
 /// Whatever is new in one of the first so many details is worth a second look.
 const ROUGH: usize = 4;
 /// So many ways of one decision are tried behind the same decisions.
 const WAYS_MAX: usize = 64;
-/// So many inputs that were not solved for wait at most.
-const MADE_MAX: usize = 256;
-/// What may stand between two chunks of a text.
-const BETWEEN: [&[u8]; 3] = [b"\n", b" ", b""];
-/// Of 256 decisions to turn, so many are taken wherever they are in the input.
-const ANY_OF_256: u8 = 64;
-/// So many chunks are kept.
-const CHUNKS_MAX: usize = 64;
-
-/// Behind which decisions a decision stands, in ever more detail: behind nothing; with that shape; for the nth time since persistent memory was changed; behind these fences of persistent memory; there for the nth
-/// time; and there behind the last one, three and eight decisions.
-fn setting(behind: &[u64], shape: u64, time: u64, pm: u64) -> [u64; DETAILS] {
-    let there = mix(77, pm);
-    let last = |count: usize| {
-        let from = behind.len().saturating_sub(count);
-        behind[from..]
-            .iter()
-            .fold(mix(there, count as u64), |all, name| mix(all, *name))
-    };
-    let time = time.min(TIMES_MAX);
-    [
-        0,
-        mix(80, shape),
-        mix(79, time),
-        there,
-        mix(mix(there, 78), time),
-        last(1),
-        last(3),
-        last(8),
-    ]
-}
-
-/// A way that a decision may go, in such a setting.
-fn ways(name: u64, setting: &[u64; DETAILS]) -> [u64; DETAILS] {
-    setting.map(|setting| mix(name, setting))
-}
-
-/// Where in an input the bytes end that were looked at before persistent memory was changed, each time that it was.
-fn ends(decisions: &[Decision], fences: u32) -> Vec<u32> {
-    let mut ends = Vec::new();
-    let Some(first) = decisions.first() else {
-        return ends;
-    };
-    let (mut known, mut last) = (first.pm.fences, 0);
-    let all = decisions.iter().map(|d| (d.pm.fences, Some(d.last_byte)));
-    for (fences, byte) in all.chain([(fences, None)]) {
-        if fences > known {
-            ends.push(last + 1);
-            known = fences;
-        }
-        last = last.max(byte.unwrap_or(0));
-    }
-    ends
-}
-
-/// An input with something inserted. It keeps its length.
-fn with_inserted(input: &[u8], at: usize, what: &[u8]) -> Vec<u8> {
-    let mut made = input[..at].to_vec();
-    made.extend(what);
-    made.extend(&input[at..]);
-    made.truncate(input.len());
-    made
-}
-
-/// The input in which new bytes stand in front of what they were to take the place of: so that what followed is still there. None if they do not lie side by side.
-fn inserted(input: &[u8], changes: &[(u32, u8)]) -> Option<Vec<u8>> {
-    let (first, _) = *changes.first()?;
-    let is_run = changes
-        .iter()
-        .enumerate()
-        .all(|(n, (index, _))| *index == first + n as u32);
-    if !is_run || first as usize >= input.len() {
-        return None;
-    }
-    let bytes: Vec<u8> = changes.iter().map(|(_, value)| *value).collect();
-    Some(with_inserted(input, first as usize, &bytes))
-}
 
 /// What a run is expected to do.
 struct Expected {
@@ -924,29 +658,26 @@ struct Expected {
     kind: Kind,
     way: u64,
     at: usize,
+    /// The instructions that were captured when it was known.
+    chosen: Arc<[u64]>,
 }
 
 impl Expected {
     fn is_met(&self, decisions: &[Decision]) -> bool {
+        // What instructions decide that were not captured then is no reason to be elsewhere. (System calls, which always are, have small numbers.)
+        const SYSTEM_CALLS: u64 = 0x1_0000;
+        let is_known =
+            |d: &&Decision| d.pc < SYSTEM_CALLS || self.chosen.binary_search(&d.pc).is_ok();
+        let decisions: Vec<&Decision> = decisions.iter().filter(is_known).collect();
         let Some(decision) = decisions.get(self.at) else {
             return false;
         };
-        let names = decisions[..self.at].iter().map(Decision::name);
+        let names = decisions[..self.at].iter().map(|d| d.name());
         let before = names.fold(0, mix);
         before == self.before
             && (decision.pc, decision.kind) == (self.pc, self.kind)
             && decision.way != self.way
     }
-}
-
-/// The way that a decision did not go. Of a jump, all others are one; of a position, `place` says which.
-fn other_way(decision: &Decision, place: u32) -> u64 {
-    let way = match decision.kind {
-        Kind::Branch => 1 - (decision.way & 1),
-        Kind::Position { .. } => place.into(),
-        _ => return mix(decision.place(), 1),
-    };
-    Decision { way, ..*decision }.name()
 }
 
 /// Adds what was taken; whether anything was new.
