@@ -6,6 +6,11 @@
 //!
 //! Rows are few, because each is a process of its own and starts a browser.
 
+#![allow(
+    clippy::print_stdout,
+    reason = "what was measured is for people to look at, and no matter of passing"
+)]
+
 mod driver;
 
 use std::collections::BTreeSet;
@@ -183,8 +188,10 @@ fn large(count: usize) -> Report {
         ];
         finding
     };
-    let mut outcome = brownout_findings::Outcome::<serde_json::Map<_, _>>::default();
-    outcome.findings = (0..count).map(finding).collect();
+    let outcome = brownout_findings::Outcome::<serde_json::Map<_, _>> {
+        findings: (0..count).map(finding).collect(),
+        ..Default::default()
+    };
     let mut report = outcome.report(brownout_findings::Analysed::by("check"));
     report.verdict = Verdict::Findings;
     report
