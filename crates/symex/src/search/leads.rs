@@ -1,7 +1,7 @@
 //! Decisions that are turned for the sake of another one.
 
 use super::Search;
-use super::order::{Turn, other_way};
+use super::turn::{Turn, other_way};
 use crate::path::{Folded, Kind, mix};
 
 /// So many decisions in front of a way that cannot be gone behind them are turned for its sake, and on so many paths for each

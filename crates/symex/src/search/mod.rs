@@ -26,6 +26,8 @@
 mod leads;
 mod made;
 mod order;
+mod pieces;
+mod turn;
 
 use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -49,8 +51,8 @@ use crate::run::{Following, Learning, sorted};
 use crate::shadow::{Losses, first_bit};
 use crate::stage::Stage;
 use crate::tables::Tables;
-use made::{ends, inserted};
-use order::{DETAILS, Turn, other_way, setting, ways};
+use pieces::{ends, inserted};
+use turn::{DETAILS, Turn, other_way, setting, ways};
 
 /// A path that was run.
 struct Test {

@@ -3,15 +3,12 @@
 use std::cmp::Reverse;
 
 use super::Search;
+use super::turn::{DETAILS, Rank, Turn, other_way, ways};
 use crate::options::Strategy;
-use crate::path::{Decision, Kind, mix};
+use crate::path::Kind;
 
-/// What was done so often was not done more often in a way that matters.
-const TIMES_MAX: u64 = 6;
 /// A way that could not be solved for so often is not tried first any more.
 const VAIN_MAX: u32 = 1000;
-/// In how much detail ways are told apart.
-pub(super) const DETAILS: usize = 8;
 /// Places are told apart from this detail on.
 const PLACES: usize = 3;
 /// How new what may lead to a way is that no run has gone: less than that way, more than all else.
@@ -20,40 +17,6 @@ const LEADS: u8 = 2 * DETAILS as u8 - 1;
 const OWN: u8 = 2 * DETAILS as u8 - 3;
 /// Of 256 decisions to turn, so many are taken wherever they are in the input.
 const ANY_OF_256: u8 = 64;
-
-/// A decision to turn: the larger, the earlier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank {
-    pub(super) novelty: u8,
-    pub(super) few_tries: Reverse<u32>,
-    pub(super) early: Reverse<u32>,
-    pub(super) order: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Turn {
-    pub(super) rank: Rank,
-    pub(super) test: u32,
-    pub(super) at: u32,
-    /// Of a position, which other one.
-    pub(super) place: u32,
-}
-
-impl Turn {
-    pub(super) fn key(&self) -> (u32, u32, u32) {
-        (self.test, self.at, self.place)
-    }
-}
-
-impl Rank {
-    /// The same for those who do not mind which bytes it depends on.
-    pub(super) fn anywhere(self) -> Rank {
-        Rank {
-            early: Reverse(0),
-            ..self
-        }
-    }
-}
 
 impl Search<'_> {
     /// The next decision to turn: most of the time one that depends on early bytes, now and then any of those that are as new.
@@ -162,42 +125,4 @@ impl Search<'_> {
             },
         }
     }
-}
-
-/// Behind which decisions a decision stands, in ever more detail: behind nothing; with that shape; for the nth time since persistent memory was changed; behind these fences of persistent memory; there for the nth
-/// time; and there behind the last one, three and eight decisions.
-pub(super) fn setting(behind: &[u64], shape: u64, time: u64, pm: u64) -> [u64; DETAILS] {
-    let there = mix(77, pm);
-    let last = |count: usize| {
-        let from = behind.len().saturating_sub(count);
-        behind[from..]
-            .iter()
-            .fold(mix(there, count as u64), |all, name| mix(all, *name))
-    };
-    let time = time.min(TIMES_MAX);
-    [
-        0,
-        mix(80, shape),
-        mix(79, time),
-        there,
-        mix(mix(there, 78), time),
-        last(1),
-        last(3),
-        last(8),
-    ]
-}
-
-/// A way that a decision may go, in such a setting.
-pub(super) fn ways(name: u64, setting: &[u64; DETAILS]) -> [u64; DETAILS] {
-    setting.map(|setting| mix(name, setting))
-}
-
-/// The way that a decision did not go. Of a jump, all others are one; of a position, `place` says which.
-pub(super) fn other_way(decision: &Decision, place: u32) -> u64 {
-    let way = match decision.kind {
-        Kind::Branch => 1 - (decision.way & 1),
-        Kind::Position { .. } => place.into(),
-        _ => return mix(decision.place(), 1),
-    };
-    Decision { way, ..*decision }.name()
 }
