@@ -75,11 +75,11 @@ fn finds() -> Result<()> {
         both[0] == both[1],
         "two campaigns find it in another way: {both:#?}"
     );
-    // It cannot change what it looks at: without it, the images are the same.
+    // It cannot change what it looks at: without it, the first images are the same. (What it finds is made small, which takes executions of which there are then fewer.)
     scene.fuzz(&["--out", "three", "--executions", "600"])?;
     let kept = Kept::look(&scene.path("three"))?;
     let images: Vec<ImageId> = kept.store.iter().map(|node| node.id).collect();
-    ensure!(images[..3] == both[0].0[..], "images have changed");
+    ensure!(images[..3] == both[0].0[..3], "images have changed");
     ensure!(
         !scene.path("pool").exists(),
         "the user's folder has changed"
