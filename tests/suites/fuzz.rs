@@ -351,11 +351,9 @@ fn rebuilt(folder: &Path, kept: &Kept, node: &Node, by_tool: bool) -> Result<(St
     Ok((String::from_utf8(made.stderr)?, is_same))
 }
 
-fn normal_images(kept: &Kept) -> Result<Vec<Node>> {
+fn normal_images(kept: &Kept) -> Vec<Node> {
     let is_run = |node: &Node| matches!(node.origin, Origin::Run { .. });
-    let nodes: Vec<Node> = kept.store.iter().filter(is_run).collect();
-    ensure!(nodes.iter().any(|node| node.depth > 1), "the tree is flat");
-    Ok(nodes)
+    kept.store.iter().filter(is_run).collect()
 }
 
 /// Commands make the same image natively, byte for byte, if the program does not store addresses.
@@ -364,7 +362,9 @@ fn exports() -> Result<()> {
     let map = Planted::new(&program, Build::Fixed)?;
     map.fuzz(&["--executions", "1500", "--explore-share", "0"])?;
     let kept = Kept::look(&map.folder().join("out"))?;
-    for node in normal_images(&kept)? {
+    let nodes = normal_images(&kept);
+    ensure!(nodes.iter().any(|node| node.depth > 1), "the tree is flat");
+    for node in nodes {
         let (said, is_same) = rebuilt(map.folder(), &kept, &node, false)?;
         ensure!(is_same, "img:{} differs", node.number);
         ensure!(said.contains("as in the campaign, byte for byte"), "{said}");
@@ -377,7 +377,8 @@ fn exports_with_addresses() -> Result<()> {
     let map = Map::new("hashmap_atomic")?;
     map.fuzz("out", &["--executions", "300", "--explore-share", "0"])?;
     let kept = Kept::look(&map.folder().join("out"))?;
-    let nodes = normal_images(&kept)?;
+    // How deep the tree is after so few executions depends on the folder, whose name is in the images.
+    let nodes = normal_images(&kept);
     let deepest = nodes.iter().max_by_key(|node| node.depth);
     for node in nodes.iter().take(3).chain(deepest) {
         let (said, is_same) = rebuilt(map.folder(), &kept, node, true)?;
