@@ -177,7 +177,7 @@ impl Lines {
             };
             let mut start = format!("[{at}]    at");
             for frame in &event.stack {
-                self.push(&format!("{start} {}", shown(frame)));
+                self.push(&format!("{start} {}", shown_frame(frame)));
                 start = "   by".into();
             }
             if event.stack.is_empty() {
@@ -197,7 +197,7 @@ impl Lines {
 }
 
 /// As Valgrind writes a frame.
-fn shown(frame: &Frame) -> String {
+pub(crate) fn shown_frame(frame: &Frame) -> String {
     let function = visible(frame.function.as_deref().unwrap_or("???"));
     let place = match (&frame.file, frame.line, &frame.module) {
         (Some(file), Some(line), _) => format!(" ({}:{line})", visible(base_name(file))),

@@ -14,10 +14,11 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use brownout_findings::numbers::grouped;
-use brownout_findings::{Finding, Frame, Report, Severity, Verdict};
+use brownout_findings::{Finding, Report, Severity, Verdict};
 
 use crate::options::Options;
-use crate::text::{base_name, visible};
+use crate::pmemcheck::shown_frame;
+use crate::text::visible;
 use crate::{order, site, suppress};
 
 /// Writes the report.
@@ -114,15 +115,4 @@ impl Log<'_> {
         }
         self.line("");
     }
-}
-
-/// As Valgrind writes a frame.
-fn shown_frame(frame: &Frame) -> String {
-    let function = visible(frame.function.as_deref().unwrap_or("???"));
-    let place = match (&frame.file, frame.line, &frame.module) {
-        (Some(file), Some(line), _) => format!(" ({}:{line})", visible(base_name(file))),
-        (_, _, Some(module)) => format!(" (in {})", visible(module)),
-        _ => String::new(),
-    };
-    format!("{:#X}: {function}{place}", frame.offset)
 }
