@@ -5,7 +5,7 @@
 //! - **Enclosed**: in a private view of the machine ([`Enclosure`]), where every file has its own name. Below it lie the user's files, what
 //!   the set-up changed, and what the recorded run changed (so files that are not tracked are there as the run left them). What a
 //!   recovery does beyond stores to tracked files (files made, removed, renamed, written to; ports in use) is noticed when it
-//!   has ended, and the next one gets a fresh view: so no recovery sees what another one did.
+//!   has ended. Files that it has only made (a lock, a log) are taken away; after anything else the next one gets a fresh view. So no recovery sees what another one did.
 //! - **Redirected**, where the kernel allows no private view: copies in a folder of the world's own, to which the engine leads the program
 //!   when it names the originals.
 //!
@@ -17,6 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,6 +73,8 @@ struct Enclosed {
     below: Vec<Layer>,
     view: Arc<Enclosure>,
     laid: BTreeMap<PathBuf, Changed>,
+    /// Folders of the machine in which programs have made files.
+    used: BTreeSet<PathBuf>,
     /// Somebody else has changed more: it is not to be used again.
     stale: bool,
 }
@@ -124,6 +127,7 @@ impl World {
                 below: below.clone(),
                 view: Arc::new(enclosures.enclose(below)?),
                 laid: BTreeMap::new(),
+                used: BTreeSet::new(),
                 stale: false,
             }),
             None => None,
@@ -246,6 +250,10 @@ impl World {
             self.ready.clear();
             enclosed.view = Arc::new(enclosed.enclosures.enclose(&enclosed.below)?);
             enclosed.stale = false;
+            for folder in &enclosed.used {
+                // If it cannot be, what is made in it costs another view again.
+                let _ = enclosed.view.open_up(folder);
+            }
             for file in self.files.values_mut() {
                 file.handle = None;
             }
@@ -282,31 +290,26 @@ impl World {
         Ok(())
     }
 
-    /// Every name of the image, and the files, folders and links that they stand for. If the names are those of the last image, files stay as
-    /// they are; else all are made anew. Nothing outside the private view is touched.
+    /// Every name of the image, and the files, folders and links that they stand for. What the last image had, too, stays as it is; the
+    /// rest is made anew. Nothing outside the private view is touched.
     fn lay_names(&mut self, files: &Files, view: &Enclosure) -> io::Result<()> {
         if self.names.as_ref() == Some(&files.names) && self.can_stay(files, view) {
             for (id, state) in &files.states {
-                if let Some(file) = self.files.get(id)
-                    && let Some(handle) = &file.handle
-                {
-                    if handle.metadata()?.len() != state.size {
-                        handle.set_len(state.size)?;
-                    }
-                    // Permissions are as they were, whatever the last recovery did to them.
-                    if let Some(mode) = file.mode
-                        && handle.metadata()?.mode() != mode
-                    {
-                        handle.set_permissions(fs::Permissions::from_mode(mode))?;
-                    }
+                if let Some(file) = self.files.get(id) {
+                    file.fit(state.size)?;
                 }
             }
             return Ok(());
         }
         let old = self.names.take().unwrap_or_default();
+        let staying = self.staying(&old, files, view);
         let all: BTreeSet<&Vec<u8>> = old.keys().chain(files.names.keys()).collect();
         // What lies in a folder comes behind it.
-        for path in all.into_iter().rev() {
+        for path in all
+            .into_iter()
+            .rev()
+            .filter(|path| !staying.contains(*path))
+        {
             let at = view.path(&path_of(path));
             match fs::symlink_metadata(&at) {
                 Ok(meta) if meta.is_dir() => fs::remove_dir_all(&at)?,
@@ -314,13 +317,28 @@ impl World {
                 Err(_) => {}
             }
         }
-        self.called.clear();
-        for file in self.files.values_mut() {
-            file.handle = None;
+        let has_stayed = |name: &Path| staying.contains(name.as_os_str().as_bytes());
+        self.called.retain(|_, name| has_stayed(name));
+        for (id, file) in &mut self.files {
+            if !self.called.contains_key(id) {
+                file.handle = None;
+            }
         }
-        self.now.clear();
-        self.dirty.clear();
-        for (path, entry) in &files.names {
+        let called = &self.called;
+        self.now.retain(|line, _| called.contains_key(&line.file()));
+        self.dirty.retain(|line| called.contains_key(&line.file()));
+        for (id, state) in &files.states {
+            if self.called.contains_key(id)
+                && let Some(file) = self.files.get(id)
+            {
+                file.fit(state.size)?;
+            }
+        }
+        for (path, entry) in files
+            .names
+            .iter()
+            .filter(|(path, _)| !staying.contains(*path))
+        {
             let name = path_of(path);
             let at = view.path(&name);
             match entry {
@@ -365,17 +383,65 @@ impl World {
 
     /// Whether the files that were laid down are still there, and need not be cut short.
     fn can_stay(&self, files: &Files, view: &Enclosure) -> bool {
-        self.called.iter().all(|(id, name)| {
-            let handle = self.files.get(id).and_then(|file| file.handle.as_ref());
-            let state = files.get(id).copied().unwrap_or_default();
-            handle.is_some_and(|handle| {
-                let own = identity(handle).ok();
-                let there = fs::symlink_metadata(view.path(name)).ok();
-                own.is_some()
-                    && there.map(|m| (m.dev(), m.ino())) == own
-                    && handle.metadata().is_ok_and(|m| m.len() <= state.size)
-            })
+        let mut called = self.called.iter();
+        called.all(|(id, name)| self.file_can_stay(*id, name, files, view))
+    }
+
+    fn file_can_stay(&self, id: FileId, name: &Path, files: &Files, view: &Enclosure) -> bool {
+        let handle = self.files.get(&id).and_then(|file| file.handle.as_ref());
+        let state = files.get(&id).copied().unwrap_or_default();
+        handle.is_some_and(|handle| {
+            let own = identity(handle).ok();
+            let there = fs::symlink_metadata(view.path(name)).ok();
+            own.is_some()
+                && there.map(|m| (m.dev(), m.ino())) == own
+                && handle.metadata().is_ok_and(|m| m.len() <= state.size)
         })
+    }
+
+    /// Names that stand for the same in the `old` image and in this one, and do so in the view: they need not be made anew. Files with several names are left out.
+    fn staying(
+        &self,
+        old: &BTreeMap<Vec<u8>, Entry>,
+        files: &Files,
+        view: &Enclosure,
+    ) -> BTreeSet<Vec<u8>> {
+        let mut names_of: FxHashMap<FileId, u32> = FxHashMap::default();
+        for (path, entry) in old.iter().chain(&files.names) {
+            if let Entry::File(id) = entry {
+                let is_new = old.get(path) != Some(entry) || !files.names.contains_key(path);
+                // One that both images have is met twice.
+                *names_of.entry(*id).or_default() += if is_new { 2 } else { 1 };
+            }
+        }
+        let mut staying = BTreeSet::new();
+        // Folders come before what lies in them.
+        for (path, entry) in old {
+            let name = path_of(path);
+            let is_made_anew = |folder: &Path| {
+                let folder = folder.as_os_str().as_bytes();
+                (old.contains_key(folder) || files.names.contains_key(folder))
+                    && !staying.contains(folder)
+            };
+            if files.names.get(path) != Some(entry) || name.ancestors().skip(1).any(is_made_anew) {
+                continue;
+            }
+            let at = view.path(&name);
+            let is_there = match entry {
+                Entry::Absent => fs::symlink_metadata(&at).is_err(),
+                Entry::Folder => fs::symlink_metadata(&at).is_ok_and(|meta| meta.is_dir()),
+                Entry::Link(to) => fs::read_link(&at).is_ok_and(|link| link == path_of(to)),
+                Entry::File(id) => {
+                    names_of.get(id) == Some(&2)
+                        && self.called.get(id) == Some(&name)
+                        && self.file_can_stay(*id, &name, files, view)
+                }
+            };
+            if is_there {
+                staying.insert(path.clone());
+            }
+        }
+        staying
     }
 
     fn lay_lines(&mut self, image: &Image) -> io::Result<()> {
@@ -418,15 +484,16 @@ impl World {
             }
             return;
         };
-        let told = std::env::temp_dir().join(TOLD);
-        let now = enclosed.view.changed();
-        let is_same = now.is_ok_and(|mut now| {
-            if !enclosed.laid.contains_key(&told) {
-                now.remove(&told);
-            }
-            now == enclosed.laid
-        });
-        enclosed.stale |= !is_same || enclosed.view.has_sockets();
+        let view = &enclosed.view;
+        let is_same = view.take_back(&enclosed.laid).unwrap_or(false);
+        if !is_same {
+            let left = view.changed().unwrap_or_default();
+            let folders = left
+                .into_iter()
+                .filter(|(path, changed)| changed.is_folder() && !enclosed.laid.contains_key(path));
+            enclosed.used.extend(folders.map(|(path, _)| path));
+        }
+        enclosed.stale |= !is_same || view.has_sockets();
     }
 
     /// A run has stored to these lines.
@@ -453,6 +520,23 @@ impl World {
 }
 
 impl WorldFile {
+    /// Makes a file that is there as long as this. Its permissions are as they were, whatever the last recovery did to them.
+    fn fit(&self, size: u64) -> io::Result<()> {
+        let Some(handle) = &self.handle else {
+            return Ok(());
+        };
+        let now = handle.metadata()?;
+        if let Some(mode) = self.mode
+            && now.mode() != mode
+        {
+            handle.set_permissions(fs::Permissions::from_mode(mode))?;
+        }
+        if now.len() != size {
+            handle.set_len(size)?;
+        }
+        Ok(())
+    }
+
     /// Makes the file exist, or not, with that size. True if it was made anew.
     fn set(&mut self, state: FileState, view: Option<&Enclosure>) -> io::Result<bool> {
         let at = |path: &Path| fs::symlink_metadata(path).ok().map(|m| (m.dev(), m.ino()));
@@ -490,12 +574,6 @@ impl WorldFile {
         {
             self.handle = None;
         }
-        // Permissions are as they were, whatever the last recovery did to them.
-        if let (Some(handle), Some(mode)) = (&self.handle, self.mode)
-            && handle.metadata()?.mode() != mode
-        {
-            handle.set_permissions(fs::Permissions::from_mode(mode))?;
-        }
         if self.handle.is_none() {
             for old in [&path, &self.hidden] {
                 match fs::remove_file(old) {
@@ -512,11 +590,7 @@ impl WorldFile {
             self.handle = Some(made);
             remade = true;
         }
-        if let Some(handle) = &self.handle
-            && handle.metadata()?.len() != state.size
-        {
-            handle.set_len(state.size)?;
-        }
+        self.fit(state.size)?;
         Ok(remade)
     }
 }
@@ -900,6 +974,62 @@ mod tests {
         assert_eq!(world.view().map(|view| view.root().to_path_buf()), before);
     }
 
+    /// A lock or a log that a recovery makes is gone before the next one, and the view, with the programs that are kept in it, stays.
+    #[test]
+    fn files_that_were_only_made_are_taken_away() {
+        let scene = Scene::new(&[(0, 1, 7)], true);
+        let mut world = scene.world();
+        if world.view().is_none() {
+            // This machine allows none; explorations say so in their reports.
+            return;
+        }
+        let size = BASE_LINES * LINE as u64;
+        let want = Want {
+            point: index(),
+            lost: index(),
+            files: [FileState { exists: true, size }; FILES as usize],
+        };
+        let image = scene.image(&want);
+        let made =
+            ["lock", "folder", "folder/log", "removed"].map(|name| scene.folder.path().join(name));
+        let [lock, folder, log, removed] = &made;
+        fs::write(removed, b"there before").expect("a write");
+        let recover = |world: &World| {
+            fs::write(world.find(lock), b"1").expect("a write");
+            fs::create_dir(world.find(folder)).expect("a folder");
+            fs::write(world.find(log), b"started").expect("a write");
+        };
+        let root = |world: &World| world.view().map(|view| view.root().to_path_buf());
+        // The first time shows where files are made.
+        world.lay(&image).expect("it can be laid");
+        recover(&world);
+        world.after(&[]);
+        world.lay(&image).expect("it can be laid");
+        let first = root(&world);
+        // The image is one in which this is not there any more.
+        fs::remove_file(world.find(removed)).expect("it is there");
+        world.lay(&image).expect("it can be laid");
+        for _ in 0..3 {
+            recover(&world);
+            fs::write(world.find(removed), b"made again").expect("a write");
+            world.after(&[]);
+            world.lay(&image).expect("it can be laid");
+            assert_eq!(root(&world), first);
+            assert!(made.iter().all(|path| !world.find(path).exists()));
+            check(&world, &image).expect("the image is there");
+        }
+        // To remove what lies below is more than that.
+        fs::write(lock, b"the user's").expect("a write");
+        fs::write(world.find(lock), b"changed").expect("a write");
+        world.after(&[]);
+        world.lay(&image).expect("it can be laid");
+        assert_ne!(root(&world), first);
+        assert_eq!(
+            fs::read(world.find(lock)).expect("it is there"),
+            b"the user's"
+        );
+    }
+
     /// Names are laid down as the image has them, whatever was there before, and only in the private view.
     #[test]
     fn names_are_those_of_the_image() {
@@ -962,6 +1092,33 @@ mod tests {
         );
         world.lay_names(&longer, &view).expect("it can be laid");
         assert_eq!((size("c"), inode("c")), (9, before));
+
+        // Another name comes: what was there stays.
+        let other = files(
+            9,
+            &[
+                ("c", Entry::File(content)),
+                ("d", Entry::Folder),
+                ("sub", Entry::Absent),
+            ],
+        );
+        world.lay_names(&other, &view).expect("it can be laid");
+        assert_eq!(
+            (there(&view), inode("c")),
+            (vec!["c".into(), "d".into()], before)
+        );
+        world.lay_names(&longer, &view).expect("it can be laid");
+        assert_eq!((there(&view), inode("c")), (vec!["c".to_owned()], before));
+
+        // A second name for it: both are made anew, and are one file.
+        let twice = files(
+            9,
+            &[("c", Entry::File(content)), ("d", Entry::File(content))],
+        );
+        world.lay_names(&twice, &view).expect("it can be laid");
+        assert_eq!(inode("c"), inode("d"));
+        world.lay_names(&longer, &view).expect("it can be laid");
+        assert_eq!(there(&view), ["c"]);
 
         // A recovery that has put another file there: it is made anew.
         let at = view.path(&folder.join("c"));

@@ -70,7 +70,18 @@ pub fn of(pid: libc::pid_t) -> Beginning {
         words: words(&bytes),
         folder: std::fs::read_link(folder.join("cwd")).unwrap_or_default(),
         variables: variables(&environment),
+        words_end: std::fs::read(folder.join("stat")).map_or(0, |text| words_end(&text)),
     }
+}
+
+/// Of `/proc/PID/stat`, the 49th field (`arg_end`). The second is a name in parentheses, which may hold anything.
+fn words_end(stat: &[u8]) -> u64 {
+    let Some(name_end) = stat.iter().rposition(|byte| *byte == b')') else {
+        return 0;
+    };
+    let behind = String::from_utf8_lossy(&stat[name_end + 1..]).into_owned();
+    let field = behind.split_ascii_whitespace().nth(49 - 3);
+    field.and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
 /// Each word ends with a zero byte.

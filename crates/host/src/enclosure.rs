@@ -527,6 +527,45 @@ impl Enclosure {
         Ok(found)
     }
 
+    /// Has a folder that lies below listed among what was [changed](Self::changed), as it is once a file was made in it. So [`take_back`](Self::take_back) can take such files away and
+    /// has nothing else to take back.
+    pub fn open_up(&self, folder: &Path) -> io::Result<()> {
+        let file = self.path(folder).join(".brownout-probe");
+        File::options().write(true).create_new(true).open(&file)?;
+        fs::remove_file(&file)
+    }
+
+    /// Takes away what was made in it since `then` ([`changed`](Self::changed)), and says whether it is as it was then: nothing was removed, nothing that was there is another
+    /// file now, and what was made covered nothing. The contents of what was there then are not looked at.
+    pub fn take_back(&self, then: &BTreeMap<PathBuf, Changed>) -> io::Result<bool> {
+        let now = self.changed()?;
+        if now == *then {
+            return Ok(true);
+        }
+        let is_new = |path: &PathBuf| then.get(path).is_none_or(Changed::is_removal);
+        let is_same =
+            |(path, changed): (&PathBuf, &Changed)| is_new(path) || now.get(path) == Some(changed);
+        if !then.iter().all(is_same) {
+            return Ok(false);
+        }
+        // What lies in a folder comes behind it. If something of the same name lies below, the overlay notes the removal: that is as it was if
+        // it had been noted, and else it is not.
+        for (path, changed) in now.iter().rev() {
+            if !is_new(path) || changed.is_removal() {
+                continue;
+            }
+            let at = self.path(path);
+            let removed = match changed.is_folder() {
+                true => fs::remove_dir(&at),
+                false => fs::remove_file(&at),
+            };
+            if removed.is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(self.changed()? == *then)
+    }
+
     /// Ends every process that is still in the view. Which they are is not guessed: they are in its mount namespace, where nobody else is.
     pub fn end_all(&self) {
         let Ok(own) = self.mounts.metadata() else {
@@ -677,12 +716,16 @@ fn list(upper: &Path, at: &Path, found: &mut BTreeMap<PathBuf, Changed>) -> io::
         if meta.is_dir() {
             list(&entry.path(), &name, found)?;
         }
-        let changed = Changed {
+        let mut changed = Changed {
             mode: meta.mode(),
             owner: (meta.uid(), meta.gid()),
             inode: meta.ino(),
             links: if meta.is_dir() { 0 } else { meta.nlink() },
         };
+        if meta.file_type().is_char_device() && meta.rdev() == 0 {
+            // One device may stand for all names that were removed.
+            changed = Changed::REMOVED;
+        }
         found.insert(name, changed);
     }
     Ok(())
@@ -698,9 +741,27 @@ pub struct Changed {
 }
 
 impl Changed {
+    /// As an overlay notes it: a device that is none.
+    const REMOVED: Changed = Changed {
+        mode: libc::S_IFCHR,
+        owner: (0, 0),
+        inode: 0,
+        links: 0,
+    };
+
+    /// The name was removed.
+    pub fn is_removal(&self) -> bool {
+        *self == Changed::REMOVED
+    }
+
     /// The name is a file or a symbolic link that was made or changed; else it is a folder, or was removed.
     pub fn is_file(&self) -> bool {
         matches!(self.mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFLNK)
+    }
+
+    /// The name is a folder.
+    pub fn is_folder(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFDIR
     }
 }
 
