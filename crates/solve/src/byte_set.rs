@@ -37,15 +37,20 @@ impl ByteSet {
     }
 
     /// One of them: what people would write if there is such a one, because programs that read text are most likely to do something with that. 0 if there is none.
-    /// The digit 0 comes after the others: many programs do not compute with it, but know what it is once they have compared it.
     pub fn nicest(self) -> u8 {
+        let found = ByteSet::by_niceness().find(|value| self.has(*value));
+        found.unwrap_or(0)
+    }
+
+    /// All values, some of them twice: first what people would write.
+    /// The digit 0 comes after the others: many programs do not compute with it, but know what it is once they have compared it.
+    pub fn by_niceness() -> impl Iterator<Item = u8> {
         let text = (b'1'..=b'9')
             .chain([b'0'])
             .chain(b'a'..=b'z')
             .chain(b'A'..=b'Z');
         let marks = [b' ', b'\n'].into_iter().chain(b'!'..=b'~');
-        let mut all = text.chain(marks).chain(0..=255);
-        all.find(|value| self.has(*value)).unwrap_or(0)
+        text.chain(marks).chain(0..=255)
     }
 }
 

@@ -11,6 +11,7 @@
 //! of. With two bytes, the outer one runs over those values that constraints on it alone permit, its
 //! old value first; only what depends on both bytes is evaluated in each round.
 
+use crate::byte_set::ByteSet;
 use crate::op::Op;
 use crate::program::{Instruction, Program};
 
@@ -54,7 +55,7 @@ fn dependences(program: &Program, outer: Option<usize>, inner: usize) -> Vec<u8>
 }
 
 /// Looks for values of two inputs, or of one if there is no outer one, under which all roots hold.
-/// The others have the values in `bytes`. Values near the old ones are preferred.
+/// The others have the values in `bytes`. Old values are preferred, then those that people would write ([`ByteSet::nicest`]).
 pub(crate) fn enumerate(
     program: &Program,
     bytes: &[u8],
@@ -85,7 +86,7 @@ pub(crate) fn enumerate(
         }
     }
     let Some(outer) = outer else {
-        return match nearest(&of_inner, bytes[inner]) {
+        return match best(&of_inner, bytes[inner]) {
             Some(value) => Enumerated::Found(0, value),
             None => Enumerated::Nothing,
         };
@@ -95,10 +96,8 @@ pub(crate) fn enumerate(
     }
     let old = bytes[outer];
     // A change of the inner byte alone, then of the outer one alone, then of both.
-    let mut values: Vec<u8> = (0..=255)
-        .filter(|&value| of_outer[usize::from(value)])
-        .collect();
-    values.sort_by_key(|value| value.abs_diff(old));
+    let values = [old].into_iter().chain(ByteSet::by_niceness());
+    let values = values.filter(|&value| of_outer[usize::from(value)]);
     let mut found = None;
     for value in values {
         lanes.evaluate(OUTER | INNER, value);
@@ -109,7 +108,7 @@ pub(crate) fn enumerate(
         if possible[usize::from(bytes[inner])] {
             return Enumerated::Found(value, bytes[inner]);
         }
-        if let Some(other) = nearest(&possible, bytes[inner]) {
+        if let Some(other) = best(&possible, bytes[inner]) {
             if value == old {
                 return Enumerated::Found(value, other);
             }
@@ -128,10 +127,9 @@ fn restrict(possible: &mut [bool; 256], lanes: &Lanes) {
     }
 }
 
-fn nearest(possible: &[bool; 256], old: u8) -> Option<u8> {
-    (0..=255u8)
-        .filter(|&value| possible[usize::from(value)])
-        .min_by_key(|value| value.abs_diff(old))
+fn best(possible: &[bool; 256], old: u8) -> Option<u8> {
+    let mut values = [old].into_iter().chain(ByteSet::by_niceness());
+    values.find(|&value| possible[usize::from(value)])
 }
 
 struct Evaluation<'a> {

@@ -36,7 +36,7 @@
 //! 1. There are no arrays. What a table or memory holds at a symbolic index is for the caller to
 //!    write as choices ([`Pool::ite`]), or to make concrete.
 //! 2. Which model is found is not specified. It differs from the old input in as few bytes as a
-//!    greedy search gets to, and single bytes change to the nearest value that will do.
+//!    greedy search gets to, and those change to what people would write, if that will do.
 //!
 //! # Cost
 //!

@@ -122,6 +122,8 @@ const LONG: usize = 20_000;
 const RESTORE_WORK: usize = 10_000_000;
 /// Finding one byte that makes up for a change may evaluate so many operations, over all bytes.
 const COMPENSATE_WORK: usize = 5_000;
+/// Making bytes text may evaluate so many operations (for 256 values each), over all bytes.
+const EMBELLISH_WORK: usize = 20_000;
 /// So many conflicts are spent with input bits held to their old values.
 const STICKY: u64 = 2_000;
 /// Models of so many earlier queries are tried.
@@ -546,6 +548,7 @@ impl Solver {
         restore(slice, &mut bytes);
         if self.settings.enumeration {
             compensate(slice, &mut bytes);
+            embellish(slice, &mut bytes);
         }
         let answer = self.checked(pool, slice, bytes.clone());
         if let Answer::Sat(_) = answer {
@@ -643,6 +646,20 @@ fn compensate(slice: &Slice, bytes: &mut Vec<u8>) {
             base[at] = value;
             *bytes = base;
             return;
+        }
+    }
+}
+
+/// Of bytes that had to change, those that the SAT solver has chosen become what people would write, as far as everything stays true.
+fn embellish(slice: &Slice, bytes: &mut [u8]) {
+    let program = &slice.program;
+    let is_ugly = |at: usize| bytes[at] != slice.old[at] && !bytes[at].is_ascii_alphanumeric();
+    let ugly: Vec<usize> = (0..bytes.len()).filter(|&at| is_ugly(at)).collect();
+    let affordable = EMBELLISH_WORK / program.code.len().max(1);
+    for at in ugly.into_iter().take(affordable) {
+        // The old value will not do, as was just seen, or was not affordable to try.
+        if let Enumerated::Found(_, value) = lanes::enumerate(program, bytes, None, at) {
+            bytes[at] = value;
         }
     }
 }

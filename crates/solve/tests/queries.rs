@@ -290,6 +290,30 @@ fn a_checksum_and_its_content() {
 }
 
 #[test]
+fn what_has_to_change_becomes_text() {
+    let mut pool = Pool::new();
+    let [byte, other, third] = [0, 1, 2].map(|index| pool.input(index));
+    let is_larger = pool.ult(other, byte);
+    let blank = pool.constant(8, b' '.into());
+    let is_blank = pool.eq(byte, blank);
+    let goal = pool.not(is_blank);
+    // One byte is tied to another one, and all of its values are tried.
+    let answer = Solver::default().solve(&mut pool, &[is_larger], goal, b" \0\0");
+    assert_eq!(answer, Answer::Sat(vec![(0, b'1')]));
+    // Three bytes of which none can be changed alone: the SAT solver is asked.
+    let sum = pool.add(byte, other);
+    let sum = pool.add(sum, third);
+    let wanted = pool.constant(8, 200);
+    let is_sum = pool.eq(sum, wanted);
+    let low = [byte, other, third].map(|byte| pool.within(byte, b' '.into(), b'~'.into()));
+    let Answer::Sat(changes) = Solver::default().solve(&mut pool, &low, is_sum, b"   ") else {
+        panic!("it is possible");
+    };
+    let is_text = |(_, value): &(u32, u8)| value.is_ascii_graphic() || *value == b' ';
+    assert!(changes.iter().all(is_text), "{changes:?}");
+}
+
+#[test]
 fn what_has_nothing_to_do_with_the_goal_stays() {
     let mut pool = Pool::new();
     let mut path = Vec::new();
