@@ -6,6 +6,10 @@
 //! | `silent::` | nothing is found in the fixed twin |
 //! | `plain::` | the C library chooses functions that are described, whatever the processor has |
 //! | `real::` | programs that nobody wrote for this: they make new paths, and do not diverge |
+//! | `ways::` | the same by files, mappings, arguments, connections and templates |
+//! | `pool::` | content of a pool on which recovery reads behind it is solved for, and the fixed twin is silent on all that is tried |
+//! | `crashes::` | crashes in paths with new behaviour are explored; the token explores them again |
+//! | `campaign::` | what is kept is there for the next time, and several search side by side |
 //! | `usage::` | what cannot be searched is said |
 
 use std::fs;
@@ -38,7 +42,29 @@ fn main() {
         trial("plain::scan", || plain("scan")),
         trial("real::gzip", || real("gzip", &["-t"], 16)),
         trial("real::sqlite3", || real("sqlite3", &[], 12)),
+        trial("ways::file", || {
+            way(&["--file-symbolic", "in:4"], &["file", "in"])
+        }),
+        trial("ways::mapped", || {
+            way(&["--file-symbolic", "4"], &["map", "@@"])
+        }),
+        trial("ways::argument", || {
+            way(&["--arguments-symbolic", "4"], &["words", "x", "@@1"])
+        }),
+        trial("ways::connection", || {
+            way(&["--socket-symbolic", "8"], &["serve"])
+        }),
+        trial("ways::template", template),
+        trial("pool::log", || pool("log", "64+16", ends_behind)),
+        trial("pool::chain", || pool("chain", "128+16", leads_behind)),
+        trial("pool::usage", pool_usage),
+        trial("crashes::explored", crashes_are_explored),
+        trial("campaign::resumed", campaign),
         trial("usage::reads_nothing", reads_nothing),
+        trial("usage::reads_no_file", reads_no_file),
+        trial("usage::static_program", static_program),
+        trial("usage::32_bit", bits_32),
+        trial("usage::sources", sources),
         trial("usage::compares_nothing", compares_nothing),
         trial("usage::no_bytes", no_bytes),
         trial("usage::no_such_program", no_such_program),
@@ -214,6 +240,292 @@ fn real(program: &str, arguments: &[&str], bytes: u32) -> Result<()> {
     Ok(())
 }
 
+/// A key that only comparisons know, by a way that options say.
+fn way(options: &[&str], words: &[&str]) -> Result<()> {
+    let scratch = Scratch::new()?;
+    for build in [Build::Bug, Build::Fixed] {
+        let program = binary("ways", build);
+        let program = program.to_string_lossy();
+        let mut all = vec!["--pm", "pool", "--paths", "120", "--until-found"];
+        all.extend(options);
+        let mut argv = vec![&*program];
+        argv.extend(words);
+        argv.push("pool");
+        let (outcome, report) = report(&all, &argv, &scratch)?;
+        ensure!(
+            !scratch.join("pool").exists() && !scratch.join("in").exists(),
+            "a file was made"
+        );
+        if build == Build::Fixed {
+            ensure!(report.findings.is_empty(), "{}", check::show(&report));
+            continue;
+        }
+        let [finding] = &report.findings[..] else {
+            anyhow::bail!("{}\n{}", outcome.describe(), check::show(&report));
+        };
+        ensure!(finding.rule.as_str() == "missing-flush" && outcome.status == 1);
+        ensure!(
+            finding.notes.iter().any(|note| note.contains("4242")),
+            "{:?}",
+            finding.notes
+        );
+        shows_again(&finding.replay.as_ref().context("a token")?.token, &scratch)?;
+    }
+    Ok(())
+}
+
+fn shows_again(token: &str, scratch: &Scratch) -> Result<()> {
+    let replay = check::replay(token, scratch.path());
+    let outcome = replay.timeout(TIMEOUT).run()?;
+    ensure!(
+        outcome.status == 1 && outcome.stderr_text().contains("shows again"),
+        "{}",
+        outcome.describe()
+    );
+    Ok(())
+}
+
+/// Only the fields of a template are solved for.
+fn template() -> Result<()> {
+    let scratch = Scratch::new()?;
+    fs::write(scratch.join("operations"), "@separator\nput {key:4}\n")?;
+    let program = binary("ways", Build::Bug);
+    let program = program.to_string_lossy();
+    let options = [
+        "--pm",
+        "pool",
+        "--paths",
+        "120",
+        "--until-found",
+        "--socket",
+        "tcp:7070",
+        "--template",
+        "operations",
+    ];
+    let (outcome, report) = report(&options, &[&program, "serve", "pool"], &scratch)?;
+    let [finding] = &report.findings[..] else {
+        anyhow::bail!("{}\n{}", outcome.describe(), check::show(&report));
+    };
+    let input = finding
+        .notes
+        .iter()
+        .any(|note| note == "input: \"put 4242\"");
+    ensure!(input, "{:?}", finding.notes);
+    // Nothing else was changed.
+    let one = fs::read_dir(scratch.join("brownout-symex"))?.next();
+    let one = fs::read(one.context("an input")??.path())?;
+    ensure!(one == b"put 4242", "{}", one.escape_ascii());
+    Ok(())
+}
+
+/// Recovery on any content of a part of the pool.
+fn pool(name: &str, range: &str, is_wrong: fn(&[u8]) -> bool) -> Result<()> {
+    let scratch = Scratch::new()?;
+    for build in [Build::Bug, Build::Fixed] {
+        let program = binary(name, build);
+        let program = program.to_string_lossy();
+        let setup = format!("{program} pool hello");
+        let options = [
+            "--pm",
+            "pool",
+            "--setup",
+            &setup,
+            "--pool-symbolic",
+            range,
+            "--paths",
+            "100",
+            "--until-found",
+        ];
+        let (outcome, report) = report(&options, &[&program, "pool"], &scratch)?;
+        ensure!(!scratch.join("pool").exists(), "the pool was made");
+        if build == Build::Fixed {
+            ensure!(report.findings.is_empty(), "{}", check::show(&report));
+            ensure!(statistic(&report, "paths") >= 10, "{}", outcome.describe());
+            continue;
+        }
+        let [finding] = &report.findings[..] else {
+            anyhow::bail!("{}\n{}", outcome.describe(), check::show(&report));
+        };
+        ensure!(finding.rule.as_str() == "crash" && outcome.status == 1);
+        let is_there = |event| check::is_inside(event, "recover");
+        ensure!(
+            finding.events.iter().any(is_there),
+            "{}",
+            check::show(&report)
+        );
+        let says =
+            |note: &String| note.contains("behind the end of where") && note.contains("pool");
+        ensure!(finding.notes.iter().any(says), "{:?}", finding.notes);
+        shows_again(&finding.replay.as_ref().context("a token")?.token, &scratch)?;
+        // The content is wrong in the way that the program's source says. (Natively, other memory may lie behind the pool, and nothing shows.)
+        let mut inputs = fs::read_dir(scratch.join("brownout-symex"))?;
+        let content = fs::read(inputs.next().context("an input")??.path())?;
+        ensure!(is_wrong(&content), "{}", content.escape_ascii());
+        fs::remove_dir_all(scratch.join("brownout-symex"))?;
+    }
+    Ok(())
+}
+
+/// Whether one of the records of `log.c`, from its beginning, reaches behind the log.
+fn ends_behind(content: &[u8]) -> bool {
+    const ROOM: usize = 1024 - 64;
+    let number = |at: usize| match content.get(at..at + 2) {
+        Some(bytes) => usize::from(bytes[0]) | usize::from(bytes[1]) << 8,
+        None => 0,
+    };
+    let mut at = 0;
+    while at < ROOM && number(at) == 7 {
+        at += 4 + number(at + 2);
+    }
+    at > ROOM
+}
+
+/// Whether the first node of `chain.c` leads out of the pool.
+fn leads_behind(content: &[u8]) -> bool {
+    let next = content
+        .first_chunk()
+        .map(|bytes| u64::from_le_bytes(*bytes));
+    next.is_some_and(|next| next > 4096 - 16)
+}
+
+fn pool_usage() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let cases = [
+        (["--pool-symbolic", "0+8"], "which file?"),
+        (["--pool-symbolic", "pool:8-8"], "is no range"),
+        (["--pool-symbolic", "pool:0+8,4+8"], "overlap"),
+        (["--pool-symbolic", "no-such-pool:0+8"], "no-such-pool"),
+        (["--pool-symbolic", "short:0+8"], "it has 3 bytes"),
+    ];
+    fs::write(scratch.join("short"), "abc")?;
+    for (options, what) in cases {
+        let outcome = run(&options, &["/bin/cat", "short"], &scratch)?;
+        says(&outcome, 2, what)?;
+    }
+    Ok(())
+}
+
+/// A path on which a crash leaves what recovery does not understand.
+fn crashes_are_explored() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = binary("torn", Build::Bug);
+    let program = program.to_string_lossy();
+    let recover = format!("{program} pool check");
+    let options = [
+        "--pm",
+        "pool",
+        "--stdin-symbolic",
+        "2",
+        "--recover",
+        &recover,
+        "--explore-share",
+        "90",
+        "--paths",
+        "40",
+    ];
+    let (outcome, report) = report(&options, &[&program, "pool"], &scratch)?;
+    let mut findings = report.findings.iter();
+    let finding = findings.find(|finding| finding.rule.as_str() == "recovery-error");
+    let finding =
+        finding.with_context(|| format!("{}\n{}", outcome.describe(), check::show(&report)))?;
+    ensure!(outcome.status == 1 && statistic(&report, "explored") >= 1);
+    shows_again(&finding.replay.as_ref().context("a token")?.token, &scratch)?;
+    let program = binary("torn", Build::Fixed);
+    let program = program.to_string_lossy();
+    let recover = format!("{program} pool check");
+    let options = [
+        "--pm",
+        "pool",
+        "--stdin-symbolic",
+        "2",
+        "--recover",
+        &recover,
+        "--explore-share",
+        "90",
+        "--paths",
+        "40",
+    ];
+    let (outcome, report) = self::report(&options, &[&program, "pool"], &scratch)?;
+    ensure!(report.findings.is_empty(), "{}", check::show(&report));
+    ensure!(
+        statistic(&report, "explored") >= 1,
+        "{}",
+        outcome.describe()
+    );
+    Ok(())
+}
+
+fn campaign() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = binary("records", Build::Fixed);
+    let program = program.to_string_lossy();
+    let run = |more: &[&str]| {
+        let mut options = vec!["--pm", "pool", "--stdin-symbolic", "24", "--out", "kept"];
+        options.extend(more);
+        report(&options, &[&program, "pool"], &scratch)
+    };
+    let tests = || -> Result<Vec<Vec<u8>>> {
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(scratch.join("kept/tests"))? {
+            paths.push(entry?.path());
+        }
+        paths.sort();
+        paths.iter().map(|path| Ok(fs::read(path)?)).collect()
+    };
+    let (_, first) = run(&["--paths", "80", "--jobs", "2"])?;
+    let kept = tests()?;
+    ensure!(!kept.is_empty() && statistic(&first, "paths") >= 80);
+    // Two of the same folder are one too many.
+    let outcome = self::run(
+        &["--pm", "pool", "--stdin-symbolic", "24", "--out", "kept"],
+        &[&program, "pool"],
+        &scratch,
+    )?;
+    says(&outcome, 2, "already holds a campaign")?;
+    let outcome = self::run(
+        &[
+            "--pm",
+            "pool",
+            "--stdin-symbolic",
+            "25",
+            "--out",
+            "kept",
+            "--resume",
+        ],
+        &[&program, "pool"],
+        &scratch,
+    )?;
+    says(&outcome, 2, "input")?;
+    // As many paths as it takes to run what was kept: nothing is to be solved for again.
+    let few = (kept.len() + 1).to_string();
+    let (_, second) = run(&["--resume", "--paths", &few])?;
+    let before = format!(
+        "{} had been kept before",
+        brownout_findings::numbers::counted(kept.len() as u64, "input")
+    );
+    ensure!(
+        second.notes.iter().any(|note| note.starts_with(&before)),
+        "{:?}",
+        second.notes
+    );
+    ensure!(statistic(&second, "pm_paths") >= statistic(&first, "pm_paths"));
+    ensure!(tests()?.starts_with(&kept));
+    // The folder has a page: what was reached when, in both runs.
+    let page = scratch.join("page.html");
+    let made = Command::new(layout::brownout())
+        .arg("report")
+        .arg(scratch.join("kept"))
+        .arg("-o")
+        .arg(&page)
+        .output()?;
+    ensure!(made.status.success(), "{made:?}");
+    let page = fs::read_to_string(&page)?;
+    for expected in ["symex of ", "PM paths", "branches to turn"] {
+        ensure!(page.contains(expected), "the page lacks {expected:?}");
+    }
+    Ok(())
+}
+
 fn says(outcome: &Outcome, status: i32, what: &str) -> Result<()> {
     ensure!(
         outcome.status == status && outcome.stderr_text().contains(what),
@@ -230,6 +542,71 @@ fn reads_nothing() -> Result<()> {
     says(&outcome, 3, "reads nothing from its standard input")
 }
 
+/// Compiles a program of a few lines.
+fn compile(scratch: &Scratch, source: &str, options: &[&str]) -> Result<String> {
+    let file = scratch.join("program.c");
+    fs::write(&file, source)?;
+    check::compile(&file, scratch.join("program"), options)?;
+    Ok("./program".to_owned())
+}
+
+fn reads_no_file() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let options = ["--pm", "pool", "--file-symbolic", "in:8"];
+    let outcome = run(&options, &["/bin/true"], &scratch)?;
+    says(&outcome, 3, "reads nothing from")
+}
+
+fn static_program() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let source = r#"
+        #include <stdio.h>
+        int main(void) { return getchar() == 'k' && getchar() == 'z' ? 7 : 0; }
+    "#;
+    let program = compile(&scratch, source, &["-O1", "-static-pie"])?;
+    let options = ["--pm", "pool", "--stdin-symbolic", "2", "--paths", "20"];
+    let (outcome, report) = report(&options, &[&program], &scratch)?;
+    // It works as any other; there is no persistent memory, which is said.
+    ensure!(outcome.status == 3, "{}", outcome.describe());
+    ensure!(statistic(&report, "paths") >= 3, "{}", outcome.describe());
+    Ok(())
+}
+
+fn bits_32() -> Result<()> {
+    let scratch = Scratch::new()?;
+    // The head of an executable file for i386, which no kernel need start.
+    let mut head = b"\x7fELF\x01\x01\x01".to_vec();
+    head.resize(16, 0);
+    head.extend([2, 0, 3, 0, 1, 0, 0, 0]);
+    head.resize(4096, 0);
+    let path = scratch.join("program");
+    fs::write(&path, head)?;
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let options = ["--pm", "pool", "--stdin-symbolic", "8"];
+    let outcome = run(&options, &["./program"], &scratch)?;
+    says(&outcome, 3, "32-bit")
+}
+
+fn sources() -> Result<()> {
+    let scratch = Scratch::new()?;
+    fs::write(scratch.join("fixed"), "quit\n")?;
+    let cases: [(&[&str], &str); 6] = [
+        (&["--file-symbolic", "8"], "'@@' in the arguments"),
+        (&["--file-symbolic", ":8"], "NAME:N"),
+        (&["--arguments-symbolic", "8"], "'@@1' in the arguments"),
+        (
+            &["--stdin-symbolic", "8", "--socket-symbolic", "8"],
+            "cannot be used with",
+        ),
+        (&["--stdin-symbolic", "8", "--resume"], "--out"),
+        (&["--template", "fixed"], "no operation has a field"),
+    ];
+    for (options, what) in cases {
+        says(&run(options, &["/bin/cat"], &scratch)?, 2, what)?;
+    }
+    Ok(())
+}
+
 fn compares_nothing() -> Result<()> {
     let scratch = Scratch::new()?;
     let options = ["--pm", "pool", "--stdin-symbolic", "8"];
@@ -238,7 +615,7 @@ fn compares_nothing() -> Result<()> {
     says(
         &outcome,
         3,
-        "no branch of the program depends on its standard input",
+        "no branch of the program depends on what it reads from its standard input",
     )
 }
 

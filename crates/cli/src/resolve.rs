@@ -20,9 +20,9 @@ use brownout_trace::event::ThreadId;
 use clap::Parser;
 
 use crate::cli::{
-    CheckArgs, Cli, Command, DumpArgs, ExploreArgs, Format, FuzzArgs, ImageSource, LaunchArgs,
-    Names, OracleArg, RaceArgs, RecordArgs, RecoveryArgs, ReportArgs, RuleEdit, Selection, Shell,
-    Steering, SymexArgs, TraceCommand, Unit,
+    CheckArgs, Cli, Command, DumpArgs, ExploreArgs, FileArg, Format, FuzzArgs, ImageSource,
+    LaunchArgs, Names, OracleArg, RaceArgs, RecordArgs, RecoveryArgs, ReportArgs, RuleEdit,
+    SYMBOLIC_MAX, Selection, Shell, Steering, SymexArgs, TraceCommand, Unit,
 };
 use crate::compat;
 use crate::exit::Failure;
@@ -81,6 +81,8 @@ pub enum Task {
 pub struct Pages {
     /// The reports.
     pub files: Vec<PathBuf>,
+    /// They are served on this port, until the user ends it.
+    pub watch: Option<u16>,
     /// They are two, an old one and a new one, and what has changed is asked for.
     pub compare: bool,
     /// Where the page goes.
@@ -315,6 +317,7 @@ pub fn resolve(cli: Cli, words: Vec<OsString>) -> Result<Task, Failure> {
         },
         Command::Report(args) => Task::Report(Pages {
             files: args.files,
+            watch: args.watch.then_some(args.port),
             compare: args.compare,
             output: args.output,
             open: args.open,
@@ -524,28 +527,144 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
     })
 }
 
-fn symex(args: SymexArgs, words: Vec<OsString>) -> Result<Symex, Failure> {
+/// What symex solves for.
+struct Solved {
+    delivery: brownout_symex::Delivery,
+    first: Vec<u8>,
+    /// None: all of it.
+    free: Vec<std::ops::Range<usize>>,
+}
+
+/// What the options and the arguments of the program say is solved for.
+fn solved(args: &SymexArgs, words: &[OsString], here: &Path) -> Result<Solved, Failure> {
+    use brownout_symex::{Delivery, Place};
     const BLANK: u8 = b' ';
-    let launch = launch(LaunchArgs {
-        deterministic: true,
-        program: args.program,
-    })?;
-    let here = here()?;
+    let has = |mark: &str| {
+        let mut words = words.iter();
+        words.any(|word| word.to_string_lossy().contains(mark))
+    };
+    if let Some(pool) = &args.pool_symbolic {
+        let literal = |pattern: &&String| !pattern.contains(['*', '?', '[', '{']);
+        let path = match (&pool.file, args.pm.as_slice()) {
+            (Some(file), _) => file.clone(),
+            (None, [one]) if literal(&one) => PathBuf::from(one),
+            _ => {
+                return Err(Failure::usage(
+                    "--pool-symbolic: which file? Write FILE:RANGE, or name one file by --pm",
+                ));
+            }
+        };
+        let from = pool.ranges[0].start;
+        let free = pool.ranges.iter();
+        let free = free.map(|r| (r.start - from) as usize..(r.end - from) as usize);
+        let free: Vec<_> = free.collect();
+        let len = free.last().map_or(0, |range| range.end);
+        return Ok(Solved {
+            delivery: Delivery::Place(Place {
+                path: here.join(path),
+                from: Some(from),
+            }),
+            first: vec![0; len],
+            free,
+        });
+    }
+    let (mut len, delivery) = match (&args.file_symbolic, args.arguments_symbolic) {
+        (Some(FileArg(Some(name), len)), _) => {
+            let path = here.join(name);
+            (Some(*len), Delivery::Place(Place { path, from: None }))
+        }
+        (Some(FileArg(None, len)), _) if has("@@") => (Some(*len), Delivery::File),
+        (Some(FileArg(None, _)), _) => {
+            return Err(Failure::usage(
+                "--file-symbolic: which file? Write NAME:N, or '@@' in the arguments of the program where its name is to stand",
+            ));
+        }
+        (None, Some(each)) => {
+            let numbers = (1..=9).filter(|number| has(&format!("@@{number}")));
+            let Some(last) = numbers.max() else {
+                return Err(Failure::usage(
+                    "--arguments-symbolic: write '@@1' in the arguments of the program where the bytes are to stand",
+                ));
+            };
+            let each = each as usize;
+            (Some(last * each), Delivery::Arguments { each })
+        }
+        (None, None) => match (args.socket_symbolic, &args.socket) {
+            (len, Some(socket)) => (len.map(|n| n as usize), Delivery::Socket(socket.clone())),
+            (Some(len), None) => (
+                Some(len as usize),
+                Delivery::Socket(brownout_symex::Endpoint::Auto),
+            ),
+            (None, None) if has("@@") => (None, Delivery::File),
+            (None, None) => (args.stdin_symbolic.map(|n| n as usize), Delivery::Stdin),
+        },
+    };
+    if args.socket.is_some() && !matches!(delivery, Delivery::Socket(_)) {
+        return Err(Failure::usage(
+            "--socket: a server gets its input over a connection; it cannot be solved for elsewhere at the same time",
+        ));
+    }
+    if let Some(path) = &args.template {
+        let (first, free) = brownout_symex::from_templates(&templates(path)?);
+        if free.is_empty() {
+            let path = quote(path);
+            return Err(Failure::usage(format!(
+                "{path}: there is no byte to solve for, because no operation has a field"
+            )));
+        }
+        return Ok(Solved {
+            delivery,
+            first,
+            free,
+        });
+    }
+    let file = match (&args.input, &args.stdin) {
+        (Some(input), _) => Some(input),
+        (None, stdin) => stdin.as_ref().filter(|_| delivery == Delivery::Stdin),
+    };
     let mut first = Vec::new();
-    if let Some(path) = &args.stdin {
+    if let Some(path) = file {
         let read = standard_input(path)?.read_to_end(&mut first);
         read.map_err(|error| {
             let (path, why) = (quote(path), plain(&error));
             Failure::usage(format!("cannot read {path}: {why}"))
         })?;
+        len = len.or(Some(first.len()));
     }
-    if let Some(len) = args.stdin_symbolic {
-        first.resize(len as usize, BLANK);
-    }
+    first.resize(len.unwrap_or(0), BLANK);
     if first.is_empty() {
         return Err(Failure::usage(
-            "there is no byte to solve for: --stdin-symbolic N says how many",
+            "there is no byte to solve for: --stdin-symbolic N says how many (or --file-symbolic, --arguments-symbolic, --socket-symbolic, --pool-symbolic, --template, --input)",
         ));
+    }
+    if first.len() as u64 > SYMBOLIC_MAX {
+        let len = first.len();
+        return Err(Failure::usage(format!(
+            "{len} bytes are too many to solve for: at most {SYMBOLIC_MAX}"
+        )));
+    }
+    Ok(Solved {
+        delivery,
+        first,
+        free: Vec::new(),
+    })
+}
+
+fn symex(args: SymexArgs, words: Vec<OsString>) -> Result<Symex, Failure> {
+    let launch = launch(LaunchArgs {
+        deterministic: true,
+        program: args.program.clone(),
+    })?;
+    let here = here()?;
+    let Solved {
+        delivery,
+        first,
+        free,
+    } = solved(&args, &launch.args, &here)?;
+    let is_stdin = delivery == brownout_symex::Delivery::Stdin;
+    let stdin = args.stdin.as_deref().filter(|_| !is_stdin);
+    if let Some(path) = stdin {
+        standard_input(path)?;
     }
     let program = brownout_explore::Command {
         program: launch.program,
@@ -553,6 +672,9 @@ fn symex(args: SymexArgs, words: Vec<OsString>) -> Result<Symex, Failure> {
         stdin: None,
     };
     let mut options = brownout_symex::Options::new(program, first);
+    options.delivery = delivery;
+    options.free = free;
+    options.stdin = stdin.map(|path| here.join(path));
     options.setup = args.setup;
     options.pm_globs = patterns(&args.pm)?;
     options.check.model.domain = args.domain;
@@ -564,6 +686,14 @@ fn symex(args: SymexArgs, words: Vec<OsString>) -> Result<Symex, Failure> {
     options.native_cpu = args.native_cpu;
     options.external_solver = args.solver;
     options.out = args.out.map(|path| here.join(path));
+    options.resume = args.resume;
+    options.jobs = args.jobs as usize;
+    let share = match &args.recover {
+        Some(_) => 20.0,
+        None => 0.0,
+    };
+    options.explore_share = args.explore_share.unwrap_or(share).clamp(0.0, 100.0);
+    options.recover = args.recover;
     options.patience = args.hang_after;
     Ok(Symex {
         options,

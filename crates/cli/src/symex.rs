@@ -1,11 +1,16 @@
 //! `brownout symex`: paths that no test covers.
 
+use std::ffi::OsString;
 use std::fs;
+use std::path::Path;
 
 use brownout_findings::numbers::counted;
 use brownout_findings::rules::{Analysis, RuleSet};
-use brownout_findings::{Analysed, Limit, Outcome};
-use brownout_symex::{Error, Found, Losses, Numbers, Over, Progress, Proof, Searched};
+use brownout_findings::{Analysed, Limit, Outcome, Report};
+use brownout_fuzz::course::Moment;
+use brownout_symex::{
+    Delivery, Error, Found, Losses, Numbers, Options, Over, Place, Progress, Proof, Searched,
+};
 
 use crate::exit::{self, Failure};
 use crate::progress::LiveLine;
@@ -18,7 +23,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         match error {
             Error::Launch(error) => error.into(),
-            Error::Usage(_) => Failure::usage(error.to_string()),
+            Error::Usage(_) | Error::Folder(_) => Failure::usage(error.to_string()),
             error => Failure::cannot_run(error.to_string()),
         }
     }
@@ -51,7 +56,8 @@ fn listen(symex: &Symex) -> Result<(), Failure> {
 }
 
 /// Searches, reports, and says how to exit.
-pub fn symex(symex: Symex) -> Result<u8, Failure> {
+pub fn symex(mut symex: Symex) -> Result<u8, Failure> {
+    symex.options.command_line = reporting::words(&symex.command_line).unwrap_or_default();
     let known = Known::read(&symex.report)?;
     let options = &symex.options;
     listen(&symex)?;
@@ -63,14 +69,21 @@ pub fn symex(symex: Symex) -> Result<u8, Failure> {
         statistics: searched.numbers,
         ..Outcome::default()
     };
-    limit(&mut outcome, &searched, !options.pm_globs.is_empty());
+    limit(&mut outcome, &searched, options);
     outcome.notes.extend(lost(&searched.losses));
+    outcome.notes.extend(searched.notes.iter().cloned());
     if let Some(out) = &options.out {
         outcome.notes.push(format!(
             "{} for the ways through code that uses persistent memory: {}",
             counted(searched.kept.len() as u64, "input"),
             quote(out.join("tests"))
         ));
+        if options.resume {
+            outcome.notes.push(format!(
+                "{} had been kept before, and were run first",
+                counted(searched.kept_before as u64, "input")
+            ));
+        }
     }
     let mut proofs = Vec::new();
     for (number, found) in searched.found.into_iter().enumerate() {
@@ -100,8 +113,59 @@ pub fn symex(symex: Symex) -> Result<u8, Failure> {
     reporting::conclude_each(&symex.report, &known, subject, outcome, replay)
 }
 
+/// What a campaign's folder says of it.
+pub fn seen(folder: &Path, course: &[Moment]) -> Result<Report, Failure> {
+    let kept = brownout_symex::look(folder)?;
+    let mut outcome = Outcome {
+        statistics: serde_json::Map::new(),
+        ..Outcome::default()
+    };
+    let paths = course.last().map_or(0, |moment| moment.executions);
+    outcome.coverage.limit(
+        Limit::Sampled,
+        format!("{}; others may show more", were_run(paths)),
+    );
+    outcome.coverage.accept(&[Limit::Sampled]);
+    let mut proofs = Vec::new();
+    for found in kept.found {
+        let mut finding = found.finding;
+        finding.notes.push(origin(found.by_first).to_owned());
+        outcome.findings.push(finding);
+        proofs.push(found.proof);
+    }
+    let analysed = Analysed {
+        program: kept.program,
+        command: kept.command_line.clone(),
+        ..Analysed::by(Analysis::Symex.name())
+    };
+    let replay = |number: usize| {
+        Some(Again {
+            words: kept.command_line.clone(),
+            symex: proofs.get(number).cloned(),
+            ..Again::default()
+        })
+        .filter(|again| !again.words.is_empty())
+    };
+    Ok(reporting::assemble(&Known::default(), analysed, outcome, replay).0)
+}
+
+fn were_run(paths: u64) -> String {
+    let verb = if paths == 1 { "was" } else { "were" };
+    format!("{} {verb} run", counted(paths, "path"))
+}
+
+/// How a finding was come by.
+fn origin(by_first: bool) -> &'static str {
+    match by_first {
+        true => "the first input shows it",
+        false => "reached by solving for the input",
+    }
+}
+
 /// What was not looked at.
-fn limit(outcome: &mut Outcome<Numbers>, searched: &Searched, has_patterns: bool) {
+fn limit(outcome: &mut Outcome<Numbers>, searched: &Searched, options: &Options) {
+    let has_patterns = !options.pm_globs.is_empty();
+    let (verb, source) = source(&options.delivery);
     let numbers = &searched.numbers;
     let coverage = &mut outcome.coverage;
     if numbers.pm_events == 0 {
@@ -116,21 +180,22 @@ fn limit(outcome: &mut Outcome<Numbers>, searched: &Searched, has_patterns: bool
     if numbers.read_most == 0 {
         coverage.limit(
             Limit::Unsupported,
-            "the program reads nothing from its standard input: there is nothing to solve for",
+            format!("the program {verb} nothing {source}: there is nothing to solve for"),
         );
     } else if numbers.decisions == 0 {
         coverage.limit(
             Limit::Unsupported,
-            "no branch of the program depends on its standard input: there is nothing to solve for",
+            format!(
+                "no branch of the program depends on what it {verb} {source}: there is nothing to solve for"
+            ),
         );
     }
     // That is what a search for paths is, so nobody need accept it; but nobody is told that all was looked at.
     coverage.limit(
         Limit::Sampled,
         format!(
-            "{} {} run{}; others may show more",
-            counted(numbers.paths, "path"),
-            if numbers.paths == 1 { "was" } else { "were" },
+            "{}{}; others may show more",
+            were_run(numbers.paths),
             match searched.over {
                 Over::All =>
                     ", and no branch is left that can be turned with as many bytes of input",
@@ -141,6 +206,17 @@ fn limit(outcome: &mut Outcome<Numbers>, searched: &Searched, has_patterns: bool
     coverage.accept(&[Limit::Sampled]);
     if searched.over == Over::Stopped {
         coverage.limit(Limit::Interrupted, "ended before its time");
+    }
+    if numbers.explored > 0 || numbers.unexplored > 0 {
+        let part = match numbers.explored_in_part {
+            0 => String::new(),
+            part => format!(", {part} of them only in part"),
+        };
+        outcome.notes.push(format!(
+            "crashes were explored in {}{part}; {} with new behaviour of persistent memory were left",
+            counted(numbers.explored, "path"),
+            counted(numbers.unexplored, "path")
+        ));
     }
     if numbers.endless > 0 {
         outcome.notes.push(format!(
@@ -153,6 +229,54 @@ fn limit(outcome: &mut Outcome<Numbers>, searched: &Searched, has_patterns: bool
             "{} of {} inputs did not lead where they should have led; each was run, and judged as what it is",
             numbers.diverged, numbers.turned
         ));
+    }
+}
+
+/// What a program does to get its input, and where.
+fn source(delivery: &Delivery) -> (&'static str, String) {
+    match delivery {
+        Delivery::Stdin => ("reads", "from its standard input".to_owned()),
+        Delivery::File => ("reads", "from the file that '@@' stands for".to_owned()),
+        Delivery::Place(Place { path, from: None }) => ("reads", format!("from {}", quote(path))),
+        Delivery::Place(Place { path, .. }) => {
+            ("reads", format!("in that range of {}", quote(path)))
+        }
+        Delivery::Argument | Delivery::Arguments { .. } => (
+            "finds",
+            "in the arguments that '@@1' and so on stand for".to_owned(),
+        ),
+        Delivery::Socket(_) => ("reads", "from those who connect to it".to_owned()),
+    }
+}
+
+/// How the program gets an input that is in a file, without the tool.
+fn natively(options: &Options, path: &Path, input: &[u8]) -> String {
+    let program = &options.program;
+    let quoted = quote(path);
+    let with = |args: Vec<OsString>| {
+        brownout_explore::Command {
+            args,
+            ..program.clone()
+        }
+        .display()
+    };
+    match &options.delivery {
+        Delivery::Stdin => format!("{} < {quoted}", program.display()),
+        Delivery::Socket(_) => {
+            format!(
+                "{}, and send {quoted} to where it listens",
+                program.display()
+            )
+        }
+        Delivery::Place(Place { path, from }) => {
+            let to = quote(path);
+            let copy = match from {
+                None => format!("cp {quoted} {to}"),
+                Some(from) => format!("dd if={quoted} of={to} bs=1 seek={from} conv=notrunc"),
+            };
+            format!("{copy} && {}", program.display())
+        }
+        delivery => with(delivery.args(&program.args, input, Some(path))),
     }
 }
 
@@ -194,10 +318,7 @@ fn told(
     found: &Found,
 ) -> Result<brownout_findings::Finding, Failure> {
     let mut finding = found.finding.clone();
-    finding.notes.push(match found.by_first {
-        true => "the first input shows it".to_owned(),
-        false => "reached by solving for the input".to_owned(),
-    });
+    finding.notes.push(origin(found.by_first).to_owned());
     let input = found.proof.input.escape_ascii().to_string();
     if input.len() <= 400 {
         finding.notes.push(format!("input: \"{input}\""));
@@ -211,10 +332,13 @@ fn told(
         let why = plain(&error);
         Failure::cannot_run(format!("cannot write {}: {why}", quote(&path)))
     })?;
+    let how = match found.proof.by_exploration {
+        true => "the run that crashes, natively",
+        false => "natively",
+    };
     finding.notes.push(format!(
-        "natively: {} < {}",
-        symex.options.program.display(),
-        quote(&path)
+        "{how}: {}",
+        natively(&symex.options, &path, &found.proof.input)
     ));
     Ok(finding)
 }

@@ -560,7 +560,7 @@ fn concerns_input(number: u64, a: &[u64; 6]) -> bool {
         7 | 23 | 232 | nr::PSELECT6 | nr::PPOLL | nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 => true,
         // accept, accept4
         43 | 288 => crate::mode().client,
-        nr::MMAP => a[3] & sys::MAP_ANONYMOUS == 0 && crate::pm::is_input(a[4]),
+        nr::MMAP => crate::pm::maps_input(number, a),
         // Whatever else takes a descriptor first; what is no descriptor is not standard input either.
         nr::READ
         | nr::READV

@@ -3,7 +3,7 @@
 use crate::bytes::{Bytes, PageHash};
 use crate::code::{Block, Reader, Step};
 use crate::sets::{Label, Sets};
-use crate::thread::{Announced, Call, Leaving, Open, Registers, Thread};
+use crate::thread::{Announced, Call, Given, Leaving, Open, Registers, Thread};
 use brownout_abi::follow as words;
 use brownout_flow::{At, MEMORY_OPERANDS_MAX, MemoryOperand, Op, Place, Shadow, Span, StateFacts};
 use brownout_insn::{Repeat, StateTransfer, XsaveLayout};
@@ -12,6 +12,7 @@ use brownout_trace::event::{Event, EventKind, FileId, ProcessId, TargetAddr, Thr
 use brownout_trace::maps::AddressSpaces;
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::ops::Range;
 
 /// Bytes that an instruction or the kernel accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +49,10 @@ pub trait Observer {
     /// Bytes with labels have left the process by a system call, which is over.
     fn leaves(&mut self, access: &Access, content: &[Label], sets: &Sets);
 
-    /// A system call is over: the number of the source that labels the first byte that it has written to memory, the next number is that of the second, and so
-    /// on; 0 if they have no labels. By default they have none.
-    fn receives(&mut self, call: &Received) -> u32 {
+    /// A system call is over: which of the bytes have labels that it has written to memory, or mapped there. By default none.
+    fn receives(&mut self, call: &Received) -> Vec<Given> {
         let _ = call;
-        0
+        Vec::new()
     }
 }
 
@@ -61,6 +61,8 @@ pub trait Observer {
 pub struct Received {
     /// Of which process.
     pub process: ProcessId,
+    /// By which thread.
+    pub thread: ThreadId,
     /// Its number.
     pub number: u32,
     /// What it was given.
@@ -573,12 +575,17 @@ impl Follower {
                         std::array::from_fn(|n| given.get(1 + n).copied().unwrap_or(0));
                     self.call_is_over(thread, number, (call, result, args), observer);
                     from = 7;
-                    thread.call.first = observer.receives(&Received {
+                    thread.call.given = observer.receives(&Received {
                         process: thread.process,
+                        thread: number,
                         number: call,
                         args,
                         result,
                     });
+                    if call == MMAP && result > 0 {
+                        let given = std::mem::take(&mut thread.call.given);
+                        self.receive(thread.process, result as u64, 0..args[1], &given);
+                    }
                 }
                 for [address, len] in ranges(from) {
                     self.kernel_wrote(thread, number, address, len);
@@ -586,6 +593,28 @@ impl Follower {
             }
             _ => {}
         }
+    }
+
+    /// Of bytes that a process has been given, those in `part` lie at an address and one behind the other: they get their labels.
+    fn receive(&mut self, process: ProcessId, address: u64, part: Range<u64>, given: &[Given]) {
+        for given in given {
+            let from = given.from.max(part.start);
+            let end = given.from.saturating_add(given.len).min(part.end);
+            let end = end.min(from.saturating_add(LEAVING_MAX));
+            if from >= end {
+                continue;
+            }
+            let first = given.source.saturating_add((from - given.from) as u32);
+            let numbers = first..first.saturating_add((end - from) as u32);
+            let labels: Vec<Label> = numbers.map(|n| self.moves.sets.single(n)).collect();
+            let memory = self.moves.ordinary_mut(process);
+            memory.write(address.wrapping_add(from - part.start), &labels);
+        }
+    }
+
+    /// A process was started with bytes that have labels, at an address: [`EventKind::ProcessStart`] has told of it.
+    pub fn begins_with(&mut self, process: ProcessId, address: u64, given: &[Given]) {
+        self.receive(process, address, 0..u64::MAX, given);
     }
 
     /// The labels of what is about to leave; none if there are none.
@@ -678,6 +707,7 @@ impl Follower {
     /// The kernel has written there: what it has read from tracked files, or what depends on nothing.
     fn kernel_wrote(&mut self, thread: &mut Thread, number: ThreadId, address: u64, len: u64) {
         let call = &mut thread.call;
+        let wrote = call.wrote as u64;
         let from = call.wrote.min(call.read.len());
         call.wrote += len.min(LEAVING_MAX) as usize;
         let to = call.wrote.min(call.read.len());
@@ -685,13 +715,8 @@ impl Follower {
         let memory = self.moves.ordinary_mut(thread.process);
         memory.clear(address, len);
         memory.write(address, known);
-        if call.first != 0 {
-            let numbers = call.first..call.first.saturating_add(len.min(LEAVING_MAX) as u32);
-            call.first = numbers.end;
-            let labels: Vec<Label> = numbers.map(|n| self.moves.sets.single(n)).collect();
-            let memory = self.moves.ordinary_mut(thread.process);
-            memory.write(address, &labels);
-        }
+        let written = wrote..wrote + len.min(LEAVING_MAX);
+        self.receive(thread.process, address, written, &call.given);
         if address >= self.tracked.1 || address.saturating_add(len) <= self.tracked.0 {
             return;
         }

@@ -55,3 +55,4 @@ mod thread;
 
 pub use follower::{Access, Follower, Observer, Received};
 pub use sets::{Label, MEMBERS_MAX, Sets};
+pub use thread::Given;

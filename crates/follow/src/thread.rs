@@ -174,8 +174,19 @@ pub struct Call {
     pub filed: usize,
     /// What it has written is still being told: how many bytes of it were.
     pub wrote: usize,
-    /// The source of the next byte that it is told to have written; 0 if there is none.
-    pub first: u32,
+    /// Which of the bytes that it has written have labels of their own.
+    pub given: Vec<Given>,
+}
+
+/// Some of the bytes that a system call has given to a program: they have labels, one each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The first of them, among all that the call has given.
+    pub from: u64,
+    /// How many.
+    pub len: u64,
+    /// The number of the source that labels the first; the next number is that of the second, and so on. Not 0.
+    pub source: u32,
 }
 
 /// See the module's header.

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use brownout_campaign::afl::{FuzzerStats, PlotLine};
 use brownout_campaign::budget::{Budget, Over, Spent};
 use brownout_campaign::case_name::CaseName;
+use brownout_campaign::course::{Clock, Course};
 use brownout_campaign::files::Durability;
 use brownout_campaign::folder::{Folder, Shelf};
 use brownout_campaign::journal::Journal;
@@ -173,7 +174,9 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
             books.meet(partners, &inbox, false)?;
         }
         let stopping = options.stop.load(Ordering::Relaxed) || budget.over().is_some();
-        tell(&books.snapshot(&budget, stopping));
+        let snapshot = books.snapshot(&budget, stopping);
+        tell(&snapshot);
+        books.note(&snapshot);
         books.keep_figures(&budget)?;
         if news.living == 0 || failure.is_some() {
             break;
@@ -188,6 +191,8 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
     }
     books.journal.append(&Record::Spent(budget.spent()))?;
     books.write_figures(&budget)?;
+    let snapshot = books.snapshot(&budget, true);
+    books.note_last(&snapshot);
     if let Some(error) = failure {
         return Err(error);
     }
@@ -221,6 +226,8 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
 struct Books {
     folder: Folder,
     journal: Journal<Record>,
+    /// What was reached when; none if it cannot be written, which is no reason to end.
+    course: Option<Course>,
     store: Arc<Store>,
     seeds: HashMap<Case, String>,
     numbers: HashMap<Case, u64>,
@@ -260,6 +267,7 @@ impl Books {
         options: &Options,
     ) -> Books {
         Books {
+            course: Course::open(&folder.layout().course(), Clock::Search).ok(),
             folder,
             journal,
             store,
@@ -434,6 +442,18 @@ impl Books {
         let counts =
             |found: &Found| found.finding.severity == Severity::Correctness && !found.by_seed;
         self.found.values().any(counts)
+    }
+
+    /// For whoever draws it. What cannot be written, because the disk is full, is missing there.
+    fn note(&mut self, snapshot: &Snapshot) {
+        let _ = self.course.as_mut().map(|course| course.note(snapshot));
+    }
+
+    fn note_last(&mut self, snapshot: &Snapshot) {
+        let _ = self
+            .course
+            .as_mut()
+            .map(|course| course.note_last(snapshot));
     }
 
     /// To be shown.

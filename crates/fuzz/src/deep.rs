@@ -3,61 +3,25 @@
 //! The run is recorded once more, from the same image. The crash images that the model allows become parents of further test cases; and, as far as the
 //! budget allows, an exploration tries all that recovery can tell apart, and judges.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io;
+use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use brownout_explore::Exploration;
 use brownout_explore::crashes::{self, FileContent, Points, Subset, Wanted};
-use brownout_explore::{
-    Command, Exploration, Options, Run, RunRecorder, Start, explore_run, record_run,
-};
-use brownout_findings::Limit;
-use brownout_host::{Client, Enclosure, LaunchConfig};
 use brownout_images::{
     Content, Contents, FailureLocation, ImageId, Kept, Manifest, Moment, Origin, Page,
 };
+use brownout_stage::{Causes, Closer, PAGE, Recorded, Workshop};
 
 use crate::case::Case;
 use crate::error::Error;
 use crate::mutate::below;
-use brownout_stage::Delivery;
-use brownout_stage::PAGE;
-use brownout_stage::Workshop;
-
-/// Launches that may go into what recovery prints after whole operations; the recorded run is the measure otherwise.
-const REFERENCES_MAX: usize = 12;
-
-/// So much of what a program prints is of interest.
-const PRINTED_MAX: u64 = 1 << 20;
-
-/// Causes of failing crash states that explorations of other cases have looked into. To look into one is most of what an exploration costs that finds something,
-/// and nearly all cases of a campaign show the same.
-#[derive(Clone, Debug, Default)]
-pub struct Causes(BTreeMap<String, u32>);
-
-/// What seems to be of one cause may be of two: so many explorations look into it.
-const LOOKS: u32 = 3;
-
-impl Causes {
-    /// Those that need not be looked into again.
-    fn well_known(&self) -> BTreeSet<String> {
-        let known = self.0.iter().filter(|(_, looks)| **looks >= LOOKS);
-        known.map(|(cause, _)| cause.clone()).collect()
-    }
-
-    /// One more exploration has seen these.
-    pub fn add(&mut self, causes: &BTreeSet<String>) {
-        for cause in causes {
-            *self.0.entry(cause.clone()).or_default() += 1;
-        }
-    }
-}
 
 /// How a closer look is taken.
 #[derive(Clone, Debug)]
@@ -66,31 +30,8 @@ pub struct Deep {
     pub images_max: usize,
     /// At so many ordering points.
     pub points_max: usize,
-    /// What recovers; the program itself, with no input, if not given.
-    pub recover: Option<Command>,
-    /// How long one exploration may take: a last resort, because what is bounded by time is not the same next time.
-    pub patience: Duration,
-    /// How many recoveries one may take.
-    pub recoveries_max: u64,
-    /// The model.
-    pub model: brownout_model::Config,
-    /// Ends it.
-    pub stop: Arc<AtomicBool>,
-}
-
-/// A recorded run of a case.
-pub struct Recorded {
-    run: Option<Run>,
-    options: Options,
-    image: ImageId,
-    /// The name of the input: it is no part of an image.
-    input_path: Option<PathBuf>,
-    /// What recovers would not end by itself.
-    is_endless: bool,
-    /// Keeps the folder of crash images.
-    _folder: tempfile::TempDir,
-    /// Keeps what the files held before.
-    _before: Arc<Enclosure>,
+    /// What records and explores.
+    pub closer: Closer,
 }
 
 impl Deep {
@@ -103,111 +44,23 @@ impl Deep {
         Deep {
             images_max: 24,
             points_max: 12,
-            recover: recover.map(|line| Command::shell(line, None)),
-            patience: Duration::from_secs(20),
-            recoveries_max: 150,
-            model,
-            stop,
+            closer: Closer::new(recover, model, stop),
         }
     }
 
     /// Runs the case once more and records it.
     pub fn record(&self, workshop: &Workshop, case: &Case) -> Result<Recorded, Error> {
-        let target = &workshop.target;
-        let (before, named) = workshop.laid_with_input(case.image)?;
-        let layer = before.layer().clone();
-        let enclosures = workshop.enclosures()?;
-        let folder = tempfile::tempdir_in(workshop.ground.scratch())?;
-        let input = folder.path().join("input");
-        fs::write(&input, &case.input)?;
-        let input_path = named.map(|named| named.path);
-        let args = |input: &[u8]| {
-            target
-                .delivery
-                .args(&target.args, input, input_path.as_deref())
-        };
-        let is_stdin = target.delivery.is_stdin();
-        let program = Command {
-            program: target.program.clone(),
-            args: args(&case.input),
-            stdin: is_stdin.then_some(input),
-        };
-        let recover = self.recover.clone().unwrap_or_else(|| Command {
-            program: target.program.clone(),
-            args: args(&[]),
-            stdin: None,
-        });
-        let options = Options {
-            start: Some(Start {
-                enclosures: enclosures.clone(),
-                layers: vec![layer],
-            }),
-            pm_globs: target.pm_globs.clone(),
-            model: self.model,
-            // What the program prints after so many operations is found out by runs with so many lines of standard input.
-            operations: self.recover.is_some() && is_stdin,
-            depth: Some(1),
-            journal: false,
-            time: Some(self.patience),
-            recoveries_max: Some(self.recoveries_max),
-            references_max: REFERENCES_MAX,
-            stop: self.stop.clone(),
-            ..Options::new(program, recover, folder.path().join("explored"))
-        };
-        let run = match is_stdin {
-            true => record_run(&options, None)?,
-            false => self.record_launch(workshop, case, &options, &before)?,
-        };
-        Ok(Recorded {
-            run: Some(run),
-            options,
-            image: case.image,
-            input_path,
-            is_endless: self.recover.is_none() && matches!(target.delivery, Delivery::Socket(_)),
-            _folder: folder,
-            _before: before,
-        })
+        Ok(self.closer.record(workshop, case.image, &case.input)?)
     }
 
-    /// Runs a case whose input is not standard input, which explorations do not know. `before` has the files as they are before.
-    fn record_launch(
+    /// Has recovery run on all that it can tell apart ([`Closer::explore`]).
+    pub fn explore(
         &self,
-        workshop: &Workshop,
-        case: &Case,
-        options: &Options,
-        before: &Arc<Enclosure>,
-    ) -> Result<Run, Error> {
-        let scratch = workshop.ground.scratch();
-        let (view, named) = workshop.laid_with_input(case.image)?;
-        let mut config = LaunchConfig::new(&options.program.program, &options.program.args);
-        config.enclosure = Some(view.clone());
-        config.dies_with_tool = true;
-        config.stop = Some(self.stop.clone());
-        config.limits.wall = Some(self.patience);
-        config.stdin = Some(File::open("/dev/null")?);
-        let feeder = workshop.feeder(&view, &case.input, self.patience);
-        config.client = feeder.map(|feeder| feeder as Arc<dyn Client>);
-        if let Some(named) = named {
-            named.file.write_all_at(&case.input, 0)?;
-            config.input = Some(named.file);
-        }
-        let printed = [
-            tempfile::tempfile_in(&scratch)?,
-            tempfile::tempfile_in(&scratch)?,
-        ];
-        config.stdout = Some(printed[0].try_clone()?);
-        config.stderr = Some(printed[1].try_clone()?);
-        RunRecorder::prepare(options, &mut config);
-        let originals = before.clone();
-        let originals = move |path: &Path| Some(originals.path(path)).filter(|path| path.exists());
-        let mut recorder = RunRecorder::new(options, case.input.clone(), originals)?;
-        let outcome = brownout_host::record(&config, &mut recorder)?;
-        let [stdout, stderr] = printed.map(|file| -> io::Result<Vec<u8>> {
-            let mut bytes = vec![0; file.metadata()?.len().min(PRINTED_MAX) as usize];
-            file.read_exact_at(&mut bytes, 0)?;
-            Ok(bytes)
-        });
-        Ok(recorder.finish(outcome, stdout?, stderr?)?)
+        recorded: &mut Recorded,
+        time: Option<Duration>,
+        known: &Causes,
+    ) -> Result<Option<Exploration>, Error> {
+        Ok(self.closer.explore(recorded, time, known)?)
     }
 
     /// Keeps crash images of a run, so many at most. The new ones are returned.
@@ -260,32 +113,6 @@ impl Deep {
             }
         }
         Ok(new)
-    }
-
-    /// Has recovery run on all that it can tell apart. Not if it would be a server, which waits for clients and does not end.
-    /// It ends when the time is up, if it must.
-    pub fn explore(
-        &self,
-        recorded: &mut Recorded,
-        time: Option<Duration>,
-        known: &Causes,
-    ) -> Result<Option<Exploration>, Error> {
-        if recorded.is_endless {
-            return Ok(None);
-        }
-        recorded.options.time = time;
-        recorded.options.known_causes = known.well_known();
-        match recorded.run.take() {
-            Some(run) => {
-                let exploration = explore_run(&recorded.options, run, &mut ())?;
-                // An exploration that is asked to stop takes the wish for granted, and sets the flag back for what it has yet to do. The campaign is to hear it, too.
-                if exploration.coverage.has(Limit::Interrupted) {
-                    self.stop.store(true, Ordering::Relaxed);
-                }
-                Ok(Some(exploration))
-            }
-            None => Ok(None),
-        }
     }
 }
 
@@ -463,21 +290,4 @@ fn file(
             pages,
         },
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cause_is_looked_into_some_times() {
-        let mut causes = Causes::default();
-        let of = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        for look in 0..LOOKS {
-            assert!(causes.well_known().is_empty(), "after {look}");
-            causes.add(&of(&["lost store at map.c:7"]));
-        }
-        causes.add(&of(&["another"]));
-        assert_eq!(causes.well_known(), of(&["lost store at map.c:7"]));
-    }
 }

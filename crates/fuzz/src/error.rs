@@ -66,6 +66,7 @@ impl From<brownout_stage::Error> for Error {
             Stage::Launch(error) => Error::Launch(error),
             Stage::Images(error) => Error::Images(error),
             Stage::SetUp(why) => Error::SetUp(why),
+            Stage::Explore(error) => Error::Explore(error),
             error @ (Stage::NoView(_) | Stage::NoNetwork | Stage::Stopped) => Error::Stage(error),
         }
     }

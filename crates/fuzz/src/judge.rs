@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
 use crate::sanitizer::{self, Reported};
-use brownout_stage::Ran;
+use brownout_stage::{Ran, is_fault, signal_name};
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -294,12 +294,12 @@ impl Judge {
                 BuiltIn::RecoveryCrash,
                 format!(
                     "after a crash the program is killed by {} before it reads its input",
-                    name(signal)
+                    signal_name(signal)
                 ),
             ),
             Ending::Signal(signal) => (
                 BuiltIn::Crash,
-                format!("the program is killed by {}", name(signal)),
+                format!("the program is killed by {}", signal_name(signal)),
             ),
             Ending::Hang if in_recovery => (
                 BuiltIn::RecoveryHang,
@@ -358,33 +358,4 @@ impl Judge {
         let is_new = self.known.insert(hashed((rule.id(), key(&finding))));
         (is_new || !only_new).then_some(finding)
     }
-}
-
-/// The program has brought it about itself. Others come from outside, or are a way to end.
-fn is_fault(signal: i32) -> bool {
-    let faults = [
-        libc::SIGSEGV,
-        libc::SIGABRT,
-        libc::SIGBUS,
-        libc::SIGFPE,
-        libc::SIGILL,
-        libc::SIGTRAP,
-        libc::SIGSYS,
-    ];
-    faults.contains(&signal)
-}
-
-/// A signal's name.
-fn name(signal: i32) -> String {
-    let known = [
-        (libc::SIGSEGV, "SIGSEGV"),
-        (libc::SIGABRT, "SIGABRT"),
-        (libc::SIGBUS, "SIGBUS"),
-        (libc::SIGFPE, "SIGFPE"),
-        (libc::SIGILL, "SIGILL"),
-        (libc::SIGTRAP, "SIGTRAP"),
-        (libc::SIGSYS, "SIGSYS"),
-    ];
-    let found = known.iter().find(|(number, _)| *number == signal);
-    found.map_or(format!("signal {signal}"), |(_, name)| (*name).to_owned())
 }

@@ -1,9 +1,8 @@
 //! A campaign as its folder has it: for those who look at it, also while it runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitStatus;
@@ -14,19 +13,21 @@ use brownout_campaign::case_name::CaseName;
 use brownout_campaign::folder::Folder;
 use brownout_campaign::journal::Journal;
 use brownout_explore::Ground;
+use brownout_findings::numbers::counted;
 use brownout_images::{ImageId, Kept as Survived, Moment, Origin, Store};
 use brownout_model::Domain;
 use brownout_symbols::Options as SymbolOptions;
 
 use crate::case::Case;
 use crate::chain::nearer;
-use crate::deep::{Causes, Deep};
+use crate::deep::Deep;
 use crate::detect::{Detector, Verdict};
 use crate::error::Error;
 use crate::judge::{Found, Judge};
 use crate::least::{Cover, Shown};
 use crate::record::{KeptCase, Key, Record, Settings};
 use crate::runner::Runner;
+use brownout_stage::Causes;
 use brownout_stage::Target;
 use brownout_stage::Workshop;
 
@@ -55,6 +56,47 @@ pub struct Least {
     pub left_out: Vec<u64>,
     /// How much the written ones show, and how much all show: places in all maps, with their classes of counters.
     pub shown: (usize, usize),
+}
+
+/// An image's place in the tree, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageInTree {
+    /// In order of arrival, from 0.
+    pub number: u32,
+    /// The image that it came from, by number; none for a root.
+    pub parent: Option<u32>,
+    /// How.
+    pub way: Way,
+    /// The same in one short line.
+    pub origin: String,
+    /// How many test cases start from it.
+    pub cases: u64,
+    /// What these have shown: keys of findings.
+    pub found: Vec<String>,
+}
+
+/// How an image came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It was there from the beginning.
+    Root,
+    /// A run left it behind.
+    Run,
+    /// A crash left it behind.
+    Crash,
+    /// Its bytes were flipped.
+    Flipped,
+}
+
+impl Way {
+    fn of(origin: &Origin) -> Way {
+        match origin {
+            Origin::Root(_) => Way::Root,
+            Origin::Run { .. } => Way::Run,
+            Origin::Crash { .. } => Way::Crash,
+            Origin::Flipped { .. } => Way::Flipped,
+        }
+    }
 }
 
 /// What a user may name.
@@ -123,31 +165,53 @@ impl Kept {
         }))
     }
 
+    /// All images, in order of arrival.
+    pub fn images(&self) -> Result<Vec<ImageInTree>, Error> {
+        let mut cases: HashMap<ImageId, u64> = HashMap::new();
+        for case in &self.cases {
+            *cases.entry(case.image).or_default() += 1;
+        }
+        let mut found: HashMap<ImageId, Vec<String>> = HashMap::new();
+        for (key, one) in &self.found {
+            found.entry(one.case.image).or_default().push(key.clone());
+        }
+        let nodes: Vec<_> = self.store.iter().collect();
+        let numbers: HashMap<ImageId, u32> = nodes.iter().map(|n| (n.id, n.number)).collect();
+        let told = nodes.iter().map(|node| {
+            Ok(ImageInTree {
+                number: node.number,
+                parent: node.parent.and_then(|id| numbers.get(&id).copied()),
+                way: Way::of(&node.origin),
+                origin: self.origin(&node.origin)?,
+                cases: cases.get(&node.id).copied().unwrap_or(0),
+                found: found.remove(&node.id).unwrap_or_default(),
+            })
+        });
+        told.collect()
+    }
+
     /// All images as a tree, a line each.
     pub fn tree(&self) -> Result<String, Error> {
-        let mut children: BTreeMap<Option<ImageId>, Vec<ImageId>> = BTreeMap::new();
-        for node in self.store.iter() {
-            children.entry(node.parent).or_default().push(node.id);
+        let images = self.images()?;
+        let mut children: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
+        for (at, image) in images.iter().enumerate() {
+            children.entry(image.parent).or_default().push(at);
         }
         let mut text = String::new();
         let roots = children.get(&None).cloned().unwrap_or_default();
-        let mut left: Vec<(usize, ImageId)> = roots.into_iter().map(|id| (0, id)).collect();
-        while let Some((depth, id)) = left.pop() {
-            let node = self.store.node(id)?;
-            let cases = self.cases.iter().filter(|case| case.image == id).count();
-            let found = self.found.values().filter(|found| found.case.image == id);
-            let found = found.count();
+        let mut left: Vec<(usize, usize)> = roots.into_iter().rev().map(|at| (0, at)).collect();
+        while let Some((depth, at)) = left.pop() {
+            let image = &images[at];
             let indent = "  ".repeat(depth);
-            let from = self.origin(&node.origin)?;
-            text += &format!("{indent}img:{} {from}", node.number);
-            if cases > 0 {
-                text += &format!(", {cases} test cases");
+            text += &format!("{indent}img:{} {}", image.number, image.origin);
+            if image.cases > 0 {
+                text += &format!(", {}", counted(image.cases, "test case"));
             }
-            if found > 0 {
-                text += &format!(", {found} findings");
+            if !image.found.is_empty() {
+                text += &format!(", {}", counted(image.found.len() as u64, "finding"));
             }
             text.push('\n');
-            let below = children.get(&Some(id)).into_iter().flatten();
+            let below = children.get(&Some(image.number)).into_iter().flatten();
             left.extend(below.rev().map(|child| (depth + 1, *child)));
         }
         Ok(text)
@@ -331,7 +395,7 @@ impl Kept {
         let mut command = std::process::Command::new(&target.program);
         command.args(args);
         if let Some(named) = &named {
-            named.file.write_all_at(&case.input, 0)?;
+            target.delivery.write(&named.file, &case.input)?;
         }
         if target.delivery.is_stdin() {
             let input = workshop.ground.scratch().join("input");

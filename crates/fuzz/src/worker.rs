@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
 use crate::chain::nearer;
-use crate::deep::{Causes, Deep, flipped};
+use crate::deep::{Deep, flipped};
 use crate::detect::{Detector, Verdict};
 use crate::error::Error;
 use crate::feedback::{Map, Novelty, Priority, Shown};
@@ -44,6 +44,7 @@ use crate::partners::Inbox;
 use crate::pool::ImagePool;
 use crate::runner::{Runner, Times};
 use crate::scheduler::ByPriority;
+use brownout_stage::Causes;
 
 type State = StdState<InMemoryCorpus<Case>, Case, StdRand, InMemoryCorpus<Case>>;
 type Loop = StdFuzzer<
@@ -451,7 +452,7 @@ impl Bench<'_> {
         if added.is_new {
             self.pool.add(added.id, false);
         }
-        let explores = priority == 2 || self.deep.recover.is_some();
+        let explores = priority == 2 || self.deep.closer.recover.is_some();
         let explores = explores && self.budget.may_begin(self.exploring);
         let budget = self.budget.clone();
         let mut running = budget.begin(self.exploring);

@@ -389,6 +389,16 @@ impl Line {
         };
         match (plain, name.as_str(), argument) {
             (Some(field), _, None) => Ok(field),
+            (Some(Field::Key | Field::Value | Field::Word), name, Some(argument)) => {
+                if argument.parse::<usize>().is_ok() {
+                    return self.exactly(argument, argument_at);
+                }
+                let message = format!("`{{{name}:…}}` does not say how many bytes");
+                let mut error = self.error(argument_at, message);
+                error.suggestion = Some(format!("write `{{{name}}}` or `{{{name}:8}}`"));
+                Err(error)
+            }
+            (None, name, Some(argument)) if name.len() == 1 => self.exactly(argument, argument_at),
             (Some(_), _, Some(_)) => {
                 let message = format!("`{{{name}}}` takes nothing after its name");
                 let mut error = self.error(argument_at - 1, message);
@@ -422,6 +432,21 @@ impl Line {
                 Err(error)
             }
             (None, _, _) => self.fixed(&name, argument, start, argument_at),
+        }
+    }
+
+    /// `{key:8}` and its like: so many bytes.
+    fn exactly(&self, argument: &str, argument_at: usize) -> Result<Field, TemplateError> {
+        match argument.parse::<usize>() {
+            Ok(size) if size <= Size::MOST => Ok(Field::Data(Size {
+                least: size,
+                most: size,
+            })),
+            Ok(_) => {
+                let message = format!("data has at most {} bytes", Size::MOST);
+                Err(self.error(argument_at, message))
+            }
+            Err(_) => Err(self.bad_range(argument_at, "data", "16")),
         }
     }
 

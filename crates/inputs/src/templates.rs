@@ -18,6 +18,7 @@
 //! | `{int}`, `{int:LO-HI}` | a number; values that are made never leave the range |
 //! | `{len}` | the length in bytes of the next `{data}`, `{key}`, `{value}` or `{word}` |
 //! | `{data}`, `{data:N}`, `{data:LO-HI}` | bytes: up to 64 of them, exactly N, from LO to HI |
+//! | `{key:N}`, `{value:N}`, `{word:N}`, `{x:N}` | the same as `{data:N}`; `x` is any one letter |
 //! | `{word}` | a word: one that was seen, one of the dictionary, or one that comparisons revealed |
 //! | `{byte}` | any byte |
 //! | `{choice:a\|b\|c}` | one of these |

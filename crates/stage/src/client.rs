@@ -19,6 +19,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -42,6 +43,8 @@ const LOOK: Duration = Duration::from_micros(300);
 const LOOKS: u32 = 4;
 /// The same if some sleep for a time of their own choice.
 const LOOKS_PAUSING: u32 = 500;
+/// The same if they take turns.
+const LOOKS_TURNS: u32 = 8;
 /// So long before the time for the run is up, a server that does not mind SIGTERM is killed.
 const RESERVE: Duration = Duration::from_millis(100);
 /// A server that did not mind SIGTERM so often does not get it any more.
@@ -74,7 +77,7 @@ impl Served {
                 "{count} connections were made, and answered with {} bytes",
                 answered.load(Ordering::Relaxed)
             )),
-            Delivery::Stdin | Delivery::File | Delivery::Argument => None,
+            _ => None,
         }
     }
 }
@@ -102,6 +105,14 @@ struct State {
     is_ended: bool,
 }
 
+impl State {
+    /// All connections were made, and the server has closed them.
+    fn is_served(&self) -> bool {
+        let mut open = self.open.iter();
+        self.left.is_empty() && !self.open.is_empty() && open.all(|c| c.is_closed)
+    }
+}
+
 /// See the module's header.
 pub struct Feeder {
     view: Arc<Enclosure>,
@@ -109,27 +120,33 @@ pub struct Feeder {
     served: Arc<Served>,
     /// When the time for the run is up.
     until: Instant,
+    /// Its threads take turns.
+    takes_turns: bool,
     state: Mutex<State>,
 }
 
 impl Feeder {
-    /// For one run of a server in a view that lasts no longer than `patience` from now on. `None`: it is no server.
+    /// For one run of a server in a view that lasts no longer than `patience` from now on, perhaps with threads that take turns. `None`: it is no server.
     pub fn of(
         delivery: &Delivery,
         view: &Arc<Enclosure>,
         served: &Arc<Served>,
         input: &[u8],
         patience: Duration,
+        takes_turns: bool,
     ) -> Option<Arc<Feeder>> {
         let Delivery::Socket(endpoint) = delivery else {
             return None;
         };
-        let left = connections(input).map(<[u8]>::to_vec).collect();
+        let left = connections(input)
+            .map(|part| input[part].to_vec())
+            .collect();
         Some(Arc::new(Feeder {
             view: view.clone(),
             endpoint: endpoint.clone(),
             served: served.clone(),
             until: Instant::now() + patience,
+            takes_turns,
             state: Mutex::new(State {
                 left,
                 ..State::default()
@@ -297,10 +314,14 @@ impl Client for Feeder {
         }
         state.next_look = Some(now + LOOK);
         let needed = match activity() {
+            // Its time passes at once, so it may be at work for ever because of timers; what clients wanted it has done.
+            Activity::Busy if self.takes_turns && state.is_served() => LOOKS_TURNS,
             Activity::Busy => {
                 state.quiet = 0;
                 return Wish::Nothing;
             }
+            // Those that take turns never sleep: their time passes at once. It is the engine that pauses, ever longer, because nobody can go on.
+            Activity::Pausing if self.takes_turns => LOOKS_TURNS,
             Activity::Pausing => LOOKS_PAUSING,
             Activity::Waiting => LOOKS,
         };
@@ -370,15 +391,17 @@ impl Connection {
     }
 }
 
-/// What is to be sent over each connection.
-fn connections(input: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// What is to be sent over each connection: which part of the input.
+pub fn connections(input: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mark = NEXT.as_bytes();
-    let mut left = Some(input);
+    let mut next = Some(0);
     let pieces = std::iter::from_fn(move || {
-        let bytes = left?;
-        let found = bytes.windows(mark.len()).position(|window| window == mark);
-        left = found.map(|at| &bytes[at + mark.len()..]);
-        Some(&bytes[..found.unwrap_or(bytes.len())])
+        let from = next?;
+        let mut windows = input[from..].windows(mark.len());
+        let found = windows.position(|window| window == mark);
+        let end = found.map_or(input.len(), |at| from + at);
+        next = found.map(|_| end + mark.len());
+        Some(from..end)
     });
     pieces.take(CONNECTIONS_MAX)
 }
@@ -551,7 +574,10 @@ mod tests {
 
     #[test]
     fn an_input_is_one_connection_or_several() {
-        let of = |input: &'static str| -> Vec<&[u8]> { connections(input.as_bytes()).collect() };
+        let of = |input: &'static str| -> Vec<&[u8]> {
+            let parts = connections(input.as_bytes());
+            parts.map(|part| &input.as_bytes()[part]).collect()
+        };
         assert_eq!(of("get a\n"), [&b"get a\n"[..]]);
         assert_eq!(of(""), [&b""[..]]);
         assert_eq!(of("a\n@NEXT@\nb\n"), [&b"a\n"[..], b"b\n"]);

@@ -4,11 +4,13 @@
 //! |---|---|---|
 //! | `Stdin` | reads its standard input | forked from before its first look at it |
 //! | `File` | opens a file whose path stands where `@@` is in its arguments | forked from before it first names that file |
+//! | `Place` | opens a file of the user's by its name, which the input is, or is a part of | forked from before it first names that file |
 //! | `Argument` | finds the input in its arguments, where `@ARG@` is | launched |
+//! | `Arguments` | finds parts of the input in its arguments, where `@@1` to `@@9` are | launched |
 //! | `Socket` | listens, and somebody connects and sends the input | forked from before it first waits for clients |
 //!
 //! The file lies in the program's private view of the machine, under the same name for all runs, and is no part of an image: neither what
-//! a run leaves nor what it has changed.
+//! a run leaves nor what it has changed. A file that the input is only a part of is.
 //!
 //! An argument cannot hold NUL bytes, so they are left out of it, and it is cut off where the kernel would refuse it. It is there from the
 //! beginning, so that everything that the program does counts as after it has its input.
@@ -19,6 +21,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -49,8 +52,24 @@ pub enum Delivery {
     File,
     /// In its arguments, instead of `@ARG@`.
     Argument,
+    /// In its arguments, instead of `@@1`, `@@2` and so on, as many bytes in each.
+    Arguments {
+        /// How many.
+        each: usize,
+    },
+    /// In a file that it finds by its name.
+    Place(Place),
     /// Over connections, where it listens.
     Socket(Endpoint),
+}
+
+/// Where in a file of the user's the input is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The file, by its absolute name.
+    pub path: PathBuf,
+    /// Where in it the input begins; the rest of it is what it was. `None`: the input is all that the file holds.
+    pub from: Option<u64>,
 }
 
 /// Where a server listens.
@@ -121,19 +140,51 @@ impl Delivery {
     /// What stands for the input in the arguments.
     pub fn mark(&self) -> Option<&'static str> {
         match self {
-            Delivery::Stdin | Delivery::Socket(_) => None,
+            Delivery::Stdin
+            | Delivery::Socket(_)
+            | Delivery::Place(_)
+            | Delivery::Arguments { .. } => None,
             Delivery::File => Some(FILE),
             Delivery::Argument => Some(ARGUMENT),
         }
     }
 
+    /// Whether it is only a part of what is in its file.
+    pub fn is_part(&self) -> bool {
+        matches!(self, Delivery::Place(place) if place.from.is_some())
+    }
+
+    /// Whether it is there from the beginning.
+    pub fn is_argument(&self) -> bool {
+        matches!(self, Delivery::Argument | Delivery::Arguments { .. })
+    }
+
+    /// Writes an input where the program will find it; not if it is an argument.
+    pub fn write(&self, file: &File, input: &[u8]) -> io::Result<()> {
+        match self {
+            Delivery::Place(Place {
+                from: Some(from), ..
+            }) => file.write_all_at(input, *from),
+            _ => {
+                file.set_len(0)?;
+                file.write_all_at(input, 0)
+            }
+        }
+    }
+
     /// Whether a program can be stopped before it has anything of its input.
     pub(crate) fn can_wait(&self) -> bool {
-        *self != Delivery::Argument
+        !self.is_argument()
     }
 
     /// The arguments of a run. `file` is where the input lies, if that is in a file.
     pub fn args(&self, args: &[OsString], input: &[u8], file: Option<&Path>) -> Vec<OsString> {
+        if let Delivery::Arguments { each } = self {
+            return args
+                .iter()
+                .map(|word| filled(word, input, *each).0)
+                .collect();
+        }
         let Some(mark) = self.mark() else {
             return args.to_vec();
         };
@@ -164,7 +215,7 @@ impl Delivery {
     pub fn exported(&self, input: &[u8]) -> Vec<u8> {
         match self {
             Delivery::Argument => argument(input),
-            Delivery::Stdin | Delivery::File | Delivery::Socket(_) => input.to_vec(),
+            _ => input.to_vec(),
         }
     }
 
@@ -173,7 +224,7 @@ impl Delivery {
         let replacement = match self {
             // What a shell reads in loses its last line feeds, unless something follows.
             Delivery::Argument => "\"${argument%x}\"".to_owned(),
-            Delivery::Stdin | Delivery::File | Delivery::Socket(_) => format!("\"$here/{name}\""),
+            _ => format!("\"$here/{name}\""),
         };
         let word = |word: &String| match self.mark() {
             None => quoted(word),
@@ -195,6 +246,30 @@ impl Delivery {
         match self {
             Delivery::Stdin => format!("{command} < \"$here/{name}\" > /dev/null || true\n"),
             Delivery::File => format!("{command} < /dev/null > /dev/null || true\n"),
+            Delivery::Place(Place { path, from }) => {
+                let path = quoted(&path.to_string_lossy());
+                let copy = match from {
+                    None => format!("cat \"$here/{name}\" > {path}"),
+                    Some(from) => format!(
+                        "dd if=\"$here/{name}\" of={path} bs=1 seek={from} conv=notrunc status=none"
+                    ),
+                };
+                format!("{copy}\n{command} < /dev/null > /dev/null || true\n")
+            }
+            Delivery::Arguments { each } => {
+                let words = std::iter::once(quoted(program)).chain(args.iter().map(|word| {
+                    let parts = parts(OsStr::new(word.as_str())).map(|part| match part {
+                        Part::Text(text) => quoted(&String::from_utf8_lossy(text)),
+                        Part::Number(number) => format!("\"$(dd if=\"$here/{name}\" bs={each} skip={number} count=1 status=none | tr '\\0' '\\n' | head -n 1)\""),
+                    });
+                    match parts.collect::<String>() {
+                        empty if empty.is_empty() => quoted(""),
+                        word => word,
+                    }
+                }));
+                let words = words.collect::<Vec<_>>().join(" ");
+                format!("{runner} {words} < /dev/null > /dev/null || true\n")
+            }
             Delivery::Socket(endpoint) => {
                 let place = match endpoint {
                     Endpoint::Auto => "auto".to_owned(),
@@ -222,6 +297,63 @@ pub fn quoted(word: &str) -> String {
 pub fn argument(input: &[u8]) -> Vec<u8> {
     let bytes = input.iter().copied().filter(|byte| *byte != 0);
     bytes.take(ARGUMENT_MAX - 1).collect()
+}
+
+/// A part of a word of the command line.
+pub enum Part<'w> {
+    /// As it is.
+    Text(&'w [u8]),
+    /// `@@1` is number 0.
+    Number(usize),
+}
+
+/// The parts of a word in which `@@1` to `@@9` stand for parts of the input.
+pub fn parts(word: &OsStr) -> impl Iterator<Item = Part<'_>> {
+    let mut left = word.as_bytes();
+    std::iter::from_fn(move || {
+        let number = |bytes: &[u8]| match bytes {
+            [b'@', b'@', digit @ b'1'..=b'9', ..] => Some(usize::from(digit - b'1')),
+            _ => None,
+        };
+        if left.is_empty() {
+            return None;
+        }
+        if let Some(found) = number(left) {
+            left = &left[3..];
+            return Some(Part::Number(found));
+        }
+        let end = (1..left.len()).find(|at| number(&left[*at..]).is_some());
+        let (text, rest) = left.split_at(end.unwrap_or(left.len()));
+        left = rest;
+        Some(Part::Text(text))
+    })
+}
+
+/// A word with parts of the input in it; and which part of the input lies where in it. A zero byte ends its part.
+pub fn filled(
+    word: &OsStr,
+    input: &[u8],
+    each: usize,
+) -> (OsString, Vec<(usize, std::ops::Range<usize>)>) {
+    let mut made = Vec::new();
+    let mut places = Vec::new();
+    for part in parts(word) {
+        match part {
+            Part::Text(text) => made.extend(text),
+            Part::Number(number) => {
+                let from = (number * each).min(input.len());
+                let part = &input[from..(from + each).min(input.len())];
+                let len = part.iter().position(|byte| *byte == 0);
+                let len = len.unwrap_or(part.len());
+                let room = (ARGUMENT_MAX - 1).saturating_sub(made.len());
+                let len = len.min(room);
+                places.push((made.len(), from..from + len));
+                made.extend(&part[..len]);
+            }
+        }
+    }
+    made.truncate(ARGUMENT_MAX - 1);
+    (OsString::from_vec(made), places)
 }
 
 /// What is before, between and behind the marks of a word.
@@ -252,6 +384,16 @@ pub struct InputFile {
 }
 
 impl InputFile {
+    /// A file of the user's that the input is in.
+    pub fn at(view: &Enclosure, place: &Place) -> io::Result<InputFile> {
+        let mut options = File::options();
+        options.read(true).write(true);
+        options.create(place.from.is_none());
+        let file = options.open(view.path(&place.path))?;
+        let path = place.path.clone();
+        Ok(InputFile { path, file })
+    }
+
     /// Makes it, empty. It has the same name in all views.
     pub fn make(view: &Enclosure) -> io::Result<InputFile> {
         let mut error = None;

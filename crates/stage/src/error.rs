@@ -22,6 +22,9 @@ pub enum Error {
         "a server that gets its input from here needs a network of its own, so that it does not meet yours, and the kernel allows none"
     )]
     NoNetwork,
+    /// A run cannot be recorded, or explored.
+    #[error("{0}")]
+    Explore(#[from] brownout_explore::Error),
     /// The set-up has failed.
     #[error("the set-up failed: {0}")]
     SetUp(String),

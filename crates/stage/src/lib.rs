@@ -11,16 +11,22 @@
 //!
 //! **Source.** PMFuzz (ASPLOS'21) for images as a part of test cases. **Deviation.** A program is forked where it first looks at its input, not where it begins.
 mod client;
+mod closer;
 mod delivery;
 mod error;
+mod fault;
 mod root;
 mod server;
 mod target;
 mod watch;
 
-pub use client::{Feeder, Served};
-pub use delivery::{ARGUMENT, Delivery, Endpoint, FEEDER, FEEDER_TEXT, FILE, InputFile, quoted};
+pub use client::{Feeder, Served, connections};
+pub use closer::{Causes, Closer, Recorded};
+pub use delivery::{
+    ARGUMENT, Delivery, Endpoint, FEEDER, FEEDER_TEXT, FILE, InputFile, Place, filled, quoted,
+};
 pub use error::Error;
+pub use fault::{is_fault, signal_name};
 pub use root::{Origins, root};
 pub use server::{Ran, Server, Tells, Workshop, layout_after};
 pub use target::Target;

@@ -166,6 +166,8 @@ pub struct Server {
     /// Where it listens, if it is kept there.
     address: Option<Address>,
     args: Vec<OsString>,
+    /// Standard input, if that is not the input.
+    stdin: PathBuf,
     /// What is standard input, or the file that takes its place.
     input: File,
     /// The name of that file, if it has one: it is no part of an image.
@@ -211,6 +213,8 @@ pub struct Workshop {
     refused: AtomicU32,
     /// What servers have done, if that is what is fuzzed.
     pub served: Arc<Served>,
+    /// What the program reads as its standard input if that is not what its input is; nothing by default.
+    pub stdin: Option<PathBuf>,
 }
 
 impl Workshop {
@@ -230,6 +234,7 @@ impl Workshop {
             kept: AtomicU32::new(0),
             refused: AtomicU32::new(0),
             served: Arc::default(),
+            stdin: None,
         }
     }
 
@@ -260,8 +265,9 @@ impl Workshop {
         let view = Arc::new(self.laid(image)?);
         let input = match self.target.delivery {
             Delivery::File => Some(InputFile::make(&view)?),
+            Delivery::Place(ref place) => Some(InputFile::at(&view, place)?),
             Delivery::Socket(_) if !view.has_network() => return Err(Error::NoNetwork),
-            Delivery::Stdin | Delivery::Argument | Delivery::Socket(_) => None,
+            _ => None,
         };
         Ok((view, input))
     }
@@ -273,7 +279,14 @@ impl Workshop {
         input: &[u8],
         patience: Duration,
     ) -> Option<Arc<Feeder>> {
-        Feeder::of(&self.target.delivery, view, &self.served, input, patience)
+        Feeder::of(
+            &self.target.delivery,
+            view,
+            &self.served,
+            input,
+            patience,
+            false,
+        )
     }
 
     /// Whether it is worth trying to keep a program: not if that has failed some times, and never succeeded.
@@ -310,6 +323,7 @@ impl Server {
             Tells::Captured(chosen) => config.capture = Some(chosen.clone()),
             Tells::Executed => (config.loads, config.follow) = (true, true),
         }
+        config.beginnings = target.delivery.is_argument() && *tells != Tells::Path;
         config.enclosure = Some(view.clone());
         config.dies_with_tool = true;
         config.stop = Some(workshop.stop.clone());
@@ -331,6 +345,7 @@ impl Server {
             served: workshop.served.clone(),
             address: None,
             args: target.args.clone(),
+            stdin: workshop.stdin.clone().unwrap_or("/dev/null".into()),
             input: tempfile::tempfile_in(workshop.ground.scratch())?,
             input_path: None,
             changed: BTreeMap::new(),
@@ -396,15 +411,18 @@ impl Server {
 
     /// Has the launch use what the input will be in; `named` is in its view.
     fn take_input(&mut self, named: Option<InputFile>) -> io::Result<()> {
-        let path = named.as_ref().map(|named| named.path.clone());
+        // A file that the input is only a part of belongs to the image.
+        let is_part = self.delivery.is_part();
+        let path = named.as_ref().filter(|_| !is_part);
+        let path = path.map(|named| named.path.clone());
         match named {
             Some(named) => {
-                self.config.stdin = Some(File::open("/dev/null")?);
+                self.config.stdin = Some(File::open(&self.stdin)?);
                 self.config.input = Some(named.file.try_clone()?);
                 self.input = named.file;
             }
             None if self.delivery.is_stdin() => self.config.stdin = Some(self.input.try_clone()?),
-            None => self.config.stdin = Some(File::open("/dev/null")?),
+            None => self.config.stdin = Some(File::open(&self.stdin)?),
         }
         self.input_path = path;
         self.config.args = self
@@ -451,14 +469,28 @@ impl Server {
         self.config.limits.wall = Some(patience);
         self.config.limits.idle = self.config.limits.idle.map(|_| patience);
         self.set_back()?;
-        self.input.set_len(0)?;
-        self.input.write_all_at(input, 0)?;
+        self.delivery.write(&self.input, input)?;
+        if let Delivery::Place(place) = &self.delivery
+            && let Some(snapshot) = self.files.get_mut(&place.path)
+        {
+            snapshot.stamp = stamp(&snapshot.file.metadata()?);
+        }
+        if self.session.is_none() && !self.delivery.is_stdin() {
+            self.config.stdin = Some(File::open(&self.stdin)?);
+        }
         let mut watch = Watch::default();
-        if self.delivery == Delivery::Argument {
+        if self.delivery.is_argument() {
             self.config.args = self.delivery.args(&self.args, input, None);
             watch.has_input = true;
         }
-        let feeder = Feeder::of(&self.delivery, &self.view, &self.served, input, patience);
+        let feeder = Feeder::of(
+            &self.delivery,
+            &self.view,
+            &self.served,
+            input,
+            patience,
+            self.config.schedule.is_some(),
+        );
         self.config.client = feeder.clone().map(|feeder| feeder as Arc<dyn Client>);
         let mut sinks = Tee::of([&mut watch, others]);
         let begins = |feeder: &Arc<Feeder>| {

@@ -40,6 +40,13 @@ fn main() -> ExitCode {
         let mut known = Strategy::NAMES.iter();
         options.strategy = known.find(|(n, _)| *n == name).expect("a strategy").1;
     }
+    if let Ok(seed) = std::env::var("SEED") {
+        options.seed = seed.parse().expect("a number");
+    }
+    options.setup = std::env::var("SETUP").ok();
+    if let Ok(paths) = std::env::var("PATHS") {
+        options.paths = Some(paths.parse().expect("a number"));
+    }
     options.out = std::env::var_os("OUT").map(|out| Path::new(&out).to_owned());
     match brownout_symex::symex(&options, &mut Silent) {
         Ok(searched) => {

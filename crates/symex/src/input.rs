@@ -1,125 +1,425 @@
-//! Which bytes of the input a system call has given to the program.
+//! Which bytes of the input the program has been given, by a system call or from its beginning.
 //!
-//! The input is the program's standard input, a regular file. Descriptors that were made of it share its position; whoever seeks moves it.
+//! | the input is | its bytes come by |
+//! |---|---|
+//! | standard input, a file, a part of a file | reads of it and mappings of it: the engine tells where in the file each begins (`Input`) |
+//! | what is sent to a server | reads of descriptors that `accept` has returned, connection by connection |
+//! | arguments | the beginning of the program: they lie in front of the end of its words, as they were given |
+//!
+//! Bytes that are not to be solved for, because a template or a range leaves them out, are given to the program like the others, and never counted here.
+//!
+//! Deviation: what a program takes from a connection otherwise than by `read`, `recv` and their kin (`splice`, `io_uring`) follows from nothing.
 
-use brownout_follow::Received;
-use rustc_hash::FxHashSet;
+use std::ffi::OsString;
+use std::ops::Range;
+use std::sync::Arc;
+
+use brownout_follow::{Given, Received};
+use brownout_stage::{Delivery, Place, connections, filled};
+use brownout_trace::Beginning;
+use brownout_trace::event::{Event, EventKind, FileId, ThreadId};
+use rustc_hash::FxHashMap;
 
 const READ: u32 = 0;
 const CLOSE: u32 = 3;
-const LSEEK: u32 = 8;
+const MMAP: u32 = 9;
 const PREAD64: u32 = 17;
 const READV: u32 = 19;
 const DUP: u32 = 32;
 const DUP2: u32 = 33;
+const ACCEPT: u32 = 43;
+const RECVFROM: u32 = 45;
+const RECVMSG: u32 = 47;
 const FCNTL: u32 = 72;
+const ACCEPT4: u32 = 288;
 const DUP3: u32 = 292;
 const PREADV: u32 = 295;
 const PREADV2: u32 = 327;
 const F_DUPFD: u64 = 0;
 const F_DUPFD_CLOEXEC: u64 = 1030;
+const MSG_PEEK: u64 = 2;
 
-/// Where the program is in its input.
+/// What a program's input is: how it comes, and which of its bytes are solved for.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// How it comes.
+    pub delivery: Delivery,
+    /// The program's arguments, with what stands for the input.
+    pub args: Vec<OsString>,
+    /// Which bytes are solved for, in order.
+    pub free: Arc<[Range<usize>]>,
+}
+
+impl Layout {
+    /// An input of which all bytes are solved for.
+    #[cfg(test)]
+    fn whole(delivery: Delivery, len: usize) -> Layout {
+        Layout {
+            delivery,
+            args: Vec::new(),
+            free: std::iter::once(0..len).collect(),
+        }
+    }
+
+    /// Gives bytes that are not solved for back what they hold in another input.
+    pub fn fix(&self, input: &mut [u8], from: &[u8]) {
+        let mut at = 0;
+        let ends = self.free.iter().map(|free| (free.start, free.end));
+        for (start, end) in ends.chain([(input.len(), input.len())]) {
+            let fixed = at..start.min(input.len());
+            if let (Some(to), Some(bytes)) = (input.get_mut(fixed.clone()), from.get(fixed)) {
+                to.copy_from_slice(bytes);
+            }
+            at = end;
+        }
+    }
+
+    /// Of so many bytes that begin with number `first` of the input, which may lie before its beginning: those that are solved for.
+    fn given(&self, first: i64, count: u64) -> Vec<Given> {
+        let all = i128::from(first)..i128::from(first) + i128::from(count);
+        let pieces = self.free.iter().filter_map(|free| {
+            let from = (free.start as i128).max(all.start);
+            let end = (free.end as i128).min(all.end);
+            (from < end).then(|| Given {
+                from: (from - all.start) as u64,
+                len: (end - from) as u64,
+                source: from as u32 + 1,
+            })
+        });
+        pieces.collect()
+    }
+}
+
+/// The number of a byte of the input, of its source.
+pub fn byte(source: u32) -> usize {
+    source as usize - 1
+}
+
+/// A connection to a server.
+#[derive(Clone, Debug)]
+struct Connection {
+    /// Which part of the input comes over it.
+    part: Range<usize>,
+    /// How much of it has come.
+    at: usize,
+}
+
+/// What the program has of its input.
 #[derive(Clone, Debug)]
 pub struct Position {
-    descriptors: FxHashSet<u64>,
-    at: u64,
-    len: u64,
-    /// As many bytes from the beginning were read, ever.
+    layout: Layout,
+    /// By thread: where in the file of the input the call begins that it is making.
+    announced: FxHashMap<ThreadId, u64>,
+    /// The file that the input is in, if it is tracked.
+    file: Option<FileId>,
+    connections: Vec<Connection>,
+    accepted: usize,
+    /// Descriptors that `accept` has returned, and their copies.
+    descriptors: FxHashMap<u64, usize>,
+    /// As many bytes were given to the program.
     pub read: u64,
 }
 
 impl Position {
-    /// At the beginning of `len` bytes.
-    pub fn new(len: usize) -> Position {
+    /// Of a program that was given nothing yet.
+    pub fn new(layout: &Layout, input: &[u8]) -> Position {
+        let parts = match layout.delivery {
+            Delivery::Socket(_) => connections(input).collect(),
+            _ => Vec::new(),
+        };
+        let parts = parts.into_iter().map(|part| Connection { part, at: 0 });
         Position {
-            descriptors: FxHashSet::from_iter([0]),
-            at: 0,
-            len: len as u64,
+            layout: layout.clone(),
+            announced: FxHashMap::default(),
+            file: None,
+            connections: parts.collect(),
+            accepted: 0,
+            descriptors: FxHashMap::default(),
             read: 0,
         }
     }
 
-    /// A call is over: the number of the first byte of the input that it has given to the program, if it has given any.
-    pub fn call(&mut self, call: &Received) -> Option<u64> {
-        let [descriptor, second, _, fourth, ..] = call.args;
-        // Of a descriptor, 32 bits count.
-        let is_input = self.descriptors.contains(&(descriptor & 0xFFFF_FFFF));
-        let result = u64::try_from(call.result).ok()?;
-        match call.number {
-            READ | READV if is_input => {
-                let from = self.at;
-                self.at += result;
-                self.gives(from, result)
-            }
-            PREAD64 | PREADV | PREADV2 if is_input => self.gives(fourth, result),
-            LSEEK if is_input => {
-                self.at = result;
-                None
-            }
-            DUP if is_input => self.also(result),
-            FCNTL if is_input && matches!(second, F_DUPFD | F_DUPFD_CLOEXEC) => self.also(result),
-            DUP2 | DUP3 if descriptor != second => {
-                match is_input {
-                    true => self.descriptors.insert(result),
-                    false => self.descriptors.remove(&result),
-                };
-                None
-            }
-            CLOSE => {
-                self.descriptors.remove(&(descriptor & 0xFFFF_FFFF));
-                None
-            }
-            _ => None,
+    /// Where in its file the input begins.
+    fn from(&self) -> u64 {
+        match &self.layout.delivery {
+            Delivery::Place(Place { from, .. }) => from.unwrap_or(0),
+            _ => 0,
         }
     }
 
-    fn also(&mut self, descriptor: u64) -> Option<u64> {
-        self.descriptors.insert(descriptor);
-        None
+    fn is_file(&self) -> bool {
+        matches!(
+            self.layout.delivery,
+            Delivery::Stdin | Delivery::File | Delivery::Place(_)
+        )
     }
 
-    fn gives(&mut self, from: u64, len: u64) -> Option<u64> {
-        self.read = self.read.max((from + len).min(self.len));
-        (len > 0 && from < self.len).then_some(from)
+    /// Takes note of an event.
+    pub fn event(&mut self, event: &Event<'_>) {
+        match event.kind {
+            EventKind::Input { at, .. } if self.is_file() => {
+                self.announced.insert(event.thread, at);
+            }
+            // It is the input that is being mapped.
+            EventKind::Map { file, .. } if self.announced.contains_key(&event.thread) => {
+                self.file = Some(file);
+            }
+            _ => {}
+        }
+    }
+
+    /// Tracked bytes are loaded: the sources of those that are solved for.
+    pub fn loads(&mut self, file: FileId, offset: u64, sources: &mut [u32]) {
+        if self.file == Some(file) {
+            let first = offset as i64 - self.from() as i64;
+            for given in self.layout.given(first, sources.len() as u64) {
+                let into = &mut sources[given.from as usize..][..given.len as usize];
+                for (n, source) in into.iter_mut().enumerate() {
+                    *source = given.source + n as u32;
+                }
+            }
+        }
+    }
+
+    /// A program begins: where in its memory input lies, and which.
+    pub fn begins(&mut self, what: &Beginning, input: &[u8]) -> Vec<(u64, Vec<Given>)> {
+        let Delivery::Arguments { each } = self.layout.delivery else {
+            return Vec::new();
+        };
+        let mut all = Vec::new();
+        let mut end = what.words_end;
+        let args = self.layout.args.clone();
+        for word in args.iter().rev() {
+            let (word, places) = filled(word, input, each);
+            let Some(start) = end.checked_sub(word.len() as u64 + 1) else {
+                return Vec::new();
+            };
+            for (at, part) in places {
+                let given = self.layout.given(part.start as i64, part.len() as u64);
+                self.counts(&given);
+                all.push((start + at as u64, given));
+            }
+            end = start;
+        }
+        all
+    }
+
+    fn counts(&mut self, given: &[Given]) {
+        self.read += given.iter().map(|given| given.len).sum::<u64>();
+    }
+
+    /// A call is over: what it has given to the program of the input that is solved for.
+    pub fn call(&mut self, call: &Received) -> Vec<Given> {
+        let announced = self.announced.remove(&call.thread);
+        let Ok(result) = u64::try_from(call.result) else {
+            return Vec::new();
+        };
+        let given = match (call.number, announced) {
+            (MMAP, Some(at)) => self.of_file(at, call.args[1]),
+            (READ | READV | PREAD64 | PREADV | PREADV2, Some(at)) => self.of_file(at, result),
+            _ => self.of_connections(call, result),
+        };
+        self.counts(&given);
+        given
+    }
+
+    fn of_file(&self, at: u64, count: u64) -> Vec<Given> {
+        // Where it is not known, the position was beyond what a number can say.
+        let first = i64::try_from(at).map(|at| at - self.from() as i64);
+        first.map_or(Vec::new(), |first| self.layout.given(first, count))
+    }
+
+    fn of_connections(&mut self, call: &Received, result: u64) -> Vec<Given> {
+        if self.connections.is_empty() {
+            return Vec::new();
+        }
+        let [descriptor, second, _, fourth, ..] = call.args;
+        // Of a descriptor, 32 bits count.
+        let descriptor = descriptor & 0xFFFF_FFFF;
+        let known = self.descriptors.get(&descriptor).copied();
+        match (call.number, known) {
+            (ACCEPT | ACCEPT4, _) => {
+                self.descriptors.insert(result, self.accepted);
+                self.accepted += 1;
+            }
+            (READ | READV | RECVFROM | RECVMSG, Some(number)) => {
+                let flags = match call.number {
+                    RECVFROM => fourth,
+                    RECVMSG => call.args[2],
+                    _ => 0,
+                };
+                let Some(connection) = self.connections.get_mut(number) else {
+                    return Vec::new();
+                };
+                let first = connection.part.start + connection.at;
+                let left = connection.part.len() - connection.at;
+                let count = left.min(result as usize);
+                if flags & MSG_PEEK == 0 {
+                    connection.at += count;
+                }
+                return self.layout.given(first as i64, count as u64);
+            }
+            (DUP, Some(number)) => {
+                self.descriptors.insert(result, number);
+            }
+            (FCNTL, Some(number)) if matches!(second, F_DUPFD | F_DUPFD_CLOEXEC) => {
+                self.descriptors.insert(result, number);
+            }
+            (DUP2 | DUP3, _) if descriptor != second => {
+                match known {
+                    Some(number) => self.descriptors.insert(result, number),
+                    None => self.descriptors.remove(&result),
+                };
+            }
+            (CLOSE, _) => {
+                self.descriptors.remove(&descriptor);
+            }
+            _ => {}
+        }
+        Vec::new()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brownout_trace::event::ProcessId;
+    use brownout_stage::Endpoint;
+    use brownout_trace::event::{ContextId, ProcessId, TargetAddr};
 
     fn call(number: u32, args: [u64; 4], result: i64) -> Received {
         let [a, b, c, d] = args;
         Received {
             process: ProcessId(1),
+            thread: ThreadId(1),
             number,
             args: [a, b, c, d, 0, 0],
             result,
         }
     }
 
-    #[test]
-    fn reads_follow_each_other() {
-        let mut position = Position::new(10);
-        assert_eq!(position.call(&call(READ, [0, 0x1000, 4, 0], 4)), Some(0));
-        assert_eq!(position.call(&call(READ, [5, 0x1000, 4, 0], 4)), None);
-        assert_eq!(position.call(&call(DUP2, [0, 5, 0, 0], 5)), None);
-        assert_eq!(position.call(&call(READ, [5, 0x1000, 4, 0], 4)), Some(4));
-        assert_eq!(position.call(&call(LSEEK, [0, 1, 0, 0], 1)), None);
-        assert_eq!(position.call(&call(READ, [0, 0x1000, 4, 0], 2)), Some(1));
-        assert_eq!(position.call(&call(CLOSE, [0, 0, 0, 0], 0)), None);
-        assert_eq!(position.call(&call(READ, [0, 0x1000, 4, 0], 2)), None);
-        assert_eq!(position.call(&call(PREAD64, [5, 0x1000, 4, 6], 4)), Some(6));
-        assert_eq!(position.read, 10);
+    fn announce(position: &mut Position, at: u64) {
+        position.event(&Event {
+            thread: ThreadId(1),
+            pc: TargetAddr(0),
+            context: ContextId(0),
+            kind: EventKind::Input { fd: 0, at },
+        });
+    }
+
+    fn given(from: u64, len: u64, first: u32) -> Given {
+        Given {
+            from,
+            len,
+            source: first + 1,
+        }
     }
 
     #[test]
-    fn errors_and_ends_give_nothing() {
-        let mut position = Position::new(2);
-        assert_eq!(position.call(&call(READ, [0, 0x1000, 4, 0], -4)), None);
-        assert_eq!(position.call(&call(READ, [0, 0x1000, 4, 0], 2)), Some(0));
-        assert_eq!(position.call(&call(READ, [0, 0x1000, 4, 0], 0)), None);
+    fn reads_give_what_lies_where_they_begin() {
+        let mut position = Position::new(&Layout::whole(Delivery::Stdin, 10), &[0; 10]);
+        let read = call(READ, [0, 0x1000, 4, 0], 4);
+        announce(&mut position, 0);
+        assert_eq!(position.call(&read), [given(0, 4, 0)]);
+        // Of another file, it is not announced.
+        assert_eq!(position.call(&read), []);
+        announce(&mut position, 8);
+        assert_eq!(position.call(&read), [given(0, 2, 8)]);
+        announce(&mut position, 10);
+        assert_eq!(position.call(&call(READ, [0, 0x1000, 4, 0], 0)), []);
+        announce(&mut position, 0);
+        assert_eq!(position.call(&call(READ, [0, 0x1000, 4, 0], -4)), []);
+        assert_eq!(position.read, 6);
+    }
+
+    #[test]
+    fn a_part_of_a_file_is_found_in_what_is_read_and_mapped_of_it() {
+        let place = Place {
+            path: "pool".into(),
+            from: Some(100),
+        };
+        let layout = Layout {
+            free: Arc::from([0..4, 8..12]),
+            ..Layout::whole(Delivery::Place(place), 12)
+        };
+        let mut position = Position::new(&layout, &[0; 12]);
+        announce(&mut position, 0);
+        assert_eq!(
+            position.call(&call(MMAP, [0, 4096, 3, 1], 0x7000)),
+            [given(100, 4, 0), given(108, 4, 8)]
+        );
+        announce(&mut position, 102);
+        assert_eq!(
+            position.call(&call(PREAD64, [3, 0x1000, 8, 102], 8)),
+            [given(0, 2, 2), given(6, 2, 8)]
+        );
+        let mut sources = [0; 4];
+        position.loads(FileId(1), 102, &mut sources);
+        assert_eq!(sources, [0; 4]);
+        position.file = Some(FileId(1));
+        position.loads(FileId(1), 102, &mut sources);
+        assert_eq!(sources, [3, 4, 0, 0]);
+    }
+
+    #[test]
+    fn connections_have_positions_of_their_own() {
+        let input = b"abcdef@NEXT@\nxyz";
+        let layout = Layout::whole(Delivery::Socket(Endpoint::Auto), input.len());
+        let mut position = Position::new(&layout, input);
+        let calls = [
+            (call(ACCEPT4, [3, 0, 0, 0], 7), vec![]),
+            (call(READ, [7, 0, 4, 0], 4), vec![given(0, 4, 0)]),
+            (call(ACCEPT, [3, 0, 0, 0], 8), vec![]),
+            (
+                call(RECVFROM, [8, 0, 2, MSG_PEEK], 2),
+                vec![given(0, 2, 13)],
+            ),
+            (call(RECVFROM, [8, 0, 2, 0], 2), vec![given(0, 2, 13)]),
+            (call(DUP, [7, 0, 0, 0], 9), vec![]),
+            (call(CLOSE, [7, 0, 0, 0], 0), vec![]),
+            (call(READ, [7, 0, 4, 0], 4), vec![]),
+            (call(READ, [9, 0, 9, 0], 2), vec![given(0, 2, 4)]),
+            (call(READ, [9, 0, 9, 0], 0), vec![]),
+        ];
+        for (n, (call, expected)) in calls.into_iter().enumerate() {
+            assert_eq!(position.call(&call), expected, "call {n}");
+        }
+    }
+
+    #[test]
+    fn arguments_lie_in_front_of_the_end_of_the_words() {
+        let layout = Layout {
+            args: ["-k", "x@@1y", "@@2"].map(OsString::from).to_vec(),
+            ..Layout::whole(Delivery::Arguments { each: 4 }, 8)
+        };
+        let input = b"ab\0dEFGH";
+        let mut position = Position::new(&layout, input);
+        let what = Beginning {
+            pid: 1,
+            words: Vec::new(),
+            folder: "".into(),
+            variables: Vec::new(),
+            words_end: 1000,
+        };
+        // … -k 0 x a b y 0 E F G H 0
+        let found = position.begins(&what, input);
+        assert_eq!(
+            found,
+            [
+                (1000 - 5, vec![given(0, 4, 4)]),
+                (1000 - 5 - 4, vec![given(0, 2, 0)])
+            ]
+        );
+        assert_eq!(position.read, 6);
+    }
+
+    #[test]
+    fn what_is_not_solved_for_stays() {
+        let layout = Layout {
+            free: Arc::from([1..2, 4..5]),
+            ..Layout::whole(Delivery::Stdin, 6)
+        };
+        let mut input = *b"abcdef";
+        layout.fix(&mut input, b"ABCDEF");
+        assert_eq!(&input, b"AbCDeF");
     }
 }

@@ -7,9 +7,11 @@ use std::hash::{Hash, Hasher};
 
 use brownout_check::{Analysis, Options};
 use brownout_findings::rules::BuiltIn;
-use brownout_findings::{Finding, Severity};
-use brownout_host::{ExitStatus, Outcome};
+use brownout_findings::{Event, Finding, Role, Severity};
+use brownout_host::ExitStatus;
+use brownout_stage::{Ran, is_fault, signal_name};
 use brownout_symbols::{Options as SymbolOptions, Stacks};
+use brownout_trace::event::{ContextId, TargetAddr};
 use rustc_hash::{FxHashSet, FxHasher};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,16 @@ pub struct Proof {
     pub input: Vec<u8>,
     /// What tells the finding apart from others.
     key: u64,
+    /// It takes a crash of the run to see it.
+    #[serde(default)]
+    pub by_exploration: bool,
+}
+
+impl Proof {
+    /// Whether both are of one finding.
+    pub fn is_same(&self, other: &Proof) -> bool {
+        self.key == other.key
+    }
 }
 
 /// A finding, and the input that shows it.
@@ -112,18 +124,37 @@ impl Judge {
         (errors as u64, (self.found.len() - errors) as u64)
     }
 
-    /// Looks at a run that has ended. `is_cut`: it was ended from outside, and what it had not made persistent says nothing.
-    pub fn look(&mut self, input: &[u8], outcome: &Outcome, is_cut: bool, mut analysis: Analysis) {
+    /// Looks at a run that has ended. `is_cut`: it was ended from outside, and what it had not made persistent says nothing. `near`: what lies where it has faulted.
+    pub fn look(
+        &mut self,
+        input: &[u8],
+        ran: &Ran,
+        is_cut: bool,
+        near: Option<String>,
+        mut analysis: Analysis,
+    ) {
         let by_first = self.looked == 0;
         self.looked += 1;
         let mut findings = Vec::new();
-        if let (ExitStatus::Signal(signal), false) = (outcome.status, is_cut)
+        if let (ExitStatus::Signal(signal), false) = (ran.outcome.status, is_cut)
             && is_fault(signal)
         {
             let rule = BuiltIn::Crash;
-            let message = format!("the program is killed by signal {signal}");
-            if self.known.insert(hashed((rule.id(), signal))) {
-                findings.push(Finding::new(rule, rule.rule().severity, message));
+            let message = format!("the program is killed by {}", signal_name(signal));
+            let (pc, context) = match ran.watch.signal {
+                Some((_, pc, context)) => (pc, context),
+                None => (TargetAddr(0), ContextId(0)),
+            };
+            let site = ran.watch.site(pc, context);
+            if self.known.insert(hashed((rule.id(), signal, site))) {
+                let mut event = Event::new(Role::Symptom, message.clone());
+                if pc != TargetAddr(0) {
+                    event.stack = analysis.stack(ran.watch.thread, pc, context);
+                }
+                let mut finding = Finding::new(rule, rule.rule().severity, message);
+                finding.events.push(event);
+                finding.notes.extend(near);
+                findings.push(finding);
             }
         }
         let mut is_new = false;
@@ -147,6 +178,24 @@ impl Judge {
             false => self.stacks = Some(analysis.into_stacks()),
         }
         for finding in findings {
+            self.keep(finding, input, by_first, false);
+        }
+    }
+
+    /// Keeps what an exploration of the run on an input has found.
+    pub fn keep_explored(&mut self, mut finding: Finding, input: &[u8]) {
+        // Its crash image lies in a folder that is gone when the exploration is. The token makes it again.
+        if let Some(seen) = finding.reproduction.take().filter(|seen| seen.confirmed) {
+            let status = seen.status;
+            finding.notes.push(format!(
+                "recovery was run natively on what the crash leaves, and ended the same way: {status}"
+            ));
+        }
+        self.keep(finding, input, false, true);
+    }
+
+    fn keep(&mut self, finding: Finding, input: &[u8], by_first: bool, by_exploration: bool) {
+        {
             let key = key(&finding);
             match self.found.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, known)) => known.finding.count += 1,
@@ -157,6 +206,7 @@ impl Judge {
                         proof: Proof {
                             input: input.to_vec(),
                             key,
+                            by_exploration,
                         },
                         by_first,
                     },
@@ -164,14 +214,4 @@ impl Judge {
             }
         }
     }
-}
-
-/// Signals by which a program ends that does something wrong.
-fn is_fault(signal: i32) -> bool {
-    const ILL: i32 = 4;
-    const ABRT: i32 = 6;
-    const BUS: i32 = 7;
-    const FPE: i32 = 8;
-    const SEGV: i32 = 11;
-    matches!(signal, ILL | ABRT | BUS | FPE | SEGV)
 }

@@ -71,4 +71,113 @@ pub struct Numbers {
     pub learning_seconds: f64,
     /// In the solver.
     pub solving_seconds: f64,
+    /// Paths whose crashes were explored.
+    pub explored: u64,
+    /// Of these, those for which there was not enough time.
+    pub explored_in_part: u64,
+    /// Paths that wait to be explored.
+    pub unexplored: u64,
+    /// In explorations.
+    pub exploring_seconds: f64,
+}
+
+impl Numbers {
+    /// Those of several who search side by side. What all of them may have done is not added up: the most that one has done counts.
+    pub fn of_all(all: &[Numbers]) -> Numbers {
+        let mut sum = Numbers::default();
+        for one in all {
+            for (sum, one) in sum.sums().into_iter().zip(one.clone().sums()) {
+                *sum += *one;
+            }
+            for (most, one) in sum.mosts().into_iter().zip(one.clone().mosts()) {
+                *most = (*most).max(*one);
+            }
+            for (sum, one) in sum.times().into_iter().zip(one.clone().times()) {
+                *sum += *one;
+            }
+            sum.seconds = sum.seconds.max(one.seconds);
+            let first = [sum.first_error_seconds, one.first_error_seconds];
+            sum.first_error_seconds = first.into_iter().flatten().reduce(f64::min);
+        }
+        sum
+    }
+
+    fn sums(&mut self) -> [&mut u64; 20] {
+        [
+            &mut self.paths,
+            &mut self.runs,
+            &mut self.learned,
+            &mut self.made,
+            &mut self.turned,
+            &mut self.diverged,
+            &mut self.waiting,
+            &mut self.cut,
+            &mut self.queries,
+            &mut self.unsatisfiable,
+            &mut self.unknown,
+            &mut self.repeated,
+            &mut self.pm_events,
+            &mut self.evaluated,
+            &mut self.given_up,
+            &mut self.senseless,
+            &mut self.endless,
+            &mut self.killed,
+            &mut self.explored,
+            &mut self.explored_in_part,
+        ]
+    }
+
+    fn mosts(&mut self) -> [&mut u64; 11] {
+        [
+            &mut self.decisions,
+            &mut self.pm_paths,
+            &mut self.edges,
+            &mut self.read_most,
+            &mut self.instructions,
+            &mut self.instructions_chosen,
+            &mut self.not_chosen,
+            &mut self.expressions,
+            &mut self.errors,
+            &mut self.others,
+            &mut self.unexplored,
+        ]
+    }
+
+    fn times(&mut self) -> [&mut f64; 4] {
+        [
+            &mut self.running_seconds,
+            &mut self.learning_seconds,
+            &mut self.solving_seconds,
+            &mut self.exploring_seconds,
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_one_of_those_that_are_added_or_compared() {
+        let mut one = Numbers::default();
+        for number in one.sums().into_iter().chain([]) {
+            *number = 2;
+        }
+        for number in one.mosts() {
+            *number = 3;
+        }
+        for number in one.times() {
+            *number = 4.0;
+        }
+        one.seconds = 5.0;
+        one.first_error_seconds = Some(6.0);
+        let value = serde_json::to_value(Numbers::of_all(&[one, one])).expect("plain data");
+        for (name, value) in value.as_object().expect("members") {
+            let number = value.as_f64().expect("a number");
+            assert!(
+                [3.0, 4.0, 5.0, 6.0, 8.0].contains(&number),
+                "{name} is {number}"
+            );
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! What to search, and why nothing comes of it.
 
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,6 +9,9 @@ use std::time::Duration;
 
 use brownout_explore::Command;
 use brownout_host::LaunchError;
+use brownout_stage::Delivery;
+
+use crate::input::Layout;
 
 /// Which decision is turned next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,8 +44,14 @@ pub struct Options {
     pub setup: Option<String>,
     /// The program.
     pub program: Command,
-    /// Its first input. Each byte of it may be changed; there are never more, nor fewer.
+    /// How its input reaches it.
+    pub delivery: Delivery,
+    /// Its first input. There are never more bytes, nor fewer. Of a part of a file, as many bytes as there are here count, and what the file holds takes their place.
     pub first: Vec<u8>,
+    /// Which bytes of it may be changed, in order; none: all of them.
+    pub free: Vec<Range<usize>>,
+    /// What the program reads as its standard input, if that is not its input.
+    pub stdin: Option<PathBuf>,
     /// Files that are persistent memory.
     pub pm_globs: Vec<String>,
     /// What is wrong with a run.
@@ -56,8 +66,18 @@ pub struct Options {
     pub paths: Option<u64>,
     /// End when something was found that is an error.
     pub until_found: bool,
-    /// Where inputs go: one for each path that did something new to persistent memory.
+    /// The folder of the campaign: an input for each path that did something new to persistent memory, and findings.
     pub out: Option<PathBuf>,
+    /// How the tool was called, for those who look at the campaign: the words after `brownout`.
+    pub command_line: Vec<String>,
+    /// Go on with the campaign that is there.
+    pub resume: bool,
+    /// So many search side by side.
+    pub jobs: usize,
+    /// Shell command that recovers after a crash; the program itself, with no input, if not given.
+    pub recover: Option<String>,
+    /// How much of the time goes into exploring crashes, of 100.
+    pub explore_share: f64,
     /// A run that takes longer does not end.
     pub patience: Option<Duration>,
     /// The program sees the processor as it is. Otherwise it is told that there are no vectors wider than SSE's, and no other instructions of that time, so that
@@ -75,7 +95,10 @@ impl Options {
         Options {
             setup: None,
             program,
+            delivery: Delivery::Stdin,
             first,
+            free: Vec::new(),
+            stdin: None,
             pm_globs: Vec::new(),
             check: brownout_check::Options::default(),
             strategy: Strategy::default(),
@@ -84,6 +107,11 @@ impl Options {
             paths: None,
             until_found: false,
             out: None,
+            command_line: Vec::new(),
+            resume: false,
+            jobs: 1,
+            recover: None,
+            explore_share: 0.0,
             patience: None,
             native_cpu: false,
             external_solver: None,
@@ -107,6 +135,12 @@ pub enum Error {
     /// What the set-up has left could not be kept.
     #[error("{0}")]
     Images(#[from] brownout_images::Error),
+    /// The campaign's folder cannot be used.
+    #[error("{0}")]
+    Folder(#[from] brownout_campaign::folder::FolderError),
+    /// The campaign's journal cannot be used.
+    #[error("{0}")]
+    Journal(#[from] brownout_campaign::journal::JournalError),
     /// A file could not be read or written.
     #[error("{0}: {1}")]
     Io(&'static str, io::Error),
@@ -115,6 +149,21 @@ pub enum Error {
 /// For `map_err`.
 pub(crate) fn io_error(what: &'static str) -> impl Fn(io::Error) -> Error {
     move |error| Error::Io(what, error)
+}
+
+impl Options {
+    /// What the program's input is.
+    pub(crate) fn layout(&self) -> Layout {
+        let all = 0..self.first.len();
+        Layout {
+            delivery: self.delivery.clone(),
+            args: self.program.args.clone(),
+            free: match self.free.as_slice() {
+                [] => Arc::from([all]),
+                free => free.into(),
+            },
+        }
+    }
 }
 
 impl Error {
@@ -132,7 +181,9 @@ impl From<brownout_stage::Error> for Error {
             Stage::Images(error) => Error::Images(error),
             Stage::SetUp(why) => Error::Usage(format!("the set-up failed: {why}")),
             Stage::Stopped => Error::Usage("stopped in the set-up: nothing was searched".into()),
-            error @ (Stage::Io(_) | Stage::NoView(_) | Stage::NoNetwork) => Error::Stage(error),
+            error @ (Stage::Io(_) | Stage::NoView(_) | Stage::NoNetwork | Stage::Explore(_)) => {
+                Error::Stage(error)
+            }
         }
     }
 }

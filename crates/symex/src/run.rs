@@ -2,16 +2,17 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::ops::Range;
 
 use brownout_abi::follow::call;
-use brownout_follow::{Access, Follower, Label, Observer, Received, Sets};
+use brownout_follow::{Access, Follower, Given, Label, Observer, Received, Sets};
 use brownout_solve::Pool;
-use brownout_trace::event::{Event, EventKind, ProcessId, ThreadId};
-use brownout_trace::{EventSink, Executed};
-use rustc_hash::{FxHashMap, FxHashSet};
+use brownout_trace::event::{Event, EventKind, FileId, ProcessId, ThreadId};
+use brownout_trace::{Beginning, EventSink, Executed};
+use rustc_hash::FxHashMap;
 
 use crate::captured::State;
-use crate::input::Position;
+use crate::input::{Layout, Position, byte};
 use crate::modules::OwnCode;
 use crate::path::mix;
 use crate::shadow::Shadow;
@@ -25,28 +26,33 @@ pub struct Learning {
 
 struct Source {
     position: Position,
+    input: Vec<u8>,
 }
 
 impl Observer for Source {
-    fn loads(&mut self, _: &Access, _: &mut [u32]) {}
+    fn loads(&mut self, access: &Access, sources: &mut [u32]) {
+        if let Some((file, offset)) = access.place {
+            self.position.loads(file, offset, sources);
+        }
+    }
 
     fn stores(&mut self, _: &Access, _: &[Label], _: Label, _: &Sets) {}
 
     fn leaves(&mut self, _: &Access, _: &[Label], _: &Sets) {}
 
-    fn receives(&mut self, call: &Received) -> u32 {
-        // 0 is no source.
-        self.position.call(call).map_or(0, |first| first as u32 + 1)
+    fn receives(&mut self, call: &Received) -> Vec<Given> {
+        self.position.call(call)
     }
 }
 
 impl Learning {
-    /// A run on an input of that length.
-    pub fn new(len: usize) -> Learning {
+    /// A run on this input.
+    pub fn new(layout: &Layout, input: &[u8]) -> Learning {
         Learning {
             follower: Follower::new().touching(),
             source: Source {
-                position: Position::new(len),
+                position: Position::new(layout, input),
+                input: input.to_vec(),
             },
         }
     }
@@ -65,7 +71,16 @@ impl Learning {
 
 impl EventSink for Learning {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.source.position.event(event);
         self.follower.event(event, &mut self.source)
+    }
+
+    fn beginning(&mut self, process: ProcessId, what: &Beginning) -> io::Result<()> {
+        let Source { position, input } = &mut self.source;
+        for (address, given) in position.begins(what, input) {
+            self.follower.begins_with(process, address, &given);
+        }
+        Ok(())
     }
 
     fn executed(&mut self, what: &Executed<'_>) -> io::Result<()> {
@@ -82,8 +97,8 @@ pub struct Following<'p> {
     own: &'p mut OwnCode,
     /// What follows from the input, and the path.
     pub shadow: Shadow,
-    /// Instructions that have done something to persistent memory, in pairs that follow each other, and about how often.
-    pub pm: FxHashSet<u64>,
+    /// Instructions that have done something to persistent memory, in pairs that follow each other, and about how often; and behind how many decisions that was first.
+    pub pm: FxHashMap<u64, u32>,
     /// How many events of persistent memory there were.
     pub pm_events: u64,
     /// Where the program is in its input.
@@ -100,6 +115,13 @@ pub struct Following<'p> {
     pub senseless: u64,
     /// There was more than one thread.
     pub has_company: bool,
+    /// The run is ended then.
+    pub stops_at_company: bool,
+    /// Files that are persistent memory, and where they were mapped.
+    files: FxHashMap<FileId, String>,
+    mapped: Vec<(u64, u64, FileId)>,
+    /// The address at which it was killed.
+    fault: Option<u64>,
 }
 
 impl<'p> Following<'p> {
@@ -108,6 +130,7 @@ impl<'p> Following<'p> {
         pool: &'p mut Pool,
         tables: &'p mut Tables,
         own: &'p mut OwnCode,
+        layout: &Layout,
         input: &[u8],
     ) -> Following<'p> {
         Following {
@@ -115,9 +138,9 @@ impl<'p> Following<'p> {
             tables,
             own,
             shadow: Shadow::default(),
-            pm: FxHashSet::default(),
+            pm: FxHashMap::default(),
             pm_events: 0,
-            position: Position::new(input.len()),
+            position: Position::new(layout, input),
             input: input.to_vec(),
             processes: FxHashMap::default(),
             process: None,
@@ -126,12 +149,41 @@ impl<'p> Following<'p> {
             fences: FxHashMap::default(),
             senseless: 0,
             has_company: false,
+            stops_at_company: false,
+            files: FxHashMap::default(),
+            mapped: Vec::new(),
+            fault: None,
         }
     }
 
     fn is_followed(&self, thread: ThreadId) -> bool {
         let process = self.processes.get(&thread);
         self.process.is_some() && process == self.process.as_ref()
+    }
+
+    /// What lies near the address at which the program was killed, if that is persistent memory.
+    pub fn near_fault(&self) -> Option<String> {
+        /// What is further away is no matter of an index or a length that is too large.
+        const NEAR: u64 = 1 << 32;
+        let fault = self.fault.filter(|address| *address != 0)?;
+        let distance = |(start, end, _): &(u64, u64, FileId)| match fault {
+            _ if fault < *start => start - fault,
+            _ => fault.saturating_sub(*end),
+        };
+        let nearest = self.mapped.iter().rev().min_by_key(|it| distance(it))?;
+        let path = self.files.get(&nearest.2)?;
+        let (start, end, _) = *nearest;
+        let far = distance(nearest);
+        match fault {
+            _ if far > NEAR => None,
+            _ if fault < start => Some(format!(
+                "it accesses memory {far} bytes in front of where {path} is mapped"
+            )),
+            _ if fault >= end => Some(format!(
+                "it accesses memory {far} bytes behind the end of where {path} is mapped"
+            )),
+            _ => Some(format!("it accesses memory where {path} is mapped")),
+        }
     }
 
     /// A system call is over.
@@ -143,45 +195,88 @@ impl<'p> Following<'p> {
         };
         let [result, args @ ..] = *head;
         let process = self.processes.get(&thread).copied().unwrap_or_default();
-        let first = self.position.call(&Received {
+        let given = self.position.call(&Received {
             process,
+            thread,
             number,
             args,
             result: result as i64,
         });
-        if first.is_some() && self.process.is_none() {
+        if !given.is_empty() && self.process.is_none() {
             self.process = Some(process);
         }
         if self.process != Some(process) {
             return;
         }
         self.shadow.calls(self.pool, thread, number, &args);
-        let mut next = first.map(|first| first as usize);
+        if matches!(number, MMAP | MUNMAP) && (result as i64) >= 0 {
+            let at = if number == MMAP { result } else { args[0] };
+            self.shadow.overwritten(at, args[1]);
+            self.receives(at, 0..args[1], &given);
+        }
+        let mut wrote = 0;
         let (pairs, _) = ranges.as_chunks::<2>();
         for [address, len] in pairs {
             self.shadow.overwritten(*address, *len);
-            if let Some(first) = &mut next {
-                let rest = self.input.get(*first..).unwrap_or_default();
-                let bytes = &rest[..rest.len().min(*len as usize)];
-                self.shadow
-                    .receives(self.pool, *address, *first as u32, bytes);
-                *first += bytes.len();
+            self.receives(*address, wrote..wrote + len, &given);
+            wrote += len;
+        }
+    }
+
+    /// Of bytes that the program has been given, those in `part` lie at an address.
+    fn receives(&mut self, address: u64, part: Range<u64>, given: &[Given]) {
+        for given in given {
+            let from = given.from.max(part.start);
+            let end = (given.from + given.len).min(part.end);
+            if from >= end {
+                continue;
             }
+            let first = byte(given.source) + (from - given.from) as usize;
+            let rest = self.input.get(first..).unwrap_or_default();
+            let bytes = &rest[..rest.len().min((end - from) as usize)];
+            let address = address.wrapping_add(from - part.start);
+            self.shadow
+                .receives(self.pool, address, first as u32, bytes);
         }
     }
 }
 
+const MMAP: u32 = 9;
+const MUNMAP: u32 = 11;
+
 impl EventSink for Following<'_> {
+    fn beginning(&mut self, process: ProcessId, what: &Beginning) -> io::Result<()> {
+        if self.process.is_none() {
+            for (address, given) in self.position.begins(what, &self.input) {
+                self.process = Some(process);
+                self.receives(address, 0..u64::MAX, &given);
+            }
+        }
+        Ok(())
+    }
+
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.position.event(event);
         match event.kind {
             EventKind::Module {
                 addr, len, path, ..
             } => self.own.add(addr.0, len, path),
+            EventKind::File { file, path, .. } => {
+                let path = String::from_utf8_lossy(path).into_owned();
+                self.files.insert(file, path);
+            }
+            EventKind::Map {
+                addr, len, file, ..
+            } => self.mapped.push((addr.0, addr.0 + len, file)),
+            EventKind::Signal { addr, .. } => self.fault = Some(addr.0),
             EventKind::ThreadStart {
                 thread, process, ..
             } => {
                 self.processes.insert(thread, process);
                 self.has_company |= self.processes.len() > 1;
+                if self.has_company && self.stops_at_company {
+                    return Err(io::Error::other("it has started a thread or a process"));
+                }
             }
             EventKind::Store(_)
             | EventKind::NtStore(_)
@@ -198,7 +293,9 @@ impl EventSink for Following<'_> {
                 *times += 1;
                 // Once, twice, three times; then each time that it doubles.
                 if *times <= 3 || times.is_power_of_two() {
-                    self.pm.insert(mix(mix(self.last_pm, event.pc.0), *times));
+                    let at = self.shadow.path.decisions.len() as u32;
+                    let pair = mix(mix(self.last_pm, event.pc.0), *times);
+                    self.pm.entry(pair).or_insert(at);
                 }
                 self.last_pm = event.pc.0;
             }

@@ -19,7 +19,7 @@ use brownout_trace::event::ThreadId;
 use iced_x86::{
     Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic, OpAccess, Register,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::captured::State;
 use crate::path::{Decision, Kind, Path, Progress};
@@ -77,6 +77,20 @@ pub struct Losses {
     pub stale: u64,
 }
 
+impl Losses {
+    /// Those of another run, too.
+    pub fn add(&mut self, other: &Losses) {
+        for (name, count) in &other.unsupported {
+            *self.unsupported.entry(name.clone()).or_default() += count;
+        }
+        for (pc, count) in &other.addresses {
+            *self.addresses.entry(*pc).or_default() += count;
+        }
+        self.arguments += other.arguments;
+        self.stale += other.stale;
+    }
+}
+
 /// See the module's header.
 #[derive(Default)]
 pub struct Shadow {
@@ -88,6 +102,8 @@ pub struct Shadow {
     pub losses: Losses,
     /// Instructions that were looked at.
     pub evaluated: u64,
+    /// Instructions that have met values which something else had overwritten: instructions before them touch the input, and were not captured.
+    pub stale_at: FxHashSet<u64>,
     /// How far it has come with persistent memory.
     pub pm: Progress,
     factory: Option<InstructionInfoFactory>,
@@ -498,6 +514,11 @@ impl Step<'_> {
         }
     }
 
+    fn is_stale(&mut self) {
+        self.shadow.losses.stale += 1;
+        self.shadow.stale_at.insert(self.state.instruction.ip());
+    }
+
     /// Whether something that is followed still is what it was.
     fn fresh(&mut self, followed: Option<Followed>, bits: u32, now: u128) -> Value {
         match followed {
@@ -507,7 +528,7 @@ impl Step<'_> {
                 expr: Some(followed.expr),
             },
             Some(_) => {
-                self.shadow.losses.stale += 1;
+                self.is_stale();
                 Value::known(bits, now)
             }
             None => Value::known(bits, now),
@@ -756,7 +777,7 @@ impl Machine for Step<'_> {
                     expr: Some(expr),
                 },
                 (Some(_), Some(told)) => {
-                    self.shadow.losses.stale += 1;
+                    self.is_stale();
                     Value::known(8, told.into())
                 }
                 (None, told) => Value::known(8, told.unwrap_or(0).into()),

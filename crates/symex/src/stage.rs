@@ -6,13 +6,18 @@
 //! A program is kept where it first looks at its input, and forked from there for each run (`brownout_stage`). One that starts threads or processes
 //! is launched each time instead, and they take turns: only then they do the same each time.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use brownout_explore::Ground;
+use brownout_explore::{Exploration, Ground};
 use brownout_images::{ImageId, Store};
-use brownout_stage::{Delivery, Origins, Ran, Server, Target, Tells, Workshop, root};
+use brownout_stage::{
+    Causes, Closer, Delivery, Origins, Place, Ran, Server, Target, Tells, Workshop, root,
+};
 use brownout_trace::EventSink;
 use tempfile::TempDir;
 
@@ -22,12 +27,32 @@ const WALL: Duration = Duration::from_secs(20);
 /// More events than a run has that ends.
 const EVENTS: u64 = 20_000_000;
 
+/// What a part of a file holds that the set-up has left; `path` is what the user calls it.
+fn part(at: &Path, path: &Path, from: u64, len: usize) -> Result<Vec<u8>, Error> {
+    let wrong = |why: String| Error::Usage(format!("{}: {why}", path.display()));
+    let file = File::open(at).map_err(|error| wrong(error.kind().to_string()))?;
+    let mut bytes = vec![0; len];
+    file.read_exact_at(&mut bytes, from).map_err(|error| {
+        let has = file.metadata().map_or(0, |meta| meta.len());
+        match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => wrong(format!(
+                "it has {has} bytes after the set-up, so there is no range from {from} to {}",
+                from + len as u64
+            )),
+            kind => wrong(kind.to_string()),
+        }
+    })?;
+    Ok(bytes)
+}
+
 /// See the module's header.
 pub struct Stage {
     /// Ends before what it was made of.
     server: Option<Server>,
     workshop: Workshop,
     root: ImageId,
+    /// What the part of a file holds that the input takes the place of.
+    pub first: Option<Vec<u8>>,
     /// How often a program was launched, to be kept or not.
     pub launches: u64,
     /// Runs that were forked from a kept program.
@@ -52,17 +77,29 @@ impl Stage {
             program: options.program.program.clone(),
             args: options.program.args.clone(),
             pm_globs: options.pm_globs.clone(),
-            delivery: Delivery::Stdin,
+            delivery: options.delivery.clone(),
         };
         let patience = options.patience.unwrap_or(WALL);
         let mut workshop = Workshop::new(ground, store, target, patience);
         workshop.stop = options.stop.clone();
+        workshop.stdin = options.stdin.clone();
         workshop.events_max = EVENTS;
         workshop.plain_cpu = !options.native_cpu;
+        let first = match &options.delivery {
+            Delivery::Place(Place {
+                path,
+                from: Some(from),
+            }) => {
+                let view = workshop.laid(root)?;
+                Some(part(&view.path(path), path, *from, options.first.len())?)
+            }
+            _ => None,
+        };
         Ok(Stage {
             server: None,
             workshop,
             root,
+            first,
             launches: 0,
             forks: 0,
             _images: images,
@@ -72,6 +109,26 @@ impl Stage {
     /// The program starts threads or processes: from now on they take turns.
     pub fn take_turns(&mut self) -> bool {
         !self.workshop.takes_turns.swap(true, Ordering::Relaxed)
+    }
+
+    /// Has recovery run on what crashes leave of the run on an input. `None`: what recovers would not end by itself.
+    pub fn explore(
+        &mut self,
+        options: &Options,
+        input: &[u8],
+        time: Option<Duration>,
+        known: &Causes,
+    ) -> Result<Option<Exploration>, Error> {
+        let recover = options.recover.as_deref();
+        let closer = Closer::new(recover, options.check.model, options.stop.clone());
+        let mut recorded = closer.record(&self.workshop, self.root, input)?;
+        let time = time.map_or(closer.patience, |time| time.min(closer.patience));
+        Ok(closer.explore(&mut recorded, Some(time), known)?)
+    }
+
+    /// Whether they do.
+    pub fn takes_turns(&self) -> bool {
+        self.workshop.takes_turns.load(Ordering::Relaxed)
     }
 
     /// Runs the program on an input. After [`Error::is_not_kept`] the sinks may have seen a part of a run; another one can be made.

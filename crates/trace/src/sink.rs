@@ -94,6 +94,8 @@ pub struct Beginning {
     pub folder: PathBuf,
     /// Which test it belongs to, as variables of the environment say it; the others are not told.
     pub variables: Vec<(String, String)>,
+    /// Behind the last of its words in its memory; 0 if that is not known.
+    pub words_end: u64,
 }
 
 /// Takes events, in order.

@@ -5,7 +5,7 @@
 //! program reads in. `Output` is recorded after bytes have gone to anything that is not a tracked file. Standard input is told by
 //! device and inode, as the tool saw them at the launch: another descriptor of the same file counts too. Where the input is a file that
 //! the program finds by a name, that file takes the place of standard input, and the first call that names it is told as well, as a read at the
-//! beginning: a program may judge its input by its size. Where a client of the tool's is the input, it is told when a connection has been accepted; and
+//! beginning: a program may judge its input by its size. To map the input is to read it, from where the mapping begins. Where a client of the tool's is the input, it is told when a connection has been accepted; and
 //! when the program begins to listen, it waits until that client has connected and sent what it has to send.
 //!
 //! `Lookup` is recorded after a call that names a redirected path, for each such path. `Signal` is recorded before the program
@@ -22,7 +22,7 @@ use super::ring;
 use crate::context::ThreadContext;
 use crate::control::control;
 use crate::dispositions;
-use crate::sys::{nr, sc};
+use crate::sys::{self, nr, sc};
 use crate::values::read_value;
 use alloc::vec::Vec;
 use brownout_abi::rare;
@@ -41,6 +41,7 @@ fn concerns(number: u64) -> bool {
     let mode = crate::mode();
     mode.boundaries
         && (reads_from(number).is_some()
+            || number == nr::MMAP
             || writes_to(number).is_some()
             || opens(number)
             || mode.named_input && !path_arguments(number).is_empty()
@@ -105,6 +106,11 @@ pub fn is_input(fd: u64) -> bool {
     fstat(fd).is_some_and(|s| has_input(&s))
 }
 
+/// Whether a call maps the input.
+pub fn maps_input(number: u64, a: &[u64; 6]) -> bool {
+    number == nr::MMAP && a[3] & sys::MAP_ANONYMOUS == 0 && is_input(a[4])
+}
+
 /// The input has been named, which is told once in a process.
 static NAMED: AtomicBool = AtomicBool::new(false);
 
@@ -124,6 +130,9 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
     if mode.boundaries && !NAMED.load(Ordering::Relaxed) && names_input(number, a) {
         NAMED.store(true, Ordering::Relaxed);
         event(ctx, rare::INPUT, [0; 6], &[]);
+    }
+    if mode.boundaries && maps_input(number, a) {
+        event(ctx, rare::INPUT, [a[4], a[5], 0, 0, 0, 0], &[]);
     }
     let is_creation = mode.boundaries && creates(number, a);
     let input = reads_from(number)

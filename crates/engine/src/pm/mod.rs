@@ -48,7 +48,8 @@ mod stage;
 pub mod under_way;
 
 pub use boundaries::{
-    STAGE as BOUNDARIES, dies, is_input, looked_up, names_input, records_deaths, sent_to_self,
+    STAGE as BOUNDARIES, dies, is_input, looked_up, maps_input, names_input, records_deaths,
+    sent_to_self,
 };
 pub use discover::{FaultAnswer, fault, mark_site};
 pub use files::{file_mode, init_files};

@@ -144,8 +144,12 @@ fn errors_say_where_and_what_to_write() {
         ),
         ("n {int:x}", "line 1, column 8: "),
         (
-            "n {key:3}",
-            "line 1, column 7: `{key}` takes nothing after its name",
+            "n {key:few}",
+            "line 1, column 8: `{key:…}` does not say how many bytes; write `{key}` or `{key:8}`",
+        ),
+        (
+            "n {byte:3}",
+            "line 1, column 8: `{byte}` takes nothing after its name",
         ),
         ("n {u8:0-256}", "line 1, column 7: `{u8}` holds at most 255"),
         (

@@ -8,6 +8,8 @@ use crate::path::{Folded, Kind, mix};
 /// shape of what was decided about and each position that is in the way.
 const TOWARDS: usize = 8;
 const TOWARDS_MAX: u32 = 8;
+/// So many decisions in front of something new in persistent memory are turned for its sake.
+const AROUND: u32 = 12;
 /// A position is moved by as much as this.
 const FURTHER: usize = 2;
 
@@ -86,11 +88,13 @@ impl Search<'_> {
         let places = against.clone().filter(|(_, d)| d.kind.is_position());
         let key = mix(wanted.way, wanted.shape);
         let key = places.fold(key, |key, (_, d)| mix(key, d.name()));
-        let times = self.led.entry(key).or_default();
-        if *times >= TOWARDS_MAX {
+        if self
+            .led
+            .get(&key)
+            .is_some_and(|times| *times >= TOWARDS_MAX)
+        {
             return;
         }
-        *times += 1;
         // What ends a number or a word is behind it, and may have been looked at long before the number was made.
         let behind = last + 1..=last + 2;
         let ends = before
@@ -114,23 +118,59 @@ impl Search<'_> {
             }
         }
         turns.extend(moves);
-        for (index, (at, place)) in turns.into_iter().enumerate() {
-            let key = (wanted.test, at, place);
-            if self.open.contains(&key) && !self.towards.contains_key(&key) {
-                self.towards.insert(key, index as u32);
-                let rank = self.rank(wanted.test, at, place, self.tests.len() as u64);
-                let turn = Turn {
-                    rank,
-                    test: wanted.test,
-                    at,
-                    place,
+        if self.turn_soon(wanted.test, turns) {
+            *self.led.entry(key).or_default() += 1;
+        }
+    }
+
+    /// The newest path has done something new to persistent memory, or has gone a new way of the program's own code, behind so many decisions each time. The last decisions before it have made what was stored, or have led there.
+    pub(super) fn look_around(&mut self, mut new: Vec<u32>) {
+        let Some(test) = self.tests.len().checked_sub(1) else {
+            return;
+        };
+        new.sort_unstable();
+        new.dedup();
+        let mut turns = Vec::new();
+        for behind in new {
+            let from = behind.saturating_sub(AROUND);
+            for at in (from..behind).rev() {
+                let decision = &self.tests[test].decisions[at as usize];
+                let place = match decision.kind {
+                    Kind::Position { .. } => decision.way as u32 + 1,
+                    Kind::Branch => 0,
+                    _ => continue,
                 };
-                self.queue.push(turn);
-                self.any.push(Turn {
-                    rank: rank.anywhere(),
-                    ..turn
-                });
+                turns.push((at, place));
             }
         }
+        self.turn_soon(test as u32, turns);
+    }
+
+    /// These decisions of a path are turned next. Whether there are any among them that were not.
+    fn turn_soon(&mut self, test: u32, turns: Vec<(u32, u32)>) -> bool {
+        let mut any = false;
+        for (index, (at, place)) in turns.into_iter().enumerate() {
+            let key = (test, at, place);
+            // That the same was, or will be, turned on another path does not matter: there it led elsewhere.
+            if self.turned.contains(&key) || self.towards.contains_key(&key) {
+                continue;
+            }
+            any = true;
+            self.towards.insert(key, index as u32);
+            self.open.insert(key);
+            let rank = self.rank(test, at, place, self.tests.len() as u64);
+            let turn = Turn {
+                rank,
+                test,
+                at,
+                place,
+            };
+            self.queue.push(turn);
+            self.any.push(Turn {
+                rank: rank.anywhere(),
+                ..turn
+            });
+        }
+        any
     }
 }

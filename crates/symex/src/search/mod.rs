@@ -13,10 +13,15 @@
 //! behind what was decided before, those are turned that end what is decided about, rule the way out, or have made what is decided about. Then come those of the program's own code on a path that is new, and ways
 //! that were not gone with such an expression (another constant, one more digit), for the nth time since persistent memory was changed, behind the same fences of persistent memory, or behind the
 //! same decisions, of which first one counts, then three and eight. Of what is equally new, what was tried less often, and then what depends on earlier bytes, so that room is left behind them.
+//! Before what a path has done anew to persistent memory, and before a way of the program's own code that none had gone, the last decisions are turned at once. What is less new than all that gets
+//! its turn, too, each level half as often as the one above it.
+//!
+//! **What is captured.** A run is followed, and then captured again, if it has executed a branch that is new, if it shows that something was not captured (a value is not what it should be), and, in a
+//! part of the time, if a way is new behind these fences of persistent memory: an instruction may touch the input without a branch that is new.
 //!
 //! **Inputs that are made** (`made.rs`). A solver changes bytes in their places, but texts have none: one more letter moves all that follows. So beside each input that was solved for, the one is run
-//! in which the new bytes stand in front of what they replace. When a run has done something new to persistent memory, the bytes that have led there are repeated behind
-//! themselves, and bytes that have led elsewhere are tried there; and the input is tried without most of the bytes that nobody has solved for, so that there is room for more. Such inputs are made of what was solved for;
+//! in which the new bytes stand in front of what they replace. When a run has done something new, the bytes that have led there are repeated behind
+//! themselves, or are all that is left, and bytes that have led elsewhere are tried there; and the input is tried without most of the bytes that nobody has solved for, so that there is room for more. Such inputs are made of what was solved for;
 //! what they do is looked at like everything else.
 //!
 //! **Source.** SAGE's generational search (NDSS 2008) for turning every decision of a path; AGAMOTTO (OSDI 2020), section 4, for what comes first. **Deviations.** There
@@ -24,12 +29,14 @@
 //! paths that have done something new to it come first.
 
 mod leads;
+mod levels;
+mod looks;
 mod made;
 mod order;
 mod pieces;
 mod turn;
 
-use std::collections::{BinaryHeap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -37,12 +44,13 @@ use std::time::{Duration, Instant};
 use brownout_check::Analysis;
 use brownout_host::{CAPTURE_MAX, ExitStatus, Outcome, Stopped};
 use brownout_solve::{Answer, BytesLeft, Expr, KnownSets, Pool, Settings, Solver};
-use brownout_stage::Tells;
+use brownout_stage::{Causes, Tells};
 use brownout_trace::event::Event;
 use brownout_trace::{EventSink, Tee};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::judge::Judge;
+use crate::input::Layout;
+use crate::judge::{Found, Judge};
 use crate::modules::OwnCode;
 use crate::numbers::Numbers;
 use crate::options::{Error, Options, Strategy};
@@ -51,7 +59,8 @@ use crate::run::{Following, Learning, sorted};
 use crate::shadow::{Losses, first_bit};
 use crate::stage::Stage;
 use crate::tables::Tables;
-use pieces::{ends, inserted};
+use levels::Levels;
+use pieces::{inserted, pieces};
 use turn::{DETAILS, Turn, other_way, setting, ways};
 
 /// A path that was run.
@@ -66,14 +75,23 @@ struct Test {
     chosen: Arc<[u64]>,
 }
 
-/// Who is told how it goes.
-pub trait Progress {
-    /// From time to time.
+/// Who searches beside, and wants to know.
+pub trait Company {
+    /// How it goes, from time to time.
     fn show(&mut self, numbers: &Numbers);
+
+    /// All inputs that were kept, and all that was found.
+    fn tells(&mut self, kept: &[Vec<u8>], found: &[(u64, Found)]) -> Result<(), Error>;
+
+    /// An input that somebody else has kept, each once.
+    fn hears(&mut self) -> Option<Vec<u8>>;
+
+    /// Whether somebody else has found what all search for.
+    fn has_enough(&self) -> bool;
 }
 
-/// Why the search has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why the search has ended; of several, what comes last says why all have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Over {
     /// Every decision of every path was turned, as far as that can be.
     All,
@@ -87,9 +105,13 @@ pub enum Over {
     Stopped,
 }
 
+/// An input that was not solved for. For the statistics of inserting: whether it has something inserted; None if it counts for nothing.
+type Made = (Vec<u8>, Option<bool>);
+
 /// See the module's header.
 pub struct Search<'o> {
     options: &'o Options,
+    layout: Layout,
     stage: Stage,
     pool: Pool,
     solver: Solver,
@@ -101,12 +123,16 @@ pub struct Search<'o> {
     chosen: Arc<[u64]>,
     /// Branches that were taken in runs that were followed.
     learned: Vec<u8>,
+    /// By instruction that has met an outdated value: in how many runs.
+    stale_at: FxHashMap<u64, u32>,
     tests: Vec<Test>,
-    queue: BinaryHeap<Turn>,
+    queue: Levels,
     /// The same in another order.
-    any: BinaryHeap<Turn>,
+    any: Levels,
     /// Those that were not turned yet.
     open: FxHashSet<(u32, u32, u32)>,
+    /// Those that were.
+    turned: FxHashSet<(u32, u32, u32)>,
     /// By what is wanted, and what is in its way: on how many paths others were turned for its sake.
     led: FxHashMap<u64, u32>,
     /// Where the program's own code is.
@@ -123,8 +149,9 @@ pub struct Search<'o> {
     tries: FxHashMap<u64, u32>,
     /// By the way to a decision with many ways: those that were gone or tried.
     gone: FxHashMap<u64, Vec<u128>>,
-    /// Inputs to be run that were not solved for: made of others that were.
-    made: VecDeque<(Vec<u8>, Option<bool>)>,
+    /// Inputs to be run that were not solved for: made of others that were. First those of runs that have done something new to persistent memory, or have gone a way of
+    /// the program's own code that none had gone.
+    made: [VecDeque<Made>; 2],
     /// Of inputs that were solved for, and of those with inserted bytes: how many have shown something new, and how many there were.
     fruits: [f64; 2],
     tried_so: [f64; 2],
@@ -135,6 +162,12 @@ pub struct Search<'o> {
     edges: Vec<u8>,
     random: fastrand::Rng,
     begun: Instant,
+    /// Inputs that are worth a closer look.
+    to_explore: VecDeque<Vec<u8>>,
+    /// What explorations have looked into.
+    causes: Causes,
+    /// What they have to say.
+    pub notes: Vec<String>,
     /// What was found.
     pub judge: Judge,
     /// What was done.
@@ -171,6 +204,7 @@ impl<'o> Search<'o> {
         };
         Search {
             options,
+            layout: options.layout(),
             stage,
             pool: Pool::new(),
             solver: Solver::new(settings),
@@ -179,10 +213,12 @@ impl<'o> Search<'o> {
             touched: HashSet::new(),
             chosen: Arc::from([]),
             learned: Vec::new(),
+            stale_at: FxHashMap::default(),
             tests: Vec::new(),
-            queue: BinaryHeap::new(),
-            any: BinaryHeap::new(),
+            queue: Levels::default(),
+            any: Levels::default(),
             open: FxHashSet::default(),
+            turned: FxHashSet::default(),
             led: FxHashMap::default(),
             own: OwnCode::default(),
             towards: FxHashMap::default(),
@@ -191,7 +227,7 @@ impl<'o> Search<'o> {
             covered: FxHashSet::default(),
             tries: FxHashMap::default(),
             gone: FxHashMap::default(),
-            made: VecDeque::new(),
+            made: Default::default(),
             fruits: [0.0; 2],
             tried_so: [0.0; 2],
             chunks: Vec::new(),
@@ -200,6 +236,9 @@ impl<'o> Search<'o> {
             edges: Vec::new(),
             random: fastrand::Rng::with_seed(options.seed),
             begun: Instant::now(),
+            to_explore: VecDeque::new(),
+            causes: Causes::default(),
+            notes: Vec::new(),
             judge: Judge::new(options.check),
             numbers: Numbers::default(),
             losses: Losses::default(),
@@ -208,36 +247,48 @@ impl<'o> Search<'o> {
     }
 
     /// Searches.
-    pub fn run(&mut self, progress: &mut dyn Progress) -> Result<Over, Error> {
+    pub fn run(&mut self, company: &mut dyn Company) -> Result<Over, Error> {
         let first = self.options.first.clone();
         self.inputs.insert(first.clone());
         self.try_input(first, None, None)?;
         let mut shown = Instant::now();
         let mut is_turn = false;
         let over = loop {
+            company.tells(&self.kept, &self.judge.found)?;
             if let Some(over) = self.is_over() {
                 break over;
             }
+            if company.has_enough() {
+                break Over::All;
+            }
+            self.looks()?;
+            let heard = company.hears();
             // In turns: there may be many of them.
             is_turn = !is_turn;
-            let made = match is_turn {
-                true => self.made.pop_front(),
+            let made = match is_turn && heard.is_none() {
+                true => self.next_made(),
                 false => None,
             };
-            if let Some((input, from)) = made {
+            if let Some(input) = heard {
+                // What was kept before, or by others, comes first: it has led to new behaviour of persistent memory.
+                if self.inputs.insert(input.clone()) {
+                    self.numbers.made += 1;
+                    self.try_input(input, None, None)?;
+                }
+            } else if let Some((input, from)) = made {
                 self.numbers.made += 1;
                 self.try_input(input, None, from)?;
             } else if let Some(turn) = self.next() {
                 if let Some((input, expected)) = self.solve(turn) {
                     self.try_input(input, Some(expected), Some(false))?;
                 }
-            } else if self.made.is_empty() {
+            } else if self.made.iter().all(VecDeque::is_empty) && self.to_explore.is_empty() {
                 break Over::All;
             }
             if shown.elapsed() > Duration::from_millis(200) {
                 shown = Instant::now();
                 self.count();
-                progress.show(&self.numbers);
+                company.show(&self.numbers);
             }
         };
         self.count();
@@ -265,6 +316,7 @@ impl<'o> Search<'o> {
     fn count(&mut self) {
         let numbers = &mut self.numbers;
         numbers.waiting = self.open.len() as u64;
+        numbers.unexplored = self.to_explore.len() as u64;
         numbers.queries = self.solver.statistics().queries;
         numbers.pm_paths = self.pm.len() as u64;
         numbers.instructions_chosen = self.touched.len() as u64;
@@ -363,7 +415,7 @@ impl<'o> Search<'o> {
         if let Some(inserted) = inserted
             && self.is_worth_inserting()
         {
-            self.make(inserted, Some(true));
+            self.make(inserted, Some(true), false);
         }
         // Two ways of saying the same.
         if !self.inputs.insert(input.clone()) {
@@ -386,14 +438,25 @@ impl<'o> Search<'o> {
             let begun = Instant::now();
             let chosen = self.chosen.clone();
             let mut rules = Rules(self.judge.analysis());
-            let mut following =
-                Following::new(&mut self.pool, &mut self.tables, &mut self.own, &input);
+            let mut following = Following::new(
+                &mut self.pool,
+                &mut self.tables,
+                &mut self.own,
+                &self.layout,
+                &input,
+            );
+            following.stops_at_company = !self.stage.takes_turns();
             let ran = {
                 let mut sink = Tee::of([&mut following as &mut dyn EventSink, &mut rules]);
                 self.stage.run(&input, &Tells::Captured(chosen), &mut sink)
             };
-            let outcome = match ran {
-                Ok(ran) => ran.outcome,
+            let ran = match ran {
+                Ok(ran) => ran,
+                // There are several threads, and one that runs with the others would not do the same again: it was ended there.
+                Err(_) if following.has_company && self.stage.take_turns() => {
+                    self.judge.put_back(rules.0);
+                    continue;
+                }
                 Err(error) if error.is_not_kept() && !is_last => {
                     is_last = true;
                     self.judge.put_back(rules.0);
@@ -401,6 +464,8 @@ impl<'o> Search<'o> {
                 }
                 Err(error) => return Err(error),
             };
+            let outcome = &ran.outcome;
+            let near = following.near_fault();
             if following.has_company && self.stage.take_turns() {
                 self.judge.put_back(rules.0);
                 continue;
@@ -417,7 +482,13 @@ impl<'o> Search<'o> {
             self.numbers.runs += 1;
             self.numbers.senseless += senseless;
             self.numbers.read_most = self.numbers.read_most.max(position.read);
-            if self.learns(&input, &outcome)? {
+            let times = shadow.stale_at.iter().map(|pc| {
+                let times = self.stale_at.entry(*pc).or_default();
+                *times += 1;
+                *times
+            });
+            let is_suspect = times.min().is_some_and(|times| times <= STALE_MAX);
+            if self.learns(&input, outcome, is_suspect)? {
                 // It was not all captured.
                 self.judge.put_back(rules.0);
                 continue;
@@ -425,7 +496,7 @@ impl<'o> Search<'o> {
             self.numbers.paths += 1;
             self.numbers.evaluated += shadow.evaluated;
             self.numbers.pm_events += pm_events;
-            self.lose(&shadow.losses);
+            self.losses.add(&shadow.losses);
             if shadow.path.is_cut {
                 self.numbers.cut += 1;
             }
@@ -440,17 +511,22 @@ impl<'o> Search<'o> {
                 )
             );
             self.numbers.endless += u64::from(is_cut);
-            self.judge.look(&input, &outcome, is_cut, rules.0);
+            self.judge.look(&input, &ran, is_cut, near, rules.0);
             if self.judge.has_error() && self.numbers.first_error_seconds.is_none() {
                 self.numbers.first_error_seconds = Some(self.begun.elapsed().as_secs_f64());
             }
-            if let ExitStatus::Signal(_) = outcome.status {
+            if let (ExitStatus::Signal(_), false) = (outcome.status, ran.is_done) {
                 self.numbers.killed += 1;
             }
-            let news = pm.iter().filter(|pair| !self.pm.contains(*pair)).count() as u64;
-            self.pm.extend(pm);
+            let new = pm.iter().filter(|(pair, _)| !self.pm.contains(*pair));
+            let mut new: Vec<u32> = new.map(|(_, at)| *at).collect();
+            let news = new.len() as u64;
+            self.pm.extend(pm.into_keys());
             if news > 0 {
                 self.kept.push(input.clone());
+                if !is_cut {
+                    self.look_later(&input);
+                }
             }
             if let Some(edges) = &outcome.edges {
                 merge(&mut self.edges, edges);
@@ -461,13 +537,29 @@ impl<'o> Search<'o> {
                     self.numbers.diverged += 1;
                 }
             }
-            let ends = ends(&shadow.path.decisions, shadow.pm.fences);
-            let fresh = self.add(input.clone(), shadow.path);
+            let pieces = pieces(&shadow.path.decisions, shadow.pm.fences);
+            let (fresh, own_at) = self.add(input.clone(), shadow.path);
+            if self.options.strategy == Strategy::Pm {
+                new.extend(own_at.map(|at| at as u32));
+                self.look_around(new);
+            }
             let is_fresh = fresh[..ROUGH].iter().any(|count| *count > 0);
             let is_new = news > 0 || fresh[0] + fresh[1] > 0;
             if self.options.strategy == Strategy::Pm && from == Some(false) && is_new {
-                self.repeat(&input, &ends);
-                self.squeeze(&input);
+                let is_urgent = news > 0 || own_at.is_some();
+                // What has led to the program's own way that is new, and the last.
+                let own = own_at.and_then(|at| pieces.iter().find(|piece| piece.behind > at));
+                let last = pieces.last().filter(|last| Some(*last) != own);
+                for piece in own.into_iter().chain(last) {
+                    self.repeat(&input, *piece, is_urgent);
+                }
+                self.squeeze(&input, is_urgent);
+            }
+            // An instruction may touch the input without a branch that is new: what is compared was the same in all runs before.
+            let is_elsewhere = news > 0 || fresh[..=THERE].iter().any(|count| *count > 0);
+            let allowed = LEARNING * self.begun.elapsed().as_secs_f64();
+            if is_elsewhere && self.numbers.learning_seconds < allowed && self.follow(&input)? {
+                self.made[0].push_front((input.clone(), None));
             }
             if let Some(made) = from {
                 let is_fruit = news > 0 || is_fresh;
@@ -478,16 +570,22 @@ impl<'o> Search<'o> {
         }
     }
 
-    /// Follows the run on an input if it has executed code that was not there before. Whether more instructions are captured now.
-    fn learns(&mut self, input: &[u8], outcome: &Outcome) -> Result<bool, Error> {
+    /// Follows the run on an input if it has executed code that was not there before, or has done something with the input that was not captured (`is_suspect`): an
+    /// instruction of a loop may touch the input from the second time on. Whether more instructions are captured now.
+    fn learns(&mut self, input: &[u8], outcome: &Outcome, is_suspect: bool) -> Result<bool, Error> {
         let Some(edges) = &outcome.edges else {
             return Ok(false);
         };
-        if !merge(&mut self.learned, edges) {
+        if !merge(&mut self.learned, edges) && !is_suspect {
             return Ok(false);
         }
+        self.follow(input)
+    }
+
+    /// Follows the run on an input. Whether more instructions are captured now.
+    fn follow(&mut self, input: &[u8]) -> Result<bool, Error> {
         let begun = Instant::now();
-        let mut learning = Learning::new(input.len());
+        let mut learning = Learning::new(&self.layout, input);
         self.stage.run(input, &Tells::Executed, &mut learning)?;
         self.numbers.learning_seconds += begun.elapsed().as_secs_f64();
         self.numbers.learned += 1;
@@ -505,23 +603,14 @@ impl<'o> Search<'o> {
         Ok(true)
     }
 
-    fn lose(&mut self, losses: &Losses) {
-        for (name, count) in &losses.unsupported {
-            *self.losses.unsupported.entry(name.clone()).or_default() += count;
-        }
-        for (pc, count) in &losses.addresses {
-            *self.losses.addresses.entry(*pc).or_default() += count;
-        }
-        self.losses.arguments += losses.arguments;
-        self.losses.stale += losses.stale;
-    }
-
-    /// Adds a path, and its decisions to the queue.
-    fn add(&mut self, input: Vec<u8>, path: Path) -> [u32; DETAILS] {
+    /// Adds a path, and its decisions to the queue. How many ways are new, in each detail; and at which decision the program's own code has first gone one that is quite
+    /// new.
+    fn add(&mut self, input: Vec<u8>, path: Path) -> ([u32; DETAILS], Option<usize>) {
         let Path {
             decisions, folded, ..
         } = path;
         let mut fresh = [0; DETAILS];
+        let mut own_at = None;
         let mut all = 0;
         let mut before = Vec::with_capacity(decisions.len());
         let mut settings = Vec::with_capacity(decisions.len());
@@ -545,6 +634,9 @@ impl<'o> Search<'o> {
             for (detail, way) in ways(name, &setting).into_iter().enumerate() {
                 if self.covered.insert(way) {
                     fresh[detail] += 1;
+                    if detail == 0 && own_at.is_none() && self.own.contains(decision.pc) {
+                        own_at = Some(names.len());
+                    }
                 }
             }
             settings.push(setting);
@@ -616,7 +708,7 @@ impl<'o> Search<'o> {
         if self.options.strategy == Strategy::Pm {
             self.lead_towards_folded(test, &folded);
         }
-        fresh
+        (fresh, own_at)
     }
 }
 
@@ -646,6 +738,12 @@ impl Search<'_> {
 /// What a query may cost.
 const CONFLICTS: u64 = 5_000;
 const SOLVING: Duration = Duration::from_millis(250);
+/// An instruction that meets outdated values is a reason to follow a run so often. (They may be outdated for a reason that no run can show.)
+const STALE_MAX: u32 = 2;
+/// Behind which fences of persistent memory a way was gone: the detail that tells it.
+const THERE: usize = 3;
+/// The share of the time in which runs are followed without a branch that is new.
+const LEARNING: f64 = 0.2;
 /// So many decisions of the program itself are turned first on a path that is new.
 const OWN: usize = 6;
 /// Whatever is new in one of the first so many details is worth a second look.

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use super::Search;
+use super::levels::LEADS;
 use super::turn::{DETAILS, Rank, Turn, other_way, ways};
 use crate::options::Strategy;
 use crate::path::Kind;
@@ -11,8 +12,6 @@ use crate::path::Kind;
 const VAIN_MAX: u32 = 1000;
 /// Places are told apart from this detail on.
 const PLACES: usize = 3;
-/// How new what may lead to a way is that no run has gone: less than that way, more than all else.
-const LEADS: u8 = 2 * DETAILS as u8 - 1;
 /// How new what the program itself decides is, on a path that is new: less than what leads somewhere, and than what has another shape.
 const OWN: u8 = 2 * DETAILS as u8 - 3;
 /// Of 256 decisions to turn, so many are taken wherever they are in the input.
@@ -27,7 +26,7 @@ impl Search<'_> {
                 true => &mut self.any,
                 false => &mut self.queue,
             };
-            let turn = queue.pop()?;
+            let turn = queue.pop(&mut self.random)?;
             if !self.open.contains(&turn.key()) {
                 continue;
             }
@@ -46,6 +45,7 @@ impl Search<'_> {
                 continue;
             }
             self.open.remove(&turn.key());
+            self.turned.insert(turn.key());
             return Some(turn);
         }
     }

@@ -2,22 +2,34 @@
 
 use crate::path::Decision;
 
-/// Where in an input the bytes end that were looked at before persistent memory was changed, each time that it was.
-pub(super) fn ends(decisions: &[Decision], fences: u32) -> Vec<u32> {
-    let mut ends = Vec::new();
-    let Some(first) = decisions.first() else {
-        return ends;
-    };
-    let (mut known, mut last) = (first.pm.fences, 0);
-    let all = decisions.iter().map(|d| (d.pm.fences, Some(d.last_byte())));
-    for (fences, byte) in all.chain([(fences, None)]) {
-        if fences > known {
-            ends.push(last + 1);
-            known = fences;
+/// The bytes of an input, by which change of persistent memory they have led to: where they begin and end, and behind which decision. The last bytes may have led nowhere, and are not among them.
+/// What looks further than it must (vector instructions) makes the last end too large, but hardly ever a beginning too small.
+pub(super) fn pieces(decisions: &[Decision], fences: u32) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut behind = 0;
+    for group in decisions.chunk_by(|a, b| a.pm.fences == b.pm.fences) {
+        behind += group.len();
+        let from = group.iter().map(|d| d.bytes.0).min().unwrap_or(0) as usize;
+        let end = group.iter().map(|d| d.last_byte()).max().unwrap_or(0) as usize + 1;
+        if let Some(last) = pieces.last_mut()
+            && from > last.from
+        {
+            last.end = last.end.min(from);
         }
-        last = last.max(byte.unwrap_or(0));
+        if group[0].pm.fences < fences {
+            pieces.push(Piece { from, end, behind });
+        }
     }
-    ends
+    pieces
+}
+
+/// See [`pieces`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) from: usize,
+    pub(super) end: usize,
+    /// So many decisions were made up to there.
+    pub(super) behind: usize,
 }
 
 /// An input in which, of bytes in a row that are what they were in the first input, and all the same, one is left. What is missing then follows at the end. None if there are no such
@@ -61,6 +73,40 @@ pub(super) fn inserted(input: &[u8], changes: &[(u32, u8)]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::{Kind, Progress};
+    use brownout_solve::Pool;
+
+    /// Decisions about these bytes, after so many fences.
+    fn decisions(all: &[(u32, (u32, u32))]) -> Vec<Decision> {
+        let mut pool = Pool::new();
+        let condition = pool.constant(1, 1);
+        let decision = |&(fences, bytes): &(u32, (u32, u32))| Decision {
+            pc: 0,
+            kind: Kind::Branch,
+            way: 0,
+            condition,
+            value: None,
+            shape: 0,
+            bytes,
+            pm: Progress { fences, which: 0 },
+        };
+        all.iter().map(decision).collect()
+    }
+
+    #[test]
+    fn pieces_are_those_that_have_led_to_changes() {
+        // A search for the end of the line looks far ahead; then the command is looked at.
+        let one = [(0, (0, 16)), (0, (0, 2)), (0, (1, 1))];
+        let two = [(1, (3, 19)), (1, (3, 3)), (1, (4, 7))];
+        let rest = [(3, (8, 35))];
+        let all = decisions(&[&one[..], &two, &rest].concat());
+        let piece = |from, end, behind| Piece { from, end, behind };
+        assert_eq!(pieces(&all, 3), [piece(0, 3, 3), piece(3, 8, 6)]);
+        // Had the last one led somewhere, it would be one.
+        assert_eq!(pieces(&all, 4)[2], piece(8, 36, 7));
+        assert_eq!(pieces(&decisions(&one), 0), []);
+        assert_eq!(pieces(&[], 1), []);
+    }
 
     #[test]
     fn room_is_made_behind_what_was_solved_for() {
