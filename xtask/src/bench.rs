@@ -11,6 +11,7 @@
 //!  ├─ mutants.rs `bench mutants`: how long campaigns take to find planted bugs
 //!  ├─ race.rs    `bench race`: brownout race, on programs that are wrong and right, and one run under a schedule
 //!  ├─ session.rs `bench session`: runs forked from a kept process, against launches
+//!  ├─ symex.rs   `bench symex`: brownout symex, from blanks, by strategy; paths a second of libpmemobj's maps
 //!  ├─ places.rs  folders for pools and reports
 //!  └─ redis.rs   a server and its client, for `bench check`
 //! ```
@@ -32,6 +33,7 @@ mod places;
 mod race;
 mod redis;
 mod session;
+mod symex;
 
 use anyhow::Result;
 
@@ -48,6 +50,7 @@ pub fn bench(words: &[&str]) -> Result<()> {
         ["mutants", rest @ ..] => (mutants::bench, rest),
         ["race", rest @ ..] => (race::bench, rest),
         ["session", rest @ ..] => (session::bench, rest),
+        ["symex", rest @ ..] => (symex::bench, rest),
         rest => (engine::bench, rest),
     };
     let options = Options::parse(words)?;

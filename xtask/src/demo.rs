@@ -169,6 +169,14 @@ pub fn demo() -> Result<()> {
     fixed.closing_line()?;
     fixed.ends_with(0)?;
 
+    step(
+        "12. All of this can be looked at. The crash of the mailbox, and the campaign of step 10 with what it has reached and found, become one page for a \
+         browser:",
+    );
+    let (wrong, _) = mailbox()?;
+    let page = stage.page(&wrong)?;
+    println!("\nOpen {} in a browser.\n", page.display());
+
     println!(
         "Your own program:\n\n  \
          {0} check -- PROGRAM ARGS                (it uses libpmem or libpmemobj)\n  \
@@ -176,8 +184,9 @@ pub fn demo() -> Result<()> {
          {0} explore -- PROGRAM ARGS              (it recovers when it is run again; else --recover CMD)\n  \
          {0} fuzz --out DIR -- PROGRAM ARGS       (it reads commands from standard input)\n  \
          {0} race -- PROGRAM ARGS                 (it has threads, and recovers when it is run again; else --recover CMD)\n  \
+         {0} symex --stdin-symbolic 32 -- PROGRAM (it parses what it reads; files, arguments and sockets, too)\n  \
          {0} explain                              (all rules)\n\n\
-         docs/check.md, docs/explore.md, docs/fuzz.md and docs/race.md go on from here.",
+         docs/check.md, docs/explore.md, docs/fuzz.md, docs/race.md and docs/symex.md go on from here.",
         short(&layout::brownout().to_string_lossy())
     );
     Ok(())
@@ -358,6 +367,40 @@ impl Stage {
             .args(["--until-found", "--time", "10s", "--"])
             .args([&*program, "count.pool"]);
         self.run(&mut command)
+    }
+
+    /// `brownout report mailbox.json campaign -o page.html`, of which the first is made here. Gives the path of the page.
+    fn page(&self, program: &Path) -> Result<PathBuf> {
+        self.fresh("mail.pool")?;
+        let page = self.fresh("page.html")?;
+        let program = program.to_string_lossy();
+        let mut explore = Command::new(layout::brownout());
+        explore
+            .current_dir(&self.folder)
+            .args(["explore", "--format", "json", "-o", "mailbox.json"])
+            .args(["--pm", "mail.pool", "--recover"])
+            .arg(format!("{} check mail.pool", shell::quoted(&program)))
+            .args(["--", &program, "run", "mail.pool"]);
+        self.run(&mut explore)?.ends_with(1)?;
+        let mut report = Command::new(layout::brownout());
+        report.current_dir(&self.folder).args([
+            "report",
+            "mailbox.json",
+            "campaign",
+            "-o",
+            "page.html",
+        ]);
+        let made = self.run(&mut report)?;
+        made.first_line("in page.html")?;
+        made.ends_with(0)?;
+        let text = fs::read_to_string(&page)?;
+        for expected in ["data_never_flushed.c", "hashmap_atomic.c", "PM paths"] {
+            ensure!(
+                text.contains(expected),
+                "the page says nothing of {expected}"
+            );
+        }
+        Ok(page)
     }
 
     /// Runs the native command that the report gives, which must fail in that way.

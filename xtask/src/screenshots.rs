@@ -16,15 +16,11 @@ const DOCS_MAX: u64 = 150_000;
 pub fn screenshots() -> Result<()> {
     setup::setup()?;
     build::build()?;
-    shell::run(shell::cargo().args([
-        "test",
-        "--release",
-        "--workspace",
-        "--test",
-        "browser",
-        "--",
-        "every_analysis",
-    ]))?;
+    // The harness takes one filter at a time.
+    for name in ["every_analysis", "a_campaign_that_goes_on"] {
+        let words = "test --release --workspace --test browser --";
+        shell::run(shell::cargo().args(words.split(' ')).arg(name))?;
+    }
     let workspace = brownout_tests::layout::workspace();
     let taken = brownout_tests::layout::target().join("screenshots");
     let docs = workspace.join("docs/screenshots");

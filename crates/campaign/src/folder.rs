@@ -4,6 +4,7 @@
 //! DIR/campaign.json     what is searched, and how: version, kind, settings
 //!     lock              whoever writes holds it (`flock`); it names the process
 //!     journal           what was found out (crate::journal)
+//!     course            what was reached when (crate::course)
 //!     README.txt        for people who come across the folder
 //!     queue/  crashes/  hangs/     test cases, named as AFL++ names them (crate::case_name)
 //!     fuzzer_stats  plot_data      figures, as AFL++ writes them (crate::afl)
@@ -23,7 +24,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -327,6 +328,31 @@ impl Layout {
     /// The figures for `afl-plot`.
     pub fn plot_data(&self) -> PathBuf {
         self.root.join("plot_data")
+    }
+
+    /// What was reached when ([`crate::course`]).
+    pub fn course(&self) -> PathBuf {
+        self.root.join("course")
+    }
+
+    /// Whether a process writes to the folder now; `None` if that cannot be known. The lock is not
+    /// touched: whoever wants it meanwhile gets it.
+    pub fn is_in_use(&self) -> Option<bool> {
+        let path = self.root.join(LOCK_FILE);
+        let inode = fs::metadata(&path).ok()?.ino();
+        let owner = fs::read_to_string(&path).ok()?;
+        let owner = owner.trim();
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        // 1: FLOCK  ADVISORY  WRITE 4711 08:01:1234567 0 EOF
+        Some(locks.lines().any(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.get(1) == Some(&"FLOCK")
+                && words.get(4) == Some(&owner)
+                && words
+                    .get(5)
+                    .and_then(|file| file.rsplit(':').next()?.parse().ok())
+                    == Some(inode)
+        }))
     }
 
     /// The cases on a shelf, by number. Other files are passed over, a shelf that is not there is
@@ -673,6 +699,8 @@ fn readme_text(kind: &str) -> String {
 
 campaign.json   what is searched and how; a campaign goes on only with the same
 journal         what was found out so far, for `brownout {kind} --resume`
+course          what was reached when; `brownout report THIS_FOLDER -o page.html`
+                draws it
 queue/          inputs that reached something new
 crashes/        inputs that show something wrong
 hangs/          inputs on which the program did not end in time
@@ -709,6 +737,17 @@ mod tests {
             .collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn who_looks_knows_whether_it_is_under_way() {
+        let place = tempfile::tempdir().expect("a folder");
+        let identity = Identity::new("fuzz", &1, &2).expect("plain data");
+        let folder = Folder::create(place.path(), &identity).expect("it is new");
+        let (layout, _) = Folder::look(place.path()).expect("it is one");
+        assert_eq!(layout.is_in_use(), Some(true));
+        drop(folder);
+        assert_eq!(layout.is_in_use(), Some(false));
     }
 
     #[test]

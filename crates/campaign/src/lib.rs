@@ -10,6 +10,7 @@
 //! | [`case_name`], [`afl`] | names and figures as AFL++ writes them, for its tools and people's scripts |
 //! | [`files`] | files that are written whole or not at all |
 //! | [`journal`] | records that survive `kill -9` and full disks |
+//! | [`course`] | what was reached when, for whoever draws it |
 //! | [`budget`] | limits of time and executions, shares of work, pauses |
 //! | [`status`] | what is shown meanwhile, on a terminal and in a log |
 //! | [`sync`] | inputs are exchanged with a running AFL++ |
@@ -42,6 +43,7 @@
 pub mod afl;
 pub mod budget;
 pub mod case_name;
+pub mod course;
 pub mod files;
 pub mod folder;
 pub mod journal;

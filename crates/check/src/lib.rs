@@ -39,6 +39,7 @@ mod pool;
 mod ranges;
 mod resolve;
 mod sites;
+mod sketch;
 mod sorted;
 mod source;
 mod thread;

@@ -14,6 +14,7 @@ use crate::checker::Checker;
 use crate::collect::{Raw, RawEvent};
 use crate::origins::Programs;
 use crate::sites::Work;
+use crate::sketch;
 use crate::source::Sources;
 
 /// Where words for numbers come from.
@@ -141,10 +142,14 @@ fn finding(checker: &Checker, words: &mut Words<'_>, sources: &mut Sources, raw:
     let by_msync = checker.persists_by_msync();
     let rule = raw.rule.built_in();
     help.extend(rule.and_then(|rule| suggestion(rule, by_msync, &events, sources)));
+    let sketch = rule
+        .filter(|_| !by_msync && !is_lock(&events, sources))
+        .and_then(|rule| sketch::of(rule, &events, sources));
     let finding = Finding {
         count: raw.count,
         events,
         help,
+        sketch,
         notes: raw.notes,
         origins: Vec::from_iter(origin),
         ..Finding::new(raw.rule, raw.severity, raw.message)
@@ -358,6 +363,23 @@ fn speaks_of_lock(text: &str) -> bool {
         .any(|word| WORDS.contains(&word.to_ascii_lowercase().as_str()))
 }
 
+/// Whether what is stored may be a lock, which must not become persistent.
+fn is_lock(events: &[Event], sources: &mut Sources) -> bool {
+    let Some(store) = events.iter().find(|event| event.role == Role::Store) else {
+        return false;
+    };
+    let Some(own) = blame::frame(&store.stack) else {
+        return false;
+    };
+    let expression = match (&own.file, own.line) {
+        (Some(file), Some(line)) => sources.text(file, line),
+        _ => None,
+    };
+    let function = own.function.as_deref().unwrap_or_default();
+    let size = store.place.as_ref().map_or(0, |place| place.size);
+    size <= LOCK_BYTES_MAX && (speaks_of_lock(function) || expression.is_some_and(speaks_of_lock))
+}
+
 /// What would mend it, at the nearest place where that is right.
 fn suggestion(
     rule: BuiltIn,
@@ -412,22 +434,13 @@ fn suggestion(
         (Some(function), None) => format!("before returning from {function}"),
         (None, _) => format!("after {}", blame::spoken(user)),
     };
-    let mut of_lock = || {
-        let expression = match (&own.file, own.line) {
-            (Some(file), Some(line)) => sources.text(file, line),
-            _ => None,
-        };
-        let function = own.function.as_deref().unwrap_or_default();
-        speaks_of_lock(function) || expression.is_some_and(speaks_of_lock)
-    };
     if matches!(
         rule,
         BuiltIn::MissingFlush
             | BuiltIn::MissingFence
             | BuiltIn::TxUnloggedStore
             | BuiltIn::TxNotPersisted
-    ) && size <= LOCK_BYTES_MAX
-        && of_lock()
+    ) && is_lock(events, sources)
     {
         return Some(format!(
             "if {object} are a lock, initialise it whenever the file is opened, and say brownout_exclude there: made persistent, it \
@@ -621,6 +634,7 @@ fn reconcile(findings: &mut [Finding]) {
             && store(finding).is_some_and(is_same)
             && let Some(help) = finding.help.last_mut()
         {
+            finding.sketch = None;
             *help = format!(
                 "if it need not survive a crash, keep it in ordinary memory, or say so by brownout_exclude; else {help}"
             );

@@ -65,7 +65,8 @@ const COPIES: [&str; 7] = [
     "memcpy", "memset", "memmove", "strcpy", "strncpy", "snprintf", "sprintf",
 ];
 
-fn destination(line: &str) -> Option<String> {
+/// The expression that names what a statement stores to.
+pub fn destination(line: &str) -> Option<String> {
     let line = line.split("//").next()?.trim();
     for copy in COPIES {
         if let Some(at) = line.find(&format!("{copy}(")) {

@@ -104,6 +104,8 @@ Examples:
   brownout symex --pm '*.pool' --stdin-symbolic 32 -- ./prog store.pool
   brownout symex --pm '*.pool' --stdin seed.txt --setup './prog store.pool < /dev/null' --time 5m -- ./prog store.pool
   brownout symex --pm '*.pool' --stdin-symbolic 32 --out campaign -- ./prog store.pool
+  brownout symex --pm store.pool --setup './prog store.pool < ops' --pool-symbolic 0x40-0x80 -- ./prog store.pool
+  brownout symex --pm '*.pool' --socket --template operations.txt -- ./server store.pool
 
 The program runs on one input after the other. Each is computed from the branches of an earlier run, so that one of them goes the other way: a
 number that only a comparison knows is found at once. Each run is judged by the rules of 'brownout check'. --out keeps an input for
@@ -113,6 +115,7 @@ Examples:
   brownout check --format json -o check.json -- ./my_test
   brownout report check.json -o check.html
   brownout report check.json explore.json race.json -o all.html
+  brownout report campaign --watch
   brownout report --compare main.json branch.json
   brownout report --compare main.json branch.json -o changes.html
 
@@ -865,6 +868,89 @@ impl std::str::FromStr for OrderArg {
     }
 }
 
+/// A file that is solved for: its name, if it has one, and how many bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileArg(pub Option<PathBuf>, pub usize);
+
+/// More bytes are not solved for at once.
+pub const SYMBOLIC_MAX: u64 = 65536;
+
+impl std::str::FromStr for FileArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FileArg, String> {
+        let (name, number) = match text.rsplit_once(':') {
+            Some((name, number)) => (Some(name), number),
+            None => (None, text),
+        };
+        let number = number.parse().ok();
+        let number = number.filter(|number| (1..=SYMBOLIC_MAX).contains(number));
+        match (name, number) {
+            (Some(""), _) | (_, None) => Err(format!(
+                "write NAME:N or N, where N is a number of bytes from 1 to {SYMBOLIC_MAX}"
+            )),
+            (name, Some(number)) => Ok(FileArg(name.map(PathBuf::from), number as usize)),
+        }
+    }
+}
+
+/// Parts of a file that are solved for: its name, if it is said, and from where to where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolArg {
+    /// The file.
+    pub file: Option<PathBuf>,
+    /// The parts, in order, none of which overlaps another.
+    pub ranges: Vec<std::ops::Range<u64>>,
+}
+
+impl std::str::FromStr for PoolArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PoolArg, String> {
+        let (file, parts) = match text.rsplit_once(':') {
+            Some((file, parts)) => (Some(PathBuf::from(file)), parts),
+            None => (None, text),
+        };
+        let number = |text: &str| match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => text.parse::<u64>().ok(),
+        };
+        let range = |part: &str| match (part.split_once('-'), part.split_once('+')) {
+            (Some((from, to)), _) => Some(number(from)?..number(to)?),
+            (_, Some((from, count))) => {
+                let from = number(from)?;
+                Some(from..from.checked_add(number(count)?)?)
+            }
+            (None, None) => None,
+        };
+        let mut ranges = Vec::new();
+        for part in parts.split(',') {
+            let range = range(part).filter(|range| !range.is_empty());
+            ranges.push(range.ok_or_else(|| {
+                format!("'{part}' is no range: write FROM-TO or FROM+COUNT, in bytes")
+            })?);
+        }
+        ranges.sort_by_key(|range| range.start);
+        if ranges.windows(2).any(|pair| pair[0].end > pair[1].start) {
+            return Err("the ranges overlap".to_owned());
+        }
+        let (first, last) = (ranges[0].start, ranges[ranges.len() - 1].end);
+        if last - first > SYMBOLIC_MAX {
+            return Err(format!("they lie more than {SYMBOLIC_MAX} bytes apart"));
+        }
+        if i64::try_from(last).is_err() {
+            return Err("no file is as large as that".to_owned());
+        }
+        if file
+            .as_ref()
+            .is_some_and(|file| file.as_os_str().is_empty())
+        {
+            return Err("there is no name in front of ':'".to_owned());
+        }
+        Ok(PoolArg { file, ranges })
+    }
+}
+
 /// `brownout symex`
 #[derive(Debug, Args)]
 pub struct SymexArgs {
@@ -875,12 +961,53 @@ pub struct SymexArgs {
     pub pm: Vec<String>,
 
     /// Solve for N bytes of standard input, which are blanks to begin with
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536), required_unless_present = "stdin")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536), group = "symbolic")]
     pub stdin_symbolic: Option<u32>,
 
-    /// Begin with FILE as standard input, and solve for its bytes
+    /// Solve for N bytes of the file NAME, or of a file that takes the place of '@@' in the arguments if there is no NAME
     ///
-    /// With --stdin-symbolic N, only its first N bytes count, or blanks are added behind it.
+    /// The file holds nothing else, and blanks to begin with.
+    #[arg(long, value_name = "[NAME:]N", group = "symbolic")]
+    pub file_symbolic: Option<FileArg>,
+
+    /// Solve for N bytes in each of the places where the arguments have '@@1', '@@2' and so on, which are blanks to begin with
+    ///
+    /// A byte that is zero ends its argument.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), group = "symbolic")]
+    pub arguments_symbolic: Option<u32>,
+
+    /// Solve for N bytes that a client sends to the program, a server; they are blanks to begin with
+    ///
+    /// --socket says where it listens, if not where it listens first.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536), group = "symbolic")]
+    pub socket_symbolic: Option<u32>,
+
+    /// Solve for the bytes in RANGE of FILE, which hold to begin with what the set-up has left there
+    ///
+    /// What would the program do on any content there? RANGE is FROM-TO (TO is not part of it) or FROM+COUNT, in bytes, '0x' in front is for hexadecimal numbers; several are
+    /// separated by commas. FILE may be left out if --pm names one file.
+    #[arg(long, value_name = "[FILE:]RANGE", group = "symbolic")]
+    pub pool_symbolic: Option<PoolArg>,
+
+    /// The program is a server, and gets its input over a connection
+    ///
+    /// As in 'brownout fuzz'.
+    #[arg(long, value_name = "WHERE", num_args = 0..=1, default_missing_value = "auto")]
+    pub socket: Option<brownout_symex::Endpoint>,
+
+    /// Make the first input of the operations in FILE, and solve for their fields
+    ///
+    /// The same file as --operations of 'brownout fuzz': 'set {key:8} 0 0 2\r\n{data:2}'. Each operation comes once, or as often as its weight says; what is not a field is never changed.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["symbolic", "input"])]
+    pub template: Option<PathBuf>,
+
+    /// Begin with the bytes of FILE as the input
+    ///
+    /// With a number of bytes to solve for, only as many count, or blanks are added behind them.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "pool_symbolic")]
+    pub input: Option<PathBuf>,
+
+    /// Let the program read FILE as its standard input. If nothing else is solved for, its bytes are
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stdin: Option<PathBuf>,
 
@@ -927,9 +1054,31 @@ pub struct SymexArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::ExecutablePath)]
     pub solver: Option<PathBuf>,
 
-    /// Keep an input for each new way through code that uses persistent memory, in DIR/tests
+    /// Keep the campaign in DIR: findings, and in DIR/tests an input for each new way through code that uses persistent memory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
+
+    /// Go on with the campaign in DIR, from where it was ended or killed
+    ///
+    /// The inputs that were kept are run first.
+    #[arg(long, requires = "out")]
+    pub resume: bool,
+
+    /// Search with N side by side, each with a seed of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: u32,
+
+    /// What runs after a crash, as a shell command: explore crashes in paths that do something new to persistent memory
+    ///
+    /// As in 'brownout fuzz': with standard input as the input, each line of it is an atomic operation.
+    #[arg(long, value_name = "CMD")]
+    pub recover: Option<String>,
+
+    /// How much of the time may go into explorations, of 100. Default: 20 with --recover, else 0
+    ///
+    /// Without --recover, the program itself recovers, with no input.
+    #[arg(long, value_name = "PERCENT")]
+    pub explore_share: Option<f64>,
 
     /// Put the inputs of findings into FOLDER
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath, default_value = "brownout-symex")]
@@ -1459,8 +1608,27 @@ pub struct ReplayArgs {
 #[derive(Debug, Args)]
 pub struct PageArgs {
     /// Reports that --format json has written; with --compare the old one and the new one
-    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::FilePath)]
+    ///
+    /// The folder of a campaign, as `--out` of fuzz and race names it, counts as a report of what was found until now, and the page shows what was
+    /// reached when. The campaign may go on meanwhile.
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
+
+    /// Serve the page to this machine's browsers, and keep it up to date while a campaign goes on
+    ///
+    /// Its address is printed; only who knows it is served, and only from this machine. Ctrl-C ends it. Nothing is written.
+    #[arg(long, conflicts_with = "compare", group = "shown")]
+    pub watch: bool,
+
+    /// With --watch: the port to serve at. Default: any that is free
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "watch",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    pub port: u16,
 
     /// Tell what is new, what is gone and what is still there, from the first report to the second
     #[arg(long)]
@@ -1469,11 +1637,11 @@ pub struct PageArgs {
     /// Write the page to FILE
     ///
     /// Default: the page goes to stdout, unless that is a terminal. With --compare there is a page only if this is given.
-    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "shown")]
     pub output: Option<PathBuf>,
 
     /// Open the page, by $BROWSER or xdg-open
-    #[arg(long, requires = "output")]
+    #[arg(long, requires = "shown")]
     pub open: bool,
 
     /// Shorten paths: home folders become ~, the working folder becomes .

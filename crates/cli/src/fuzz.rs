@@ -1,10 +1,15 @@
 //! `brownout fuzz`: inputs and images that nobody has thought of.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
+use std::path::Path;
 
+use brownout_findings::numbers::counted;
 use brownout_findings::rules::{Analysis, RuleSet};
-use brownout_findings::{Analysed, Finding, Limit, Outcome, Severity};
+use brownout_findings::{Analysed, Finding, Limit, Outcome, Report, Severity};
+use brownout_fuzz::course::Moment;
 use brownout_fuzz::{Error, Found, Kept, Named};
+use brownout_report::html::campaign::{Image, Way};
 
 use crate::exit::{self, Failure};
 use crate::progress::{CampaignScreen, LiveLine};
@@ -64,17 +69,15 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
             .limit(Limit::Untouched, "no persistent memory was touched");
     }
     // That is what fuzzing is, so nobody need accept it; but nobody is told that all was looked at.
-    let executions = campaign.progress.executions;
     let cut = match campaign.progress.figures.cut {
         0 => String::new(),
         cut => format!(
             ", of which {cut} were cut off because they did too much or took too much memory, and not judged"
         ),
     };
-    outcome.coverage.limit(
-        Limit::Sampled,
-        format!("{executions} executions were made{cut}; others may show more"),
-    );
+    outcome
+        .coverage
+        .limit(Limit::Sampled, sampled(campaign.progress.executions, &cut));
     outcome.coverage.accept(&[Limit::Sampled]);
     if let Some((why, times)) = campaign.unjudged {
         let times = match times {
@@ -115,6 +118,78 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
     reporting::conclude_each(&fuzz.report, &known, subject, outcome, replay)
 }
 
+/// How much was looked at.
+fn sampled(executions: u64, cut: &str) -> String {
+    format!(
+        "{} {} made{cut}; others may show more",
+        counted(executions, "execution"),
+        if executions == 1 { "was" } else { "were" }
+    )
+}
+
+/// A campaign as its folder has it, also while it goes on: a report of what was found until now, and the images.
+pub fn seen(folder: &Path, course: &[Moment]) -> Result<(Report, Vec<Image>), Failure> {
+    let kept = Kept::look(folder)?;
+    let mut outcome = Outcome {
+        statistics: serde_json::Map::new(),
+        ..Outcome::default()
+    };
+    let executions = course.last().map_or(0, |moment| moment.executions);
+    outcome
+        .coverage
+        .limit(Limit::Sampled, sampled(executions, ""));
+    outcome.coverage.accept(&[Limit::Sampled]);
+    outcome
+        .notes
+        .push(format!("begun by: {}", kept.settings.command_line));
+    let mut keys = Vec::new();
+    for (key, found) in &kept.found {
+        outcome.findings.push(told(found));
+        keys.push(key.clone());
+    }
+    let program = std::iter::once(&kept.key.program).chain(&kept.key.args);
+    let analysed = Analysed {
+        program: program.cloned().collect(),
+        domain: Some(kept.settings.domain.clone()),
+        ..Analysed::by(Analysis::Fuzz.name())
+    };
+    let name = folder.to_string_lossy();
+    let replay = |number: usize| {
+        let words = ["fuzz", "repro", &name, keys.get(number)?];
+        Some(Again {
+            words: words.map(str::to_owned).to_vec(),
+            ..Again::default()
+        })
+    };
+    let (report, numbers) = reporting::assemble(&Known::default(), analysed, outcome, replay);
+    let fingerprints: HashMap<&str, &str> = (numbers.iter().zip(&report.findings))
+        .filter_map(|(number, finding)| {
+            Some((keys[(*number)?].as_str(), finding.fingerprint.as_str()))
+        })
+        .collect();
+    let images = kept.images()?.into_iter().map(|image| Image {
+        number: image.number,
+        parent: image.parent,
+        way: match image.way {
+            brownout_fuzz::Way::Root => Way::Root,
+            brownout_fuzz::Way::Run => Way::Run,
+            brownout_fuzz::Way::Crash => Way::Crash,
+            brownout_fuzz::Way::Flipped => Way::Flipped,
+        },
+        origin: image.origin,
+        cases: image.cases,
+        findings: (image.found.iter())
+            .filter_map(|key| {
+                fingerprints
+                    .get(key.as_str())
+                    .map(|name| (*name).to_owned())
+            })
+            .collect(),
+    });
+    let images = images.collect();
+    Ok((report, images))
+}
+
 /// A finding, with where it comes from.
 fn told(found: &Found) -> Finding {
     let mut finding = found.finding.clone();
@@ -151,8 +226,8 @@ pub fn look(command: FuzzCommand, wanted: Option<&str>) -> Result<u8, Failure> {
             };
             let chain = kept.export(image, &args.output)?;
             message(&format!(
-                "{} steps from the root; run {}",
-                chain.steps.len(),
+                "{} from the root; run {}",
+                counted(chain.steps.len() as u64, "step"),
                 quote(args.output.join("rebuild.sh"))
             ));
             Ok(exit::OK)
@@ -174,16 +249,24 @@ pub fn look(command: FuzzCommand, wanted: Option<&str>) -> Result<u8, Failure> {
             let least = least?;
             let (shown, all) = least.shown;
             message(&format!(
-                "{} inputs in {} show what {} test cases show ({shown} of {all} places in the maps)",
-                least.written.len(),
+                "{} in {} {} what {} show ({shown} of {all} places in the maps)",
+                counted(least.written.len() as u64, "input"),
                 quote(&args.output),
-                least.cases,
+                if least.written.len() == 1 {
+                    "shows"
+                } else {
+                    "show"
+                },
+                counted(least.cases as u64, "test case"),
             ));
             if !least.left_out.is_empty() {
                 let names: Vec<String> = least.left_out.iter().map(u64::to_string).collect();
                 message(&format!(
-                    "the rest shows only on images that no input makes, by {} test cases that are left out: {}",
-                    names.len(),
+                    "the rest shows only on images that no input makes, by {} left out: {}",
+                    match names.len() {
+                        1 => "a test case that is".to_owned(),
+                        n => format!("{n} test cases that are"),
+                    },
                     names.join(", ")
                 ));
             }

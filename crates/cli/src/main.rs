@@ -10,6 +10,7 @@
 //! out of the way: the program has the terminal, its signals and its exit status.
 
 mod bug;
+mod campaign;
 mod check;
 mod cli;
 mod compat;
@@ -40,6 +41,7 @@ mod token;
 mod usage;
 mod valgrind;
 mod verification;
+mod watch;
 
 use std::process::ExitCode;
 

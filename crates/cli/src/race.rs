@@ -1,7 +1,11 @@
 //! `brownout race`: interleavings that lose data.
 
+use std::path::Path;
+
+use brownout_findings::numbers::counted;
 use brownout_findings::rules::{Analysis, RuleSet};
-use brownout_findings::{Analysed, Limit, Outcome};
+use brownout_findings::{Analysed, Limit, Outcome, Report};
+use brownout_fuzz::course::Moment;
 use brownout_race::status::{self, Snapshot};
 use brownout_race::{Error, Options, Over, Progress, Proof};
 
@@ -63,7 +67,9 @@ fn listen(options: &Options) -> Result<(), Failure> {
 /// Searches, reports, and says how to exit.
 pub fn race(race: Race) -> Result<u8, Failure> {
     let known = Known::read(&race.report)?;
-    let options = &race.options;
+    let mut options = race.options;
+    options.command_line = reporting::words(&race.command_line).unwrap_or_default();
+    let options = &options;
     listen(options)?;
     let mut shown = Shown::new(options);
     let raced = brownout_race::race(options, &mut shown);
@@ -113,6 +119,45 @@ pub fn race(race: Race) -> Result<u8, Failure> {
         })
     };
     reporting::conclude_each(&race.report, &known, subject, outcome, replay)
+}
+
+/// A campaign as its folder has it, also while it goes on: a report of what was found until now.
+pub fn seen(folder: &Path, course: &[Moment]) -> Result<Report, Failure> {
+    let kept = brownout_race::look(folder)?;
+    let mut outcome = Outcome {
+        statistics: serde_json::Map::new(),
+        ..Outcome::default()
+    };
+    let schedules = course.last().map_or(0, |moment| moment.executions);
+    outcome.coverage.limit(
+        Limit::Interleaving,
+        format!(
+            "{} {} run; others may show more",
+            counted(schedules, "schedule"),
+            if schedules == 1 { "was" } else { "were" }
+        ),
+    );
+    outcome.coverage.accept(&[Limit::Interleaving]);
+    let mut proofs = Vec::new();
+    for discovery in kept.found {
+        outcome.findings.push(discovery.finding);
+        proofs.push(discovery.proof);
+    }
+    let analysed = Analysed {
+        program: kept.program,
+        domain: Some(kept.domain),
+        command: kept.command_line.clone(),
+        ..Analysed::by(Analysis::Race.name())
+    };
+    let replay = |number: usize| {
+        Some(Again {
+            words: kept.command_line.clone(),
+            race: proofs.get(number).cloned(),
+            ..Again::default()
+        })
+        .filter(|again| !again.words.is_empty())
+    };
+    Ok(reporting::assemble(&Known::default(), analysed, outcome, replay).0)
 }
 
 /// Makes the schedule and the crash of a finding again, and shows what comes of it.

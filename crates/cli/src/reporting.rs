@@ -16,7 +16,6 @@ use brownout_report::suppress::{self, Suppressions};
 use serde::Serialize;
 
 use crate::exit::{self, Failure};
-use crate::report::{no_terminal, spare_inputs};
 use crate::resolve::{ColorChoice, Compat, ReportFormat, Reporting, plain};
 use crate::terminal::{message, quote};
 use crate::token::Token;
@@ -24,6 +23,7 @@ use crate::token::Token;
 pub use crate::token::Again;
 
 /// What is known about findings beforehand.
+#[derive(Default)]
 pub struct Known {
     suppressions: Option<Suppressions>,
     baseline: Option<Baseline>,
@@ -72,6 +72,28 @@ impl Known {
             self.baseline.as_ref(),
             suppress::today(),
         );
+    }
+}
+
+/// A page on the terminal is of no use to anybody.
+pub fn no_terminal() -> Failure {
+    Failure::usage("a page is for a browser, not for the terminal: say -o FILE.html")
+}
+
+/// A slip of the hand must not cost a report.
+pub fn spare_inputs(files: &[PathBuf], output: &Path) -> Result<(), Failure> {
+    let Ok(real) = fs::canonicalize(output) else {
+        return Ok(());
+    };
+    match files
+        .iter()
+        .any(|file| fs::canonicalize(file).is_ok_and(|file| file == real))
+    {
+        true => Err(Failure::usage(format!(
+            "{} is one of the reports, which would be replaced; choose another name for -o",
+            quote(output)
+        ))),
+        false => Ok(()),
     }
 }
 
@@ -284,20 +306,14 @@ pub fn words(line: &[OsString]) -> Option<Vec<String>> {
     words.map(|word| Some(word?.to_owned())).collect()
 }
 
-/// As [`conclude`], where each finding has a command line of its own that shows it again.
-pub fn conclude_each<S: Serialize>(
-    reporting: &Reporting,
+/// The report of what an analysis came to, with names, tokens and verdict; and for each finding its number in the outcome.
+pub fn assemble<S: Serialize>(
     known: &Known,
-    subject: Subject<'_>,
+    analysed: Analysed,
     outcome: Outcome<S>,
     replay: impl Fn(usize) -> Option<Again>,
-) -> Result<u8, Failure> {
-    let bug = outcome.bug.clone();
-    let mut report = outcome.report(Analysed {
-        command: words(subject.command_line).unwrap_or_default(),
-        milliseconds: Some(since_start()),
-        ..subject.analysed
-    });
+) -> (Report, Vec<Option<usize>>) {
+    let mut report = outcome.report(analysed);
     // Findings are sorted and left out: each keeps its number until it gets its token, which needs
     // its final name.
     for (number, finding) in report.findings.iter_mut().enumerate() {
@@ -307,13 +323,33 @@ pub fn conclude_each<S: Serialize>(
         });
     }
     known.apply(&mut report);
+    let mut numbers = Vec::new();
     // A command line that is no text has no token.
     for finding in &mut report.findings {
-        let number = finding.replay.take();
-        let replay = number.and_then(|number| replay(number.token.parse().ok()?));
-        let token = replay.and_then(|again| Token::new(again, &finding.fingerprint));
+        let number = finding.replay.take().and_then(|r| r.token.parse().ok());
+        let token = number.and_then(&replay);
+        let token = token.and_then(|again| Token::new(again, &finding.fingerprint));
         finding.replay = token.map(Token::replay);
+        numbers.push(number);
     }
+    (report, numbers)
+}
+
+/// As [`conclude`], where each finding has a command line of its own that shows it again.
+pub fn conclude_each<S: Serialize>(
+    reporting: &Reporting,
+    known: &Known,
+    subject: Subject<'_>,
+    outcome: Outcome<S>,
+    replay: impl Fn(usize) -> Option<Again>,
+) -> Result<u8, Failure> {
+    let bug = outcome.bug.clone();
+    let analysed = Analysed {
+        command: words(subject.command_line).unwrap_or_default(),
+        milliseconds: Some(since_start()),
+        ..subject.analysed
+    };
+    let (mut report, _) = assemble(known, analysed, outcome, replay);
     if let Some(fingerprint) = subject.wanted {
         report.findings.retain(|f| f.fingerprint == fingerprint);
         message(&match report.findings.is_empty() {

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use brownout_findings::numbers::either;
 use brownout_findings::{Coverage, Limit, Severity};
 use brownout_host::{KNOWN_FILES_MAX, LaunchError, Limits};
 use brownout_trace::event::FileId;
@@ -591,7 +592,11 @@ fn conclude(
     let unsteady = search.ledger.statistics.unsteady;
     if unsteady > 0 {
         search.ledger.notes.insert(format!(
-            "{unsteady} recoveries read in another order when they were run again, and ended alike: threads or chance decide on it"
+            "{} run again, and ended alike: threads or chance decide on it",
+            match unsteady {
+                1 => "1 recovery read in another order when it was".to_owned(),
+                n => format!("{n} recoveries read in another order when they were"),
+            }
         ));
     }
     notes.extend(search.ledger.notes.iter().cloned());
@@ -635,8 +640,13 @@ fn open_journal(
     search.known.journal = Some(journal);
     if search.ledger.statistics.resumed > 0 {
         search.ledger.notes.insert(format!(
-            "resumed: {} recoveries were run before an interruption",
-            search.ledger.statistics.resumed
+            "resumed: {} {} run before an interruption",
+            search.ledger.statistics.resumed,
+            either(
+                search.ledger.statistics.resumed,
+                "recovery was",
+                "recoveries were"
+            )
         ));
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! From a failing crash state to something that a person can act on.
 
+use brownout_findings::numbers::either;
 use brownout_findings::{Event, Finding, Frame, NothingLost, Role, Timeline, blame as whose};
 use brownout_host::LaunchError;
 use brownout_model::{ByteRange, Moment, keys};
@@ -292,7 +293,11 @@ pub fn explain(
     {
         *message += &format!(" and the one at {} survives", whose::place(&stack));
         let place = scene.place(&step, range);
-        let text = format!("{} stored here, and survive", bytes_are(range.len()));
+        let text = format!(
+            "{} stored here, and {}",
+            bytes_are(range.len()),
+            either(range.len(), "survives", "survive")
+        );
         events.insert(
             crash,
             event(Role::Early, text, step.site, stack, Some(place)),

@@ -273,6 +273,20 @@ pub struct Finding {
     /// What the run did to the cache lines in question, if the analysis knows more of that than the events tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
+    /// A line of source that would mend it, where that can be said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sketch: Option<Sketch>,
+}
+
+/// A line to be put into a source file. It is a sketch: nobody has compiled it, and the program may have other names for what it calls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sketch {
+    /// The file, as frames name it.
+    pub file: String,
+    /// The line behind which it goes.
+    pub line: u32,
+    /// The new line, with its indentation.
+    pub text: String,
 }
 
 /// As many origins are kept of a finding.
@@ -296,6 +310,7 @@ impl Finding {
             reproduction: None,
             origins: Vec::new(),
             timeline: None,
+            sketch: None,
         }
     }
 

@@ -27,7 +27,7 @@ mod verdict;
 pub use coverage::{Coverage, Limit, Limitation};
 pub use finding::{
     Analysed, CrashFile, Effort, Event, Excerpt, Fate, Finding, Frame, NothingLost, Origin, Place,
-    Replay, Report, Reproduction, SCHEMA_VERSION, SourceText, Timeline, TimelineStep, Tool,
+    Replay, Report, Reproduction, SCHEMA_VERSION, Sketch, SourceText, Timeline, TimelineStep, Tool,
 };
 pub use outcome::Outcome;
 pub use role::Role;

@@ -21,6 +21,14 @@ pub fn counted(number: u64, noun: &str) -> String {
     }
 }
 
+/// The word that agrees with the number: `either(1, "is", "are")`.
+pub fn either<'a>(number: u64, one: &'a str, many: &'a str) -> &'a str {
+    match number {
+        1 => one,
+        _ => many,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

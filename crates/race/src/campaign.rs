@@ -3,13 +3,16 @@
 //! With a folder, each finding is written down when it is made, so that nothing is lost if the tool is killed; `resume` takes them over and goes on behind the last schedule.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use brownout_campaign::folder::{Folder, Identity};
+use brownout_campaign::course::{Clock, Course};
+use brownout_campaign::folder::{Folder, FolderError, Identity};
 use brownout_campaign::journal::Journal;
-use brownout_findings::numbers::counted;
+use brownout_campaign::status::Snapshot;
+use brownout_findings::numbers::{counted, either};
 use brownout_findings::{Coverage, Finding, Limit};
 use brownout_host::{ExitStatus, Schedule, StrategyKind};
 use serde::{Deserialize, Serialize};
@@ -58,6 +61,9 @@ enum Entry {
     Input(Vec<u8>),
 }
 
+/// What `campaign.json` calls it.
+const KIND: &str = "race";
+
 /// What must be the same when a campaign goes on.
 #[derive(Serialize)]
 struct Key {
@@ -72,9 +78,98 @@ struct Key {
     seed: u64,
 }
 
+/// What may change in a campaign: as it was begun, for those who look at it.
+#[derive(Serialize, Deserialize)]
+struct Settings {
+    /// The program and its arguments.
+    program: Vec<String>,
+    /// The words after `brownout`.
+    command_line: Vec<String>,
+    /// The persistence domain, by name.
+    domain: String,
+}
+
+/// A campaign as its folder has it, also while it goes on.
+pub struct Looked {
+    /// The program and its arguments.
+    pub program: Vec<String>,
+    /// How the tool was called: the words after `brownout`.
+    pub command_line: Vec<String>,
+    /// The persistence domain, by name.
+    pub domain: String,
+    /// What was found until now.
+    pub found: Vec<Discovery>,
+}
+
+/// Reads a campaign's folder, and changes nothing in it.
+pub fn look(folder: &Path) -> Result<Looked, Error> {
+    let (layout, identity) = Folder::look(folder)?;
+    if identity.kind != KIND {
+        return Err(Error::Folder(FolderError::OtherKind {
+            path: folder.to_path_buf(),
+            found: identity.kind,
+            expected: KIND.to_owned(),
+        }));
+    }
+    let settings: Settings = serde_json::from_value(identity.settings.clone()).map_err(|e| {
+        Error::Usage(format!(
+            "{} was made by another version of Brownout: {e}",
+            folder.display()
+        ))
+    })?;
+    let (entries, _) = Journal::<String>::read(&layout.journal(), &identity.hash())?;
+    let Settings {
+        program,
+        command_line,
+        domain,
+    } = settings;
+    Ok(Looked {
+        program,
+        command_line,
+        domain,
+        found: Recalled::of(&entries).known.into_list(),
+    })
+}
+
+/// What the entries of a journal come to.
+#[derive(Default)]
+struct Recalled {
+    /// So many schedules have been run.
+    ran: u64,
+    known: Discoveries,
+    inputs: Vec<Vec<u8>>,
+}
+
+impl Recalled {
+    fn of(entries: &[String]) -> Recalled {
+        let mut recalled = Recalled::default();
+        let entries = entries.iter();
+        for entry in entries.filter_map(|text| serde_json::from_str(text).ok()) {
+            match entry {
+                Entry::Ran(count) => recalled.ran = count,
+                Entry::Input(input) => recalled.inputs.push(input),
+                Entry::Found {
+                    key,
+                    finding,
+                    proof,
+                } => {
+                    let discovery = Discovery {
+                        finding: *finding,
+                        proof: *proof,
+                    };
+                    recalled.known.add(&key, &discovery);
+                }
+            }
+        }
+        recalled
+    }
+}
+
 /// The folder of a campaign, and what was known when it was opened.
 struct Kept {
     journal: Mutex<Journal<String>>,
+    /// What was reached when; none if it cannot be written, which is no reason to end.
+    course: Mutex<Option<Course>>,
     _folder: Folder,
     first: u64,
     known: Discoveries,
@@ -100,7 +195,13 @@ impl Kept {
             pm: options.pm_globs.clone(),
             seed: options.seed,
         };
-        let identity = Identity::new("race", &key, &())
+        let words = std::iter::once(&options.program.program).chain(&options.program.args);
+        let settings = Settings {
+            program: words.map(|w| w.to_string_lossy().into_owned()).collect(),
+            command_line: options.command_line.clone(),
+            domain: options.model.domain.name().to_owned(),
+        };
+        let identity = Identity::new(KIND, &key, &settings)
             .map_err(|error| Error::Usage(format!("cannot name the campaign: {error}")))?;
         let folder = match options.resume {
             true => Folder::resume(out, &identity)?,
@@ -108,32 +209,12 @@ impl Kept {
         };
         let path = folder.layout().journal();
         let (journal, entries, _) = Journal::<String>::open(&path, &identity.hash())?;
-        let (mut first, mut known) = (0, Discoveries::default());
-        let mut inputs = Vec::new();
-        for entry in entries
-            .iter()
-            .filter_map(|text| serde_json::from_str(text).ok())
-        {
-            match entry {
-                Entry::Ran(count) => first = count,
-                Entry::Input(input) => inputs.push(input),
-                Entry::Found {
-                    key,
-                    finding,
-                    proof,
-                } => {
-                    let discovery = Discovery {
-                        finding: *finding,
-                        proof: *proof,
-                    };
-                    known.add(&key, &discovery);
-                }
-            }
-        }
+        let Recalled { ran, known, inputs } = Recalled::of(&entries);
         Ok(Some(Kept {
             journal: Mutex::new(journal),
+            course: Mutex::new(Course::open(&folder.layout().course(), Clock::Run).ok()),
             _folder: folder,
-            first,
+            first: ran,
             known,
             inputs,
         }))
@@ -146,6 +227,20 @@ impl Kept {
         let mut journal = self.journal.lock().unwrap_or_else(|p| p.into_inner());
         // What cannot be kept is still reported.
         let _ = journal.append(&text);
+    }
+}
+
+impl Kept {
+    /// For whoever draws it. What cannot be written, because the disk is full, is missing there.
+    fn note(&self, snapshot: &Snapshot, is_last: bool) {
+        let mut course = self.course.lock().unwrap_or_else(|p| p.into_inner());
+        let Some(course) = course.as_mut() else {
+            return;
+        };
+        let _ = match is_last {
+            true => course.note_last(snapshot),
+            false => course.note(snapshot),
+        };
     }
 }
 
@@ -246,17 +341,28 @@ pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Err
     let mut written = Instant::now();
     let mut shows = |standing: &Standing| {
         const EVERY: Duration = Duration::from_secs(1);
-        progress.show(&live.snapshot(standing));
-        if let Some(kept) = &kept
-            && written.elapsed() > EVERY
-        {
-            kept.write(&Entry::Ran(start + standing.numbers.schedules));
-            written = Instant::now();
+        let snapshot = live.snapshot(standing);
+        progress.show(&snapshot);
+        if let Some(kept) = &kept {
+            kept.note(&snapshot, false);
+            if written.elapsed() > EVERY {
+                kept.write(&Entry::Ran(start + standing.numbers.schedules));
+                written = Instant::now();
+            }
         }
     };
     let searched = search.run(&mut shows, &Shelf(kept.as_ref()))?;
     if let Some(kept) = &kept {
         kept.write(&Entry::Ran(start + searched.numbers.schedules));
+        let errors = searched.found.iter().filter(|found| found.is_error());
+        let errors = errors.count() as u64;
+        let end = Standing {
+            numbers: searched.numbers,
+            found: (errors, searched.found.len() as u64 - errors),
+            is_stopping: true,
+            ..Standing::default()
+        };
+        kept.note(&live.snapshot(&end), true);
     }
     conclude(&mut raced, searched, begun.elapsed());
     // It goes if it is empty.
@@ -297,9 +403,12 @@ fn conclude(raced: &mut Raced, searched: Searched, elapsed: Duration) {
         raced.coverage.limit(
             Limit::Nondeterministic,
             format!(
-                "{} schedules went another way when they were run again: the program depends on something else than its input and its schedule \
-                 (the time, another process), and what they showed is not judged",
-                searched.has_diverged
+                "{} another way when run again: the program depends on something else than its input and its schedule \
+                 (the time, another process), and what was seen then is not judged",
+                match searched.has_diverged {
+                    1 => "1 schedule went".to_owned(),
+                    n => format!("{n} schedules went"),
+                }
             ),
         );
     }
@@ -312,16 +421,16 @@ fn conclude(raced: &mut Raced, searched: Searched, elapsed: Duration) {
         );
     }
     if raced.numbers.endless > 0 {
-        raced.notes.push(format!(
-            "{} schedules were ended because they did not end; what they did until then was looked at",
-            raced.numbers.endless
-        ));
+        raced.notes.push(match raced.numbers.endless {
+            1 => "1 schedule was cut off because it did not end; what it did until then was looked at".to_owned(),
+            n => format!("{n} schedules were cut off because they did not end; what they did until then was looked at"),
+        });
     }
     raced.notes.extend(open_predictions(&searched.predictions));
     for (signal, decisions) in searched.killed {
         raced.notes.push(format!(
-            "a schedule with {} decisions ends the program by signal {signal}",
-            decisions.len()
+            "a schedule with {} ends the program by signal {signal}",
+            counted(decisions.len() as u64, "decision")
         ));
     }
 }
@@ -341,7 +450,10 @@ fn open_predictions(predictions: &[(String, Prospect, u32)]) -> Vec<String> {
     let mut notes: Vec<String> = open.clone().take(SHOWN).map(told).collect();
     let more = open.count().saturating_sub(SHOWN);
     if more > 0 {
-        notes.push(format!("{more} more predictions are open"));
+        notes.push(format!(
+            "{more} more {} open",
+            either(more as u64, "prediction is", "predictions are")
+        ));
     }
     notes
 }

@@ -1,7 +1,7 @@
 //! What was found, in words: the interleaving as numbered events, each with its thread, its stack and its bytes.
 
 use brownout_explore::{Happened, Stored, Trial};
-use brownout_findings::numbers::counted;
+use brownout_findings::numbers::{counted, either};
 use brownout_findings::rules::BuiltIn;
 use brownout_findings::{Event, Finding, Frame, Place, Reproduction, Role, Severity, blame};
 use brownout_symbols::Stacks;
@@ -35,8 +35,13 @@ fn event(role: Role, text: String, done: Done, stack: Vec<Frame>, place: Option<
     }
 }
 
-fn bytes_are(place: Option<&Place>) -> String {
-    match place.map_or(0, |place| place.size) {
+/// How many bytes it is about; 0 if that is not known.
+fn bytes(place: Option<&Place>) -> u64 {
+    place.map_or(0, |place| place.size)
+}
+
+fn bytes_are(count: u64) -> String {
+    match count {
         0 => "bytes are".to_owned(),
         1 => "1 byte is".to_owned(),
         n => format!("{n} bytes are"),
@@ -154,15 +159,21 @@ pub fn of_effect(
         blame::place(&store),
     );
     let mut finding = Finding::new(rule, severity, message);
-    let verb = bytes_are(place.as_ref());
+    let lost = bytes(place.as_ref());
+    let stored = format!(
+        "{} stored here, and {} lost in the crash",
+        bytes_are(lost),
+        either(lost, "is", "are")
+    );
+    let [they_are, them] = [["they are", "them"], ["it is", "it"]][usize::from(lost == 1)];
     finding.events.push(event(
         Role::Store,
         match effect.how {
             How::Afterwards => format!(
-                "{verb} stored here, and are lost in the crash, with whatever else thread {} has not made persistent",
+                "{stored}, with whatever else thread {} has not made persistent",
                 source.store.site.thread.0
             ),
-            _ => format!("{verb} stored here, and are lost in the crash"),
+            _ => stored,
         },
         source.store,
         store.clone(),
@@ -170,22 +181,32 @@ pub fn of_effect(
     ));
     finding.events.push(event(
         Role::Load,
-        "they are read here before they are persistent".to_owned(),
+        format!("{they_are} read here before {they_are} persistent"),
         source.load,
         load,
         None,
     ));
     let text = match effect.range {
-        Some(_) => format!(
-            "{} stored here {}, and survive",
-            bytes_are(kept.as_ref()),
-            match effect.how {
-                How::Content => "that depend on them",
-                How::Address => "that depend on them by their place",
-                How::Afterwards => "after that",
-            }
-        ),
-        None => "bytes that depend on them leave the process here".to_owned(),
+        Some(_) => {
+            let count = bytes(kept.as_ref());
+            let depend = either(count, "depends", "depend");
+            let how = match effect.how {
+                How::Content => format!("that {depend} on {them}"),
+                How::Address => {
+                    format!(
+                        "that {depend} on {them} by {} place",
+                        either(count, "its", "their")
+                    )
+                }
+                How::Afterwards => "after that".to_owned(),
+            };
+            format!(
+                "{} stored here {how}, and {}",
+                bytes_are(count),
+                either(count, "survives", "survive")
+            )
+        }
+        None => format!("bytes that depend on {them} leave the process here"),
     };
     let role = if effect.range.is_some() {
         Role::Early
@@ -245,9 +266,11 @@ pub fn of_change(
         blame::place(&at),
     );
     let mut finding = Finding::new(BuiltIn::PersistentLock, Severity::Correctness, message);
+    let count = bytes(place.as_ref());
     let text = format!(
-        "{} stored here, and survive: the lock is taken, and nobody is left who gives it back",
-        bytes_are(place.as_ref())
+        "{} stored here, and {}: the lock is taken, and nobody is left who gives it back",
+        bytes_are(count),
+        either(count, "survives", "survive")
     );
     finding
         .events
@@ -262,12 +285,14 @@ pub fn of_change(
 
 /// Threads that wait for each other for ever.
 pub fn of_deadlock(watch: &mut Watch, waits: &[(Done, TargetAddr)], spins: bool) -> Finding {
-    let how = if spins {
-        "look again and again at what nobody changes any more"
-    } else {
-        "wait for each other"
+    let count = waits.len() as u64;
+    let how = match (spins, count) {
+        (true, 1) => "looks again and again at what nobody changes any more",
+        (true, _) => "look again and again at what nobody changes any more",
+        (false, 1) => "waits for what does not come",
+        (false, _) => "wait for each other",
     };
-    let message = format!("{} {how} for ever", counted(waits.len() as u64, "thread"),);
+    let message = format!("{} {how} for ever", counted(count, "thread"));
     let mut finding = Finding::new(BuiltIn::Deadlock, Severity::Correctness, message);
     // Who waits for the others to end comes last: that is no news.
     let first = waits.iter().map(|(done, _)| done.site.thread).min();

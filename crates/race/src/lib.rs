@@ -37,7 +37,7 @@ mod watch;
 mod words;
 
 pub use brownout_campaign::status;
-pub use campaign::{Raced, race};
+pub use campaign::{Looked, Raced, look, race};
 pub use discoveries::Discovery;
 pub use inputs::Seeds;
 pub use numbers::Numbers;

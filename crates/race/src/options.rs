@@ -50,6 +50,8 @@ pub struct Options {
     pub out: Option<PathBuf>,
     /// Go on with the campaign in that folder.
     pub resume: bool,
+    /// How the tool was called: the words after `brownout`, which the campaign's folder keeps.
+    pub command_line: Vec<String>,
     /// Where crash images of findings go.
     pub folder: PathBuf,
     /// A run that takes longer does not end.
@@ -79,6 +81,7 @@ impl Options {
             jobs: 1,
             out: None,
             resume: false,
+            command_line: Vec::new(),
             folder,
             patience: None,
             stop: Arc::default(),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use brownout_explore::{OneCrash, Trial};
+use brownout_findings::numbers::{counted, either};
 use brownout_host::{Decision, Misfit, Schedule, Stopped, decode_decisions, encode_decisions};
 use serde::{Deserialize, Serialize};
 
@@ -136,7 +137,9 @@ impl Proof {
                 let ran = stage.run(act, &mut watch)?;
                 let waits = waits(&ran, &watch);
                 if let Some((waits, _)) = &waits {
-                    says.push(format!("{} threads wait for ever", waits.len()));
+                    let count = waits.len() as u64;
+                    let wait = either(count, "waits", "wait");
+                    says.push(format!("{} {wait} for ever", counted(count, "thread")));
                 }
                 waits.is_some_and(|(waits, _)| deadlock_name(&waits) == name)
             }

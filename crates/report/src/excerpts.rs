@@ -34,6 +34,30 @@ struct Taken {
 /// Puts the lines into the report. Paths that are relative start in the folder. A report that has lines already keeps those alone: they
 /// are older, and so nearer to what was analysed.
 pub fn attach(report: &mut Report, folder: Option<&Path>) {
+    attach_if(report, folder, |_| true);
+}
+
+/// Endings of names of files that hold sources.
+const SOURCES: &[&str] = &[
+    "c", "cc", "cpp", "cxx", "c++", "h", "hh", "hpp", "hxx", "inc", "inl", "ipp", "tcc", "rs", "s",
+    "S", "go", "d", "zig", "f90", "adb", "pas",
+];
+
+/// As [`attach`], for a report whose frames may be somebody else's: only files below the folder that are named as sources are read.
+pub fn attach_below(report: &mut Report, folder: &Path) {
+    let Ok(below) = folder.canonicalize() else {
+        return;
+    };
+    attach_if(report, Some(folder), |path| {
+        let real = folder.join(path).canonicalize();
+        real.is_ok_and(|real| {
+            let ending = real.extension().and_then(|ending| ending.to_str());
+            real.starts_with(&below) && ending.is_some_and(|ending| SOURCES.contains(&ending))
+        })
+    });
+}
+
+fn attach_if(report: &mut Report, folder: Option<&Path>, may_read: impl Fn(&str) -> bool) {
     if !report.sources.is_empty() {
         return;
     }
@@ -41,12 +65,21 @@ pub fn attach(report: &mut Report, folder: Option<&Path>) {
     let mut taken: BTreeMap<&str, Taken> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     let mut room = TEXT_BYTES_MAX;
-    let events = report.findings.iter().flat_map(|f| f.all_events());
-    for frame in events.flat_map(|event| named(&event.stack)) {
-        let (Some(path), Some(line)) = (&frame.file, frame.line) else {
-            continue;
-        };
+    let wanted = report.findings.iter().flat_map(|finding| {
+        let frames = finding.all_events().flat_map(|event| named(&event.stack));
+        let told = frames
+            .filter_map(|frame| Some((frame.file.as_ref()?, frame.line?, frame.module.as_deref())));
+        // The module of the store is that of the sketch.
+        let store = finding.events.first().and_then(|event| event.stack.first());
+        let module = store.and_then(|frame| frame.module.as_deref());
+        let sketch = finding.sketch.as_ref();
+        told.chain(sketch.map(|sketch| (&sketch.file, sketch.line, module)))
+    });
+    for (path, line, module) in wanted {
         if !seen.insert((path, line)) {
+            continue;
+        }
+        if !may_read(path) {
             continue;
         }
         let Some(file) = sources.file(path) else {
@@ -55,7 +88,7 @@ pub fn attach(report: &mut Report, folder: Option<&Path>) {
         if file.line(line).is_none() {
             continue;
         }
-        let newer = sources.is_newer(&file, frame.module.as_deref());
+        let newer = sources.is_newer(&file, module);
         let of_file = taken.entry(path).or_default();
         of_file.newer |= newer;
         for number in line.saturating_sub(AROUND)..=line.saturating_add(AROUND) {

@@ -253,6 +253,7 @@ mod tests {
             reproduction: None,
             origins: Vec::new(),
             timeline: None,
+            sketch: None,
             replay: None,
         }
     }

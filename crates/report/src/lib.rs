@@ -40,6 +40,7 @@
 pub mod baseline;
 pub mod bounded;
 pub mod compare;
+mod diff;
 pub mod excerpts;
 pub mod fingerprint;
 mod finish;

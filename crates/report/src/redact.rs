@@ -12,30 +12,43 @@
 use brownout_findings::Report;
 use serde_json::Value;
 
+/// What is shortened.
+pub struct Shorten<'a> {
+    home: Option<&'a str>,
+    folder: Option<&'a str>,
+}
+
+impl<'a> Shorten<'a> {
+    /// The home folder and the working folder, if they are known.
+    pub fn new(home: Option<&'a str>, folder: Option<&'a str>) -> Shorten<'a> {
+        let is_telling = |path: &&str| path.len() > 1 && path.starts_with('/');
+        Shorten {
+            home: home.filter(is_telling),
+            folder: folder.filter(is_telling),
+        }
+    }
+
+    /// A text with short paths.
+    pub fn text(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        // The folder may lie in the home folder.
+        if let Some(folder) = self.folder {
+            text = replaced(&text, folder, ".");
+        }
+        if let Some(home) = self.home {
+            text = replaced(&text, home.trim_end_matches('/'), "~");
+        }
+        replaced(&homes(&text), "/root", "~")
+    }
+}
+
 /// Shortens all paths.
-pub fn paths(
-    report: &mut Report,
-    home: Option<&str>,
-    folder: Option<&str>,
-) -> serde_json::Result<()> {
+pub fn paths(report: &mut Report, shorten: &Shorten<'_>) -> serde_json::Result<()> {
     for finding in &mut report.findings {
         finding.replay = None;
     }
     let mut value = serde_json::to_value(&*report)?;
-    let is_telling = |path: &&str| path.len() > 1 && path.starts_with('/');
-    let folder = folder.filter(is_telling);
-    let home = home.filter(is_telling);
-    walk(&mut value, &|text| {
-        let mut text = text.to_owned();
-        // The folder may lie in the home folder.
-        if let Some(folder) = folder {
-            text = replaced(&text, folder, ".");
-        }
-        if let Some(home) = home {
-            text = replaced(&text, home.trim_end_matches('/'), "~");
-        }
-        replaced(&homes(&text), "/root", "~")
-    });
+    walk(&mut value, &|text| shorten.text(text));
     *report = serde_json::from_value(value)?;
     Ok(())
 }
@@ -171,7 +184,11 @@ mod tests {
         });
         let before = serde_json::to_string(&report).unwrap();
         assert!(before.contains("ann") && before.contains("b1:x"));
-        paths(&mut report, Some("/home/ann"), Some("/home/ann/secret")).unwrap();
+        paths(
+            &mut report,
+            &Shorten::new(Some("/home/ann"), Some("/home/ann/secret")),
+        )
+        .unwrap();
         let after = serde_json::to_string(&report).unwrap();
         assert!(
             !after.contains("ann") && !after.contains("secret") && !after.contains("b1:x"),

@@ -464,6 +464,7 @@ mod tests {
             reproduction: None,
             origins: Vec::new(),
             timeline: None,
+            sketch: None,
             replay: None,
         }
     }

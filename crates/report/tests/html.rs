@@ -8,6 +8,7 @@ use brownout_findings::{
     CrashFile, Excerpt, Limit, Report, Reproduction, Role, SourceText, Verdict, rules,
 };
 use brownout_report::compare::{Change, Comparison};
+use brownout_report::html::campaign::{Campaign, Image, Moment, Way};
 use brownout_report::suppress::today;
 use brownout_report::{Format, Options, finish, html};
 use html5ever::tendril::StrTendril;
@@ -517,6 +518,127 @@ fn nothing_of_a_program_becomes_part_of_the_page() {
         let same = found.iter().filter(|text| **text == payload).count();
         assert!(same >= 15, "{start:?}: {same}");
     }
+}
+
+fn campaign(text: &str) -> Campaign {
+    let moment = |seconds| Moment {
+        seconds,
+        executions: 3,
+        coverage: vec![(text.into(), 2)],
+        findings: vec![(text.into(), 1)],
+        is_first: true,
+    };
+    let image = |number, parent, way| Image {
+        number,
+        parent,
+        way,
+        origin: text.into(),
+        cases: 1,
+        findings: vec![text.into()],
+    };
+    Campaign {
+        title: text.into(),
+        folder: text.into(),
+        is_running: Some(true),
+        moments: vec![moment(0.0), moment(1.5)],
+        images: vec![image(0, None, Way::Root), image(1, Some(0), Way::Crash)],
+    }
+}
+
+fn page_of_campaign(text: &str, is_watched: bool) -> String {
+    let mut out = Vec::new();
+    html::render_with(
+        &[all_of(text)],
+        &[campaign(text)],
+        is_watched,
+        &Options::default(),
+        &mut out,
+    )
+    .expect("writing to memory");
+    String::from_utf8(out).expect("UTF-8")
+}
+
+/// Names of figures, folders and inputs of a campaign are no more trusted than those of a program.
+#[test]
+fn nothing_of_a_campaign_becomes_part_of_the_page() {
+    let harmless = read(&page_of_campaign("x", false)).tags.take();
+    for payload in payloads() {
+        let start: String = payload.chars().take(60).collect();
+        let page = page_of_campaign(&payload, false);
+        let read = read(&page);
+        assert_eq!(read.errors.take(), [""; 0], "{start:?}");
+        if !payload.is_empty() {
+            assert_eq!(*read.tags.borrow(), harmless, "{start:?}");
+        }
+        let shown = &data(&page)["campaigns"][0];
+        for text in [
+            &shown["title"],
+            &shown["folder"],
+            &shown["curves"][1]["name"],
+            &shown["tree"][1]["origin"],
+            &shown["tree"][1]["findings"][0],
+        ] {
+            assert_eq!(text.as_str(), Some(payload.as_str()), "{start:?}");
+        }
+        let reports = [all_of(&payload)];
+        let now = html::watched(&reports, &[campaign(&payload)]).expect("it is JSON");
+        assert!(now.chars().all(|c| !is_unseen(c)), "{start:?}");
+        let now: Value = serde_json::from_str(&now).expect("it is JSON");
+        assert_eq!(now["campaigns"][0], *shown, "{start:?}");
+    }
+}
+
+/// Only a page that is served may ask, and only its server.
+#[test]
+fn only_a_watched_page_may_ask_its_server() {
+    let policy = |page: &str| {
+        let tags = read(page).tags.take();
+        let tag = tags
+            .iter()
+            .find(|tag| tag.contains("Content-Security-Policy"));
+        tag.expect("a policy").clone()
+    };
+    let (file, served) = (page_of_campaign("x", false), page_of_campaign("x", true));
+    assert!(!policy(&file).contains("connect-src"));
+    assert!(policy(&served).contains("connect-src 'self';"));
+    assert_eq!(read(&file).scripts.borrow().len(), 2);
+    assert_eq!(read(&served).scripts.borrow().len(), 3);
+    assert!(!file.contains("fetch("));
+    // What tells the findings of a page from others is in both.
+    let now = html::watched(&[all_of("x")], &[campaign("x")]).expect("it is JSON");
+    let now: Value = serde_json::from_str(&now).expect("it is JSON");
+    let scripts = read(&served).scripts.take();
+    let data: Value = serde_json::from_str(&scripts[0]).expect("the data is JSON");
+    assert_eq!(now["version"], data["watch"]);
+    let others = html::watched(&[all_of("y")], &[campaign("x")]).expect("it is JSON");
+    assert!(!others.contains(now["version"].as_str().expect("text")));
+}
+
+/// A sketch becomes a diff, if the report has the lines; and who showed a finding is there.
+#[test]
+fn sketches_and_tests_are_in_the_page() {
+    let mut made = sample();
+    made.findings[0].sketch = Some(brownout_findings::Sketch {
+        file: "src/list.c".into(),
+        line: 3,
+        text: "    pmem_persist(&node->value, 8);".into(),
+    });
+    made.findings[0].origins = vec![brownout_findings::Origin {
+        test: Some("push_works".into()),
+        runner: Some("ctest".into()),
+        command: vec!["./list".into()],
+        pid: Some(12),
+    }];
+    let told = data(&page(&[made.clone()]));
+    let lines = told["findings"][0]["sketch"].as_array().expect("a diff");
+    assert!(
+        lines.contains(&"+    pmem_persist(&node->value, 8);".into()),
+        "{lines:?}"
+    );
+    assert_eq!(told["findings"][0]["origins"][0]["test"], "push_works");
+    assert!(told["findings"][1].get("sketch").is_none());
+    made.sources.clear();
+    assert!(data(&page(&[made]))["findings"][0].get("sketch").is_none());
 }
 
 /// Names of a megabyte, in a few places: a page that has them everywhere is as large as they are.

@@ -225,15 +225,28 @@ impl Tab<'_> {
             "" => format!("file://{}", page.display()),
             hash => format!("file://{}#{hash}", page.display()),
         };
+        self.navigate(&before)?;
+        self.wait_for("document.readyState === 'complete' && location.protocol === 'file:'")
+    }
+
+    /// Opens a page of Brownout's that is served, and waits until its script is done.
+    pub fn open_served(&self, address: &str) -> Result<()> {
+        self.navigate(address)?;
+        self.wait_for(
+            "location.protocol === 'http:' && document.documentElement.dataset.ready === 'true'",
+        )
+    }
+
+    fn navigate(&self, address: &str) -> Result<()> {
         // Otherwise a page that is open already would only be scrolled.
         self.call("Page.navigate", json!({"url": "about:blank"}))?;
-        let gone = self.call("Page.navigate", json!({"url": before}))?;
+        let gone = self.call("Page.navigate", json!({"url": address}))?;
         ensure!(
             gone["errorText"].is_null(),
-            "cannot open {before}: {}",
+            "cannot open {address}: {}",
             gone["errorText"]
         );
-        self.wait_for("document.readyState === 'complete' && location.protocol === 'file:'")
+        Ok(())
     }
 
     /// The value of an expression in the page; a promise is waited for.

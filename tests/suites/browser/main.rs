@@ -37,6 +37,7 @@ fn main() {
         trial("every_analysis", every_analysis),
         trial("as_a_person_uses_it", as_a_person_uses_it),
         trial("ten_thousand_findings", ten_thousand_findings),
+        trial("a_campaign_that_goes_on", a_campaign_that_goes_on),
         trial("script_is_strict", script_is_strict),
         trial("timelines_show_what_is_lost", timelines_show_what_is_lost),
     ];
@@ -509,6 +510,176 @@ fn as_a_person_uses_it() -> Result<()> {
     expect_silent(&tab)
 }
 
+/// A process that is asked to end when this goes.
+struct Background(std::process::Child);
+
+impl Background {
+    fn start(argv: &[&str], folder: &Path, said: &Path) -> Result<Background> {
+        let said = fs::File::create(said)?;
+        let mut command = std::process::Command::new(layout::brownout());
+        command.args(argv).current_dir(folder).stderr(said);
+        command.stdin(std::process::Stdio::null());
+        command.stdout(std::process::Stdio::null());
+        Ok(Background(command.spawn()?))
+    }
+
+    /// As Ctrl-C does. Whoever does not end then is an error, and no reason to wait for ever.
+    fn interrupt(&mut self) -> Result<std::process::ExitStatus> {
+        let id = self.0.id().to_string();
+        std::process::Command::new("kill")
+            .args(["-INT", &id])
+            .status()?;
+        let begun = std::time::Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait()? {
+                return Ok(status);
+            }
+            ensure!(
+                begun.elapsed() < Duration::from_secs(60),
+                "process {id} goes on after SIGINT"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A campaign of `fuzz` is watched: its curves grow without the page being loaded again, what it finds is offered, and the way to
+/// the finding is drawn. The page that is written afterwards shows the same, and asks nobody.
+fn a_campaign_that_goes_on() -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let folder = scratch.folder("campaign")?;
+    fs::write(folder.join("seed"), "t 1 2 5\n")?;
+    let program = layout::fuzz_programs().join("repair_twice-bug");
+    let program = program.display().to_string();
+    let words = "--no-config fuzz --pm pool --out kept --seeds seed --time 120s --jobs 1 --";
+    let mut argv: Vec<&str> = words.split(' ').collect();
+    argv.extend([program.as_str(), "pool"]);
+    let mut fuzzing = Background::start(&argv, &folder, &folder.join("fuzzed"))?;
+    wait_for_file(&folder.join("kept/course"), "\n")?;
+
+    let said = folder.join("served");
+    let mut serving = Background::start(&["report", "kept", "--watch"], &folder, &said)?;
+    let address = wait_for_file(&said, " until Ctrl-C")?;
+    let address = address
+        .split(' ')
+        .find(|word| word.starts_with("http://127.0.0.1:"));
+    let address = address.context("no address")?;
+    let browser = Browser::start()?;
+    let tab = browser.tab()?;
+    tab.open_served(address)?;
+    tab.evaluate("window.loaded = 'once'")?;
+    let figure = "Number(document.querySelector('#campaigns p:not([id])').textContent.match(/: ([0-9,]+) execution/)[1].replaceAll(',', ''))";
+    let before = tab.evaluate(figure)?.as_u64().context("a number")?;
+    tab.wait_for(&format!("{figure} > {before}"))?;
+    tab.expect(
+        "document.querySelector('#campaigns p:not([id])').textContent.startsWith('It goes on')",
+    )?;
+    // There may have been findings before the page was opened.
+    let listed = "document.querySelectorAll('#rows li').length";
+    if tab.evaluate(listed)? == json!(0) {
+        tab.wait_for("document.querySelector('#watched button') !== null")?;
+        tab.expect("window.loaded === 'once'")?;
+        tab.evaluate("document.querySelector('#watched button').click()")?;
+        tab.wait_for(&format!("document.documentElement.dataset.ready === 'true' && window.loaded === undefined && {listed} > 0"))?;
+    }
+    fuzzing.interrupt()?;
+    tab.wait_for("document.querySelector('#campaigns p:not([id])').textContent.startsWith('It does not run now')")?;
+    // It has asked for its own data, and for nothing else.
+    let complaints = tab.take_complaints()?;
+    let own = [
+        format!("asks for {address}now.json"),
+        format!("asks for {address}"),
+    ];
+    let others: Vec<&String> = complaints.iter().filter(|one| !own.contains(one)).collect();
+    ensure!(others.is_empty(), "the page {others:?}");
+    ensure!(
+        complaints.contains(&own[0]),
+        "the page has asked for nothing"
+    );
+    let ended = serving.interrupt()?;
+    ensure!(ended.success(), "serving ended with {ended}");
+    tab.wait_for("document.getElementById('watched').textContent.includes('does not serve this page any more')")?;
+
+    // The page as a file, of what is over.
+    let files = listing(&folder.join("kept"))?;
+    let page = page_of(Path::new("kept"), &folder)?;
+    ensure!(
+        files == listing(&folder.join("kept"))?,
+        "the campaign's folder has changed"
+    );
+    let tab = browser.tab()?;
+    tab.open(&page, "")?;
+    tab.expect("document.querySelectorAll('.chart').length >= 5")?;
+    tab.expect("document.querySelectorAll('.chart path.curve').length >= 5 && [...document.querySelectorAll('.chart path.curve')].every((one) => one.getAttribute('d').startsWith('M'))")?;
+    tab.expect("document.querySelector('.tree') !== null && document.querySelectorAll('.tree .way').length > 1")?;
+    // Every finding that an image has shows its way from the root on.
+    let links = tab.evaluate(
+        "[...document.querySelectorAll('.tree a')].map((one) => one.getAttribute('href'))",
+    )?;
+    let links = links.as_array().context("links")?;
+    ensure!(!links.is_empty(), "no image has a finding");
+    for link in links {
+        tab.evaluate(&format!("location.hash = {link}"))?;
+        tab.wait_for("document.querySelectorAll('#finding .chain li').length >= 2")?;
+        tab.expect("document.querySelectorAll('.tree g.lit').length === document.querySelectorAll('#finding .chain li').length - 1")?;
+        tab.expect("document.querySelectorAll('.tree path.lit').length === document.querySelectorAll('.tree g.lit').length - 1")?;
+    }
+    tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")?;
+    tab.evaluate("document.getElementById('campaigns').scrollIntoView()")?;
+    screenshot(&tab, "campaign-wide")?;
+    let path = layout::target().join("screenshots/docs-campaign.png");
+    tab.screenshot_of(".charts", &path)?;
+    expect_no_barriers(&tab)?;
+    tab.prefer_dark(true)?;
+    expect_no_barriers(&tab).context("dark")?;
+    screenshot(&tab, "campaign-dark")?;
+    tab.prefer_dark(false)?;
+    tab.resize(360, 740)?;
+    tab.expect("document.documentElement.scrollWidth <= 360")
+        .context("the page is wider than a narrow window")?;
+    expect_no_barriers(&tab).context("narrow")?;
+    screenshot(&tab, "campaign-narrow")?;
+    expect_silent(&tab)
+}
+
+/// What a file holds, once it has a text in it.
+fn wait_for_file(path: &Path, text: &str) -> Result<String> {
+    let begun = std::time::Instant::now();
+    loop {
+        let found = fs::read_to_string(path).unwrap_or_default();
+        if found.contains(text) {
+            return Ok(found);
+        }
+        ensure!(begun.elapsed() < TIMEOUT, "{}: {found:?}", path.display());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Every file below a folder, with its length and when it was changed.
+fn listing(folder: &Path) -> Result<BTreeSet<(PathBuf, u64, std::time::SystemTime)>> {
+    let mut all = BTreeSet::new();
+    let mut left = vec![folder.to_path_buf()];
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            let about = fs::metadata(&path)?;
+            if about.is_dir() {
+                left.push(path.clone());
+            }
+            all.insert((path, about.len(), about.modified()?));
+        }
+    }
+    Ok(all)
+}
+
 /// The list has no more elements in the page for ten thousand findings than for a hundred; times are printed, for people.
 fn ten_thousand_findings() -> Result<()> {
     tool::expect_built()?;
@@ -531,6 +702,8 @@ fn ten_thousand_findings() -> Result<()> {
              most = Math.max(most, document.querySelectorAll('#rows li').length); } \
              return [most, Math.round((performance.now() - start) / steps)]; })()",
         )?;
+        // Far more than it takes: a page that took ten thousand elements for its ticks took longer.
+        tab.expect("document.querySelectorAll('*').length < 10000")?;
         println!(
             "{count} findings: interactive after {ready} ms; a step of scrolling, two frames, takes {} ms",
             most[1]
@@ -568,7 +741,8 @@ fn ten_thousand_findings() -> Result<()> {
 /// The page's script parses as a strict one (Debian's node says so), and the check can fail.
 fn script_is_strict() -> Result<()> {
     let scratch = Scratch::new()?;
-    let script = layout::workspace().join("crates/report/src/html/page.js");
+    let folder = layout::workspace().join("crates/report/src/html");
+    let script = folder.join("page.js");
     let check = |path: &Path| {
         Invocation::new(
             ["node".into(), "--check".into(), path.as_os_str().to_owned()],
@@ -577,6 +751,7 @@ fn script_is_strict() -> Result<()> {
         .run()
     };
     check(&script)?.expect_success("node --check page.js")?;
+    check(&folder.join("watch.js"))?.expect_success("node --check watch.js")?;
     let text = fs::read_to_string(&script)?;
     let broken = scratch.join("broken.js");
     fs::write(

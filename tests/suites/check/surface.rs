@@ -40,6 +40,7 @@ pub fn trials() -> Vec<Trial> {
         trial("surface::compat_pmemcheck", compat_pmemcheck),
         trial("surface::domain_eadr", domain_eadr),
         trial("surface::fingerprints_survive_moved_lines", moved_lines),
+        trial("surface::sketches_mend", sketches_mend),
         trial("recorded::modes", recorded_modes),
         trial("recorded::mapcli", recorded_mapcli),
         trial("recorded::import_pmemcheck", import_pmemcheck),
@@ -89,6 +90,117 @@ fn verdict(checked: &Checked, expected: Verdict) -> Result<()> {
 // ---------------------------------------------------------------------- what was checked
 
 /// A program without persistent memory is not called clean, and keeps its exit status.
+/// A program with two stores that nobody writes back; one has a fence behind it.
+const FORGETFUL: &str = r#"#include <emmintrin.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct pool {
+    _Alignas(64) uint64_t first;
+    _Alignas(64) uint64_t second;
+};
+
+static void pmem_flush(const void *start, unsigned long bytes)
+{
+    for (unsigned long at = 0; at < bytes; at += 64)
+        _mm_clflush((const char *)start + at);
+}
+
+static void pmem_drain(void)
+{
+    _mm_sfence();
+}
+
+static void pmem_persist(const void *start, unsigned long bytes)
+{
+    pmem_flush(start, bytes);
+    pmem_drain();
+}
+
+__attribute__((noinline)) static void forgets_the_write_back(struct pool *pool)
+{
+    pool->first = 1;
+    pmem_drain();
+}
+
+__attribute__((noinline)) static void forgets_all(struct pool *pool)
+{
+    pool->second = 2; /* a comment */
+}
+
+int main(void)
+{
+    int file = open("pool", O_RDWR | O_CREAT, 0600);
+    if (ftruncate(file, 4096))
+        return 1;
+    struct pool *pool = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    forgets_the_write_back(pool);
+    forgets_all(pool);
+    if (pool->first == 0)
+        pmem_persist(pool, sizeof *pool);
+    return 0;
+}
+"#;
+
+/// What a report says would mend its findings, mends them: put where it says and compiled, the program is clean.
+fn sketches_mend() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let source = scratch.join("forgetful.c");
+    let program = scratch.join("forgetful");
+    let report = scratch.join("report.json");
+    let check = || -> Result<Report> {
+        let binary = check::compile(&source, program.clone(), &["-O1"])?;
+        let argv = [
+            layout::brownout().into_os_string(),
+            "--no-config".into(),
+            "check".into(),
+            "--pm".into(),
+            "pool".into(),
+            "--fail-on".into(),
+            "never".into(),
+            "--format".into(),
+            "json".into(),
+            "-o".into(),
+            report.clone().into_os_string(),
+            "--".into(),
+            binary.into_os_string(),
+        ];
+        let outcome = Invocation::new(argv, scratch.path())
+            .timeout(TIMEOUT)
+            .run()?;
+        let text = fs::read_to_string(&report).with_context(|| outcome.describe())?;
+        Ok(serde_json::from_str(&text)?)
+    };
+    fs::write(&source, FORGETFUL)?;
+    let before = check()?;
+    let flushes = before
+        .findings
+        .iter()
+        .filter(|f| f.rule.as_str() == "missing-flush");
+    let mut sketches: Vec<_> = flushes.filter_map(|f| f.sketch.clone()).collect();
+    sketches.sort_by_key(|sketch| sketch.line);
+    let texts: Vec<&str> = sketches.iter().map(|sketch| sketch.text.as_str()).collect();
+    ensure!(
+        texts
+            == [
+                "    pmem_flush(&pool->first, 8);",
+                "    pmem_persist(&pool->second, 8);"
+            ],
+        "{texts:?}"
+    );
+    let mut lines: Vec<String> = FORGETFUL.lines().map(str::to_owned).collect();
+    for sketch in sketches.iter().rev() {
+        ensure!(sketch.file == source.display().to_string(), "{sketch:?}");
+        lines.insert(sketch.line as usize, sketch.text.clone());
+    }
+    fs::write(&source, lines.join("\n") + "\n")?;
+    let after = check()?;
+    ensure!(after.verdict == Verdict::Clean, "{:?}", after.findings);
+    Ok(())
+}
+
 fn no_pm() -> Result<()> {
     let scratch = Scratch::new()?;
     for (words, status) in [

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use brownout_findings::numbers::either;
 use brownout_findings::{Event, Frame, Place, Role, blame as whose};
 use brownout_model::{ByteRange, LineBytes, LineMask, Moment, keys, mask_within, masked};
 use brownout_trace::event::FileId;
@@ -271,7 +272,11 @@ pub fn surviving(scene: &Scene<'_>, moments: &[Moment], resolvers: &mut Resolver
         told.first.get_or_insert_with(|| stack.clone());
         told.events.push(event(
             Role::Survivor,
-            format!("{} stored here, and survive", bytes_are(range.len())),
+            format!(
+                "{} stored here, and {}",
+                bytes_are(range.len()),
+                either(range.len(), "survives", "survive")
+            ),
             step.site,
             stack,
             Some(scene.place(step, range)),
@@ -425,7 +430,10 @@ impl Told<'_> {
         let more = |count: usize| Some(count.saturating_sub(LOST_SHOWN)).filter(|more| *more > 0);
         if !self.lost.stores.is_empty() {
             let hidden = more(self.stores.sites.len())?;
-            return Some(format!("{hidden} more stores are lost in this crash state"));
+            return Some(format!(
+                "{hidden} more {} lost in this crash state",
+                either(hidden as u64, "store is", "stores are")
+            ));
         }
         if self.surviving.first.is_some() {
             return Some(
@@ -435,7 +443,10 @@ impl Told<'_> {
         }
         if self.names.first.is_some() {
             let hidden = more(self.scene.point.lost.len())?;
-            return Some(format!("{hidden} more changes of names and sizes are lost"));
+            return Some(match hidden {
+                1 => "1 more change of a name or a size is lost".to_owned(),
+                n => format!("{n} more changes of names and sizes are lost"),
+            });
         }
         Some(match self.scene.layer {
             0 => "no store is lost: the crash point alone breaks recovery".into(),

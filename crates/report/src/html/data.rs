@@ -10,13 +10,15 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use brownout_findings::numbers::grouped;
-use brownout_findings::{Event, Finding, Frame, Report, SourceText};
+use brownout_findings::{Event, Finding, Frame, Origin, Report, SourceText};
 use serde::Serialize;
 
+use super::campaign;
 use super::costs::{self, Costs};
 use super::picture::{self, Picture};
 use super::place::{listed, place_of};
 use crate::compare::{Change, Comparison};
+use crate::diff;
 use crate::site;
 use crate::terminal::{last_line, level};
 use crate::text::base_name;
@@ -31,6 +33,11 @@ pub struct Data<'a> {
     findings: Vec<FindingData<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     costs: Option<Costs>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub campaigns: Vec<campaign::Shown>,
+    /// The page is watched: which findings it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch: Option<String>,
 }
 
 /// A report without its findings.
@@ -76,8 +83,14 @@ struct FindingData<'a> {
     events: Vec<EventData<'a>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     help: &'a [String],
+    /// A sketch of what would mend it, as lines of a diff.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sketch: Option<Vec<String>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     notes: &'a [String],
+    /// In which tests and programs it was seen.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    origins: &'a [Origin],
     #[serde(skip_serializing_if = "Option::is_none")]
     replay: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,7 +167,9 @@ pub fn of_reports<'a>(reports: &'a [Report], folder: Option<&Path>) -> Data<'a> 
                 Some(first) if !first.reports.contains(&number) => first.reports.push(number),
                 _ => {
                     known.entry(name).or_insert(findings.len());
-                    findings.push(told(finding, vec![number], None, &mut shared, folder));
+                    let sources = &report.sources;
+                    let told = told(finding, vec![number], None, &mut shared, sources, folder);
+                    findings.push(told);
                 }
             }
         }
@@ -182,7 +197,12 @@ pub fn of_comparison<'a>(comparison: &Comparison<'a>, folder: Option<&Path>) -> 
             Change::Gone => vec![0],
             Change::Still => vec![1, 0],
         };
-        told(finding, reports, Some(change.name()), &mut shared, folder)
+        let sources = match change {
+            Change::Gone => &comparison.old.sources,
+            Change::New | Change::Still => &comparison.new.sources,
+        };
+        let change = Some(change.name());
+        told(finding, reports, change, &mut shared, sources, folder)
     });
     let findings = findings.collect();
     whole(
@@ -228,6 +248,8 @@ fn whole<'a>(
         stacks,
         findings,
         costs: None,
+        campaigns: Vec::new(),
+        watch: None,
     }
 }
 
@@ -260,6 +282,7 @@ fn told<'a>(
     reports: Vec<usize>,
     change: Option<&'static str>,
     shared: &mut Shared<'a>,
+    sources: &[SourceText],
     folder: Option<&Path>,
 ) -> FindingData<'a> {
     let frame = site::of_finding(finding);
@@ -292,7 +315,12 @@ fn told<'a>(
             .map(|event| event_data(event, shared))
             .collect(),
         help: &finding.help,
+        sketch: finding
+            .sketch
+            .as_ref()
+            .and_then(|sketch| diff::of(sketch, sources, &listed(&sketch.file, folder))),
         notes: &finding.notes,
+        origins: &finding.origins,
         replay: finding
             .replay
             .as_ref()

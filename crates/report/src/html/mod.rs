@@ -3,6 +3,8 @@
 //! **Purpose.** What a developer opens after a CI failure, sends to a colleague, or attaches to a bug report: the overview, a list of
 //! findings that can be searched and filtered, and for each finding its story beside its source lines, with a picture.
 //!
+//! A page of a campaign that goes on can be served instead of written ([`watched`]); then it asks its server, and nobody else, for what is new.
+//!
 //! **Guarantee.** The file asks for nothing from anywhere: it has its style and its script inside, and a content-security policy that
 //! allows these two, by their hashes, and nothing else. Names, source lines and output of the program that was analysed may be hostile.
 //! They reach the page in two ways, and neither takes them for HTML: as text of the template (`page.html`), which escapes every value, and
@@ -14,6 +16,7 @@
 //! **Deviations.** Without JavaScript there is the overview and no list. A page of many findings is as large as they are: beside the data it
 //! has less than 1 MB ([`OWN_BYTES_MAX`]).
 
+pub mod campaign;
 mod costs;
 mod data;
 mod escape;
@@ -31,6 +34,7 @@ use brownout_findings::numbers::grouped;
 use brownout_findings::{Finding, Report, Severity, Verdict, rules};
 use sha2::{Digest, Sha256};
 
+use self::campaign::Campaign;
 use crate::compare::{Change, Comparison};
 use crate::options::Options;
 use crate::terminal::last_line;
@@ -40,15 +44,31 @@ pub const OWN_BYTES_MAX: usize = 1 << 20;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
+/// Only a page that is served has it.
+const WATCH: &str = include_str!("watch.js");
 
 /// More runs than this are not listed one by one above the findings.
 const RUNS_MAX: usize = 200;
 
 /// Writes the page of one report or of several, which become one.
 pub fn render(reports: &[Report], options: &Options, out: &mut dyn Write) -> io::Result<()> {
+    render_with(reports, &[], false, options, out)
+}
+
+/// As [`render`], with what the campaigns that the reports come from have reached. A page `is_watched` if it is served by somebody who also
+/// gives it [`watched`] under the name [`WATCHED`].
+pub fn render_with(
+    reports: &[Report],
+    campaigns: &[Campaign],
+    is_watched: bool,
+    options: &Options,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let findings = reports.iter().flat_map(|report| &report.findings);
     let verdict = combined(reports);
-    let data = data::of_reports(reports, options.folder.as_deref());
+    let mut data = data::of_reports(reports, options.folder.as_deref());
+    data.campaigns = campaigns.iter().map(Campaign::shown).collect();
+    data.watch = is_watched.then(|| version(reports));
     write(
         Page {
             title: match reports {
@@ -66,12 +86,44 @@ pub fn render(reports: &[Report], options: &Options, out: &mut dyn Write) -> io:
             more_runs: reports.len().saturating_sub(RUNS_MAX),
             explanations: explanations(findings),
             data: escape::json(&data)?,
-            policy: policy(),
+            policy: policy(is_watched),
+            is_watched,
             style: STYLE,
             script: SCRIPT,
+            watch: WATCH,
         },
         out,
     )
+}
+
+/// What a watched page asks for now and then, beside it.
+pub const WATCHED: &str = "now.json";
+
+/// What has changed since the page was made: figures are drawn anew, and that there are other findings is said.
+pub fn watched(reports: &[Report], campaigns: &[Campaign]) -> io::Result<String> {
+    #[derive(serde::Serialize)]
+    struct Now {
+        version: String,
+        findings: usize,
+        campaigns: Vec<campaign::Shown>,
+    }
+    escape::json(&Now {
+        version: version(reports),
+        findings: reports.iter().map(|report| report.findings.len()).sum(),
+        campaigns: campaigns.iter().map(Campaign::shown).collect(),
+    })
+}
+
+/// Tells apart which findings there are.
+fn version(reports: &[Report]) -> String {
+    let mut hash = Sha256::new();
+    for finding in reports.iter().flat_map(|report| &report.findings) {
+        hash.update(finding.rule.as_str());
+        hash.update([0]);
+        hash.update(&finding.fingerprint);
+        hash.update([0]);
+    }
+    STANDARD.encode(hash.finalize())
 }
 
 /// Writes the page of two reports side by side.
@@ -99,9 +151,11 @@ pub fn compare(
             more_runs: 0,
             explanations: explanations(comparison.findings.iter().map(|(_, finding)| *finding)),
             data: escape::json(&data)?,
-            policy: policy(),
+            policy: policy(false),
+            is_watched: false,
             style: STYLE,
             script: SCRIPT,
+            watch: WATCH,
         },
         out,
     )
@@ -122,8 +176,10 @@ struct Page {
     explanations: Vec<Explanation>,
     data: String,
     policy: String,
+    is_watched: bool,
     style: &'static str,
     script: &'static str,
+    watch: &'static str,
 }
 
 /// The page of a rule, which the script puts under findings.
@@ -295,11 +351,15 @@ fn explanations<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Explanat
         .collect()
 }
 
-/// Allows the style and the script of this very version, and nothing else.
-fn policy() -> String {
+/// Allows the style and the script of this very version, and nothing else; a watched page may also ask its own server.
+fn policy(is_watched: bool) -> String {
     let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
+    let (connect, watch) = match is_watched {
+        true => ("connect-src 'self'; ", format!(" 'sha256-{}'", hash(WATCH))),
+        false => ("", String::new()),
+    };
     format!(
-        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'; \
+        "default-src 'none'; {connect}script-src 'sha256-{}'{watch}; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'; \
          require-trusted-types-for 'script'; trusted-types 'none'",
         hash(SCRIPT),
         hash(STYLE)

@@ -81,7 +81,7 @@
   function hay(finding) {
     if (finding.hay === undefined) {
       const functions = finding.events.flatMap((event) => (event.stack === undefined ? [] : data.stacks[event.stack].map((f) => data.frames[f].function || '')));
-      finding.hay = [finding.rule, finding.message, finding.at, finding.fingerprint, ...finding.events.map((e) => e.text), ...new Set(functions)].join('\n').toLowerCase();
+      finding.hay = [finding.rule, finding.message, finding.at, finding.fingerprint, ...(finding.origins || []).map((origin) => origin.test || ''), ...finding.events.map((e) => e.text), ...new Set(functions)].join('\n').toLowerCase();
     }
     return finding.hay;
   }
@@ -132,7 +132,7 @@
     if (data.findings.length === 0) return;
     for (const [name, title] of groups) {
       const values = tallies[name];
-      const most = Math.max(...values.map(([, count]) => count));
+      const most = values.length > 0 ? values[0][1] : 1;
       const rows = values.slice(0, BARS_MAX).map(([value, count]) => el('button', {
         type: 'button', class: `bar ${name === 'severity' ? value : ''}`, 'aria-pressed': String(state[name] === value && value !== ''),
         title: visible(value || 'no place is known', 300), disabled: !value,
@@ -149,6 +149,7 @@
 
   /** Where in their files the findings lie: a strip each file, a tick each line, filled by severity. */
   const STRIPS_MAX = 12;
+  const TICK = 6;
   function drawStrips() {
     const files = new Map();
     for (const finding of data.findings) {
@@ -162,10 +163,23 @@
     }
     if (files.size === 0) return;
     const strips = [...files].sort((a, b) => b[1].lines.size - a[1].lines.size).slice(0, STRIPS_MAX).map(([name, { lines }]) => {
-      const last = Math.max(...lines.keys());
-      const ticks = [...lines].sort((a, b) => a[0] - b[0]).slice(0, 2000).map(([line, found]) => svg('a', { href: address({ finding: found[0].key }) },
-        svg('title', {}, `${tail(visible(name, 500), 80)}:${line}, ${counted(found.length, 'finding')}`),
-        svg('rect', { class: `tick ${found[0].severity}`, x: 2 + (990 * line) / last, y: found[0].severity === 'correctness' ? 0 : 6, width: 6, height: found[0].severity === 'correctness' ? 18 : 12 })));
+      const last = [...lines.keys()].reduce((a, b) => Math.max(a, b), 1);
+      // Lines whose ticks would cover each other share one: ten thousand ticks would take longer than all the rest of the page.
+      const shared = new Map();
+      for (const [line, found] of [...lines].sort((a, b) => a[0] - b[0])) {
+        const slot = Math.floor((990 * line) / last / TICK);
+        if (!shared.has(slot)) shared.set(slot, { from: line, found: [] });
+        const tick = shared.get(slot);
+        tick.to = line;
+        tick.found.push(...found);
+      }
+      const ticks = [...shared].map(([slot, { from, to, found }]) => {
+        const worst = found.find((finding) => finding.severity === 'correctness') || found[0];
+        const isHigh = worst.severity === 'correctness';
+        return svg('a', { href: address({ finding: worst.key }) },
+          svg('title', {}, `${tail(visible(name, 500), 80)}:${from}${to > from ? `–${to}` : ''}, ${counted(found.length, 'finding')}`),
+          svg('rect', { class: `tick ${worst.severity}`, x: 2 + slot * TICK, y: isHigh ? 0 : 6, width: TICK, height: isHigh ? 18 : 12 }));
+      });
       return el('div', { class: 'strip' }, el('span', { class: 'name', title: visible(name, 500) }, tail(visible(name, 2000), 40)),
         svg('svg', { viewBox: '0 0 1000 18', preserveAspectRatio: 'none', role: 'group', 'aria-label': visible(`Findings in ${name}`, 300) }, svg('rect', { class: 'track', width: 1000, height: 18 }), ticks),
         el('span', { class: 'number' }, `line ${last.toLocaleString('en')}`));
@@ -302,6 +316,22 @@
       frames.map((frame, at) => [el('div', { class: 'mono where' }, at > 0 && 'for ', named(frame)), source(finding.reports[0], frame, at > 0 ? `who uses event ${number}` : `event ${number}`)]),
       event.stack !== undefined && stack(event));
   }
+  function originItem(origin) {
+    const words = (origin.command || []).map((word) => visible(word, 500)).join(' ');
+    return el('li', {}, origin.test && ['the test ', el('b', {}, visible(origin.test, 500)), origin.runner && ` of ${visible(origin.runner, 100)}`, words && ': '],
+      !origin.test && 'the program ', words && el('code', {}, words), origin.pid !== undefined && !origin.test && ` (process ${origin.pid})`);
+  }
+  const DIFF_CLASSES = { '+': 'added', '@': 'hunk', '-': 'hunk' };
+  function diff(lines) {
+    const text = `${lines.join('\n')}\n`;
+    const refused = lines.some((line) => isHostile(line.replaceAll('\t', '')));
+    return [el('pre', { class: 'source diff', tabindex: '0', role: 'region', 'aria-label': 'Sketch of a fix, as a diff' }, el('code', {}, lines.map((line, at) => {
+      const shown = el('span', { class: `source-line ${at < 2 ? 'hunk' : DIFF_CLASSES[line[0]] || ''}` });
+      shown.append(...(at < 3 ? [document.createTextNode(visibleLines(line))] : [document.createTextNode(line[0]), ...highlighted(line.slice(1))]));
+      return shown;
+    }))),
+    el('p', { class: 'empty' }, 'A sketch that nobody has compiled: the calls are libpmem’s, and your program may have its own. ', el('button', { type: 'button', disabled: refused, onclick: () => copy(text, 'diff') }, 'Copy: diff'))];
+  }
   function rulePage(rule, content) {
     const page = el('details', { class: 'rule-page' }, el('summary', {}, `The rule ${visible(rule, 200)}`), content.cloneNode(true));
     // What may scroll can be reached by the keyboard.
@@ -329,8 +359,11 @@
         finding.fingerprint && el('span', {}, 'fingerprint ', el('a', { class: 'mono', href: `#${new URLSearchParams({ finding: finding.key })}` }, visible(finding.fingerprint, 80)))),
       data.reports.length > 1 && el('p', { class: 'meta' }, `In ${finding.reports.length === 1 ? 'the report' : 'the reports'}: ${finding.reports.slice(0, 20).map((number) => visible(data.reports[number].title, 200)).join('; ')}${finding.reports.length > 20 ? ` and ${finding.reports.length - 20} more` : ''}`),
       (finding.help || []).length > 0 && section('What to do', el('ul', {}, finding.help.map((text) => el('li', {}, text)))),
+      finding.sketch && section('Sketch of a fix', diff(finding.sketch)),
       (finding.pictures || []).map((picture) => (picture.kind === 'lines' ? section('Cache lines', drawLines(picture, finding, false)) : drawThreads(picture))),
+      chainOf(finding),
       section('What happened', el('ol', { class: 'events' }, finding.events.map((event, at) => eventItem(finding, event, at + 1, threads)))),
+      (finding.origins || []).length > 0 && section('Seen in', el('ul', { class: 'origins' }, finding.origins.map(originItem))),
       (finding.notes || []).length > 0 && section('Notes', el('ul', {}, finding.notes.map((text) => el('li', {}, text)))),
       (finding.replay || native) && section('See it again', el('div', { class: 'commands' },
         finding.replay && command(finding.replay, 'replay'), native && command(native.command, 'natively'), native && command(native.gdb, 'debugger')),
@@ -501,6 +534,141 @@
       el('figcaption', {}, 'Each column is a thread, time goes down.', picture.arrows.length > 0 && ' Arrows lead from a store to who reads it and to what becomes of it.', picture.steps.some((step) => step.switched) && ' Dotted lines mark that another thread went on.'))];
   }
 
+  // ----------------------------------------------------------- campaigns
+
+  function duration(seconds) {
+    if (seconds < 60) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+    const minutes = Math.floor(seconds / 60);
+    if (minutes < 60) return `${minutes} min ${Math.floor(seconds % 60)} s`;
+    return `${Math.floor(minutes / 60).toLocaleString('en')} h ${minutes % 60} min`;
+  }
+  const lastOf = (points) => (points.length > 0 ? points[points.length - 1][1] : 0);
+  /** Numbers over time: each stays what it was until it was seen to be another. */
+  function chart(title, curves, campaign) {
+    const WIDTH = 320;
+    const HEIGHT = 120;
+    const [left, right, top, bottom] = [4, WIDTH - 4, 14, HEIGHT - 16];
+    const most = Math.max(1, ...curves.flatMap((curve) => curve.points.map(([, value]) => value)));
+    const whole = Math.max(campaign.seconds, 0.001);
+    const x = (seconds) => left + ((right - left) * seconds) / whole;
+    const y = (value) => bottom - ((bottom - top) * value) / most;
+    const line = (points) => points.map(([seconds, value], at) => (at === 0 ? `M${x(seconds).toFixed(1)} ${y(value).toFixed(1)}` : `H${x(seconds).toFixed(1)}V${y(value).toFixed(1)}`)).join('');
+    const says = curves.map((curve) => `${curve.name}: ${lastOf(curve.points).toLocaleString('en')} after ${duration(whole)}`).join('; ');
+    return el('figure', { class: 'chart' },
+      el('figcaption', {}, title !== curves[0].name && `${title}: `, curves.map((curve, at) => [at > 0 && ', ', `${visible(curve.name, 100)} `, el('b', {}, lastOf(curve.points).toLocaleString('en'))])),
+      svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': visible(`${title} over time. ${says}.`, 500) },
+        svg('path', { class: 'axis', d: `M${left} ${top}V${bottom}H${right}` }),
+        campaign.resumed.map((seconds) => svg('line', { class: 'resumed', x1: x(seconds), x2: x(seconds), y1: top, y2: bottom })),
+        curves.map((curve) => svg('path', { class: `curve ${['correctness', 'others'].includes(curve.name) ? curve.name : ''}`, d: line(curve.points) })),
+        svg('text', { class: 'faint', x: left + 3, y: 10 }, most.toLocaleString('en')),
+        svg('text', { class: 'faint', x: left, y: HEIGHT - 3 }, '0'), svg('text', { class: 'faint', x: right, y: HEIGHT - 3, 'text-anchor': 'end' }, duration(whole))));
+  }
+  /** When a curve was half as high as in the end, and when it last rose. */
+  function reachedRow(curve) {
+    const end = lastOf(curve.points);
+    const half = curve.points.find(([, value]) => value > 0 && value * 2 >= end);
+    const rose = curve.points.filter(([, value], at) => at > 0 && value > curve.points[at - 1][1]).pop();
+    return el('tr', {}, el('th', { scope: 'row' }, visible(curve.name, 100)), el('td', {}, end.toLocaleString('en')), el('td', {}, half && end > 0 ? duration(half[0]) : '–'), el('td', {}, rose ? duration(rose[0]) : '–'));
+  }
+  const WAYS = { root: 'there from the beginning', run: 'left by a run', crash: 'left by a crash', flipped: 'bytes flipped' };
+  /** One shape a way, so that none is told by its colour alone. */
+  function wayShape(way, x, y) {
+    if (way === 'root') return svg('rect', { class: 'way', x: x - 6, y: y - 6, width: 12, height: 12 });
+    if (way === 'flipped') return svg('polygon', { class: 'way', points: `${x},${y - 7} ${x + 7},${y + 6} ${x - 7},${y + 6}` });
+    const disc = svg('circle', { class: 'way', cx: x, cy: y, r: 6 });
+    return way === 'crash' ? [disc, svg('path', { class: 'way-mark', d: `M${x - 4} ${y - 4}l8 8M${x + 4} ${y - 4}l-8 8` })] : disc;
+  }
+  /** The rows from the root to the image whose test cases show a finding. */
+  function chainTo(campaign, fingerprint) {
+    const chain = [];
+    let at = fingerprint ? campaign.tree.findIndex((node) => (node.findings || []).includes(fingerprint)) : -1;
+    while (at >= 0 && at !== undefined) {
+      chain.unshift(at);
+      at = campaign.tree[at].parent;
+    }
+    return chain;
+  }
+  const TREE_ROW = 22;
+  function drawTree(campaign) {
+    const STEP = 20;
+    const lit = new Set(chainTo(campaign, (byKey.get(state.finding) || {}).fingerprint));
+    const x = (node) => 12 + STEP * Math.min(node.depth, 60);
+    const y = (at) => 14 + TREE_ROW * at;
+    const texts = campaign.tree.map((node) => visible(`img:${node.number} ${node.origin}${node.cases > 0 ? `, ${counted(node.cases, 'test case')}` : ''}${node.more ? `, ${counted(node.more, 'more image')} from here` : ''}`, 300));
+    const wide = Math.max(300, ...campaign.tree.map((node, at) => x(node) + 20 + 7.4 * (texts[at].length + 24)));
+    const root = svg('svg', { class: 'tree', width: wide, height: y(campaign.tree.length), role: 'group', 'aria-label': 'Images, each below the one that it came from' });
+    campaign.tree.forEach((node, at) => {
+      if (node.parent === undefined) return;
+      const from = campaign.tree[node.parent];
+      root.append(svg('path', { class: lit.has(at) ? 'lit' : '', d: `M${x(from)} ${y(node.parent) + 6}V${y(at)}H${x(node) - 6}` }));
+    });
+    campaign.tree.forEach((node, at) => {
+      const found = (node.findings || []).map((name) => byKey.get(name)).filter(Boolean);
+      const shapes = [...new Set(found.map((finding) => SHAPES[finding.severity]))].join('');
+      const row = svg('g', { class: lit.has(at) ? 'lit' : '' }, wayShape(node.way, x(node), y(at)), svg('text', { x: x(node) + 14, y: y(at) + 4 }, texts[at]));
+      if (found.length > 0) {
+        row.append(svg('a', { href: address({ finding: found[0].key }), 'aria-label': `${counted(found.length, 'finding')} on image ${node.number}` },
+          svg('text', { x: x(node) + 24 + 7.4 * texts[at].length, y: y(at) + 4 }, `${shapes} ${counted(found.length, 'finding')}`)));
+      }
+      root.append(row);
+    });
+    return root;
+  }
+  const treeLegend = (campaign) => el('ul', { class: 'legend' }, Object.keys(WAYS).filter((way) => campaign.tree.some((node) => node.way === way))
+    .map((way) => el('li', {}, svg('svg', { width: 20, height: 20, 'aria-hidden': 'true' }, wayShape(way, 10, 10)), WAYS[way])));
+  const RUNNING = { true: 'It goes on', false: 'It does not run now' };
+  function drawCampaign(campaign) {
+    const rate = campaign.executions / Math.max(campaign.seconds, 0.001);
+    const all = [...campaign.findings, ...campaign.curves];
+    const isEmpty = campaign.curves.every((curve) => curve.points.length === 0);
+    return el('section', {}, el('h3', {}, visible(campaign.title, 300)),
+      el('p', {}, `${RUNNING[campaign.running] || 'Whether it goes on is not known'}: ${counted(campaign.executions, 'execution')} in ${duration(campaign.seconds)} (${rate.toFixed(rate < 10 ? 1 : 0)} a second), kept in `, el('code', {}, visible(campaign.folder, 500)), '.'),
+      isEmpty ? el('p', { class: 'empty' }, 'Nothing is written down yet of what was reached when.') : [
+        el('div', { class: 'charts' }, campaign.findings.length > 0 && chart('Findings', campaign.findings, campaign), campaign.curves.map((curve) => chart(curve.name, [curve], campaign))),
+        campaign.resumed.length > 0 && el('p', { class: 'empty' }, `Dotted lines mark that the tool was started again: what had been reached is counted anew from there.`),
+        el('details', {}, el('summary', {}, 'The same as a table'), el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'What was reached when' }, el('table', { class: 'reached' },
+          el('thead', {}, el('tr', {}, ['', 'at the end', 'half of it after', 'rose last after'].map((text) => el('th', { scope: 'col' }, text || 'figure')))), el('tbody', {}, all.map(reachedRow)))))],
+      campaign.tree.length > 0 && [el('h4', {}, 'Images'), el('p', {}, `What the program's files held when it was started: ${counted(campaign.images, 'image')}, each below the one that it came from. The way to the finding that is chosen is drawn thick.`),
+        el('div', { class: 'tree-box', tabindex: '0', role: 'region', 'aria-label': 'Tree of images' }, drawTree(campaign)), treeLegend(campaign)]);
+  }
+  function drawCampaigns(isChosen) {
+    if (!data.campaigns) return;
+    const body = byId('campaigns-body');
+    const scrolled = [...body.querySelectorAll('.tree-box')].map((box) => [box.scrollLeft, box.scrollTop]);
+    const opened = [...body.querySelectorAll('details')].map((one) => one.open);
+    byId('campaigns').hidden = false;
+    body.replaceChildren(...data.campaigns.map(drawCampaign));
+    const withTree = data.campaigns.filter((campaign) => campaign.tree.length > 0);
+    body.querySelectorAll('.tree-box').forEach((box, at) => {
+      const end = Math.max(-1, ...chainTo(withTree[at], (byKey.get(state.finding) || {}).fingerprint));
+      if (scrolled[at]) [box.scrollLeft, box.scrollTop] = scrolled[at];
+      // The image of the finding that has just been chosen is to be seen.
+      if (isChosen && end >= 0) box.scrollTop = Math.max(0, TREE_ROW * end - box.clientHeight / 2);
+    });
+    body.querySelectorAll('details').forEach((one, at) => { one.open = Boolean(opened[at]); });
+  }
+  /** How the image came about on which a finding was made. */
+  function chainOf(finding) {
+    return (data.campaigns || []).map((campaign) => chainTo(campaign, finding.fingerprint).map((at) => campaign.tree[at])).filter((chain) => chain.length > 0)
+      .map((chain) => section('How its image came about', el('ol', { class: 'chain' }, chain.map((node) => el('li', {}, `${visible(node.origin, 500)} `, el('span', { class: 'where' }, `img:${node.number}`))), el('li', {}, 'then the run that shows the finding'))));
+  }
+
+  /** What is new in a page that is served. Figures are drawn anew; a list that somebody reads is not taken away from them. */
+  function follow(now) {
+    const watched = byId('watched');
+    watched.hidden = false;
+    if (now === null) {
+      watched.textContent = 'Brownout does not serve this page any more: this is what it showed last.';
+      return;
+    }
+    if (JSON.stringify(now.campaigns) !== JSON.stringify(data.campaigns) && !byId('campaigns-body').contains(document.activeElement)) {
+      data.campaigns = now.campaigns;
+      drawCampaigns(false);
+    }
+    if (now.version === data.watch) watched.textContent = 'Watched: the figures are drawn anew as they change.';
+    else if (!watched.querySelector('button')) watched.replaceChildren(`There are other findings now (${counted(now.findings, 'finding')}).`, el('button', { type: 'button', onclick: () => location.reload() }, 'Show them'));
+  }
+
   // -------------------------------------------------------------- costs
 
   const percent = (part, whole) => (whole === 0 ? '–' : `${((100 * part) / whole).toFixed(1)} %`);
@@ -601,6 +769,7 @@
     update(['q', ...FIELDS].some((name) => before[name] !== state[name]));
     if (before.finding !== state.finding) {
       drawFinding();
+      drawCampaigns(true);
       const pane = byId('finding');
       const { top } = pane.getBoundingClientRect();
       if (state.finding && (top < 0 || top > window.innerHeight * 0.6)) byId('findings').scrollIntoView({ block: 'start' });
@@ -664,6 +833,7 @@
   drawStrips();
   update(false);
   drawFinding();
+  drawCampaigns(true);
   if (new URLSearchParams(location.hash.slice(1)).has('finding')) byId('findings').scrollIntoView({ block: 'start' });
   for (const code of document.querySelectorAll('.run dd.command code')) {
     const text = code.textContent;
@@ -678,5 +848,6 @@
   document.addEventListener('keydown', onKey);
   byId('theme').addEventListener('click', nextTheme);
   byId('help-button').addEventListener('click', () => byId('help').showModal());
+  document.addEventListener('brownout-now', (event) => follow(event.detail));
   document.documentElement.dataset.ready = 'true';
 })();

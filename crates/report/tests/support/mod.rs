@@ -88,6 +88,7 @@ pub fn finding(rule: &str, message: &str, events: Vec<Event>) -> Finding {
         reproduction: None,
         origins: Vec::new(),
         timeline: None,
+        sketch: None,
         replay: None,
     }
 }
@@ -264,6 +265,7 @@ fn any_finding() -> impl Strategy<Value = Finding> {
                 reproduction: None,
                 origins: Vec::new(),
                 timeline: None,
+                sketch: None,
             },
         )
 }
