@@ -415,7 +415,7 @@ fn run(
     let is_deadlock = ended.scheduled.is_some_and(|turns| turns.is_deadlock);
     let status = match ended.stopped {
         None if is_deadlock => Status::Hang(Hang::Blocked),
-        Some(Stopped::Events) => Status::Hang(Hang::Steps),
+        Some(Stopped::Events | Stopped::Steps) => Status::Hang(Hang::Steps),
         Some(Stopped::Idle) => Status::Hang(Hang::Blocked),
         Some(Stopped::Wall | Stopped::Memory | Stopped::Asked) => Status::Hang(Hang::Time),
         None | Some(Stopped::LeftBehind) => match ended.status {

@@ -52,6 +52,7 @@ const FIRST_LIMITS: Limits = Limits {
     events: Some(200_000_000),
     idle: Some(Duration::from_secs(3)),
     wall: Some(Duration::from_secs(60)),
+    steps: None,
     memory: None,
 };
 /// A recovery that makes so many times the steps of one without a crash does not end; nor one that

@@ -71,6 +71,7 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
             events: Some(100_000_000),
             idle: Some(Duration::from_secs(3)),
             wall: Some(options.patience.unwrap_or(Duration::from_secs(10))),
+            steps: None,
             memory: None,
         },
         stop: options.stop.clone(),

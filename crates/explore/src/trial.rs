@@ -134,6 +134,7 @@ impl Trial {
                     events: Some(100_000_000),
                     idle: Some(IDLE),
                     wall: Some(options.patience.unwrap_or(Duration::from_secs(60))),
+                    steps: None,
                     memory: None,
                 },
                 stop: options.stop.clone(),

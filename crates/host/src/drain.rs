@@ -5,7 +5,7 @@ use crate::control::{Records, Shared, futex_wake};
 use crate::decode::{Broken, Failure, Reader};
 use crate::processes::{PASS_ON_AFTER, Processes};
 use crate::service::State;
-use crate::{EventSink, ExitStatus, LaunchConfig, Stopped, decode};
+use crate::{EventSink, ExitStatus, LaunchConfig, Stopped, decode, turns};
 use brownout_abi as abi;
 use brownout_trace::Beginning;
 use brownout_trace::event::FileId;
@@ -114,12 +114,22 @@ impl Watch<'_> {
     }
 
     /// Why the run is to be ended now, for reasons of time.
-    fn reason(&mut self, processes: &Processes, waits_for_us: bool) -> Option<Stopped> {
+    fn reason(
+        &mut self,
+        shared: &Shared,
+        processes: &Processes,
+        waits_for_us: bool,
+    ) -> Option<Stopped> {
         let stop = self.config.stop.as_ref();
         if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) || self.pass_on(processes) {
             return Some(Stopped::Asked);
         }
         let limits = &self.config.limits;
+        if let Some(steps) = limits.steps
+            && turns::steps(shared) >= steps
+        {
+            return Some(Stopped::Steps);
+        }
         if limits.wall.is_none() && limits.idle.is_none() && limits.memory.is_none() {
             return None;
         }
@@ -267,7 +277,7 @@ pub fn drain(
         let mut read = control.ring_read.load(Ordering::Relaxed);
         let mut write = shared.published(read);
         if stopped.is_none() {
-            stopped = watch.reason(&processes, read != write);
+            stopped = watch.reason(shared, &processes, read != write);
         }
         if stopped.is_none()
             && let Some(client) = &config.client

@@ -168,6 +168,9 @@ pub struct Limits {
     pub idle: Option<Duration>,
     /// So much time has passed since the launch.
     pub wall: Option<Duration>,
+    /// Of a scheduled run: it has come to so many points at which another thread could go on. It is looked at from time to time, so that there may be
+    /// some more. Unlike time, it says the same on a busy machine.
+    pub steps: Option<u64>,
     /// Bytes of memory of their own that the processes of the run have together; what they share (files, persistent memory) does not count. They are looked
     /// at some dozens of times a second, so that they may have had more for a moment.
     pub memory: Option<u64>,
@@ -182,6 +185,8 @@ pub enum Stopped {
     Idle,
     /// [`Limits::wall`].
     Wall,
+    /// [`Limits::steps`].
+    Steps,
     /// [`Limits::memory`].
     Memory,
     /// [`LaunchConfig::stop`].

@@ -25,6 +25,15 @@ pub fn begin(shared: &Shared, schedule: &Schedule) {
     table.begin(&schedule.plan, &schedule.decisions);
 }
 
+/// How many points a run has come to so far; 0 if it is not scheduled.
+pub fn steps(shared: &Shared) -> u64 {
+    if shared.control().mode & brownout_abi::MODE_SCHEDULE == 0 {
+        return 0;
+    }
+    // SAFETY: only a number is read, which whoever has the turn may just be counting up.
+    unsafe { &*table(shared) }.steps()
+}
+
 /// After it.
 pub fn end(shared: &Shared) -> Scheduled {
     // SAFETY: all threads of the program have ended. Whatever they have left there is plain numbers.

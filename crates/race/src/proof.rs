@@ -118,7 +118,15 @@ impl Proof {
     pub fn replay(&self, options: &Options) -> Result<Replayed, Error> {
         let damaged = || Error::Usage("the schedule of this token is damaged".into());
         let decisions = self.decisions().ok_or_else(damaged)?;
-        let stage = Stage::new(options)?;
+        let mut stage = Stage::new(options)?;
+        if let What::Deadlock { .. } = self.what {
+            // Who spins for ever does so behind the last decision.
+            stage.bound_steps(
+                decisions
+                    .last()
+                    .map_or(0, |decision| u64::from(decision.step)),
+            );
+        }
         let path = options.program.stdin.clone();
         let input = match &self.input {
             Some(content) => Inputs::write(stage.scratch().join("input"), content.clone())
@@ -227,13 +235,16 @@ fn expect_repeated(ran: &Ran, schedule: &Schedule) -> Result<(), Error> {
     let outcome = &ran.outcome;
     match (outcome.stopped, ran.scheduled.misfit(schedule)) {
         (Some(Stopped::Asked), _) => Err(Error::Usage("stopped before anything was seen".into())),
-        (Some(Stopped::Events | Stopped::Idle | Stopped::Wall | Stopped::Memory), _) => {
-            Err(Error::Usage(format!(
-                "the program was ended after {:.0} s and {} events, before it had come to the crash; the run that was searched did end: if this machine is busy, try again",
-                outcome.wall.as_secs_f64(),
-                outcome.events
-            )))
-        }
+        (
+            Some(
+                Stopped::Events | Stopped::Idle | Stopped::Wall | Stopped::Steps | Stopped::Memory,
+            ),
+            _,
+        ) => Err(Error::Usage(format!(
+            "the program was ended after {:.0} s and {} events, before it had come to the crash; the run that was searched did end: if this machine is busy, try again",
+            outcome.wall.as_secs_f64(),
+            outcome.events
+        ))),
         (_, Some(Misfit::Short(left))) => Err(other_run(format!(
             "it ended before the last {left} of its decisions"
         ))),

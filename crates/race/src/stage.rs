@@ -25,6 +25,9 @@ const FIRST_EVENTS: u64 = 20_000_000;
 const FIRST_WALL: Duration = Duration::from_secs(60);
 const WALL_FACTOR: u32 = 40;
 const WALL_MIN: Duration = Duration::from_secs(5);
+/// A run that spins comes to points at which others could go on, again and again, without an event. So many are enough to tell.
+const STEPS_FACTOR: u64 = 40;
+const STEPS_MIN: u64 = 1_000_000;
 
 /// How a run ended.
 pub struct Ran {
@@ -143,6 +146,12 @@ impl Stage {
         let wall = (first.outcome.wall * WALL_FACTOR).max(WALL_MIN);
         self.limits.events = Some(events.max(EVENTS_MIN));
         self.limits.wall = Some(patience.unwrap_or(wall));
+        self.bound_steps(first.scheduled.steps);
+    }
+
+    /// Runs that take many more steps than so many do not end.
+    pub fn bound_steps(&mut self, steps: u64) {
+        self.limits.steps = Some(steps.saturating_mul(STEPS_FACTOR).max(STEPS_MIN));
     }
 
     /// A folder for whatever a search needs while it lasts.
@@ -246,7 +255,7 @@ fn ran(outcome: Outcome) -> Result<Ran, Error> {
     };
     let is_endless = matches!(
         outcome.stopped,
-        Some(Stopped::Events | Stopped::Wall | Stopped::Idle)
+        Some(Stopped::Events | Stopped::Wall | Stopped::Idle | Stopped::Steps)
     );
     Ok(Ran {
         outcome,

@@ -505,6 +505,7 @@ impl<'o> Search<'o> {
                 Some(
                     Stopped::Asked
                         | Stopped::Wall
+                        | Stopped::Steps
                         | Stopped::Events
                         | Stopped::Idle
                         | Stopped::Memory
