@@ -8,6 +8,7 @@
 //!  ├─ explore.rs `bench explore`: brownout explore, and one recovery under it
 //!  ├─ fuzz.rs    `bench fuzz`: executions a second, and what campaigns reach
 //!  │  └─ afl.rs  the same by Debian's AFL++
+//!  ├─ jobs.rs    `bench jobs`: brownout explore with one job and with all, for programs that must be alone
 //!  ├─ mutants.rs `bench mutants`: how long campaigns take to find planted bugs
 //!  ├─ race.rs    `bench race`: brownout race, on programs that are wrong and right, and one run under a schedule
 //!  ├─ session.rs `bench session`: runs forked from a kept process, against launches
@@ -28,6 +29,7 @@ mod common;
 mod engine;
 mod explore;
 mod fuzz;
+mod jobs;
 mod mutants;
 mod places;
 mod race;
@@ -47,6 +49,7 @@ pub fn bench(words: &[&str]) -> Result<()> {
         ["check", rest @ ..] => (check::bench, rest),
         ["explore", rest @ ..] => (explore::bench, rest),
         ["fuzz", rest @ ..] => (fuzz::bench, rest),
+        ["jobs", rest @ ..] => (jobs::bench, rest),
         ["mutants", rest @ ..] => (mutants::bench, rest),
         ["race", rest @ ..] => (race::bench, rest),
         ["session", rest @ ..] => (session::bench, rest),

@@ -49,6 +49,7 @@ usage: cargo xtask COMMAND
   bench check     the same for `brownout check`; --quick does less, --memory measures the checker's memory
   bench explore   what `brownout explore` has to run and how long that takes; --quick does less
   bench fuzz      how many executions a second `brownout fuzz` makes, and what campaigns reach; --quick does less
+  bench jobs      what a second job gains `brownout explore`, for programs that must be alone; --quick does less
   bench mutants   how long `brownout fuzz` takes to find what edits have broken in libpmemobj's examples; --only NAME
   bench race      how long `brownout race` takes to find what is wrong in tests/race, what it says of the right
                   builds, and what one run costs under a schedule; --quick does less, --only NAME
