@@ -2,7 +2,9 @@
 
 mod support;
 
-use brownout_host::{ExitStatus, LaunchConfig, Limits, Outcome, Stopped, record};
+use brownout_host::{
+    ExitStatus, LaunchConfig, Limits, Outcome, Schedule, Stopped, StrategyKind, record,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,6 +85,56 @@ fn too_long() {
     // All that was recorded has come, in order.
     let values: Vec<u64> = keep.events.iter().filter_map(|seen| seen.value).collect();
     assert!(values.iter().copied().eq(0..values.len() as u64));
+}
+
+/// Threads that only look again and again make no events; they are counted all the same, if they are scheduled.
+#[test]
+fn too_many_steps() {
+    let folder = Folder::new();
+    let program = folder.program(
+        r#"
+#include <pthread.h>
+#include <sched.h>
+static int never;
+static void *wait_for_it(void *unused) {
+    while (!__atomic_load_n(&never, __ATOMIC_ACQUIRE)) sched_yield();
+    return unused;
+}
+int main(int argc, char **argv) {
+    volatile uint64_t *pm = map(argv[1]);
+    pm[0] = 1;
+    if (argc > 2) return 0;
+    pthread_t other;
+    pthread_create(&other, 0, wait_for_it, 0);
+    wait_for_it(0);
+}
+"#,
+    );
+    let limits = Limits {
+        steps: Some(20_000),
+        wall: Some(LONG),
+        ..Limits::default()
+    };
+    let config = LaunchConfig {
+        limits,
+        schedule: Some(Schedule::new(StrategyKind::RoundRobin, 0)),
+        ..folder.launch(&program, [folder.pool()])
+    };
+    let (keep, outcome) = stopped(&config);
+    assert_eq!(outcome.stopped, Some(Stopped::Steps));
+    assert!(outcome.scheduled.expect("it was scheduled").steps >= 20_000);
+    assert_eq!(keep.of("store").len(), 1);
+    // Whoever has an end comes to it.
+    let config = LaunchConfig {
+        limits,
+        schedule: Some(Schedule::new(StrategyKind::RoundRobin, 0)),
+        ..folder.launch(&program, [folder.pool(), "done".into()])
+    };
+    let outcome = record(&config, &mut Keep::default()).expect("it can be launched");
+    assert_eq!(
+        (outcome.status, outcome.stopped),
+        (ExitStatus::Code(0), None)
+    );
 }
 
 /// Memory counts that was touched, not what was only asked for.
@@ -227,6 +279,7 @@ fn limits_that_are_not_hit_change_nothing() {
             events: Some(1_000_000),
             idle: Some(LONG),
             wall: Some(LONG),
+            steps: Some(1_000_000),
             memory: Some(1 << 30),
         },
         stop: Some(Arc::default()),
