@@ -23,7 +23,8 @@ enum { RECORDS = 4096 };
 struct pool {
     _Alignas(64) uint64_t count;
     struct {
-        _Alignas(64) uint64_t number, square;
+        _Alignas(64) uint64_t number;
+        uint64_t square;
     } records[RECORDS];
 };
 
@@ -35,10 +36,13 @@ static void must(int fine, const char *what)
     }
 }
 
+/* To the compiler, a write-back is no reason to keep stores in order. */
 static void persist(const void *line)
 {
+    __asm__ volatile("" ::: "memory");
     _mm_clflush(line);
     _mm_sfence();
+    __asm__ volatile("" ::: "memory");
 }
 
 int main(int argc, char **argv)
