@@ -37,6 +37,7 @@ mod owned;
 mod plugins;
 mod pool;
 mod ranges;
+mod registered;
 mod resolve;
 mod sites;
 mod sketch;

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use brownout_findings::numbers::{counted, grouped};
 use brownout_findings::rules::BuiltIn;
 use brownout_findings::{Effort, Event, Finding, Frame, Origin, Place, Role, blame};
-use brownout_model::{Tag, keys};
+use brownout_model::{ByteRange, Tag, keys};
 use brownout_symbols::Stacks;
 use brownout_trace::event::{ContextId, ThreadId};
 
@@ -254,6 +254,9 @@ fn same_lines(a: &[Frame], b: &[Frame]) -> bool {
 
 fn event(checker: &Checker, words: &mut Words<'_>, raw: &RawEvent) -> Event {
     let stack = stack_of(checker, words, raw.tag);
+    let name = raw
+        .place
+        .and_then(|(range, _)| name(checker, words, raw, range));
     Event {
         role: raw.role,
         text: raw.text.clone(),
@@ -272,10 +275,35 @@ fn event(checker: &Checker, words: &mut Words<'_>, raw: &RawEvent) -> Event {
                 offset,
                 size: range.len(),
                 address,
+                name,
             }
         }),
         stack,
     }
+}
+
+/// What the program calls these bytes: the name that it has registered for them, else what its store says.
+fn name(
+    checker: &Checker,
+    words: &mut Words<'_>,
+    raw: &RawEvent,
+    range: ByteRange,
+) -> Option<String> {
+    if let Some(name) = checker.registered.name(range, raw.moment) {
+        return Some(name);
+    }
+    let is_access = matches!(
+        raw.role,
+        Role::Store | Role::EarlierStore | Role::LaterStore | Role::Load
+    );
+    let site = checker.sites.site(raw.tag);
+    let epoch = checker.sites.epoch(raw.tag);
+    (is_access && raw.tag.0 != 0)
+        .then(|| {
+            let Words { stacks, .. } = words;
+            stacks.accessed(site.process, epoch, site.pc, range.len())
+        })
+        .flatten()
 }
 
 /// Code of this project's own headers and crate.
@@ -422,10 +450,16 @@ fn suggestion(
             let object = format!("{bytes} at {expression}");
             (object.clone(), object)
         }
-        None => (
-            format!("the {bytes} stored at {}", blame::spoken(user)),
-            format!("the {bytes}"),
-        ),
+        None => match store.place.as_ref().and_then(|place| place.name.as_ref()) {
+            Some(name) => (
+                format!("the {bytes} of {name} stored at {}", blame::spoken(user)),
+                format!("the {bytes} of {name}"),
+            ),
+            None => (
+                format!("the {bytes} stored at {}", blame::spoken(user)),
+                format!("the {bytes}"),
+            ),
+        },
     };
     let before_return = || match (&user.function, user.line) {
         (Some(function), Some(_)) => {

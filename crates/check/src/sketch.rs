@@ -136,6 +136,7 @@ mod tests {
                 offset: 64,
                 size: 8,
                 address: 0,
+                name: None,
             }),
             stack: vec![Frame {
                 function: Some("push".into()),

@@ -292,7 +292,7 @@ pub fn explain(
         && overtaken_by != lost
     {
         *message += &format!(" and the one at {} survives", whose::place(&stack));
-        let place = scene.place(&step, range);
+        let place = scene.named_place(resolvers, &step, range);
         let text = format!(
             "{} stored here, and {}",
             bytes_are(range.len()),
@@ -307,7 +307,7 @@ pub fn explain(
         && completed_by != survivor
     {
         *message += &format!(" and the one at {} is not made yet", whose::place(&stack));
-        let place = scene.place(&step, range);
+        let place = scene.named_place(resolvers, &step, range);
         let text = format!(
             "{} stored only here, after the crash",
             bytes_are(range.len())

@@ -106,6 +106,12 @@ pub struct Resolver {
 }
 
 impl Resolver {
+    /// What the instruction of a place is said to access, if it is so many bytes.
+    pub fn accessed(&mut self, site: Site, size: u64) -> Option<String> {
+        self.stacks
+            .accessed(site.process, site.epoch, site.pc, size)
+    }
+
     /// The stack of a place, innermost first.
     pub fn stack(&mut self, site: Site) -> Vec<Frame> {
         let stack = self

@@ -412,19 +412,23 @@ impl Trial {
             offset,
             size: range.len(),
             address: addr.0,
+            name: self.resolver().accessed(step.site, range.len()),
         };
         Some(self.happened(step.site, Some(place)))
     }
 
     fn happened(&mut self, site: Site, place: Option<Place>) -> Happened {
-        let definitions = &self.recording.definitions;
-        let resolver = self.resolver.get_or_insert_with(|| definitions.resolve());
         Happened {
             thread: site.thread,
             event: site.event,
-            stack: resolver.stack(site),
+            stack: self.resolver().stack(site),
             place,
         }
+    }
+
+    fn resolver(&mut self) -> &mut Resolver {
+        let definitions = &self.recording.definitions;
+        self.resolver.get_or_insert_with(|| definitions.resolve())
     }
 
     /// What a store has changed: its bytes right before it, and right after. None if nothing was uncertain about it at any failure point.

@@ -61,6 +61,9 @@ pub struct Place {
     pub size: u64,
     /// Address of the first byte in the program that was run.
     pub address: u64,
+    /// What the program calls these bytes, if that is certain: `root->count`, or a name that it has registered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// Something that happened in the run and belongs to a finding. Reports number them from 1.

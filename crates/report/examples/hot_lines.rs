@@ -72,6 +72,7 @@ impl HotLines {
                 offset: line * LINE,
                 size: LINE,
                 address: 0,
+                name: None,
             });
             finding.events.push(bytes);
             outcome.findings.push(finding);

@@ -204,6 +204,9 @@ fn short(frame: &Frame, options: &Options) -> String {
 const ORIGINS_MAX: usize = 3;
 const COMMAND_MAX: usize = 120;
 
+/// Names of bytes are cut to so many characters.
+const NAME_MAX: usize = 80;
+
 /// A word as a shell would have to read it.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
@@ -488,7 +491,11 @@ impl<'a> Page<'a> {
         if let Some(place) = &event.place {
             let file = visible(base_name(&place.file));
             let end = place.offset.saturating_add(place.size);
-            let _ = write!(line, " [{file}+{:#x}..{end:#x}]", place.offset);
+            let name = match &place.name {
+                Some(name) => format!("{}, ", visible(&shortened(name, NAME_MAX))),
+                None => String::new(),
+            };
+            let _ = write!(line, " [{name}{file}+{:#x}..{end:#x}]", place.offset);
         }
         if let Some(thread) = event.thread.filter(|_| threads_differ) {
             let _ = write!(line, " [thread {thread}]");

@@ -164,6 +164,7 @@ fn all_of(text: &str) -> Report {
         event.text = text.into();
         if let Some(place) = &mut event.place {
             place.file = text.into();
+            place.name = Some(text.into());
         }
         for frame in &mut event.stack {
             frame.function = Some(text.into());

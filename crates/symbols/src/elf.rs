@@ -11,6 +11,9 @@ use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Object, ObjectSection};
 
 pub(crate) type Slice<'data> = EndianSlice<'data, LittleEndian>;
+
+/// A unit of debug information in it.
+pub(crate) type Unit<'u, 'data> = gimli::UnitRef<'u, Slice<'data>>;
 type Elf<'data> = ElfFile64<'data, object::LittleEndian>;
 
 /// `.gnu_debugdata` holds a symbol table, a few MB at most; more is damage or malice.
@@ -114,6 +117,28 @@ impl ElfFile {
             let distance = offset.checked_sub(segment.file_offset)?;
             (distance < segment.file_size).then(|| segment.addr.wrapping_add(distance))
         })
+    }
+
+    /// The content at some addresses, as the file counts, if one segment has all of it.
+    pub(crate) fn bytes_at(&self, start: u64, end: u64) -> Option<&[u8]> {
+        self.segments.iter().find_map(|segment| {
+            let from = start.checked_sub(segment.addr)?;
+            let to = end.checked_sub(segment.addr)?;
+            if from > to || to > segment.file_size {
+                return None;
+            }
+            let place =
+                |offset: u64| usize::try_from(segment.file_offset.checked_add(offset)?).ok();
+            self.bytes.get(place(from)?..place(to)?)
+        })
+    }
+
+    /// A section that is mapped when the program runs, and its address.
+    pub(crate) fn loaded_section(&self, wanted: &str) -> Option<(Slice<'_>, u64)> {
+        let elf = Elf::parse(&*self.bytes).ok()?;
+        let section = elf.section_by_name(wanted)?;
+        let bytes = section.data().ok()?;
+        Some((EndianSlice::new(bytes, LittleEndian), section.address()))
     }
 
     /// The whole file.

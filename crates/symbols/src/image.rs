@@ -7,11 +7,13 @@
 //!              └── split DWARF ─────────────┘   package (.dwp), else a file a unit (.dwo), opened when a look-up wants it
 //! ```
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use addr2line::{LookupContinuation, LookupResult};
@@ -20,6 +22,7 @@ use self_cell::self_cell;
 
 use crate::elf::{ElfFile, Slice};
 use crate::locate::{self, Options};
+use crate::shape::{self, Accessed, UnitIndex};
 use crate::symtab::SymbolTable;
 
 /// The files that together describe one module.
@@ -63,6 +66,56 @@ struct Parsed<'files> {
     dwarf: OnceCell<Option<addr2line::Context<Slice<'files>>>>,
     package: OnceCell<Option<gimli::DwarfPackage<Slice<'files>>>>,
     symbols: OnceCell<SymbolTable<'files>>,
+    unwinding: OnceCell<Option<Unwinding<'files>>>,
+    /// By where the unit lies in memory, which is where it stays.
+    units: RefCell<HashMap<usize, Rc<UnitIndex>>>,
+}
+
+/// What says where call frames lie.
+struct Unwinding<'files> {
+    table: gimli::ParsedEhFrameHdr<Slice<'files>>,
+    frames: gimli::EhFrame<Slice<'files>>,
+    bases: gimli::BaseAddresses,
+}
+
+impl<'files> Unwinding<'files> {
+    fn of(file: &'files ElfFile) -> Option<Self> {
+        let (table, table_addr) = file.loaded_section(".eh_frame_hdr")?;
+        let (frames, frames_addr) = file.loaded_section(".eh_frame")?;
+        let bases = gimli::BaseAddresses::default()
+            .set_eh_frame_hdr(table_addr)
+            .set_eh_frame(frames_addr);
+        let table = gimli::EhFrameHdr::new(table.slice(), LittleEndian);
+        let frames = gimli::EhFrame::new(frames.slice(), LittleEndian);
+        Some(Unwinding {
+            table: table.parse(&bases, 8).ok()?,
+            frames,
+            bases,
+        })
+    }
+
+    /// The register that the call frame's address is counted from at `addr`, and the distance.
+    fn frame(&self, addr: u64) -> Option<(u8, i64)> {
+        use gimli::UnwindSection;
+        let mut context = gimli::UnwindContext::new();
+        let row = self
+            .table
+            .table()?
+            .unwind_info_for_address(
+                &self.frames,
+                &self.bases,
+                &mut context,
+                addr,
+                gimli::EhFrame::cie_from_offset,
+            )
+            .ok()?;
+        match row.cfa() {
+            gimli::CfaRule::RegisterAndOffset { register, offset } if register.0 < 16 => {
+                Some((register.0 as u8, *offset))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl<'files> Parsed<'files> {
@@ -112,6 +165,40 @@ impl<'files> Parsed<'files> {
             dwarf.make_dwo(&load.parent);
             Some(Arc::new(dwarf))
         })
+    }
+
+    /// The unit that has code at `addr`.
+    fn unit(&self, addr: u64) -> Option<gimli::UnitRef<'_, Slice<'files>>> {
+        let mut result = self.dwarf()?.find_dwarf_and_unit(addr);
+        loop {
+            match result {
+                LookupResult::Output(unit) => return unit,
+                LookupResult::Load { load, continuation } => {
+                    result = continuation.resume(self.split(&load));
+                }
+            }
+        }
+    }
+
+    /// What the instruction at `addr` accesses.
+    fn accessed(&self, addr: u64) -> Option<Accessed> {
+        let unit = self.unit(addr)?;
+        let key = std::ptr::from_ref(unit.unit).addr();
+        let known = self.units.borrow().get(&key).cloned();
+        let index = known.unwrap_or_else(|| {
+            let index = Rc::new(UnitIndex::build(unit));
+            self.units.borrow_mut().insert(key, index.clone());
+            index
+        });
+        let main = &self.files.main;
+        let unwinding = || self.unwinding.get_or_init(|| Unwinding::of(main)).as_ref();
+        shape::accessed(
+            unit,
+            &index,
+            addr,
+            |start, end| main.bytes_at(start, end),
+            || unwinding()?.frame(addr),
+        )
     }
 
     fn symbols(&self) -> &SymbolTable<'files> {
@@ -193,6 +280,8 @@ impl Image {
             dwarf: OnceCell::new(),
             package: OnceCell::new(),
             symbols: OnceCell::new(),
+            unwinding: OnceCell::new(),
+            units: RefCell::default(),
         })))
     }
 
@@ -230,6 +319,11 @@ impl Image {
                 });
             }
         });
+    }
+
+    /// What the instruction at `addr` accesses, if that can be said for certain.
+    pub(crate) fn accessed(&self, addr: u64) -> Option<Accessed> {
+        self.0.with_dependent(|_, parsed| parsed.accessed(addr))
     }
 
     /// The symbol that covers `addr`, mangled, and the distance from its start.

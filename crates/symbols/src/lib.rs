@@ -10,6 +10,8 @@
 //!                                                                         └▶ module+offset
 //! ```
 //!
+//! It also says what an instruction stores to, as the programmer calls it (`root->count`), where debug information makes that certain.
+//!
 //! **Guarantee.** A look-up never fails: what cannot be named falls back one step at a time, down to
 //! `module+offset` and the bare address. Files are opened on the first look-up that needs them,
 //! memory-mapped, and parsed as far as needed; damaged or truncated files lose names, they cause no
@@ -40,6 +42,7 @@ mod elf;
 mod frame;
 mod image;
 mod locate;
+mod shape;
 mod stacks;
 mod symbolizer;
 mod symtab;
@@ -47,5 +50,6 @@ mod symtab;
 pub use demangle::demangle;
 pub use frame::{Frame, Location};
 pub use locate::{C_LIBRARY, Options};
+pub use shape::Accessed;
 pub use stacks::Stacks;
 pub use symbolizer::{CodeAddr, CodePlace, Symbolizer};

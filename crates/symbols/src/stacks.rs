@@ -187,6 +187,19 @@ impl Stacks {
         stack
     }
 
+    /// What the instruction at a place in a process's code, in one of its epochs, accesses, if it is `size` bytes and can be said for certain.
+    pub fn accessed(
+        &mut self,
+        process: ProcessId,
+        epoch: Epoch,
+        pc: TargetAddr,
+        size: u64,
+    ) -> Option<String> {
+        let place = self.symbolizer.locate_in(process, epoch, CodeAddr::Pc(pc));
+        let accessed = self.symbolizer.accessed_at(place)?;
+        (accessed.size == size).then_some(accessed.name)
+    }
+
     /// Stops at the first physical frame that reaches `frames_max`.
     fn stack_in(
         &mut self,

@@ -15,6 +15,7 @@ use crate::demangle::demangle;
 use crate::frame::{Frame, Location};
 use crate::image::Image;
 use crate::locate::Options;
+use crate::shape::Accessed;
 
 /// An address of code, and which instruction it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,6 +92,8 @@ pub struct Symbolizer {
     /// right when an address range is reused. Bounded by the amount of distinct code asked about.
     answers: HashMap<(ModuleFile, u64), Arc<[Frame]>>,
     source_names: HashMap<String, Arc<str>>,
+    /// What instructions access, by place in a file.
+    accessed: HashMap<(ModuleFile, u64), Option<Accessed>>,
 }
 
 impl fmt::Debug for Symbolizer {
@@ -113,6 +116,7 @@ impl Symbolizer {
             code: HashMap::new(),
             answers: HashMap::new(),
             source_names: HashMap::new(),
+            accessed: HashMap::new(),
         }
     }
 
@@ -214,6 +218,22 @@ impl Symbolizer {
         answer
     }
 
+    /// What the instruction at a place accesses, in the programmer's words, if that can be said for certain: `root->count`.
+    pub fn accessed_at(&mut self, place: CodePlace) -> Option<Accessed> {
+        let Within::File(file, offset) = place.0 else {
+            return None;
+        };
+        if let Some(known) = self.accessed.get(&(file, offset)) {
+            return known.clone();
+        }
+        let found = self.image(file).and_then(|image| {
+            let addr = image.addr_of_offset(offset)?;
+            image.accessed(addr)
+        });
+        self.accessed.insert((file, offset), found.clone());
+        found
+    }
+
     fn intern(&mut self, path: &Path) -> ModuleFile {
         if let Some(file) = self.file_by_path.get(path) {
             return *file;
@@ -228,7 +248,8 @@ impl Symbolizer {
         file
     }
 
-    fn look_up(&mut self, file: ModuleFile, offset: u64) -> Vec<Frame> {
+    /// The module, opened at the first need.
+    fn image(&mut self, file: ModuleFile) -> Option<&Image> {
         let entry = &mut self.files[file.0];
         if let Opened::NotYet = entry.opened {
             // Names such as `[vdso]` and relative paths must not pick up a file of this process's
@@ -239,6 +260,15 @@ impl Symbolizer {
             };
             entry.opened = image.map_or(Opened::Failed, |image| Opened::Image(Box::new(image)));
         }
+        match &entry.opened {
+            Opened::Image(image) => Some(image),
+            _ => None,
+        }
+    }
+
+    fn look_up(&mut self, file: ModuleFile, offset: u64) -> Vec<Frame> {
+        self.image(file);
+        let entry = &self.files[file.0];
         let plain = Frame {
             module: Some(entry.path.clone()),
             ..Frame::unknown(offset)

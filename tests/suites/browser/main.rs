@@ -181,6 +181,7 @@ fn large(count: usize) -> Report {
                     offset: 64 * number as u64,
                     size: 8,
                     address: 0,
+                    name: Some(format!("slots[{number}].key")),
                 }),
                 stack,
                 ..Event::new(Role::Store, "8 bytes are stored here")

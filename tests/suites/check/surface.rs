@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use brownout_findings::{Report, Verdict, rules};
+use brownout_findings::{Report, Role, Verdict, rules};
 use brownout_tests::check::{self, Checked};
 use brownout_tests::{Invocation, Scratch, examples, layout, tool};
 use jsonschema::Validator;
@@ -41,6 +41,7 @@ pub fn trials() -> Vec<Trial> {
         trial("surface::domain_eadr", domain_eadr),
         trial("surface::fingerprints_survive_moved_lines", moved_lines),
         trial("surface::sketches_mend", sketches_mend),
+        trial("surface::bytes_have_names", bytes_have_names),
         trial("recorded::modes", recorded_modes),
         trial("recorded::mapcli", recorded_mapcli),
         trial("recorded::import_pmemcheck", import_pmemcheck),
@@ -145,6 +146,84 @@ int main(void)
 "#;
 
 /// What a report says would mend its findings, mends them: put where it says and compiled, the program is clean.
+const NAMED: &str = r#"
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "brownout.h"
+
+struct bucket { uint64_t key, value; };
+struct map { uint64_t count; struct bucket buckets[8]; uint64_t registered[8]; };
+
+__attribute__((noinline, noclone)) void count(struct map *map) { map->count = 1; }
+__attribute__((noinline, noclone)) void key(struct map *map) { map->buckets[3].key = 2; }
+__attribute__((noinline, noclone)) void plain(void *memory) { *(volatile uint64_t *)memory = 3; }
+__attribute__((noinline, noclone)) void told(struct map *map) { map->registered[1] = 4; }
+
+int main(void)
+{
+    int fd = open("pool", O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, 4096) != 0)
+        return 2;
+    struct map *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    brownout_register_variable("the numbers", map->registered, sizeof map->registered);
+    count(map);
+    key(map);
+    plain(&map->buckets[5].value);
+    told(map);
+    return 0;
+}
+"#;
+
+/// Bytes are named in findings, with optimisation and without, and not where nothing says what they are.
+fn bytes_have_names() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let source = scratch.join("named.c");
+    fs::write(&source, NAMED)?;
+    for level in ["-O0", "-O2"] {
+        let binary = check::compile(&source, scratch.join("named"), &[level])?;
+        let argv = [
+            layout::brownout().into_os_string(),
+            "--no-config".into(),
+            "check".into(),
+            "--pm".into(),
+            "pool".into(),
+            "--fail-on".into(),
+            "never".into(),
+            "--format".into(),
+            "json".into(),
+            "--".into(),
+            binary.into_os_string(),
+        ];
+        let outcome = Invocation::new(argv, scratch.path())
+            .timeout(TIMEOUT)
+            .run()?;
+        let report: Report =
+            serde_json::from_slice(&outcome.stdout).with_context(|| outcome.describe())?;
+        let name = |function: &str| -> Result<Option<String>> {
+            let stores = report.findings.iter().flat_map(|finding| &finding.events);
+            let store = stores
+                .filter(|event| event.role == Role::Store)
+                .find(|event| event.stack[0].function.as_deref() == Some(function));
+            let place = store.and_then(|event| event.place.clone());
+            Ok(place.with_context(|| outcome.describe())?.name)
+        };
+        let expected = [
+            ("count", Some("map->count")),
+            ("key", Some("map->buckets[3].key")),
+            ("plain", None),
+            ("told", Some("the numbers+0x8")),
+        ];
+        for (function, expected) in expected {
+            let name = name(function)?;
+            ensure!(name.as_deref() == expected, "{level}: {function}: {name:?}");
+        }
+    }
+    Ok(())
+}
+
 fn sketches_mend() -> Result<()> {
     let scratch = Scratch::new()?;
     let source = scratch.join("forgetful.c");

@@ -91,9 +91,16 @@ impl Checker {
             annotation::SET_CLEAN => self.forget(thread, addr, len),
             annotation::REGISTER_VARIABLE => {
                 self.variables.insert(text.to_vec(), (args[1], args[2]));
+                let now = self.moment();
+                self.registered.end(text, now);
+                let start = TargetAddr(args[1]);
+                for (range, part) in self.parts(thread, start, args[2]) {
+                    self.registered.begin(text, range, part.0 - start.0, now);
+                }
             }
             annotation::UNREGISTER_VARIABLE => {
                 self.variables.remove(text);
+                self.registered.end(text, self.moment());
             }
             _ => {}
         }

@@ -36,6 +36,7 @@ use crate::Options;
 use crate::collect::{Collector, RawEvent};
 use crate::excluded::Excluded;
 use crate::ranges::{RangeMap, RangeSet};
+use crate::registered::Registered;
 use crate::sites::{LibraryCode, Site, Sites};
 use crate::thread::{FlushRun, Section, Thread};
 use crate::threads::known::Threads;
@@ -215,6 +216,8 @@ pub struct Checker {
     /// What no process has mapped any more and was not persistent when the last one unmapped it.
     unmapped: RangeMap<Unmapping>,
     variables: BTreeMap<Vec<u8>, (u64, u64)>,
+    /// What they were called when.
+    pub(crate) registered: Registered,
     /// Processes that a signal ended: what they left behind was not meant to be complete.
     killed: BTreeSet<ProcessId>,
     /// Store sites that a transaction's end has reported.
@@ -257,6 +260,7 @@ impl Checker {
             tx_only: RangeSet::default(),
             unmapped: RangeMap::default(),
             variables: BTreeMap::new(),
+            registered: Registered::default(),
             killed: BTreeSet::new(),
             reported_in_tx: BTreeSet::new(),
             library_code: LibraryCode::default(),

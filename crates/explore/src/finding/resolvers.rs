@@ -17,10 +17,23 @@ pub struct Resolvers {
 impl Resolvers {
     /// The stack of a place in a layer's run.
     pub fn stack(&mut self, layer: usize, recording: &Recording, site: Site) -> Vec<Frame> {
-        let resolver = self
-            .layers
+        self.of(layer, recording).stack(site)
+    }
+
+    /// What the instruction of a place in a layer's run is said to access, if it is so many bytes.
+    pub fn accessed(
+        &mut self,
+        layer: usize,
+        recording: &Recording,
+        site: Site,
+        size: u64,
+    ) -> Option<String> {
+        self.of(layer, recording).accessed(site, size)
+    }
+
+    fn of(&mut self, layer: usize, recording: &Recording) -> &mut Resolver {
+        self.layers
             .entry(layer)
-            .or_insert_with(|| recording.definitions.resolve());
-        resolver.stack(site)
+            .or_insert_with(|| recording.definitions.resolve())
     }
 }

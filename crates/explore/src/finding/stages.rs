@@ -42,6 +42,20 @@ impl Scene<'_> {
     pub fn place(&self, step: &Step, range: ByteRange) -> Place {
         place_of(self.recording, self.files, step, range)
     }
+
+    /// The same, with what the program calls it: of a part of a store nothing is said.
+    pub fn named_place(&self, resolvers: &mut Resolvers, step: &Step, range: ByteRange) -> Place {
+        let name = match step.did {
+            Did::Store(whole, _) if whole == range => {
+                resolvers.accessed(self.layer, self.recording, step.site, range.len())
+            }
+            _ => None,
+        };
+        Place {
+            name,
+            ..self.place(step, range)
+        }
+    }
 }
 
 /// Stores that are lost, or a part of each.
@@ -129,7 +143,7 @@ pub fn lost_stores(scene: &Scene<'_>, lost: &Lost, resolvers: &mut Resolvers) ->
             true => format!("{bytes} {verb} here, and lost in part ({gone})"),
             false => format!("{bytes} {verb} here, and lost"),
         };
-        let place = scene.place(step, *range);
+        let place = scene.named_place(resolvers, step, *range);
         told.events.push(event(
             Role::Store,
             text,
@@ -269,6 +283,7 @@ pub fn surviving(scene: &Scene<'_>, moments: &[Moment], resolvers: &mut Resolver
             continue;
         };
         let stack = scene.stack(resolvers, step.site);
+        let place = scene.named_place(resolvers, step, range);
         told.first.get_or_insert_with(|| stack.clone());
         told.events.push(event(
             Role::Survivor,
@@ -279,7 +294,7 @@ pub fn surviving(scene: &Scene<'_>, moments: &[Moment], resolvers: &mut Resolver
             ),
             step.site,
             stack,
-            Some(scene.place(step, range)),
+            Some(place),
         ));
     }
     told
@@ -365,6 +380,7 @@ fn read_place(scene: &Scene<'_>, line: LineKey, mask: LineMask) -> Option<Place>
         offset: line.offset() + first,
         size,
         address: 0,
+        name: None,
     })
 }
 
@@ -507,6 +523,7 @@ fn place_of(
         offset,
         size: range.len(),
         address,
+        name: None,
     }
 }
 

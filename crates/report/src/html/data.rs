@@ -348,7 +348,11 @@ fn event_data<'a>(event: &'a Event, shared: &mut Shared<'a>) -> EventData<'a> {
         index: event.index.map(grouped),
         place: event.place.as_ref().map(|place| {
             let end = u128::from(place.offset) + u128::from(place.size);
-            format!("{}+{:#x}..{end:#x}", base_name(&place.file), place.offset)
+            let bytes = format!("{}+{:#x}..{end:#x}", base_name(&place.file), place.offset);
+            match &place.name {
+                Some(name) => format!("{name}, {bytes}"),
+                None => bytes,
+            }
         }),
         stack: shared.stack(stack),
         shown: site.into_iter().chain(user).collect(),

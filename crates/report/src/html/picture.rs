@@ -611,6 +611,7 @@ mod tests {
                 offset,
                 size,
                 address: 0,
+                name: None,
             }),
             ..Event::new(role, "")
         }

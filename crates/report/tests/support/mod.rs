@@ -99,6 +99,7 @@ pub fn place(offset: u64, size: u64) -> Place {
         offset,
         size,
         address: 0x7f00_0000_0000 + offset,
+        name: None,
     }
 }
 
@@ -206,12 +207,19 @@ fn any_frame() -> impl Strategy<Value = Frame> {
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
-    let place =
-        (text(), number(), number(), number()).prop_map(|(file, offset, size, address)| Place {
+    let place = (
+        text(),
+        number(),
+        number(),
+        number(),
+        prop::option::of(text()),
+    )
+        .prop_map(|(file, offset, size, address, name)| Place {
             file,
             offset,
             size,
             address,
+            name,
         });
     (
         prop::sample::select(Role::ALL),
