@@ -13,6 +13,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -61,6 +62,7 @@ fn main() {
     trials.push(trial("usage::another_program", another_program));
     trials.push(trial("usage::same_seed", same_seed));
     trials.push(trial("usage::killed_and_resumed", killed_and_resumed));
+    trials.push(trial("usage::interrupted", interrupted));
     trials.push(trial("usage::unknown_strategy", unknown_strategy));
     trials.push(trial("usage::files_stay", files_stay));
     libtest_mimic::run(&arguments, trials).exit();
@@ -626,6 +628,42 @@ fn killed_and_resumed() -> Result<()> {
         "{}",
         refused.describe()
     );
+    Ok(())
+}
+
+/// Whatever a search is at when somebody presses Ctrl-C, it reports what it has found until then: here, one job has just noted a finding
+/// down, and the other is on its way to the same one.
+fn interrupted() -> Result<()> {
+    const RULE: &str = "inter-thread-inconsistency";
+    let program = race::find("ack_pipe")?;
+    for _ in 0..4 {
+        let scratch = Scratch::new()?;
+        let report = scratch.join("report.json");
+        let path = report.to_string_lossy().into_owned();
+        let more = [
+            "--time", BUDGET, "--jobs", "2", "--out", "campaign", "--format", "json", "-o", &path,
+        ];
+        let mut child = command(&program, Build::Bug, &more, &scratch)?
+            .command()?
+            .stderr(Stdio::null())
+            .spawn()?;
+        let journal = scratch.join("campaign/journal");
+        let is_noted = || {
+            let noted = fs::read(&journal).unwrap_or_default();
+            noted.windows(RULE.len()).any(|word| word == RULE.as_bytes())
+        };
+        while !is_noted() && child.try_wait()?.is_none() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let pid = child.id().to_string();
+        Command::new("kill").args(["-INT", &pid]).status()?;
+        let status = child.wait()?;
+        // Not all was looked at; only the warning that was found is there, which is no error.
+        ensure!(status.code() == Some(3), "{status}");
+        let report: Report = serde_json::from_str(&fs::read_to_string(&report)?)?;
+        let rules: Vec<&str> = report.findings.iter().map(|f| f.rule.as_str()).collect();
+        ensure!(rules.contains(&RULE), "{rules:?}");
+    }
     Ok(())
 }
 

@@ -220,6 +220,9 @@ pub enum Error {
     /// A file could not be read or written.
     #[error("{0}: {1}")]
     Io(&'static str, io::Error),
+    /// Somebody wanted it to end, and what was under way was cut short: it says nothing.
+    #[error("stopped before there was a result")]
+    Stopped,
 }
 
 /// For `map_err`.

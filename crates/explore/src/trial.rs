@@ -12,6 +12,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brownout_findings::{Frame, Place, Reproduction};
@@ -117,6 +118,8 @@ impl Trial {
     /// Has the recovery of the options run on what the whole run leaves; then each of `more` as well. They are known by their numbers: the recovery is 0.
     pub fn new(options: &Options, mut run: Run, more: &[Command]) -> Result<Trial, Error> {
         let Recorded { recording, .. } = run.take()?;
+        // A run that was cut short may have touched nothing yet.
+        unless_stopped(&options.stop)?;
         if !recording.touched || recording.points.is_empty() {
             return Err(Error::Usage("no persistent memory was touched".into()));
         }
@@ -153,6 +156,7 @@ impl Trial {
                 &told,
                 false,
             )?;
+            unless_stopped(&options.stop)?;
             let steps = execution.events.saturating_mul(STEPS_FACTOR);
             let time = (execution.wall * TIME_FACTOR).max(TIME_MIN);
             setting.limits.events = Some(steps.max(STEPS_MIN));
@@ -531,6 +535,7 @@ impl Trial {
             &Acknowledged::default(),
             false,
         )?;
+        unless_stopped(&setting.stop)?;
         Ok(execution.outcome)
     }
 
@@ -577,6 +582,14 @@ impl Trial {
         };
         reproduction.confirmed = native.as_ref().is_some_and(alike);
         Ok(reproduction)
+    }
+}
+
+/// A program that ran while somebody wanted all to end was cut short, perhaps. That looks as if it hung, and must not be judged.
+fn unless_stopped(stop: &AtomicBool) -> Result<(), Error> {
+    match stop.load(Ordering::Relaxed) {
+        true => Err(Error::Stopped),
+        false => Ok(()),
     }
 }
 

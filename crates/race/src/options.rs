@@ -115,6 +115,13 @@ pub enum Error {
     Io(&'static str, io::Error),
 }
 
+impl Error {
+    /// Whether there is no result only because somebody wanted the search to end.
+    pub(crate) fn is_stop(&self) -> bool {
+        matches!(self, Error::Explore(brownout_explore::Error::Stopped))
+    }
+}
+
 /// For `map_err`.
 pub(crate) fn io_error(what: &'static str) -> impl Fn(io::Error) -> Error {
     move |error| Error::Io(what, error)

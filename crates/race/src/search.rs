@@ -435,7 +435,11 @@ impl<'o> Search<'o> {
             self.look_for_deadlock(&ran, &mut watch, &shown, books)?;
             self.look_for_publications(&mut watch, &shown, books)?;
             if (wanted.follows || wanted.locks) && !ran.is_endless {
-                self.look_into(&shown, ran.scheduled.check, wanted.follows, books)?;
+                match self.look_into(&shown, ran.scheduled.check, wanted.follows, books) {
+                    // What was found until then is what there is to report.
+                    Err(error) if error.is_stop() => break,
+                    looked => looked?,
+                }
             }
         }
         Ok(())

@@ -271,6 +271,9 @@ impl Search<'_> {
         let unlock = unlock.as_deref();
         let name = effect.name;
         let shows = |decisions: &[Decision]| -> Result<Option<Vec<Decision>>, Error> {
+            if self.options.stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
             let mut effects = Effects::new(self.options.model);
             let act = shown.steered(decisions).following(true);
             let ran = self.stage.run(act, &mut effects)?;
@@ -278,32 +281,14 @@ impl Search<'_> {
             Ok(ran.scheduled.decisions.filter(|_| shows))
         };
         let what = What::Effect { name };
-        let mut least = shown.with(minimise(shown.decisions.clone(), EFFORT, shows)?);
-        // Once more on the short list; should it not be confirmed there, the long one stays.
+        let least = shown.with(minimise(shown.decisions.clone(), EFFORT, shows)?);
+        // Should it not be confirmed on the short list, the long one stays.
         if least.decisions.len() < shown.decisions.len() {
-            let mut effects = Effects::new(self.options.model);
-            let act = least.again().following(true);
-            let (run, ran) = self.stage.record(act, &mut effects)?;
-            least.check = Some(ran.scheduled.check);
-            let (effects, _, mut watch) = effects.finish();
-            let mut trial = Trial::new(&self.stage.explore, run, &self.more)?;
-            for again in effects.iter().filter(|effect| effect.name == name) {
-                let again_judged = judge::effect(&mut trial, again, 1 + self.more.len())?;
-                if is_same(&again_judged.verdict, &judged.verdict) {
-                    let folder = self.folder(&key);
-                    let natively = again_judged.show(&mut trial, &folder)?;
-                    let proof = least.proof(what).with_crash(&again_judged, &trial);
-                    let finding = finding::of_effect(
-                        again,
-                        &again_judged,
-                        natively,
-                        unlock,
-                        &mut trial,
-                        &mut watch,
-                    );
-                    self.tell(&key, Discovery { finding, proof }, books)?;
-                    return Ok(());
-                }
+            match self.confirm(least, name, &judged.verdict, unlock, &key) {
+                Ok(Some(discovery)) => return self.tell(&key, discovery, books),
+                Ok(None) => {}
+                Err(error) if error.is_stop() => {}
+                Err(error) => return Err(error),
             }
         }
         let folder = self.folder(&key);
@@ -311,6 +296,36 @@ impl Search<'_> {
         let proof = shown.proof(what).with_crash(&judged, trial);
         let finding = finding::of_effect(effect, &judged, natively, unlock, trial, watch);
         self.tell(&key, Discovery { finding, proof }, books)
+    }
+
+    /// Judges an effect once more under a shorter list of decisions; nothing if that comes to another verdict.
+    fn confirm(
+        &self,
+        mut least: Shown,
+        name: u64,
+        verdict: &Verdict,
+        unlock: Option<&str>,
+        key: &str,
+    ) -> Result<Option<Discovery>, Error> {
+        let mut effects = Effects::new(self.options.model);
+        let act = least.again().following(true);
+        let (run, ran) = self.stage.record(act, &mut effects)?;
+        least.check = Some(ran.scheduled.check);
+        let (effects, _, mut watch) = effects.finish();
+        let mut trial = Trial::new(&self.stage.explore, run, &self.more)?;
+        for effect in effects.iter().filter(|effect| effect.name == name) {
+            let judged = judge::effect(&mut trial, effect, 1 + self.more.len())?;
+            if is_same(&judged.verdict, verdict) {
+                let natively = judged.show(&mut trial, &self.folder(key))?;
+                let proof = least
+                    .proof(What::Effect { name })
+                    .with_crash(&judged, &trial);
+                let finding =
+                    finding::of_effect(effect, &judged, natively, unlock, &mut trial, &mut watch);
+                return Ok(Some(Discovery { finding, proof }));
+            }
+        }
+        Ok(None)
     }
 
     fn conclude_change(
