@@ -500,7 +500,7 @@ pub struct ExploreArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=5))]
     pub depth: Option<u32>,
 
-    /// Run N recoveries at a time. Default: one for each processor
+    /// Run N recoveries at a time. Default: one more than there are processors
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
 

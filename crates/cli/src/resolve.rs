@@ -908,7 +908,9 @@ fn exploration(
         operations: recovery.operations,
         ordered: recovery.ordered,
         checker: recovery.checker,
-        jobs: cores(),
+        // One more than there are processors: while one recovery is set up, ends or is waited for, another
+        // one has something to do.
+        jobs: cores() + 1,
         time: recovery.time,
         patience: recovery.hang_after,
         ..brownout_explore::Options::new(program, recover, folder)
