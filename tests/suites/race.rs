@@ -650,7 +650,9 @@ fn interrupted() -> Result<()> {
         let journal = scratch.join("campaign/journal");
         let is_noted = || {
             let noted = fs::read(&journal).unwrap_or_default();
-            noted.windows(RULE.len()).any(|word| word == RULE.as_bytes())
+            noted
+                .windows(RULE.len())
+                .any(|word| word == RULE.as_bytes())
         };
         while !is_noted() && child.try_wait()?.is_none() {
             std::thread::sleep(Duration::from_millis(20));

@@ -10,6 +10,8 @@
 //!
 //! [`advice`] turns the answers into a sentence. It errs on the side of saying less: what no recovery has shown is not claimed.
 
+use std::ops::Range;
+
 use brownout_host::LaunchError;
 use brownout_model::{Moment, Survivors};
 
@@ -182,7 +184,8 @@ fn since_when(
 ) -> Result<(bool, Option<Moment>), LaunchError> {
     let mut failing = None;
     let mut seen = u32::from(fails_at(search, failure, failure.point)?);
-    for point in (0..failure.point).rev().take(POINTS_MAX) {
+    let earlier = whole_points(search, failure.layer, 0..failure.point);
+    for point in earlier.into_iter().rev().take(POINTS_MAX) {
         let recording = &search.layers[failure.layer].recording;
         let files = &recording.points[point as usize].files;
         // An empty one is no more than a name.
@@ -209,12 +212,24 @@ fn since_when(
 /// The store with which recovery succeeds again, everything surviving.
 fn until_when(search: &mut Search<'_>, failure: &Failure) -> Result<Option<Moment>, LaunchError> {
     let points = search.layers[failure.layer].recording.points.len() as u32;
-    for point in (failure.point + 1..points).take(POINTS_MAX) {
+    let later = whole_points(search, failure.layer, failure.point + 1..points);
+    let mut before = failure.point;
+    for point in later.into_iter().take(POINTS_MAX) {
         if !fails_at(search, failure, point)? {
-            return Ok(last_store(search, failure.layer, point - 1, point));
+            return Ok(last_store(search, failure.layer, before, point));
         }
+        before = point;
     }
     Ok(None)
+}
+
+/// Those of the failure points at which all that was done to names and sizes survives. The others of the same place come before them in the list, but
+/// not in time: what such a one has lost was done long ago, perhaps, and it may have an empty file again.
+fn whole_points(search: &Search<'_>, layer: usize, among: Range<u32>) -> Vec<u32> {
+    let points = &search.layers[layer].recording.points;
+    among
+        .filter(|point| points[*point as usize].lost.is_empty())
+        .collect()
 }
 
 fn fails_at(search: &mut Search<'_>, failure: &Failure, point: u32) -> Result<bool, LaunchError> {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use brownout_findings::Verdict;
+use brownout_findings::{Role, Verdict};
 use brownout_tests::check::show;
 use brownout_tests::explore::{self, Explored};
 use brownout_tests::{Invocation, Scratch};
@@ -71,6 +71,10 @@ pub fn trials() -> Vec<Trial> {
     trials.push(trial("programs::rename_needs_its_folder_by_posix", posix));
     trials.push(trial("programs::o_dsync_is_as_good_as_fdatasync", dsync));
     trials.push(trial("programs::files_are_left_alone", left_alone));
+    trials.push(trial(
+        "programs::what_comes_later_is_no_creation",
+        later_is_no_creation,
+    ));
     trials
 }
 
@@ -123,6 +127,32 @@ fn bug(case: &Case) -> Result<()> {
 fn twin(case: &Case) -> Result<()> {
     let scratch = Scratch::new()?;
     explored(case.name, &[], &[], &scratch)?.expect_clean()
+}
+
+/// That a pool was made in the same run, and that this may be lost as well, does not make a store that is lost much later a part of it.
+fn later_is_no_creation() -> Result<()> {
+    let name = "made_anew";
+    let scratch = Scratch::new()?;
+    let page = ["--domain", "page"];
+    explored(name, &[], &page, &scratch)?.expect_clean()?;
+    let scratch = Scratch::new()?;
+    let explored = explored(name, &["-DBUG"], &page, &scratch)?;
+    explored.expect_findings()?;
+    let text = fs::read_to_string(source(name))?;
+    let line = text.lines().position(|line| line.contains("/* @record */"));
+    let line = line.context("the marker is not there")? + 1;
+    let says = format!("if the store at {name}.c:{line} is lost");
+    let findings = &explored.report.findings;
+    let found = findings.iter().find(|f| f.message.contains(&says));
+    let found = found.with_context(|| format!("{says}\n{}", show(&explored.report)))?;
+    let help = found.help.join("\n");
+    ensure!(
+        help.contains(&format!("{name}.c:{line}")) && !help.contains("while the file is created"),
+        "{help}"
+    );
+    let lookup = found.events.iter().find(|event| event.role == Role::Lookup);
+    ensure!(lookup.is_none(), "{lookup:?}");
+    Ok(())
 }
 
 /// A pipe is no part of a crash state, and the verdict says so.
