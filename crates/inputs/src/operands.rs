@@ -2,7 +2,8 @@
 //!
 //! If one side of a comparison stands in the input, in whatever form, the other side is put in its place (input-to-state correspondence, as in
 //! REDQUEEN and AFL++'s CmpLog). Deviation: those look for bytes only. Programs that take commands read numbers from text, so a number is also looked for
-//! as it would be written, and its neighbours are tried with it, because half of all comparisons ask for less or more.
+//! as it would be written, and its neighbours are tried with it, because half of all comparisons ask for less or more. Numbers below 256 are looked
+//! for as single bytes, too: C compares characters, and lengths of one byte, as `int`.
 
 use crate::numbers;
 
@@ -45,6 +46,7 @@ pub fn replacements(input: &[u8], compared: Compared<'_>) -> Vec<Replaced> {
             2 | 4 | 8 => {
                 written(input, from, to, &mut found);
                 binary(input, from, to, &mut found);
+                promoted(input, from, to, &mut found);
             }
             _ => block(input, from, to, &mut found),
         }
@@ -159,6 +161,16 @@ fn binary(input: &[u8], from: &[u8], to: &[u8], found: &mut Vec<Replaced>) {
     }
 }
 
+/// Single bytes that were made wider before they were compared, as C does with each character. Zeros are everywhere.
+fn promoted(input: &[u8], from: &[u8], to: &[u8], found: &mut Vec<Replaced>) {
+    let byte = |side: &[u8]| u8::try_from(unsigned(side)).ok();
+    if let (Some(from), Some(to)) = (byte(from), byte(to))
+        && from != 0
+    {
+        bytes(input, from, to, found);
+    }
+}
+
 /// Strings and blocks. How much of them counts is not known: to the first zero byte, or a usual size.
 fn block(input: &[u8], from: &[u8], to: &[u8], found: &mut Vec<Replaced>) {
     let text = |side: &[u8]| {
@@ -253,6 +265,21 @@ mod tests {
         let all = tried(b"a xax\na\n", b"a", b"b");
         assert_eq!(all[0], b"b xax\na\n");
         assert_eq!(all[1], b"a xax\nb\n");
+    }
+
+    #[test]
+    fn letters_are_found_where_they_were_made_wider() {
+        let (left, right) = (u32::from(b'o').to_le_bytes(), u32::from(b'A').to_le_bytes());
+        let all = tried(b"GLMPo\n....", &left, &right);
+        assert_eq!(all, [b"GLMPA\n....".to_vec()]);
+        // How many were read, and how many a header asks for.
+        let (left, right) = (3u64.to_le_bytes(), 10u64.to_le_bytes());
+        let all = tried(b"A\nabc", &left, &right);
+        assert_eq!(all, [b"A\x03abc".to_vec()]);
+        assert!(tried(b"\0\0ab", &[0; 4], &left[..4]).is_empty());
+        // The end of a file is no byte.
+        let end = (-1i32).to_le_bytes();
+        assert!(tried(b"aaa", &left[..4], &end).is_empty());
     }
 
     #[test]
