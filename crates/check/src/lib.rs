@@ -37,7 +37,6 @@ mod owned;
 mod plugins;
 mod pool;
 mod ranges;
-mod registered;
 mod resolve;
 mod sites;
 mod sketch;
@@ -384,6 +383,7 @@ impl Analysis {
             notes: self.notes,
             statistics,
             ended: first.ended().map(|status| status.to_string()),
+            touched: None,
             bug: fault.map(|fault| {
                 format!(
                     "bug in Brownout: the events make no sense, so that findings may be wrong or missing: {fault}"

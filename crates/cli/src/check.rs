@@ -19,11 +19,10 @@ use brownout_findings::{Analysed, Finding, Limit, Outcome};
 use brownout_host::{ExitStatus, LaunchConfig};
 use brownout_report::suppress;
 use brownout_storelog::Importer;
-use brownout_symbols::Options as SymbolOptions;
+use brownout_symbols::{Counting, Options as SymbolOptions, Part};
 use brownout_trace::{Reader, Tee};
 use serde::Serialize;
 
-use crate::coverage::Counter;
 use crate::exit::{self, Failure};
 use crate::explore;
 use crate::output::TraceOutput;
@@ -144,14 +143,17 @@ fn examine(check: &mut Check) -> Result<Seen, Failure> {
             signals::leave_to_program(launch)?;
         }
     }
-    if let Some(path) = &check.coverage {
-        reporting::try_output(path)?;
-    }
-    let mut counter = check.coverage.as_ref().map(|_| Counter::new());
-    let seen = match (&check.source, &mut check.confirm) {
-        (Source::Run(launch), Some(options)) => {
-            examine_confirmed(options, launch, checker, counter.as_mut())
+    let touches = check.report.touches();
+    let mut counter = match &mut check.confirm {
+        // The exploration counts, and records the run itself.
+        Some(options) => {
+            options.touches = touches.clone();
+            None
         }
+        None => touches.as_ref().map(|touches| touches.run(Part::Program)),
+    };
+    let mut seen = match (&check.source, &mut check.confirm) {
+        (Source::Run(launch), Some(options)) => examine_confirmed(options, launch, checker),
         (Source::Run(launch), None) => {
             let trace = check.save_trace.as_deref();
             examine_run(trace, launch, checker, counter.as_mut())
@@ -161,9 +163,8 @@ fn examine(check: &mut Check) -> Result<Seen, Failure> {
         }
         (Source::PmemcheckLog(path), _) => examine_log(path, checker),
     }?;
-    if let (Some(counter), Some(path)) = (counter, &check.coverage) {
-        counter.finish(path)?;
-    }
+    drop(counter);
+    seen.outcome.touched = touches.map(|touches| touches.total());
     Ok(seen)
 }
 
@@ -204,7 +205,7 @@ fn examine_run(
     save_trace: Option<&Path>,
     launch: &LaunchConfig,
     mut checker: Checker,
-    counter: Option<&mut Counter>,
+    counter: Option<&mut Counting>,
 ) -> Result<Seen, Failure> {
     let mut keep = match save_trace {
         Some(path) => Some(Keep::new(TraceOutput::open(path, false)?, launch)),
@@ -246,11 +247,9 @@ fn examine_confirmed(
     options: &mut brownout_explore::Options,
     launch: &LaunchConfig,
     mut checker: Checker,
-    counter: Option<&mut Counter>,
 ) -> Result<Seen, Failure> {
     explore::listen(options)?;
-    let mut sink = Tee::of([&mut checker]).and(counter);
-    let run = brownout_explore::record_run(options, Some(&mut sink))?;
+    let run = brownout_explore::record_run(options, Some(&mut checker))?;
     let (output, errors) = run.output();
     // The program has its output to itself, as without --confirm.
     let _ = io::stdout().write_all(&output);
@@ -289,7 +288,7 @@ fn examine_trace(
     path: &Path,
     mut checker: Checker,
     threads: bool,
-    mut counter: Option<&mut Counter>,
+    mut counter: Option<&mut Counting>,
 ) -> Result<Seen, Failure> {
     let cannot = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot read the trace {}: {error}", quote(path)))
@@ -328,7 +327,7 @@ fn examine_trace(
             Ok(Some(event)) => {
                 checker.event(&event);
                 if let Some(counter) = &mut counter {
-                    counter.event(&event);
+                    counter.observe(&event);
                 }
             }
             Ok(None) => break,

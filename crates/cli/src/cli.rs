@@ -356,12 +356,6 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub save_trace: Option<PathBuf>,
 
-    /// Write which source lines touched persistent memory to FILE, as lcov has it
-    ///
-    /// Stores, write-backs, fences and transactions, each as a test of its own. 'genhtml FILE -o DIR' shows it beside the source.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub coverage: Option<PathBuf>,
-
     /// Execute cache flushes instead of only recording them
     ///
     /// On ordinary files clwb and clflush gain nothing and cost much, so they are recorded and
@@ -518,13 +512,6 @@ pub struct ExploreArgs {
     /// Write every distinct outcome of every failure point to FILE, one JSON object a line
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub outcomes: Option<PathBuf>,
-
-    /// Write which source lines touched persistent memory to FILE, as lcov has it
-    ///
-    /// Stores, write-backs, fences and transactions, each as a test of its own. 'genhtml FILE -o DIR' shows it beside the source.
-    /// It is that of the recorded run, without recoveries.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub coverage: Option<PathBuf>,
 
     /// Go on where an interrupted exploration ended
     ///
@@ -1342,6 +1329,14 @@ pub struct ReportArgs {
     /// Leave out what FILE, an earlier report of the form json, has already
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REPORT_HEADING)]
     pub baseline: Option<PathBuf>,
+
+    /// Write which source lines touched persistent memory to FILE, as lcov has it
+    ///
+    /// Each is a test of its own: stores, write-backs, fences and transactions of the program; what runs after a crash and reads or stores to persistent
+    /// memory; and where the power failed. Lines that do none of that are not counted. It is the sum of all runs of this command. 'genhtml FILE -o DIR'
+    /// shows it beside the source; the forms json and html have it, too.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REPORT_HEADING)]
+    pub coverage: Option<PathBuf>,
 }
 
 /// The report's form.

@@ -3,9 +3,8 @@
 use brownout_explore::{CrashSpec, Error, Options};
 use brownout_findings::rules::{Analysis, RuleSet};
 use brownout_findings::{Analysed, Limit};
-use brownout_trace::EventSink;
+use brownout_symbols::Touches;
 
-use crate::coverage::Counter;
 use crate::exit::{self, Failure};
 use crate::gdb;
 use crate::progress::LiveLine;
@@ -28,24 +27,18 @@ impl From<Error> for Failure {
 /// Explores, reports, and says how to exit.
 pub fn explore(explore: Explore) -> Result<u8, Failure> {
     let known = Known::read(&explore.report)?;
-    let options = &explore.options;
+    let options = &Options {
+        touches: explore.report.touches(),
+        ..explore.options
+    };
     listen(options)?;
     let mut line = LiveLine::new();
-    if let Some(path) = &explore.coverage {
-        reporting::try_output(path)?;
-    }
-    let mut counter = explore.coverage.as_ref().map(|_| Counter::new());
-    let also = counter
-        .as_mut()
-        .map(|counter| counter as &mut dyn EventSink);
-    let run = brownout_explore::record_run(options, also)?;
+    let run = brownout_explore::record_run(options, None)?;
     let exploration = brownout_explore::explore_run(options, run, &mut line)?;
     line.clear();
-    if let (Some(counter), Some(path)) = (counter, &explore.coverage) {
-        counter.finish(path)?;
-    }
     let hints: Vec<String> = exploration.hints.iter().map(hint).collect();
     let (mut outcome, crashes) = exploration.into_outcome();
+    outcome.touched = options.touches.as_ref().map(Touches::total);
     if outcome.coverage.has(Limit::Untouched) {
         let hints = hints.iter().map(|hint| hint.trim_start_matches("hint: "));
         outcome.notes.extend(hints.map(str::to_owned));

@@ -37,7 +37,11 @@ impl From<Error> for Failure {
 /// Fuzzes, reports, and says how to exit.
 pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
     let known = Known::read(&fuzz.report)?;
-    let options = fuzz.options;
+    let touches = fuzz.report.touches();
+    let options = brownout_fuzz::Options {
+        touches: touches.clone(),
+        ..fuzz.options
+    };
     signals::tell(&options.stop)
         .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))?;
     let out = options.out.clone();
@@ -58,6 +62,7 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
         statistics: campaign.progress.clone(),
         notes: campaign.notes,
         bug: campaign.bug,
+        touched: touches.map(|touches| touches.total()),
         ..Outcome::default()
     };
     if campaign.progress.figures.touched == 0 {

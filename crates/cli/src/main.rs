@@ -15,7 +15,6 @@ mod check;
 mod cli;
 mod compat;
 mod config;
-mod coverage;
 mod exit;
 mod explain;
 mod explore;

@@ -8,6 +8,7 @@ use brownout_findings::{Analysed, Limit, Outcome, Report};
 use brownout_fuzz::course::Moment;
 use brownout_race::status::{self, Snapshot};
 use brownout_race::{Error, Options, Over, Progress, Proof};
+use brownout_symbols::Touches;
 
 use crate::exit::{self, Failure};
 use crate::progress::{CampaignScreen, LiveLine};
@@ -69,6 +70,7 @@ pub fn race(race: Race) -> Result<u8, Failure> {
     let known = Known::read(&race.report)?;
     let mut options = race.options;
     options.command_line = reporting::words(&race.command_line).unwrap_or_default();
+    options.touches = race.report.touches();
     let options = &options;
     listen(options)?;
     let mut shown = Shown::new(options);
@@ -80,6 +82,7 @@ pub fn race(race: Race) -> Result<u8, Failure> {
         notes: raced.notes,
         coverage: raced.coverage,
         ended: Some(raced.ended),
+        touched: options.touches.as_ref().map(Touches::total),
         ..Outcome::default()
     };
     if outcome.coverage.has(Limit::Untouched) {

@@ -77,6 +77,7 @@ pub fn replay(replay: &Replay) -> Result<u8, Failure> {
             check.report.output = None;
             check.report.format = resolve::ReportFormat::Terminal;
             check.report.gen_suppressions = None;
+            check.report.coverage = None;
             check.save_trace = None;
             check::conduct(*check, Some(&token.fingerprint))
         }

@@ -8,11 +8,13 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use brownout_explore::CrashSpec;
+use brownout_findings::numbers::counted;
 use brownout_findings::rules::RuleSet;
+use brownout_findings::touched::Touched;
 use brownout_findings::{Analysed, Finding, Limit, Outcome, Replay, Report, Verdict};
 use brownout_report::baseline::Baseline;
-use brownout_report::saved;
 use brownout_report::suppress::{self, Suppressions};
+use brownout_report::{lcov, saved};
 use serde::Serialize;
 
 use crate::exit::{self, Failure};
@@ -49,10 +51,12 @@ impl Known {
             return Err(no_terminal());
         }
         // Whatever can be wrong with the files of the report is said before the run.
-        for path in [&reporting.output, &reporting.gen_suppressions]
-            .into_iter()
-            .flatten()
-        {
+        let paths = [
+            &reporting.output,
+            &reporting.gen_suppressions,
+            &reporting.coverage,
+        ];
+        for path in paths.into_iter().flatten() {
             try_output(path)?;
         }
         Ok(Known {
@@ -124,10 +128,35 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::cannot_run(format!("cannot write {}: {}", quote(path), plain(error)))
 }
 
+/// Writes which lines touched persistent memory.
+fn write_coverage(path: &Path, report: &Report) -> Result<(), Failure> {
+    let none = Touched::default();
+    let touched = report.touched.as_ref().unwrap_or(&none);
+    let mut text = Vec::new();
+    lcov::write(touched, &mut text).map_err(|error| cannot_write(path, &error))?;
+    write_file(path, &text)?;
+    let unknown = match touched.unknown {
+        0 => String::new(),
+        n => format!(
+            ", and {} without (compile with -g to see where they are)",
+            counted(n, "place")
+        ),
+    };
+    message(&format!(
+        "persistent memory was touched at {} of source code{unknown}: {}",
+        counted(touched.lines() as u64, "line"),
+        quote(path)
+    ));
+    Ok(())
+}
+
 /// Writes the report, and suppressions if asked for.
 fn write(reporting: &Reporting, rules: RuleSet, report: &Report) -> Result<(), Failure> {
     if let Some(path) = &reporting.gen_suppressions {
         write_file(path, suppress::generate(&report.findings).as_bytes())?;
+    }
+    if let Some(path) = &reporting.coverage {
+        write_coverage(path, report)?;
     }
     use brownout_report::{Format, Options};
     let format = match (reporting.format, reporting.compat) {

@@ -16,6 +16,7 @@ use brownout_host::LaunchConfig;
 use brownout_model::names::Promise;
 use brownout_model::{Atomicity, Config, Domain};
 use brownout_rule::host::split_argument;
+use brownout_symbols::Touches;
 use brownout_trace::event::ThreadId;
 use clap::Parser;
 
@@ -127,8 +128,6 @@ pub struct Check {
     pub report: Reporting,
     /// Where the recording goes. Only with [`Source::Run`].
     pub save_trace: Option<PathBuf>,
-    /// Where it is written which source lines touched persistent memory.
-    pub coverage: Option<PathBuf>,
     /// The rules have threads of their own.
     pub in_parallel: bool,
     /// How findings are settled by exploration, if they are.
@@ -174,8 +173,6 @@ pub struct Symex {
 pub struct Explore {
     /// What to explore, and how.
     pub options: brownout_explore::Options,
-    /// Where it is written which source lines touched persistent memory.
-    pub coverage: Option<PathBuf>,
     /// What becomes of findings.
     pub report: Reporting,
     /// As in [`Check`].
@@ -248,6 +245,15 @@ pub struct Reporting {
     pub frames_max: Option<usize>,
     /// Suppressions for what was found stand behind the report.
     pub print_suppressions: bool,
+    /// Where it is written which source lines touched persistent memory.
+    pub coverage: Option<PathBuf>,
+}
+
+impl Reporting {
+    /// Who counts these lines, if that is wanted.
+    pub fn touches(&self) -> Option<Touches> {
+        self.coverage.as_ref().map(|_| Touches::default())
+    }
 }
 
 /// A recording to make.
@@ -433,7 +439,6 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
             ..reporting(args.report)
         },
         save_trace: args.save_trace,
-        coverage: args.coverage,
         confirm,
         command_line: words,
     })
@@ -456,6 +461,7 @@ fn reporting(args: ReportArgs) -> Reporting {
         quiet: args.quiet,
         frames_max: None,
         print_suppressions: false,
+        coverage: args.coverage,
     }
 }
 
@@ -505,7 +511,6 @@ fn explore(args: ExploreArgs, words: Vec<OsString>) -> Result<Explore, Failure> 
     let options = exploration(program, args.stdin.as_deref(), patterns, recovery, model)?;
     let here = here()?;
     Ok(Explore {
-        coverage: args.coverage,
         options: brownout_explore::Options {
             promise: match args.names {
                 Names::Posix => Promise::Posix,
@@ -867,6 +872,7 @@ fn fuzz(args: FuzzArgs, words: Vec<OsString>) -> Result<Fuzz, Failure> {
                 ..brownout_check::Options::default()
             },
             symbols: brownout_symbols::Options::default(),
+            touches: None,
             patience: args.hang_after,
             memory_max: Some(args.memory.saturating_mul(1 << 20)),
             stop: Default::default(),

@@ -8,6 +8,7 @@ use brownout_findings::numbers::counted;
 use brownout_findings::rules::{Analysis, RuleSet};
 use brownout_findings::{Analysed, Limit, Outcome, Report};
 use brownout_fuzz::course::Moment;
+use brownout_symbols::Touches;
 use brownout_symex::{
     Delivery, Error, Found, Losses, Numbers, Options, Over, Place, Progress, Proof, Searched,
 };
@@ -58,6 +59,7 @@ fn listen(symex: &Symex) -> Result<(), Failure> {
 /// Searches, reports, and says how to exit.
 pub fn symex(mut symex: Symex) -> Result<u8, Failure> {
     symex.options.command_line = reporting::words(&symex.command_line).unwrap_or_default();
+    symex.options.touches = symex.report.touches();
     let known = Known::read(&symex.report)?;
     let options = &symex.options;
     listen(&symex)?;
@@ -67,6 +69,7 @@ pub fn symex(mut symex: Symex) -> Result<u8, Failure> {
     let searched = searched?;
     let mut outcome = Outcome {
         statistics: searched.numbers,
+        touched: options.touches.as_ref().map(Touches::total),
         ..Outcome::default()
     };
     limit(&mut outcome, &searched, options);

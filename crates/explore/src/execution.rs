@@ -14,6 +14,7 @@ use brownout_host::{
 };
 use brownout_model::names::Promise;
 use brownout_model::{ByteRange, LINE_BYTES, LineBytes, keys, mask_within, masked};
+use brownout_symbols::{Part, Touches};
 use brownout_trace::epochs::Epoch;
 use brownout_trace::event::{self as trace, Event, EventKind, FileId, TargetAddr};
 use brownout_trace::maps::{AddressSpaces, MapFault};
@@ -106,6 +107,8 @@ pub struct Setting {
     pub varying: Option<FxHashSet<LineKey>>,
     /// Whether threads take turns.
     pub turns: Turns,
+    /// Counts where persistent memory is touched.
+    pub touches: Option<Touches>,
 }
 
 /// Whether the threads of recoveries take turns, so that they do the same each time.
@@ -219,7 +222,11 @@ fn execute_with(
     detail: bool,
     turns: bool,
 ) -> Result<Execution, LaunchError> {
-    let how = |names| How { names, turns };
+    let how = |names| How {
+        names,
+        turns,
+        part: Part::Recovery,
+    };
     let lost = |what: &'static str| move |e| LaunchError::Launch(what, e);
     world
         .lay(image)
@@ -304,6 +311,7 @@ pub fn record(
     let how = How {
         names: setting.names.is_some(),
         turns: setting.turns.are_wanted,
+        part: Part::Recovery,
     };
     let ran = run(
         setting,
@@ -334,6 +342,7 @@ pub fn refer(
     let how = How {
         names: false,
         turns: setting.turns.are_wanted,
+        part: Part::Program,
     };
     let ran = run(setting, first, layout, world, &mut watcher, how)?;
     if ran.is_distrusted() {
@@ -341,6 +350,10 @@ pub fn refer(
         world.distrust();
     }
     watcher.begin_another();
+    let how = How {
+        part: Part::Recovery,
+        ..how
+    };
     let recovered = run(setting, then, layout + 1, world, &mut watcher, how)?;
     let mut execution = watcher.into_execution(recovered, world);
     execution.path.clear();
@@ -371,6 +384,8 @@ struct How {
     names: bool,
     /// Threads take turns.
     turns: bool,
+    /// Whose run it is, for those who count.
+    part: Part,
 }
 
 fn run(
@@ -405,7 +420,10 @@ fn run(
     config.stderr = Some(File::create(&err).map_err(lost("making a file for the output"))?);
     // Most recoveries follow one crash: they have the layout 1, and are all the same program.
     let often = layout == 1 && !how.names && command.program == setting.recover.program;
-    let ended = world.run(&config, often, sink)?;
+    let touches = setting.touches.as_ref();
+    let mut counting = touches.map(|touches| touches.run(how.part));
+    let mut sink = Tee::of([sink]).and(counting.as_mut());
+    let ended = world.run(&config, often, &mut sink)?;
     if ended.stopped.is_some()
         && let Some(view) = world.view()
     {

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use brownout_findings::numbers::either;
+use brownout_findings::touched::Touch;
 use brownout_findings::{Coverage, Limit, Severity};
 use brownout_host::{KNOWN_FILES_MAX, LaunchError, Limits};
 use brownout_trace::event::FileId;
@@ -194,6 +195,7 @@ fn explore_recorded(
             &control,
         )?;
     }
+    count_crashes(&search, options);
     exploration.distinct = distinct(&search);
     exploration.bug = search.ledger.bug.clone();
     limit_by_search(&mut search, halted);
@@ -206,6 +208,22 @@ fn explore_recorded(
     }
     exploration.notes = conclude(&mut search, options, halted, notes);
     Ok(exploration)
+}
+
+/// Tells who counts where in the recorded run the power failed, and in how many states that were settled.
+fn count_crashes(search: &Search<'_>, options: &Options) {
+    let Some(touches) = &options.touches else {
+        return;
+    };
+    let recording = &search.layers[0].recording;
+    let mut resolver = recording.definitions.resolve();
+    for (point, times) in &search.ledger.crashed {
+        let site = recording.points.get(*point as usize);
+        // The end of the run has no place in the code.
+        if let Some(site) = site.and_then(|point| point.site) {
+            touches.add(&resolver.stack(site), Touch::Crashes, *times);
+        }
+    }
 }
 
 /// The run has stored nothing to persistent memory.
@@ -245,6 +263,7 @@ fn first_setting(
         expected: OnceLock::new(),
         varying: (options.depth == Some(1)).then(|| varying(recording)),
         turns: Turns::new(options.schedule.is_some()),
+        touches: options.touches.clone(),
     }
 }
 
@@ -411,6 +430,7 @@ fn settings(
     settings.self_test = options.self_test;
     settings.keep_unexplained = !options.suspects.is_empty();
     settings.keep_outcomes = options.outcomes.is_some();
+    settings.keep_crashes = options.touches.is_some();
     settings.distinct_max = options.distinct_max;
     settings.executions_max = options.recoveries_max;
     settings.keep_survivors = options.depth.unwrap_or(DEPTH) > 1;

@@ -285,6 +285,7 @@ pub fn recording_on(base: Base, acts: &[Act]) -> Recording {
         unfollowed: BTreeSet::new(),
         names_sampled: false,
         initial: files,
+        registered: Default::default(),
     }
 }
 
@@ -299,6 +300,7 @@ pub fn setting() -> Arc<Setting> {
         expected: OnceLock::new(),
         varying: None,
         turns: Turns::default(),
+        touches: None,
     })
 }
 

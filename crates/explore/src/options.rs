@@ -11,6 +11,7 @@ use brownout_findings::{Coverage, Finding, Frame, Outcome};
 use brownout_host::{Enclosures, LaunchError, Layer, Schedule};
 use brownout_model::Config;
 use brownout_model::names::Promise;
+use brownout_symbols::Touches;
 
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +100,8 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
     /// A recovery that takes longer does not end.
     pub patience: Option<Duration>,
+    /// Counts where the program and recoveries touch persistent memory, and where the power fails. Default: nobody does.
+    pub touches: Option<Touches>,
 }
 
 /// So many states of names and sizes are taken at one place of the run.
@@ -140,6 +143,7 @@ impl Options {
             outcomes: None,
             stop: Arc::default(),
             patience: None,
+            touches: None,
         }
     }
 
@@ -202,6 +206,7 @@ impl Exploration {
             notes: self.notes,
             statistics: self.statistics,
             ended: Some(self.ended.to_string()),
+            touched: None,
             bug: self.bug,
         };
         (outcome, crashes)

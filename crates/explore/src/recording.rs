@@ -25,11 +25,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use brownout_model::names::{Promise, Sync};
+use brownout_model::registered::Registered;
 use brownout_model::{
     Atomicity, ByteRange, Choices, Config, Domain, Event as ModelEvent, FenceRule, History, Line,
-    Op, Thread, Unit, Write, keys,
+    Moment, Op, Thread, Unit, Write, keys,
 };
 use brownout_trace::EventSink;
+use brownout_trace::annotation;
 use brownout_trace::event::{
     Access, Elements, Event, EventKind, FenceKind, FileId, MS_SYNC, NameChange, PmReason,
     TargetAddr, split_names,
@@ -143,6 +145,8 @@ pub struct Recording {
     pub names_sampled: bool,
     /// The files before the run.
     pub initial: Arc<Files>,
+    /// Names that the program has given to its bytes, by numbers of events.
+    pub registered: Registered,
 }
 
 impl Recording {
@@ -218,6 +222,7 @@ pub struct Recorder {
     outputs: u64,
     output_bytes: u64,
     digest: blake3::Hasher,
+    registered: Registered,
 }
 
 impl Recorder {
@@ -286,6 +291,7 @@ impl Recorder {
             outputs: 0,
             output_bytes: 0,
             digest: blake3::Hasher::new(),
+            registered: Registered::default(),
         }
     }
 
@@ -322,6 +328,7 @@ impl Recorder {
             files: self.files,
             definitions: self.definitions,
             digest: *self.digest.finalize().as_bytes(),
+            registered: self.registered,
             storing_threads: self.interleaving.threads(),
             is_interleaved: self.interleaving.is_there(),
             synced_beside: self.synced_beside,
@@ -1004,6 +1011,27 @@ impl EventSink for Recorder {
                 // In the middle of a line nothing is over.
                 let is_over = self.consumed.asks(*at);
                 self.acknowledged(site, is_over);
+            }
+            EventKind::Annotation { code, args, text } => {
+                let now = Moment(site.event);
+                if matches!(
+                    *code,
+                    annotation::REGISTER_VARIABLE | annotation::UNREGISTER_VARIABLE
+                ) {
+                    self.registered.end(text, now);
+                }
+                if *code == annotation::REGISTER_VARIABLE {
+                    let (start, len) = (TargetAddr(args[1]), args[2]);
+                    let ranges = self.spaces.ranges(event.thread, start, len);
+                    // If a part of it is no persistent memory, it is not known how far into it the others are.
+                    let is_whole = ranges.iter().map(|range| range.len).sum::<u64>() == len;
+                    let mut into = 0;
+                    for range in ranges.into_iter().filter(|_| is_whole) {
+                        let keys = self.content_keys(keys::range(range));
+                        self.registered.begin(text, keys, into, now);
+                        into += keys.len();
+                    }
+                }
             }
             EventKind::Output { fd, size } => {
                 if *fd == 1 {

@@ -79,6 +79,7 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
         expected: OnceLock::new(),
         varying: None,
         turns: Turns::new(options.schedule.is_some()),
+        touches: None,
     };
     let differs = || {
         Error::Usage("the program's run is not the one that was explored: it, its input or its files have changed".into())

@@ -12,6 +12,7 @@ use brownout_findings::{Coverage, Limit};
 use brownout_host::{Enclosure, LaunchConfig, Limits, Stopped};
 use brownout_model::Domain;
 use brownout_model::names::Promise;
+use brownout_symbols::Part;
 use brownout_trace::event::{Event, FileId};
 use brownout_trace::{EventSink, Tee};
 
@@ -151,7 +152,10 @@ fn record(
     config.stdout = Some(File::create(&out).map_err(io_error("cannot keep the output"))?);
     config.stderr = Some(File::create(&err).map_err(io_error("cannot keep the output"))?);
     let mut also = also.map(PmOnly::new);
-    let sink = Tee::default().and(also.as_mut());
+    let touches = options.touches.as_ref();
+    let mut counting = touches.map(|touches| touches.run(Part::Program));
+    let mut counting = counting.as_mut().map(|counting| PmOnly::new(counting));
+    let sink = Tee::default().and(also.as_mut()).and(counting.as_mut());
     let (outcome, left_out) = match names {
         Some(_) => {
             let mut sink = sink.and(Some(&mut recorder));

@@ -578,6 +578,9 @@ impl<'p> Search<'p> {
                 .outcomes
                 .insert((item.layer, item.point, outcome));
         }
+        if self.settings.keep_crashes && item.layer == 0 {
+            *self.ledger.crashed.entry(item.point).or_default() += 1;
+        }
         if let Some(noted) = &mut self.noted {
             noted.outcomes.insert(outcome);
         }

@@ -15,6 +15,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use brownout_findings::touched::Touch;
 use brownout_findings::{Frame, Place, Reproduction};
 use brownout_host::Limits;
 use brownout_model::{ByteRange, Choices, Moment, Survivors, Unit, keys};
@@ -145,6 +146,7 @@ impl Trial {
                 expected: OnceLock::new(),
                 varying: None,
                 turns: Turns::new(options.schedule.is_some()),
+                touches: options.touches.clone(),
             };
             let told = Acknowledged::default();
             let execution = execution::execute(
@@ -410,13 +412,17 @@ impl Trial {
             return None;
         };
         let (file, offset) = keys::place(range.start());
+        let registered = &self.recording.registered;
+        let name = registered
+            .name(range, Some(Moment(stored.event)))
+            .or_else(|| self.resolver().accessed(step.site, range.len()));
         let path = self.recording.files.get(&file).map(|file| &file.path);
         let place = Place {
             file: path.map_or_else(String::new, |path| path.to_string_lossy().into_owned()),
             offset,
             size: range.len(),
             address: addr.0,
-            name: self.resolver().accessed(step.site, range.len()),
+            name,
         };
         Some(self.happened(step.site, Some(place)))
     }
@@ -526,6 +532,13 @@ impl Trial {
 
     fn execute(&mut self, crash: &Crash, procedure: usize) -> Result<Outcome, Error> {
         let setting = &self.procedures[procedure].setting;
+        let point = &self.recording.points[crash.point as usize];
+        if let (Some(touches), Some(site)) = (&setting.touches, point.site) {
+            let resolver = self
+                .resolver
+                .get_or_insert_with(|| self.recording.definitions.resolve());
+            touches.add(&resolver.stack(site), Touch::Crashes, 1);
+        }
         let execution = execution::execute(
             setting,
             &setting.recover,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::touched::Touched;
 use crate::{Coverage, Role, RuleId, Severity, Verdict};
 
 /// Version of the JSON form. Grows by one when a field changes its meaning or goes; new fields do not count.
@@ -434,6 +435,9 @@ pub struct Report {
     /// The source lines around what the findings name, where they could be read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SourceText>,
+    /// Which lines touched persistent memory, if that was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub touched: Option<Touched>,
     /// Numbers that the analysis gives (events, time, …), by name.
     #[serde(default)]
     pub statistics: serde_json::Map<String, serde_json::Value>,

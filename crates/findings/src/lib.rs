@@ -22,6 +22,7 @@ mod outcome;
 mod role;
 pub mod rules;
 mod severity;
+pub mod touched;
 mod verdict;
 
 pub use coverage::{Coverage, Limit, Limitation};

@@ -21,6 +21,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::touched::Touched;
 use crate::{Analysed, Coverage, Finding, Report, SCHEMA_VERSION, Tool};
 
 /// What an analysis came to. `S` are its numbers: a struct whose fields are the statistics of the report, by name.
@@ -38,6 +39,8 @@ pub struct Outcome<S> {
     pub ended: Option<String>,
     /// A bug of ours, in one sentence, because of which findings may be wrong or missing.
     pub bug: Option<String>,
+    /// Which lines touched persistent memory, if that was counted.
+    pub touched: Option<Touched>,
 }
 
 impl<S> Outcome<S> {
@@ -50,6 +53,7 @@ impl<S> Outcome<S> {
             statistics: make(self.statistics),
             ended: self.ended,
             bug: self.bug,
+            touched: self.touched,
         }
     }
 
@@ -86,6 +90,7 @@ impl<S: Serialize> Outcome<S> {
             known: 0,
             notes: self.notes,
             sources: Vec::new(),
+            touched: self.touched,
             statistics,
         }
     }

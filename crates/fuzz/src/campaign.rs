@@ -128,6 +128,7 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
     let mut workshop = Workshop::new(ground, store, options.target.clone(), options.patience);
     workshop.memory_max = options.memory_max;
     workshop.stop = options.stop.clone();
+    workshop.touches = options.touches.clone();
     let workshop = Arc::new(workshop);
     let budget = Arc::new(Budget::new(options.limits, &spent));
     let inbox = Arc::new(Inbox::default());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use brownout_campaign::budget::Limits;
 use brownout_campaign::folder::Identity;
 use brownout_inputs::{Mutator as Operations, Templates, Tokens};
-use brownout_symbols::Options as SymbolOptions;
+use brownout_symbols::{Options as SymbolOptions, Touches};
 use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
@@ -76,6 +76,8 @@ pub struct Options {
     pub patience: Duration,
     /// Ends the campaign when true.
     pub stop: Arc<AtomicBool>,
+    /// Counts where persistent memory is touched, and where the power fails; by default nobody does.
+    pub touches: Option<Touches>,
     /// How the tool was called.
     pub command_line: String,
 }

@@ -75,6 +75,7 @@ mod intervals;
 pub mod keys;
 pub mod names;
 pub mod reference;
+pub mod registered;
 mod shadow;
 mod state;
 mod types;

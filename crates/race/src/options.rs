@@ -10,6 +10,7 @@ use brownout_explore::Command;
 use brownout_host::{LaunchError, StrategyKind};
 use brownout_model::Config;
 use brownout_model::names::Promise;
+use brownout_symbols::Touches;
 
 use crate::inputs::Seeds;
 
@@ -58,6 +59,8 @@ pub struct Options {
     pub patience: Option<Duration>,
     /// Ends the search when true.
     pub stop: Arc<AtomicBool>,
+    /// Counts where persistent memory is touched, and where the power fails. Default: nobody does.
+    pub touches: Option<Touches>,
 }
 
 impl Options {
@@ -85,6 +88,7 @@ impl Options {
             folder,
             patience: None,
             stop: Arc::default(),
+            touches: None,
         }
     }
 }

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use brownout_explore::{Ground, Options as ExploreOptions, Run, RunRecorder, Start};
+use brownout_explore::{Ground, Options as ExploreOptions, PmOnly, Run, RunRecorder, Start};
 use brownout_host::{
     Enclosure, Enclosures, ExitStatus, LaunchConfig, Limits, Outcome, Schedule, Scheduled, Stopped,
 };
+use brownout_symbols::{Counting, Part};
 use brownout_trace::{EventSink, Tee};
 
 use crate::inputs::Input;
@@ -127,6 +128,7 @@ impl Stage {
         explore.patience = options.patience;
         explore.stop = options.stop.clone();
         explore.journal = false;
+        explore.touches = options.touches.clone();
         Ok(Stage {
             explore,
             enclosures,
@@ -162,7 +164,10 @@ impl Stage {
     /// Runs the program.
     pub fn run(&self, act: Act, sink: &mut dyn EventSink) -> Result<Ran, Error> {
         let (config, out, err) = self.config(act)?;
-        let outcome = brownout_host::record(&config, sink);
+        let mut counting = self.counting();
+        let mut counting = counting.as_mut().map(|counting| PmOnly::new(counting));
+        let mut sink = Tee::of([sink]).and(counting.as_mut());
+        let outcome = brownout_host::record(&config, &mut sink);
         let _ = (fs::remove_file(&out), fs::remove_file(&err));
         ran(outcome?)
     }
@@ -184,7 +189,9 @@ impl Stage {
         };
         let mut recorder = RunRecorder::new(&self.explore, input, before)?;
         let outcome = {
-            let mut sink = Tee::of([sink, &mut recorder]);
+            let mut counting = self.counting();
+            let mut counting = counting.as_mut().map(|counting| PmOnly::new(counting));
+            let mut sink = Tee::of([sink, &mut recorder]).and(counting.as_mut());
             brownout_host::record(&config, &mut sink)?
         };
         let printed = |path: &Path| fs::read(path).unwrap_or_default();
@@ -192,6 +199,12 @@ impl Stage {
         let run = recorder.finish(outcome, printed(&out), printed(&err))?;
         let _ = (fs::remove_file(&out), fs::remove_file(&err));
         Ok((run, ran(again)?))
+    }
+
+    /// Counts where a run touches persistent memory, if anybody wants to know.
+    fn counting(&self) -> Option<Counting> {
+        let touches = self.explore.touches.as_ref();
+        touches.map(|touches| touches.run(Part::Program))
     }
 
     fn config(&self, act: Act) -> Result<(LaunchConfig, PathBuf, PathBuf), Error> {

@@ -5,7 +5,8 @@
 //!
 //! **Guarantee.** Only ordinary files are read, each once. Only lines near a frame that the report names are taken, and what is taken is
 //! bounded: [`AROUND`] lines on either side, [`LINE_CHARS_MAX`] characters of a line, [`TEXT_BYTES_MAX`] bytes in all. The findings at the
-//! front of the report come first, so that it is the least important ones that go without.
+//! front of the report come first, so that it is the least important ones that go without; lines that touched persistent memory, where
+//! those were counted, come last.
 //!
 //! **Deviations.** A line that is cut ends with `…`. Bytes that are not UTF-8 are replaced, as everywhere in reports.
 
@@ -75,7 +76,14 @@ fn attach_if(report: &mut Report, folder: Option<&Path>, may_read: impl Fn(&str)
         let sketch = finding.sketch.as_ref();
         told.chain(sketch.map(|sketch| (&sketch.file, sketch.line, module)))
     });
-    for (path, line, module) in wanted {
+    let wanted = wanted.map(|(path, line, module)| (path, line, module, AROUND));
+    // Of lines that were touched, the line alone, and only where findings leave room.
+    let touched = report.touched.iter().flat_map(|touched| &touched.files);
+    let touched = touched.flat_map(|file| {
+        let lines = file.lines.iter();
+        lines.map(|line| (&file.file, line.line, None, 0))
+    });
+    for (path, line, module, around) in wanted.chain(touched) {
         if !seen.insert((path, line)) {
             continue;
         }
@@ -91,7 +99,7 @@ fn attach_if(report: &mut Report, folder: Option<&Path>, may_read: impl Fn(&str)
         let newer = sources.is_newer(&file, module);
         let of_file = taken.entry(path).or_default();
         of_file.newer |= newer;
-        for number in line.saturating_sub(AROUND)..=line.saturating_add(AROUND) {
+        for number in line.saturating_sub(around)..=line.saturating_add(around) {
             if of_file.lines.contains_key(&number) {
                 continue;
             }

@@ -28,6 +28,7 @@
 //!     known: 0,
 //!     notes: Vec::new(),
 //!     sources: Vec::new(),
+//!     touched: None,
 //!     statistics: Default::default(),
 //! };
 //! let mut out = Vec::new();

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use brownout_findings::numbers::counted;
+use brownout_findings::touched::Adding;
 use brownout_findings::{
     Analysed, Coverage, Excerpt, Finding, Limit, Limitation, Origin, Outcome, Report, SourceText,
     Verdict,
@@ -27,6 +28,7 @@ pub fn merge(reports: Vec<Report>) -> Report {
     let mut outcome = Outcome::<Map<String, Value>>::default();
     let mut findings = Findings::default();
     let mut sources = Sources::default();
+    let mut touched: Option<Adding> = None;
     let (mut suppressed, mut known) = (0u64, 0u64);
     let mut milliseconds = 0u64;
     for report in reports {
@@ -50,6 +52,9 @@ pub fn merge(reports: Vec<Report>) -> Report {
             findings.add(finding, &report.analysed);
         }
         sources.add(report.sources);
+        if let Some(more) = report.touched {
+            touched.get_or_insert_with(Adding::default).all_of(more);
+        }
         suppressed = suppressed.saturating_add(report.suppressed);
         known = known.saturating_add(report.known);
         milliseconds = milliseconds.saturating_add(report.analysed.milliseconds.unwrap_or(0));
@@ -61,6 +66,7 @@ pub fn merge(reports: Vec<Report>) -> Report {
         ));
     }
     outcome.findings = findings.all;
+    outcome.touched = touched.map(Adding::total);
     outcome
         .statistics
         .insert("reports".into(), Value::from(count));

@@ -91,6 +91,11 @@ fn regex(glob: &str, is_path: bool) -> Result<Regex, String> {
     Regex::new(&out).map_err(|_| format!("the pattern {glob:?} is too long"))
 }
 
+/// A pattern for text that is no path.
+pub fn of_text(glob: &str) -> Result<Regex, String> {
+    regex(glob, false)
+}
+
 /// Text as a pattern that matches only itself.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

@@ -33,6 +33,7 @@ use std::path::Path;
 
 use brownout_findings::{Finding, rules};
 pub use jiff::civil::Date;
+use regex::Regex;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -92,6 +93,7 @@ pub struct Entry {
     /// The last day on which it counts.
     pub expires: Option<Date>,
     stack: Option<Vec<Pattern>>,
+    name: Option<Regex>,
 }
 
 impl Entry {
@@ -102,6 +104,17 @@ impl Entry {
             && self.stack.as_ref().is_none_or(|patterns| {
                 let mut events = finding.all_events();
                 events.any(|event| pattern::matches_stack(patterns, &event.stack))
+            })
+            && self.name.as_ref().is_none_or(|wanted| {
+                let mut places = finding
+                    .all_events()
+                    .filter_map(|event| event.place.as_ref());
+                places.any(|place| {
+                    place
+                        .name
+                        .as_deref()
+                        .is_some_and(|name| wanted.is_match(name))
+                })
             })
     }
 
@@ -166,6 +179,7 @@ struct RawEntry {
     rule: Option<Spanned<String>>,
     stack: Option<Spanned<Vec<Spanned<String>>>>,
     fingerprint: Option<Spanned<String>>,
+    name: Option<Spanned<String>>,
     reason: Option<String>,
     expires: Option<Spanned<toml::Value>>,
 }
@@ -313,9 +327,20 @@ fn check(raw: RawEntry, whole: Range<usize>) -> Result<Entry, (Range<usize>, Str
         }
         None => None,
     };
-    if rule.is_none() && fingerprint.is_none() && stack.is_none() {
+    let name = match raw.name {
+        Some(text) if text.get_ref().is_empty() => {
+            let message = "the name is empty; write \"*\" for any finding whose bytes have a name";
+            return Err((text.span(), message.into()));
+        }
+        Some(text) => {
+            let read = pattern::of_text(text.get_ref());
+            Some(read.map_err(|message| (text.span(), message))?)
+        }
+        None => None,
+    };
+    if rule.is_none() && fingerprint.is_none() && stack.is_none() && name.is_none() {
         let message =
-            "this entry would hide every finding; give it a rule, a stack or a fingerprint";
+            "this entry would hide every finding; give it a rule, a stack, a name or a fingerprint";
         return Err((whole, message.into()));
     }
     let expires = match raw.expires {
@@ -333,6 +358,7 @@ fn check(raw: RawEntry, whole: Range<usize>) -> Result<Entry, (Range<usize>, Str
         reason: raw.reason,
         expires,
         stack,
+        name,
     })
 }
 
@@ -394,6 +420,10 @@ pub fn generate(findings: &[Finding]) -> String {
         if let Some(stack) = stack.filter(|stack| !stack.is_empty()) {
             let patterns: Vec<String> = stack.iter().map(pattern_of).map(|p| quoted(&p)).collect();
             let _ = writeln!(out, "# stack = [{}]", patterns.join(", "));
+        }
+        let place = site::causing_event(finding).and_then(|event| event.place.as_ref());
+        if let Some(name) = place.and_then(|place| place.name.as_deref()) {
+            let _ = writeln!(out, "# name = {}", quoted(&pattern::escape(name)));
         }
     }
     out

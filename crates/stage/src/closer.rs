@@ -12,11 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use brownout_explore::{
-    Command, Exploration, Options, Run, RunRecorder, Start, explore_run, record_run,
+    Command, Exploration, Options, PmOnly, Run, RunRecorder, Start, explore_run, record_run,
 };
 use brownout_findings::Limit;
 use brownout_host::{Client, Enclosure, LaunchConfig};
 use brownout_images::ImageId;
+use brownout_symbols::Part;
+use brownout_trace::Tee;
 
 use crate::delivery::Delivery;
 use crate::error::Error;
@@ -150,6 +152,7 @@ impl Closer {
             recoveries_max: Some(self.recoveries_max),
             references_max: REFERENCES_MAX,
             stop: self.stop.clone(),
+            touches: workshop.touches.clone(),
             ..Options::new(program, recover, folder.path().join("explored"))
         };
         let run = match is_stdin {
@@ -200,7 +203,13 @@ impl Closer {
         let originals = before.clone();
         let originals = move |path: &Path| Some(originals.path(path)).filter(|path| path.exists());
         let mut recorder = RunRecorder::new(options, bytes.to_vec(), originals)?;
-        let outcome = brownout_host::record(&config, &mut recorder)?;
+        let touches = options.touches.as_ref();
+        let mut counting = touches.map(|touches| touches.run(Part::Program));
+        let mut counting = counting.as_mut().map(|counting| PmOnly::new(counting));
+        let outcome = {
+            let mut sink = Tee::of([&mut recorder]).and(counting.as_mut());
+            brownout_host::record(&config, &mut sink)?
+        };
         let [stdout, stderr] = printed.map(|file| -> io::Result<Vec<u8>> {
             let mut bytes = vec![0; file.metadata()?.len().min(PRINTED_MAX) as usize];
             file.read_exact_at(&mut bytes, 0)?;

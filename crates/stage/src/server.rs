@@ -29,6 +29,7 @@ use brownout_host::{
     Session, StopAt, StrategyKind, record,
 };
 use brownout_images::{Content, Contents, ImageId, Node, Origin, Page, Store, View, capture, lay};
+use brownout_symbols::{Part, Touches};
 use brownout_trace::{EventSink, Tee};
 
 use crate::client::{Feeder, Noter, Served};
@@ -178,6 +179,10 @@ pub struct Server {
     files: BTreeMap<PathBuf, Snapshot>,
     /// Of the last run: what it wrote to, and whether that is all it did.
     last: Option<Last>,
+    /// Counts where runs touch persistent memory.
+    touches: Option<Touches>,
+    /// The image is what a crash has left.
+    is_after_crash: bool,
 }
 
 struct Last {
@@ -215,6 +220,8 @@ pub struct Workshop {
     pub served: Arc<Served>,
     /// What the program reads as its standard input if that is not what its input is; nothing by default.
     pub stdin: Option<PathBuf>,
+    /// Counts where runs touch persistent memory; nobody does by default.
+    pub touches: Option<Touches>,
 }
 
 impl Workshop {
@@ -235,6 +242,7 @@ impl Workshop {
             refused: AtomicU32::new(0),
             served: Arc::default(),
             stdin: None,
+            touches: None,
         }
     }
 
@@ -351,6 +359,8 @@ impl Server {
             changed: BTreeMap::new(),
             files: BTreeMap::new(),
             last: None,
+            touches: workshop.touches.clone(),
+            is_after_crash: matches!(node.origin, Origin::Crash { .. }),
         };
         server.take_input(named)?;
         // Only threads that take turns can be followed, and only such runs do the same each time if there are several.
@@ -492,7 +502,13 @@ impl Server {
             self.config.schedule.is_some(),
         );
         self.config.client = feeder.clone().map(|feeder| feeder as Arc<dyn Client>);
-        let mut sinks = Tee::of([&mut watch, others]);
+        let part = match self.is_after_crash && !watch.has_input {
+            true => Part::RecoveryFirst,
+            false => Part::Program,
+        };
+        let touches = self.touches.as_ref();
+        let mut counting = touches.map(|touches| touches.run(part));
+        let mut sinks = Tee::of([&mut watch, others]).and(counting.as_mut());
         let begins = |feeder: &Arc<Feeder>| {
             let address = self.address.as_ref();
             address.is_some_and(|address| feeder.begin(address))

@@ -37,19 +37,24 @@
 //! assert_eq!(frames[0].to_string(), "program+0x10");
 //! ```
 
+mod callers;
 mod demangle;
 mod elf;
 mod frame;
 mod image;
 mod locate;
+mod modules;
 mod shape;
 mod stacks;
 mod symbolizer;
 mod symtab;
+mod touches;
 
 pub use demangle::demangle;
 pub use frame::{Frame, Location};
 pub use locate::{C_LIBRARY, Options};
+pub use modules::{CodeAddr, CodePlace};
 pub use shape::Accessed;
 pub use stacks::Stacks;
-pub use symbolizer::{CodeAddr, CodePlace, Symbolizer};
+pub use symbolizer::Symbolizer;
+pub use touches::{Counting, Part, Touches};

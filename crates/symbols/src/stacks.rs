@@ -3,36 +3,23 @@
 //! Feed every event of a trace to [`Stacks::observe`] in order; it keeps the modules, threads and
 //! calling contexts that the stream defines. Then any event seen so far can be asked about.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use brownout_trace::dump;
-use brownout_trace::epochs::{CodeEpochs, Epoch};
-use brownout_trace::event::{ContextId, Event, EventKind, ProcessId, TargetAddr, ThreadId};
+use brownout_trace::epochs::Epoch;
+use brownout_trace::event::{ContextId, Event, ProcessId, TargetAddr, ThreadId};
 
+use crate::callers::Callers;
 use crate::frame::Frame;
 use crate::locate::Options;
-use crate::symbolizer::{CodeAddr, CodePlace, Symbolizer};
-
-/// Where a context's call is.
-#[derive(Clone, Copy, Debug)]
-enum Call {
-    /// As it was when the context was defined: by then the call had been made, and later its code may go.
-    At(CodePlace),
-    /// The process that defined it is unknown.
-    Somewhere(TargetAddr),
-}
+use crate::modules::CodeAddr;
+use crate::symbolizer::Symbolizer;
 
 /// Turns events into call stacks.
 #[derive(Debug)]
 pub struct Stacks {
     symbolizer: Symbolizer,
-    contexts: HashMap<ContextId, (ContextId, Call)>,
-    process_of: HashMap<ThreadId, ProcessId>,
-    /// Who made a process, and when in the maker's life.
-    parents: HashMap<ProcessId, (ProcessId, Epoch)>,
-    epochs: CodeEpochs,
+    callers: Callers,
 }
 
 impl Stacks {
@@ -40,111 +27,35 @@ impl Stacks {
     pub fn new(options: Options) -> Stacks {
         Stacks {
             symbolizer: Symbolizer::new(options),
-            contexts: HashMap::new(),
-            process_of: HashMap::new(),
-            parents: HashMap::new(),
-            epochs: CodeEpochs::default(),
+            callers: Callers::default(),
         }
     }
 
     /// Forgets the run, for another one of programs that are the same files.
     pub fn begin_again(&mut self) {
         self.symbolizer.begin_again();
-        self.contexts.clear();
-        self.process_of.clear();
-        self.parents.clear();
-        self.epochs = CodeEpochs::default();
+        self.callers = Callers::default();
     }
 
     /// Takes note of what `event` defines; other events change nothing.
     #[inline(always)]
     pub fn observe(&mut self, event: &Event<'_>) {
-        if matches!(
-            event.kind,
-            EventKind::Module { .. }
-                | EventKind::ProcessStart { .. }
-                | EventKind::ThreadStart { .. }
-                | EventKind::Context { .. }
-        ) {
-            // A copy, lest the caller have to keep every event in memory for the sake of these.
-            self.define(&event.clone());
-        }
-    }
-
-    #[inline(never)]
-    fn define(&mut self, event: &Event<'_>) {
-        let before = match event.kind {
-            EventKind::Module { process, .. } | EventKind::ProcessStart { process, .. } => {
-                self.epochs.of(process)
-            }
-            _ => Epoch::default(),
-        };
-        let is_new_epoch = self.epochs.observe(event);
-        match event.kind {
-            EventKind::Module {
-                process,
-                addr,
-                len,
-                offset,
-                path,
-            } => match path.is_empty() {
-                true => self.symbolizer.remove_module(process, addr, len, before),
-                false => self.symbolizer.add_module(process, addr, len, offset, path),
-            },
-            EventKind::ProcessStart {
-                process, parent, ..
-            } => match is_new_epoch {
-                true => self.symbolizer.clear(process, before),
-                false => {
-                    let then = self.epochs.of(parent);
-                    self.parents.insert(process, (parent, then));
-                    self.symbolizer.fork(parent, process);
-                }
-            },
-            EventKind::ThreadStart {
-                thread, process, ..
-            } => {
-                self.process_of.insert(thread, process);
-            }
-            EventKind::Context {
-                context,
-                parent,
-                return_addr,
-            } => {
-                // A definition counts once, and only with a parent that is already there: so even
-                // a damaged trace cannot make the chain a loop.
-                let known = parent == ContextId(0) || self.contexts.contains_key(&parent);
-                if context != ContextId(0)
-                    && known
-                    && let Entry::Vacant(entry) = self.contexts.entry(context)
-                {
-                    let call = match self.process_of.get(&event.thread) {
-                        Some(process) => {
-                            let addr = CodeAddr::Return(return_addr);
-                            Call::At(self.symbolizer.locate(*process, addr))
-                        }
-                        None => Call::Somewhere(return_addr),
-                    };
-                    entry.insert((parent, call));
-                }
-            }
-            _ => {}
-        }
+        self.callers.observe(event, &mut self.symbolizer.modules);
     }
 
     /// The process that a thread belongs to, once its start was seen.
     pub fn process_of(&self, thread: ThreadId) -> Option<ProcessId> {
-        self.process_of.get(&thread).copied()
+        self.callers.process_of(thread)
     }
 
     /// Who made a process, and in which epoch of the maker; 0 is nobody of the run.
     pub fn parent_of(&self, process: ProcessId) -> Option<(ProcessId, Epoch)> {
-        self.parents.get(&process).copied()
+        self.callers.parent_of(process)
     }
 
     /// The epoch that a process is in now.
     pub fn epoch_of(&self, process: ProcessId) -> Epoch {
-        self.epochs.of(process)
+        self.callers.epoch_of(process)
     }
 
     /// Frames of the event's own instruction, innermost first; `None` if it has none.
@@ -177,7 +88,6 @@ impl Stacks {
             let place = self.symbolizer.locate_in(process, epoch, CodeAddr::Pc(pc));
             stack.extend_from_slice(&self.symbolizer.frames_at(place));
         }
-        let is_main = |frame: &Frame| frame.function.as_deref() == Some("main");
         while !stack.iter().any(is_main)
             && let Some((parent, frames)) = self.caller(process, context)
         {
@@ -227,13 +137,14 @@ impl Stacks {
         process: ProcessId,
         context: ContextId,
     ) -> Option<(ContextId, Arc<[Frame]>)> {
-        let &(parent, call) = self.contexts.get(&context)?;
-        let place = match call {
-            Call::At(place) => place,
-            Call::Somewhere(addr) => self.symbolizer.locate(process, CodeAddr::Return(addr)),
-        };
+        let modules = &self.symbolizer.modules;
+        let (parent, place) = self.callers.caller(process, context, modules)?;
         Some((parent, self.symbolizer.frames_at(place)))
     }
+}
+
+pub(crate) fn is_main(frame: &Frame) -> bool {
+    frame.function.as_deref() == Some("main")
 }
 
 impl dump::Symbolize for Stacks {
@@ -276,6 +187,8 @@ impl From<Frame> for dump::Frame {
 
 #[cfg(test)]
 mod tests {
+    use brownout_trace::event::EventKind;
+
     use super::*;
 
     fn event(thread: u32, pc: u64, context: u32, kind: EventKind<'_>) -> Event<'_> {

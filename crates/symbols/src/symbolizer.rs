@@ -1,11 +1,8 @@
-//! Which module an address belongs to, and what was already answered.
+//! What code is called, and what was already answered.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsStr;
+use std::collections::HashMap;
 use std::fmt;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use brownout_trace::epochs::Epoch;
@@ -15,60 +12,8 @@ use crate::demangle::demangle;
 use crate::frame::{Frame, Location};
 use crate::image::Image;
 use crate::locate::Options;
+use crate::modules::{CodeAddr, CodePlace, ModuleFile, Modules, Within};
 use crate::shape::Accessed;
-
-/// An address of code, and which instruction it stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CodeAddr {
-    /// The instruction at this address.
-    Pc(TargetAddr),
-    /// The call that returns to this address. It lies before, and may be the last of its function:
-    /// the address itself can belong to the next line, or the next function.
-    Return(TargetAddr),
-}
-
-impl CodeAddr {
-    fn lookup_addr(self) -> u64 {
-        match self {
-            CodeAddr::Pc(addr) => addr.0,
-            CodeAddr::Return(addr) => addr.0.saturating_sub(1),
-        }
-    }
-}
-
-/// Index into [`Symbolizer::files`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct ModuleFile(usize);
-
-/// A mapped range of a module's file.
-#[derive(Clone, Copy)]
-struct Mapping {
-    end: u64,
-    /// Offset in the file of the range's first byte.
-    offset: u64,
-    file: ModuleFile,
-}
-
-/// The code of one process.
-#[derive(Clone, Default)]
-struct Code {
-    /// What is mapped now, by first address.
-    now: BTreeMap<u64, Mapping>,
-    /// What has gone, by time: the last epoch in which it was there, its first address, the mapping.
-    gone: Vec<(Epoch, u64, Mapping)>,
-}
-
-/// Code in terms of files: what an address meant when it was asked about. It stays true when other code comes to the address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CodePlace(Within);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Within {
-    /// An offset in a module's file.
-    File(ModuleFile, u64),
-    /// An address in no module.
-    NoFile(u64),
-}
 
 enum Opened {
     NotYet,
@@ -76,18 +21,12 @@ enum Opened {
     Image(Box<Image>),
 }
 
-struct FileEntry {
-    path: Arc<Path>,
-    opened: Opened,
-}
-
 /// Answers look-ups for any number of processes. See the crate's header.
 pub struct Symbolizer {
     options: Options,
-    files: Vec<FileEntry>,
-    file_by_path: HashMap<Arc<Path>, ModuleFile>,
-    /// By process, by first address; ranges do not overlap.
-    code: HashMap<ProcessId, Code>,
+    pub(crate) modules: Modules,
+    /// By number of the file, as far as they were asked about.
+    opened: Vec<Opened>,
     /// By place in a file and not by address, so that it is shared between processes and stays
     /// right when an address range is reused. Bounded by the amount of distinct code asked about.
     answers: HashMap<(ModuleFile, u64), Arc<[Frame]>>,
@@ -100,7 +39,7 @@ impl fmt::Debug for Symbolizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Symbolizer")
             .field("options", &self.options)
-            .field("files", &self.files.len())
+            .field("files", &self.modules.files())
             .field("answers", &self.answers.len())
             .finish_non_exhaustive()
     }
@@ -109,11 +48,15 @@ impl fmt::Debug for Symbolizer {
 impl Symbolizer {
     /// One that knows no module yet.
     pub fn new(options: Options) -> Symbolizer {
+        Symbolizer::over(Modules::default(), options)
+    }
+
+    /// One that knows these modules, and whatever is in terms of their files.
+    pub(crate) fn over(modules: Modules, options: Options) -> Symbolizer {
         Symbolizer {
             options,
-            files: Vec::new(),
-            file_by_path: HashMap::new(),
-            code: HashMap::new(),
+            modules,
+            opened: Vec::new(),
             answers: HashMap::new(),
             source_names: HashMap::new(),
             accessed: HashMap::new(),
@@ -122,7 +65,7 @@ impl Symbolizer {
 
     /// Forgets all processes, for another run. What was read of files is kept: they are taken to be the same.
     pub fn begin_again(&mut self) {
-        self.code.clear();
+        self.modules.begin_again();
     }
 
     /// Code of `path` from `offset` on was mapped at `addr`. Replaces what was there before.
@@ -134,68 +77,32 @@ impl Symbolizer {
         offset: u64,
         path: &[u8],
     ) {
-        let file = self.intern(Path::new(OsStr::from_bytes(path)));
-        let start = addr.0;
-        let end = start.saturating_add(len);
-        if end > start {
-            let mappings = &mut self.code.entry(process).or_default().now;
-            carve(mappings, start, end);
-            mappings.insert(start, Mapping { end, offset, file });
-        }
+        self.modules.add(process, addr, len, offset, path);
     }
 
     /// The code at `addr` went away at the end of an epoch of the process.
     pub fn remove_module(&mut self, process: ProcessId, addr: TargetAddr, len: u64, last: Epoch) {
-        let code = self.code.entry(process).or_default();
-        let gone = carve(&mut code.now, addr.0, addr.0.saturating_add(len));
-        let gone = gone
-            .into_iter()
-            .map(|(start, mapping)| (last, start, mapping));
-        code.gone.extend(gone);
+        self.modules.remove(process, addr, len, last);
     }
 
     /// `process` starts as a copy of `parent` (fork).
     pub fn fork(&mut self, parent: ProcessId, process: ProcessId) {
-        let now = self.code.get(&parent).map(|code| code.now.clone());
-        let code = Code {
-            now: now.unwrap_or_default(),
-            gone: Vec::new(),
-        };
-        self.code.insert(process, code);
+        self.modules.fork(parent, process);
     }
 
     /// `process` begins anew with an empty address space (exec) after an epoch.
     pub fn clear(&mut self, process: ProcessId, last: Epoch) {
-        self.remove_module(process, TargetAddr(0), u64::MAX, last);
+        self.modules.clear(process, last);
     }
 
     /// Where the code at `addr` of a process is, now.
     pub fn locate(&self, process: ProcessId, addr: CodeAddr) -> CodePlace {
-        self.locate_in(process, Epoch(u32::MAX), addr)
+        self.modules.locate(process, addr)
     }
 
     /// Where the code at `addr` of a process was in one of its epochs.
     pub fn locate_in(&self, process: ProcessId, epoch: Epoch, addr: CodeAddr) -> CodePlace {
-        let addr = addr.lookup_addr();
-        let offset = |start: u64, mapping: &Mapping| {
-            (start <= addr && addr < mapping.end).then(|| {
-                let offset = (addr - start).wrapping_add(mapping.offset);
-                CodePlace(Within::File(mapping.file, offset))
-            })
-        };
-        let Some(code) = self.code.get(&process) else {
-            return CodePlace(Within::NoFile(addr));
-        };
-        // What went first after the epoch was there in it.
-        let since = code.gone.partition_point(|(last, ..)| *last < epoch);
-        let gone = code.gone[since..].iter();
-        gone.filter_map(|(_, start, mapping)| offset(*start, mapping))
-            .next()
-            .or_else(|| {
-                let (start, mapping) = code.now.range(..=addr).next_back()?;
-                offset(*start, mapping)
-            })
-            .unwrap_or(CodePlace(Within::NoFile(addr)))
+        self.modules.locate_in(process, epoch, addr)
     }
 
     /// What `addr` means in `process`, now: at least one frame, innermost first; all but the last are
@@ -234,33 +141,23 @@ impl Symbolizer {
         found
     }
 
-    fn intern(&mut self, path: &Path) -> ModuleFile {
-        if let Some(file) = self.file_by_path.get(path) {
-            return *file;
-        }
-        let path: Arc<Path> = path.into();
-        let file = ModuleFile(self.files.len());
-        self.files.push(FileEntry {
-            path: path.clone(),
-            opened: Opened::NotYet,
-        });
-        self.file_by_path.insert(path, file);
-        file
-    }
-
     /// The module, opened at the first need.
     fn image(&mut self, file: ModuleFile) -> Option<&Image> {
-        let entry = &mut self.files[file.0];
-        if let Opened::NotYet = entry.opened {
+        if self.opened.len() <= file.0 {
+            self.opened.resize_with(file.0 + 1, || Opened::NotYet);
+        }
+        let opened = &mut self.opened[file.0];
+        if let Opened::NotYet = opened {
+            let path = self.modules.path(file);
             // Names such as `[vdso]` and relative paths must not pick up a file of this process's
             // working directory.
-            let image = match entry.path.is_absolute() {
-                true => Image::open(&entry.path, &self.options).ok(),
+            let image = match path.is_absolute() {
+                true => Image::open(path, &self.options).ok(),
                 false => None,
             };
-            entry.opened = image.map_or(Opened::Failed, |image| Opened::Image(Box::new(image)));
+            *opened = image.map_or(Opened::Failed, |image| Opened::Image(Box::new(image)));
         }
-        match &entry.opened {
+        match opened {
             Opened::Image(image) => Some(image),
             _ => None,
         }
@@ -268,12 +165,11 @@ impl Symbolizer {
 
     fn look_up(&mut self, file: ModuleFile, offset: u64) -> Vec<Frame> {
         self.image(file);
-        let entry = &self.files[file.0];
         let plain = Frame {
-            module: Some(entry.path.clone()),
+            module: Some(self.modules.path(file).clone()),
             ..Frame::unknown(offset)
         };
-        let Opened::Image(image) = &entry.opened else {
+        let Some(Opened::Image(image)) = self.opened.get(file.0) else {
             return vec![plain];
         };
         let Some(addr) = image.addr_of_offset(offset) else {
@@ -322,41 +218,6 @@ fn shared(names: &mut HashMap<String, Arc<str>>, name: &str) -> Arc<str> {
             .or_insert_with(|| Cow::Borrowed(name).into())
             .clone(),
     }
-}
-
-/// Removes `start..end` from the ranges, keeping the rest of those that are cut. Returns what was removed.
-fn carve(mappings: &mut BTreeMap<u64, Mapping>, start: u64, end: u64) -> Vec<(u64, Mapping)> {
-    let mut removed = Vec::new();
-    let overlapping: Vec<(u64, Mapping)> = mappings
-        .range(..end)
-        .rev()
-        .take_while(|(_, mapping)| mapping.end > start)
-        .map(|(first, mapping)| (*first, *mapping))
-        .collect();
-    for (first, mapping) in overlapping {
-        mappings.remove(&first);
-        if first < start {
-            mappings.insert(
-                first,
-                Mapping {
-                    end: start,
-                    ..mapping
-                },
-            );
-        }
-        if mapping.end > end {
-            let offset = mapping.offset.wrapping_add(end - first);
-            mappings.insert(end, Mapping { offset, ..mapping });
-        }
-        let from = first.max(start);
-        let cut = Mapping {
-            end: mapping.end.min(end),
-            offset: mapping.offset.wrapping_add(from - first),
-            ..mapping
-        };
-        removed.push((from, cut));
-    }
-    removed
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use brownout_explore::Command;
 use brownout_host::LaunchError;
 use brownout_stage::Delivery;
+use brownout_symbols::Touches;
 
 use crate::input::Layout;
 
@@ -87,6 +88,8 @@ pub struct Options {
     pub external_solver: Option<PathBuf>,
     /// Ends the search when true.
     pub stop: Arc<AtomicBool>,
+    /// Counts where persistent memory is touched, and where the power fails. Default: nobody does.
+    pub touches: Option<Touches>,
 }
 
 impl Options {
@@ -116,6 +119,7 @@ impl Options {
             native_cpu: false,
             external_solver: None,
             stop: Arc::default(),
+            touches: None,
         }
     }
 }

@@ -83,6 +83,7 @@ impl Stage {
         let mut workshop = Workshop::new(ground, store, target, patience);
         workshop.stop = options.stop.clone();
         workshop.stdin = options.stdin.clone();
+        workshop.touches = options.touches.clone();
         workshop.events_max = EVENTS;
         workshop.plain_cpu = !options.native_cpu;
         let first = match &options.delivery {

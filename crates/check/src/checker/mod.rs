@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use brownout_findings::numbers::{counted, grouped};
 use brownout_findings::{BuiltIn, Role};
+use brownout_model::registered::Registered;
 use brownout_model::{
     ByteRange, Event as ModelEvent, FlushOutcome, Intervals, LINE_BYTES, Line, Moment, Op, Outcome,
     Persistency, Status, Tag, keys,
@@ -36,7 +37,6 @@ use crate::Options;
 use crate::collect::{Collector, RawEvent};
 use crate::excluded::Excluded;
 use crate::ranges::{RangeMap, RangeSet};
-use crate::registered::Registered;
 use crate::sites::{LibraryCode, Site, Sites};
 use crate::thread::{FlushRun, Section, Thread};
 use crate::threads::known::Threads;

@@ -43,14 +43,13 @@ impl Scene<'_> {
         place_of(self.recording, self.files, step, range)
     }
 
-    /// The same, with what the program calls it: of a part of a store nothing is said.
+    /// The same, with what the program calls it: the name that it has registered, else what its store says. Of a part of a store that says nothing.
     pub fn named_place(&self, resolvers: &mut Resolvers, step: &Step, range: ByteRange) -> Place {
-        let name = match step.did {
-            Did::Store(whole, _) if whole == range => {
-                resolvers.accessed(self.layer, self.recording, step.site, range.len())
-            }
-            _ => None,
-        };
+        let registered = &self.recording.registered;
+        let mut name = registered.name(range, Some(Moment(step.site.event)));
+        if name.is_none() && matches!(step.did, Did::Store(whole, _) if whole == range) {
+            name = resolvers.accessed(self.layer, self.recording, step.site, range.len());
+        }
         Place {
             name,
             ..self.place(step, range)

@@ -114,6 +114,9 @@ pub struct Ledger {
     /// Distinct outcomes of each failure point: run, point, number of the outcome. Kept if the
     /// settings say so.
     pub outcomes: BTreeSet<(usize, u32, u32)>,
+    /// Crash states that were settled, by failure point of the recorded run. Kept if the settings
+    /// say so.
+    pub crashed: FxHashMap<u32, u64>,
     /// Crash states after which recovery ends well, to be cut short in turn. Kept if the settings say so.
     pub survived: Alike,
     /// Crashes whose recoveries did something different, and the numbers of the outcomes; as many

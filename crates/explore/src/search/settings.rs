@@ -31,6 +31,9 @@ pub struct Settings {
     pub self_test: u64,
     /// Distinct outcomes of each failure point are kept. Default: not, they are many.
     pub keep_outcomes: bool,
+    /// How many crash states were settled is kept for each failure point of the recorded run.
+    /// Default: not; only those who count ask.
+    pub keep_crashes: bool,
     /// Crash states after which recovery ends well are kept, so that it can be cut short in turn.
     /// Default: not, they are many.
     pub keep_survivors: bool,
@@ -62,6 +65,7 @@ impl Settings {
             executions_max: None,
             self_test: 0,
             keep_outcomes: false,
+            keep_crashes: false,
             keep_survivors: false,
             distinct_max: 0,
             keep_unexplained: false,

@@ -6,10 +6,11 @@
 //! **Deviations.** Frames and stacks are kept once and referred to by number: ten thousand findings share most of theirs. A finding that
 //! several reports have (by rule and fingerprint) is shown once, as the first of them tells it, with all reports that have it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use brownout_findings::numbers::grouped;
+use brownout_findings::touched::{Adding, Touch};
 use brownout_findings::{Event, Finding, Frame, Origin, Report, SourceText};
 use serde::Serialize;
 
@@ -33,6 +34,8 @@ pub struct Data<'a> {
     findings: Vec<FindingData<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     costs: Option<Costs>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    touched: Option<TouchedData>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub campaigns: Vec<campaign::Shown>,
     /// The page is watched: which findings it has.
@@ -46,6 +49,29 @@ struct Run<'a> {
     title: String,
     summary: String,
     sources: &'a [SourceText],
+}
+
+/// Which lines touched persistent memory.
+#[derive(Serialize)]
+struct TouchedData {
+    /// What was done at all.
+    sorts: Vec<&'static str>,
+    files: Vec<TouchedFile>,
+    unknown: u64,
+}
+
+#[derive(Serialize)]
+struct TouchedFile {
+    file: String,
+    lines: Vec<TouchedLine>,
+}
+
+#[derive(Serialize)]
+struct TouchedLine {
+    line: u32,
+    times: BTreeMap<&'static str, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -184,6 +210,7 @@ pub fn of_reports<'a>(reports: &'a [Report], folder: Option<&Path>) -> Data<'a> 
     let costs = costs::of(reports, folder);
     Data {
         costs,
+        touched: touched(reports, folder),
         ..whole(reports.iter(), findings, shared, false, folder)
     }
 }
@@ -248,9 +275,61 @@ fn whole<'a>(
         stacks,
         findings,
         costs: None,
+        touched: None,
         campaigns: Vec::new(),
         watch: None,
     }
+}
+
+/// The lines that touched persistent memory in all runs of all reports that counted them.
+fn touched(reports: &[Report], folder: Option<&Path>) -> Option<TouchedData> {
+    let mut counted = reports.iter().filter_map(|r| r.touched.as_ref()).peekable();
+    counted.peek()?;
+    let mut adding = Adding::default();
+    counted.cloned().for_each(|touched| adding.all_of(touched));
+    let total = adding.total();
+    let mut sorts = BTreeSet::new();
+    let mut files = Vec::new();
+    for file in &total.files {
+        // A line of a header or a template is one, whatever the functions are that it became a part of.
+        let mut lines: BTreeMap<u32, BTreeMap<&'static str, u64>> = BTreeMap::new();
+        for line in &file.lines {
+            let times_of = lines.entry(line.line).or_default();
+            for (touch, times) in &line.times {
+                sorts.insert(*touch);
+                let count = times_of.entry(touch.name()).or_default();
+                *count = count.saturating_add(*times);
+            }
+        }
+        let lines = lines.into_iter().map(|(line, times)| TouchedLine {
+            line,
+            times: (times.into_iter())
+                .map(|(touch, times)| (touch, grouped(times)))
+                .collect(),
+            text: text_of(reports, &file.file, line),
+        });
+        files.push(TouchedFile {
+            file: listed(&file.file, folder),
+            lines: lines.collect(),
+        });
+    }
+    Some(TouchedData {
+        sorts: sorts.into_iter().map(Touch::name).collect(),
+        files,
+        unknown: total.unknown,
+    })
+}
+
+/// A line of a source file, if a report has it.
+fn text_of(reports: &[Report], file: &str, line: u32) -> Option<String> {
+    let sources = reports.iter().flat_map(|report| &report.sources);
+    let mut excerpts = sources
+        .filter(|source| source.file == file)
+        .flat_map(|source| &source.excerpts);
+    excerpts.find_map(|excerpt| {
+        let at = line.checked_sub(excerpt.line)?;
+        excerpt.text.get(at as usize).cloned()
+    })
 }
 
 /// `check of ./list pool`.

@@ -38,6 +38,7 @@ pub fn report(verdict: Verdict, findings: Vec<Finding>) -> Report {
         known: 0,
         notes: Vec::new(),
         sources: Vec::new(),
+        touched: None,
         statistics: Default::default(),
     }
 }

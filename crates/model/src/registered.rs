@@ -1,6 +1,6 @@
 //! Names that a program has given to its bytes (`brownout_register_variable`), and for how long.
 
-use brownout_model::{ByteRange, Moment};
+use crate::{ByteRange, Moment};
 
 /// More names are not kept.
 const NAMES_MAX: usize = 1 << 16;
