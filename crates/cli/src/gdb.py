@@ -131,7 +131,12 @@ def exited(_):
         print("brownout: the program has ended and did not come there: it went another way than in the recording")
 
 
-gdb.execute("starti" + (" < " + shlex.quote(STDIN) if STDIN else ""), to_string=True)
+if STDIN:
+    # Behind "starti", it would take the place of the program's arguments; and what gdb knows of them it tells only so.
+    shown = gdb.execute("show args", to_string=True)
+    arguments = shown[shown.index('"') + 1 : shown.rindex('"')]
+    gdb.execute("set args " + arguments + " < " + shlex.quote(STDIN))
+gdb.execute("starti", to_string=True)
 set_event()
 if event is None:
     gdb.events.new_objfile.connect(set_event)

@@ -105,10 +105,16 @@ pub fn reproduction(
     };
     let place = steps.join(" && ");
     let command = format!("{place} && {}{stdin}", recover.display());
+    // What stands behind gdb's `run` takes the place of the arguments that `--args` gives, so all of them stand there.
+    let args = recover
+        .args
+        .iter()
+        .map(|word| quote(&word.to_string_lossy()));
+    let run: String = args.map(|word| format!(" {word}")).collect();
     let gdb = format!(
-        "{place} && gdb -ex 'run{}' --args {}",
-        stdin.replace('\'', ""),
-        recover.display()
+        "{place} && gdb -ex {} {}",
+        quote(&format!("run{run}{stdin}")),
+        quote(&recover.program.to_string_lossy())
     );
     Reproduction {
         files,
