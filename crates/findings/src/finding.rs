@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::touched::Touched;
+use crate::touches::Touched;
 use crate::{Coverage, Role, RuleId, Severity, Verdict};
 
 /// Version of the JSON form. Grows by one when a field changes its meaning or goes; new fields do not count.

@@ -23,6 +23,7 @@ mod role;
 pub mod rules;
 mod severity;
 pub mod touched;
+mod touches;
 mod verdict;
 
 pub use coverage::{Coverage, Limit, Limitation};

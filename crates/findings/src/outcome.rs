@@ -21,7 +21,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::touched::Touched;
+use crate::touches::Touched;
 use crate::{Analysed, Coverage, Finding, Report, SCHEMA_VERSION, Tool};
 
 /// What an analysis came to. `S` are its numbers: a struct whose fields are the statistics of the report, by name.

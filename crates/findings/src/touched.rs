@@ -1,91 +1,18 @@
 //! Which source lines touched persistent memory, and how often.
 //!
-//! **Guarantee.** A line is there if an instruction of it, or of a library that it called for that purpose, was executed and
-//! did such a thing; its number is how often, over all runs that were counted. What was executed at no line that is known counts as
-//! [`unknown`](Touched::unknown).
+//! **Guarantee.** A line is there if an instruction of it, or of a library that it called for that
+//! purpose, was executed and did such a thing; its number is how often, over all runs that were
+//! counted. What was executed at no line that is known counts as [`unknown`](Touched::unknown).
 //!
-//! **Deviation.** Only what was executed is there: which instructions *could* touch persistent memory is known of none that has not.
+//! **Deviation.** Only what was executed is there: which instructions *could* touch persistent
+//! memory is known of none that has not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
+pub use crate::touches::{Touch, Touched, TouchedFile, TouchedLine};
 use crate::{Frame, blame};
 
-/// What was done to persistent memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Touch {
-    /// A store by the program.
-    Stores,
-    /// A write-back of a cache line by the program.
-    Flushes,
-    /// A fence of the program.
-    Fences,
-    /// The program has begun a transaction, or added a range to one.
-    Transactions,
-    /// What runs after a crash has read persistent memory, or has stored to it.
-    Recovery,
-    /// The power failed in front of it: crash states that were tried.
-    Crashes,
-}
-
-impl Touch {
-    /// All of them, in their order.
-    pub const ALL: [Touch; 6] = [
-        Touch::Stores,
-        Touch::Flushes,
-        Touch::Fences,
-        Touch::Transactions,
-        Touch::Recovery,
-        Touch::Crashes,
-    ];
-
-    /// One word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Touch::Stores => "stores",
-            Touch::Flushes => "flushes",
-            Touch::Fences => "fences",
-            Touch::Transactions => "transactions",
-            Touch::Recovery => "recovery",
-            Touch::Crashes => "crashes",
-        }
-    }
-}
-
-/// A line of a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TouchedLine {
-    /// Its number.
-    pub line: u32,
-    /// The function that its code belongs to; a line of a header or a template may stand here for each.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub function: Option<String>,
-    /// How often each thing was done.
-    pub times: BTreeMap<Touch, u64>,
-}
-
-/// A file with lines that touched persistent memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TouchedFile {
-    /// As frames name it.
-    pub file: String,
-    /// By number and function.
-    pub lines: Vec<TouchedLine>,
-}
-
-/// See the module's header.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Touched {
-    /// By name.
-    pub files: Vec<TouchedFile>,
-    /// So many places of the code, each with its callers, have no source line.
-    #[serde(default)]
-    pub unknown: u64,
-}
-
-/// Adds lines up; see [`Touched`].
+/// Adds lines up.
 #[derive(Clone, Debug, Default)]
 pub struct Adding {
     lines: BTreeMap<(String, u32, Option<String>), BTreeMap<Touch, u64>>,
@@ -152,17 +79,6 @@ impl Adding {
     }
 }
 
-impl Touched {
-    /// How many lines there are, each once.
-    pub fn lines(&self) -> usize {
-        let numbers = |file: &TouchedFile| {
-            let lines = file.lines.iter().map(|line| line.line);
-            lines.collect::<BTreeSet<_>>().len()
-        };
-        self.files.iter().map(numbers).sum()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,13 +126,5 @@ mod tests {
         assert_eq!((both.lines(), both.unknown), (2, 2));
         assert_eq!(both.files[0].lines[1].times[&Touch::Recovery], u64::MAX);
         assert_eq!(both.files[0].lines[2].times[&Touch::Stores], 10);
-    }
-
-    #[test]
-    fn names_are_those_of_the_report() {
-        for touch in Touch::ALL {
-            let json = serde_json::to_value(touch).expect("text");
-            assert_eq!(json, touch.name());
-        }
     }
 }

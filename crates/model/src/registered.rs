@@ -43,8 +43,8 @@ impl Registered {
         }
     }
 
-    /// What these bytes were called at a moment, by the smallest variable that has them all. If the moment is not known, only
-    /// a name counts that was never taken back.
+    /// What these bytes were called at a moment, by the smallest variable that has them all. If the
+    /// moment is not known, only a name counts that was never taken back.
     pub fn name(&self, range: ByteRange, moment: Option<Moment>) -> Option<String> {
         let covers = |naming: &&Naming| {
             naming.range.start() <= range.start() && range.end() <= naming.range.end()

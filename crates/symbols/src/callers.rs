@@ -11,7 +11,8 @@ use crate::modules::{CodeAddr, CodePlace, Modules};
 /// Where a context's call is.
 #[derive(Clone, Copy, Debug)]
 enum Call {
-    /// As it was when the context was defined: by then the call had been made, and later its code may go.
+    /// As it was when the context was defined: by then the call had been made, and later its code
+    /// may go.
     At(CodePlace),
     /// The process that defined it is unknown.
     Somewhere(TargetAddr),

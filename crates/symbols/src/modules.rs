@@ -46,11 +46,13 @@ struct Mapping {
 struct Code {
     /// What is mapped now, by first address.
     now: BTreeMap<u64, Mapping>,
-    /// What has gone, by time: the last epoch in which it was there, its first address, the mapping.
+    /// What has gone, by time: the last epoch in which it was there, its first address, the
+    /// mapping.
     gone: Vec<(Epoch, u64, Mapping)>,
 }
 
-/// Code in terms of files: what an address meant when it was asked about. It stays true when other code comes to the address.
+/// Code in terms of files: what an address meant when it was asked about. It stays true when other
+/// code comes to the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodePlace(pub(crate) Within);
 
@@ -172,7 +174,8 @@ impl Modules {
     }
 }
 
-/// Removes `start..end` from the ranges, keeping the rest of those that are cut. Returns what was removed.
+/// Removes `start..end` from the ranges, keeping the rest of those that are cut. Returns what was
+/// removed.
 fn carve(mappings: &mut BTreeMap<u64, Mapping>, start: u64, end: u64) -> Vec<(u64, Mapping)> {
     let mut removed = Vec::new();
     let overlapping: Vec<(u64, Mapping)> = mappings

@@ -5,10 +5,12 @@
 //!  run ─▶ Counting ─┼▶ Touches ─▶ lines, when all runs are over
 //!  run ─▶ Counting ─┘
 //! ```
-//! **Purpose.** `--coverage` of every analysis. A campaign makes thousands of short runs, nearly all of which do what others have done.
+//! **Purpose.** `--coverage` of every analysis. A campaign makes thousands of short runs, nearly
+//! all of which do what others have done.
 //!
-//! **Guarantee.** Every event that a [`Counting`] has seen counts once, at the line that [`brownout_findings::blame`] says. Nothing is given its
-//! name while runs go on: that is done in the end, once for each place and its callers.
+//! **Guarantee.** Every event that a [`Counting`] has seen counts once, at the line that
+//! [`brownout_findings::blame`] says. Nothing is given its name while runs go on: that is done in
+//! the end, once for each place and its callers.
 //!
 //! **Deviation.** Files of code are taken to be the same in all runs.
 
