@@ -26,7 +26,7 @@ use serde::Serialize;
 use crate::exit::{self, Failure};
 use crate::explore;
 use crate::output::TraceOutput;
-use crate::progress::LiveLine;
+use crate::progress::{LiveLine, Pace};
 use crate::record::{Keep, hint, missed_patterns};
 use crate::reporting::{self, Known, Subject};
 use crate::resolve::{Check, Source, plain};
@@ -211,8 +211,14 @@ fn examine_run(
         Some(path) => Some(Keep::new(TraceOutput::open(path, false)?, launch)),
         None => None,
     };
-    let mut sink = Tee::of([&mut checker]).and(keep.as_mut()).and(counter);
-    let run = match brownout_host::record(launch, &mut sink) {
+    let mut pace = Pace::new();
+    let recorded = {
+        let sink = Tee::of([&mut checker]).and(keep.as_mut());
+        let mut sink = sink.and(counter).and(pace.as_mut());
+        brownout_host::record(launch, &mut sink)
+    };
+    drop(pace);
+    let run = match recorded {
         Ok(run) => run,
         Err(error) => {
             if let Some(keep) = keep {

@@ -4,7 +4,10 @@ use std::io::{self, IsTerminal, Stderr, Write};
 use std::time::{Duration, Instant};
 
 use brownout_explore::{Progress, Statistics};
+use brownout_findings::numbers::{counted, grouped};
 use brownout_fuzz::status::{Display, Size, Snapshot};
+use brownout_trace::EventSink;
+use brownout_trace::event::Event;
 
 use crate::signals;
 
@@ -12,6 +15,7 @@ use crate::signals;
 pub struct LiveLine {
     shown: bool,
     on: bool,
+    begun: Instant,
     last: Instant,
 }
 
@@ -20,6 +24,7 @@ impl LiveLine {
         LiveLine {
             shown: false,
             on: io::stderr().is_terminal(),
+            begun: Instant::now(),
             last: Instant::now(),
         }
     }
@@ -49,14 +54,82 @@ impl LiveLine {
 impl Progress for LiveLine {
     fn progress(&mut self, s: &Statistics, failures: usize, left: Option<Duration>) {
         let left = left.map_or(String::new(), |left| format!(", {} s left", left.as_secs()));
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let rate = s.executions as f64 / seconds.max(0.001);
         self.show(&format!(
-            "{} of {} failure points, {} recoveries run, {} known without running, {} crash states fail{left}",
+            "{seconds:.0} s: {} of {} failure points, {} recoveries run ({rate:.0}/s), {} known without running, {} crash states fail{left}",
             s.points_done,
             s.failure_points + s.nested_points,
             s.executions,
             s.saved,
             failures,
         ));
+    }
+}
+
+/// Shows on a terminal that a check goes on, and how fast. The program may write to the same terminal: so nothing is shown of a short run, nor
+/// while the program does nothing to persistent memory (it may have asked for something), and what it writes begins at the left.
+pub struct Pace {
+    begun: Instant,
+    last: Instant,
+    events: u64,
+    shown: bool,
+}
+
+/// A run that takes no longer shows nothing.
+const PACE_FROM: Duration = Duration::from_secs(2);
+const PACE_EVERY: Duration = Duration::from_millis(500);
+
+impl Pace {
+    /// Of a run that begins now, if there is a terminal.
+    pub fn new() -> Option<Pace> {
+        let now = Instant::now();
+        io::stderr().is_terminal().then_some(Pace {
+            begun: now,
+            last: now,
+            events: 0,
+            shown: false,
+        })
+    }
+
+    fn show(&mut self) {
+        let elapsed = self.begun.elapsed();
+        if elapsed < PACE_FROM || self.last.elapsed() < PACE_EVERY {
+            return;
+        }
+        self.last = Instant::now();
+        self.shown = true;
+        let seconds = elapsed.as_secs_f64();
+        let text = format!(
+            "{seconds:.0} s: {} ({} a second)",
+            counted(self.events, "event"),
+            grouped((self.events as f64 / seconds) as u64)
+        );
+        let columns = Size::of(io::stderr()).unwrap_or(Size::USUAL).columns;
+        let text: String = text.chars().take(columns.saturating_sub(1)).collect();
+        let _ = write!(io::stderr(), "\r\x1b[K{text}\r");
+    }
+}
+
+impl EventSink for Pace {
+    fn event(&mut self, _: &Event<'_>) -> io::Result<()> {
+        self.events += 1;
+        self.show();
+        Ok(())
+    }
+
+    fn events(&mut self, events: &[Event<'_>]) -> io::Result<()> {
+        self.events += events.len() as u64;
+        self.show();
+        Ok(())
+    }
+}
+
+impl Drop for Pace {
+    fn drop(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
     }
 }
 
