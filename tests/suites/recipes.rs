@@ -32,9 +32,14 @@ fn main() {
         trial("merge", merge),
         trial("valgrind_options", valgrind_options),
         trial("genhtml", genhtml),
+        trial("coverage_of_every_analysis", coverage_of_every_analysis),
         trial("gdb::store", || {
-            gdb("store", "slot->value = 7", "missing-flush")
+            gdb("store", "slot->value = 7", "missing-flush", "")
         }),
+        trial("gdb::store_of_a_program_that_has_input", || {
+            gdb("store", "slot->value = 7", "missing-flush", "--stdin t.c")
+        }),
+        trial("gdb::recovery", gdb_in_recovery),
         trial("gdb::refusals", gdb_refusals),
         trial("in_ci_nothing_checked_is_no_success", in_ci),
     ];
@@ -446,11 +451,138 @@ fn genhtml() -> Result<()> {
     Ok(())
 }
 
+/// Each run stores once, recovers once, and reads its standard input.
+const COUNTED: &str = r#"#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <immintrin.h>
+
+int main(int argc, char **argv)
+{
+    int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, 4096) != 0)
+        return 9;
+    volatile uint64_t *words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (words == MAP_FAILED)
+        return 9;
+    if (argc > 2)
+        return words[0] > 1; /* recovery reads */
+    words[0] = 1; /* each run stores */
+    _mm_clflush((const void *)&words[0]); /* each run writes back */
+    _mm_sfence();
+    if (getchar() == 'x')
+        words[8] = 2; /* only some do */
+    return 0;
+}
+"#;
+
+/// How often a line did something, as an lcov file has it.
+fn times(lcov: &str, sort: &str, line: usize) -> Option<u64> {
+    let mut sections = lcov.split("end_of_record");
+    let section = sections.find(|section| section.contains(&format!("TN:pm_{sort}\n")))?;
+    let mut counts = section.lines();
+    let count = counts.find_map(|text| text.strip_prefix(&format!("DA:{line},")))?;
+    count.parse().ok()
+}
+
+/// Each run counts, also those of other jobs, of recovery, and of a campaign that is interrupted; lcov's own viewer reads it.
+fn coverage_of_every_analysis() -> Result<()> {
+    let project = Project::new(&[("c.c", COUNTED), ("in", "a")])?;
+    project.run("gcc -g -O1 -o c c.c")?.expect_success("gcc")?;
+    let line = |text: &str| {
+        let at = COUNTED.lines().position(|line| line.contains(text));
+        at.map_or(0, |at| at + 1)
+    };
+    let (stores, writes_back) = (line("each run stores"), line("each run writes back"));
+    let (recovery, some) = (line("recovery reads"), line("only some do"));
+    let counted = |command: &str| -> Result<(String, serde_json::Value)> {
+        let _ = fs::remove_file(project.path("c.pool"));
+        let options = "--pm '*.pool' --coverage pm.info --format json -o r.json";
+        let (analysis, rest) = command.split_once(' ').unwrap_or((command, ""));
+        let outcome = project.run(&format!("{analysis} {options} {rest}"))?;
+        let text = fs::read_to_string(project.path("pm.info"));
+        let text = text.with_context(|| format!("{command}: {}", said(&outcome)))?;
+        fs::remove_file(project.path("pm.info"))?;
+        fs::write(project.path("all.info"), &text)?;
+        project
+            .run("genhtml all.info -o html")?
+            .expect_success("genhtml")?;
+        let report = fs::read(project.path("r.json"))?;
+        let report: serde_json::Value = serde_json::from_slice(&report)?;
+        Ok((text, report["statistics"].clone()))
+    };
+    // Options come behind the name of the analysis.
+    for name in ["check", "explore", "fuzz", "race", "symex"] {
+        let path = project.path(&format!("bin/{name}"));
+        fs::write(
+            &path,
+            format!("#!/bin/sh\nexec brownout --no-config {name} \"$@\"\n"),
+        )?;
+        project
+            .run(&format!("chmod +x {}", path.display()))?
+            .expect_success("chmod")?;
+    }
+    let (text, _) = counted("check --stdin in -- ./c c.pool")?;
+    ensure!(times(&text, "stores", stores) == Some(1), "{text}");
+    ensure!(times(&text, "flushes", writes_back) == Some(1), "{text}");
+    ensure!(times(&text, "stores", some).is_none(), "{text}");
+    ensure!(
+        !text.contains("recovery") && !text.contains("crashes"),
+        "{text}"
+    );
+
+    let recover = "--recover './c c.pool recover'";
+    for jobs in [1, 2] {
+        let (text, _) = counted(&format!(
+            "explore --stdin in --jobs {jobs} {recover} -- ./c c.pool"
+        ))?;
+        ensure!(times(&text, "stores", stores) == Some(1), "{text}");
+        ensure!(times(&text, "recovery", recovery) >= Some(2), "{text}");
+        ensure!(times(&text, "crashes", writes_back) >= Some(1), "{text}");
+    }
+
+    let (text, numbers) =
+        counted("fuzz --out campaign --seeds in --executions 300 --jobs 2 -- ./c c.pool")?;
+    let runs = numbers["executions"].as_u64();
+    ensure!(runs >= Some(300), "{numbers}");
+    // On what a crash has left, what comes before the input is recovery.
+    let both = ["stores", "recovery"].map(|sort| times(&text, sort, stores).unwrap_or(0));
+    ensure!(Some(both[0] + both[1]) >= runs, "{runs:?}: {text}");
+    // Ctrl-C ends it, and what it has counted is there; going on counts its own runs.
+    let (text, numbers) =
+        counted("fuzz --out campaign --resume --executions 400 --jobs 1 -- ./c c.pool")?;
+    ensure!(
+        times(&text, "stores", stores) >= Some(1),
+        "{numbers}: {text}"
+    );
+    let ended = project.run(
+        "timeout -s INT 3 brownout fuzz --pm '*.pool' --coverage i.info --out other --seeds in --jobs 2 -- ./c c.pool",
+    )?;
+    let text = fs::read_to_string(project.path("i.info")).with_context(|| said(&ended))?;
+    ensure!(times(&text, "stores", stores) >= Some(1), "{text}");
+
+    let (text, numbers) = counted("symex --stdin-symbolic 1 --jobs 2 -- ./c c.pool")?;
+    let paths = numbers["paths"].as_u64();
+    ensure!(paths >= Some(2), "{numbers}");
+    ensure!(times(&text, "stores", stores) >= paths, "{paths:?}: {text}");
+    ensure!(times(&text, "stores", some) >= Some(1), "{text}");
+
+    let (text, _) = counted(&format!(
+        "race --stdin in --time 2s --jobs 1 {recover} -- ./c c.pool"
+    ))?;
+    ensure!(times(&text, "stores", stores) >= Some(1), "{text}");
+    Ok(())
+}
+
 /// gdb stands in front of the instruction that a finding is about, natively.
-fn gdb(stage: &str, line: &str, rule: &str) -> Result<()> {
+fn gdb(stage: &str, line: &str, rule: &str, options: &str) -> Result<()> {
     let project = Project::new(&[])?;
     project.compile()?;
-    project.run("brownout check --pm '*.pool' --format json -o r.json -- ./t bad.pool bad")?;
+    project.run(&format!(
+        "brownout check --pm '*.pool' {options} --format json -o r.json -- ./t bad.pool bad"
+    ))?;
     let report = project.report("r.json")?;
     let finding = report.findings.iter().find(|f| f.rule == rule);
     let replay = finding
@@ -469,6 +601,29 @@ fn gdb(stage: &str, line: &str, rule: &str) -> Result<()> {
     expect_said(&debugged, line)?;
     expect_said(&debugged, "put (slot=")?;
     expect_said(&debugged, "main (argc=3")
+}
+
+/// gdb runs recovery with its arguments on what the crash has left, and sees how it fails.
+fn gdb_in_recovery() -> Result<()> {
+    let project = Project::new(&[])?;
+    let program = layout::seeded().join("correctness-data_never_flushed-bug");
+    symlink(program, project.path("seeded"))?;
+    project.run(
+        "brownout explore --pm '*.pool' --recover './seeded check x.pool' --format json -o r.json -- ./seeded run x.pool",
+    )?;
+    let report = project.report("r.json")?;
+    let finding = report.findings.first().context("no finding")?;
+    let replay = finding.replay.as_ref().context("no token")?;
+    fs::write(project.path("commands"), "show args\nquit\n")?;
+    let command = format!("brownout replay --yes --gdb recovery {}", replay.token);
+    let debugged = project
+        .shell(&command)
+        .stdin(&project.path("commands"))
+        .run()?;
+    expect_said(&debugged, "check x.pool < /dev/null")?;
+    let native = finding.reproduction.as_ref().context("no reproduction")?;
+    let code = native.status.strip_prefix("exit code ").context("a code")?;
+    expect_said(&debugged, &format!("exited with code {code:0>2}"))
 }
 
 fn gdb_refusals() -> Result<()> {

@@ -403,6 +403,11 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
         }
         _ => None,
     };
+    if args.report.coverage.is_some() && matches!(source, Source::PmemcheckLog(_)) {
+        return Err(Failure::usage(
+            "--coverage needs a run or a trace: a store log does not say where code is",
+        ));
+    }
     if args.threads && args.domain == Domain::Hops {
         return Err(Failure::usage("--threads does not know --domain hops"));
     }

@@ -585,6 +585,40 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_named() {
+        let place = |name: Option<&str>| brownout_findings::Place {
+            file: "pool".into(),
+            offset: 0,
+            size: 8,
+            address: 0,
+            name: name.map(str::to_owned),
+        };
+        let mut all = findings();
+        for (finding, name) in all.iter_mut().zip([
+            Some("root->slots[3].key"),
+            Some("root->slots[12].key"),
+            Some("root->count"),
+            None,
+        ]) {
+            finding.events[1].place = Some(place(name));
+        }
+        let kept = |name: &str| {
+            let text = format!("[[suppress]]\nname = '{name}'\n");
+            let suppressions = Suppressions::parse("f", &text).unwrap();
+            let applied = suppressions.apply(all.clone(), day("2026-05-05"));
+            (applied.kept.len(), applied.unused.len())
+        };
+        assert_eq!(kept("root->slots[*].key"), (2, 0));
+        assert_eq!(kept("root->slots[?].key"), (3, 0));
+        assert_eq!(kept("root->count"), (3, 0));
+        assert_eq!(kept("*"), (1, 0));
+        assert_eq!(kept("count"), (4, 1), "the whole name counts");
+        assert!(generate(&all).contains("# name = \"root->slots[3].key\"\n"));
+        let error = Suppressions::parse("f", "[[suppress]]\nname = ''\n").unwrap_err();
+        assert!(error.to_string().starts_with("f:2:8: "), "{error}");
+    }
+
+    #[test]
     fn errors_name_the_place() {
         for (text, place, says) in [
             (

@@ -431,62 +431,10 @@ fn what_several_reports_have_is_shown_once() {
 
 // ----------------------------------------------------------------- hostile
 
+/// Text that tries to become a part of the page. The browser suite has the same.
 fn payloads() -> Vec<String> {
-    let mut all: Vec<String> = [
-        "<script>alert(1)</script>",
-        "</script><script>alert(1)</script>",
-        "</SCRIPT ><svg/onload=alert(1)>",
-        "</script\u{a0}x>",
-        "<!--<script>",
-        "--><script>alert(1)</script>",
-        "<!--",
-        "-->",
-        "<![CDATA[x]]>",
-        "<?xml version=\"1.0\"?>",
-        "</template><img src=x onerror=alert(1)>",
-        "</style><script>alert(1)</script>",
-        "</title><script>alert(1)</script>",
-        "</noscript><img src=x onerror=alert(1)>",
-        "</textarea><img src=x onerror=alert(1)>",
-        "<img src=x onerror=alert(1)>",
-        "<svg><animate onbegin=alert(1) attributeName=x>",
-        "<iframe srcdoc=\"<script>alert(1)</script>\">",
-        "<math><mtext><table><mglyph><style><img src=x onerror=alert(1)>",
-        "<base href=//evil.example/>",
-        "<meta http-equiv=refresh content=0;url=//evil.example>",
-        "<link rel=stylesheet href=//evil.example/x.css>",
-        "\" onmouseover=\"alert(1)",
-        "' onmouseover='alert(1)",
-        "\"><script>alert(1)</script>",
-        "` onmouseover=alert(1)",
-        "x onclick=alert(1) y=",
-        "javascript:alert(1)",
-        "data:text/html,<script>alert(1)</script>",
-        "&lt;script&gt;alert(1)&lt;/script&gt;",
-        "&#60;script&#62;",
-        "&amp;&quot;&apos;&nbsp",
-        "{{ 7 * 7 }}",
-        "{% include \"/etc/passwd\" %}",
-        "${alert(1)} `${alert(1)}`",
-        "\\u003c/script\\u003e",
-        "\\\"],\"findings\":[{\"rule\":\"x",
-        "__proto__",
-        "constructor",
-        "rule-missing-flush",
-        "#finding=x&q=%3Cscript%3E",
-        "a\0b\0",
-        "a\u{202e}gnp.exe\u{202c}\u{2066}\u{2069}\u{200f}",
-        "line\u{2028}separator\u{2029}paragraph\u{85}next",
-        "one\ntwo\r\nthree\tfour\u{b}five\u{c}six",
-        "\u{1b}[31mred\u{1b}]0;title\u{7}",
-        "\u{feff}\u{fffe}\u{ffff}\u{10ffff}\u{fdd0}",
-        "\u{1f468}\u{200d}\u{1f469} ﷽ Z̴̢͎a̷l̶g̷o̵",
-        "'; rm -rf ~; echo '",
-        "",
-        " ",
-    ]
-    .map(String::from)
-    .to_vec();
+    let text = include_str!("data/payloads.json");
+    let mut all: Vec<String> = serde_json::from_str(text).expect("a list of texts");
     // Names that are no UTF-8 are replaced before they come here.
     all.push(String::from_utf8_lossy(b"a\xff\xc0\x80\xed\xa0\x80</script>").into_owned());
     all

@@ -37,6 +37,7 @@ fn main() {
         trial("every_analysis", every_analysis),
         trial("as_a_person_uses_it", as_a_person_uses_it),
         trial("ten_thousand_findings", ten_thousand_findings),
+        trial("hostile_text_is_text", hostile_text_is_text),
         trial("a_campaign_that_goes_on", a_campaign_that_goes_on),
         trial("script_is_strict", script_is_strict),
         trial("timelines_show_what_is_lost", timelines_show_what_is_lost),
@@ -62,7 +63,7 @@ fn makings() -> Vec<Making> {
     let check = |name, program: &str| Making {
         name,
         words: [
-            words("check --fail-on never --pm pool --"),
+            words("check --fail-on never --coverage pm.info --pm pool --"),
             vec![seeded(program), "run".into(), "pool".into()],
         ]
         .concat(),
@@ -70,7 +71,7 @@ fn makings() -> Vec<Making> {
     let explore = |name, program: &str| Making {
         name,
         words: [
-            words("explore --pm pool --recover"),
+            words("explore --coverage pm.info --pm pool --recover"),
             vec![format!("{} check pool", seeded(program)), "--".into()],
             vec![seeded(program), "run".into(), "pool".into()],
         ]
@@ -89,7 +90,7 @@ fn makings() -> Vec<Making> {
         Making {
             name: "race",
             words: [
-                words("race --pm pool --jobs 1 --until-found --time 60s --recover"),
+                words("race --coverage pm.info --pm pool --jobs 1 --until-found --time 60s --recover"),
                 vec![format!("{race} pool recover"), "--".into()],
                 vec![race.to_string(), "pool".into()],
             ]
@@ -98,7 +99,7 @@ fn makings() -> Vec<Making> {
         Making {
             name: "symex",
             words: [
-                words("symex --pm pool --stdin-symbolic 4 --paths 2 --time 60s --"),
+                words("symex --coverage pm.info --pm pool --stdin-symbolic 4 --paths 2 --time 60s --"),
                 vec![symex.display().to_string(), "pool".into()],
             ]
             .concat(),
@@ -106,7 +107,7 @@ fn makings() -> Vec<Making> {
         Making {
             name: "fuzz",
             words: [
-                words("fuzz --pm pool --out campaign --seeds seed --time 1s --jobs 1 --"),
+                words("fuzz --coverage pm.info --pm pool --out campaign --seeds seed --time 1s --jobs 1 --"),
                 vec![fuzz.display().to_string(), "pool".into()],
             ]
             .concat(),
@@ -327,6 +328,7 @@ fn look_at(tab: &Tab<'_>, name: &str, page: &Path, report: &Report) -> Result<()
             "new URLSearchParams(location.hash.slice(1)).get('finding') === '{key}' || {count} === 1"
         ))?;
     }
+    expect_coverage(tab, report)?;
     tab.evaluate("document.querySelectorAll('.picture, #costs:not([hidden])').forEach((one) => one.scrollIntoView())")?;
     screenshot(tab, &format!("{name}-wide"))?;
     for (of, selector, file) in DOCS {
@@ -358,6 +360,43 @@ fn wait_until_shown(tab: &Tab<'_>, finding: &Finding) -> Result<()> {
     tab.wait_for(&format!(
         "document.querySelector('#finding h3').textContent.includes({})",
         json!(finding.message)
+    ))
+}
+
+/// Every line that touched persistent memory is there, with its source and with how often it did what.
+fn expect_coverage(tab: &Tab<'_>, report: &Report) -> Result<()> {
+    let touched = report.touched.as_ref().context("nothing was counted")?;
+    if touched.lines() == 0 {
+        ensure!(
+            report.findings.is_empty(),
+            "there is a finding, and no line touched persistent memory"
+        );
+        return tab.expect("document.querySelectorAll('#touched details').length === 0");
+    }
+    tab.evaluate(
+        "document.querySelectorAll('#touched details').forEach((one) => { one.open = true; })",
+    )?;
+    let rows = "#touched tbody tr";
+    tab.wait_for(&format!(
+        "document.querySelectorAll('{rows}').length === {}",
+        touched.lines()
+    ))?;
+    // Our own programs are at hand; a library's source may not be.
+    let file = &touched.files[0];
+    let line = &file.lines[0];
+    let excerpts = report.sources.iter().find(|one| one.file == file.file);
+    let excerpts = excerpts
+        .map(|one| one.excerpts.as_slice())
+        .unwrap_or_default();
+    let text = excerpts.iter().find_map(|excerpt| {
+        let at = line.line.checked_sub(excerpt.line)?;
+        excerpt.text.get(at as usize)
+    });
+    let text = text.with_context(|| format!("no source of {}:{}", file.file, line.line))?;
+    let shown = tab.text(&format!("document.querySelector('{rows} td').textContent"))?;
+    ensure!(shown.trim() == text.trim(), "{shown:?} and not {text:?}");
+    tab.expect(&format!(
+        "[...document.querySelectorAll('{rows}')].every((row) => [...row.querySelectorAll('td')].slice(1).some((cell) => /^[0-9,]+$/.test(cell.textContent)))"
     ))
 }
 
@@ -737,6 +776,125 @@ fn ten_thousand_findings() -> Result<()> {
         elements[0]
     );
     Ok(())
+}
+
+/// Text that tries to become a part of the page: tags, attributes, templates, control characters; see `crates/report/tests/html.rs`, which has them,
+/// too, and sees in the page's source that nothing gets out.
+const PAYLOADS: &str = include_str!("../../../crates/report/tests/data/payloads.json");
+
+/// A finding in which every text is this.
+fn hostile(number: usize, text: &str) -> Finding {
+    let frame = Frame {
+        function: Some(text.into()),
+        file: Some(text.into()),
+        line: Some(2),
+        module: Some(text.into()),
+        ..Frame::default()
+    };
+    let mut finding = Finding::new(BuiltIn::MissingFlush, Severity::Correctness, text);
+    if number % 2 == 1 {
+        finding.rule = text.into();
+    }
+    finding.fingerprint = format!("{number:016x}");
+    finding.events = vec![Event {
+        thread: Some(1),
+        index: Some(1),
+        place: Some(Place {
+            file: text.into(),
+            offset: 64,
+            size: 8,
+            address: 0,
+            name: Some(text.into()),
+        }),
+        stack: vec![frame],
+        ..Event::new(Role::Store, text)
+    }];
+    finding.help = vec![text.into()];
+    finding.notes = vec![text.into()];
+    finding.origins = vec![brownout_findings::Origin {
+        test: Some(text.into()),
+        command: vec![text.into()],
+        ..Default::default()
+    }];
+    finding.reproduction = Some(brownout_findings::Reproduction {
+        files: Vec::new(),
+        command: text.into(),
+        gdb: text.into(),
+        status: text.into(),
+        stdout: text.into(),
+        confirmed: true,
+    });
+    finding
+}
+
+/// In the browser itself: nothing of it is executed, nothing asks for anything, no element comes of it, and it is shown as it is.
+fn hostile_text_is_text() -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let mut texts: Vec<String> = serde_json::from_str(PAYLOADS)?;
+    ensure!(texts.len() >= 40, "{} texts", texts.len());
+    texts.push(format!(
+        "<img src=x onerror=alert(1)>{}",
+        "A".repeat(1 << 20)
+    ));
+    let outcome = brownout_findings::Outcome::<serde_json::Map<_, _>> {
+        findings: (texts.iter().enumerate())
+            .map(|(number, text)| hostile(number, text))
+            .collect(),
+        notes: texts.clone(),
+        ..Default::default()
+    };
+    let mut adding = brownout_findings::touched::Adding::default();
+    for finding in &outcome.findings {
+        let stack = &finding.events[0].stack;
+        adding.at(stack, [(brownout_findings::touched::Touch::Stores, 1)]);
+    }
+    let mut report = outcome.report(brownout_findings::Analysed::by("check"));
+    report.touched = Some(adding.total());
+    report.analysed.program = texts.clone();
+    report.sources = texts
+        .iter()
+        .map(|text| brownout_findings::SourceText {
+            file: text.clone(),
+            newer: false,
+            excerpts: vec![brownout_findings::Excerpt {
+                line: 1,
+                text: vec![text.clone(), text.clone(), text.clone()],
+            }],
+        })
+        .collect();
+    let saved = scratch.join("report.json");
+    fs::write(&saved, serde_json::to_vec(&report)?)?;
+    let page = page_of(&saved, scratch.path())?;
+    let browser = Browser::start()?;
+    let tab = browser.tab()?;
+    tab.open(&page, "")?;
+    // What such text would have made, were it taken for HTML; the page itself has none of them.
+    let made = "document.querySelectorAll('img, iframe, base, link, math, animate, [onerror], [onload], [onmouseover], [onclick]').length === 0 && \
+                document.querySelectorAll('script').length === 2 && document.querySelectorAll('meta[http-equiv=refresh]').length === 0";
+    for (number, text) in texts.iter().enumerate() {
+        tab.evaluate(&format!("location.hash = 'finding={number:016x}'"))?;
+        tab.wait_for(&format!(
+            "document.querySelector('#finding .meta a').textContent === '{number:016x}'"
+        ))?;
+        tab.evaluate(
+            "document.querySelectorAll('#finding details, #touched details').forEach((one) => { one.open = true; })",
+        )?;
+        tab.expect(made).with_context(|| format!("{text:.60?}"))?;
+        tab.expect("document.documentElement.scrollWidth <= window.innerWidth")
+            .with_context(|| format!("wider than the window: {text:.60?}"))?;
+        let is_plain = |c: char| !c.is_control() && c.is_ascii();
+        if text.len() < 1000 && text.chars().all(is_plain) {
+            let shown = tab.text("document.querySelector('#finding h3').textContent")?;
+            ensure!(
+                shown.contains(text.as_str()),
+                "{text:?} is shown as {shown:?}"
+            );
+        }
+    }
+    expect_no_barriers(&tab)?;
+    screenshot(&tab, "hostile")?;
+    expect_silent(&tab)
 }
 
 /// The page's script parses as a strict one (Debian's node says so), and the check can fail.

@@ -757,12 +757,12 @@
   const TOUCHES = { stores: 'stores', flushes: 'write-backs', fences: 'fences', transactions: 'transactions', recovery: 'by recovery', crashes: 'crash states' };
   /** More rows of a file are counted only: its lcov file has all. */
   const LINES_MAX = 2000;
-  function touchedTable(file) {
+  function touchedTable(file, number) {
     const { sorts } = data.touched;
     const name = visible(file.file, 300);
     const rows = file.lines.slice(0, LINES_MAX).map((line) => el('tr', {}, el('th', { scope: 'row', class: 'mono' }, String(line.line)),
       el('td', { class: 'mono' }, line.text === undefined ? '' : highlighted(line.text)), sorts.map((sort) => el('td', {}, line.times[sort] || ''))));
-    return el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `Lines of ${name}` }, el('table', { class: 'costs' },
+    return el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `Lines of file ${number}, ${name}` }, el('table', { class: 'costs' },
       el('thead', {}, el('tr', {}, ['line', 'source', ...sorts.map((sort) => TOUCHES[sort])].map((text) => el('th', { scope: 'col' }, text)))), el('tbody', {}, rows)),
     file.lines.length > LINES_MAX && el('p', { class: 'empty' }, `${counted(file.lines.length - LINES_MAX, 'more line')} not shown`));
   }
@@ -774,10 +774,10 @@
     fill(byId('touched-body'), {}, [
       el('p', {}, `${counted(lines, 'line')} of ${counted(touched.files.length, 'file')}, summed up over the runs that were counted. A line that is not here was not executed, or does not touch persistent memory.`,
         touched.unknown > 0 && ` ${counted(touched.unknown, 'place')} in the code, each with its callers, ${touched.unknown === 1 ? 'has' : 'have'} no source line that is known.`),
-      touched.files.map((file) => {
+      touched.files.map((file, at) => {
         const one = el('details', {}, el('summary', {}, el('span', { class: 'mono' }, tail(visible(file.file, 2000), 80)), ` ${counted(file.lines.length, 'line')}`));
         // Made when it is looked at: a large program has many.
-        one.addEventListener('toggle', () => { if (one.open && one.children.length === 1) one.append(touchedTable(file)); });
+        one.addEventListener('toggle', () => { if (one.open && one.children.length === 1) one.append(touchedTable(file, at + 1)); });
         return one;
       }),
     ]);
