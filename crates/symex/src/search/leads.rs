@@ -1,6 +1,11 @@
 //! Decisions that are turned for the sake of another one.
 
+use std::time::Instant;
+
+use brownout_solve::{Answer, Expr};
+
 use super::Search;
+use super::pieces::{changed, with_room};
 use super::turn::{Turn, other_way};
 use crate::path::{Folded, Kind, mix};
 
@@ -12,6 +17,13 @@ const TOWARDS_MAX: u32 = 8;
 const AROUND: u32 = 12;
 /// A position is moved by as much as this.
 const FURTHER: usize = 2;
+
+/// Of each computation, a way is wanted so often with another layout of the input, or without what rules it out.
+const ASKED_MAX: u32 = 3;
+/// What is longer does not grow.
+const GROWN_MAX: usize = 8;
+/// So often what rules a way out is left out, each time more of it.
+const RELAXED_MAX: usize = 12;
 
 /// A way that no run has gone, and that cannot be gone behind the first `at` decisions of a path.
 struct Wanted {
@@ -34,14 +46,85 @@ impl Search<'_> {
         if decision.kind != Kind::Branch || !self.is_wanted(decision.pc, way) {
             return;
         }
-        self.lead(&Wanted {
+        let wanted = Wanted {
             test: turn.test,
             at: turn.at,
             way,
             shape: decision.shape,
             bytes: decision.bytes,
             is_solved: true,
-        });
+        };
+        self.lead(&wanted);
+        if self.is_worth_asking(&wanted) {
+            self.grow(&wanted);
+            self.relax(&wanted, decision.condition);
+        }
+    }
+
+    /// Whether the same was not wanted often enough, of the same computation.
+    fn is_worth_asking(&mut self, wanted: &Wanted) -> bool {
+        let key = mix(mix(wanted.way, wanted.shape), u64::from(wanted.is_solved));
+        let times = self.asked.entry(key).or_default();
+        *times += 1;
+        *times <= ASKED_MAX
+    }
+
+    /// Inputs in which what is decided about is longer: a number of one digit is never 4242, and which decisions have ended it may be hard to tell, or be somebody
+    /// else's. So its last byte is there more often, whatever that makes of all behind it.
+    fn grow(&mut self, wanted: &Wanted) {
+        let (first, last) = wanted.bytes;
+        let len = (last - first) as usize + 1;
+        let input = self.tests[wanted.test as usize].input.clone();
+        let Some(byte) = input.get(last as usize) else {
+            return;
+        };
+        if len > GROWN_MAX {
+            return;
+        }
+        let mut longer = vec![1, len, 3 * len];
+        longer.dedup();
+        for more in longer {
+            let grown = with_room(
+                &input,
+                &self.options.first,
+                last as usize + 1,
+                &vec![*byte; more],
+            );
+            self.make(grown, None, true);
+        }
+    }
+
+    /// An input on which the way would be gone, if decisions before it that rule it out did not matter: much of what libraries decide (whether a digit is a large one) makes no
+    /// difference to what they compute. Whether it is so is seen when it is run.
+    fn relax(&mut self, wanted: &Wanted, condition: Expr) {
+        let test = &self.tests[wanted.test as usize];
+        let input = test.input.clone();
+        let decisions = &test.decisions[..wanted.at as usize];
+        let mut path: Vec<Expr> = decisions.iter().map(|d| d.condition).collect();
+        let goal = self.pool.not(condition);
+        for _ in 0..RELAXED_MAX {
+            let against = self.solver.why_at();
+            if against.is_empty() {
+                return;
+            }
+            let mut at = 0;
+            path.retain(|_| {
+                at += 1;
+                !against.contains(&(at - 1))
+            });
+            let begun = Instant::now();
+            let answer = self.solver.solve(&mut self.pool, &path, goal, &input);
+            self.numbers.solving_seconds += begun.elapsed().as_secs_f64();
+            match answer {
+                Answer::Sat(changes) => {
+                    let made = changed(&input, &changes);
+                    self.make(made, Some(false), true);
+                    return;
+                }
+                Answer::Unsat => {}
+                Answer::Unknown(_) => return,
+            }
+        }
     }
 
     /// The same for branches of a new path that did depend on the input, but could not go another way whatever it is: a number of one digit is never 4242.
@@ -56,14 +139,18 @@ impl Search<'_> {
             let (Some(first), Some(last)) = bytes else {
                 continue;
             };
-            self.lead(&Wanted {
+            let wanted = Wanted {
                 test,
                 at: folded.at,
                 way,
                 shape: self.pool.shape(folded.value),
                 bytes: (first, last),
                 is_solved: false,
-            });
+            };
+            self.lead(&wanted);
+            if self.is_worth_asking(&wanted) {
+                self.grow(&wanted);
+            }
         }
     }
 

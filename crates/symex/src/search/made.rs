@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::pieces::{Piece, squeezed, with_inserted};
+use super::pieces::{Piece, squeezed, tightened, with_inserted};
 use super::{Made, Search};
+use crate::options::Error;
 
 /// So many inputs that were not solved for wait at most, of each urgency.
 const MADE_MAX: usize = 256;
@@ -13,7 +14,72 @@ const BETWEEN: [&[u8]; 3] = [b"\n", b" ", b""];
 /// So many chunks are kept.
 const CHUNKS_MAX: usize = 64;
 
+/// So many inputs wait to be shortened.
+const LONG_MAX: usize = 16;
+/// One run of so many is for that.
+const SHORTEN_EVERY: u64 = 2;
+
+/// An input that has gone a way of the program's own code, and is too long to have that three times.
+pub(super) struct Long {
+    input: Vec<u8>,
+    /// The way.
+    name: u64,
+    /// Bytes up to here were not tried.
+    left: usize,
+}
+
 impl Search<'_> {
+    /// What has led from somewhere in the newest input to a way that none had gone, is to be made shorter if it does not fit three times.
+    pub(super) fn shorten_later(&mut self, input: &[u8], name: u64, from: usize) {
+        let first = &self.options.first;
+        let other = input.iter().zip(first).rposition(|(a, b)| a != b);
+        let left = other.map_or(0, |at| at + 1);
+        if (left.saturating_sub(from) + 1) * 3 > input.len() && self.long.len() < LONG_MAX {
+            self.long.push_back(Long {
+                input: input.to_vec(),
+                name,
+                left,
+            });
+        }
+    }
+
+    /// Runs one of them without one of its bytes, if it is time for that. What goes the same way without it takes its place.
+    pub(super) fn shortens(&mut self) -> Result<bool, Error> {
+        if !self.numbers.paths.is_multiple_of(SHORTEN_EVERY) {
+            return Ok(false);
+        }
+        while let Some(mut long) = self.long.pop_front() {
+            while long.left > 0 {
+                long.left -= 1;
+                let mut shorter = long.input.clone();
+                shorter.remove(long.left);
+                shorter.extend(self.options.first.last());
+                self.layout.fix(&mut shorter, &self.options.first);
+                if shorter == long.input || !self.inputs.insert(shorter.clone()) {
+                    continue;
+                }
+                self.numbers.made += 1;
+                self.try_input(shorter.clone(), None, None)?;
+                let ran = self.tests.last();
+                let is_same = ran.is_some_and(|test| {
+                    test.input == shorter && test.decisions.iter().any(|d| d.name() == long.name)
+                });
+                if is_same {
+                    long.input = shorter;
+                }
+                self.long.push_front(long);
+                return Ok(true);
+            }
+            let piece = Piece {
+                from: 0,
+                end: long.input.len(),
+                behind: 0,
+            };
+            self.repeat(&long.input, piece, true);
+        }
+        Ok(false)
+    }
+
     /// Whether to try what has new bytes inserted: as often as that has shown something new, compared with what was solved for; never quite never.
     pub(super) fn is_worth_inserting(&mut self) -> bool {
         let [solved, made] = [0, 1].map(|n| (self.fruits[n] + 2.0) / (self.tried_so[n] + 4.0));
@@ -72,13 +138,15 @@ impl Search<'_> {
             }
         }
         // And without what was before it, three times: there may have been too much of something, or no room.
-        let alone = [&input[from..tight], b"\n"].concat().repeat(3);
-        self.make(
-            with_inserted(&self.options.first, 0, &alone),
-            None,
-            is_urgent,
-        );
+        // What nobody has solved for takes away room, too.
         let chunk = input[from..tight].to_vec();
+        let tightened = tightened(&chunk, &first[from..tight]);
+        for alone in [&chunk, &tightened] {
+            let alone = [alone, &b"\n"[..]].concat().repeat(3);
+            let alone = with_inserted(&self.options.first, 0, &alone);
+            self.make(alone, None, is_urgent);
+        }
+        let chunk = tightened;
         if !chunk.is_empty() && !self.chunks.contains(&chunk) && self.chunks.len() < CHUNKS_MAX {
             self.chunks.push(chunk);
         }

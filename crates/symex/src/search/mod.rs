@@ -21,8 +21,9 @@
 //!
 //! **Inputs that are made** (`made.rs`). A solver changes bytes in their places, but texts have none: one more letter moves all that follows. So beside each input that was solved for, the one is run
 //! in which the new bytes stand in front of what they replace. When a run has done something new, the bytes that have led there are repeated behind
-//! themselves, or are all that is left, and bytes that have led elsewhere are tried there; and the input is tried without most of the bytes that nobody has solved for, so that there is room for more. Such inputs are made of what was solved for;
-//! what they do is looked at like everything else.
+//! themselves, or are all that is left (shortened byte by byte, if there is no room for them three times), and bytes that have led elsewhere are tried there; and the input is tried without most of the bytes that nobody has solved for, so that there is room for more. Such inputs are made of what was solved for;
+//! what they do is looked at like everything else. Where the program's own code wants what is ruled out before it (`leads.rs`), the input is made in which what is decided about is longer, and the one
+//! that the solver finds without what rules it out: where a library decides more than it computes, that often goes there.
 //!
 //! **Source.** SAGE's generational search (NDSS 2008) for turning every decision of a path; AGAMOTTO (OSDI 2020), section 4, for what comes first. **Deviations.** There
 //! is no bound by generation: it hides earlier decisions. What persistent memory lies behind a branch is not computed from the program's control flow:
@@ -60,7 +61,8 @@ use crate::shadow::{Losses, first_bit};
 use crate::stage::Stage;
 use crate::tables::Tables;
 use levels::Levels;
-use pieces::{inserted, pieces};
+use made::Long;
+use pieces::{Piece, changed, inserted, pieces};
 use turn::{DETAILS, Turn, other_way, setting, ways};
 
 /// A path that was run.
@@ -125,6 +127,8 @@ pub struct Search<'o> {
     learned: Vec<u8>,
     /// By instruction that has met an outdated value: in how many runs.
     stale_at: FxHashMap<u64, u32>,
+    /// After how many paths one was last followed without a branch that is new.
+    followed_at: u64,
     tests: Vec<Test>,
     queue: Levels,
     /// The same in another order.
@@ -135,6 +139,8 @@ pub struct Search<'o> {
     turned: FxHashSet<(u32, u32, u32)>,
     /// By what is wanted, and what is in its way: on how many paths others were turned for its sake.
     led: FxHashMap<u64, u32>,
+    /// By what is wanted, and the computation: how often it was.
+    asked: FxHashMap<u64, u32>,
     /// Where the program's own code is.
     own: OwnCode,
     /// Those that may lead to a way that no run has gone, and how many on their path are more likely to.
@@ -152,6 +158,8 @@ pub struct Search<'o> {
     /// Inputs to be run that were not solved for: made of others that were. First those of runs that have done something new to persistent memory, or have gone a way of
     /// the program's own code that none had gone.
     made: [VecDeque<Made>; 2],
+    /// Inputs that are to be made shorter.
+    long: VecDeque<Long>,
     /// Of inputs that were solved for, and of those with inserted bytes: how many have shown something new, and how many there were.
     fruits: [f64; 2],
     tried_so: [f64; 2],
@@ -214,12 +222,14 @@ impl<'o> Search<'o> {
             chosen: Arc::from([]),
             learned: Vec::new(),
             stale_at: FxHashMap::default(),
+            followed_at: 0,
             tests: Vec::new(),
             queue: Levels::default(),
             any: Levels::default(),
             open: FxHashSet::default(),
             turned: FxHashSet::default(),
             led: FxHashMap::default(),
+            asked: FxHashMap::default(),
             own: OwnCode::default(),
             towards: FxHashMap::default(),
             owned: FxHashSet::default(),
@@ -228,6 +238,7 @@ impl<'o> Search<'o> {
             tries: FxHashMap::default(),
             gone: FxHashMap::default(),
             made: Default::default(),
+            long: VecDeque::new(),
             fruits: [0.0; 2],
             tried_so: [0.0; 2],
             chunks: Vec::new(),
@@ -275,6 +286,8 @@ impl<'o> Search<'o> {
                     self.numbers.made += 1;
                     self.try_input(input, None, None)?;
                 }
+            } else if self.shortens()? {
+                // That was a run.
             } else if let Some((input, from)) = made {
                 self.numbers.made += 1;
                 self.try_input(input, None, from)?;
@@ -382,12 +395,7 @@ impl<'o> Search<'o> {
                 return None;
             }
         };
-        let mut input = test.input.clone();
-        for (index, value) in &changes {
-            if let Some(byte) = input.get_mut(*index as usize) {
-                *byte = *value;
-            }
-        }
+        let input = changed(&test.input, &changes);
         let inserted = inserted(&test.input, &changes);
         let expected = Expected {
             before: test.before[at],
@@ -546,7 +554,8 @@ impl<'o> Search<'o> {
             }
             let is_fresh = fresh[..ROUGH].iter().any(|count| *count > 0);
             let is_new = news > 0 || fresh[0] + fresh[1] > 0;
-            if self.options.strategy == Strategy::Pm && from == Some(false) && is_new {
+            let is_solved = from == Some(false);
+            if self.options.strategy == Strategy::Pm && is_new && (is_solved || own_at.is_some()) {
                 let is_urgent = news > 0 || own_at.is_some();
                 // What has led to the program's own way that is new, and the last.
                 let own = own_at.and_then(|at| pieces.iter().find(|piece| piece.behind > at));
@@ -554,13 +563,27 @@ impl<'o> Search<'o> {
                 for piece in own.into_iter().chain(last) {
                     self.repeat(&input, *piece, is_urgent);
                 }
+                // What is behind all that the program has decided about there may be superfluous.
+                if let (Some(piece), Some(at)) = (own, own_at) {
+                    let decisions = &self.tests[self.tests.len() - 1].decisions;
+                    let end = decisions[at].last_byte() as usize + 1;
+                    let name = decisions[at].name();
+                    if end < piece.end {
+                        self.repeat(&input, Piece { end, ..*piece }, is_urgent);
+                    }
+                    self.shorten_later(&input, name, piece.from);
+                }
                 self.squeeze(&input, is_urgent);
             }
             // An instruction may touch the input without a branch that is new: what is compared was the same in all runs before.
             let is_elsewhere = news > 0 || fresh[..=THERE].iter().any(|count| *count > 0);
+            let is_due = self.numbers.paths >= self.followed_at + FOLLOWED_EVERY;
             let allowed = LEARNING * self.begun.elapsed().as_secs_f64();
-            if is_elsewhere && self.numbers.learning_seconds < allowed && self.follow(&input)? {
-                self.made[0].push_front((input.clone(), None));
+            if is_elsewhere && is_due && self.numbers.learning_seconds < allowed {
+                self.followed_at = self.numbers.paths;
+                if self.follow(&input)? {
+                    self.made[0].push_front((input.clone(), None));
+                }
             }
             if let Some(made) = from {
                 let is_fruit = news > 0 || is_fresh;
@@ -743,8 +766,10 @@ const SOLVING: Duration = Duration::from_millis(250);
 const STALE_MAX: u32 = 2;
 /// Behind which fences of persistent memory a way was gone: the detail that tells it.
 const THERE: usize = 3;
-/// The share of the time in which runs are followed without a branch that is new.
-const LEARNING: f64 = 0.2;
+/// Of so many runs one is followed without a branch that is new: as many, so that the same seed does the same on any machine.
+const FOLLOWED_EVERY: u64 = 24;
+/// If that takes more than this share of the time, as with large libraries, there are fewer.
+const LEARNING: f64 = 0.6;
 /// So many decisions of the program itself are turned first on a path that is new.
 const OWN: usize = 6;
 /// Whatever is new in one of the first so many details is worth a second look.

@@ -36,15 +36,20 @@ pub(super) struct Piece {
 /// bytes in front of others.
 pub(super) fn squeezed(input: &[u8], first: &[u8]) -> Option<Vec<u8>> {
     let last = input.iter().zip(first).rposition(|(a, b)| a != b)?;
-    let is_old = |at: usize| first.get(at) == Some(&input[at]);
-    let is_superfluous = |at: usize| {
-        at > 0 && at < last && is_old(at) && is_old(at - 1) && input[at] == input[at - 1]
-    };
-    let all = (0..input.len()).filter(|at| !is_superfluous(*at));
-    let mut made: Vec<u8> = all.map(|at| input[at]).collect();
+    let mut made = tightened(&input[..last], first);
+    made.extend(&input[last..]);
     let missing = input.len() - made.len();
     made.extend(&first[first.len().saturating_sub(missing)..]);
     (missing > 0 && made.len() == input.len()).then_some(made)
+}
+
+/// Of bytes in a row that are what they were in the first input, and all the same, one.
+pub(super) fn tightened(input: &[u8], first: &[u8]) -> Vec<u8> {
+    let is_old = |at: usize| first.get(at) == Some(&input[at]);
+    let is_superfluous =
+        |at: usize| at > 0 && is_old(at) && is_old(at - 1) && input[at] == input[at - 1];
+    let all = (0..input.len()).filter(|at| !is_superfluous(*at));
+    all.map(|at| input[at]).collect()
 }
 
 /// An input with something inserted. It keeps its length.
@@ -53,6 +58,38 @@ pub(super) fn with_inserted(input: &[u8], at: usize, what: &[u8]) -> Vec<u8> {
     made.extend(what);
     made.extend(&input[at..]);
     made.truncate(input.len());
+    made
+}
+
+/// The same; if bytes that are not what they were to begin with would be lost at its end, there is less of what nobody has solved for.
+pub(super) fn with_room(input: &[u8], first: &[u8], at: usize, what: &[u8]) -> Vec<u8> {
+    let mut made = input[..at].to_vec();
+    made.extend(what);
+    made.extend(&input[at..]);
+    let blanks = &first[first.len().saturating_sub(1)..];
+    let end = made.iter().rposition(|byte| !blanks.contains(byte));
+    let too_many = end.map_or(0, |end| end + 1).saturating_sub(input.len());
+    let mut left = too_many;
+    let mut last = None;
+    made.retain(|byte| {
+        let is_superfluous = left > 0 && last == Some(*byte) && blanks.contains(byte);
+        last = Some(*byte);
+        left -= usize::from(is_superfluous);
+        !is_superfluous
+    });
+    made.truncate(input.len());
+    made.extend(&first[made.len()..]);
+    made
+}
+
+/// An input with other bytes in their places.
+pub(super) fn changed(input: &[u8], changes: &[(u32, u8)]) -> Vec<u8> {
+    let mut made = input.to_vec();
+    for (index, value) in changes {
+        if let Some(byte) = made.get_mut(*index as usize) {
+            *byte = *value;
+        }
+    }
     made
 }
 
