@@ -11,6 +11,8 @@ const MADE_MAX: usize = 256;
 
 /// What may stand between two chunks of a text.
 const BETWEEN: [&[u8]; 3] = [b"\n", b" ", b""];
+/// A chunk is combined with so many others.
+const COMBINED: usize = 8;
 /// So many chunks are kept.
 const CHUNKS_MAX: usize = 64;
 
@@ -147,8 +149,42 @@ impl Search<'_> {
             self.make(alone, None, is_urgent);
         }
         let chunk = tightened;
-        if !chunk.is_empty() && !self.chunks.contains(&chunk) && self.chunks.len() < CHUNKS_MAX {
+        if chunk.is_empty() {
+            return;
+        }
+        if is_urgent && !self.own_chunks.contains(&chunk) {
+            self.combine(&chunk);
+            self.own_chunks.push(chunk.clone());
+        }
+        if !self.chunks.contains(&chunk) && self.chunks.len() < CHUNKS_MAX {
             self.chunks.push(chunk);
+        }
+    }
+
+    /// Inputs in which a chunk stands before, behind and between others, each on a line: some commands do something only after others, and between their like.
+    fn combine(&mut self, chunk: &[u8]) {
+        let room = self.options.first.len();
+        let others: Vec<Vec<u8>> = self
+            .own_chunks
+            .iter()
+            .rev()
+            .take(COMBINED)
+            .cloned()
+            .collect();
+        for other in &others {
+            let other = other.as_slice();
+            for three in [
+                [chunk, other, chunk],
+                [other, chunk, other],
+                [other, other, chunk],
+                [chunk, chunk, other],
+            ] {
+                let line = [three.join(&b'\n').as_slice(), b"\n"].concat();
+                // The last separator may be left out.
+                if line.len() <= room + 1 {
+                    self.make(with_inserted(&self.options.first, 0, &line), None, false);
+                }
+            }
         }
     }
 }

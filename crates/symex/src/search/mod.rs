@@ -21,7 +21,7 @@
 //!
 //! **Inputs that are made** (`made.rs`). A solver changes bytes in their places, but texts have none: one more letter moves all that follows. So beside each input that was solved for, the one is run
 //! in which the new bytes stand in front of what they replace. When a run has done something new, the bytes that have led there are repeated behind
-//! themselves, or are all that is left (shortened byte by byte, if there is no room for them three times), and bytes that have led elsewhere are tried there; and the input is tried without most of the bytes that nobody has solved for, so that there is room for more. Such inputs are made of what was solved for;
+//! themselves, or are all that is left (shortened byte by byte, if there is no room for them three times), and bytes that have led elsewhere are tried there, before and between them; and the input is tried without most of the bytes that nobody has solved for, so that there is room for more. Such inputs are made of what was solved for;
 //! what they do is looked at like everything else. Where the program's own code wants what is ruled out before it (`leads.rs`), the input is made in which what is decided about is longer, and the one
 //! that the solver finds without what rules it out: where a library decides more than it computes, that often goes there.
 //!
@@ -165,6 +165,8 @@ pub struct Search<'o> {
     tried_so: [f64; 2],
     /// What has led from one change of persistent memory to the next, in inputs.
     chunks: Vec<Vec<u8>>,
+    /// Of these, those that have led to something new in persistent memory, or to a way of the program's own code that none had gone.
+    own_chunks: Vec<Vec<u8>>,
     inputs: FxHashSet<Vec<u8>>,
     pm: FxHashSet<u64>,
     edges: Vec<u8>,
@@ -242,6 +244,7 @@ impl<'o> Search<'o> {
             fruits: [0.0; 2],
             tried_so: [0.0; 2],
             chunks: Vec::new(),
+            own_chunks: Vec::new(),
             inputs: FxHashSet::default(),
             pm: FxHashSet::default(),
             edges: Vec::new(),

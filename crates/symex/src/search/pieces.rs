@@ -157,6 +157,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_longer_takes_room_from_blanks_first() {
+        let with_room = |input: &[u8], at, what: &[u8]| with_room(input, b"          ", at, what);
+        // There is room behind it.
+        assert_eq!(with_room(b"p 1\n      ", 3, b"11"), b"p 111\n    ");
+        // There is none, but in front of it.
+        assert_eq!(with_room(b"p      1\na", 8, b"11"), b"p    111\na");
+        // There is none at all.
+        assert_eq!(with_room(b"p 1p 1p 1\n", 9, b"11"), b"p 1p 1p 11");
+    }
+
+    #[test]
+    fn what_nobody_has_solved_for_is_there_once() {
+        assert_eq!(tightened(b"p   1  2", b"          "), b"p 1 2");
+        assert_eq!(tightened(b"aabb", b"          "), b"aabb");
+    }
+
+    #[test]
     fn what_is_inserted_moves_the_rest() {
         assert_eq!(inserted(b"abcd", &[(1, b'x')]), Some(b"axbc".to_vec()));
         assert_eq!(inserted(b"abcd", &[(1, b'x'), (3, b'y')]), None);
