@@ -78,7 +78,7 @@ impl Search<'_> {
         let Some(byte) = input.get(last as usize) else {
             return;
         };
-        if len > GROWN_MAX {
+        if len > GROWN_MAX || self.has_places() {
             return;
         }
         let mut longer = vec![1, len, 3 * len];

@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 use brownout_check::Analysis;
 use brownout_host::{CAPTURE_MAX, ExitStatus, Outcome, Stopped};
 use brownout_solve::{Answer, BytesLeft, Expr, KnownSets, Pool, Settings, Solver};
-use brownout_stage::{Causes, Tells};
+use brownout_stage::{Causes, Delivery, Place, Tells};
 use brownout_trace::event::Event;
 use brownout_trace::{EventSink, Tee};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -129,6 +129,8 @@ pub struct Search<'o> {
     stale_at: FxHashMap<u64, u32>,
     /// After how many paths one was last followed without a branch that is new.
     followed_at: u64,
+    /// Inputs whose runs were new behind these fences of persistent memory, and were not followed.
+    unfollowed: VecDeque<Vec<u8>>,
     tests: Vec<Test>,
     queue: Levels,
     /// The same in another order.
@@ -225,6 +227,7 @@ impl<'o> Search<'o> {
             learned: Vec::new(),
             stale_at: FxHashMap::default(),
             followed_at: 0,
+            unfollowed: VecDeque::new(),
             tests: Vec::new(),
             queue: Levels::default(),
             any: Levels::default(),
@@ -299,7 +302,13 @@ impl<'o> Search<'o> {
                     self.try_input(input, Some(expected), Some(false))?;
                 }
             } else if self.made.iter().all(VecDeque::is_empty) && self.to_explore.is_empty() {
-                break Over::All;
+                // Before nothing is left, those are followed that may show that something was not captured.
+                let Some(input) = self.unfollowed.pop_front() else {
+                    break Over::All;
+                };
+                if self.follow(&input)? {
+                    self.made[0].push_front((input, None));
+                }
             }
             if shown.elapsed() > Duration::from_millis(200) {
                 shown = Instant::now();
@@ -309,6 +318,14 @@ impl<'o> Search<'o> {
         };
         self.count();
         Ok(over)
+    }
+
+    /// Whether bytes of the input mean something by where they are, as those of a pool do: then none is moved to see what comes of it.
+    fn has_places(&self) -> bool {
+        matches!(
+            &self.options.delivery,
+            Delivery::Place(Place { from: Some(_), .. })
+        )
     }
 
     fn is_over(&self) -> Option<Over> {
@@ -558,7 +575,8 @@ impl<'o> Search<'o> {
             let is_fresh = fresh[..ROUGH].iter().any(|count| *count > 0);
             let is_new = news > 0 || fresh[0] + fresh[1] > 0;
             let is_solved = from == Some(false);
-            if self.options.strategy == Strategy::Pm && is_new && (is_solved || own_at.is_some()) {
+            let is_worth_repeating = is_new && (is_solved || own_at.is_some());
+            if self.options.strategy == Strategy::Pm && is_worth_repeating && !self.has_places() {
                 let is_urgent = news > 0 || own_at.is_some();
                 // What has led to the program's own way that is new, and the last.
                 let own = own_at.and_then(|at| pieces.iter().find(|piece| piece.behind > at));
@@ -587,6 +605,8 @@ impl<'o> Search<'o> {
                 if self.follow(&input)? {
                     self.made[0].push_front((input.clone(), None));
                 }
+            } else if is_elsewhere && self.unfollowed.len() < UNFOLLOWED_MAX {
+                self.unfollowed.push_back(input.clone());
             }
             if let Some(made) = from {
                 let is_fruit = news > 0 || is_fresh;
@@ -771,6 +791,8 @@ const STALE_MAX: u32 = 2;
 const THERE: usize = 3;
 /// Of so many runs one is followed without a branch that is new: as many, so that the same seed does the same on any machine.
 const FOLLOWED_EVERY: u64 = 24;
+/// So many of the others are kept, to be followed when nothing else is left.
+const UNFOLLOWED_MAX: usize = 1000;
 /// If that takes more than this share of the time, as with large libraries, there are fewer.
 const LEARNING: f64 = 0.6;
 /// So many decisions of the program itself are turned first on a path that is new.
