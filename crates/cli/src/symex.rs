@@ -200,6 +200,8 @@ fn limit(outcome: &mut Outcome<Numbers>, searched: &Searched, options: &Options)
             "{}{}; others may show more",
             were_run(numbers.paths),
             match searched.over {
+                Over::All if may_have_missed(numbers) =>
+                    ", and no branch that is known of is left to be turned, but not all could be solved for or led where they should",
                 Over::All =>
                     ", and no branch is left that can be turned with as many bytes of input",
                 _ => "",
@@ -358,4 +360,20 @@ pub fn replay(symex: Symex, fingerprint: &str, proof: &Proof) -> Result<u8, Fail
         true => symex.report.error_exitcode.unwrap_or(exit::FINDINGS),
         false => exit::OK,
     })
+}
+
+/// Whether something that a branch needs may not have been seen, solved for, or followed to its end.
+fn may_have_missed(numbers: &Numbers) -> bool {
+    let Numbers {
+        diverged,
+        unknown,
+        cut,
+        endless,
+        not_chosen,
+        given_up,
+        ..
+    } = numbers;
+    [diverged, unknown, cut, endless, not_chosen, given_up]
+        .into_iter()
+        .any(|count| *count > 0)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::pieces::{Piece, squeezed, tightened, with_inserted};
+use super::pieces::{Long, Piece, squeezed, tightened, with_inserted};
 use super::{Made, Search};
 use crate::options::Error;
 
@@ -21,15 +21,6 @@ const LONG_MAX: usize = 16;
 /// One run of so many is for that.
 const SHORTEN_EVERY: u64 = 2;
 
-/// An input that has gone a way of the program's own code, and is too long to have that three times.
-pub(super) struct Long {
-    input: Vec<u8>,
-    /// The way.
-    name: u64,
-    /// Bytes up to here were not tried.
-    left: usize,
-}
-
 impl Search<'_> {
     /// What has led from somewhere in the newest input to a way that none had gone, is to be made shorter if it does not fit three times.
     pub(super) fn shorten_later(&mut self, input: &[u8], name: u64, from: usize) {
@@ -47,9 +38,14 @@ impl Search<'_> {
 
     /// Runs one of them without one of its bytes, if it is time for that. What goes the same way without it takes its place.
     pub(super) fn shortens(&mut self) -> Result<bool, Error> {
-        if !self.numbers.paths.is_multiple_of(SHORTEN_EVERY) {
-            return Ok(false);
+        match self.numbers.paths.is_multiple_of(SHORTEN_EVERY) {
+            true => self.shortens_now(),
+            false => Ok(false),
         }
+    }
+
+    /// The same, whether it is time for that or not.
+    pub(super) fn shortens_now(&mut self) -> Result<bool, Error> {
         while let Some(mut long) = self.long.pop_front() {
             while long.left > 0 {
                 long.left -= 1;

@@ -61,8 +61,7 @@ use crate::shadow::{Losses, first_bit};
 use crate::stage::Stage;
 use crate::tables::Tables;
 use levels::Levels;
-use made::Long;
-use pieces::{Piece, changed, inserted, pieces};
+use pieces::{Long, Piece, changed, inserted, pieces};
 use turn::{DETAILS, Turn, other_way, setting, ways};
 
 /// A path that was run.
@@ -302,6 +301,10 @@ impl<'o> Search<'o> {
                     self.try_input(input, Some(expected), Some(false))?;
                 }
             } else if self.made.iter().all(VecDeque::is_empty) && self.to_explore.is_empty() {
+                // It may not be their turn, but nothing else is left.
+                if self.shortens_now()? {
+                    continue;
+                }
                 // Before nothing is left, those are followed that may show that something was not captured.
                 let Some(input) = self.unfollowed.pop_front() else {
                     break Over::All;

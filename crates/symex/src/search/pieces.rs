@@ -23,6 +23,15 @@ pub(super) fn pieces(decisions: &[Decision], fences: u32) -> Vec<Piece> {
     pieces
 }
 
+/// An input that has gone a way of the program's own code, and is too long to have that three times.
+pub(super) struct Long {
+    pub(super) input: Vec<u8>,
+    /// The way.
+    pub(super) name: u64,
+    /// Bytes from here on were tried.
+    pub(super) left: usize,
+}
+
 /// See [`pieces`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
