@@ -508,7 +508,7 @@ core::arch::global_asm!(
     // ------------------------------------------------------------------ system calls of the program
     // rdi = [u64; 7] (number, arguments). Returns the result in rax, rdx = 0; or rdx = 1 if a signal came first and
     // the call was not made.
-    ".global bo_syscall_check", ".global bo_syscall_insn", ".global bo_syscall_abort",
+    ".global bo_syscall", ".global bo_syscall_check", ".global bo_syscall_insn", ".global bo_syscall_abort",
     "bo_syscall:",
     "push rbx",
     "mov rbx, rdi",
