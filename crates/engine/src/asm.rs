@@ -10,6 +10,7 @@
 //!
 //! `bo_fast_begin..bo_fast_end` may be single-stepped by `signal.rs`: no engine lock is taken there.
 
+use crate::address::CacheAddr;
 use crate::context::{GRANULES_OFFSET, IBTC_OFFSET, ThreadContext, off, slot};
 use crate::lookup::{LookupEntry, LookupTable};
 use crate::pm::context_cache::{Entry, GROUP, PAIR_LEN, PAIRS_OFFSET, SETS_SHIFT, WAYS};
@@ -672,10 +673,11 @@ pub fn log_inline() -> &'static [u8] {
 }
 
 /// Where engine code that faulted at `rip` on program memory goes on.
-pub fn fixup(rip: u64) -> Option<u64> {
+pub fn fixup(rip: CacheAddr) -> Option<CacheAddr> {
+    let rip = rip.get();
     let verifying = bo_log_context as *const () as u64..bo_log_known as *const () as u64;
     if verifying.contains(&rip) {
-        return Some(bo_log_slow as *const () as u64);
+        return Some(CacheAddr::new(bo_log_slow as *const () as u64));
     }
     let table: [(u64, u64); 2] = [
         (
@@ -688,7 +690,9 @@ pub fn fixup(rip: u64) -> Option<u64> {
         ),
     ];
     let known = table.iter().find(|f| f.0 == rip).map(|f| f.1);
-    known.or_else(|| crate::copy::fixup(rip))
+    known
+        .or_else(|| crate::copy::fixup(rip))
+        .map(CacheAddr::new)
 }
 
 /// Result of [`program_syscall`].
@@ -720,11 +724,11 @@ pub unsafe fn program_syscall(call: &[u64; 7]) -> Outcome {
 const JOIN_MAX: u32 = 1 << 20;
 
 pub fn set_entry_points(ctx: &mut ThreadContext) {
-    ctx.entry_exit = bo_exit as *const () as usize as u64;
-    ctx.entry_miss = bo_miss as *const () as usize as u64;
-    ctx.entry_miss_tag = bo_miss_tag as *const () as usize as u64;
-    ctx.entry_log = bo_log as *const () as usize as u64;
-    ctx.entry_request = bo_request as *const () as usize as u64;
+    ctx.entry_exit = CacheAddr::new(bo_exit as *const () as usize as u64);
+    ctx.entry_miss = CacheAddr::new(bo_miss as *const () as usize as u64);
+    ctx.entry_miss_tag = CacheAddr::new(bo_miss_tag as *const () as usize as u64);
+    ctx.entry_log = CacheAddr::new(bo_log as *const () as usize as u64);
+    ctx.entry_request = CacheAddr::new(bo_request as *const () as usize as u64);
     ctx.context_free_requests = match crate::mode().values {
         true => 0,
         false => crate::requests::BOOKKEEPING as u64,
@@ -736,7 +740,8 @@ pub fn set_entry_points(ctx: &mut ThreadContext) {
 }
 
 /// Whether `addr` lies in routines that may be single-stepped.
-pub fn is_fast(addr: u64) -> bool {
+pub fn is_fast(addr: CacheAddr) -> bool {
+    let addr = addr.get();
     addr >= bo_fast_begin as *const () as usize as u64
         && addr < bo_fast_end as *const () as usize as u64
 }

@@ -1,5 +1,6 @@
 //! What is known of a translated block: plain data.
 
+use crate::address::{CacheAddr, ProgramAddr};
 use crate::context::slot;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -74,14 +75,14 @@ pub struct InsnMap {
 }
 
 pub struct Block {
-    pub pc: u64,
-    pub pc_end: u64,
+    pub pc: ProgramAddr,
+    pub pc_end: ProgramAddr,
     /// As [`Exit::returns_to`] of the exits that lead here.
-    pub returns_to: u64,
-    /// Where the tag check is, 0 if there is none yet.
-    pub prefix: u64,
-    pub body: u64,
-    pub code_end: u64,
+    pub returns_to: ProgramAddr,
+    /// Where the tag check is, if there is one yet.
+    pub prefix: CacheAddr,
+    pub body: CacheAddr,
+    pub code_end: CacheAddr,
     pub insns: Box<[InsnMap]>,
     /// Exits of this block: a run of numbers.
     pub exits: core::ops::Range<u32>,
@@ -92,12 +93,12 @@ pub struct Block {
 }
 
 pub struct Exit {
-    pub target: u64,
-    /// Not 0: what the top of the stack holds for certain at the target, because a call has just pushed it and nothing was
+    pub target: ProgramAddr,
+    /// If there is one: what the top of the stack holds for certain at the target, because a call has just pushed it and nothing was
     /// written since. There the target has a block of its own, which returns by a direct jump.
-    pub returns_to: u64,
+    pub returns_to: ProgramAddr,
     /// Address of the branch's rel32.
-    pub patch: u64,
-    pub stub: u64,
+    pub patch: CacheAddr,
+    pub stub: CacheAddr,
     pub linked: BlockId,
 }

@@ -6,6 +6,7 @@
 //! - CACHE-2: a dead block is reached by no link, no table of this process, and its prefix fails.
 //! - CACHE-3: all of [`Engine`] is behind its lock, which no thread holds while it runs in the cache.
 
+use crate::address::{CacheAddr, ProgramAddr};
 use crate::block::{Block, BlockId, Exit, NO_BLOCK, Saved};
 use crate::cache::Arenas;
 use crate::context::ThreadContext;
@@ -35,13 +36,13 @@ pub struct Engine {
     pub blocks: Vec<Block>,
     pub exits: Vec<Exit>,
     /// Program address to block, live ones only.
-    pub by_pc: hashbrown::HashMap<u64, BlockId, PcHash>,
+    pub by_pc: hashbrown::HashMap<ProgramAddr, BlockId, PcHash>,
     /// Where threads have only ever resumed: no branch leads there, and other blocks go on through it.
-    resumed: hashbrown::HashSet<u64, PcHash>,
+    resumed: hashbrown::HashSet<ProgramAddr, PcHash>,
     /// Program address and return address to the block for that return address, live ones only.
-    by_return: hashbrown::HashMap<(u64, u64), BlockId, PcHash>,
+    by_return: hashbrown::HashMap<(ProgramAddr, ProgramAddr), BlockId, PcHash>,
     /// Whether the function at an address is worth such blocks.
-    simple: hashbrown::HashMap<u64, bool, PcHash>,
+    simple: hashbrown::HashMap<ProgramAddr, bool, PcHash>,
     /// Page number to the blocks with code on it.
     pub by_page: BTreeMap<u64, Vec<BlockId>>,
     pub code: CodeRanges,
@@ -74,7 +75,7 @@ const PAGE_WRITES_MAX: u32 = 12;
 
 impl Engine {
     /// The block for `pc`, translated now if need be. `None`: the program may not execute there.
-    pub fn block(&mut self, pc: u64, arrival: Arrival) -> Option<BlockId> {
+    pub fn block(&mut self, pc: ProgramAddr, arrival: Arrival) -> Option<BlockId> {
         let indirect = arrival == Arrival::Indirect;
         let id = match self.by_pc.get(&pc) {
             Some(&id) => id,
@@ -82,22 +83,22 @@ impl Engine {
                 if arrival == Arrival::Resume {
                     self.resumed.insert(pc);
                 }
-                let id = self.translate(pc, indirect, 0)?;
+                let id = self.translate(pc, indirect, ProgramAddr::NONE)?;
                 let what = match arrival {
                     Arrival::Branch => learned::BLOCK,
                     Arrival::Indirect => learned::INDIRECT,
                     Arrival::Resume => learned::RESUMED,
                 };
-                crate::learned::found(what | pc, 0);
+                crate::learned::found(what | pc.get(), 0);
                 id
             }
         };
         if arrival != Arrival::Resume {
             self.resumed.remove(&pc);
         }
-        if indirect && self.blocks[id as usize].prefix == 0 {
+        if indirect && self.blocks[id as usize].prefix.is_none() {
             self.add_prefix(id);
-            crate::learned::found(learned::INDIRECT | pc, 0);
+            crate::learned::found(learned::INDIRECT | pc.get(), 0);
         }
         Some(id)
     }
@@ -106,40 +107,46 @@ impl Engine {
     pub fn block_for_exit(&mut self, n: u32) -> Option<BlockId> {
         let x = &self.exits[n as usize];
         let (pc, returns_to) = (x.target, x.returns_to);
-        if returns_to != 0 {
+        if !returns_to.is_none() {
             if let Some(&id) = self.by_return.get(&(pc, returns_to)) {
                 return Some(id);
             }
             if self.is_simple(pc) {
-                crate::learned::found(learned::BLOCK | pc, returns_to);
+                crate::learned::found(learned::BLOCK | pc.get(), returns_to.get());
                 return self.translate(pc, false, returns_to);
             }
-            self.exits[n as usize].returns_to = 0;
+            self.exits[n as usize].returns_to = ProgramAddr::NONE;
         }
         self.block(pc, Arrival::Branch)
     }
 
     /// Whether calls of the function at `pc` get blocks for their return addresses.
-    fn is_simple(&mut self, pc: u64) -> bool {
+    fn is_simple(&mut self, pc: ProgramAddr) -> bool {
         // Blocks of writable code have their own worries.
-        if self.code.find(pc).is_none_or(|range| range.writable) {
+        if self.code.find(pc.get()).is_none_or(|range| range.writable) {
             return false;
         }
         if let Some(&simple) = self.simple.get(&pc) {
             return simple;
         }
-        let simple = translate::is_simple_function(pc, self.code.contiguous_end(pc));
+        let simple =
+            translate::is_simple_function(pc, ProgramAddr::new(self.code.contiguous_end(pc.get())));
         self.simple.insert(pc, simple);
         simple
     }
 
-    fn translate(&mut self, pc: u64, indirect: bool, returns_to: u64) -> Option<BlockId> {
-        if self.code.find(pc).is_none() {
+    fn translate(
+        &mut self,
+        pc: ProgramAddr,
+        indirect: bool,
+        returns_to: ProgramAddr,
+    ) -> Option<BlockId> {
+        if self.code.find(pc.get()).is_none() {
             self.refresh_code();
         }
-        let range = self.code.find(pc)?;
-        let limit = self.code.contiguous_end(pc);
-        let page = pc >> 12;
+        let range = self.code.find(pc.get())?;
+        let limit = ProgramAddr::new(self.code.contiguous_end(pc.get()));
+        let page = pc.page();
         let often_written = self
             .page_writes
             .get(&page)
@@ -154,12 +161,12 @@ impl Engine {
         let first_exit = self.exits.len() as u32;
         // A block stays within its first page if the page is writable: one protection then covers it.
         let limit = if range.writable {
-            limit.min((page + 1) << 12).max(pc + 1)
+            limit.min(ProgramAddr::new((page + 1) << 12)).max(pc + 1)
         } else {
             limit
         };
         let reach = if range.writable {
-            self.code.contiguous_end(pc)
+            ProgramAddr::new(self.code.contiguous_end(pc.get()))
         } else {
             limit
         };
@@ -184,12 +191,12 @@ impl Engine {
                     self_check,
                     returns_to,
                     first_exit,
-                    module: range.start,
+                    module: ProgramAddr::new(range.start),
                     known: &self.by_pc,
                     resumed: &self.resumed,
                 },
             );
-            let last_page = (t.pc_end - 1) >> 12;
+            let last_page = (t.pc_end.get() - 1) >> 12;
             // The last instruction may go on in the next page: once more, now that it is protected.
             if range.writable && !self_check && last_page != page && self.protect(last_page) {
                 continue;
@@ -200,14 +207,14 @@ impl Engine {
         let arena = &mut self.arenas.list[arena_index];
         arena.hot_index.push((arena.hot, id));
         arena.cold_index.push((arena.cold, id));
-        arena.hot = (hot.at + 15) & !15;
-        arena.cold = (cold.at + 7) & !7;
+        arena.hot = hot.at.aligned(16);
+        arena.cold = cold.at.aligned(8);
         arena.grown();
         self.exits.extend(t.exits);
         for p in page..=last_page {
             self.by_page.entry(p).or_default().push(id);
         }
-        if returns_to == 0 {
+        if returns_to.is_none() {
             self.by_pc.insert(pc, id);
         } else {
             self.by_return.insert((pc, returns_to), id);
@@ -225,7 +232,7 @@ impl Engine {
             sites: t.sites,
             dead: false,
         });
-        if t.prefix != 0 {
+        if !t.prefix.is_none() {
             self.publish(pc, t.prefix);
         }
         for e in first_exit..self.exits.len() as u32 {
@@ -241,12 +248,12 @@ impl Engine {
             (x.target, x.returns_to)
         };
         // Not every call: a target that has not run yet is judged when it is first called.
-        if expected != 0 && self.by_pc.contains_key(&target) && !self.is_simple(target) {
-            expected = 0;
-            self.exits[e as usize].returns_to = 0;
+        if !expected.is_none() && self.by_pc.contains_key(&target) && !self.is_simple(target) {
+            expected = ProgramAddr::NONE;
+            self.exits[e as usize].returns_to = ProgramAddr::NONE;
         }
         let to = match expected {
-            0 => self.by_pc.get(&target),
+            ProgramAddr::NONE => self.by_pc.get(&target),
             _ => self.by_return.get(&(target, expected)),
         };
         if let Some(&to) = to {
@@ -255,12 +262,12 @@ impl Engine {
     }
 
     /// Translates what a run has translated, if this process has the same code there.
-    pub fn learn(&mut self, pc: u64, arrival: Arrival, returns_to: u64) {
+    pub fn learn(&mut self, pc: ProgramAddr, arrival: Arrival, returns_to: ProgramAddr) {
         // Writable code has to be looked at when it is executed.
-        if self.code.find(pc).is_none_or(|range| range.writable) {
+        if self.code.find(pc.get()).is_none_or(|range| range.writable) {
             return;
         }
-        if returns_to == 0 {
+        if returns_to.is_none() {
             self.block(pc, arrival);
         } else if !self.by_return.contains_key(&(pc, returns_to)) && self.is_simple(pc) {
             self.translate(pc, false, returns_to);
@@ -296,7 +303,7 @@ impl Engine {
         let prefix = translate::prefix(&mut cold, pc);
         cold.jmp(body);
         arena.cold_index.push((arena.cold, id));
-        arena.cold = (cold.at + 7) & !7;
+        arena.cold = cold.at.aligned(8);
         self.blocks[id as usize].prefix = prefix;
         self.publish(pc, prefix);
     }
@@ -304,7 +311,8 @@ impl Engine {
     /// Reads the kernel's list: the program may have got code in ways that we did not see.
     pub fn refresh_code(&mut self) {
         for m in crate::maps::read() {
-            if m.exec && !is_engine(m.start) && self.arenas.find(m.start).is_none() {
+            if m.exec && !is_engine(m.start) && self.arenas.find(CacheAddr::new(m.start)).is_none()
+            {
                 let writable = m.write
                     || self
                         .protected
@@ -386,7 +394,7 @@ impl Engine {
                 if b.dead {
                     continue;
                 }
-                if b.pc < end && b.pc_end > start {
+                if b.pc.get() < end && b.pc_end.get() > start {
                     self.kill(id)
                 } else {
                     keep.push(id)
@@ -424,13 +432,13 @@ impl Engine {
                 self.blocks[to as usize].incoming.retain(|&i| i != e);
             }
         }
-        if returns_to == 0 {
+        if returns_to.is_none() {
             self.by_pc.remove(&pc);
         } else {
             self.by_return.remove(&(pc, returns_to));
         }
-        if prefix != 0 {
-            self.publish(pc, 0);
+        if !prefix.is_none() {
+            self.publish(pc, CacheAddr::NONE);
             translate::spoil_prefix(prefix);
         }
     }
@@ -440,7 +448,7 @@ impl Engine {
         let body = self.blocks[to as usize].body;
         let x = &self.exits[e as usize];
         let mut target = body;
-        if !in_reach(x.patch + 4, body) {
+        if !in_reach(x.patch + 4, body.get()) {
             let arena = self
                 .arenas
                 .list
@@ -451,10 +459,10 @@ impl Engine {
             let mut cold = unsafe { Emitter::new(arena.cold, arena.end()) };
             target = cold.at;
             cold.bytes(&[0xFF, 0x25, 0, 0, 0, 0]); // jmp [rip+0]
-            cold.u64(body);
+            cold.u64(body.get());
             // Attributed to the target: a fault cannot happen here, and a step ends in it.
             arena.cold_index.push((arena.cold, to));
-            arena.cold = (cold.at + 7) & !7;
+            arena.cold = cold.at.aligned(8);
         }
         let x = &mut self.exits[e as usize];
         x.linked = to;
@@ -463,12 +471,12 @@ impl Engine {
     }
 
     /// Makes `pc` → `prefix` visible to `bo_miss`.
-    fn publish(&mut self, pc: u64, prefix: u64) {
+    fn publish(&mut self, pc: ProgramAddr, prefix: CacheAddr) {
         loop {
             let table = LOOKUP.entries.load(Ordering::Relaxed);
             let shift = LOOKUP.shift.load(Ordering::Relaxed);
             {
-                let start = pc.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> shift;
+                let start = pc.get().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> shift;
                 let mut free = None;
                 for i in 0..PROBES {
                     // SAFETY: inside the table (it has PROBES extra entries), which stays for ever.
@@ -476,22 +484,22 @@ impl Engine {
                         unsafe { &*(table as *const LookupEntry).add((start + i) as usize) };
                     let (key, value) = (&entry.pc, &entry.prefix);
                     let k = key.load(Ordering::Relaxed);
-                    if k == pc {
-                        value.store(prefix, Ordering::Release);
+                    if k == pc.get() {
+                        value.store(prefix.get(), Ordering::Release);
                         return;
                     }
                     if free.is_none() && (k == 0 || value.load(Ordering::Relaxed) == 0) {
                         free = Some((key, value));
                     }
                 }
-                if prefix == 0 {
+                if prefix.is_none() {
                     return;
                 }
                 if let Some((key, value)) = free {
                     // A reader must never see the new key with the old value: 0 in between.
                     value.store(0, Ordering::Release);
-                    key.store(pc, Ordering::Release);
-                    value.store(prefix, Ordering::Release);
+                    key.store(pc.get(), Ordering::Release);
+                    value.store(prefix.get(), Ordering::Release);
                     return;
                 }
             }
@@ -510,11 +518,11 @@ impl Engine {
                 .as_ptr();
         LOOKUP.entries.store(new as u64, Ordering::Release);
         LOOKUP.shift.store(64 - bits, Ordering::Release);
-        let live: Vec<(u64, u64)> = self
+        let live: Vec<(ProgramAddr, CacheAddr)> = self
             .by_pc
             .iter()
             .map(|(&pc, &id)| (pc, self.blocks[id as usize].prefix))
-            .filter(|x| x.1 != 0)
+            .filter(|x| !x.1.is_none())
             .collect();
         for (pc, prefix) in live {
             self.publish(pc, prefix);
@@ -522,7 +530,7 @@ impl Engine {
     }
 
     /// Which program instruction the cache address `addr` belongs to.
-    pub fn locate(&self, addr: u64) -> Option<Location<'_>> {
+    pub fn locate(&self, addr: CacheAddr) -> Option<Location<'_>> {
         let arena = self.arenas.find(addr)?;
         let id = arena.block_at(addr)?;
         let block = &self.blocks[id as usize];
@@ -562,7 +570,7 @@ impl Engine {
 /// Where a cache address is in terms of the program.
 pub struct Location<'a> {
     pub block: &'a Block,
-    pub pc: u64,
+    pub pc: ProgramAddr,
     /// Registers that the program has there and that are elsewhere now.
     pub saved: Saved,
     /// Exactly at the beginning of the instruction's code: registers are the program's.
@@ -571,9 +579,11 @@ pub struct Location<'a> {
     pub site: Option<&'static crate::pm::site::Site>,
 }
 
-fn patch(at: u64, target: u64) {
+fn patch(at: CacheAddr, target: CacheAddr) {
     // SAFETY: `at` is a patchable rel32 of ours that lies in one cache line (CACHE-1).
-    unsafe { (*(at as *const AtomicU32)).store(rel32(at + 4, target), Ordering::Release) };
+    unsafe {
+        (*(at.get() as *const AtomicU32)).store(rel32(at + 4, target.get()), Ordering::Release)
+    };
 }
 
 /// Whether an address belongs to the engine itself.
@@ -597,8 +607,8 @@ pub fn resume_at_rip(ctx: &mut ThreadContext) {
     }
 }
 
-/// Cache address for program address `pc`, if the program may execute there.
-pub fn code_for(pc: u64) -> Option<u64> {
+/// Where the code for `pc` is, if the program may execute there.
+pub fn code_for(pc: ProgramAddr) -> Option<CacheAddr> {
     let mut e = ENGINE.lock();
     let id = e.block(pc, Arrival::Resume)?;
     Some(e.blocks[id as usize].body)

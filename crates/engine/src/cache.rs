@@ -4,6 +4,7 @@
 //! out in the order of translation) and a cold part (exit stubs, constants, tracked-access tails). Both only
 //! grow: code is never overwritten, because another thread may be in it; dead blocks are unlinked.
 
+use crate::address::{CacheAddr, ProgramAddr};
 use crate::sys::{self, sc};
 use alloc::vec::Vec;
 
@@ -19,29 +20,29 @@ const COLD_LEN: u64 = 96 << 20;
 const REACH: u64 = 0x6800_0000;
 
 pub struct Arena {
-    pub base: u64,
-    pub hot: u64,
-    pub cold: u64,
+    pub base: CacheAddr,
+    pub hot: CacheAddr,
+    pub cold: CacheAddr,
     /// (start of code, block), ascending.
-    pub hot_index: Vec<(u64, u32)>,
-    pub cold_index: Vec<(u64, u32)>,
+    pub hot_index: Vec<(CacheAddr, u32)>,
+    pub cold_index: Vec<(CacheAddr, u32)>,
     /// How much of the hot part has huge pages.
     huge: u64,
 }
 
 impl Arena {
-    pub fn end(&self) -> u64 {
+    pub fn end(&self) -> CacheAddr {
         self.base + ARENA_LEN
     }
-    pub fn hot_end(&self) -> u64 {
-        self.end() - COLD_LEN
+    pub fn hot_end(&self) -> CacheAddr {
+        self.base + (ARENA_LEN - COLD_LEN)
     }
-    pub fn contains(&self, addr: u64) -> bool {
+    pub fn contains(&self, addr: CacheAddr) -> bool {
         addr >= self.base && addr < self.end()
     }
-    fn serves(&self, pc: u64) -> bool {
-        pc.abs_diff(self.base) < REACH
-            && pc.abs_diff(self.end()) < REACH
+    fn serves(&self, pc: ProgramAddr) -> bool {
+        pc.get().abs_diff(self.base.get()) < REACH
+            && pc.get().abs_diff(self.end().get()) < REACH
             && self.hot + 0x1_0000 < self.hot_end()
             && self.cold + 0x1_0000 < self.end()
     }
@@ -55,17 +56,24 @@ impl Arena {
             self.huge = HUGE;
             // What is there already is moved, which other threads do not notice; kernels without this say no.
             // SAFETY: our own memory; contents stay.
-            unsafe { sc!(sys::nr::MADVISE, self.base, HUGE, MADV_COLLAPSE) };
+            unsafe { sc!(sys::nr::MADVISE, self.base.get(), HUGE, MADV_COLLAPSE) };
         }
         if self.huge != 0 && used > self.huge - HUGE / 4 {
             // SAFETY: our own memory.
-            unsafe { sc!(sys::nr::MADVISE, self.base + self.huge, HUGE, MADV_HUGEPAGE) };
+            unsafe {
+                sc!(
+                    sys::nr::MADVISE,
+                    (self.base + self.huge).get(),
+                    HUGE,
+                    MADV_HUGEPAGE
+                )
+            };
             self.huge += HUGE;
         }
     }
 
     /// The block whose code holds `addr`.
-    pub fn block_at(&self, addr: u64) -> Option<u32> {
+    pub fn block_at(&self, addr: CacheAddr) -> Option<u32> {
         let index = if addr < self.hot_end() {
             &self.hot_index
         } else {
@@ -86,16 +94,16 @@ impl Arenas {
         Arenas { list: Vec::new() }
     }
 
-    pub fn find(&self, cache_addr: u64) -> Option<&Arena> {
-        self.list.iter().find(|a| a.contains(cache_addr))
+    pub fn find(&self, addr: CacheAddr) -> Option<&Arena> {
+        self.list.iter().find(|a| a.contains(addr))
     }
 
     /// The arena for code at `pc`, made if there is none.
-    pub fn for_code(&mut self, pc: u64) -> usize {
+    pub fn for_code(&mut self, pc: ProgramAddr) -> usize {
         if let Some(i) = self.list.iter().position(|a| a.serves(pc)) {
             return i;
         }
-        let base = place(pc);
+        let base = place(pc.get());
         // SAFETY: `place` found the range free; NOREPLACE guards against a race with the program.
         let got = unsafe {
             sys::map_anonymous(
@@ -124,9 +132,9 @@ impl Arenas {
             sys::populate(base + ARENA_LEN - COLD_LEN, FIRST_USE / 2);
         }
         self.list.push(Arena {
-            base,
-            hot: base,
-            cold: base + ARENA_LEN - COLD_LEN,
+            base: CacheAddr::new(base),
+            hot: CacheAddr::new(base),
+            cold: CacheAddr::new(base + ARENA_LEN - COLD_LEN),
             hot_index: Vec::new(),
             cold_index: Vec::new(),
             huge: 0,

@@ -7,6 +7,7 @@
 //! The tables are at constant displacements so that emitted code reaches them with one
 //! `gs:[reg*8 + disp32]`.
 
+use crate::address::{AliasAddr, CacheAddr, ProgramAddr};
 use crate::sigdata::{Pending, SignalHandlers};
 use crate::sys::{self, sc};
 use brownout_abi::THREADS_BASE;
@@ -20,8 +21,8 @@ pub const IBTC_ENTRIES: usize = 0x1_0000;
 pub const IBTC_SHIFT: u8 = 2;
 
 /// Where the table has the entry for `target`.
-pub fn ibtc_index(target: u64) -> usize {
-    (target >> IBTC_SHIFT) as usize & (IBTC_ENTRIES - 1)
+pub fn ibtc_index(target: ProgramAddr) -> usize {
+    (target.get() >> IBTC_SHIFT) as usize & (IBTC_ENTRIES - 1)
 }
 pub const GRANULES_OFFSET: u32 = 0xA_0000;
 /// One entry per 2 GiB of address space: distance to the alias, 0 if no tracked memory, [`GRANULE_MIXED`].
@@ -78,24 +79,24 @@ pub struct ThreadContext {
     pub gpr: [u64; 16],
     pub rflags: u64,
     /// Program address at which the thread will go on.
-    pub rip: u64,
-    /// Cache address at which the thread will go on.
-    pub resume: u64,
+    pub rip: ProgramAddr,
+    /// Where in the cache it will do that.
+    pub resume: CacheAddr,
     /// Target of an indirect branch that missed.
-    pub target: u64,
+    pub target: ProgramAddr,
     /// Why the cache was left: see `exit.rs`.
     pub exit_arg: u64,
     pub spill: [u64; 16],
     pub engine_stack: u64,
     // Entry points for `jmp gs:[…]`: emitted code may be more than 2 GiB away from the engine.
-    pub entry_exit: u64,
-    pub entry_miss: u64,
-    pub entry_miss_tag: u64,
-    pub entry_log: u64,
-    pub entry_request: u64,
-    /// Tracked access under way: program address, and alias address if the record has the value.
-    pub site_addr: u64,
-    pub site_alias: u64,
+    pub entry_exit: CacheAddr,
+    pub entry_miss: CacheAddr,
+    pub entry_miss_tag: CacheAddr,
+    pub entry_log: CacheAddr,
+    pub entry_request: CacheAddr,
+    /// Tracked access under way; and its alias, if the record has the value.
+    pub site_addr: ProgramAddr,
+    pub site_alias: AliasAddr,
     /// `thread << 16`, as it stands in a record's first word.
     pub thread_bits: u64,
     /// Not 0 while flushes or non-temporal stores of this thread await a fence.
@@ -133,7 +134,7 @@ pub struct ThreadContext {
     /// The program has cleared its trap flag; its last step is still under way.
     pub own_steps_end: bool,
     /// Where the step under way began: an address in the cache or in the engine.
-    pub stepped_from: u64,
+    pub stepped_from: CacheAddr,
     pub thread: u32,
     pub tid: u32,
     /// The number of its process, by which its threads are told from those of others in the same memory; 0 until that is known.
@@ -154,14 +155,14 @@ pub struct ThreadContext {
     /// The number that the program knows this thread by, if made up.
     pub shown_tid: u32,
     /// Address of the system call that is in the stream (a read of standard input, a deadly signal) and not yet made; 0 if none.
-    pub announced: u64,
+    pub announced: ProgramAddr,
     engine_write: core::sync::atomic::AtomicBool,
     /// The base of `fs` as it is told with what was executed; 0 if it has to be asked for.
     pub follow_fs: u64,
     /// Its seat, where threads take turns.
     pub seat: u32,
     /// An instruction that is started over, at which it is not asked again whether it goes on.
-    pub skip_point: u64,
+    pub skip_point: ProgramAddr,
     /// Where 0 is written when it ends, and a futex woken; where its list of robust futexes begins. Both are the kernel's business unless
     /// threads take turns.
     pub clear_tid: u64,
@@ -224,7 +225,7 @@ impl ThreadContext {
         }
     }
 
-    pub fn ibtc(&mut self) -> &mut [u64; IBTC_ENTRIES] {
+    pub fn ibtc(&mut self) -> &mut [CacheAddr; IBTC_ENTRIES] {
         // SAFETY: the table lies in this context's own mapping.
         unsafe { &mut *((self.self_ptr + IBTC_OFFSET as u64) as *mut _) }
     }

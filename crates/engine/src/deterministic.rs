@@ -7,6 +7,7 @@
 //! Time is a counter that every question advances; sleeping advances it by what was asked for. Process numbers are handed
 //! out in order of creation and translated in the calls that name processes.
 
+use crate::address::ProgramAddr;
 use crate::clock::EPOCH_NS;
 use crate::context::ThreadContext;
 use crate::control::control;
@@ -382,7 +383,7 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             let n = a[1].min(1 << 20) as usize;
             let mut bytes = alloc::vec![0u8; n];
             random_bytes(&mut bytes);
-            let good = sys::write_memory(crate::pm::reach(a[0]), &bytes);
+            let good = sys::write_memory(crate::pm::reach(ProgramAddr::new(a[0])), &bytes);
             if good {
                 crate::pm::kernel_wrote(ctx, a[0], n as u64);
             }

@@ -3,6 +3,7 @@
 //! Only forms that leave the flags alone are offered, except where a name says otherwise. Program
 //! instructions that need a changed operand go through iced's encoder instead.
 
+use crate::address::CacheAddr;
 use crate::context::off;
 
 /// A general register by its hardware number.
@@ -14,14 +15,14 @@ pub const RDX: Gpr = Gpr(2);
 
 /// Appends to a region of code-cache memory.
 pub struct Emitter {
-    pub at: u64,
-    end: u64,
+    pub at: CacheAddr,
+    end: CacheAddr,
 }
 
 impl Emitter {
     /// # Safety
     /// `start..end` is writable code-cache memory that no other emitter uses.
-    pub unsafe fn new(start: u64, end: u64) -> Self {
+    pub unsafe fn new(start: CacheAddr, end: CacheAddr) -> Self {
         Emitter { at: start, end }
     }
 
@@ -31,7 +32,7 @@ impl Emitter {
             crate::fatal_bug("code cache block overflow");
         }
         // SAFETY: checked against the region that `new`'s caller promised.
-        unsafe { core::ptr::copy_nonoverlapping(b.as_ptr(), self.at as *mut u8, b.len()) };
+        unsafe { core::ptr::copy_nonoverlapping(b.as_ptr(), self.at.get() as *mut u8, b.len()) };
         self.at += b.len() as u64;
     }
 
@@ -217,10 +218,10 @@ impl Emitter {
     }
 
     /// `push qword [rip + (target - next)]`
-    pub fn push_rip(&mut self, target: u64) {
+    pub fn push_rip(&mut self, target: CacheAddr) {
         let next = self.at + 6;
         self.bytes(&[0xFF, 0x35]);
-        self.u32(rel32(next, target));
+        self.u32(rel32(next, target.get()));
     }
 
     /// `jrcxz +rel8`
@@ -229,35 +230,35 @@ impl Emitter {
     }
 
     /// Lets the `jrcxz` that ends at `end` go here.
-    pub fn jrcxz_goes_here(&mut self, end: u64) {
+    pub fn jrcxz_goes_here(&mut self, end: CacheAddr) {
         let distance = self.at - end;
         if distance > 127 {
             crate::fatal_bug("a short jump out of reach");
         }
         // SAFETY: our own byte, not yet reachable.
-        unsafe { *((end - 1) as *mut u8) = distance as u8 };
+        unsafe { *((end.get() - 1) as *mut u8) = distance as u8 };
     }
 
     /// `jmp rel32` to a known place. Returns the address of the displacement.
-    pub fn jmp(&mut self, target: u64) -> u64 {
+    pub fn jmp(&mut self, target: CacheAddr) -> CacheAddr {
         let next = self.at + 5;
         self.bytes(&[0xE9]);
         let patch = self.at;
-        self.u32(rel32(next, target));
+        self.u32(rel32(next, target.get()));
         patch
     }
 
     /// Lets the [`jmp`](Self::jmp) with its displacement at `patch` go here.
-    pub fn jmp_goes_here(&mut self, patch: u64) {
-        let distance = rel32(patch + 4, self.at);
+    pub fn jmp_goes_here(&mut self, patch: CacheAddr) {
+        let distance = rel32(patch + 4, self.at.get());
         // SAFETY: our own four bytes, not yet reachable.
-        unsafe { (patch as *mut u32).write_unaligned(distance) };
+        unsafe { (patch.get() as *mut u32).write_unaligned(distance) };
     }
 
     /// Pads with no-operations so that the 4 bytes at `at + lead` do not straddle a cache line: only then
     /// is patching them one atomic store for other threads.
     pub fn align_patch(&mut self, lead: u64) {
-        let p = self.at + lead;
+        let p = (self.at + lead).get();
         if p & 63 > 60 {
             self.nops(64 - (p & 63));
         }
@@ -283,9 +284,10 @@ impl Emitter {
     }
 }
 
-/// Displacement of a branch; the caller knows that both ends are in reach.
-pub fn rel32(next: u64, target: u64) -> u32 {
-    let d = target.wrapping_sub(next) as i64;
+/// Displacement from the code at `next` to other code, or to data of the program's; the caller knows
+/// that both ends are in reach.
+pub fn rel32(next: CacheAddr, target: u64) -> u32 {
+    let d = target.wrapping_sub(next.get()) as i64;
     if d != d as i32 as i64 {
         crate::fatal_bug("branch out of reach");
     }
@@ -293,7 +295,7 @@ pub fn rel32(next: u64, target: u64) -> u32 {
 }
 
 /// Whether a rel32 from `next` reaches `target`.
-pub fn in_reach(next: u64, target: u64) -> bool {
-    let d = target.wrapping_sub(next) as i64;
+pub fn in_reach(next: CacheAddr, target: u64) -> bool {
+    let d = target.wrapping_sub(next.get()) as i64;
     d == d as i32 as i64
 }

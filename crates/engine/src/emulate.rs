@@ -1,5 +1,6 @@
 //! Instructions that the engine performs itself, and those that it must refuse.
 
+use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
 use crate::insn::{decode, set_register};
 use crate::machine::Machine;
@@ -57,7 +58,7 @@ fn branch_through_memory(ctx: &mut ThreadContext, insn: &Instruction) {
         ctx.gpr[4] = sp;
     }
     crate::follow::ended(ctx);
-    ctx.rip = target;
+    ctx.rip = ProgramAddr::new(target);
     crate::blocks::resume_at_rip(ctx);
 }
 
@@ -71,8 +72,8 @@ pub fn interpret(ctx: &mut ThreadContext, payload: u64) {
     match goes {
         goes @ (Goes::On | Goes::Here) => {
             ctx.rip = match goes {
-                Goes::Here => it.insn.ip(),
-                _ => it.insn.next_ip(),
+                Goes::Here => ProgramAddr::of(&it.insn),
+                _ => ProgramAddr::behind(&it.insn),
             };
             ctx.resume = it.next_code;
             ctx.resume_is_boundary = true;
@@ -137,7 +138,7 @@ fn far_return(ctx: &mut ThreadContext, insn: &Instruction) {
         ctx.gpr[4] += 2 * size + operands;
     }
     crate::follow::ended(ctx);
-    ctx.rip = rip;
+    ctx.rip = ProgramAddr::new(rip);
     crate::blocks::resume_at_rip(ctx);
 }
 
@@ -166,7 +167,7 @@ fn far_branch(ctx: &mut ThreadContext, insn: &Instruction) {
         ctx.gpr[4] = sp;
     }
     crate::follow::ended(ctx);
-    ctx.rip = u64::from(offset);
+    ctx.rip = ProgramAddr::new(offset.into());
     crate::blocks::resume_at_rip(ctx);
 }
 
@@ -174,7 +175,7 @@ fn far_branch(ctx: &mut ThreadContext, insn: &Instruction) {
 pub fn unsupported(ctx: &mut ThreadContext) -> ! {
     let insn = decode(ctx.rip);
     let text = format!(
-        "the program executes {:?} at {:#x}, which cannot be translated (32-bit code and system calls, far pointers of 80 bits and use of the GS segment are not supported)",
+        "the program executes {:?} at {:?}, which cannot be translated (32-bit code and system calls, far pointers of 80 bits and use of the GS segment are not supported)",
         insn.code(),
         ctx.rip
     );

@@ -1,6 +1,7 @@
 //! Faults that engine code finds on the program's behalf: they wait in the context, and are
 //! delivered on the way back (`signal.rs`).
 
+use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
 use crate::sigdata::{Fault, SIGBUS, SIGSEGV, SigInfo};
 
@@ -22,7 +23,8 @@ const KERNEL_HALF: u64 = 0x7fff_ffff_f000;
 
 /// The fault of an instruction fetch from `addr`: SEGV_ACCERR if something is mapped there, else
 /// SEGV_MAPERR.
-pub fn fetch_fault(addr: u64) -> Fault {
+pub fn fetch_fault(addr: ProgramAddr) -> Fault {
+    let addr = addr.get();
     let mapped = crate::maps::read()
         .iter()
         .any(|m| m.start <= addr && addr < m.end);
@@ -41,7 +43,7 @@ pub fn fetch_fault(addr: u64) -> Fault {
 
 /// Engine code found that the program may not execute at `addr`, which the instruction at `ctx.rip`
 /// begins or runs into.
-pub fn raise_fetch_fault(ctx: &mut ThreadContext, addr: u64) {
+pub fn raise_fetch_fault(ctx: &mut ThreadContext, addr: ProgramAddr) {
     raise(ctx, fetch_fault(addr));
 }
 

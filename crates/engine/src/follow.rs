@@ -13,6 +13,7 @@
 //!
 //! Deviation: what a thread has executed since it had the turn last is lost if its process is killed from outside.
 
+use crate::address::ProgramAddr;
 use crate::context::{FOLLOW_LEN, FOLLOW_OFFSET, ThreadContext};
 use crate::control::control;
 use crate::pm::ring::Writer;
@@ -33,7 +34,7 @@ pub fn on() -> bool {
 /// A block that was translated, and that the tool does not know yet.
 struct Defined {
     number: u32,
-    pc: u64,
+    pc: ProgramAddr,
     steps: Vec<u8>,
     code: Vec<u8>,
 }
@@ -58,7 +59,7 @@ impl Block {
     }
 
     /// It is complete: this code, at `pc`.
-    pub fn define(self, pc: u64, code: &[u8]) {
+    pub fn define(self, pc: ProgramAddr, code: &[u8]) {
         let behind = self.steps.iter().skip(1).copied();
         let ends = behind.chain([code.len() as u16]);
         let len = |(start, end): (&u16, u16)| end.saturating_sub(*start).min(u8::MAX.into()) as u8;
@@ -97,9 +98,9 @@ pub fn ended(ctx: &mut ThreadContext) {
 }
 
 /// The block is left before the instruction at `pc`; `rcx` is what the register holds.
-pub fn broken(ctx: &mut ThreadContext, pc: u64, rcx: u64) {
+pub fn broken(ctx: &mut ThreadContext, pc: ProgramAddr, rcx: u64) {
     if on() {
-        push(ctx, &[word(BREAK, 0, pc), rcx]);
+        push(ctx, &[word(BREAK, 0, pc.get()), rcx]);
     }
 }
 
@@ -125,7 +126,7 @@ pub fn returns(ctx: &mut ThreadContext, frame: u64) {
 /// The thread stands at `ctx.rip`, and something else is about to have its place in the order of things.
 pub fn stands(ctx: &mut ThreadContext) {
     if on() && ctx.follow != 0 {
-        push(ctx, &[word(AT, 0, ctx.rip)]);
+        push(ctx, &[word(AT, 0, ctx.rip.get())]);
         flush(ctx);
     }
 }
@@ -150,7 +151,7 @@ pub fn flush(ctx: &mut ThreadContext) {
             block.number,
             count,
             block.code.len() as u32,
-            block.pc,
+            block.pc.get(),
             &[&block.steps, &block.code],
         );
     }

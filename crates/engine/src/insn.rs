@@ -1,5 +1,6 @@
 //! Small facts about instructions that translation needs. (Memory forms: the `brownout-insn` crate.)
 
+use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
 use brownout_abi::cpu::Feature;
 use iced_x86::{FlowControl, Instruction, OpAccess, OpKind, Register};
@@ -117,13 +118,13 @@ pub fn is_stack_operand(insn: &Instruction) -> bool {
 }
 
 /// The program's instruction at `pc`.
-pub fn decode(pc: u64) -> Instruction {
+pub fn decode(pc: ProgramAddr) -> Instruction {
     let mut bytes = [0u8; 15];
     let mut n = 15;
     while n > 0 && !crate::copy::read_memory(crate::pm::reach(pc), &mut bytes[..n]) {
         n -= 1;
     }
-    iced_x86::Decoder::with_ip(64, &bytes[..n], pc, iced_x86::DecoderOptions::NONE).decode()
+    iced_x86::Decoder::with_ip(64, &bytes[..n], pc.get(), iced_x86::DecoderOptions::NONE).decode()
 }
 
 /// Writes the first operand, a register of 16, 32 or 64 bits.

@@ -122,7 +122,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
     let ctx = process::new_context();
     ctx.gpr = launch.gpr;
     ctx.rflags = launch.rflags;
-    ctx.rip = launch.rip;
+    ctx.rip = address::ProgramAddr::new(launch.rip);
     process::adopt(ctx);
     signal::init_process(ctx, launch);
     {

@@ -61,7 +61,7 @@ pub fn clone(
     let child = new_context();
     child.gpr = ctx.gpr;
     child.gpr[0] = 0;
-    child.gpr[1] = ctx.rip + 2;
+    child.gpr[1] = (ctx.rip + 2).get();
     child.gpr[11] = ctx.rflags;
     if stack != 0 {
         child.gpr[4] = stack;

@@ -25,6 +25,7 @@
 //! Then it learns what was found out, says which child is to go on, forks the child for the run after that, and waits again. So a child is made
 //! while its predecessor runs.
 
+use crate::address::ProgramAddr;
 use crate::blocks::{Arrival, ENGINE};
 use crate::bulk::Heap;
 use crate::context::ThreadContext;
@@ -373,7 +374,7 @@ fn learn() {
     let entries: Vec<(u64, u64, u64)> = entries.collect();
     // Sites first: blocks that were translated without them would have to be translated again.
     for &(_, pc, _) in entries.iter().filter(|entry| entry.0 == learned::SITE) {
-        crate::pm::mark_site(pc);
+        crate::pm::mark_site(ProgramAddr::new(pc));
     }
     let mut engine = ENGINE.lock();
     for (what, pc, returns_to) in entries {
@@ -385,7 +386,7 @@ fn learn() {
         };
         // Reading code in tracked memory is an event, which belongs to the run.
         if !crate::pm::is_tracked(pc) {
-            engine.learn(pc, arrival, returns_to);
+            engine.learn(ProgramAddr::new(pc), arrival, ProgramAddr::new(returns_to));
         }
     }
     engine.link_all();

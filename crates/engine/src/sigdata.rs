@@ -1,6 +1,8 @@
 //! Plain data about signals: the kernel's structures, and what a thread keeps of them. `signal.rs`
 //! says what is done with it.
 
+use crate::address::{CacheAddr, ProgramAddr};
+
 pub const SIGILL: i32 = 4;
 pub const SIGTRAP: i32 = 5;
 pub const SIGBUS: i32 = 7;
@@ -151,7 +153,29 @@ pub struct SigFrame {
 }
 const _: () = assert!(core::mem::size_of::<SigFrame>() == 440);
 
+/// `rip` is an address of the program's while a handler looks at, or prepares, the state that the
+/// program sees, and one of real code in what the kernel gives and gets back.
 impl MContext {
+    /// Where the processor is: in the cache or in the engine.
+    pub fn code(&self) -> CacheAddr {
+        CacheAddr::new(self.rip)
+    }
+
+    /// Lets the thread go on in the cache or in the engine.
+    pub fn set_code(&mut self, code: CacheAddr) {
+        self.rip = code.get();
+    }
+
+    /// Where the program is, in a state that the program sees.
+    pub fn pc(&self) -> ProgramAddr {
+        ProgramAddr::new(self.rip)
+    }
+
+    /// Makes it a state that the program sees.
+    pub fn set_pc(&mut self, pc: ProgramAddr) {
+        self.rip = pc.get();
+    }
+
     /// Access by hardware register number.
     pub fn gpr(&mut self, n: u8) -> &mut u64 {
         match n {

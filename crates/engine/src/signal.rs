@@ -15,7 +15,7 @@
 //! `handlers` and `blocked_sync`. One that is sent while the program believes it blocked is held: by the thread that it was sent to, or
 //! for the process.
 
-use crate::address::Reach;
+use crate::address::{CacheAddr, ProgramAddr, Reach};
 use crate::asm;
 use crate::block::Saved;
 use crate::blocks::{ENGINE, code_for};
@@ -229,9 +229,9 @@ fn install(sig: i32, action: &SigAction) {
 /// The kernel's way in, by `bo_signal_entry`.
 pub extern "C" fn signal_handler(sig: i32, info: &mut SigInfo, uc: &mut UContext) {
     let ctx = ThreadContext::current();
-    let rip = uc.m.rip;
+    let code = uc.m.code();
     if sig == SIGTRAP {
-        if rip == asm::bo_safepoint as *const () as usize as u64 + 1 && ctx.pending_flag != 0 {
+        if code == routine(asm::bo_safepoint) + 1 && ctx.pending_flag != 0 {
             return safepoint(ctx, uc);
         }
         if info.code() == TRAP_TRACE {
@@ -242,7 +242,7 @@ pub extern "C" fn signal_handler(sig: i32, info: &mut SigInfo, uc: &mut UContext
         }
     }
     if SYNC.contains(&sig) && info.code() > 0 {
-        if rip != asm::bo_syscall_insn as *const () as usize as u64 + SYSCALL_LEN {
+        if code != routine(asm::bo_syscall_insn) + SYSCALL_LEN {
             return fault(ctx, sig, info, uc);
         }
         // The kernel's answer to a system call of the program's (`uretprobe`). It cannot be held off.
@@ -255,7 +255,7 @@ pub extern "C" fn signal_handler(sig: i32, info: &mut SigInfo, uc: &mut UContext
 }
 
 fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext) {
-    let rip = uc.m.rip;
+    let code = uc.m.code();
     let blocked = ctx.suspend_mask.unwrap_or(ctx.blocked_sync);
     let mut taken = None;
     if info.code() == TAKE_HELD
@@ -274,14 +274,14 @@ fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UCon
         hold(ctx, sig, info);
         return restart_call(uc);
     }
-    let place = if crate::blocks::is_engine(rip) {
+    let place = if crate::blocks::is_engine(code.get()) {
         None
     } else {
-        boundary(rip)
+        boundary(code)
     };
     if let Some((pc, true)) = place {
-        left_block(ctx, rip);
-        uc.m.rip = pc;
+        left_block(ctx, code);
+        uc.m.set_pc(pc);
         let mask = uc.sigmask;
         deliver(ctx, sig, info, uc, mask, None);
         return enter(ctx, uc);
@@ -304,39 +304,45 @@ fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UCon
     ctx.pending.base = ctx.suspend_mask;
     ctx.pending_flag = 1;
     uc.sigmask = ALL_ASYNC;
-    if place.is_some() || asm::is_fast(rip) {
+    if place.is_some() || asm::is_fast(code) {
         step(ctx, uc);
-    } else if rip >= asm::bo_syscall_check as *const () as usize as u64
-        && rip <= asm::bo_syscall_insn as *const () as usize as u64
-    {
-        uc.m.rip = asm::bo_syscall_abort as *const () as usize as u64;
+    } else if code >= routine(asm::bo_syscall_check) && code <= routine(asm::bo_syscall_insn) {
+        uc.m.set_code(routine(asm::bo_syscall_abort));
     }
 }
 
 /// A signal that the program does not see does not end its system call either.
 fn restart_call(uc: &mut UContext) {
-    let call = asm::bo_syscall_insn as *const () as usize as u64;
-    if uc.m.rip == call + SYSCALL_LEN && uc.m.rax == -sys::EINTR as u64 {
-        uc.m.rip = call;
+    let call = routine(asm::bo_syscall_insn);
+    if uc.m.code() == call + SYSCALL_LEN && uc.m.rax == -sys::EINTR as u64 {
+        uc.m.set_code(call);
         // SAFETY: there RBX points to the number and arguments of the call, and of these registers only RAX has changed.
         uc.m.rax = unsafe { *(uc.m.rbx as *const u64) };
     }
 }
 
-/// Program address for a cache address, and whether it is exactly a boundary. `None`: not in the cache.
-fn boundary(rip: u64) -> Option<(u64, bool)> {
-    let e = ENGINE.lock();
-    e.arenas.find(rip)?;
-    Some(e.locate(rip).map_or((0, false), |l| (l.pc, l.boundary)))
+/// A routine of the engine's own, as a place where a thread may be.
+fn routine(routine: unsafe extern "C" fn()) -> CacheAddr {
+    CacheAddr::new(routine as *const () as usize as u64)
 }
 
-/// The thread is at the boundary at `rip`. If a block begins there, which has not told so yet, the one before is over.
-fn left_block(ctx: &mut ThreadContext, rip: u64) {
+/// Where in the program the code at an address belongs to, and whether it is exactly a boundary.
+/// `None`: not in the cache.
+fn boundary(code: CacheAddr) -> Option<(ProgramAddr, bool)> {
+    let e = ENGINE.lock();
+    e.arenas.find(code)?;
+    let place = e.locate(code).map(|l| (l.pc, l.boundary));
+    Some(place.unwrap_or((ProgramAddr::NONE, false)))
+}
+
+/// The thread is at the boundary at `code`. If a block begins there, which has not told so yet, the
+/// one before is over.
+fn left_block(ctx: &mut ThreadContext, code: CacheAddr) {
     if crate::follow::on() {
         let begins = ENGINE
             .lock()
-            .locate(rip)
-            .is_some_and(|l| l.block.body == rip);
+            .locate(code)
+            .is_some_and(|l| l.block.body == code);
         if begins {
             crate::follow::ended(ctx);
         }
@@ -349,7 +355,7 @@ fn step(ctx: &mut ThreadContext, uc: &mut UContext) {
         ctx.steps_itself = uc.m.eflags & TF != 0;
     }
     ctx.stepping = true;
-    ctx.stepped_from = uc.m.rip;
+    ctx.stepped_from = uc.m.code();
     uc.m.eflags |= TF;
 }
 
@@ -362,22 +368,22 @@ fn stop_stepping(ctx: &mut ThreadContext, uc: &mut UContext) {
 
 /// A step that the program makes by its own trap flag. It sees those that end at its own instructions.
 fn own_step(ctx: &mut ThreadContext, info: &mut SigInfo, uc: &mut UContext) {
-    let rip = uc.m.rip;
+    let code = uc.m.code();
     // The instruction that clears the flag is a step, too. It may have led into an emitted sequence.
     let ends = uc.m.eflags & TF == 0;
-    match boundary(rip) {
+    match boundary(code) {
         Some((pc, true)) => {
             if core::mem::take(&mut ctx.own_steps_end) {
                 uc.m.eflags &= !TF;
             }
-            left_block(ctx, rip);
-            uc.m.rip = pc;
-            info.words[2] = pc;
+            left_block(ctx, code);
+            uc.m.set_pc(pc);
+            info.words[2] = pc.get();
             let mask = uc.sigmask;
             deliver(ctx, SIGTRAP, info, uc, mask, None);
             enter(ctx, uc)
         }
-        place if place.is_some() || asm::is_fast(rip) => {
+        place if place.is_some() || asm::is_fast(code) => {
             ctx.own_steps_end |= ends;
             uc.m.eflags |= TF;
         }
@@ -399,12 +405,12 @@ fn stepped(ctx: &mut ThreadContext, uc: &mut UContext) {
     if !ctx.steps_itself {
         hide_trap_flag(ctx.stepped_from, uc.m.rsp);
     }
-    let rip = uc.m.rip;
-    match boundary(rip) {
+    let code = uc.m.code();
+    match boundary(code) {
         Some((pc, true)) => {
             stop_stepping(ctx, uc);
-            left_block(ctx, rip);
-            uc.m.rip = pc;
+            left_block(ctx, code);
+            uc.m.set_pc(pc);
             if uc.m.eflags & TF != 0 {
                 ctx.pending.fault = Some(own_trap(pc));
             }
@@ -412,16 +418,14 @@ fn stepped(ctx: &mut ThreadContext, uc: &mut UContext) {
             enter(ctx, uc)
         }
         Some((_, false)) => step(ctx, uc),
-        None if asm::is_fast(rip) && rip != asm::bo_safepoint as *const () as usize as u64 => {
-            step(ctx, uc)
-        }
+        None if asm::is_fast(code) && code != routine(asm::bo_safepoint) => step(ctx, uc),
         // On its way into engine code, which will find the pending signal.
         None => stop_stepping(ctx, uc),
     }
 }
 
 /// The instruction at `code` was stepped over. If it is a `pushf` of the program's, it has pushed our trap flag as well.
-fn hide_trap_flag(code: u64, rsp: u64) {
+fn hide_trap_flag(code: CacheAddr, rsp: u64) {
     const PUSHF: u8 = 0x9C;
     const INSN_LEN_MAX: u64 = 15;
     let is_prefix = |byte: u8| {
@@ -431,7 +435,7 @@ fn hide_trap_flag(code: u64, rsp: u64) {
         )
     };
     // SAFETY: code that this thread has just executed, in the cache or in the engine.
-    let byte = |n: u64| unsafe { *((code + n) as *const u8) };
+    let byte = |n: u64| unsafe { *((code + n).get() as *const u8) };
     let opcode = (0..INSN_LEN_MAX).map(byte).find(|b| !is_prefix(*b));
     if opcode != Some(PUSHF) {
         return;
@@ -457,23 +461,23 @@ fn safepoint(ctx: &mut ThreadContext, uc: &mut UContext) {
             ctx.pending.fault = Some(own_trap(ctx.rip));
         } else if !ctx.pending.is_any() {
             ctx.pending_flag = 0;
-            uc.m.rip = ctx.resume;
+            uc.m.set_code(ctx.resume);
             return;
         }
     }
     if !ctx.resume_is_boundary && ctx.pending.fault.is_none() {
-        uc.m.rip = ctx.resume;
+        uc.m.set_code(ctx.resume);
         return step(ctx, uc);
     }
-    uc.m.rip = ctx.rip;
+    uc.m.set_pc(ctx.rip);
     deliver_pending(ctx, uc);
     enter(ctx, uc)
 }
 
 /// The fault by which the program hears of its own step.
-fn own_trap(pc: u64) -> Fault {
+fn own_trap(pc: ProgramAddr) -> Fault {
     Fault {
-        info: SigInfo::fault(SIGTRAP, TRAP_TRACE, pc),
+        info: SigInfo::fault(SIGTRAP, TRAP_TRACE, pc.get()),
         trap: DEBUG,
         error: 0,
     }
@@ -511,17 +515,18 @@ fn deliver_pending(ctx: &mut ThreadContext, uc: &mut UContext) {
 /// `uc` holds a program state: go on with it in the cache.
 fn enter(ctx: &mut ThreadContext, uc: &mut UContext) {
     loop {
-        crate::follow::broken(ctx, uc.m.rip, uc.m.rcx);
-        match code_for(uc.m.rip) {
+        let pc = uc.m.pc();
+        crate::follow::broken(ctx, pc, uc.m.rcx);
+        match code_for(pc) {
             Some(code) => {
-                ctx.rip = uc.m.rip;
-                uc.m.rip = code;
+                ctx.rip = pc;
+                uc.m.set_code(code);
                 return;
             }
             None => {
-                let fault = fetch_fault(uc.m.rip);
+                let fault = fetch_fault(pc);
                 let (info, mask) = (fault.info, uc.sigmask);
-                uc.m.cr2 = uc.m.rip;
+                uc.m.cr2 = pc.get();
                 uc.m.err = fault.error;
                 uc.m.trapno = PAGE_FAULT;
                 deliver(ctx, SIGSEGV, &info, uc, mask, None);
@@ -533,33 +538,36 @@ fn enter(ctx: &mut ThreadContext, uc: &mut UContext) {
 // ---------------------------------------------------------------- faults
 
 fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContext) {
-    let rip = uc.m.rip;
-    if let Some(to) = asm::fixup(rip) {
-        uc.m.rip = to;
+    let code = uc.m.code();
+    if let Some(to) = asm::fixup(code) {
+        uc.m.set_code(to);
         return;
     }
-    let in_cache = !crate::blocks::is_engine(rip);
+    let in_cache = !crate::blocks::is_engine(code.get());
     if !in_cache || ctx.in_engine_write() {
         if ctx.in_engine_write() {
             // The program's stack cannot take the signal frame: natively that is death by SIGSEGV.
             crate::pm::dies(ctx, SIGSEGV, info.addr());
             die(ctx, SIGSEGV);
         }
-        engine_fault(sig, rip, info.addr(), uc);
+        engine_fault(sig, code, info.addr(), uc);
     }
     // int3 reports the address behind it.
     let trap = sig == SIGTRAP && info.code() == 0x80;
-    let look = if trap { rip - 1 } else { rip };
+    let look = match trap {
+        true => CacheAddr::new(code.get() - 1),
+        false => code,
+    };
     let mut e = ENGINE.lock();
     let Some(l) = e.locate(look) else {
         drop(e);
-        engine_fault(sig, rip, info.addr(), uc)
+        engine_fault(sig, code, info.addr(), uc)
     };
     let (pc, saved, site) = (l.pc, l.saved, l.site);
     let (block_pc, block_end) = (l.block.pc, l.block.pc_end);
     if sig == SIGSEGV && uc.m.err & 2 != 0 && e.unprotect(info.addr()) {
         let page = info.addr() >> 12;
-        if (block_pc >> 12..=(block_end - 1) >> 12).contains(&page) {
+        if (block_pc.page()..=(block_end.get() - 1) >> 12).contains(&page) {
             // The block may be writing its own continuation.
             step(ctx, uc);
         }
@@ -568,16 +576,16 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
     drop(e);
     if trap && uc.m.trapno == 3 {
         // Who looks at a dead program wants the instruction that killed it.
-        uc.m.rip = if kills(ctx, sig) {
+        uc.m.set_pc(if kills(ctx, sig) {
             pc
         } else {
             pc + crate::insn::decode(pc).len() as u64
-        };
+        });
         deliver_fault(ctx, info, uc);
         return enter(ctx, uc);
     }
     restore(ctx, saved, site, uc);
-    uc.m.rip = pc;
+    uc.m.set_pc(pc);
     if sig == SIGBUS || sig == SIGSEGV && uc.m.trapno == 14 {
         match crate::pm::fault(
             uc.m.rsp,
@@ -591,7 +599,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
                 // It is started over; if it has passed its point, it is not asked again.
                 ctx.skip_point = match crate::insn::always_asks(&crate::insn::decode(pc)) {
                     true => pc,
-                    false => 0,
+                    false => ProgramAddr::NONE,
                 };
                 return enter(ctx, uc);
             }
@@ -608,7 +616,7 @@ fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContex
     }
     if matches!(sig, SIGILL | SIGFPE) {
         // These report the instruction's address.
-        info.words[2] = pc;
+        info.words[2] = pc.get();
     }
     if sig == SIGILL {
         explain_missing_instruction(pc);
@@ -643,13 +651,13 @@ fn restore(
 
 /// A fault in engine code.
 #[cold]
-fn engine_fault(sig: i32, rip: u64, addr: u64, uc: &UContext) -> ! {
+fn engine_fault(sig: i32, code: CacheAddr, addr: u64, uc: &UContext) -> ! {
     use core::fmt::Write;
     let mut text = alloc::string::String::new();
     let _ = write!(
         text,
-        "signal {sig} in engine code at image offset {:#x} (pc {rip:#x}), address {addr:#x}, rsp {:#x}, return addresses:",
-        rip.wrapping_sub(brownout_abi::ENGINE_BASE),
+        "signal {sig} in engine code at image offset {:#x} (pc {code:?}), address {addr:#x}, rsp {:#x}, return addresses:",
+        code.get().wrapping_sub(brownout_abi::ENGINE_BASE),
         uc.m.rsp
     );
     let mut sp = uc.m.rsp;
@@ -683,7 +691,7 @@ fn deliver_fault(ctx: &mut ThreadContext, info: &SigInfo, uc: &mut UContext) {
 }
 
 /// Says, once, why an instruction that programs for persistent memory use is illegal here.
-fn explain_missing_instruction(pc: u64) {
+fn explain_missing_instruction(pc: ProgramAddr) {
     static SAID: AtomicBool = AtomicBool::new(false);
     let insn = crate::insn::decode(pc);
     let Some(feature) = crate::insn::missing_feature(&insn) else {
@@ -703,7 +711,7 @@ fn explain_missing_instruction(pc: u64) {
     };
     crate::service::note(
         alloc::format!(
-            "the instruction at {pc:#x} needs {name}, which this processor does not have ({why}); it raises SIGILL"
+            "the instruction at {pc:?} needs {name}, which this processor does not have ({why}); it raises SIGILL"
         )
         .as_bytes(),
     );
@@ -747,7 +755,7 @@ fn show_state(ctx: &mut ThreadContext, uc: &mut UContext) {
     for n in 0..16 {
         ctx.gpr[n as usize] = *uc.m.gpr(n);
     }
-    ctx.rip = uc.m.rip;
+    ctx.rip = uc.m.pc();
 }
 
 /// `uc` holds the program's state (RIP a program address): changes it to the handler's first instruction,
@@ -761,7 +769,7 @@ fn deliver(
     mask: u64,
     base: Option<u64>,
 ) {
-    crate::follow::broken(ctx, uc.m.rip, uc.m.rcx);
+    crate::follow::broken(ctx, uc.m.pc(), uc.m.rcx);
     // SAFETY: set at start, lives as long as a thread uses it.
     let handlers = unsafe { &mut *ctx.handlers };
     let action = handlers.actions[sig as usize];
@@ -852,7 +860,7 @@ fn deliver(
     uc.m.rdx = frame_at + 8;
     uc.m.rax = 0;
     uc.m.rsp = frame_at;
-    uc.m.rip = action.handler;
+    uc.m.set_pc(ProgramAddr::new(action.handler));
     uc.m.eflags &= !(TF | DF | RF);
 }
 
@@ -905,7 +913,7 @@ pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
     ctx.blocked_sync = uc.sigmask & SYNC_MASK;
     uc.sigmask &= !SYNC_MASK;
     release_held(ctx);
-    ctx.rip = uc.m.rip;
+    ctx.rip = uc.m.pc();
     crate::blocks::resume_at_rip(ctx);
     block_all();
     if ctx.has_pending() {
@@ -913,9 +921,9 @@ pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
             ctx.pending.mask = uc.sigmask;
             uc.sigmask = ALL_ASYNC;
         }
-        uc.m.rip = asm::bo_safepoint as *const () as usize as u64;
+        uc.m.set_code(routine(asm::bo_safepoint));
     } else {
-        uc.m.rip = ctx.resume;
+        uc.m.set_code(ctx.resume);
     }
     // SAFETY: a complete frame on our stack; `bo_sigreturn` expects rsp behind pretcode.
     unsafe { asm::bo_sigreturn(&frame as *const _ as u64 + 8) }

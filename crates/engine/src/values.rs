@@ -1,6 +1,7 @@
 //! Values in the program's memory, tracked or not, that engine code reads and writes in the
 //! kernel's stead.
 
+use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
 use crate::copy::{read_memory, write_memory};
 use crate::pm::{kernel_wrote, reach};
@@ -9,7 +10,7 @@ use crate::pm::{kernel_wrote, reach};
 pub fn read_value<T: Copy>(addr: u64, out: &mut T) -> bool {
     let n = core::mem::size_of::<T>();
     // SAFETY: `T` is plain data here; its bytes are overwritten whole or not used.
-    read_memory(reach(addr), unsafe {
+    read_memory(reach(ProgramAddr::new(addr)), unsafe {
         core::slice::from_raw_parts_mut(out as *mut T as *mut u8, n)
     })
 }
@@ -19,7 +20,7 @@ pub fn write_value<T: Copy>(ctx: &mut ThreadContext, addr: u64, value: &T) -> bo
     let n = core::mem::size_of::<T>();
     // SAFETY: reads the bytes of a plain value.
     let bytes = unsafe { core::slice::from_raw_parts(value as *const T as *const u8, n) };
-    let ok = write_memory(reach(addr), bytes);
+    let ok = write_memory(reach(ProgramAddr::new(addr)), bytes);
     if ok {
         kernel_wrote(ctx, addr, n as u64);
     }
@@ -36,7 +37,7 @@ pub fn read_path(addr: u64) -> Option<alloc::vec::Vec<u8>> {
         let mut piece = [0u8; 256];
         // Not beyond the page: the next one need not exist.
         let piece = &mut piece[..(4096 - at as usize % 4096).min(256)];
-        if !read_memory(reach(at), piece) {
+        if !read_memory(reach(ProgramAddr::new(at)), piece) {
             return None;
         }
         match piece.iter().position(|&byte| byte == 0) {

@@ -19,6 +19,7 @@
 use super::files::{Stat, creates, fstat, is_world, remember_creation, stat_at};
 use super::record::event;
 use super::ring;
+use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
 use crate::control::control;
 use crate::dispositions;
@@ -163,7 +164,7 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         _ => rest.make(ctx, call)?,
     };
     if input.is_some() || deadly.is_some() {
-        ctx.announced = 0;
+        ctx.announced = ProgramAddr::NONE;
     }
     if mode.boundaries
         && result > 0

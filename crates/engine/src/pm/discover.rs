@@ -1,6 +1,7 @@
 //! Faults on tracked memory: they discover which instructions touch it.
 
 use super::regions::{REGIONS, any, original_of};
+use crate::address::{AliasAddr, ProgramAddr};
 use crate::sys;
 use alloc::vec::Vec;
 
@@ -11,24 +12,32 @@ pub enum FaultAnswer {
     Program { addr: u64 },
 }
 
-/// A fault at program address `pc` (registers are the program's) on data address `addr`.
-pub fn fault(rsp: u64, pc: u64, addr: u64, sig: i32, in_site: bool, write: bool) -> FaultAnswer {
+/// A fault of the instruction at `pc` (registers are the program's) on data at `addr`, which is the
+/// program's address or an alias.
+pub fn fault(
+    rsp: u64,
+    pc: ProgramAddr,
+    addr: u64,
+    sig: i32,
+    in_site: bool,
+    write: bool,
+) -> FaultAnswer {
     if !crate::mode().record || !any() {
         return FaultAnswer::Program { addr };
     }
     let regions = REGIONS.lock();
-    if let Some(r) = regions.find_alias(addr) {
+    if let Some(r) = regions.find_alias(AliasAddr::new(addr)) {
         // The alias faults as the program's mapping would have: beyond the end of the file, or
         // forbidden.
         return FaultAnswer::Program {
-            addr: addr.wrapping_sub(r.delta),
+            addr: r.delta.program_of(AliasAddr::new(addr)).get(),
         };
     }
     let Some(r) = regions.find(addr).copied() else {
         // Next to a tracked mapping, in its granule: what is there was looked for at the same
         // distance.
-        let original = in_site.then(|| original_of(addr)).flatten();
-        let addr = original.unwrap_or(addr);
+        let original = in_site.then(|| original_of(AliasAddr::new(addr))).flatten();
+        let addr = original.map_or(addr, ProgramAddr::get);
         return FaultAnswer::Program { addr };
     };
     drop(regions);
@@ -53,7 +62,7 @@ pub fn fault(rsp: u64, pc: u64, addr: u64, sig: i32, in_site: bool, write: bool)
     // Known already: this thread, or another, was still in the old block.
     if super::site::count_fault(pc) > FAULTS_MAX {
         crate::fatal_unsupported(&alloc::format!(
-            "the instruction at {pc:#x} touches persistent memory in a way that is not understood"
+            "the instruction at {pc:?} touches persistent memory in a way that is not understood"
         ));
     }
     retranslate(pc);
@@ -61,7 +70,7 @@ pub fn fault(rsp: u64, pc: u64, addr: u64, sig: i32, in_site: bool, write: bool)
 }
 
 /// Whether the instruction pushes, pops, calls or returns.
-fn uses_stack(pc: u64) -> bool {
+fn uses_stack(pc: ProgramAddr) -> bool {
     use iced_x86::FlowControl;
     let insn = crate::insn::decode(pc);
     match insn.flow_control() {
@@ -79,23 +88,26 @@ fn uses_stack(pc: u64) -> bool {
 const FAULTS_MAX: u32 = 10_000;
 
 /// The instruction at `pc` is known to touch tracked memory.
-pub fn mark_site(pc: u64) {
+pub fn mark_site(pc: ProgramAddr) {
     if super::site::mark(pc) {
         retranslate(pc);
     }
 }
 
 /// Kills the blocks that hold an uninstrumented translation of `pc`. False if there was none.
-fn retranslate(pc: u64) -> bool {
+fn retranslate(pc: ProgramAddr) -> bool {
     let mut e = crate::blocks::ENGINE.lock();
-    let ids: Vec<u32> = e.by_page.get(&(pc >> 12)).cloned().unwrap_or_default();
+    let ids: Vec<u32> = e.by_page.get(&pc.page()).cloned().unwrap_or_default();
     let mut any = false;
     for id in ids {
         let b = &e.blocks[id as usize];
         if !b.dead
             && b.pc <= pc
             && pc < b.pc_end
-            && !b.sites.iter().any(|s| s.pc == pc && s.redirected != 0)
+            && !b
+                .sites
+                .iter()
+                .any(|s| s.pc == pc && !s.redirected.is_none())
         {
             e.kill(id);
             any = true;

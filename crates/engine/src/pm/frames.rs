@@ -1,7 +1,7 @@
 //! Where frames of the program lie: unwind tables of its modules, and the rules that were compiled
 //! from them.
 
-use crate::address::Reach;
+use crate::address::{ProgramAddr, Reach};
 use crate::copy::read_memory;
 use crate::hash::PcHash;
 use crate::sync::SpinLock;
@@ -135,7 +135,8 @@ impl Memory for Stack {
 }
 
 /// Where the frame of code at `pc` is: (offset, from rbp instead of rsp).
-pub fn frame_of(pc: u64) -> (i32, bool) {
+pub fn frame_of(pc: ProgramAddr) -> (i32, bool) {
+    let pc = pc.get();
     let lookup = LookupPc::new(pc, PcKind::Exact);
     match TABLES.lock().rule(lookup, PcKind::Exact, pc) {
         FrameRule::Rsp { cfa_offset, .. } => (cfa_offset, false),

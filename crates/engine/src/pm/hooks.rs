@@ -3,6 +3,7 @@
 //! Their addresses come from the tool, which reads symbol tables; they are asked for when code is mapped, before any
 //! of it can run. `translate` puts a record in front of each function's first instruction.
 
+use crate::address::ProgramAddr;
 use crate::service;
 use crate::sync::SpinLock;
 use alloc::vec::Vec;
@@ -18,19 +19,19 @@ static ANY: AtomicBool = AtomicBool::new(false);
 static C_LIBRARY: SpinLock<Vec<(u64, u64)>> = SpinLock::new(Vec::new());
 
 /// Whether this is code of the C library, and threads are looked at.
-pub fn is_of_c_library(pc: u64) -> bool {
+pub fn is_of_c_library(pc: ProgramAddr) -> bool {
     let ranges = C_LIBRARY.lock();
     ranges
         .iter()
-        .any(|(start, end)| (*start..*end).contains(&pc))
+        .any(|(start, end)| (*start..*end).contains(&pc.get()))
 }
 
 /// The number of the function that begins at `pc`.
-pub fn at(pc: u64) -> Option<u32> {
+pub fn at(pc: ProgramAddr) -> Option<u32> {
     if !ANY.load(Ordering::Relaxed) {
         return None;
     }
-    FUNCTIONS.lock().get(&pc).copied()
+    FUNCTIONS.lock().get(&pc.get()).copied()
 }
 
 /// The C library, in one file or, of old, with threads in one of its own; musl has it in the loader.

@@ -13,7 +13,7 @@ use super::ring::Writer;
 use super::site::Site;
 use super::stacks;
 use super::under_way::{Bounce, State};
-use crate::address::Reach;
+use crate::address::{AliasAddr, Distance, ProgramAddr, Reach};
 use crate::context::ThreadContext;
 use crate::sigdata::UContext;
 use crate::sync::SpinLock;
@@ -52,9 +52,9 @@ fn uniform(addr: u64, step: u64, down: bool) -> u64 {
     }
 }
 
-fn refuse_straddling(pc: u64) -> ! {
+fn refuse_straddling(pc: ProgramAddr) -> ! {
     crate::fatal_unsupported(&alloc::format!(
-        "the instruction at {pc:#x} accesses persistent and other memory at once"
+        "the instruction at {pc:?} accesses persistent and other memory at once"
     ))
 }
 
@@ -130,7 +130,8 @@ fn segments(site: &Site) -> SegmentBases {
     SegmentBases { fs, gs: 0 }
 }
 
-fn tracked(addr: u64) -> Option<u64> {
+/// The distance to its alias, if it is tracked.
+fn tracked(addr: u64) -> Option<Distance> {
     REGIONS.lock().find(addr).map(|r| r.delta)
 }
 
@@ -139,14 +140,14 @@ struct Lanes;
 impl brownout_insn::Memory for Lanes {
     type Fault = u64;
     fn load(&mut self, addr: u64, to: &mut [u8]) -> Result<(), u64> {
-        if crate::sys::read_memory(super::reach(addr), to) {
+        if crate::sys::read_memory(super::reach(ProgramAddr::new(addr)), to) {
             Ok(())
         } else {
             Err(addr)
         }
     }
     fn store(&mut self, addr: u64, from: &[u8]) -> Result<(), u64> {
-        let at = super::reach(addr);
+        let at = super::reach(ProgramAddr::new(addr));
         // A tracked page that the program itself may not write must fault.
         if crate::sys::write_memory(at, from) {
             Ok(())
@@ -195,7 +196,7 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
     if let Err(why) = brownout_insn::element_accesses(&site.insn, &state, &mut |a| accesses.push(a))
     {
         crate::fatal_unsupported(&alloc::format!(
-            "the instruction at {:#x} touches persistent memory in a way that is not supported: {why}",
+            "the instruction at {:?} touches persistent memory in a way that is not supported: {why}",
             site.pc
         ));
     }
@@ -242,7 +243,7 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
                 crate::faults::raise_access_fault(ctx, addr, is_write, on_stack);
             }
             Err(_) => crate::fatal_unsupported(&alloc::format!(
-                "the instruction at {:#x} cannot be emulated",
+                "the instruction at {:?} cannot be emulated",
                 site.pc
             )),
         }
@@ -258,8 +259,8 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
     };
     let mut shift = |ctx: &mut ThreadContext, i: usize, r: usize, at: u64| {
         if let Some(delta) = tracked(at) {
-            work.shifts[i] = (r as u8, delta);
-            ctx.gpr[r] = ctx.gpr[r].wrapping_add(delta);
+            work.shifts[i] = (r as u8, delta.get());
+            ctx.gpr[r] = ctx.gpr[r].wrapping_add(delta.get());
         }
     };
     match &site.form {
@@ -308,7 +309,7 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
             };
             let scratch = site.scratch as usize;
             work.scratch = Some(gpr[scratch]);
-            ctx.gpr[scratch] = addr.wrapping_add(tracked(probe).unwrap_or(0));
+            ctx.gpr[scratch] = addr.wrapping_add(tracked(probe).map_or(0, Distance::get));
             let straddles = work
                 .accesses
                 .iter()
@@ -328,7 +329,7 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
                     len: n,
                 });
                 for i in 0..n {
-                    let at = super::reach(addr + i as u64);
+                    let at = super::reach(ProgramAddr::new(addr + i as u64));
                     if !crate::sys::read_memory(at, &mut copy.bytes[i..i + 1]) {
                         ctx.gpr[scratch] = gpr[scratch];
                         let on_stack = crate::insn::is_stack_operand(&site.insn);
@@ -368,7 +369,10 @@ pub fn end(ctx: &mut ThreadContext, site: &'static Site) {
     }
     if let Some(b) = &work.bounce {
         for i in 0..b.len {
-            crate::sys::write_memory(super::reach(b.addr + i as u64), &b.bytes[i..i + 1]);
+            crate::sys::write_memory(
+                super::reach(ProgramAddr::new(b.addr + i as u64)),
+                &b.bytes[i..i + 1],
+            );
         }
     }
     let mut accesses = work.accesses;
@@ -509,7 +513,7 @@ fn is_there(a: &Access) -> bool {
     let pages = (a.address >> 12) + 1..=last >> 12;
     core::iter::once(a.address)
         .chain(pages.map(|page| page << 12))
-        .all(|at| crate::sys::read_memory(super::reach(at), &mut [0]))
+        .all(|at| crate::sys::read_memory(super::reach(ProgramAddr::new(at)), &mut [0]))
 }
 
 fn append(ctx: &mut ThreadContext, site: &Site, accesses: &[Access], ring: &mut Writer) {
@@ -518,7 +522,7 @@ fn append(ctx: &mut ThreadContext, site: &Site, accesses: &[Access], ring: &mut 
     if let MemoryForm::Flush(_) = site.form {
         for a in accesses {
             // It has no content.
-            ring.site(ctx, site, context, a.address, Reach::alias(0));
+            ring.site(ctx, site, context, a.address, Reach::alias(AliasAddr::NONE));
         }
         if site.unfenced != 2 {
             ctx.unfenced = site.unfenced.into();
@@ -553,7 +557,7 @@ fn append_one(
     ring: &mut Writer,
 ) {
     // Cut to what is tracked: an access may run over the end of a mapping.
-    let list: Vec<(u64, u64, u64)> = {
+    let list: Vec<(u64, u64, Distance)> = {
         let regions = REGIONS.lock();
         regions
             .list
@@ -570,7 +574,10 @@ fn append_one(
     };
     let elements = elements(ctx, site, kind, a);
     for (start, end, delta) in list {
-        let (alias, len) = (Reach::alias(start.wrapping_add(delta)), end - start);
+        let (alias, len) = (
+            Reach::alias(delta.alias_of(ProgramAddr::new(start))),
+            end - start,
+        );
         match elements {
             Some(elements) => {
                 ring.string_store(ctx, site.id, context, elements, start, alias, len);

@@ -4,7 +4,7 @@ use super::files;
 use super::files::{Readable, file_was_read, fstat, open_again, position, tracked_file};
 use super::record::{Here, event, readable_parts};
 use super::regions::{self, REGIONS};
-use crate::address::Reach;
+use crate::address::{AliasAddr, ProgramAddr, Reach};
 use crate::context::ThreadContext;
 use crate::service;
 use crate::sys::{self, nr, sc};
@@ -22,13 +22,13 @@ impl Translate for Engine {
         REGIONS
             .lock()
             .find(addr)
-            .map(|r| addr.wrapping_add(r.delta))
+            .map(|r| r.delta.alias_of(ProgramAddr::new(addr)).get())
     }
     fn run(&self, addr: u64, len: u64) -> Run {
         let regions = REGIONS.lock();
         match regions.find(addr) {
             Some(r) => Run {
-                alias: Some(addr.wrapping_add(r.delta)),
+                alias: Some(r.delta.alias_of(ProgramAddr::new(addr)).get()),
                 len: len.min(r.end - addr),
             },
             None => {
@@ -45,10 +45,11 @@ impl Translate for Engine {
         }
     }
     fn program_of(&self, alias: u64) -> Option<u64> {
+        let alias = AliasAddr::new(alias);
         REGIONS
             .lock()
             .find_alias(alias)
-            .map(|r| alias.wrapping_sub(r.delta))
+            .map(|r| r.delta.program_of(alias).get())
     }
     fn is_self(&self, pid: i32) -> bool {
         pid as u32 == crate::control::real_pid()

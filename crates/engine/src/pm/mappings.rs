@@ -4,6 +4,7 @@ use super::files::{classify, file_was_read, fstat, tracked_file};
 use super::record::{Here, event};
 use super::regions::{self, REGIONS, Region};
 use super::ring::Writer;
+use crate::address::{AliasAddr, ProgramAddr};
 use crate::asm::{Outcome, program_syscall};
 use crate::context::ThreadContext;
 use crate::maps::Mapping;
@@ -105,13 +106,14 @@ pub fn mmap(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> 
     }
     let mut regions = REGIONS.lock();
     let delta = regions::steered_delta(at).unwrap_or_else(|| regions.place_alias(at, len));
-    clear_for_alias(at.wrapping_add(delta), len);
+    let alias = delta.alias_of(ProgramAddr::new(at));
+    clear_for_alias(alias, len);
     // SAFETY: the alias range is ours; the program's view loses write access (and read access, for
     // loads).
     unsafe {
         let r = sc!(
             nr::MMAP,
-            at.wrapping_add(delta),
+            alias.get(),
             len,
             prot,
             shared | sys::MAP_FIXED,
@@ -144,7 +146,8 @@ pub fn mmap(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> 
 /// Sees that an alias can be mapped without replacing anything that is of use to somebody. A range
 /// that the program has only closed (ThreadSanitizer does that to most of the address space) is of
 /// none.
-fn clear_for_alias(at: u64, len: u64) {
+fn clear_for_alias(alias: AliasAddr, len: u64) {
+    let at = alias.get();
     // SAFETY: replaces nothing; what it maps is replaced by the alias.
     let reserved = unsafe { sys::map_anonymous(at, len, 0) };
     if reserved == at as i64 {
@@ -178,7 +181,7 @@ fn drop_regions(ctx: &mut ThreadContext, start: u64, end: u64) {
     let cut = REGIONS.lock().remove(start, end);
     for r in cut {
         // SAFETY: our own alias.
-        unsafe { sc!(nr::MUNMAP, r.start.wrapping_add(r.delta), r.end - r.start) };
+        unsafe { sc!(nr::MUNMAP, r.alias().get(), r.end - r.start) };
         event(
             ctx,
             rare::UNMAP,
@@ -259,12 +262,7 @@ fn mprotect(number: u64, a: &[u64; 6]) -> Option<i64> {
                 r.end - r.start,
                 regions::shown_prot(prot)
             );
-            sc!(
-                nr::MPROTECT,
-                r.start.wrapping_add(r.delta),
-                r.end - r.start,
-                prot
-            );
+            sc!(nr::MPROTECT, r.alias().get(), r.end - r.start, prot);
         }
         regions.insert(Region { prot, ..r });
     }
@@ -307,7 +305,7 @@ fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     }
     // Grow in place if the mapping ends here and nothing follows; else move.
     let fixed = flags & sys::MREMAP_FIXED != 0;
-    let alias = start.wrapping_add(r.delta);
+    let alias = r.delta.alias_of(ProgramAddr::new(start)).get();
     if !fixed
         && start + old == r.end
         && regions::steered_delta(start).is_some()
@@ -349,7 +347,8 @@ fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     };
     let delta = regions::steered_delta(at).unwrap_or_else(|| regions.place_alias(at, new));
     drop(regions);
-    clear_for_alias(at.wrapping_add(delta), new);
+    let new_alias = delta.alias_of(ProgramAddr::new(at));
+    clear_for_alias(new_alias, new);
     let move_flags = sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED;
     // SAFETY: the program's view goes where it asked or where nothing is; the alias to a range of
     // ours.
@@ -358,14 +357,7 @@ fn mremap(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
         if result != at as i64 {
             return Some(result);
         }
-        sc!(
-            nr::MREMAP,
-            alias,
-            old,
-            new,
-            move_flags,
-            at.wrapping_add(delta)
-        );
+        sc!(nr::MREMAP, alias, old, new, move_flags, new_alias.get());
     }
     if fixed {
         drop_regions(ctx, at, at + new);

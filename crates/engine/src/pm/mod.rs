@@ -73,7 +73,7 @@ pub fn log_slow(ctx: &mut ThreadContext, site: &'static Site) {
         true => 0,
         false => stacks::context(ctx, site, &mut ring),
     };
-    let (addr, alias) = (ctx.site_addr, Reach::alias(ctx.site_alias));
+    let (addr, alias) = (ctx.site_addr.get(), Reach::alias(ctx.site_alias));
     ring.site(ctx, site, context, addr, alias);
     drop(ring);
     ctx.last_token = site.token;
@@ -99,7 +99,7 @@ fn needs_no_context(ctx: &ThreadContext, site: &Site) -> bool {
     }
     // SAFETY: the program's request block, which emitted code has just read.
     let code =
-        unsafe { *(ctx.site_alias as *const u64) }.wrapping_sub(brownout_abi::PMEMCHECK_BASE);
+        unsafe { *(ctx.site_alias.get() as *const u64) }.wrapping_sub(brownout_abi::PMEMCHECK_BASE);
     code < 32 && ctx.context_free_requests >> code & 1 != 0
 }
 

@@ -7,6 +7,7 @@ use super::regions::{self, REGIONS};
 use super::ring::Writer;
 use super::site::Site;
 use super::stacks;
+use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
 use crate::sync::SpinLock;
 use alloc::collections::BTreeMap;
@@ -24,7 +25,7 @@ struct Looks {
 }
 
 /// By program counter.
-static LOOKS: SpinLock<BTreeMap<u64, Looks>> = SpinLock::new(BTreeMap::new());
+static LOOKS: SpinLock<BTreeMap<ProgramAddr, Looks>> = SpinLock::new(BTreeMap::new());
 
 /// The instruction of `site` is about to write back the line of `addr`, which is not tracked.
 pub fn flush(ctx: &mut ThreadContext, site: &Site, addr: u64) {

@@ -3,6 +3,7 @@
 use super::regions::{self, REGIONS, is_tracked, reach};
 use super::ring::Writer;
 use super::{site, stacks};
+use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
 use crate::sys;
 use alloc::vec::Vec;
@@ -34,7 +35,7 @@ impl<'c> Here<'c> {
     }
 
     /// For the block of code at `pc`, which nobody has called yet.
-    fn at_code(ctx: &'c mut ThreadContext, pc: u64) -> Here<'c> {
+    fn at_code(ctx: &'c mut ThreadContext, pc: ProgramAddr) -> Here<'c> {
         Here {
             site: site::pseudo(pc).id,
             ring: Writer::lock(ctx),
@@ -51,7 +52,7 @@ impl<'c> Here<'c> {
 
     /// Tracked memory was read.
     pub fn load(&mut self, addr: u64, len: u64) {
-        let (load, alias) = (kind::LOAD, reach(addr));
+        let (load, alias) = (kind::LOAD, reach(ProgramAddr::new(addr)));
         let (site, context) = (self.site, self.context);
         self.ring
             .access(self.ctx, load, site, context, addr, alias, len);
@@ -59,7 +60,7 @@ impl<'c> Here<'c> {
 
     /// Tracked memory was written by system call `number`.
     pub fn kernel_store(&mut self, number: u64, addr: u64, len: u64) {
-        let alias = reach(addr);
+        let alias = reach(ProgramAddr::new(addr));
         let (site, context) = (self.site, self.context);
         self.ring
             .kernel_store(self.ctx, site, context, number, addr, alias, len);
@@ -88,12 +89,13 @@ pub fn record_load(ctx: &mut ThreadContext, addr: u64, size: u32) {
 }
 
 /// Code in tracked memory that was translated and is not recorded as read yet.
-static CODE: crate::sync::SpinLock<Vec<(u64, u64)>> = crate::sync::SpinLock::new(Vec::new());
+static CODE: crate::sync::SpinLock<Vec<(ProgramAddr, ProgramAddr)>> =
+    crate::sync::SpinLock::new(Vec::new());
 static CODE_WAITS: AtomicBool = AtomicBool::new(false);
 
 /// A block of code is being translated. The engine's lock is held, so the record has to wait.
-pub fn code_is_read(start: u64, end: u64) {
-    if crate::mode().loads && regions::any() && REGIONS.lock().overlaps(start, end) {
+pub fn code_is_read(start: ProgramAddr, end: ProgramAddr) {
+    if crate::mode().loads && regions::any() && REGIONS.lock().overlaps(start.get(), end.get()) {
         CODE.lock().push((start, end));
         CODE_WAITS.store(true, Ordering::Relaxed);
     }
@@ -110,7 +112,7 @@ pub fn code_was_read(ctx: &mut ThreadContext) {
         let mut here = Here::at_code(ctx, start);
         // Line by line: where an instruction, and the block, ends depends on what was read before.
         // So that reads are a function of what they have seen, each is of a whole line.
-        for (start, end) in readable_parts(start & !63, end.next_multiple_of(64)) {
+        for (start, end) in readable_parts(start.get() & !63, end.get().next_multiple_of(64)) {
             for line in (start..end).step_by(64) {
                 here.load(line, 64);
             }
@@ -144,7 +146,7 @@ pub fn readable_parts(start: u64, end: u64) -> Vec<(u64, u64)> {
         let next = ((at | 4095) + 1).min(end);
         let mut probe = [0u8];
         // Another thread may have unmapped it meanwhile: then it is not the stream's any more.
-        if is_tracked(at) && sys::read_memory(reach(at), &mut probe) {
+        if is_tracked(at) && sys::read_memory(reach(ProgramAddr::new(at)), &mut probe) {
             match parts.last_mut() {
                 Some(p) if p.1 == at => p.1 = next,
                 _ => parts.push((at, next)),

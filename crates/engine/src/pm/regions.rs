@@ -4,7 +4,7 @@
 //! code decides with one table look-up and adds one constant. A mapping at an address that the program insists on
 //! (`MAP_FIXED`, or registered after the fact) shares its granule with other memory: there the engine is asked.
 
-use crate::address::Reach;
+use crate::address::{AliasAddr, Distance, ProgramAddr, Reach};
 use crate::context::{GRANULE_MIXED, GRANULE_SHIFT, GRANULES, ThreadContext};
 use crate::sync::SpinLock;
 use crate::sys::{self, nr, sc};
@@ -19,18 +19,24 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub struct Region {
     pub start: u64,
     pub end: u64,
-    /// Distance to the alias (wrapping).
-    pub delta: u64,
+    pub delta: Distance,
     pub offset: u64,
     /// Protection as the program asked.
     pub prot: u64,
+}
+
+impl Region {
+    /// Where its alias begins.
+    pub fn alias(&self) -> AliasAddr {
+        self.delta.alias_of(ProgramAddr::new(self.start))
+    }
 }
 
 /// All tracked mappings, sorted.
 pub struct Regions {
     pub list: Vec<Region>,
     /// Where aliases of unsteered mappings go next.
-    next_alias: u64,
+    next_alias: AliasAddr,
     /// There is ordinary memory among steered mappings, for each of [`STEERED`].
     mixed: [bool; STEERED.len()],
     /// Granules that have had an entry. The table is large and all but these are zero in every thread's.
@@ -39,7 +45,7 @@ pub struct Regions {
 
 pub static REGIONS: SpinLock<Regions> = SpinLock::new(Regions {
     list: Vec::new(),
-    next_alias: PM_OTHER_ALIAS_BASE,
+    next_alias: AliasAddr::new(PM_OTHER_ALIAS_BASE),
     mixed: [false; STEERED.len()],
     marked: Vec::new(),
 });
@@ -92,9 +98,9 @@ impl Steered {
         self.base + self.len
     }
 
-    /// From a mapping to its alias (wrapping).
-    fn delta(&self) -> u64 {
-        self.alias.wrapping_sub(self.base)
+    /// From a mapping to its alias.
+    fn delta(&self) -> Distance {
+        Distance::between(ProgramAddr::new(self.base), AliasAddr::new(self.alias))
     }
 
     fn contains(&self, addr: u64) -> bool {
@@ -103,15 +109,15 @@ impl Steered {
 }
 
 /// The distance from a steered mapping to its alias.
-pub fn steered_delta(addr: u64) -> Option<u64> {
+pub fn steered_delta(addr: u64) -> Option<Distance> {
     let range = STEERED.iter().find(|s| s.contains(addr));
     range.map(Steered::delta)
 }
 
 /// What a steered mapping with its alias at `addr` would have there, tracked or not.
-pub fn original_of(addr: u64) -> Option<u64> {
-    let mut originals = STEERED.iter().map(|s| (s, addr.wrapping_sub(s.delta())));
-    let found = originals.find(|(s, original)| s.contains(*original));
+pub fn original_of(addr: AliasAddr) -> Option<ProgramAddr> {
+    let mut originals = STEERED.iter().map(|s| (s, s.delta().program_of(addr)));
+    let found = originals.find(|(s, original)| s.contains(original.get()));
     found.map(|(_, original)| original)
 }
 
@@ -127,10 +133,9 @@ impl Regions {
     }
 
     /// The region whose alias holds `addr`.
-    pub fn find_alias(&self, addr: u64) -> Option<&Region> {
-        self.list
-            .iter()
-            .find(|r| addr.wrapping_sub(r.delta) >= r.start && addr.wrapping_sub(r.delta) < r.end)
+    pub fn find_alias(&self, addr: AliasAddr) -> Option<&Region> {
+        let holds = |r: &&Region| (r.start..r.end).contains(&r.delta.program_of(addr).get());
+        self.list.iter().find(holds)
     }
 
     /// Stretches for a steered mapping that nothing tracked occupies, the best first. Other memory of the program's may be there.
@@ -164,10 +169,10 @@ impl Regions {
     }
 
     /// Room for the alias of a mapping at an address of the program's choice; the distance.
-    pub fn place_alias(&mut self, start: u64, len: u64) -> u64 {
+    pub fn place_alias(&mut self, start: u64, len: u64) -> Distance {
         let at = self.next_alias;
         self.next_alias += (len + ALIGN).next_multiple_of(ALIGN);
-        at.wrapping_sub(start)
+        Distance::between(ProgramAddr::new(start), at)
     }
 
     /// Ordinary memory of the program's is in `start..end`. If that is among steered mappings, whole granules say nothing there from
@@ -255,7 +260,7 @@ impl Regions {
     }
 
     /// To the alias, if the granules at a steered address hold nothing else.
-    fn distance(&self, addr: u64) -> Option<u64> {
+    fn distance(&self, addr: u64) -> Option<Distance> {
         let steered = STEERED.iter().zip(&self.mixed);
         let range = steered.filter(|(s, mixed)| s.contains(addr) && !**mixed);
         range.map(|(s, _)| s.delta()).next()
@@ -270,7 +275,7 @@ impl Regions {
         }
         for r in &self.list {
             for g in granules(r) {
-                let distance = self.distance(r.start).unwrap_or(GRANULE_MIXED);
+                let distance = self.distance(r.start).map_or(GRANULE_MIXED, Distance::get);
                 table[g].store(distance, Ordering::Relaxed);
             }
         }
@@ -293,19 +298,19 @@ pub fn init_thread(ctx: &mut ThreadContext) {
 }
 
 /// Where engine and kernel reach what the program has at `addr`.
-pub fn reach(addr: u64) -> Reach {
+pub fn reach(addr: ProgramAddr) -> Reach {
     if !any() {
-        return Reach::untracked(addr);
+        return Reach::untracked(addr.get());
     }
-    match REGIONS.lock().find(addr) {
-        Some(r) => Reach::alias(addr.wrapping_add(r.delta)),
-        None => Reach::untracked(addr),
+    match REGIONS.lock().find(addr.get()) {
+        Some(r) => Reach::alias(r.delta.alias_of(addr)),
+        None => Reach::untracked(addr.get()),
     }
 }
 
 /// As [`reach`], as a number: what emitted code and the kernel are given.
 pub fn readable_alias(addr: u64) -> u64 {
-    reach(addr).get()
+    reach(ProgramAddr::new(addr)).get()
 }
 
 /// Whether what the program has at `addr` is tracked.
@@ -316,7 +321,7 @@ pub fn is_tracked(addr: u64) -> bool {
 /// Whether an alias lies in a range.
 pub fn overlaps_alias(start: u64, end: u64) -> bool {
     let overlaps = |r: &Region| {
-        let at = r.start.wrapping_add(r.delta);
+        let at = r.alias().get();
         start < at + (r.end - r.start) && at < end
     };
     any() && REGIONS.lock().list.iter().any(overlaps)
@@ -360,7 +365,7 @@ pub fn lock() -> Lock {
 }
 
 /// Maps the alias of a range that is mapped already, whatever it is mapped from. 0 or an error.
-pub fn duplicate(start: u64, len: u64, alias: u64) -> i64 {
+pub fn duplicate(start: u64, len: u64, alias: AliasAddr) -> i64 {
     // SAFETY: an old size of 0 duplicates a shared mapping; the new place is ours.
     unsafe {
         sc!(
@@ -369,7 +374,7 @@ pub fn duplicate(start: u64, len: u64, alias: u64) -> i64 {
             0,
             len,
             sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED,
-            alias
+            alias.get()
         )
     }
 }

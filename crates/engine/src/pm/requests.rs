@@ -5,6 +5,7 @@
 
 use super::record::event;
 use super::regions::{self, REGIONS, Region};
+use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
 pub use crate::requests::UNLOGGED;
 use crate::sync::SpinLock;
@@ -203,7 +204,7 @@ fn read_text(addr: u64) -> Vec<u8> {
     let mut out = Vec::new();
     while out.len() < 1024 {
         let mut byte = [0u8];
-        let at = super::reach(addr.wrapping_add(out.len() as u64));
+        let at = super::reach(ProgramAddr::new(addr) + out.len() as u64);
         if !sys::read_memory(at, &mut byte) || byte[0] == 0 {
             break;
         }
@@ -245,7 +246,7 @@ fn adopt(ctx: &mut ThreadContext, start: u64, len: u64) {
     let offset = m.offset + (first - m.start);
     let mut regions = REGIONS.lock();
     let delta = regions.place_alias(first, end - first);
-    if regions::duplicate(first, end - first, first.wrapping_add(delta)) < 0 {
+    if regions::duplicate(first, end - first, delta.alias_of(ProgramAddr::new(first))) < 0 {
         return;
     }
     // SAFETY: takes write access from the program's view; the alias has it.

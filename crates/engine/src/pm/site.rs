@@ -1,5 +1,6 @@
 //! Instructions that touch tracked memory.
 
+use crate::address::{CacheAddr, ProgramAddr};
 use crate::sync::SpinLock;
 use alloc::boxed::Box;
 use brownout_insn::MemoryForm;
@@ -44,18 +45,18 @@ pub struct Site {
     /// Not 0: the site of the records that this one's stores or write-backs may become part of, if they go on where these end. A site's own
     /// number; for the wide stores of a block, that of the first.
     pub join: u32,
-    pub pc: u64,
-    pub next_pc: u64,
+    pub pc: ProgramAddr,
+    pub next_pc: ProgramAddr,
     /// Code of the next instruction.
-    pub next_code: u64,
+    pub next_code: CacheAddr,
     /// Its out-of-line code.
-    pub cold: (u64, u64),
+    pub cold: (CacheAddr, CacheAddr),
     /// The part of it where the program's rcx and scratch register are in their slots.
-    pub fast: (u64, u64),
+    pub fast: (CacheAddr, CacheAddr),
     /// The instruction on the alias, for irregular forms; then it leaves for `SITE_END`.
-    pub redirected: u64,
+    pub redirected: CacheAddr,
     /// The instruction as it is; then goes on at `next_code`.
-    pub original: u64,
+    pub original: CacheAddr,
     pub insn: Instruction,
     pub form: MemoryForm,
     /// Of a write-back: not 0 as long as one of ordinary memory is worth telling. Emitted code looks at it.
@@ -75,10 +76,10 @@ impl Site {
 }
 
 struct Table {
-    known: HashSet<u64, crate::hash::PcHash>,
-    ids: HashMap<u64, u32, crate::hash::PcHash>,
-    faults: HashMap<u64, u32, crate::hash::PcHash>,
-    pseudo: HashMap<u64, &'static Site, crate::hash::PcHash>,
+    known: HashSet<ProgramAddr, crate::hash::PcHash>,
+    ids: HashMap<ProgramAddr, u32, crate::hash::PcHash>,
+    faults: HashMap<ProgramAddr, u32, crate::hash::PcHash>,
+    pseudo: HashMap<ProgramAddr, &'static Site, crate::hash::PcHash>,
 }
 
 static TABLE: SpinLock<Table> = SpinLock::new(Table {
@@ -94,7 +95,7 @@ pub fn from_payload(p: u64) -> &'static Site {
 }
 
 /// Whether the instruction at `pc` has touched tracked memory before.
-pub fn is_known(pc: u64) -> bool {
+pub fn is_known(pc: ProgramAddr) -> bool {
     TABLE.lock().known.contains(&pc)
 }
 
@@ -105,17 +106,17 @@ pub fn any_known() -> bool {
 static ANY: core::sync::atomic::AtomicBool = core::sync::atomic::AtomicBool::new(false);
 
 /// Marks an instruction. False if it was marked already.
-pub fn mark(pc: u64) -> bool {
+pub fn mark(pc: ProgramAddr) -> bool {
     ANY.store(true, core::sync::atomic::Ordering::Relaxed);
     let is_new = TABLE.lock().known.insert(pc);
     if is_new {
-        crate::learned::found(brownout_abi::learned::SITE | pc, 0);
+        crate::learned::found(brownout_abi::learned::SITE | pc.get(), 0);
     }
     is_new
 }
 
 /// Counts faults of an instruction that is marked already; more than a few mean that it is not understood.
-pub fn count_fault(pc: u64) -> u32 {
+pub fn count_fault(pc: ProgramAddr) -> u32 {
     let mut t = TABLE.lock();
     let n = t.faults.entry(pc).or_default();
     *n += 1;
@@ -123,7 +124,7 @@ pub fn count_fault(pc: u64) -> u32 {
 }
 
 /// The number of the site at `pc`; the tool is told at first sight, before anybody can use it.
-pub fn id(pc: u64) -> u32 {
+pub fn id(pc: ProgramAddr) -> u32 {
     let mut t = TABLE.lock();
     if let Some(&id) = t.ids.get(&pc) {
         return id;
@@ -136,13 +137,13 @@ pub fn id(pc: u64) -> u32 {
         drop(t);
         crate::fatal_unsupported("the run has more than four million instructions that matter");
     };
-    entry.store(pc, core::sync::atomic::Ordering::Release);
+    entry.store(pc.get(), core::sync::atomic::Ordering::Release);
     t.ids.insert(pc, id);
     id
 }
 
 /// A site for what engine code records on behalf of the instruction at `pc` (system calls, requests).
-pub fn pseudo(pc: u64) -> &'static Site {
+pub fn pseudo(pc: ProgramAddr) -> &'static Site {
     if let Some(s) = TABLE.lock().pseudo.get(&pc) {
         return s;
     }
@@ -167,8 +168,8 @@ pub fn pseudo(pc: u64) -> &'static Site {
 #[allow(clippy::too_many_arguments)]
 pub fn new(
     id: u32,
-    pc: u64,
-    next_pc: u64,
+    pc: ProgramAddr,
+    next_pc: ProgramAddr,
     record_kind: u8,
     size: u32,
     unfenced: u8,
@@ -195,11 +196,11 @@ pub fn new(
         join: 0,
         pc,
         next_pc,
-        next_code: 0,
-        cold: (0, 0),
-        fast: (0, 0),
-        redirected: 0,
-        original: 0,
+        next_code: CacheAddr::NONE,
+        cold: (CacheAddr::NONE, CacheAddr::NONE),
+        fast: (CacheAddr::NONE, CacheAddr::NONE),
+        redirected: CacheAddr::NONE,
+        original: CacheAddr::NONE,
         insn,
         form,
         tells_outside: AtomicU64::new(1),
@@ -219,7 +220,7 @@ pub fn lock() -> Lock {
 }
 
 /// Code was unmapped or replaced: what comes there has other frames.
-pub fn code_unmapped(start: u64, end: u64) {
+pub fn code_unmapped(start: ProgramAddr, end: ProgramAddr) {
     TABLE
         .lock()
         .pseudo

@@ -10,6 +10,7 @@ pub use super::frames::{Lock, frame_of, lock};
 use super::frames::{Stack, TABLES, Tables};
 use super::ring::Writer;
 use super::site::Site;
+use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
 use alloc::vec::Vec;
 use brownout_abi::kind;
@@ -103,7 +104,7 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
     }
     let mut pairs: Vec<(u64, u64)> = Vec::with_capacity(32);
     let mut t = TABLES.lock();
-    let mut cursor = Cursor::innermost(site.pc, ctx.gpr[4], ctx.gpr[5]);
+    let mut cursor = Cursor::innermost(site.pc.get(), ctx.gpr[4], ctx.gpr[5]);
     let mut first = true;
     let mut complete = false;
     while pairs.len() < FRAMES_MAX {
@@ -178,7 +179,7 @@ pub fn module_announced(start: u64, end: u64) {
 /// it.
 pub fn code_unmapped(start: u64, end: u64) -> bool {
     super::hooks::code_unmapped(start, end);
-    super::site::code_unmapped(start, end);
+    super::site::code_unmapped(ProgramAddr::new(start), ProgramAddr::new(end));
     let mut t = TABLES.lock();
     t.forget(start, end);
     // A context that is forgotten takes the chains that begin with it along: their numbers are never looked up again.

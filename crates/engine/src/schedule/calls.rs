@@ -19,6 +19,7 @@ use super::timers;
 use super::turn::{self, Woken, table};
 use super::waiting::{NOTHING, wait};
 use super::{queues, streams};
+use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
 use crate::dispositions;
 use crate::pm::reach;
@@ -77,7 +78,7 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
     let here = Point {
         kind: PointKind::Call,
         size: number as u32,
-        pc: ctx.rip,
+        pc: ctx.rip.get(),
         addr: 0,
     };
     match number {
@@ -273,7 +274,7 @@ impl Sets {
         let len = (a[0] as usize).min(1 << 16).div_ceil(64) * 8;
         Sets([1, 2, 3].map(|at| {
             let mut bytes = alloc::vec![0u8; if a[at] == 0 { 0 } else { len }];
-            if !crate::copy::read_memory(reach(a[at]), &mut bytes) {
+            if !crate::copy::read_memory(reach(ProgramAddr::new(a[at])), &mut bytes) {
                 bytes.clear();
             }
             bytes
@@ -283,7 +284,7 @@ impl Sets {
     fn put_back(&self, a: &[u64; 6]) {
         for (at, bytes) in (1..).zip(&self.0) {
             if !bytes.is_empty() {
-                crate::copy::write_memory(reach(a[at]), bytes);
+                crate::copy::write_memory(reach(ProgramAddr::new(a[at])), bytes);
             }
         }
     }

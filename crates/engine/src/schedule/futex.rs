@@ -76,7 +76,7 @@ pub fn call(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     let point = Point {
         kind: PointKind::Call,
         size: 4,
-        pc: ctx.rip,
+        pc: ctx.rip.get(),
         addr,
     };
     turn::point(ctx, point);

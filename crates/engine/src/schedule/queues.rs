@@ -10,6 +10,7 @@
 use super::futex::duration;
 use super::turn::{self, Woken, table};
 use super::waiting::{POLLIN, POLLOUT, does_not_wait, is_ready, wait};
+use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
 use crate::copy::read_memory;
 use crate::pm::reach;
@@ -67,7 +68,7 @@ fn semaphores(
         return rest.make(ctx, call);
     }
     let mut operations = alloc::vec![0u8; a[2] as usize * LEN];
-    if !read_memory(reach(a[1]), &mut operations) {
+    if !read_memory(reach(ProgramAddr::new(a[1])), &mut operations) {
         return rest.make(ctx, call);
     }
     let mut patient = 0;

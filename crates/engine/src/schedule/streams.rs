@@ -14,6 +14,7 @@ use super::waiting::{
     O_NONBLOCK, POLLIN, POLLOUT, does_not_wait, is_output, is_pipe, is_pipe_mode, is_ready,
     is_socket, set_waits, wait,
 };
+use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
 use crate::copy::read_memory;
 use crate::pm::reach;
@@ -352,7 +353,7 @@ fn stretches(at: u64, count: u64) -> Option<Vec<Stretch>> {
         return None;
     }
     let mut bytes = alloc::vec![0u8; count as usize * LEN];
-    if !read_memory(reach(at), &mut bytes) {
+    if !read_memory(reach(ProgramAddr::new(at)), &mut bytes) {
         return None;
     }
     let word = |bytes: &[u8]| {

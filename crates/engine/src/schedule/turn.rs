@@ -421,7 +421,7 @@ pub fn made(ctx: &mut ThreadContext, child: u32, answer: i64, group: u32, lent: 
 pub fn waits_for_child(ctx: &ThreadContext) -> Point {
     Point {
         kind: PointKind::Wait,
-        pc: ctx.rip,
+        pc: ctx.rip.get(),
         ..Point::default()
     }
 }

@@ -3,6 +3,7 @@
 //! It stands first, so that it sees calls as the program makes them, with the program's addresses, and sees all of them, also those that
 //! the engine answers by itself. What the kernel writes is what `brownout_syscalls` knows of a call if all memory is taken for tracked.
 
+use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
 use crate::follow;
 use crate::sys::nr;
@@ -81,7 +82,7 @@ impl Translate for All {
 
 impl Memory for All {
     fn read(&self, addr: u64, to: &mut [u8]) -> bool {
-        crate::copy::read_memory(crate::pm::reach(addr), to)
+        crate::copy::read_memory(crate::pm::reach(ProgramAddr::new(addr)), to)
     }
 
     fn write(&self, _: u64, _: &[u8]) -> bool {

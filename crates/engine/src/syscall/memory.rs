@@ -169,7 +169,7 @@ fn overlaps_engine(start: u64, len: u64) -> bool {
             .arenas
             .list
             .iter()
-            .any(|x| start < x.end() && end > x.base)
+            .any(|x| start < x.end().get() && end > x.base.get())
         || pm::overlaps_alias(start, end)
 }
 

@@ -67,7 +67,7 @@ pub fn handle(ctx: &mut ThreadContext) {
     // `None`: a signal comes first, and the program will make the call again afterwards.
     if let Some(result) = PIPELINE.make(ctx, &call) {
         ctx.gpr[0] = result as u64;
-        ctx.gpr[1] = ctx.rip + 2;
+        ctx.gpr[1] = (ctx.rip + 2).get();
         ctx.gpr[11] = ctx.rflags;
         ctx.rip += 2;
     }

@@ -22,8 +22,7 @@ impl Pass for Atomics {
     fn before(&self, b: &mut Builder, d: &Decoded) {
         let is_locked = brownout_insn::fence(&d.insn) == Some(brownout_insn::FenceKind::Locked);
         let has_memory = d.insn.op_kinds().any(|kind| kind == OpKind::Memory);
-        if d.form == Form::Valid && is_locked && has_memory && !hooks::is_of_c_library(d.insn.ip())
-        {
+        if d.form == Form::Valid && is_locked && has_memory && !hooks::is_of_c_library(d.pc()) {
             b.interpreted(&d.insn, &Atomics);
         }
     }

@@ -13,6 +13,7 @@
 //!
 //! A pass may have an instruction executed by Rust code instead, with all of the program's registers in its hands: see `interpret.rs`.
 
+use crate::address::{CacheAddr, ProgramAddr};
 use crate::block::{Exit, InsnMap, NO_BLOCK, Saved};
 use crate::context::{off, slot};
 use crate::emit::{Emitter, Gpr, RAX, RCX, RDX};
@@ -44,7 +45,7 @@ pub enum Placed {
     /// Nothing: it is still to be emitted.
     Nothing,
     /// All of it, in a form of its own. The block goes on at this program address.
-    Instead(u64),
+    Instead(ProgramAddr),
     /// All of it, and the block ends there.
     Last,
 }
@@ -53,9 +54,9 @@ pub enum Placed {
 #[derive(Clone, Copy)]
 pub struct Edge {
     /// The branch.
-    pub from: u64,
+    pub from: ProgramAddr,
     /// Where it leads; for a conditional branch that is not taken, the instruction behind it.
-    pub to: u64,
+    pub to: ProgramAddr,
     /// The branch is conditional.
     pub is_choice: bool,
 }
@@ -84,10 +85,10 @@ pub trait Pass: Sync {
     fn edge(&self, _b: &mut Builder, _edge: Edge) {}
 
     /// Code that runs when the indirect branch at `from`, a jump or a call, is taken. rcx holds the target and must hold it behind; rdx is free.
-    fn computed_edge(&self, _b: &mut Builder, _from: u64) {}
+    fn computed_edge(&self, _b: &mut Builder, _from: ProgramAddr) {}
 
     /// Sees the block when it is emitted, at program addresses `pc..pc_end`.
-    fn emitted(&self, _pc: u64, _pc_end: u64) {}
+    fn emitted(&self, _pc: ProgramAddr, _pc_end: ProgramAddr) {}
 }
 
 /// What inserted code needs beside the program's own registers.
@@ -100,27 +101,27 @@ pub struct Needs {
 }
 
 pub struct Request<'a> {
-    pub pc: u64,
+    pub pc: ProgramAddr,
     /// First address that may not begin an instruction of this block.
-    pub limit: u64,
+    pub limit: ProgramAddr,
     /// End of readable code bytes.
-    pub readable: u64,
+    pub readable: ProgramAddr,
     /// Reached by an indirect branch: put the tag check in front.
     pub prefix: bool,
     /// Other threads may write the code while it is translated.
     pub writable: bool,
     /// The code may change unseen: compare it with what was translated at every entry.
     pub self_check: bool,
-    /// Not 0: translate for [`Exit::returns_to`].
-    pub returns_to: u64,
+    /// If there is one: translate for [`Exit::returns_to`].
+    pub returns_to: ProgramAddr,
     pub first_exit: u32,
     /// Where the code around it begins, which belongs to the same module.
-    pub module: u64,
+    pub module: ProgramAddr,
     /// Blocks that exist: running into one ends this one, rather than having its code twice.
-    pub known: &'a hashbrown::HashMap<u64, crate::block::BlockId, crate::hash::PcHash>,
+    pub known: &'a hashbrown::HashMap<ProgramAddr, crate::block::BlockId, crate::hash::PcHash>,
     /// But for these. A row of stores to tracked memory, each of which has faulted once, would else be as many blocks, and
     /// each would have to find out its calling context.
-    pub resumed: &'a hashbrown::HashSet<u64, crate::hash::PcHash>,
+    pub resumed: &'a hashbrown::HashSet<ProgramAddr, crate::hash::PcHash>,
 }
 
 /// An instruction of a block, before it is emitted.
@@ -133,6 +134,18 @@ pub struct Decoded<'a> {
     /// Where its displacement is, if it is RIP-relative.
     pub(super) displacement_at: usize,
     pub(super) form: Form,
+}
+
+impl Decoded<'_> {
+    /// Where it is.
+    pub fn pc(&self) -> ProgramAddr {
+        ProgramAddr::of(&self.insn)
+    }
+
+    /// What is behind it.
+    pub fn behind(&self) -> ProgramAddr {
+        ProgramAddr::behind(&self.insn)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -157,7 +170,7 @@ pub struct Builder<'a> {
     pub(super) request: &'a Request<'a>,
     /// Where the displacement of the current instruction is, if it is RIP-relative.
     pub(super) displacement_at: usize,
-    pub(super) body: u64,
+    pub(super) body: CacheAddr,
     pub(super) insns: Vec<InsnMap>,
     pub(super) exits: Vec<Exit>,
     pub(super) sites: Vec<&'static crate::pm::site::Site>,
@@ -170,18 +183,18 @@ pub struct Builder<'a> {
 impl Builder<'_> {
     /// The code of the instruction at `pc` begins here, where all registers are the program's. `saved`: which ones are not, behind the
     /// first instruction of that code.
-    pub fn begin(&mut self, pc: u64, saved: Saved) {
+    pub fn begin(&mut self, pc: ProgramAddr, saved: Saved) {
         self.map(pc, saved, true);
     }
 
     /// From here on these registers are saved, in the code of the instruction at `pc`.
-    pub(super) fn within(&mut self, pc: u64, saved: Saved) {
+    pub(super) fn within(&mut self, pc: ProgramAddr, saved: Saved) {
         if !self.out_of_line {
             self.map(pc, saved, false);
         }
     }
 
-    fn map(&mut self, pc: u64, saved: Saved, is_boundary: bool) {
+    fn map(&mut self, pc: ProgramAddr, saved: Saved, is_boundary: bool) {
         self.insns.push(InsnMap {
             code: (self.hot.at - self.body) as u16,
             pc: (pc - self.request.pc) as u16,
@@ -191,13 +204,18 @@ impl Builder<'_> {
     }
 
     /// What an address is called in every run: its distance from the beginning of the module's code.
-    pub fn name(&self, pc: u64) -> u64 {
-        pc.wrapping_sub(self.request.module)
+    pub fn name(&self, pc: ProgramAddr) -> u64 {
+        pc - self.request.module
     }
 
     /// Inserts what `code` emits, with registers for its own use; behind it everything is the program's again. The code may fault on the
     /// program's memory where that is allowed: that is a fault of the instruction at `pc`.
-    pub fn with_scratch(&mut self, pc: u64, needs: Needs, code: impl FnOnce(&mut Self, [Gpr; 2])) {
+    pub fn with_scratch(
+        &mut self,
+        pc: ProgramAddr,
+        needs: Needs,
+        code: impl FnOnce(&mut Self, [Gpr; 2]),
+    ) {
         const REGISTERS: [Gpr; 2] = [RCX, RDX];
         const SLOTS: [usize; 2] = [slot::PASS, slot::PASS + 1];
         let mut saved = Saved::NONE;
@@ -234,7 +252,7 @@ impl Builder<'_> {
     }
 
     /// The same, into the cold part. Yields where that begins.
-    pub(super) fn edge_out_of_line(&mut self, edge: Edge) -> u64 {
+    pub(super) fn edge_out_of_line(&mut self, edge: Edge) -> CacheAddr {
         core::mem::swap(self.hot, self.cold);
         let at = self.hot.at;
         self.out_of_line = true;
@@ -245,10 +263,10 @@ impl Builder<'_> {
     }
 
     /// Leaves the cache for good reason; `ctx.rip` is the instruction's address.
-    pub(super) fn special(&mut self, kind: u64, pc: u64, payload: u64) {
+    pub(super) fn special(&mut self, kind: u64, pc: ProgramAddr, payload: u64) {
         self.hot.store_imm64(
             core::mem::offset_of!(crate::context::ThreadContext, rip) as u32,
-            pc,
+            pc.get(),
         );
         self.hot.leave(kind | payload << 8);
     }
@@ -275,7 +293,7 @@ impl Builder<'_> {
     /// Encodes at the current place; false if an operand is out of reach.
     fn encode_here(&mut self, insn: &Instruction) -> bool {
         let mut encoder = Encoder::new(64);
-        match encoder.encode(insn, self.hot.at) {
+        match encoder.encode(insn, self.hot.at.get()) {
             Ok(_) => {
                 self.hot.bytes(&encoder.take_buffer());
                 true
@@ -309,12 +327,12 @@ impl Builder<'_> {
     }
 
     /// Jumps to another block: to its stub until linked.
-    pub(super) fn exit_jump(&mut self, target: u64) {
-        self.jump(target, 0);
+    pub(super) fn exit_jump(&mut self, target: ProgramAddr) {
+        self.jump(target, ProgramAddr::NONE);
     }
 
     /// The same, where the return address may be known: see [`Exit::returns_to`].
-    pub(super) fn jump(&mut self, target: u64, returns_to: u64) {
+    pub(super) fn jump(&mut self, target: ProgramAddr, returns_to: ProgramAddr) {
         self.hot.align_patch(1);
         let stub = self.stub();
         let patch = self.hot.jmp(stub);
@@ -327,7 +345,7 @@ impl Builder<'_> {
         });
     }
 
-    pub(super) fn stub(&mut self) -> u64 {
+    pub(super) fn stub(&mut self) -> CacheAddr {
         let n = self.request.first_exit as u64 + self.exits.len() as u64;
         let stub = self.cold.at;
         self.cold.leave(exit::LINK | n << 8);

@@ -17,6 +17,7 @@
 
 use super::builder::{Builder, Decoded, Form, Pass};
 use super::interpret::{Goes, Interpreter};
+use crate::address::ProgramAddr;
 use crate::copy::read_memory;
 use crate::machine::Machine;
 use crate::pm::reach;
@@ -37,7 +38,7 @@ impl Pass for Capture {
     }
 
     fn before(&self, b: &mut Builder, d: &Decoded) {
-        if d.form == Form::Valid && is_chosen(d.insn.ip()) {
+        if d.form == Form::Valid && is_chosen(d.pc()) {
             let mut code = [0; captured::CODE_LEN];
             let len = d.raw.len().min(code.len());
             code[..len].copy_from_slice(&d.raw[..len]);
@@ -50,12 +51,12 @@ impl Pass for Capture {
 }
 
 /// The tool has sorted them.
-fn is_chosen(pc: u64) -> bool {
+fn is_chosen(pc: ProgramAddr) -> bool {
     let control = crate::control::control();
     let count = control.chosen_count.load(Ordering::Acquire) as usize;
     let chosen = &control.chosen[..count.min(CHOSEN_MAX)];
     chosen
-        .binary_search_by_key(&pc, |entry| entry.load(Ordering::Relaxed))
+        .binary_search_by_key(&pc.get(), |entry| entry.load(Ordering::Relaxed))
         .is_ok()
 }
 
@@ -85,7 +86,7 @@ impl Interpreter for Look {
         let around = table(machine, insn).into_iter().flatten();
         for (at, len) in memory(machine, insn).into_iter().flatten().chain(around) {
             let mut bytes = alloc::vec![0; len.next_multiple_of(8)];
-            if len != 0 && read_memory(reach(at), &mut bytes[..len]) {
+            if len != 0 && read_memory(reach(ProgramAddr::new(at)), &mut bytes[..len]) {
                 words[pieces] += 1;
                 words.extend([at, len as u64]);
                 words.extend(bytes.chunks(8).map(word));

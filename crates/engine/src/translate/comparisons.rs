@@ -9,6 +9,7 @@
 
 use super::builder::{Builder, Decoded, Form, Pass};
 use super::interpret::{Goes, Interpreter};
+use crate::address::ProgramAddr;
 use crate::copy::read_memory;
 use crate::machine::Machine;
 use crate::pm::reach;
@@ -39,7 +40,7 @@ impl Pass for Comparisons {
     fn before(&self, b: &mut Builder, d: &Decoded) {
         if d.form == Form::Valid && compares(&d.insn) {
             let comparing = Box::leak(Box::new(Comparing {
-                name: b.name(d.insn.ip()),
+                name: b.name(d.pc()),
                 noted: AtomicU32::new(0),
                 last: AtomicU64::new(0),
             }));
@@ -122,7 +123,7 @@ fn operands(machine: &Machine, insn: &Instruction) -> Option<(usize, Bytes, Byte
         let value = match insn.op_kind(i) {
             OpKind::Register => value_of(machine, insn.op_register(i)),
             OpKind::Memory => {
-                let from = reach(machine.address(insn));
+                let from = reach(ProgramAddr::new(machine.address(insn)));
                 return read_memory(from, &mut bytes[..len]).then_some(bytes);
             }
             _ => insn.immediate(i),
@@ -159,7 +160,7 @@ fn arguments(machine: &Machine) -> Option<(usize, Bytes, Bytes)> {
     for (pointer, side) in pointers.iter().zip(&mut sides) {
         // Not beyond the page: the next one need not exist.
         let here = (4096 - *pointer as usize % 4096).min(COMPARED_LEN);
-        if !read_memory(reach(*pointer), &mut side[..here]) {
+        if !read_memory(reach(ProgramAddr::new(*pointer)), &mut side[..here]) {
             return None;
         }
         len = len.min(here);

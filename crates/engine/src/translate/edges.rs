@@ -9,6 +9,7 @@
 //! So an edge costs one store, which needs no register and changes no flag; counting would need both, and made programs twice as slow.
 
 use super::builder::{Builder, Edge, Pass};
+use crate::address::ProgramAddr;
 use crate::context::EDGES_OFFSET;
 use crate::emit::RDX;
 use brownout_abi::EDGES;
@@ -28,7 +29,7 @@ impl Pass for EdgeCoverage {
         }
     }
 
-    fn computed_edge(&self, b: &mut Builder, from: u64) {
+    fn computed_edge(&self, b: &mut Builder, from: ProgramAddr) {
         // Functions are aligned: the lowest bit says least.
         b.hot.index_edx_ecx(1);
         b.hot.lea_sum32(RDX, number(b.name(from), 0));

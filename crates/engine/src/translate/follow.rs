@@ -27,6 +27,7 @@
 use super::builder::{Builder, Decoded, Edge, Form, Needs, Pass};
 use super::interpret::{Goes, Interpreted, Interpreter};
 use super::site::address_code;
+use crate::address::ProgramAddr;
 use crate::block::Saved;
 use crate::context::{FOLLOW_FULL_SHIFT, FOLLOW_OFFSET, off, slot};
 use crate::emit::{Emitter, RCX, RDX};
@@ -57,7 +58,7 @@ impl Pass for Follow {
     }
 
     fn before(&self, b: &mut Builder, d: &Decoded) {
-        let pc = d.insn.ip();
+        let pc = d.pc();
         let offset = (pc - b.request.pc) as u16;
         let step = match &mut b.followed {
             Some(block) => {
@@ -80,7 +81,7 @@ impl Pass for Follow {
     fn after(&self, b: &mut Builder, d: &Decoded) {
         let step = b.followed.as_ref().map_or(0, |block| block.steps.len() - 1);
         if d.form == Form::Valid && is_repeated_comparison(&d.insn) {
-            b.with_scratch(d.insn.ip(), TWO_REGISTERS, |b, _| b.push_rcx(REST, step));
+            b.with_scratch(d.pc(), TWO_REGISTERS, |b, _| b.push_rcx(REST, step));
         }
     }
 
@@ -154,13 +155,13 @@ impl Emitter {
 
 impl Builder<'_> {
     /// The block is entered.
-    fn head(&mut self, pc: u64, number: u32) {
+    fn head(&mut self, pc: ProgramAddr, number: u32) {
         self.begin(pc, Saved::NONE);
         let start = self.hot.at;
         let it = Box::leak(Box::new(Interpreted {
             insn: {
                 let mut insn = Instruction::default();
-                insn.set_ip(pc);
+                insn.set_ip(pc.get());
                 insn
             },
             // It is looked at again, and there is room then.
@@ -187,7 +188,7 @@ impl Builder<'_> {
     /// Tells where the instruction's operands are.
     fn announce(&mut self, d: &Decoded, step: usize) {
         let insn = &d.insn;
-        let pc = insn.ip();
+        let pc = d.pc();
         if is_x87(d) {
             self.begin(pc, Saved::NONE);
             self.with_scratch(pc, TWO_REGISTERS, |b, _| {
@@ -226,8 +227,9 @@ impl Builder<'_> {
 
     /// The stack pointer, or for `leave` the frame pointer.
     fn stack(&mut self, insn: &Instruction, step: usize) {
-        self.begin(insn.ip(), Saved::NONE);
-        self.with_scratch(insn.ip(), TWO_REGISTERS, |b, _| {
+        let pc = ProgramAddr::of(insn);
+        self.begin(pc, Saved::NONE);
+        self.with_scratch(pc, TWO_REGISTERS, |b, _| {
             match insn.mnemonic() {
                 Mnemonic::Leave => b.hot.bytes(&[0x48, 0x89, 0xE9]), // mov rcx, rbp
                 _ => b.hot.bytes(&[0x48, 0x89, 0xE1]),               // mov rcx, rsp

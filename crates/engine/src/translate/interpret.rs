@@ -11,6 +11,7 @@
 //! its own business: accesses to tracked memory are for `pm` to make.
 
 use super::builder::{Builder, Decoded, Needs, Pass, Placed};
+use crate::address::{CacheAddr, ProgramAddr};
 use crate::block::Saved;
 use crate::exit;
 use crate::machine::Machine;
@@ -30,27 +31,31 @@ pub enum Goes {
     /// With the instruction itself, which was only looked at: its code is behind that of the look.
     Here,
     /// There.
-    To(u64),
+    To(ProgramAddr),
 }
 
 /// An instruction in the cache that is interpreted. Lives for ever: code refers to it.
 pub struct Interpreted {
     pub insn: Instruction,
     /// Code of what comes next: the next instruction, or this one if it is only looked at.
-    pub next_code: u64,
+    pub next_code: CacheAddr,
     pub by: &'static dyn Interpreter,
 }
 
 impl Builder<'_> {
     /// Has `insn` executed by `by` whenever the program comes there.
     pub fn interpreted(&mut self, insn: &Instruction, by: &'static dyn Interpreter) {
-        self.begin(insn.ip(), Saved::NONE);
+        self.begin(ProgramAddr::of(insn), Saved::NONE);
         let it = Box::leak(Box::new(Interpreted {
             insn: *insn,
-            next_code: 0,
+            next_code: CacheAddr::NONE,
             by,
         }));
-        self.special(exit::INTERPRET, insn.ip(), &raw const *it as u64);
+        self.special(
+            exit::INTERPRET,
+            ProgramAddr::of(insn),
+            &raw const *it as u64,
+        );
         it.next_code = self.hot.at;
     }
 }
@@ -71,9 +76,9 @@ impl Pass for Exercise {
 
     fn before(&self, b: &mut Builder, d: &Decoded) {
         // Not in front of each: also what is left as it is must go on working.
-        if d.insn.ip().is_multiple_of(3) {
-            b.begin(d.insn.ip(), Saved::NONE);
-            b.with_scratch(d.insn.ip(), TWO_REGISTERS_AND_FLAGS, |b, registers| {
+        if d.pc().get().is_multiple_of(3) {
+            b.begin(d.pc(), Saved::NONE);
+            b.with_scratch(d.pc(), TWO_REGISTERS_AND_FLAGS, |b, registers| {
                 for register in registers {
                     b.hot.xor_self(register);
                 }
@@ -87,7 +92,7 @@ impl Pass for Exercise {
         }
         b.interpreted(&d.insn, &Exercise);
         match d.insn.flow_control() {
-            FlowControl::Next => Placed::Instead(d.insn.next_ip()),
+            FlowControl::Next => Placed::Instead(d.behind()),
             _ => Placed::Last,
         }
     }
@@ -144,7 +149,7 @@ impl Interpreter for Exercise {
                 machine.set_gpr(to, a.wrapping_add(b).wrapping_add(carry.into()));
                 machine.set_arithmetic_flags(flags_of_sum(a, b, carry));
             }
-            Jmp_rel8_64 | Jmp_rel32_64 => return Goes::To(insn.near_branch_target()),
+            Jmp_rel8_64 | Jmp_rel32_64 => return Goes::To(ProgramAddr::target_of(insn)),
             VEX_Kmovq_kr_r64 => machine.set_mask(to, machine.gpr(from)),
             VEX_Kmovq_r64_kr => {
                 let value = machine.mask(from);

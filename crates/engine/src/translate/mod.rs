@@ -27,6 +27,7 @@ mod tests;
 pub use interpret::{Goes, Interpreted};
 pub use simple::is_simple_function;
 
+use crate::address::{CacheAddr, ProgramAddr};
 use crate::block::{Exit, InsnMap, NO_BLOCK, Saved};
 use crate::context::{GRANULES_OFFSET, IBTC_OFFSET, IBTC_SHIFT, off, slot};
 use crate::emit::{Emitter, Gpr, RCX, RDX};
@@ -47,9 +48,10 @@ const INSNS_MAX: usize = 64;
 const INSN_LEN_MAX: u64 = 15;
 
 pub struct Translated {
-    pub pc_end: u64,
-    pub prefix: u64,
-    pub body: u64,
+    pub pc_end: ProgramAddr,
+    /// Where the tag check is, if it was asked for.
+    pub prefix: CacheAddr,
+    pub body: CacheAddr,
     pub insns: Box<[InsnMap]>,
     pub exits: Vec<Exit>,
     pub sites: Vec<&'static crate::pm::site::Site>,
@@ -57,13 +59,13 @@ pub struct Translated {
 
 /// The tag check in front of a block that indirect branches reach. rcx holds the target; rcx
 /// and rdx of the program are in their branch slots.
-pub fn prefix(e: &mut Emitter, pc: u64) -> u64 {
+pub fn prefix(e: &mut Emitter, pc: ProgramAddr) -> CacheAddr {
     // 8-aligned: `spoil_prefix` replaces the first bytes by one store.
-    while e.at & 7 != 0 {
+    while e.at.get() & 7 != 0 {
         e.nops(1);
     }
     let start = e.at;
-    e.mov_imm64(RDX, pc.wrapping_neg());
+    e.mov_imm64(RDX, pc.get().wrapping_neg());
     e.lea_sum(RCX, RCX, Some(RDX), 0);
     e.jrcxz(8);
     e.jmp_gs(off::ENTRY_MISS_TAG);
@@ -73,12 +75,12 @@ pub fn prefix(e: &mut Emitter, pc: u64) -> u64 {
 }
 
 /// Makes a dead block's tag check fail always: its first instruction becomes `jmp gs:[entry_miss]`.
-pub fn spoil_prefix(prefix: u64) {
+pub fn spoil_prefix(prefix: CacheAddr) {
     let mut b = [0x65, 0xFF, 0x24, 0x25, 0, 0, 0, 0];
     b[4..].copy_from_slice(&off::ENTRY_MISS.to_le_bytes());
     // SAFETY: `prefix` is 8-aligned code of ours; one atomic store (CACHE-1).
     unsafe {
-        (*(prefix as *const core::sync::atomic::AtomicU64))
+        (*(prefix.get() as *const core::sync::atomic::AtomicU64))
             .store(u64::from_le_bytes(b), core::sync::atomic::Ordering::Release)
     };
 }
@@ -86,7 +88,10 @@ pub fn spoil_prefix(prefix: u64) {
 /// Translates the block at `request.pc`.
 pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Translated {
     let pc = request.pc;
-    let prefix_at = if request.prefix { prefix(hot, pc) } else { 0 };
+    let prefix_at = match request.prefix {
+        true => prefix(hot, pc),
+        false => CacheAddr::NONE,
+    };
     let body = hot.at;
     let mut b = Builder {
         hot,
@@ -105,7 +110,7 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
         b.leave_room_for_self_check();
     }
     let len = (request.readable - pc).min(INSNS_MAX as u64 * INSN_LEN_MAX) as usize;
-    let source = crate::pm::readable_alias(pc);
+    let source = crate::pm::reach(pc).get();
     // SAFETY: the caller found `pc..readable` to be mapped code; the program may unmap it under our
     // feet, which natively would be a fault at a random place just as well.
     let there = unsafe { core::slice::from_raw_parts(source as *const u8, len) };
@@ -151,12 +156,12 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
 /// The instructions of the block at `request.pc`, whose code is `bytes`. Emission may end it earlier.
 fn decode<'a>(request: &Request, bytes: &'a [u8]) -> Vec<Decoded<'a>> {
     let pc = request.pc;
-    let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(64, bytes, pc.get(), DecoderOptions::NONE);
     let mut insns = Vec::with_capacity(16);
     loop {
-        let at = decoder.ip();
+        let at = ProgramAddr::new(decoder.ip());
         let is_cut = at != pc
-            && request.returns_to == 0
+            && request.returns_to.is_none()
             && request.known.contains_key(&at)
             && !request.resumed.contains(&at);
         if at >= request.limit || insns.len() >= INSNS_MAX || is_cut {
@@ -171,7 +176,8 @@ fn decode<'a>(request: &Request, bytes: &'a [u8]) -> Vec<Decoded<'a>> {
             if left < INSN_LEN_MAX && decoder.last_error() == iced_x86::DecoderError::NoMoreBytes {
                 form = Form::CutOff;
             }
-            let lax = Decoder::with_ip(64, rest, at, DecoderOptions::NO_INVALID_CHECK).decode();
+            let lax =
+                Decoder::with_ip(64, rest, at.get(), DecoderOptions::NO_INVALID_CHECK).decode();
             if form == Form::Invalid
                 && !lax.is_invalid()
                 && lax.flow_control() == FlowControl::Next
@@ -186,7 +192,7 @@ fn decode<'a>(request: &Request, bytes: &'a [u8]) -> Vec<Decoded<'a>> {
             false => 0,
         };
         let end = match form {
-            Form::Valid | Form::Reserved => insn.next_ip(),
+            Form::Valid | Form::Reserved => ProgramAddr::behind(&insn),
             // Which of its bytes make it invalid nobody says, so none of them may change.
             Form::Invalid => at + INSN_LEN_MAX.min(rest.len() as u64),
             Form::CutOff => request.readable,
@@ -206,7 +212,7 @@ fn decode<'a>(request: &Request, bytes: &'a [u8]) -> Vec<Decoded<'a>> {
         if !goes_on {
             return insns;
         }
-        decoder.set_ip(end);
+        decoder.set_ip(end.get());
     }
 }
 
@@ -224,17 +230,17 @@ fn goes_on(insn: &Instruction) -> bool {
 
 impl Builder<'_> {
     /// Emits the instructions and what passes add. Yields the end of what was made use of.
-    fn emit(&mut self, block: &[Decoded]) -> u64 {
+    fn emit(&mut self, block: &[Decoded]) -> ProgramAddr {
         let request = self.request;
         let mut next = request.pc;
         for d in block {
-            let at = d.insn.ip();
+            let at = d.pc();
             if at < next {
                 // A pass has placed it together with the one before.
                 continue;
             }
             self.displacement_at = d.displacement_at;
-            if request.returns_to != 0 && !crate::insn::keeps_stack(&d.insn) {
+            if !request.returns_to.is_none() && !crate::insn::keeps_stack(&d.insn) {
                 // From here on the return address may change.
                 self.begin(at, Saved::NONE);
                 self.exit_jump(at);
@@ -273,7 +279,7 @@ impl Builder<'_> {
     /// What no pass may have a say in: instructions that the engine performs, refuses, or lets fault. True if it is one: the block ends.
     fn engines_own(&mut self, d: &Decoded) -> bool {
         let insn = &d.insn;
-        let pc = insn.ip();
+        let pc = d.pc();
         match d.form {
             Form::Valid | Form::Reserved => {}
             Form::Invalid => {
@@ -365,7 +371,7 @@ impl Builder<'_> {
     /// One instruction as it is, as far as that is possible; true if the block ends with it.
     fn instruction(&mut self, d: &Decoded) -> bool {
         let (insn, raw) = (&d.insn, d.raw);
-        let pc = insn.ip();
+        let pc = d.pc();
         if d.form == Form::Reserved {
             self.begin(pc, Saved::NONE);
             self.hot.bytes(raw);
@@ -384,7 +390,7 @@ impl Builder<'_> {
                     return true;
                 }
                 self.begin(pc, Saved::NONE);
-                let target = insn.near_branch_target();
+                let target = ProgramAddr::target_of(insn);
                 self.edge(Edge {
                     from: pc,
                     to: target,
@@ -404,13 +410,13 @@ impl Builder<'_> {
                     self.push_constant(insn.next_ip());
                     // An own boundary would be wrong: the push is already done. Fault and step both see the pushed state only
                     // at the target's boundary.
-                    let target = insn.near_branch_target();
+                    let target = ProgramAddr::target_of(insn);
                     self.edge(Edge {
                         from: pc,
                         to: target,
                         is_choice: false,
                     });
-                    self.jump(target, insn.next_ip());
+                    self.jump(target, d.behind());
                 } else {
                     self.begin(pc, Saved::NONE);
                     self.special(exit::UNSUPPORTED, pc, 0);
@@ -449,7 +455,7 @@ impl Builder<'_> {
                         return true;
                     }
                 };
-                if self.request.returns_to != 0 {
+                if !self.request.returns_to.is_none() {
                     self.insns.last_mut().expect("begun").saved = Saved::NONE;
                     self.hot.add_rsp(pop);
                     self.exit_jump(self.request.returns_to);
@@ -472,7 +478,7 @@ impl Builder<'_> {
                     // A transaction that always aborts at once, with no reason given: programs must
                     // have a fallback for that.
                     self.hot.bytes(&[0xB8, 0, 0, 0, 0]); // mov eax, 0
-                    self.exit_jump(insn.near_branch_target());
+                    self.exit_jump(ProgramAddr::target_of(insn));
                     return true;
                 }
                 self.copy(insn, raw);
@@ -487,7 +493,7 @@ impl Builder<'_> {
             self.hot.bytes(&[0x68]);
             self.hot.u32(value as u32);
         } else {
-            while self.cold.at & 7 != 0 {
+            while self.cold.at.get() & 7 != 0 {
                 self.cold.bytes(&[0xCC]);
             }
             let at = self.cold.at;
@@ -498,18 +504,18 @@ impl Builder<'_> {
 
     /// What is known at `target` of the return address, coming from `pc`. Nothing behind a jump backwards: a loop may wait for
     /// another thread, and that may have changed it.
-    fn returns_to_at(&self, pc: u64, target: u64) -> u64 {
+    fn returns_to_at(&self, pc: ProgramAddr, target: ProgramAddr) -> ProgramAddr {
         if target > pc {
             self.request.returns_to
         } else {
-            0
+            ProgramAddr::NONE
         }
     }
 
     fn conditional(&mut self, insn: &Instruction, raw: &[u8]) {
-        let target = insn.near_branch_target();
+        let target = ProgramAddr::target_of(insn);
         let taken = Edge {
-            from: insn.ip(),
+            from: ProgramAddr::of(insn),
             to: target,
             is_choice: true,
         };
@@ -517,7 +523,7 @@ impl Builder<'_> {
         // Code of passes for the way that is taken stands between the branch and its target.
         let out_of_line = self.edge_out_of_line(taken);
         let is_direct = self.cold.at == out_of_line;
-        let mut patch = 0;
+        let mut patch = CacheAddr::NONE;
         if !is_direct {
             self.cold.align_patch(1);
             patch = self.cold.jmp(stub);
@@ -532,7 +538,7 @@ impl Builder<'_> {
             self.hot.align_patch(2);
             self.hot.bytes(&[0x0F, 0x80 | cc]);
             let at = self.hot.at;
-            self.hot.u32(crate::emit::rel32(at + 4, goes_to));
+            self.hot.u32(crate::emit::rel32(at + 4, goes_to.get()));
             at
         } else {
             // loop, loope, loopne, jrcxz, jecxz: only a rel8 form exists.
@@ -541,7 +547,7 @@ impl Builder<'_> {
             self.hot.bytes(prefixes);
             self.hot.bytes(&[2]);
             // The jump behind must not move: align it before measuring.
-            let lead = self.hot.at + 2;
+            let lead = (self.hot.at + 2).get();
             let pad = if (lead + 1) & 63 > 60 {
                 64 - ((lead + 1) & 63)
             } else {
@@ -553,13 +559,13 @@ impl Builder<'_> {
         };
         self.exits.push(Exit {
             target,
-            returns_to: self.returns_to_at(insn.ip(), target),
+            returns_to: self.returns_to_at(ProgramAddr::of(insn), target),
             patch: if is_direct { rel32_at } else { patch },
             stub,
             linked: NO_BLOCK,
         });
         self.edge(Edge {
-            to: insn.next_ip(),
+            to: ProgramAddr::behind(insn),
             ..taken
         });
     }
@@ -582,7 +588,7 @@ impl Builder<'_> {
             self.push_constant(insn.next_ip());
         }
         for pass in in_force() {
-            pass.computed_edge(self, insn.ip());
+            pass.computed_edge(self, ProgramAddr::of(insn));
         }
         self.jump_by_table();
     }
@@ -653,7 +659,7 @@ impl Builder<'_> {
         self.cold.spill(off::spill(slot::SITE_R3), rax);
         self.cold.flags_to_rax();
         // Code in persistent memory may be unreadable where the program sees it.
-        self.cold.mov_imm64(RDX, crate::pm::readable_alias(pc));
+        self.cold.mov_imm64(RDX, crate::pm::reach(pc).get());
         let mut fail = Vec::new();
         let mut differs = |e: &mut Emitter| {
             e.bytes(&[0x0F, 0x85]); // jne fail
@@ -684,12 +690,14 @@ impl Builder<'_> {
         let fail_at = self.cold.at;
         for f in fail {
             // SAFETY: our own bytes, not yet reachable.
-            unsafe { (f as *mut u32).write_unaligned(crate::emit::rel32(f + 4, fail_at)) };
+            unsafe {
+                (f.get() as *mut u32).write_unaligned(crate::emit::rel32(f + 4, fail_at.get()))
+            };
         }
         restore(self.cold);
         self.cold.store_imm64(
             core::mem::offset_of!(crate::context::ThreadContext, rip) as u32,
-            pc,
+            pc.get(),
         );
         self.cold.leave(exit::CODE_CHANGED);
         // SAFETY: the room left at the body's start; the block is not yet reachable.

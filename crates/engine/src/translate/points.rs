@@ -9,6 +9,7 @@
 
 use super::builder::{Builder, Decoded, Form, Needs, Pass};
 use super::interpret::{Goes, Interpreted, Interpreter};
+use crate::address::{CacheAddr, ProgramAddr};
 use crate::block::Saved;
 use crate::context::{off, slot};
 use crate::emit::RCX;
@@ -59,7 +60,7 @@ fn what(insn: &Instruction) -> What {
     if may_go_back {
         return What::Counts;
     }
-    let asks = always_asks(insn) || site::any_known() && site::is_known(insn.ip());
+    let asks = always_asks(insn) || site::any_known() && site::is_known(ProgramAddr::of(insn));
     match asks {
         true => What::Asks,
         false => What::Nothing,
@@ -70,9 +71,9 @@ impl Interpreter for Points {
     fn execute(&self, machine: &mut Machine, insn: &Instruction) -> Goes {
         if let Some(point) = point(machine, insn) {
             let ctx = machine.thread();
-            if ctx.skip_point == insn.ip() {
+            if ctx.skip_point == ProgramAddr::of(insn) {
                 // It has passed here already, and was started over.
-                ctx.skip_point = 0;
+                ctx.skip_point = ProgramAddr::NONE;
                 return Goes::Here;
             }
             // `ctx.rip` is where the thread stands.
@@ -193,14 +194,15 @@ impl Builder<'_> {
             registers: 1,
             flags: false,
         };
+        let pc = ProgramAddr::of(insn);
         let it = Box::leak(Box::new(Interpreted {
             insn: *insn,
-            next_code: 0,
+            next_code: CacheAddr::NONE,
             by: &Counted,
         }));
         let payload = &raw const *it as u64;
-        self.begin(insn.ip(), Saved::NONE);
-        self.with_scratch(insn.ip(), ONE_REGISTER, |b, _| {
+        self.begin(pc, Saved::NONE);
+        self.with_scratch(pc, ONE_REGISTER, |b, _| {
             b.hot.reload(RCX, off::BUDGET);
             b.hot.add_rcx(-1);
             b.hot.spill(off::BUDGET, RCX);
@@ -208,7 +210,7 @@ impl Builder<'_> {
             b.hot.jrcxz(JMP_LEN);
             let over = b.hot.jmp(b.hot.at);
             b.hot.reload(RCX, off::spill(slot::PASS));
-            b.special(exit::INTERPRET, insn.ip(), payload);
+            b.special(exit::INTERPRET, pc, payload);
             b.hot.jmp_goes_here(over);
         });
         it.next_code = self.hot.at;

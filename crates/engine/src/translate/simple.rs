@@ -7,6 +7,7 @@
 //!
 //! This is only the choice of functions. That the address is certain is made sure when their blocks are translated.
 
+use crate::address::ProgramAddr;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
 /// Longest function, in bytes from its first instruction.
@@ -16,15 +17,15 @@ const INSNS_MAX: usize = 32;
 
 /// Whether the function at `pc` gets to its return on every way that does not go backwards, by a few instructions that leave memory
 /// and stack pointer alone. `end`: of the executable memory around it.
-pub fn is_simple_function(pc: u64, end: u64) -> bool {
+pub fn is_simple_function(pc: ProgramAddr, end: ProgramAddr) -> bool {
     let mut bytes = [0u8; LEN_MAX];
     let len = (end - pc).min(LEN_MAX as u64);
-    let source = crate::pm::readable_alias(pc);
+    let source = crate::pm::reach(pc).get();
     // SAFETY: into our own buffer; nobody has executed the code yet, so it may be unreadable (behind the end of its file).
     if !unsafe { crate::copy::copy_program(bytes.as_mut_ptr() as u64, source, len) } {
         return false;
     }
-    let mut decoder = Decoder::with_ip(64, &bytes[..len as usize], pc, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(64, &bytes[..len as usize], pc.get(), DecoderOptions::NONE);
     let mut insn = Instruction::default();
     // Offsets that are still to be looked at. All ways lead forwards, so the lowest first looks at each once.
     let mut ahead = 1u128;
@@ -38,7 +39,7 @@ pub fn is_simple_function(pc: u64, end: u64) -> bool {
         if decoder.set_position(at).is_err() {
             return false;
         }
-        decoder.set_ip(pc + at as u64);
+        decoder.set_ip((pc + at as u64).get());
         decoder.decode_out(&mut insn);
         if !crate::insn::keeps_stack(&insn) {
             return false;
@@ -53,10 +54,10 @@ pub fn is_simple_function(pc: u64, end: u64) -> bool {
         ) && insn.near_branch_target() > insn.ip())
         .then(|| insn.near_branch_target());
         for target in [next, jump].into_iter().flatten() {
-            if target - pc >= len {
+            if target - pc.get() >= len {
                 return false;
             }
-            ahead |= 1 << (target - pc);
+            ahead |= 1 << (target - pc.get());
         }
     }
     false

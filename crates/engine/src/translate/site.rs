@@ -18,6 +18,7 @@
 //! | further ones of copy loops, or among several threads | a copy of `bo_log_inline` |
 
 use super::builder::{Builder, Decoded, Pass, Placed};
+use crate::address::{CacheAddr, ProgramAddr};
 use crate::block::Saved;
 use crate::context::{GRANULE_MIXED, GRANULE_SHIFT, GRANULES_OFFSET, ThreadContext, off, slot};
 use crate::emit::{Emitter, Gpr, RAX, RCX, RDX};
@@ -44,21 +45,21 @@ impl Pass for PmTracking {
     }
 
     fn before(&self, b: &mut Builder, d: &Decoded) {
-        if let Some(function) = crate::pm::hooks::at(d.insn.ip()) {
-            b.library_call(d.insn.ip(), function);
+        if let Some(function) = crate::pm::hooks::at(d.pc()) {
+            b.library_call(d.pc(), function);
         }
     }
 
     fn instead(&self, b: &mut Builder, d: &Decoded) -> Placed {
         /// `rol rdi, 3`, with which client requests begin.
         const PREAMBLE: [u8; 4] = [0x48, 0xC1, 0xC7, 0x03];
-        let next = d.insn.next_ip();
+        let next = d.behind();
         if d.raw == PREAMBLE
             && d.rest[PREAMBLE.len()..].starts_with(&crate::requests::PREAMBLE_REST)
         {
             let behind = next + crate::requests::PREAMBLE_REST.len() as u64;
             // Fast requests go on in this block.
-            b.request(d.insn.ip(), behind);
+            b.request(d.pc(), behind);
             return Placed::Instead(behind);
         }
         let is_straight = matches!(
@@ -75,7 +76,7 @@ impl Pass for PmTracking {
 impl Builder<'_> {
     /// Emits an instrumented form. False: nothing to instrument, copy it.
     fn instrument(&mut self, insn: &Instruction, raw: &[u8]) -> bool {
-        let pc = insn.ip();
+        let pc = ProgramAddr::of(insn);
         let flush = matches!(
             insn.mnemonic(),
             Mnemonic::Clflush | Mnemonic::Clflushopt | Mnemonic::Clwb
@@ -123,7 +124,7 @@ impl Builder<'_> {
                 let s = site::new(
                     site::id(pc),
                     pc,
-                    insn.next_ip(),
+                    ProgramAddr::behind(insn),
                     kind::FENCE,
                     which,
                     0,
@@ -136,14 +137,14 @@ impl Builder<'_> {
                 self.hot.spill(off::spill(slot::SITE_RCX), RCX);
                 if let Some(tail) = quick(s) {
                     self.hot.spill(off::spill(slot::SITE_R2), RDX);
-                    Self::log_quickly(self.hot, s, tail, Address::None, RDX, 0);
+                    Self::log_quickly(self.hot, s, tail, Address::None, RDX, CacheAddr::NONE);
                 } else {
                     self.hot.store_imm64(off::SITE_ADDR, 0);
                     if ring::shared() {
                         // The fence is done; only its record waits: there is nothing to restart.
                         lock_or_wait(self.hot, s);
                     }
-                    Self::log(self.hot, s, 0);
+                    Self::log(self.hot, s, CacheAddr::NONE);
                 }
                 s.next_code = self.hot.at;
                 self.sites.push(s);
@@ -162,7 +163,7 @@ impl Builder<'_> {
     }
 
     /// Logs site `s` and goes on at `next`; 0: behind. The program's rcx is in its slot, the address in `site_addr`.
-    fn log(e: &mut Emitter, s: &site::Site, next: u64) {
+    fn log(e: &mut Emitter, s: &site::Site, next: CacheAddr) {
         e.mov_imm64(RCX, s as *const _ as u64);
         if s.has_value() || s.finds_context() {
             e.jmp_gs(off::ENTRY_LOG);
@@ -170,14 +171,21 @@ impl Builder<'_> {
         }
         e.bytes(crate::asm::log_inline());
         e.reload(RCX, off::spill(slot::SITE_RCX));
-        if next != 0 {
+        if !next.is_none() {
             e.jmp(next);
         }
     }
 
     /// As [`Self::log`], where [`quick`] says so, with the program's `r2` in its slot, too. Between a program's cache misses every instruction
     /// counts: they fill the window in which the processor finds the next miss.
-    fn log_quickly(e: &mut Emitter, s: &site::Site, tail: u32, addr: Address, r2: Gpr, next: u64) {
+    fn log_quickly(
+        e: &mut Emitter,
+        s: &site::Site,
+        tail: u32,
+        addr: Address,
+        r2: Gpr,
+        next: CacheAddr,
+    ) {
         // -- did an earlier site of this block log since the block was entered? Then there is room, and the context is known.
         e.reload(RCX, off::LAST_TOKEN);
         e.add_rcx(-(s.token as i32));
@@ -206,7 +214,7 @@ impl Builder<'_> {
         }
         e.reload(r2, off::spill(slot::SITE_R2));
         e.reload(RCX, off::spill(slot::SITE_RCX));
-        if next != 0 {
+        if !next.is_none() {
             e.jmp(next);
         }
     }
@@ -238,7 +246,7 @@ impl Builder<'_> {
     }
 
     /// A client request at `pc`. Plain ones are appended without leaving; the program goes on at `next`.
-    fn request(&mut self, pc: u64, next: u64) {
+    fn request(&mut self, pc: ProgramAddr, next: ProgramAddr) {
         self.begin(pc, Saved::site(RDX.0));
         let s = site::new(
             site::id(pc),
@@ -256,7 +264,7 @@ impl Builder<'_> {
         self.hot.spill(off::spill(slot::SITE_RCX), RCX);
         self.hot.spill(off::spill(slot::SITE_R2), RDX);
         self.hot
-            .store_imm64(offset_of!(ThreadContext, rip) as u32, pc);
+            .store_imm64(offset_of!(ThreadContext, rip) as u32, pc.get());
         self.hot.mov_imm64(RCX, s as *const _ as u64);
         self.hot.jmp_gs(off::ENTRY_REQUEST);
         s.next_code = self.hot.at;
@@ -264,7 +272,7 @@ impl Builder<'_> {
     }
 
     /// The program enters library function number `function` at `pc`, whose first instruction follows.
-    fn library_call(&mut self, pc: u64, function: u32) {
+    fn library_call(&mut self, pc: ProgramAddr, function: u32) {
         self.begin(pc, Saved::NONE);
         let s = site::new(
             site::id(pc),
@@ -300,11 +308,11 @@ impl Builder<'_> {
 
     /// Behind a locked instruction on ordinary memory: a fence, if this thread has something to fence.
     fn locked_tail(&mut self, insn: &Instruction) {
-        let pc = insn.ip();
+        let pc = ProgramAddr::of(insn);
         let s = site::new(
             site::id(pc),
             pc,
-            insn.next_ip(),
+            ProgramAddr::behind(insn),
             kind::FENCE,
             2,
             0,
@@ -351,7 +359,7 @@ impl Builder<'_> {
     }
 
     fn regular(&mut self, insn: &Instruction, raw: &[u8], effect: brownout_insn::Effect) -> bool {
-        let pc = insn.ip();
+        let pc = ProgramAddr::of(insn);
         let loads = crate::mode().loads;
         let plain_operand = insn.segment_prefix() == Register::None
             && insn.memory_base().size() != 4
@@ -401,7 +409,7 @@ impl Builder<'_> {
         let s = site::new(
             site::id(pc),
             pc,
-            insn.next_ip(),
+            ProgramAddr::behind(insn),
             record,
             effect.size,
             unfenced,
@@ -441,8 +449,8 @@ impl Builder<'_> {
         operand: &Operand,
         (r2, r3): (Gpr, Gpr),
         access: Access,
-        next: u64,
-    ) -> (u64, u64) {
+        next: CacheAddr,
+    ) -> (CacheAddr, CacheAddr) {
         let payload = s as *const _ as u64;
         let quick = quick(s);
         let e = &mut *self.cold;
@@ -454,7 +462,7 @@ impl Builder<'_> {
         jump.goes_to(start);
         // rcx = distance - 1: 0 means mixed.
         e.lea_sum(RCX, RCX, None, -(GRANULE_MIXED as i8));
-        e.jrcxz(mixed.wrapping_sub(e.at + 2) as u8);
+        e.jrcxz((mixed - (e.at + 2)) as u8);
         // The address again behind the access, or from its slot.
         let addr = match quick {
             Some(_) if !operand.has_rcx && access.is_store => Address::Code(&operand.into_r2),
@@ -516,7 +524,7 @@ impl Builder<'_> {
     }
 
     fn flush(&mut self, insn: &Instruction, raw: &[u8], k: FlushKind) -> bool {
-        let pc = insn.ip();
+        let pc = ProgramAddr::of(insn);
         let record = match k {
             FlushKind::Clflush => kind::CLFLUSH,
             FlushKind::Clflushopt => kind::CLFLUSHOPT,
@@ -541,7 +549,7 @@ impl Builder<'_> {
         let s = site::new(
             site::id(pc),
             pc,
-            insn.next_ip(),
+            ProgramAddr::behind(insn),
             record,
             LINE,
             unfenced,
@@ -593,7 +601,7 @@ impl Builder<'_> {
 
     /// An access or write-back whose bytes are not known before.
     fn irregular(&mut self, insn: &Instruction, raw: &[u8], form: MemoryForm) {
-        let pc = insn.ip();
+        let pc = ProgramAddr::of(insn);
         let used = crate::insn::gprs_used(insn);
         let mut redirected = [0u8; 15];
         let implicit = matches!(
@@ -629,7 +637,7 @@ impl Builder<'_> {
         let s = site::new(
             site::id(pc),
             pc,
-            insn.next_ip(),
+            ProgramAddr::behind(insn),
             0,
             0,
             2,
@@ -649,7 +657,7 @@ impl Builder<'_> {
         raw: &[u8],
         redirected: &[u8],
     ) {
-        self.begin(insn.ip(), Saved::NONE);
+        self.begin(ProgramAddr::of(insn), Saved::NONE);
         let cold = self.cold.at;
         let payload = &raw const *s as u64;
         self.hot.leave(exit::SITE_BEGIN | payload << 8);
@@ -665,7 +673,7 @@ impl Builder<'_> {
         insn: &Instruction,
         raw: &[u8],
         redirected: &[u8],
-        cold: u64,
+        cold: CacheAddr,
     ) {
         s.redirected = self.cold.at;
         self.cold.bytes(redirected);
@@ -687,12 +695,13 @@ impl Builder<'_> {
 const LINE: u32 = 64;
 
 /// A jump whose target is not known yet: the address of its rel32.
-struct PendingJump(u64);
+struct PendingJump(CacheAddr);
 
 impl PendingJump {
-    fn goes_to(self, target: u64) {
+    fn goes_to(self, target: CacheAddr) {
+        let displacement = crate::emit::rel32(self.0 + 4, target.get());
         // SAFETY: our own bytes, not yet reachable.
-        unsafe { (self.0 as *mut u32).write_unaligned(crate::emit::rel32(self.0 + 4, target)) };
+        unsafe { (self.0.get() as *mut u32).write_unaligned(displacement) };
     }
 }
 

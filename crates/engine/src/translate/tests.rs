@@ -16,9 +16,9 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 struct Made {
     block: Translated,
     hot: Vec<u8>,
-    hot_at: u64,
+    hot_at: CacheAddr,
     cold: Vec<u8>,
-    cold_at: u64,
+    cold_at: CacheAddr,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -49,7 +49,7 @@ fn translate_with(choose: impl FnOnce(), program: &'static [u8]) -> Made {
             Emitter::new(middle, at + CODE_LEN as u64),
         )
     };
-    let pc = program.as_ptr() as u64;
+    let pc = ProgramAddr::new(program.as_ptr() as u64);
     let block = block(
         &mut hot,
         &mut cold,
@@ -60,16 +60,17 @@ fn translate_with(choose: impl FnOnce(), program: &'static [u8]) -> Made {
             prefix: false,
             writable: false,
             self_check: false,
-            returns_to: 0,
+            returns_to: ProgramAddr::NONE,
             first_exit: 0,
             module: pc,
             known: &hashbrown::HashMap::with_hasher(PcHash),
             resumed: &hashbrown::HashSet::with_hasher(PcHash),
         },
     );
-    let bytes = |from: u64, to: u64| {
+    let bytes = |from: CacheAddr, to: CacheAddr| {
         // SAFETY: written just now.
-        unsafe { std::slice::from_raw_parts(from as *const u8, (to - from) as usize) }.to_vec()
+        unsafe { std::slice::from_raw_parts(from.get() as *const u8, (to - from) as usize) }
+            .to_vec()
     };
     Made {
         block,
@@ -83,7 +84,7 @@ fn translate_with(choose: impl FnOnce(), program: &'static [u8]) -> Made {
 
 /// # Safety
 /// Makes memory that is executable and writable.
-unsafe fn map_code() -> u64 {
+unsafe fn map_code() -> CacheAddr {
     const ALL: u64 = crate::sys::PROT_READ | crate::sys::PROT_WRITE | 4;
     const PRIVATE_ANONYMOUS: u64 = 0x22;
     // SAFETY: the caller knows; a mapping where there is none.
@@ -99,17 +100,17 @@ unsafe fn map_code() -> u64 {
         )
     };
     assert!(at > 0, "no memory: {at}");
-    at as u64
+    CacheAddr::new(at as u64)
 }
 
-fn decoded(bytes: &[u8], at: u64) -> Vec<Instruction> {
-    Decoder::with_ip(64, bytes, at, DecoderOptions::NONE)
+fn decoded(bytes: &[u8], at: CacheAddr) -> Vec<Instruction> {
+    Decoder::with_ip(64, bytes, at.get(), DecoderOptions::NONE)
         .into_iter()
         .collect()
 }
 
 /// Which edges the code marks.
-fn marks(bytes: &[u8], at: u64) -> Vec<u64> {
+fn marks(bytes: &[u8], at: CacheAddr) -> Vec<u64> {
     let is_store =
         |i: &&Instruction| i.code() == Code::Mov_rm8_imm8 && i.segment_prefix() == Register::GS;
     decoded(bytes, at)
@@ -136,7 +137,7 @@ static BRANCHES: [u8; 13] = [
 fn without_passes_instructions_are_copied() {
     let code = translate(passes(false, false), &BRANCHES);
     assert!(code.hot.starts_with(&BRANCHES[..7]), "{:x?}", code.hot);
-    assert_eq!(code.block.pc_end, BRANCHES.as_ptr() as u64 + 13);
+    assert_eq!(code.block.pc_end.get(), BRANCHES.as_ptr() as u64 + 13);
     assert_eq!(marks(&code.hot, code.hot_at), []);
     let at: Vec<u16> = boundaries(&code).iter().map(|(pc, _)| *pc).collect();
     assert_eq!(at, [0, 3, 7, 9, 12]);
@@ -158,8 +159,8 @@ fn both_ways_of_a_branch_are_marked_apart() {
         .into_iter()
         .find(|i| i.is_jcc_near())
         .expect("a branch");
-    let patch = code.block.exits[0].patch;
-    assert!(jump.near_branch_target() >= code.cold_at && patch > jump.near_branch_target());
+    let patch = code.block.exits[0].patch.get();
+    assert!(jump.near_branch_target() >= code.cold_at.get() && patch > jump.near_branch_target());
     assert!(patch & 63 <= 60, "a patch is one store");
 }
 
@@ -179,7 +180,7 @@ fn an_interpreted_instruction_leaves_and_comes_back_behind_itself() {
     let code = translate(passes(false, true), &BRANCHES);
     let leaves = |m: &InsnMap| {
         let rest = &code.hot[(code.block.body - code.hot_at) as usize + m.code as usize..];
-        decoded(rest, 0)[..8]
+        decoded(rest, CacheAddr::NONE)[..8]
             .iter()
             .any(|i| i.code() == Code::Jmp_rm64 && i.segment_prefix() == Register::GS)
     };
@@ -211,15 +212,15 @@ fn inserted_code_changes_nothing_of_the_program() {
         )
     };
     let request = Request {
-        pc: NOTHING.as_ptr() as u64,
-        limit: 0,
-        readable: 0,
+        pc: ProgramAddr::new(NOTHING.as_ptr() as u64),
+        limit: ProgramAddr::NONE,
+        readable: ProgramAddr::NONE,
         prefix: false,
         writable: false,
         self_check: false,
-        returns_to: 0,
+        returns_to: ProgramAddr::NONE,
         first_exit: 0,
-        module: 0,
+        module: ProgramAddr::NONE,
         known: &hashbrown::HashMap::with_hasher(PcHash),
         resumed: &hashbrown::HashSet::with_hasher(PcHash),
     };
@@ -260,7 +261,7 @@ fn inserted_code_changes_nothing_of_the_program() {
     b.hot.bytes(&[0xC3]);
     let end = b.hot.at;
     // SAFETY: written just now.
-    let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, (end - at) as usize) };
+    let bytes = unsafe { std::slice::from_raw_parts(at.get() as *const u8, (end - at) as usize) };
     let mark = marks(bytes, at)[0] as usize;
     let mut context = vec![0u64; (EDGES_OFFSET as usize + brownout_abi::EDGES) / 8 + 1];
     let base = context.as_mut_ptr() as u64;
@@ -271,7 +272,7 @@ fn inserted_code_changes_nothing_of_the_program() {
         crate::sys::sc!(158, ARCH_SET_GS, base);
         core::arch::asm!(
             "stc", "call r8", "pushfq", "pop r9",
-            in("r8") at, out("r9") flags,
+            in("r8") at.get(), out("r9") flags,
             inout("rax") 1u64 => rax, inout("rcx") 2u64 => rcx, inout("rdx") 3u64 => rdx,
         );
         crate::sys::sc!(158, ARCH_SET_GS, 0);
@@ -301,7 +302,7 @@ impl builder::Pass for Watching {
     fn after(&self, _b: &mut Builder, _insn: &Decoded) {
         seen("after");
     }
-    fn emitted(&self, pc: u64, pc_end: u64) {
+    fn emitted(&self, pc: ProgramAddr, pc_end: ProgramAddr) {
         assert_eq!(pc_end - pc, BRANCHES.len() as u64);
         seen("emitted");
     }
