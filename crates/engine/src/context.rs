@@ -212,19 +212,18 @@ pub mod off {
     }
 }
 
-impl ThreadContext {
-    /// The calling thread's context: for the signal handler, which is given none. All other code of the engine has it from its caller, because
-    /// nobody else may have it meanwhile.
-    #[inline(always)]
-    pub fn current() -> &'static mut ThreadContext {
-        let p: u64;
-        // SAFETY: GS points at this thread's context from the engine's entry on; `self_ptr` is its first field.
-        unsafe {
-            core::arch::asm!("mov {}, gs:[0]", out(reg) p, options(nostack, readonly, preserves_flags));
-            &mut *(p as *mut ThreadContext)
-        }
+/// The address of the calling thread's context.
+#[inline(always)]
+fn current() -> *mut ThreadContext {
+    let p: u64;
+    // SAFETY: GS points at this thread's context from the engine's entry on; `self_ptr` is its first field.
+    unsafe {
+        core::arch::asm!("mov {}, gs:[0]", out(reg) p, options(nostack, readonly, preserves_flags));
     }
+    p as *mut ThreadContext
+}
 
+impl ThreadContext {
     pub fn ibtc(&mut self) -> &mut [CacheAddr; IBTC_ENTRIES] {
         // SAFETY: the table lies in this context's own mapping.
         unsafe { &mut *((self.self_ptr + IBTC_OFFSET as u64) as *mut _) }
@@ -234,8 +233,8 @@ impl ThreadContext {
         self.self_ptr + SIGNAL_STACK_OFFSET
     }
 
-    /// Maps (or reuses) a context. It is not yet any thread's, and its entry points and tables are still to be filled (`process.rs`).
-    pub fn allocate() -> &'static mut ThreadContext {
+    /// Maps (or reuses) a context. Its entry points and tables are still to be filled (`process.rs`).
+    pub fn allocate() -> Fresh {
         let _one_at_a_time = ALLOCATION.lock();
         for i in 0..CONTEXTS_MAX {
             let base = THREADS_BASE + i * STRIDE;
@@ -263,10 +262,10 @@ impl ThreadContext {
                 // Only now: others look at everything below the mark.
                 HIGH_WATER.store(i + 1, Ordering::Release);
             }
-            // SAFETY: mapped above, zeroed memory is a valid (free) context.
-            let ctx = unsafe { &mut *(base as *mut ThreadContext) };
-            if ctx
-                .in_use
+            let ctx = base as *mut ThreadContext;
+            // Mapped above, zeroed memory is a valid (free) context.
+            if Peer(ctx)
+                .in_use()
                 .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
                 .is_ok()
             {
@@ -278,6 +277,7 @@ impl ThreadContext {
                         core::mem::size_of::<ThreadContext>(),
                     )
                 };
+                let mut ctx = Fresh(ctx);
                 ctx.in_use.store(1, Ordering::Release);
                 ctx.self_ptr = base;
                 ctx.engine_stack = base + STACK_OFFSET + STACK_LEN - 64;
@@ -297,6 +297,121 @@ impl ThreadContext {
     /// This context, as others look at it.
     pub fn as_peer(&mut self) -> Peer {
         Peer(self)
+    }
+}
+
+/// A context that is not any thread's yet: whoever has this has it alone.
+pub struct Fresh(*mut ThreadContext);
+
+impl Fresh {
+    /// A thread is about to begin with it, and has it alone from then on.
+    pub fn give_away(self) -> Peer {
+        Peer(self.0)
+    }
+}
+
+impl core::ops::Deref for Fresh {
+    type Target = ThreadContext;
+    fn deref(&self) -> &ThreadContext {
+        // SAFETY: contexts stay mapped for ever; `allocate` has marked this one as in use for the caller alone, and others look at it as
+        // a `Peer` only, word by word.
+        unsafe { &*self.0 }
+    }
+}
+
+impl core::ops::DerefMut for Fresh {
+    fn deref_mut(&mut self) -> &mut ThreadContext {
+        // SAFETY: as above.
+        unsafe { &mut *self.0 }
+    }
+}
+
+/// The calling thread's context, for its signal handler.
+///
+/// The handler may have interrupted engine code that has a `&mut` to the context and goes on with it afterwards. So the handler has no
+/// reference, only words: those that engine code, too, reads where the handler may have changed them, by [`ThreadContext::has_pending`]
+/// and its like.
+#[derive(Clone, Copy)]
+pub struct Interrupted(*mut ThreadContext);
+
+impl Interrupted {
+    /// That of the calling thread.
+    pub fn current() -> Interrupted {
+        Interrupted(current())
+    }
+
+    /// All of it.
+    ///
+    /// # Safety
+    /// No Rust code of the engine was interrupted, or none that will go on: emitted code and the assembly around it have no references. And the
+    /// caller asks once.
+    pub unsafe fn whole<'a>(self) -> &'a mut ThreadContext {
+        // SAFETY: contexts stay mapped for ever; no other reference to this one is in use, as the caller knows.
+        unsafe { &mut *self.0 }
+    }
+
+    /// As others look at it.
+    pub fn peer(self) -> Peer {
+        Peer(self.0)
+    }
+
+    /// [`ThreadContext::has_pending`]
+    pub fn has_pending(self) -> bool {
+        // SAFETY: a word of the thread's own context, read by itself.
+        unsafe { (&raw const (*self.0).pending_flag).read_volatile() != 0 }
+    }
+
+    /// [`ThreadContext::pending_signal`]
+    pub fn pending_signal(self) -> i32 {
+        // SAFETY: as above.
+        unsafe { (&raw const (*self.0).pending.sig).read_volatile() }
+    }
+
+    /// Engine code writes to the program's stack: a fault there is the program's.
+    pub fn in_engine_write(self) -> bool {
+        // SAFETY: an atomic word, to which a shared reference is always allowed.
+        unsafe { (*self.0).engine_write.load(Ordering::Relaxed) }
+    }
+
+    /// [`ThreadContext::suspend_mask`]
+    pub fn suspend_mask(self) -> Option<u64> {
+        // SAFETY: as above; it is written as a whole, with all asynchronous signals blocked or none waited for.
+        unsafe { (&raw const (*self.0).suspend_mask).read_volatile() }
+    }
+
+    /// [`ThreadContext::handlers`]
+    pub fn handlers(self) -> *mut SignalHandlers {
+        // SAFETY: as above.
+        unsafe { (&raw const (*self.0).handlers).read_volatile() }
+    }
+
+    /// Makes a signal pending.
+    pub fn set_pending(
+        self,
+        sig: i32,
+        info: &crate::sigdata::SigInfo,
+        mask: u64,
+        base: Option<u64>,
+    ) {
+        // SAFETY: as above. Nothing is pending, so engine code looks at none of this before it finds the flag.
+        unsafe {
+            (&raw mut (*self.0).pending.info).write_volatile(*info);
+            (&raw mut (*self.0).pending.mask).write_volatile(mask);
+            (&raw mut (*self.0).pending.base).write_volatile(base);
+            (&raw mut (*self.0).pending.sig).write_volatile(sig);
+            (&raw mut (*self.0).pending_flag).write_volatile(1);
+        }
+    }
+
+    /// Holds synchronous signal number `i` of [`SYNC`](crate::sigdata::SYNC), unless one is held already.
+    pub fn hold(self, i: usize, info: &crate::sigdata::SigInfo) {
+        // SAFETY: as above.
+        unsafe {
+            let place = &raw mut (*self.0).held.infos[i];
+            if place.read_volatile().is_none() {
+                place.write_volatile(Some(*info));
+            }
+        }
     }
 }
 
@@ -350,6 +465,22 @@ impl Peer {
         unsafe { (&raw const (*self.0).context_cache).read_volatile() }
     }
 
+    /// That of the calling thread: for emitted code that is about to be made, and knows the thread that it is for.
+    pub fn current() -> Peer {
+        Peer(current())
+    }
+
+    /// [`ThreadContext::self_ptr`]
+    pub fn address(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// [`ThreadContext::thread_bits`], which do not change once they are set.
+    pub fn thread_bits(self) -> u64 {
+        // SAFETY: as for `group`.
+        unsafe { (&raw const (*self.0).thread_bits).read_volatile() }
+    }
+
     /// Its granule table, which its emitted code reads at any time.
     pub fn granules(self) -> &'static [AtomicU64; GRANULES] {
         // SAFETY: the table lies in the context's own mapping; only atomic stores change it.
@@ -379,10 +510,6 @@ pub fn reset_after_fork() {
 }
 
 impl ThreadContext {
-    /// Engine code writes to the program's stack: a fault there is the program's.
-    pub fn in_engine_write(&self) -> bool {
-        self.engine_write.load(Ordering::Relaxed)
-    }
     // The signal handler reads and writes the context of the thread that it interrupts, behind the compiler's back:
     // what it shares with ordinary engine code goes through these.
 

@@ -2,7 +2,7 @@
 //! than `signal.rs` asks.
 
 use crate::context::ThreadContext;
-use crate::sigdata::{ALL_ASYNC, SIGSTOP, SYNC_MASK, SigAction, bit};
+use crate::sigdata::{ALL_ASYNC, SIGSTOP, SYNC_MASK, SigAction, SignalHandlers, bit};
 use crate::sys::{nr, sc};
 
 pub const SIG_DFL: u64 = 0;
@@ -48,8 +48,13 @@ pub fn is_blocked(ctx: &ThreadContext, sig: i32) -> bool {
 
 /// What the program has asked for at a signal.
 pub fn action(ctx: &ThreadContext, sig: i32) -> SigAction {
+    action_in(ctx.handlers, sig)
+}
+
+/// As [`action`], by a thread's table of them.
+pub fn action_in(handlers: *const SignalHandlers, sig: i32) -> SigAction {
     // SAFETY: set at start, lives as long as a thread uses it.
-    let handlers = unsafe { &*ctx.handlers };
+    let handlers = unsafe { &*handlers };
     let mut action = handlers.actions[sig as usize];
     if handlers.ours & 1 << sig == 0 {
         // SAFETY: query only.

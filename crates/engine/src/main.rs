@@ -119,7 +119,7 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
     pm::init_files();
     control::refresh_pid();
     let launch = &layout::arrange(launch);
-    let ctx = process::new_context();
+    let ctx = &mut *process::new_context();
     ctx.gpr = launch.gpr;
     ctx.rflags = launch.rflags;
     ctx.rip = address::ProgramAddr::new(launch.rip);

@@ -1,7 +1,7 @@
 //! Threads, processes and program replacement.
 
 use crate::asm;
-use crate::context::ThreadContext;
+use crate::context::{Fresh, ThreadContext};
 use crate::control::{control, real_pid, refresh_pid};
 use crate::dispositions;
 use crate::schedule::{futex, turn};
@@ -24,12 +24,12 @@ const CLONE_NEWPID: u64 = 0x2000_0000;
 const SIGCHLD: u64 = 17;
 
 /// A context that a thread can be given.
-pub fn new_context() -> &'static mut ThreadContext {
-    let ctx = ThreadContext::allocate();
-    asm::set_entry_points(ctx);
+pub fn new_context() -> Fresh {
+    let mut ctx = ThreadContext::allocate();
+    asm::set_entry_points(&mut ctx);
     let empty = ctx.entry_miss;
     ctx.ibtc().fill(empty);
-    crate::pm::init_thread(ctx);
+    crate::pm::init_thread(&mut ctx);
     ctx
 }
 
@@ -58,7 +58,7 @@ pub fn clone(
         return fork(ctx, flags, stack, ptid, ctid, tls);
     }
     crate::pm::going_parallel();
-    let child = new_context();
+    let mut child = new_context();
     child.gpr = ctx.gpr;
     child.gpr[0] = 0;
     child.gpr[1] = (ctx.rip + 2).get();
@@ -89,14 +89,14 @@ pub fn clone(
             ours: h.ours,
         }))
     };
-    crate::pm::thread_created(ctx, child);
+    crate::pm::thread_created(ctx, &mut child);
     child.borrows_memory = flags & CLONE_THREAD == 0;
     if !child.borrows_memory {
         child.group = ctx.group;
     }
     child.shown_tid = crate::deterministic::reserve_pid();
     let shown = child.shown_tid;
-    let flags_told = schedule_child(ctx, child, flags, ptid, ctid);
+    let flags_told = schedule_child(ctx, &mut child, flags, ptid, ctid);
     if child.borrows_memory {
         crate::pm::process_begins();
     }
@@ -106,25 +106,28 @@ pub fn clone(
     } else {
         old
     };
+    let (seat, borrows_memory) = (child.seat, child.borrows_memory);
+    // From here on it is the child's.
+    let child = child.give_away();
     // SAFETY: `child` is fresh and stays alive until the thread ends. The caller has refused pointers to PM.
-    let ret = unsafe { asm::bo_clone(flags_told, child.self_ptr, ptid, ctid, tls) };
+    let ret = unsafe { asm::bo_clone(flags_told, child.address(), ptid, ctid, tls) };
     if turn::on() {
         let child_group = if flags & CLONE_THREAD == 0 {
             ret as u32
         } else {
             ctx.group
         };
-        turn::made(ctx, child.seat, ret, child_group, flags & CLONE_VFORK != 0);
+        turn::made(ctx, seat, ret, child_group, flags & CLONE_VFORK != 0);
     }
     if ret > 0 {
         crate::deterministic::bind_pid(ret as u32, shown);
     }
-    if ret < 0 && child.borrows_memory {
+    if ret < 0 && borrows_memory {
         crate::pm::process_announced();
     }
     if ret < 0 || flags & CLONE_VFORK != 0 {
         // Failed; or the child has left this address space by exec or exit.
-        child.in_use.store(0, Ordering::Release);
+        child.free();
     }
     if ctx.pending_signal() == 0 {
         dispositions::set_mask(old);

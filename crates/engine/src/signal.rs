@@ -19,8 +19,10 @@ use crate::address::{CacheAddr, ProgramAddr, Reach};
 use crate::asm;
 use crate::block::Saved;
 use crate::blocks::{ENGINE, code_for};
-use crate::context::{AltStack, OwnStep, Peer, SIGNAL_STACK_LEN, ThreadContext, off, slot};
-use crate::dispositions::{SIG_DFL, action};
+use crate::context::{
+    AltStack, Interrupted, OwnStep, Peer, SIGNAL_STACK_LEN, ThreadContext, off, slot,
+};
+use crate::dispositions::{SIG_DFL, action, action_in};
 use crate::dispositions::{block_all, kills, set_mask};
 use crate::faults::{PAGE_FAULT, PRESENT, fetch_fault};
 use crate::sigdata::*;
@@ -111,27 +113,28 @@ pub fn reset_after_fork(ctx: &mut ThreadContext) {
 }
 
 /// Holds a synchronous signal that the thread blocks, unless another thread takes it.
-fn hold(ctx: &mut ThreadContext, sig: i32, info: &SigInfo) {
+fn hold(it: Interrupted, sig: i32, info: &SigInfo) {
+    let me = it.peer();
     let Some(i) = SYNC.iter().position(|s| *s == sig) else {
         return;
     };
     // kill() and sigqueue(); what is for one thread has another code (SI_TKILL).
     if matches!(info.code(), 0 | SI_QUEUE) {
         let takes_it = |other: &Peer| {
-            other.group() == ctx.group
-                && other.tid() != ctx.tid
+            other.group() == me.group()
+                && other.tid() != me.tid()
                 && other.blocked_sync() & bit(sig) == 0
         };
-        if HELD[i].is_of(ctx.group) || HELD[i].put(ctx.group, info) {
+        if HELD[i].is_of(me.group()) || HELD[i].put(me.group(), info) {
             if let Some(other) = ThreadContext::all().find(takes_it) {
                 // The kernel lets nobody pass a signal on as it is.
                 let hint = SigInfo::fault(sig, TAKE_HELD, 0);
-                send(ctx.group, other.tid(), sig, &hint);
+                send(me.group(), other.tid(), sig, &hint);
             }
             return;
         }
     }
-    ctx.held.infos[i].get_or_insert(*info);
+    it.hold(i, info);
 }
 
 const SI_QUEUE: i32 = -1;
@@ -228,13 +231,16 @@ fn install(sig: i32, action: &SigAction) {
 
 /// The kernel's way in, by `bo_signal_entry`.
 pub extern "C" fn signal_handler(sig: i32, info: &mut SigInfo, uc: &mut UContext) {
-    let ctx = ThreadContext::current();
+    let it = Interrupted::current();
     let code = uc.m.code();
     if sig == SIGTRAP {
-        if code == routine(asm::bo_safepoint) + 1 && ctx.pending_flag != 0 {
-            return safepoint(ctx, uc);
+        if code == routine(asm::bo_safepoint) + 1 && it.has_pending() {
+            // SAFETY: the routine is jumped to when Rust code is done.
+            return safepoint(unsafe { it.whole() }, uc);
         }
         if info.code() == TRAP_TRACE {
+            // SAFETY: emitted code and assembly are stepped through, up to the first instruction on the way to Rust code.
+            let ctx = unsafe { it.whole() };
             return match ctx.stepping {
                 true => stepped(ctx, uc),
                 false => own_step(ctx, info, uc),
@@ -243,26 +249,32 @@ pub extern "C" fn signal_handler(sig: i32, info: &mut SigInfo, uc: &mut UContext
     }
     if SYNC.contains(&sig) && info.code() > 0 {
         if code != routine(asm::bo_syscall_insn) + SYSCALL_LEN {
-            return fault(ctx, sig, info, uc);
+            return fault(it, sig, info, uc);
         }
         // The kernel's answer to a system call of the program's (`uretprobe`). It cannot be held off.
-        if ctx.blocked_sync & bit(sig) != 0 || action(ctx, sig).handler == SIG_IGN {
+        if it.peer().blocked_sync() & bit(sig) != 0
+            || action_in(it.handlers(), sig).handler == SIG_IGN
+        {
+            // SAFETY: what was interrupted does not go on.
+            let ctx = unsafe { it.whole() };
             crate::pm::dies(ctx, sig, info.addr());
             die(ctx, sig);
         }
     }
-    asynchronous(ctx, sig, info, uc)
+    asynchronous(it, sig, info, uc)
 }
 
-fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UContext) {
+fn asynchronous(it: Interrupted, sig: i32, info: &SigInfo, uc: &mut UContext) {
     let code = uc.m.code();
-    let blocked = ctx.suspend_mask.unwrap_or(ctx.blocked_sync);
+    let blocked = it
+        .suspend_mask()
+        .unwrap_or_else(|| it.peer().blocked_sync());
     let mut taken = None;
     if info.code() == TAKE_HELD
         && let Some(i) = SYNC.iter().position(|s| *s == sig)
     {
         if blocked & bit(sig) == 0 {
-            taken = HELD[i].take(ctx.group);
+            taken = HELD[i].take(it.peer().group());
         }
         if taken.is_none() {
             // Somebody else was faster, or the program has blocked it since.
@@ -271,7 +283,7 @@ fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UCon
     }
     let info = taken.as_ref().unwrap_or(info);
     if SYNC.contains(&sig) && blocked & bit(sig) != 0 {
-        hold(ctx, sig, info);
+        hold(it, sig, info);
         return restart_call(uc);
     }
     let place = if crate::blocks::is_engine(code.get()) {
@@ -280,32 +292,31 @@ fn asynchronous(ctx: &mut ThreadContext, sig: i32, info: &SigInfo, uc: &mut UCon
         boundary(code)
     };
     if let Some((pc, true)) = place {
+        // SAFETY: emitted code was interrupted.
+        let ctx = unsafe { it.whole() };
         left_block(ctx, code);
         uc.m.set_pc(pc);
         let mask = uc.sigmask;
         deliver(ctx, sig, info, uc, mask, None);
         return enter(ctx, uc);
     }
-    if ctx.pending.sig != 0 {
+    if it.pending_signal() != 0 {
         // Only a synchronous signal sent by kill() can arrive while another is pending. It is delivered behind that one.
         let i = SYNC.iter().position(|s| *s == sig);
         match i {
-            Some(i) => _ = ctx.held.infos[i].get_or_insert(*info),
+            Some(i) => it.hold(i, info),
             None => {
                 uc.sigmask = ALL_ASYNC;
-                send(ctx.group, ctx.tid, sig, info);
+                send(it.peer().group(), it.peer().tid(), sig, info);
             }
         }
         return;
     }
-    ctx.pending.sig = sig;
-    ctx.pending.info = *info;
-    ctx.pending.mask = uc.sigmask;
-    ctx.pending.base = ctx.suspend_mask;
-    ctx.pending_flag = 1;
+    it.set_pending(sig, info, uc.sigmask, it.suspend_mask());
     uc.sigmask = ALL_ASYNC;
     if place.is_some() || asm::is_fast(code) {
-        step(ctx, uc);
+        // SAFETY: emitted code, or assembly that it goes through, was interrupted.
+        step(unsafe { it.whole() }, uc);
     } else if code >= routine(asm::bo_syscall_check) && code <= routine(asm::bo_syscall_insn) {
         uc.m.set_code(routine(asm::bo_syscall_abort));
     }
@@ -537,21 +548,25 @@ fn enter(ctx: &mut ThreadContext, uc: &mut UContext) {
 
 // ---------------------------------------------------------------- faults
 
-fn fault(ctx: &mut ThreadContext, sig: i32, info: &mut SigInfo, uc: &mut UContext) {
+fn fault(it: Interrupted, sig: i32, info: &mut SigInfo, uc: &mut UContext) {
     let code = uc.m.code();
     if let Some(to) = asm::fixup(code) {
         uc.m.set_code(to);
         return;
     }
     let in_cache = !crate::blocks::is_engine(code.get());
-    if !in_cache || ctx.in_engine_write() {
-        if ctx.in_engine_write() {
+    if !in_cache || it.in_engine_write() {
+        if it.in_engine_write() {
+            // SAFETY: what was interrupted does not go on.
+            let ctx = unsafe { it.whole() };
             // The program's stack cannot take the signal frame: natively that is death by SIGSEGV.
             crate::pm::dies(ctx, SIGSEGV, info.addr());
             die(ctx, SIGSEGV);
         }
         engine_fault(sig, code, info.addr(), uc);
     }
+    // SAFETY: emitted code was interrupted.
+    let ctx = unsafe { it.whole() };
     // int3 reports the address behind it.
     let trap = sig == SIGTRAP && info.code() == 0x80;
     let look = match trap {

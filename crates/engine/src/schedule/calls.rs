@@ -114,7 +114,8 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         return None;
     }
     if timers::takes(number)
-        && let Some(answer) = timers::call(ctx, table(), number, a, crate::deterministic::real_pid)
+        && let Some(answer) =
+            timers::call(ctx, &mut table(), number, a, crate::deterministic::real_pid)
     {
         return Some(answer);
     }
@@ -153,7 +154,7 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             turn::away_unrepeated(ctx, here, number, |ctx| rest.make(ctx, call))
         }
         CLOSE => {
-            timers::closed(ctx, table(), a[0]);
+            timers::closed(ctx, &mut table(), a[0]);
             rest.make(ctx, call)
         }
         _ => rest.make(ctx, call),

@@ -9,7 +9,8 @@ use brownout_schedule::SeatState;
 /// Called by each of them in turn. Does not return. `is_owner_gone`: it waits for a lock of somebody who was killed.
 pub fn tell(ctx: &mut ThreadContext, is_owner_gone: bool) -> ! {
     let me = ctx.seat as usize;
-    let seat = turn::table().seat(me);
+    let lent = turn::table();
+    let seat = lent.seat(me);
     if is_owner_gone {
         crate::fatal_unsupported(
             "a process was killed while it held a robust lock that another one waits for, and with a schedule nobody is told",

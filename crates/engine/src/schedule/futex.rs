@@ -183,7 +183,8 @@ pub fn duration(at: u64) -> Result<Option<u64>, i64> {
 /// Comes to wait for `key`, behind all others.
 fn queue(ctx: &mut ThreadContext, key: Key, bitset: u32, deadline: u64, point: Point) -> Woken {
     let order = table().next_order();
-    let seat = table().seat_mut(ctx.seat as usize);
+    let mut lent = table();
+    let seat = lent.seat_mut(ctx.seat as usize);
     (seat.key, seat.bitset, seat.order) = (key, bitset, order);
     let point = Point {
         kind: PointKind::Wait,
@@ -191,7 +192,8 @@ fn queue(ctx: &mut ThreadContext, key: Key, bitset: u32, deadline: u64, point: P
     };
     let woken = turn::wait(ctx, SeatState::Futex, deadline, point);
     if woken == Woken::Deadlock {
-        let seat = table().seat(ctx.seat as usize);
+        let lent = table();
+        let seat = lent.seat(ctx.seat as usize);
         super::deadlock::tell(ctx, owner_was_killed(seat));
     }
     woken

@@ -4,7 +4,9 @@ use super::timers;
 use crate::context::ThreadContext;
 use crate::control::control;
 use crate::sys::{self, nr, sc};
-use brownout_schedule::{BACK, NO_DEADLINE, Point, PointKind, SeatState, Shared, Table, Verdict};
+use brownout_schedule::{
+    BACK, NO_DEADLINE, Point, PointKind, Seat, SeatState, Shared, Table, Verdict,
+};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// How many jumps backwards and indirect branches a thread makes without a point before it comes to one.
@@ -20,12 +22,30 @@ fn shared() -> &'static Shared {
     &control().schedule
 }
 
+/// The table, for whoever has the turn. A handle, not a reference: what it lends cannot be kept beyond the function that has asked
+/// for the handle.
+pub struct HasTurn(*mut Table);
+
 /// The table. For whoever has the turn.
-#[allow(clippy::mut_from_ref)]
-pub fn table() -> &'static mut Table {
-    // SAFETY: only the thread that has the turn comes here, and no reference outlives the function that asks for it. The tool looks only
-    // when all threads have ended, or when the one that had the turn has.
-    unsafe { &mut *shared().table.get() }
+pub fn table() -> HasTurn {
+    HasTurn(shared().table.get())
+}
+
+impl core::ops::Deref for HasTurn {
+    type Target = Table;
+    fn deref(&self) -> &Table {
+        // SAFETY: only the thread that has the turn comes here, so there is no other thread's reference, but to words that are atomic
+        // (`poked`); this thread's own handles are made for one call each, or for a few lines that make no other. The tool looks only when all
+        // threads have ended, or when the one that had the turn has.
+        unsafe { &*self.0 }
+    }
+}
+
+impl core::ops::DerefMut for HasTurn {
+    fn deref_mut(&mut self) -> &mut Table {
+        // SAFETY: as above.
+        unsafe { &mut *self.0 }
+    }
 }
 
 /// What became of a wait.
@@ -60,7 +80,8 @@ pub fn begin(ctx: &mut ThreadContext) {
             // The others have ended with the old program, and some descriptors are closed.
             table().process_is_gone(pid, Some(seat));
             table().something_changed();
-            let own = table().seat_mut(seat);
+            let mut lent = table();
+            let own = lent.seat_mut(seat);
             own.state = SeatState::Ready;
             (own.thread, own.pid, own.tid) = (thread, pid, ctx.tid);
             // Until here the tool must not miss the thread that it was.
@@ -79,7 +100,8 @@ pub fn arrive(thread: u32) -> u32 {
 
 /// It was made, and has these numbers.
 fn is_called(seat: u32, pid: u32, tid: u32) {
-    let seat = table().seat_mut(seat as usize);
+    let mut lent = table();
+    let seat = lent.seat_mut(seat as usize);
     (seat.pid, seat.tid) = (pid, tid);
 }
 
@@ -154,7 +176,7 @@ pub fn point(ctx: &mut ThreadContext, point: Point) {
         true => BUDGET,
         false => ctx.budget.saturating_sub(COUNTS).max(1),
     };
-    timers::happen(ctx, table());
+    timers::happen(ctx, &mut table());
     if !table().has_choice() {
         return;
     }
@@ -228,7 +250,8 @@ fn is_deadlock() -> bool {
 pub fn wait(ctx: &mut ThreadContext, state: SeatState, deadline: u64, point: Point) -> Woken {
     let me = ctx.seat as usize;
     let changes = table().changes();
-    let seat = table().seat_mut(me);
+    let mut lent = table();
+    let seat = lent.seat_mut(me);
     seat.poked.store(0, Ordering::Release);
     seat.state = state;
     seat.deadline = deadline;
@@ -249,10 +272,11 @@ pub fn wait(ctx: &mut ThreadContext, state: SeatState, deadline: u64, point: Poi
         if is_deadlock() {
             return Woken::Deadlock;
         }
-        timers::happen(ctx, table());
+        timers::happen(ctx, &mut table());
         let clock = table().clock();
         let changes = table().changes();
-        let seat = table().seat_mut(me);
+        let mut lent = table();
+        let seat = lent.seat_mut(me);
         let was_poked = seat.poked.swap(0, Ordering::AcqRel) != 0;
         let woken = if seat.state == SeatState::Ready {
             Woken::Up
@@ -284,7 +308,8 @@ pub fn away<T>(
     call: impl FnOnce(&mut ThreadContext) -> T,
 ) -> T {
     let me = ctx.seat as usize;
-    let seat = table().seat_mut(me);
+    let mut lent = table();
+    let seat = lent.seat_mut(me);
     seat.state = SeatState::Away;
     seat.poked.store(0, Ordering::Release);
     match decide(Some(me), point) {
@@ -326,7 +351,8 @@ fn come_back(ctx: &mut ThreadContext) {
         crate::service::exit_if_orphaned();
     }
     shared().gates[me].store(0, Ordering::Release);
-    let seat = table().seat_mut(me);
+    let mut lent = table();
+    let seat = lent.seat_mut(me);
     seat.state = SeatState::Ready;
     seat.poked.store(0, Ordering::Release);
     await_end();
@@ -382,19 +408,27 @@ pub fn process_ends(ctx: &ThreadContext, parent: u32) {
 
 /// A child is about to be made that has its parent's memory until it leaves it: the parent waits in the kernel, and the child goes first.
 pub fn lends_memory(ctx: &ThreadContext, child: u32) {
-    let parent = table().seat_mut(ctx.seat as usize);
+    let mut lent = table();
+    let parent = lent.seat_mut(ctx.seat as usize);
     parent.state = SeatState::Child;
     parent.key = [u64::from(child) + 1, 0];
     parent.bitset = LENDS;
     hand_to(child as usize);
 }
 
+/// The first seat that is like that.
+fn seat_of(is: impl Fn(&Seat) -> bool) -> Option<usize> {
+    let lent = table();
+    let mut seats = lent.seats();
+    seats.find(|(_, seat)| is(seat)).map(|(number, _)| number)
+}
+
 /// The child in this seat leaves the memory of its parent, if it has that.
 fn memory_is_back(child: u32) {
     let key = [u64::from(child) + 1, 0];
-    let is_its = |seat: &brownout_schedule::Seat| seat.state == SeatState::Child && seat.key == key;
-    let parent = table().seats().find(|(_, seat)| is_its(seat));
-    if let Some((parent, _)) = parent {
+    let is_its = |seat: &Seat| seat.state == SeatState::Child && seat.key == key;
+    let parent = seat_of(is_its);
+    if let Some(parent) = parent {
         table().seat_mut(parent).state = SeatState::Ready;
     }
 }
@@ -436,10 +470,8 @@ pub fn executes(ctx: &ThreadContext) {
 pub fn goes_on(ctx: &ThreadContext) {
     shared().executing.store(0, Ordering::Release);
     let key = [u64::from(ctx.seat) + 1, 0];
-    let parent = table()
-        .seats()
-        .find(|(_, seat)| seat.key == key && seat.bitset == LENDS);
-    if let Some((parent, _)) = parent {
+    let parent = seat_of(|seat| seat.key == key && seat.bitset == LENDS);
+    if let Some(parent) = parent {
         table().seat_mut(parent).state = SeatState::Child;
     }
 }

@@ -20,7 +20,9 @@
 use super::builder::{Builder, Decoded, Pass, Placed};
 use crate::address::{CacheAddr, ProgramAddr};
 use crate::block::Saved;
-use crate::context::{GRANULE_MIXED, GRANULE_SHIFT, GRANULES_OFFSET, ThreadContext, off, slot};
+use crate::context::{
+    GRANULE_MIXED, GRANULE_SHIFT, GRANULES_OFFSET, Peer, ThreadContext, off, slot,
+};
 use crate::emit::{Emitter, Gpr, RAX, RCX, RDX};
 use crate::exit;
 use crate::pm::{ring, site};
@@ -199,7 +201,7 @@ impl Builder<'_> {
         e.jrcxz_goes_here(known);
         // -- the record
         e.reload(RCX, tail);
-        e.mov_imm64(r2, s.head | ThreadContext::current().thread_bits);
+        e.mov_imm64(r2, s.head | Peer::current().thread_bits());
         e.store_at_rcx(0, r2);
         e.reload(r2, off::LAST_CONTEXT);
         e.store_at_rcx(offset_of!(RecordHead, ctx) as i8, r2);
@@ -744,7 +746,7 @@ fn quick(s: &site::Site) -> Option<u32> {
         return None;
     }
     let tail = CONTROL_BASE + offset_of!(Control, ring_tail) as u64;
-    let distance = tail.wrapping_sub(ThreadContext::current().self_ptr) as i64;
+    let distance = tail.wrapping_sub(Peer::current().address()) as i64;
     i32::try_from(distance).ok().map(|d| d as u32)
 }
 
