@@ -29,7 +29,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_model::{
-    Atomicity, ByteRange, Config, CrashState, Domain, Event, History, ReadOption, from_recorded,
+    Atomicity, ByteRange, Config, CrashState, Domain, Event, History, Key, ReadOption,
+    from_recorded,
 };
 use brownout_trace::{EventKind, Reader, TargetAddr};
 
@@ -257,7 +258,7 @@ impl Subject {
     /// All images that crashes may leave, with the number of events before the crash.
     fn images(&self, initial: &Image, steps: &[Step]) -> Result<Vec<(usize, Image)>> {
         let mut history = History::new(self.config);
-        history.set_initial(TargetAddr(0), initial);
+        history.set_initial(Key(0), initial);
         let mut images = Vec::new();
         let mut seen = BTreeSet::new();
         let mut take = |at: usize, state: &CrashState<'_>| {
@@ -342,10 +343,7 @@ fn relocated(event: &Event<'_>, base: u64) -> Result<Event<'static>> {
     use brownout_model::{Line, Op, Write};
     let write = |write: &Write<'_>| -> Result<Write<'static>> {
         let bytes = write.bytes().context("a store without values")?.to_vec();
-        Ok(Write::new(
-            TargetAddr(write.range().start().0 - base),
-            bytes,
-        ))
+        Ok(Write::new(Key(write.range().start().0 - base), bytes))
     };
     let op = match &event.op {
         Op::Store(w) => Op::Store(write(w)?),
@@ -353,7 +351,7 @@ fn relocated(event: &Event<'_>, base: u64) -> Result<Event<'static>> {
         Op::Rmw(w) => Op::Rmw(write(w)?),
         Op::Flush { kind, line } => Op::Flush {
             kind: *kind,
-            line: Line::of(TargetAddr(line.range().start().0 - base)),
+            line: Line::of(Key(line.range().start().0 - base)),
         },
         Op::Sfence => Op::Sfence,
         Op::Mfence => Op::Mfence,
@@ -371,7 +369,7 @@ fn memories(state: &CrashState<'_>, initial: &Image) -> Vec<Image> {
     let mut uncertain: Vec<(usize, Vec<ReadOption>)> = Vec::new();
     for at in (0..initial.len()).step_by(64) {
         let length = 64.min(initial.len() - at);
-        let options = state.may_read(ByteRange::new(TargetAddr(at as u64), length as u64));
+        let options = state.may_read(ByteRange::new(Key(at as u64), length as u64));
         match &options[..] {
             [only] => certain[at..at + length].copy_from_slice(&only.bytes),
             _ => uncertain.push((at, options)),

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use brownout_host::{Decision, LaunchConfig, Limits, Schedule, SchedulePointKind, Turn};
-use brownout_model::{ByteRange, Config, CrashState, Event, History, Line, Op, Write, keys};
+use brownout_model::{ByteRange, Config, CrashState, Event, History, Key, Line, Op, Write, keys};
 use brownout_tests::litmus::{self, Buffers, Litmus, Operation, Value};
 use brownout_tests::trial::broken;
 use brownout_tests::{Scratch, trial};
@@ -436,7 +436,7 @@ impl Crashes {
     fn new(search: &Search<'_>) -> Crashes {
         let mut history = History::new(Config::default());
         for (_, at) in &search.file.variables {
-            history.set_initial(TargetAddr(at & !63), &[0; 64]);
+            history.set_initial(Key(at & !63), &[0; 64]);
         }
         Crashes {
             variables: search.file.variables.clone(),
@@ -459,20 +459,16 @@ impl Crashes {
         self.survives.extend(found);
     }
 
-    /// The offset in the pool.
-    fn place(
-        &mut self,
-        event: &Recorded<'_>,
-        addr: TargetAddr,
-        len: u64,
-    ) -> io::Result<TargetAddr> {
+    /// The offset in the pool, by which the history knows its bytes. `at` is still an address.
+    fn place(&mut self, event: &Recorded<'_>, at: Key, len: u64) -> io::Result<Key> {
+        let addr = TargetAddr(at.0);
         let mut places = Vec::new();
         keys::translate(&mut self.spaces, event.thread, addr, len, |keys, _| {
             places.push(keys::place(keys.start()).1);
         })
         .map_err(|fault| fault.into_error())?;
         match places[..] {
-            [place] => Ok(TargetAddr(place)),
+            [place] => Ok(Key(place)),
             _ => Err(io::Error::other("an access that is not to the pool")),
         }
     }
@@ -489,7 +485,7 @@ fn leaves(
         found.push(text.trim_end().to_owned());
         return;
     };
-    for option in crash.may_read(ByteRange::new(TargetAddr(*at), 8)) {
+    for option in crash.may_read(ByteRange::new(Key(*at), 8)) {
         let mut crash = crash.clone();
         crash.choose(&option);
         let mut bytes = [0; 8];
@@ -507,7 +503,7 @@ impl EventSink for Crashes {
         let Some(event) = brownout_model::from_recorded(recorded) else {
             return Ok(());
         };
-        let at_place = |write: &Write<'_>, place: TargetAddr| {
+        let at_place = |write: &Write<'_>, place: Key| {
             let bytes = write.bytes().unwrap_or_default().to_vec();
             Write::new(place, bytes)
         };
@@ -521,7 +517,7 @@ impl EventSink for Crashes {
                 }
             }
             Op::Flush { kind, line } => {
-                let place = self.place(recorded, TargetAddr(line.0 * 64), 1)?;
+                let place = self.place(recorded, line.range().start(), 1)?;
                 Op::Flush {
                     kind: *kind,
                     line: Line::of(place),

@@ -5,8 +5,7 @@
 //!
 //! Guarantee: the filter says "perhaps" for every line of a small range that was put in; what it says beyond that is settled by the lines.
 
-use brownout_model::{ByteRange, LINE_BYTES};
-use brownout_trace::event::TargetAddr;
+use brownout_model::{ByteRange, Key, LINE_BYTES};
 use rustc_hash::FxHashMap;
 
 use crate::ranges::RangeSet;
@@ -150,7 +149,7 @@ impl Excluded {
                 let from = left.trailing_zeros();
                 let len = (left >> from).trailing_ones();
                 left &= !bits(from.into(), len.into());
-                let start = TargetAddr(line * LINE_BYTES + u64::from(from));
+                let start = Key(line * LINE_BYTES + u64::from(from));
                 let gap = ByteRange::new(start, len.into());
                 match gaps.last_mut() {
                     Some(before) if before.end() == start => {
@@ -198,7 +197,7 @@ mod tests {
     use brownout_random::Random;
 
     fn r(start: u64, len: u64) -> ByteRange {
-        ByteRange::new(TargetAddr(start), len)
+        ByteRange::new(Key(start), len)
     }
 
     /// Against the plain set, through growth, wide ranges, neighbours that join, and removals.

@@ -1,7 +1,6 @@
 //! Sets and maps of byte ranges.
 
-use brownout_model::ByteRange;
-use brownout_trace::event::TargetAddr;
+use brownout_model::{ByteRange, Key};
 
 use crate::sorted::{Sorted, Span};
 
@@ -29,7 +28,7 @@ impl<V: Copy> Default for RangeMap<V> {
 pub type RangeSet = RangeMap<()>;
 
 fn piece(from: u64, to: u64) -> ByteRange {
-    ByteRange::new(TargetAddr(from), to - from)
+    ByteRange::new(Key(from), to - from)
 }
 
 impl<V: Copy + PartialEq> RangeMap<V> {
@@ -230,7 +229,7 @@ mod tests {
     use super::*;
 
     fn r(start: u64, end: u64) -> ByteRange {
-        ByteRange::new(TargetAddr(start), end - start)
+        ByteRange::new(Key(start), end - start)
     }
 
     /// Against an array with one cell a byte, over every pair of small ranges.

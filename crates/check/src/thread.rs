@@ -1,6 +1,6 @@
 //! What a rule must remember of each thread.
 
-use brownout_model::{ByteRange, Line, Moment, Tag};
+use brownout_model::{ByteRange, Key, Line, Moment, Tag};
 use brownout_trace::event::{ProcessId, TargetAddr, ThreadId};
 
 /// Write-backs of neighbouring lines by one instruction: a loop over a range.
@@ -11,7 +11,7 @@ pub struct FlushRun {
     pub earlier: Tag,
     /// First byte of the next line, if the run goes on.
     pub next: u64,
-    pub first: TargetAddr,
+    pub first: Key,
     pub first_addr: TargetAddr,
     pub begun: Moment,
     /// 0: there is no run.

@@ -262,13 +262,12 @@ fn dismiss(finding: &mut Finding) {
 #[cfg(test)]
 mod tests {
     use brownout_model::{
-        Config, Event as ModelEvent, FlushKind, History, Line, Op, Thread, Unit, Write,
+        Config, Event as ModelEvent, FlushKind, History, Key, Line, Op, Thread, Unit, Write,
     };
-    use brownout_trace::event::TargetAddr;
 
     use super::*;
 
-    const AT: TargetAddr = TargetAddr(0x1000);
+    const AT: Key = Key(0x1000);
 
     fn choices(ops: Vec<Op<'static>>) -> Choices {
         let mut history = History::new(Config::default());
@@ -281,7 +280,7 @@ mod tests {
     }
 
     fn write(offset: u64, value: u8) -> Write<'static> {
-        Write::new(TargetAddr(AT.0 + offset), vec![value; 8])
+        Write::new(Key(AT.0 + offset), vec![value; 8])
     }
 
     /// Losing an ordinary store loses those after it in the same line; an unordered one goes alone.

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use brownout_host::{LaunchError, Limits};
 use brownout_model::names::Promise;
-use brownout_model::{Config, Event as ModelEvent, FlushKind, History, Line, LineBytes, LineMask};
+use brownout_model::{
+    Config, Event as ModelEvent, FlushKind, History, Key, Line, LineBytes, LineMask,
+};
 use brownout_model::{Op, Thread, Unit, Write, keys, masked};
 use brownout_trace::EventSink;
 use brownout_trace::epochs::Epoch;
@@ -40,7 +42,7 @@ pub const STORE: TargetAddr = TargetAddr(0x1000);
 /// The instruction that makes each read of a recovery.
 pub const LOAD: u64 = 0x2000;
 
-pub fn key(offset: u64) -> TargetAddr {
+pub fn key(offset: u64) -> Key {
     keys::key(FILE, offset)
 }
 
@@ -226,7 +228,7 @@ pub fn recording_on(base: Base, acts: &[Act]) -> Recording {
                     history.set_initial(key(at / LINE as u64 * LINE as u64), &initial);
                 }
                 let write = Write::new(key(*at), value.to_le_bytes().to_vec());
-                let did = Did::Store(write.range(), key(*at));
+                let did = Did::Store(write.range(), TargetAddr(key(*at).0));
                 match act {
                     Act::Store(..) => (Op::Store(write), did),
                     _ => (Op::NtStore(write), did),

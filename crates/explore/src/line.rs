@@ -1,7 +1,7 @@
 //! Cache lines of tracked files, whoever maps them where: what recovery reads and what a crash leaves are told by the line.
 
-use brownout_model::{LINE_BYTES, keys};
-use brownout_trace::event::{FileId, TargetAddr};
+use brownout_model::{Key, LINE_BYTES, keys};
+use brownout_trace::event::FileId;
 
 /// Bytes of a cache line.
 pub const LINE: usize = LINE_BYTES as usize;
@@ -23,11 +23,11 @@ impl LineKey {
 
     /// The file.
     pub fn file(self) -> FileId {
-        keys::place(TargetAddr(self.start())).0
+        keys::place(Key(self.start())).0
     }
 
     /// Offset in the file of the first byte.
     pub fn offset(self) -> u64 {
-        keys::place(TargetAddr(self.start())).1
+        keys::place(Key(self.start())).1
     }
 }

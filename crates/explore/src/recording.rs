@@ -27,8 +27,8 @@ use std::sync::Arc;
 use brownout_model::names::{Promise, Sync};
 use brownout_model::registered::Registered;
 use brownout_model::{
-    Atomicity, ByteRange, Choices, Config, Domain, Event as ModelEvent, FenceRule, History, Line,
-    Moment, Op, Thread, Unit, Write, keys,
+    Atomicity, ByteRange, Choices, Config, Domain, Event as ModelEvent, FenceRule, History, Key,
+    Line, Moment, Op, Thread, Unit, Write, keys,
 };
 use brownout_trace::EventSink;
 use brownout_trace::annotation;
@@ -522,7 +522,7 @@ impl Recorder {
         for part in keys.split(unit_bytes) {
             let unit = unit_of(part.start().0, self.unit_bytes);
             if self.initialised.insert(unit) {
-                let start = TargetAddr(unit.0 * unit_bytes);
+                let start = Key(unit.0 * unit_bytes);
                 let initial = self.timeline.initial(unit);
                 match ordinary {
                     true => self.pages.set_initial(start, &initial),
@@ -561,7 +561,7 @@ impl Recorder {
         let to = Unit(keys.end().0.div_ceil(unit_bytes));
         let open: Vec<Unit> = self.open.range(from..to).copied().collect();
         for unit in open {
-            let range = ByteRange::new(TargetAddr(unit.0 * unit_bytes), unit_bytes);
+            let range = ByteRange::new(Key(unit.0 * unit_bytes), unit_bytes);
             match ordinary {
                 true => self.apply_page(site, Op::Msync(range), Did::Sync(range))?,
                 false => self.apply(site, Op::Msync(range), Did::Sync(range))?,
@@ -698,7 +698,7 @@ impl Recorder {
         for unit in cut {
             let start = (unit.0 * self.unit_bytes).max(from);
             let len = (unit.0 + 1) * self.unit_bytes - start;
-            let keys = ByteRange::new(TargetAddr(start), len);
+            let keys = ByteRange::new(Key(start), len);
             let zeros = vec![0; len as usize];
             self.store_keys(site, keys, TargetAddr(0), &zeros, Make::Store)?;
             self.sync(site, keys)?;
@@ -818,7 +818,7 @@ impl Recorder {
             let Some(choices) = self.pages.choices(page) else {
                 continue;
             };
-            let offset = keys::place(TargetAddr(page.0 * PAGE)).1;
+            let offset = keys::place(Key(page.0 * PAGE)).1;
             let to = keys::key(new, offset);
             self.history.adopt(&choices, to, PAGE);
             for at in (to.0..to.0 + PAGE).step_by(self.unit_bytes as usize) {

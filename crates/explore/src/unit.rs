@@ -3,8 +3,8 @@
 //! A unit is known by its number alone: contents of ordinary files have numbers of their own range ([`ORDINARY`]), so that its number tells of
 //! which kind it is.
 
-use brownout_model::{Unit, keys};
-use brownout_trace::event::{FileId, TargetAddr};
+use brownout_model::{Key, Unit, keys};
+use brownout_trace::event::FileId;
 
 /// Contents of ordinary files have numbers from here on.
 pub const ORDINARY: u32 = 1 << 19;
@@ -23,7 +23,7 @@ pub fn is_page(unit: Unit) -> bool {
 
 /// The unit that holds a key; `unit_bytes` are those of the domain.
 pub fn unit_of(key: u64, unit_bytes: u64) -> Unit {
-    match is_ordinary(keys::place(TargetAddr(key)).0) {
+    match is_ordinary(keys::place(Key(key)).0) {
         true => Unit(key / PAGE),
         false => Unit(key / unit_bytes),
     }

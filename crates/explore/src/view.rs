@@ -338,9 +338,8 @@ mod tests {
     use std::io::Write as _;
 
     use brownout_model::{
-        Config, Domain, Event, FlushKind, History, Line, Op, Thread, Write, keys,
+        Config, Domain, Event, FlushKind, History, Key, Line, Op, Thread, Write, keys,
     };
-    use brownout_trace::event::TargetAddr;
     use proptest::prelude::*;
     use proptest::sample::Index;
 
@@ -422,10 +421,9 @@ mod tests {
                     let at = line_at(*file, *line).start() + offset;
                     let unit = Unit(at / unit_bytes);
                     if initialised.insert(unit) {
-                        history
-                            .set_initial(TargetAddr(unit.0 * unit_bytes), &timeline.initial(unit));
+                        history.set_initial(Key(unit.0 * unit_bytes), &timeline.initial(unit));
                     }
-                    let write = Write::new(TargetAddr(at), vec![*value; 8]);
+                    let write = Write::new(Key(at), vec![*value; 8]);
                     match nt {
                         true => Op::NtStore(write),
                         false => Op::Store(write),

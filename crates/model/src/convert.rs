@@ -7,17 +7,19 @@
 
 use brownout_trace::event::{Access, Event as Recorded, EventKind, FenceKind, MS_SYNC};
 
-use crate::types::{ByteRange, Event, Line, Op, Write};
+use crate::types::{ByteRange, Event, Key, Line, Op, Write};
 
 fn write<'a>(access: &Access<'a>) -> Write<'a> {
+    let key = Key::of_lone_mapping(access.addr);
     if access.bytes.len() == access.size as usize {
-        Write::new(access.addr, access.bytes)
+        Write::new(key, access.bytes)
     } else {
-        Write::without_values(ByteRange::new(access.addr, u64::from(access.size)))
+        Write::without_values(ByteRange::new(key, u64::from(access.size)))
     }
 }
 
-/// The model's event for a recorded one, or `None` if it says nothing about persistency (or see the
+/// The model's event for a recorded one, of a run of one process that maps one file once: its addresses
+/// are taken for [keys](crate::keys), or `None` if it says nothing about persistency (or see the
 /// module's header).
 pub fn from_recorded<'a>(recorded: &Recorded<'a>) -> Option<Event<'a>> {
     let op = match &recorded.kind {
@@ -27,16 +29,19 @@ pub fn from_recorded<'a>(recorded: &Recorded<'a>) -> Option<Event<'a>> {
         EventKind::StringStore { access, elements } => Op::Store(write(access).by(*elements)),
         EventKind::NtStore(access) => Op::NtStore(write(access)),
         EventKind::Rmw(access) => Op::Rmw(write(access)),
-        EventKind::Load(access) => Op::Load(ByteRange::new(access.addr, u64::from(access.size))),
+        EventKind::Load(access) => Op::Load(ByteRange::new(
+            Key::of_lone_mapping(access.addr),
+            u64::from(access.size),
+        )),
         EventKind::Flush { kind, addr } => Op::Flush {
             kind: *kind,
-            line: Line::of(*addr),
+            line: Line::of(Key::of_lone_mapping(*addr)),
         },
         EventKind::Fence(FenceKind::Sfence) => Op::Sfence,
         EventKind::Fence(FenceKind::Mfence) => Op::Mfence,
         EventKind::Fence(FenceKind::Locked) => Op::Locked,
         EventKind::Msync { addr, len, flags } if flags & MS_SYNC != 0 => {
-            Op::Msync(ByteRange::new(*addr, *len))
+            Op::Msync(ByteRange::new(Key::of_lone_mapping(*addr), *len))
         }
         _ => return None,
     };
@@ -66,7 +71,7 @@ mod tests {
             size: 4,
             bytes: &bytes,
         };
-        let expected = Write::new(TargetAddr(0x103e), &bytes[..]);
+        let expected = Write::new(Key(0x103e), &bytes[..]);
         for (kind, op) in [
             (EventKind::Store(access), Op::Store(expected.clone())),
             (
@@ -142,7 +147,7 @@ mod tests {
 
     #[test]
     fn unaligned_and_wide_stores_fall_into_words() {
-        let write = Write::new(TargetAddr(0x1004), vec![7u8; 16]);
+        let write = Write::new(Key(0x1004), vec![7u8; 16]);
         let cut: Vec<_> = write
             .pieces(Atomicity::Word)
             .map(|w| (w.range().start().0, w.range().len()))

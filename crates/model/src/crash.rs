@@ -14,11 +14,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use brownout_trace::event::TargetAddr;
-
 use crate::choices::{Choices, Cut, Survivors, UncertainWrite};
 use crate::domain::{Config, FenceRule, FlushOrder, FlushRule, Rules, StoreRule};
-use crate::types::{ByteRange, Event, Moment, Op, Thread, Unit, Write};
+use crate::types::{ByteRange, Event, Key, Moment, Op, Thread, Unit, Write};
 
 /// A store came without its values, so that crash states cannot be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,9 +182,9 @@ impl History {
 
     /// Begins memory at `to` with what a unit of this or another history may hold, of its first bytes `len`: what is certain, and the stores that may
     /// be missing, each at its moment. Unordered stores among them are never completed.
-    pub fn adopt(&mut self, choices: &Choices, to: TargetAddr, len: u64) {
+    pub fn adopt(&mut self, choices: &Choices, to: Key, len: u64) {
         let from = choices.unit().0 * choices.size() as u64;
-        let keep = ByteRange::new(TargetAddr(from), len.min(choices.size() as u64));
+        let keep = ByteRange::new(Key(from), len.min(choices.size() as u64));
         self.set_initial(to, &choices.base[..keep.len() as usize]);
         for write in choices.writes() {
             let start = write.range.start.max(keep.start);
@@ -196,7 +194,7 @@ impl History {
             }
             let skipped = (start - write.range.start) as usize;
             let bytes = &write.bytes[skipped..skipped + (end - start) as usize];
-            let range = ByteRange::new(TargetAddr(start - from + to.0), end - start);
+            let range = ByteRange::new(Key(start - from + to.0), end - start);
             for part in range.split(self.rules.unit_bytes) {
                 let at = (part.start - range.start) as usize;
                 let id = self.unit_of(part.start);
@@ -224,7 +222,7 @@ impl History {
     }
 
     /// Memory holds this from now on, certainly.
-    pub fn adopt_certain(&mut self, addr: TargetAddr, bytes: &[u8]) {
+    pub fn adopt_certain(&mut self, addr: Key, bytes: &[u8]) {
         self.set_initial(addr, bytes);
         let range = ByteRange::new(addr, bytes.len() as u64);
         for part in range.split(self.rules.unit_bytes) {
@@ -233,7 +231,7 @@ impl History {
     }
 
     /// Says what memory held before the first event. Bytes never given are zero.
-    pub fn set_initial(&mut self, addr: TargetAddr, bytes: &[u8]) {
+    pub fn set_initial(&mut self, addr: Key, bytes: &[u8]) {
         let range = ByteRange::new(addr, bytes.len() as u64);
         for part in range.split(self.rules.unit_bytes) {
             let from = (part.start - range.start) as usize;
@@ -502,7 +500,7 @@ impl CrashState<'_> {
         self.cuts
             .iter()
             .filter(|(_, cut)| cut.choices_log2() > 0.0)
-            .map(move |(unit, _)| ByteRange::new(TargetAddr(unit.0 * unit_bytes), unit_bytes))
+            .map(move |(unit, _)| ByteRange::new(Key(unit.0 * unit_bytes), unit_bytes))
     }
 
     /// Base-2 logarithm of the number of states that eager enumeration would visit.

@@ -7,12 +7,12 @@
 
 use std::collections::HashMap;
 
-use brownout_trace::event::TargetAddr;
-
 use crate::domain::{Config, FenceRule, FlushOrder, FlushRule, Rules, StoreRule};
 use crate::shadow::{Entry, Shadow, Slot, Stored, mask};
 use crate::state::{Input, Persistency};
-use crate::types::{ByteRange, Epoch, Event, FlushKind, LINE_BYTES, Line, Moment, Op, Tag, Thread};
+use crate::types::{
+    ByteRange, Epoch, Event, FlushKind, Key, LINE_BYTES, Line, Moment, Op, Tag, Thread,
+};
 
 /// When something happens: not before `from`, and by the beginning of `to` at the latest, if that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -418,7 +418,7 @@ impl Intervals {
 
     /// True if the last stores to the line of `addr`, as far as they were made after `moment`, are all in every crash state.
     #[inline]
-    pub fn is_line_persisted_since(&mut self, addr: TargetAddr, moment: Moment) -> bool {
+    pub fn is_line_persisted_since(&mut self, addr: Key, moment: Moment) -> bool {
         let Some(slot) = self.shadow.find(addr.0) else {
             return true;
         };

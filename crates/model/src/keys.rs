@@ -1,14 +1,14 @@
 //! One address space for all tracked bytes, whoever maps them where.
 //!
 //! An analysis gives the model *keys* in place of addresses: the file's number above the offset. So two mappings of a file, or two
-//! processes, share state. Keys are [`TargetAddr`]s because that is what the model takes; no program has them.
+//! processes, share state. A [`Key`] is no [`TargetAddr`]: neither can be passed where the other is meant.
 //!
 //! Deviation: what lies at 16 TiB or beyond in a file has no key, and ranges are cut off there.
 
 use brownout_trace::event::{FileId, TargetAddr, ThreadId};
 use brownout_trace::maps::{AddressSpaces, FileRange, MapFault};
 
-use crate::types::ByteRange;
+use crate::types::{ByteRange, Key};
 
 /// Offsets below 16 TiB, about a million files.
 const OFFSET_BITS: u32 = 44;
@@ -16,8 +16,8 @@ const OFFSET_END: u64 = 1 << OFFSET_BITS;
 
 /// The key of a byte of a file; of the last one that has a key, if this one has none.
 #[inline]
-pub fn key(file: FileId, offset: u64) -> TargetAddr {
-    TargetAddr(first_key(file) + offset.min(OFFSET_END - 1))
+pub fn key(file: FileId, offset: u64) -> Key {
+    Key(first_key(file) + offset.min(OFFSET_END - 1))
 }
 
 /// The keys of a stretch of a file.
@@ -25,7 +25,7 @@ pub fn key(file: FileId, offset: u64) -> TargetAddr {
 pub fn range(range: FileRange) -> ByteRange {
     let offset = range.offset.min(OFFSET_END);
     ByteRange::new(
-        TargetAddr(first_key(range.file).saturating_add(offset)),
+        Key(first_key(range.file).saturating_add(offset)),
         range.len.min(OFFSET_END - offset),
     )
 }
@@ -41,7 +41,7 @@ pub fn whole_file(file: FileId) -> ByteRange {
 
 /// The file and offset of a key.
 #[inline]
-pub fn place(key: TargetAddr) -> (FileId, u64) {
+pub fn place(key: Key) -> (FileId, u64) {
     (
         FileId((key.0 >> OFFSET_BITS) as u32),
         key.0 & (OFFSET_END - 1),

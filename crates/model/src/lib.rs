@@ -37,10 +37,11 @@
 //!    instruction is wrong on such processors, and is not reported for that.
 //!
 //! ```
-//! use brownout_model::{ByteRange, Config, Event, FlushKind, History, Intervals, Line, Op, Thread, Write};
-//! use brownout_trace::event::TargetAddr;
+//! use brownout_model::{
+//!     ByteRange, Config, Event, FlushKind, History, Intervals, Key, Line, Op, Thread, Write,
+//! };
 //!
-//! let (data, flag) = (TargetAddr(0x1000), TargetAddr(0x1040));
+//! let (data, flag) = (Key(0x1000), Key(0x1040));
 //! let by = |op| Event::new(Thread(1), op);
 //! let events = [
 //!     by(Op::Store(Write::new(data, vec![7; 8]))),
@@ -89,6 +90,6 @@ pub use domain::{Config, Domain, FenceRule, FlushOrder, FlushRule, Rules, StoreR
 pub use intervals::{FlushOutcome, Interval, Intervals, Outcome, Status};
 pub use state::{Input, Persistency};
 pub use types::{
-    Atomicity, ByteRange, Epoch, Event, FlushKind, LINE_BYTES, Line, Moment, Op, Tag, Thread, Unit,
-    Write,
+    Atomicity, ByteRange, Epoch, Event, FlushKind, Key, LINE_BYTES, Line, Moment, Op, Tag, Thread,
+    Unit, Write,
 };

@@ -70,10 +70,10 @@ impl Registered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brownout_trace::event::TargetAddr;
+    use crate::types::Key;
 
     fn bytes(start: u64, len: u64) -> ByteRange {
-        ByteRange::new(TargetAddr(start), len)
+        ByteRange::new(Key(start), len)
     }
 
     #[test]

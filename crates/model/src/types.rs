@@ -1,4 +1,4 @@
-//! The words of the model: addresses, lines, threads, epochs, moments, and the events that change
+//! The words of the model: keys, lines, threads, epochs, moments, and the events that change
 //! what a crash may leave behind.
 
 use std::borrow::Cow;
@@ -23,23 +23,36 @@ impl From<ThreadId> for Thread {
     }
 }
 
-/// A 64-byte cache line: its address divided by 64.
+/// What stands for a byte of persistent memory: see [`keys`](crate::keys). No program has such an address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Key(pub u64);
+
+impl Key {
+    /// The key of a byte in a run of one process that maps one file once: there addresses tell bytes apart.
+    #[inline]
+    pub fn of_lone_mapping(addr: TargetAddr) -> Key {
+        Key(addr.0)
+    }
+}
+
+/// A 64-byte cache line: its key divided by 64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line(pub u64);
 
 impl Line {
-    /// The line that holds `addr`.
-    pub fn of(addr: TargetAddr) -> Self {
-        Line(addr.0 / LINE_BYTES)
+    /// The line that holds `key`.
+    pub fn of(key: Key) -> Self {
+        Line(key.0 / LINE_BYTES)
     }
 
     /// The bytes of the line.
     pub fn range(self) -> ByteRange {
-        ByteRange::new(TargetAddr(self.0 * LINE_BYTES), LINE_BYTES)
+        ByteRange::new(Key(self.0 * LINE_BYTES), LINE_BYTES)
     }
 }
 
-/// What a domain writes back as a whole: a line or a page; its address divided by its size.
+/// What a domain writes back as a whole: a line or a page; its key divided by its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Unit(pub u64);
 
@@ -53,7 +66,7 @@ pub struct Epoch(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(pub u64);
 
-/// A half-open range of target addresses.
+/// A half-open range of keys.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteRange {
     pub(crate) start: u64,
@@ -67,22 +80,22 @@ impl fmt::Debug for ByteRange {
 }
 
 impl ByteRange {
-    /// `len` bytes from `addr`, cut off at the end of the address space.
-    pub fn new(addr: TargetAddr, len: u64) -> Self {
+    /// `len` bytes from `key`, cut off at the end of all keys.
+    pub fn new(key: Key, len: u64) -> Self {
         ByteRange {
-            start: addr.0,
-            end: addr.0.saturating_add(len),
+            start: key.0,
+            end: key.0.saturating_add(len),
         }
     }
 
-    /// First address.
-    pub fn start(self) -> TargetAddr {
-        TargetAddr(self.start)
+    /// First key.
+    pub fn start(self) -> Key {
+        Key(self.start)
     }
 
-    /// First address after the range.
-    pub fn end(self) -> TargetAddr {
-        TargetAddr(self.end)
+    /// First key after the range.
+    pub fn end(self) -> Key {
+        Key(self.end)
     }
 
     /// Number of bytes.
@@ -109,7 +122,7 @@ impl ByteRange {
         ByteRange { start, end }
     }
 
-    /// The pieces between multiples of `size`, in address order.
+    /// The pieces between multiples of `size`, in the order of keys.
     pub fn split(self, size: u64) -> impl Iterator<Item = ByteRange> {
         let mut rest = self;
         std::iter::from_fn(move || (rest.start < rest.end).then(|| rest.take_first(size)))
@@ -149,10 +162,10 @@ pub struct Write<'a> {
 }
 
 impl<'a> Write<'a> {
-    /// A store of `bytes` at `addr`.
-    pub fn new(addr: TargetAddr, bytes: impl Into<Cow<'a, [u8]>>) -> Self {
+    /// A store of `bytes` at `key`.
+    pub fn new(key: Key, bytes: impl Into<Cow<'a, [u8]>>) -> Self {
         let bytes = bytes.into();
-        let mut range = ByteRange::new(addr, bytes.len() as u64);
+        let mut range = ByteRange::new(key, bytes.len() as u64);
         // A store that would wrap is impossible in user space; keep range and bytes in step anyway.
         range.end = range.end.max(range.start);
         Write {
@@ -194,7 +207,7 @@ impl<'a> Write<'a> {
         self.bytes.as_deref()
     }
 
-    /// The parts that a crash can separate, in the order in which they are stored: in address order, but for a string instruction that goes
+    /// The parts that a crash can separate, in the order in which they are stored: in the order of keys, but for a string instruction that goes
     /// downwards. Of such instructions no part is larger than an element (unless a store inside one line is never torn).
     pub fn pieces(&self, atomicity: Atomicity) -> impl Iterator<Item = Write<'_>> {
         let size = atomicity.bytes();
@@ -363,7 +376,7 @@ mod tests {
         of: Atomicity,
     ) -> Vec<(u64, u64)> {
         let bytes: Vec<u8> = (0..len as u8).collect();
-        let mut write = Write::new(TargetAddr(addr), bytes);
+        let mut write = Write::new(Key(addr), bytes);
         if let Some((bytes, descending)) = elements {
             write = write.by(Elements { bytes, descending });
         }

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use brownout_model::{
     ByteRange, Config, Domain, Epoch, FenceRule, FlushKind, FlushOutcome, FlushRule, Input,
-    Intervals, LINE_BYTES, Line, Moment, Persistency, Rules, StoreRule, Tag, Thread,
+    Intervals, Key, LINE_BYTES, Line, Moment, Persistency, Rules, StoreRule, Tag, Thread,
 };
-use brownout_trace::event::TargetAddr;
 use proptest::prelude::*;
 
 /// Two neighbouring lines at the end of one of the table's pages, and one far away.
@@ -91,10 +90,7 @@ impl Table {
         }
         let unit = self.rules.unit_bytes;
         let start = range.start().0 / unit * unit;
-        let whole = ByteRange::new(
-            TargetAddr(start),
-            (range.end().0 - start).next_multiple_of(unit),
-        );
+        let whole = ByteRange::new(Key(start), (range.end().0 - start).next_multiple_of(unit));
         let closes = Epoch(self.epoch.0 + 1);
         let (mut dirty, mut again) = (false, false);
         for byte in self.in_range(whole) {
@@ -236,7 +232,7 @@ proptest! {
             table.now = now;
             let thread = Thread(*thread);
             let tag = Tag(number as u32 + 1);
-            let range = |at: u64, len: u64| ByteRange::new(TargetAddr(at), len);
+            let range = |at: u64, len: u64| ByteRange::new(Key(at), len);
             match *step {
                 Step::Store { at, len, past_the_cache: false } => {
                     let range = range(at, len);
@@ -251,7 +247,7 @@ proptest! {
                     prop_assert_eq!(said.is_some(), expected.is_some());
                 }
                 Step::Flush { at, kind } => {
-                    let line = Line::of(TargetAddr(at));
+                    let line = Line::of(Key(at));
                     let said = lines.flush_at(now, thread, line, kind, tag);
                     let expected = table.flush(thread, line.range(), rules.flush(kind), tag);
                     prop_assert_eq!(word(said), expected);
@@ -273,7 +269,7 @@ proptest! {
             }
         }
         let mut told = BTreeMap::new();
-        for (range, status) in lines.status(ByteRange::new(TargetAddr(0), u64::MAX)) {
+        for (range, status) in lines.status(ByteRange::new(Key(0), u64::MAX)) {
             prop_assert!(range.start().0 / LINE_BYTES == (range.end().0 - 1) / LINE_BYTES);
             for addr in range.start().0..range.end().0 {
                 prop_assert!(told.insert(addr, status).is_none(), "{addr:#x} has two entries");
@@ -293,7 +289,7 @@ proptest! {
             if byte.state == Persistency::Flushing {
                 prop_assert_eq!(status.flush_tag, byte.flush_tag);
             }
-            let line = Line::of(TargetAddr(*addr)).range();
+            let line = Line::of(Key(*addr)).range();
             let all = table.in_range_is_persisted(line);
             prop_assert_eq!(lines.is_line_persisted_since(line.start(), Moment(0)), all);
         }

@@ -6,10 +6,9 @@ mod random;
 use std::collections::{BTreeMap, BTreeSet};
 
 use brownout_model::{
-    ByteRange, Choices, Config, CrashState, Cut, Domain, Event, FlushKind, History, Line,
+    ByteRange, Choices, Config, CrashState, Cut, Domain, Event, FlushKind, History, Key, Line,
     LineBytes, LineMask, Moment, Op, Thread, Unit, Write, mask_within, masked, reference,
 };
-use brownout_trace::event::TargetAddr;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use random::{LINES, history_of, last_values};
@@ -120,7 +119,7 @@ fn read_whole<'h>(
             continue;
         }
         let len = (mask >> byte).trailing_ones();
-        let range = ByteRange::new(TargetAddr(line + byte), u64::from(len));
+        let range = ByteRange::new(Key(line + byte), u64::from(len));
         found = found
             .into_iter()
             .flat_map(|(bytes, state)| {
@@ -162,8 +161,8 @@ fn read_unit(
 }
 
 fn mask() -> impl Strategy<Value = LineMask> {
-    let stretch = (0u64..64, 1u64..17)
-        .prop_map(|(from, len)| mask_within(ByteRange::new(TargetAddr(from), len), 0));
+    let stretch =
+        (0u64..64, 1u64..17).prop_map(|(from, len)| mask_within(ByteRange::new(Key(from), len), 0));
     prop_oneof![
         4 => prop_oneof![Just(0xffu64), Just(0xff00), Just(0xffff), Just(0xf0)],
         2 => stretch,
@@ -357,7 +356,7 @@ proptest! {
 #[test]
 fn canary_a_crash_after_the_fence_misses_states() {
     // Were failure points placed after what completes, the comparison above would have to notice.
-    let at = TargetAddr(LINES[0]);
+    let at = Key(LINES[0]);
     let by = |op| Event::new(Thread(1), op);
     let events = [
         by(Op::Store(Write::new(at, vec![1; 8]))),
@@ -365,7 +364,7 @@ fn canary_a_crash_after_the_fence_misses_states() {
             kind: FlushKind::Clwb,
             line: Line::of(at),
         }),
-        by(Op::Store(Write::new(TargetAddr(LINES[2]), vec![2; 8]))),
+        by(Op::Store(Write::new(Key(LINES[2]), vec![2; 8]))),
         by(Op::Sfence),
     ];
     let config = Config::default();
@@ -376,7 +375,7 @@ fn canary_a_crash_after_the_fence_misses_states() {
 
 #[test]
 fn masks_are_the_bytes_within_a_line() {
-    let range = |from: u64, len| ByteRange::new(TargetAddr(from), len);
+    let range = |from: u64, len| ByteRange::new(Key(from), len);
     assert_eq!(mask_within(range(0x1000, 64), 0x1000), u64::MAX);
     assert_eq!(mask_within(range(0x0ff8, 16), 0x1000), 0xff);
     assert_eq!(mask_within(range(0x103f, 64), 0x1000), 1 << 63);

@@ -25,10 +25,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use brownout_model::{
-    Atomicity, ByteRange, Config, Domain, Event, FlushKind, FlushOrder, History, Intervals, Line,
-    Op, Thread, Write, reference,
+    Atomicity, ByteRange, Config, Domain, Event, FlushKind, FlushOrder, History, Intervals, Key,
+    Line, Op, Thread, Write, reference,
 };
-use brownout_trace::event::{Elements, TargetAddr};
+use brownout_trace::event::Elements;
 use common::{image_outcomes, lazy_outcomes};
 
 #[derive(Clone, Debug)]
@@ -217,7 +217,7 @@ impl Litmus {
             return Err("the size must be 1 to 16".into());
         }
         let var = Var {
-            range: ByteRange::new(TargetAddr(addr), size),
+            range: ByteRange::new(Key(addr), size),
             initial,
         };
         match self.vars.insert(name.to_string(), var) {

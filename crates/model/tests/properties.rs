@@ -6,9 +6,8 @@ mod random;
 use std::collections::{BTreeMap, BTreeSet};
 
 use brownout_model::{
-    ByteRange, Config, Domain, Event, FlushKind, Intervals, Line, Op, Thread, Write, reference,
+    ByteRange, Config, Domain, Event, FlushKind, Intervals, Key, Line, Op, Thread, Write, reference,
 };
-use brownout_trace::event::TargetAddr;
 use common::{image_outcomes, lazy_outcomes};
 use proptest::prelude::*;
 use random::{history_of, last_values};
@@ -48,7 +47,7 @@ fn words(values: &BTreeMap<u64, u8>) -> Vec<ByteRange> {
     let words: BTreeSet<u64> = values.keys().map(|addr| addr / 8 * 8).collect();
     words
         .into_iter()
-        .map(|addr| ByteRange::new(TargetAddr(addr), 8))
+        .map(|addr| ByteRange::new(Key(addr), 8))
         .collect()
 }
 
@@ -94,7 +93,7 @@ proptest! {
         }
         for (addr, value) in last_values(&events) {
             let certain = images.iter().all(|image| image[&addr] == value);
-            let byte = ByteRange::new(TargetAddr(addr), 1);
+            let byte = ByteRange::new(Key(addr), 1);
             prop_assert_eq!(intervals.is_persisted(byte), certain, "{:#x}", addr);
         }
     }
@@ -146,7 +145,7 @@ proptest! {
 #[test]
 fn canary_a_model_without_the_fence_is_caught() {
     // Were the fence dropped on one side, the comparison above would have to notice.
-    let at = TargetAddr(0x1000);
+    let at = Key(0x1000);
     let by = |op| Event::new(Thread(1), op);
     let full = [
         by(Op::Store(Write::new(at, vec![1; 8]))),
@@ -169,7 +168,7 @@ fn canary_a_model_without_the_fence_is_caught() {
 fn intervals_stay_as_large_as_what_is_touched() {
     let mut intervals = Intervals::new(Config::default());
     for i in 0..100_000u64 {
-        let at = TargetAddr(0x1000 + i % 16 * 8);
+        let at = Key(0x1000 + i % 16 * 8);
         intervals.apply(&Event::new(
             Thread(1),
             Op::Store(Write::new(at, vec![1; 8])),
@@ -184,9 +183,7 @@ fn intervals_stay_as_large_as_what_is_touched() {
     intervals.apply(&Event::new(Thread(1), Op::Sfence));
     assert_eq!(intervals.unpersisted().count(), 0);
     assert_eq!(
-        intervals
-            .status(ByteRange::new(TargetAddr(0), 1 << 20))
-            .count(),
+        intervals.status(ByteRange::new(Key(0), 1 << 20)).count(),
         2,
         "a line's bytes that became persistent together are one entry"
     );

@@ -12,9 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use brownout_model::{
-    ByteRange, Config, Domain, Event, LINE_BYTES, Op as ModelOp, Write, reference,
+    ByteRange, Config, Domain, Event, Key, LINE_BYTES, Op as ModelOp, Write, reference,
 };
-use brownout_trace::TargetAddr;
 
 use super::script::Script;
 
@@ -150,7 +149,7 @@ fn in_line(event: &Event<'static>, line: u64) -> Event<'static> {
             .collect();
         let first = kept.first()?.0;
         let bytes: Vec<u8> = kept.into_iter().map(|(_, byte)| byte).collect();
-        Some(Write::new(TargetAddr(first), bytes))
+        Some(Write::new(Key(first), bytes))
     };
     let op = match &event.op {
         ModelOp::Store(write) => part(write).map(ModelOp::Store),
@@ -158,7 +157,7 @@ fn in_line(event: &Event<'static>, line: u64) -> Event<'static> {
         ModelOp::Rmw(write) => Some(part(write).map_or(ModelOp::Locked, ModelOp::Rmw)),
         other => Some(other.clone()),
     };
-    let nothing = || ModelOp::Load(ByteRange::new(TargetAddr(0), 0));
+    let nothing = || ModelOp::Load(ByteRange::new(Key(0), 0));
     Event::new(event.thread, op.unwrap_or_else(nothing))
 }
 

@@ -5,8 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use brownout_model::{ByteRange, CrashState, Event, History, LINE_BYTES};
-use brownout_trace::TargetAddr;
+use brownout_model::{ByteRange, CrashState, Event, History, Key, LINE_BYTES};
 
 use super::{Ending, Memory, Op, recover};
 
@@ -44,7 +43,7 @@ pub fn by_position(
     config: brownout_model::Config,
 ) -> Vec<BTreeSet<Ending>> {
     let mut history = History::new(config);
-    history.set_initial(TargetAddr(0), initial);
+    history.set_initial(Key(0), initial);
     let mut positions = vec![outcomes(&history.crash(), recovery)];
     for event in events {
         if let Some(event) = event {
@@ -70,7 +69,7 @@ struct Searched<'h> {
 impl Memory for Searched<'_> {
     fn load(&mut self, addr: u64, len: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for part in ByteRange::new(TargetAddr(addr), len).split(LINE_BYTES) {
+        for part in ByteRange::new(Key(addr), len).split(LINE_BYTES) {
             let options = self.crash.may_read(part);
             let mut taken = 0;
             if options.len() > 1 {

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_model::{
-    ByteRange, Config, Event, FlushKind, Line, Op as ModelOp, Thread, Write, from_recorded,
+    ByteRange, Config, Event, FlushKind, Key, Line, Op as ModelOp, Thread, Write, from_recorded,
 };
-use brownout_trace::{EventKind, Reader, TargetAddr};
+use brownout_trace::{EventKind, Reader};
 
 use super::brute_force::{Image, Memories};
 use super::recovery::{Ending, recover};
@@ -205,8 +205,8 @@ fn recorded_events(trace: &Path) -> Result<Vec<Event<'static>>> {
         let base = base.context("an access before the pool is mapped")?;
         let write = |write: &Write<'_>| -> Result<Write<'static>> {
             let bytes = write.bytes().context("a store without values")?.to_vec();
-            let addr = TargetAddr(write.range().start().0 - base);
-            Ok(Write::new(addr, bytes))
+            let key = Key(write.range().start().0 - base);
+            Ok(Write::new(key, bytes))
         };
         let op = match &event.op {
             ModelOp::Store(w) => ModelOp::Store(write(w)?),
@@ -214,10 +214,10 @@ fn recorded_events(trace: &Path) -> Result<Vec<Event<'static>>> {
             ModelOp::Rmw(w) => ModelOp::Rmw(write(w)?),
             ModelOp::Flush { kind, line } => ModelOp::Flush {
                 kind: *kind,
-                line: Line::of(TargetAddr(line.range().start().0 - base)),
+                line: Line::of(Key(line.range().start().0 - base)),
             },
             ModelOp::Msync(range) => {
-                let start = TargetAddr(range.start().0 - base);
+                let start = Key(range.start().0 - base);
                 ModelOp::Msync(ByteRange::new(start, range.len()))
             }
             ModelOp::Sfence => ModelOp::Sfence,

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use brownout_model::{ByteRange, Event, FlushKind, Line, Op as ModelOp, Thread, Write};
-use brownout_trace::TargetAddr;
+use brownout_model::{ByteRange, Event, FlushKind, Key, Line, Op as ModelOp, Thread, Write};
 
 /// Size of the pool, as in `litmus_vm.c`.
 pub const POOL_BYTES: usize = 8192;
@@ -204,7 +203,7 @@ impl Script {
                 let mut write = |addr: u64, bytes: Vec<u8>| {
                     let at = addr as usize;
                     memory[at..at + bytes.len()].copy_from_slice(&bytes);
-                    Write::new(TargetAddr(addr), bytes)
+                    Write::new(Key(addr), bytes)
                 };
                 let op = match &step.op {
                     Op::Store { addr, size, value } => {
@@ -223,16 +222,16 @@ impl Script {
                         let old = number(&memory[at..at + *size as usize]);
                         let sum = low_bytes(old.wrapping_add(*value), *size);
                         memory[at..at + sum.len()].copy_from_slice(&sum);
-                        ModelOp::Rmw(Write::new(TargetAddr(*addr), sum))
+                        ModelOp::Rmw(Write::new(Key(*addr), sum))
                     }
                     Op::Flush { kind, addr } => ModelOp::Flush {
                         kind: *kind,
-                        line: Line::of(TargetAddr(*addr)),
+                        line: Line::of(Key(*addr)),
                     },
                     Op::Sfence => ModelOp::Sfence,
                     Op::Mfence => ModelOp::Mfence,
                     Op::Locked => ModelOp::Locked,
-                    Op::Msync => ModelOp::Msync(ByteRange::new(TargetAddr(0), POOL_BYTES as u64)),
+                    Op::Msync => ModelOp::Msync(ByteRange::new(Key(0), POOL_BYTES as u64)),
                     _ => return None,
                 };
                 Some(Event::new(Thread(1 + u32::from(step.second_thread)), op))

@@ -187,7 +187,7 @@ impl Checker {
 
     /// A process ends: nobody will make persistent any more what it unmapped.
     fn judge_unmapped(&mut self, process: ProcessId) {
-        let everything = ByteRange::new(TargetAddr(0), u64::MAX);
+        let everything = ByteRange::new(Key(0), u64::MAX);
         let left: Vec<(ByteRange, Unmapping)> = self
             .unmapped
             .overlapping(everything)
@@ -217,7 +217,7 @@ impl Checker {
         for range in self.spaces.all_ranges() {
             gone.remove(keys::range(range));
         }
-        let everything = ByteRange::new(TargetAddr(0), u64::MAX);
+        let everything = ByteRange::new(Key(0), u64::MAX);
         let gone = gone.overlapping(everything);
         gone.map(|(range, ())| range).collect()
     }

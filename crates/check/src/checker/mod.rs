@@ -20,8 +20,8 @@ use brownout_findings::numbers::{counted, grouped};
 use brownout_findings::{BuiltIn, Role};
 use brownout_model::registered::Registered;
 use brownout_model::{
-    ByteRange, Event as ModelEvent, FlushOutcome, Intervals, LINE_BYTES, Line, Moment, Op, Outcome,
-    Persistency, Status, Tag, keys,
+    ByteRange, Event as ModelEvent, FlushOutcome, Intervals, Key, LINE_BYTES, Line, Moment, Op,
+    Outcome, Persistency, Status, Tag, keys,
 };
 use brownout_trace::event::{
     Access, ContextId, Event, EventKind, ExitStatus, FenceKind, FileId, FlushKind,
@@ -396,7 +396,7 @@ impl Checker {
         if self.ended.is_none() {
             return;
         }
-        let everything = ByteRange::new(TargetAddr(0), u64::MAX);
+        let everything = ByteRange::new(Key(0), u64::MAX);
         let left: Vec<(ByteRange, Unmapping)> = self.unmapped.overlapping(everything).collect();
         for (range, unmapping) in left {
             self.region_ends(range, &unmapping.into());
@@ -553,16 +553,16 @@ struct Window {
     thread: ThreadId,
     addr: TargetAddr,
     len: u64,
-    key: TargetAddr,
+    key: Key,
 }
 
 impl Window {
     /// The key of `addr`, if `len` bytes from there lie in the window.
     #[inline(always)]
-    fn key(&self, thread: ThreadId, addr: TargetAddr, len: u64) -> Option<TargetAddr> {
+    fn key(&self, thread: ThreadId, addr: TargetAddr, len: u64) -> Option<Key> {
         let into = addr.0.wrapping_sub(self.addr.0);
         let inside = self.thread == thread && into < self.len && len <= self.len - into;
-        inside.then(|| TargetAddr(self.key.0 + into))
+        inside.then(|| Key(self.key.0 + into))
     }
 }
 

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use brownout_model::{ByteRange, LINE_BYTES, Moment, Tag};
+use brownout_model::{ByteRange, Key, LINE_BYTES, Moment, Tag};
 use brownout_random::Random;
-use brownout_trace::event::{ProcessId, TargetAddr, ThreadId};
+use brownout_trace::event::{ProcessId, ThreadId};
 
 use super::locks::Held;
 use super::watch::{Kind, Watch, Why};
@@ -80,7 +80,7 @@ fn judged(steps: &[Step]) -> Found {
             lock: lock as u32,
             shared: false,
         };
-        let range = |granule: usize| ByteRange::new(TargetAddr(granule as u64 * LINE_BYTES), 8);
+        let range = |granule: usize| ByteRange::new(Key(granule as u64 * LINE_BYTES), 8);
         match *op {
             Op::Take(lock) => watch.take(who, held(lock), true),
             Op::Give(lock) => watch.give(who, lock as u32, tag),
@@ -258,7 +258,7 @@ fn watch_of(threads: usize) -> Watch {
 fn initialised_before_it_is_published() {
     for is_touched in [false, true] {
         let mut watch = watch_of(3);
-        let word = ByteRange::new(TargetAddr(64), 8);
+        let word = ByteRange::new(Key(64), 8);
         if is_touched {
             watch.load(1, word, Moment(1), Tag(1), false);
         }
@@ -275,7 +275,7 @@ fn initialised_before_it_is_published() {
 fn locks_and_heads_of_stacks() {
     for is_head in [false, true] {
         let mut watch = watch_of(2);
-        let word = ByteRange::new(TargetAddr(64), 8);
+        let word = ByteRange::new(Key(64), 8);
         watch.store(0, word, Moment(1), Tag(1), Kind::Locked, false);
         watch.load(1, word, Moment(2), Tag(2), false);
         watch.store(1, word, Moment(3), Tag(3), Kind::Locked, false);
@@ -290,7 +290,7 @@ fn locks_and_heads_of_stacks() {
 #[test]
 fn tried_in_vain() {
     let mut watch = watch_of(2);
-    let word = ByteRange::new(TargetAddr(64), 8);
+    let word = ByteRange::new(Key(64), 8);
     let lock = Held {
         lock: 0,
         shared: false,

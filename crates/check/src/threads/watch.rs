@@ -18,8 +18,8 @@
 //!
 //! A load that really came in between is one in any case but the last.
 
-use brownout_model::{ByteRange, LINE_BYTES, Moment, Tag};
-use brownout_trace::event::{ProcessId, TargetAddr, ThreadId};
+use brownout_model::{ByteRange, Key, LINE_BYTES, Moment, Tag};
+use brownout_trace::event::{ProcessId, ThreadId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -670,7 +670,7 @@ impl Watch {
     }
 
     /// A thread writes the line of that key back; `at_once`: without a fence.
-    pub fn flush(&mut self, who: Who, line: TargetAddr, moment: Moment, tag: Tag, at_once: bool) {
+    pub fn flush(&mut self, who: Who, line: Key, moment: Moment, tag: Tag, at_once: bool) {
         self.settle(who);
         let number = line.0 / LINE_BYTES;
         let person = &mut self.people[who];
@@ -738,7 +738,7 @@ impl Watch {
     }
 
     fn close_line(&mut self, who: Who, line: u64, until: Moment, moment: Moment, tag: Tag) {
-        let key = TargetAddr(line * LINE_BYTES);
+        let key = Key(line * LINE_BYTES);
         let open = self.windows.open_in_line(key, until);
         let is_locked = |id: &WindowId| self.windows.get(*id).is_some_and(|w| w.is_locked);
         // What locked instructions change, and what is written back for the sake of something else in its line, is a lock.

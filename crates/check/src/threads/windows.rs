@@ -4,8 +4,8 @@
 //! all of its bytes are stored over, because whoever reads them later reads *this* store. Bytes are kept by granules of eight, with a mask: what
 //! lies in the same granule and is not the same byte is not shared.
 
-use brownout_model::{ByteRange, LINE_BYTES, Moment, Tag};
-use brownout_trace::event::{TargetAddr, ThreadId};
+use brownout_model::{ByteRange, Key, LINE_BYTES, Moment, Tag};
+use brownout_trace::event::ThreadId;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -294,7 +294,7 @@ impl Windows {
     }
 
     /// The open windows in the line at that key whose store is not later than `until`.
-    pub fn open_in_line(&mut self, line: TargetAddr, until: Moment) -> SmallVec<[WindowId; 8]> {
+    pub fn open_in_line(&mut self, line: Key, until: Moment) -> SmallVec<[WindowId; 8]> {
         let first = line.0 / LINE_BYTES * LINE_CELLS;
         let mut open: SmallVec<[WindowId; 8]> = SmallVec::new();
         for granule in first..first + LINE_CELLS {
@@ -342,7 +342,7 @@ pub fn by_line(range: ByteRange) -> impl Iterator<Item = ByteRange> {
     lines.map(move |line| {
         let from = start.max(line * LINE_BYTES);
         let until = end.min((line + 1) * LINE_BYTES);
-        ByteRange::new(TargetAddr(from), until - from)
+        ByteRange::new(Key(from), until - from)
     })
 }
 
@@ -353,7 +353,7 @@ impl Default for Window {
             epoch: 0,
             moment: Moment(0),
             tag: Tag(0),
-            range: ByteRange::new(TargetAddr(0), 0),
+            range: ByteRange::new(Key(0), 0),
             set: SetId::NONE,
             effective: SetId::NONE,
             unlocks: SmallVec::new(),
@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     fn range(start: u64, len: u64) -> ByteRange {
-        ByteRange::new(TargetAddr(start), len)
+        ByteRange::new(Key(start), len)
     }
 
     #[test]
@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(lost, [first]);
         assert!(windows.get(first).is_none());
         assert_eq!(windows.under(1, 0b1)[..], [third]);
-        let open = windows.open_in_line(TargetAddr(0), Moment(2));
+        let open = windows.open_in_line(Key(0), Moment(2));
         assert_eq!(open[..], [second]);
         assert_eq!(windows.open_in(range(0, 64)).len(), 2);
     }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use brownout_model::{
-    Atomicity, ByteRange, Config, Domain, Event, FlushKind, FlushOrder, History, Line, Op, Thread,
-    Write,
+    Atomicity, ByteRange, Config, Domain, Event, FlushKind, FlushOrder, History, Key, Line, Op,
+    Thread, Write,
 };
-use brownout_trace::event::{Elements, TargetAddr};
+use brownout_trace::event::Elements;
 use proptest::prelude::*;
 
 /// Two neighbouring lines, and one on another page.
@@ -26,7 +26,7 @@ pub fn event(fence: impl Strategy<Value = Op<'static>>) -> impl Strategy<Value =
     ];
     let write =
         (line(), offset, len, 1u8..5, elements).prop_map(|(line, offset, len, value, elements)| {
-            let write = Write::new(TargetAddr(line + offset), vec![value; len]);
+            let write = Write::new(Key(line + offset), vec![value; len]);
             match elements {
                 Some(elements) => write.by(elements),
                 None => write,
@@ -43,14 +43,14 @@ pub fn event(fence: impl Strategy<Value = Op<'static>>) -> impl Strategy<Value =
             1 => FlushKind::Clflushopt,
             _ => FlushKind::Clwb,
         },
-        line: Line::of(TargetAddr(line)),
+        line: Line::of(Key(line)),
     });
     let op = prop_oneof![
         9 => store,
         5 => flush,
-        1 => line().prop_map(|line| Op::Load(ByteRange::new(TargetAddr(line), 8))),
+        1 => line().prop_map(|line| Op::Load(ByteRange::new(Key(line), 8))),
         2 => (line(), prop_oneof![Just(1u64), Just(128)])
-            .prop_map(|(line, len)| Op::Msync(ByteRange::new(TargetAddr(line), len))),
+            .prop_map(|(line, len)| Op::Msync(ByteRange::new(Key(line), len))),
         5 => fence,
     ];
     (1u32..3, op).prop_map(|(thread, op)| Event::new(Thread(thread), op))
