@@ -1,4 +1,4 @@
-//! A whole analysis in less than a hundred lines: which ten lines of persistent memory are stored to most often?
+//! A whole analysis in a hundred lines: which ten lines of persistent memory are stored to most often?
 //!
 //! It takes events as any analysis does ([`EventSink`]), without the engine or the host, and yields what any analysis yields
 //! ([`Outcome`]); the rest follows. `cargo run -p brownout-report --example hot_lines -- TRACE` takes a trace of `brownout record`.
