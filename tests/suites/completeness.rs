@@ -12,14 +12,15 @@
 //! final bytes do not depend on it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use brownout_tests::examples::{binary, random_commands};
 use brownout_tests::programs::{self, Build};
-use brownout_tests::{Invocation, Outcome, Scratch, dump, exec, tool, trial};
+use brownout_tests::{Invocation, Outcome, Scratch, dump, exec, layout, tool, trial};
 use libtest_mimic::Arguments;
 
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -244,6 +245,7 @@ fn main() {
         "deterministic::mapcli_btree".to_owned(),
         deterministic,
     ));
+    trials.push(trial("deterministic::devices".to_owned(), devices));
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -513,6 +515,48 @@ fn refused(how: &str, words: &str) -> Result<()> {
         outcome.status == 3 && outcome.stderr_text().contains(words),
         "not refused\n{}",
         outcome.describe()
+    );
+    Ok(())
+}
+
+/// A file system that has no device is known by a number that follows from where it is mounted, however it is asked for, and not by the kernel's.
+fn devices() -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let stat = [
+        "stat",
+        "-L",
+        "-c",
+        "%d",
+        "/proc",
+        "/proc/version",
+        "/dev/shm",
+        "/dev/null",
+    ];
+    let run = |before: &[&str]| -> Result<Vec<u64>> {
+        let words = before.iter().chain(&stat).map(OsString::from);
+        let outcome = Invocation::new(words, scratch.path())
+            .timeout(TIMEOUT)
+            .run()?;
+        ensure!(outcome.status == 0, "{}", outcome.describe());
+        let text = outcome.stdout_text();
+        text.lines()
+            .map(|line| line.parse().context("no number"))
+            .collect()
+    };
+    let tool = layout::brownout().into_os_string();
+    let tool = tool.to_str().context("a path")?;
+    let native = run(&[])?;
+    let shown = run(&[tool, "run", "--deterministic", "--"])?;
+    ensure!(
+        native[0] == native[1] && native[0] != native[2],
+        "{native:?}"
+    );
+    ensure!(shown[0] == shown[1] && shown[0] != shown[2], "{shown:?}");
+    ensure!(shown[0] != native[0] && shown[2] != native[2], "{shown:?}");
+    ensure!(
+        shown == run(&[tool, "run", "--deterministic", "--"])?,
+        "{shown:?}"
     );
     Ok(())
 }

@@ -112,6 +112,15 @@ fn main() {
         trial("tool_killed_under_run", || {
             tool_signalled("KILL", "echo $$; exec sleep 600")
         }),
+        trial("tool_killed_under_run::what_a_program_has_started", || {
+            tool_signalled("KILL", "sleep 600 & echo $!; wait")
+        }),
+        trial("tool_killed_under_run::what_nobody_waits_for", || {
+            tool_signalled(
+                "KILL",
+                "(setsid sh -c 'sleep 600 & echo $!; wait' &); wait; exec sleep 600",
+            )
+        }),
         trial("tool_terminated_under_run", || {
             tool_signalled("TERM", "echo $$; exec sleep 600")
         }),

@@ -138,6 +138,9 @@ pub const MODE_CAPTURE: u32 = 1 << 17;
 /// The program is shown a plain processor ([`cpu::plain_cpuid`]): libraries that ask choose code that is simpler to describe. Nothing that it executes is refused.
 pub const MODE_PLAIN_CPU: u32 = 1 << 18;
 
+/// Which regular files the program opens is recorded. Only with [`MODE_BOUNDARIES`].
+pub const MODE_OPENS: u32 = 1 << 19;
+
 /// How many instructions can be chosen.
 pub const CHOSEN_MAX: usize = 1 << 16;
 

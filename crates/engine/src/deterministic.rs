@@ -1,11 +1,13 @@
-//! Removing randomness: time, process numbers, random bytes, time-stamp counters, file times.
+//! Removing randomness: time, process numbers, random bytes, time-stamp counters, file times, numbers of devices that are none.
 //!
 //! With address-space randomisation off (the launcher sees to that), two runs of a single-threaded program with the
 //! same input then make the same system calls with the same results and touch the same addresses. What stays real: file
 //! content, inode numbers, what other processes do, scheduling of threads.
 //!
 //! Time is a counter that every question advances; sleeping advances it by what was asked for. Process numbers are handed
-//! out in order of creation and translated in the calls that name processes.
+//! out in order of creation and translated in the calls that name processes. File systems without a device (a private view is one) get
+//! their number when they are mounted, from what happens to be free; programs are shown one that follows from where they are mounted, so that it is
+//! the same in all runs, and after a crash. (In `/proc/self/mountinfo` they still find the kernel's.)
 
 use crate::address::ProgramAddr;
 use crate::clock::EPOCH_NS;
@@ -422,6 +424,10 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             let r = rest.make(ctx, call)?;
             let buffer = if number == NEWFSTATAT { a[2] } else { a[1] };
             if r == 0 {
+                let mut device = 0u64;
+                if read_value(buffer, &mut device) && major(device) == 0 {
+                    put(ctx, buffer, &[shown_device(minor(device))]);
+                }
                 // atime, mtime, ctime: three (seconds, nanoseconds) pairs at offset 72.
                 let t = EPOCH_NS / 1_000_000_000;
                 put(ctx, buffer + 72, &[t, 0, t, 0, t, 0]);
@@ -431,6 +437,12 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         nr::STATX => {
             let r = rest.make(ctx, call)?;
             if r == 0 {
+                // Major and minor number, in 32 bits each.
+                let mut device = [0u32; 2];
+                if read_value(a[4] + 136, &mut device) && device[0] == 0 {
+                    let shown = minor(shown_device(device[1].into()));
+                    put(ctx, a[4] + 136, &[shown << 32]);
+                }
                 let t = EPOCH_NS / 1_000_000_000;
                 // atime, btime, ctime, mtime: 16 bytes each at offset 64.
                 put(ctx, a[4] + 64, &[t, 0, t, 0, t, 0, t, 0]);
@@ -445,6 +457,56 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
             rest.make(ctx, &call.with(b))
         }
     }
+}
+
+/// File systems without a device: the kernel's minor number, and the one that is shown.
+static DEVICES: SpinLock<Vec<(u64, u64)>> = SpinLock::new(Vec::new());
+
+fn major(device: u64) -> u64 {
+    device >> 8 & 0xfff | device >> 32 & 0xffff_f000
+}
+
+fn minor(device: u64) -> u64 {
+    device & 0xff | device >> 12 & 0xffff_ff00
+}
+
+/// Under which number the program knows a file system that has no device, by its minor number. One that is mounted nowhere (that of pipes)
+/// keeps its own: it has it since the machine was started.
+fn shown_device(minor: u64) -> u64 {
+    let mut known = DEVICES.lock();
+    let found = known.iter().find(|device| device.0 == minor);
+    let shown = found.map(|device| device.1).unwrap_or_else(|| {
+        let shown = mounted_at(minor).map_or(minor, |place| {
+            // Above those that the kernel gives.
+            const FIRST: u64 = 1 << 16;
+            let mut shown = FIRST + hash(&place) % FIRST;
+            while known.iter().any(|device| device.1 == shown) {
+                shown += 1;
+            }
+            shown
+        });
+        known.push((minor, shown));
+        shown
+    });
+    shown & 0xff | (shown & 0xffff_ff00) << 12
+}
+
+/// Where such a file system is mounted first: `36 35 0:52 ROOT PLACE …`, a line for each.
+fn mounted_at(minor: u64) -> Option<Vec<u8>> {
+    let device = alloc::format!("0:{minor}").into_bytes();
+    let text = sys::read_file(c"/proc/self/mountinfo");
+    let found = text.split(|&byte| byte == b'\n').find_map(|line| {
+        let mut words = line.split(|&byte| byte == b' ').skip(2);
+        (words.next()? == device).then(|| words.nth(1)).flatten()
+    });
+    found.map(<[u8]>::to_vec)
+}
+
+/// FNV-1a.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 /// Writes an answer of several words.

@@ -43,6 +43,8 @@ pub struct Mode {
     pub capture: bool,
     /// [`abi::MODE_PLAIN_CPU`].
     pub plain_cpu: bool,
+    /// [`abi::MODE_OPENS`].
+    pub opens: bool,
     /// What the program must not see of the processor.
     pub hidden: abi::cpu::Features,
     /// What it cannot use: hidden, or lacking.
@@ -69,6 +71,7 @@ static mut MODE: Mode = Mode {
     follow: false,
     capture: false,
     plain_cpu: false,
+    opens: false,
     hidden: abi::cpu::Features::NONE,
     missing: abi::cpu::Features::NONE,
 };
@@ -98,6 +101,7 @@ pub fn init(control: &abi::Control) {
             follow: has(abi::MODE_FOLLOW),
             capture: has(abi::MODE_CAPTURE),
             plain_cpu: has(abi::MODE_PLAIN_CPU),
+            opens: has(abi::MODE_OPENS),
             hidden: abi::cpu::Features(control.cpu_hidden),
             missing: abi::cpu::Features(control.cpu_hidden | control.cpu_lacking),
         };

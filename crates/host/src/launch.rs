@@ -3,6 +3,7 @@
 use crate::control::{Beginning, Shared};
 use crate::decode::Broken;
 use crate::drain::{Drained, Nothing, Prologue, drain};
+use crate::guard::Guarded;
 use crate::inject::{Image, Previous, Target};
 use crate::members::Members;
 use crate::processes::Processes;
@@ -51,6 +52,7 @@ fn launch<'s>(
         state,
         command,
         own_group,
+        guarded: _guarded,
         ..
     } = prepare(config, sink.is_some(), Place::default())?;
     let pid = spawn(command)?;
@@ -58,6 +60,7 @@ fn launch<'s>(
         state.collect_replaced();
     }
     let service = Service::start(shared.clone(), image.clone(), state.clone());
+    state.note_lost_rights(pid);
     if config.beginnings {
         state.note_beginnings();
         state.note_beginning(pid);
@@ -112,6 +115,8 @@ pub struct Prepared {
     pub own_group: bool,
     /// Files that are tracked from the beginning.
     pub known: Vec<KnownFile>,
+    /// Who ends it if we are gone; nobody, if it is not to end, or if that is the task of who has made its private view.
+    pub guarded: Option<Guarded>,
 }
 
 /// Makes everything that a program needs to be launched. The command is to be started while `config` lives.
@@ -140,6 +145,7 @@ pub fn prepare(
         (is_scheduled && config.follow, abi::MODE_FOLLOW),
         (records && config.capture.is_some(), abi::MODE_CAPTURE),
         (config.plain_cpu, abi::MODE_PLAIN_CPU),
+        (config.opens, abi::MODE_OPENS),
         (config.execute_flushes, abi::MODE_EXECUTE_FLUSHES),
         (config.lean, abi::MODE_LEAN),
         (config.boundaries, abi::MODE_BOUNDARIES),
@@ -207,6 +213,11 @@ pub fn prepare(
     }
     let members = Members::new(&shared, &control_file)
         .map_err(|e| LaunchError::Launch("looking at ourselves", e))?;
+    let is_guarded = config.dies_with_tool && enclosure.is_none();
+    // Without a guard, the kernel still ends the first process.
+    let guarded = is_guarded
+        .then(|| Guarded::new(&control_file).ok())
+        .flatten();
     let image = match (enclosure, handed) {
         (Some(enclosure), Some(handed)) => Image::handed(control_file, enclosure, handed),
         _ => Image::new(control_file),
@@ -234,6 +245,7 @@ pub fn prepare(
         command,
         own_group,
         known,
+        guarded,
     })
 }
 
@@ -389,6 +401,7 @@ pub fn outcome(
         status: drained.status,
         hints: state.hints(),
         notes: state.notes(),
+        lost_rights: state.lost_rights(),
         wall: begun.elapsed(),
         events: drained.events,
         stopped: drained.stopped,

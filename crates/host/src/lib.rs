@@ -11,7 +11,7 @@
 //! ([`Limits`]); a stream that was cut short has no `End`.
 //!
 //! [`record`] and [`run`] may be called on several threads at once, each with its own program, and leave no mapping, descriptor,
-//! thread or process behind. The calling thread's other children, if it has any, are taken for the program's.
+//! thread or process behind (but one [`guard`] a tool, where programs are to end with it). The calling thread's other children, if it has any, are taken for the program's.
 //!
 //! [`Session`] keeps a program ready and forks it for one run after the other.
 //!
@@ -29,6 +29,7 @@ mod drain;
 mod enclosure;
 mod error;
 mod functions;
+pub mod guard;
 mod inject;
 mod launch;
 mod members;
@@ -52,6 +53,7 @@ pub use enclosure::{
 };
 pub use error::LaunchError;
 pub use launch::{record, run};
+pub use preflight::find_program;
 pub use processes::activity_of;
 pub use schedule::{
     Decision, Goal, Misfit, Plan, Pursuit, Schedule, SchedulePoint, SchedulePointKind, Scheduled,
@@ -132,6 +134,8 @@ pub struct LaunchConfig {
     /// Show the program a processor without vectors wider than SSE's, and without other instructions of that time: its libraries then choose their simplest code.
     /// What it executes without asking is executed. Default: no.
     pub plain_cpu: bool,
+    /// Record which regular files the program opens, with [`boundaries`](Self::boundaries). Default: no.
+    pub opens: bool,
     /// Files that are tracked from the beginning, not from their first mapping on, under numbers of the caller's choice. They must
     /// exist. They get no `File` event and no [`EventSink::new_file`]. Files that are found on the way get other numbers. Default: none.
     pub known_files: Vec<(PathBuf, FileId)>,
@@ -143,7 +147,7 @@ pub struct LaunchConfig {
     /// The view of the machine in which the program runs. [`known_files`](Self::known_files) are still named as the tool finds them; the
     /// program, and what is [redirected](Self::redirects), as the program does. Default: the tool's own.
     pub enclosure: Option<Arc<Enclosure>>,
-    /// The program ends if the tool does, whatever ends it. Default: no.
+    /// All processes of the run end if the tool does, whatever ends it (see [`guard`]). Default: no.
     pub dies_with_tool: bool,
     /// When the program is stopped. Default: never.
     pub limits: Limits,
@@ -228,6 +232,7 @@ impl LaunchConfig {
             follow: false,
             capture: None,
             plain_cpu: false,
+            opens: false,
             known_files: Vec::new(),
             last_file: FileId(0),
             redirects: Vec::new(),
@@ -250,7 +255,7 @@ pub enum ExitStatus {
 }
 
 /// A finished run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Outcome {
     /// How the first process ended.
     pub status: ExitStatus,
@@ -258,6 +263,8 @@ pub struct Outcome {
     pub hints: Vec<PathBuf>,
     /// Sentences for the user, in order.
     pub notes: Vec<String>,
+    /// Those of them that say which rights programs of the run did not get because they were followed.
+    pub lost_rights: Vec<String>,
     /// From start to end.
     pub wall: Duration,
     /// Number of events that reached the sink.

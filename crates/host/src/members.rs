@@ -27,11 +27,17 @@ use std::sync::atomic::Ordering;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProcNumber(pub u32);
 
+/// The control memory of a run, as `/proc` shows it: its device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub device: u64,
+    pub inode: u64,
+}
+
 /// Tells the processes of one run from all others.
 #[derive(Clone)]
 pub struct Members {
-    device: (u32, u32),
-    inode: u64,
+    mark: Mark,
     /// Which of the numbers in `NSpid` is ours.
     level: usize,
     shared: Shared,
@@ -113,22 +119,22 @@ fn numbers_in(folder: &str) -> Vec<u32> {
         .collect()
 }
 
-impl Members {
+impl Mark {
     /// Of the run with this control memory.
-    pub fn new(shared: &Shared, control: &File) -> io::Result<Members> {
+    pub fn of(control: &File) -> io::Result<Mark> {
         let meta = control.metadata()?;
-        let level = Status::read("/proc/self")
-            .and_then(|status| status.numbers.len().checked_sub(1))
-            .ok_or_else(|| io::Error::other("/proc does not tell the numbers of processes"))?;
-        Ok(Members {
-            device: (libc::major(meta.dev()), libc::minor(meta.dev())),
+        Ok(Mark {
+            device: meta.dev(),
             inode: meta.ino(),
-            level,
-            shared: shared.clone(),
         })
     }
 
-    fn memory(&self, path: &str) -> Memory {
+    /// Whether a process has it, as far as we may know.
+    pub fn is_on(self, number: ProcNumber) -> bool {
+        self.memory_of(number) == Memory::Ours
+    }
+
+    fn memory(self, path: &str) -> Memory {
         let file = match File::open(format!("{path}/maps")) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Memory::Hidden,
@@ -151,8 +157,9 @@ impl Members {
                 let part = |text| u32::from_str_radix(text, 16).ok();
                 Some((part(major)?, part(minor)?))
             });
+            let own = (libc::major(self.device), libc::minor(self.device));
             let is_ours = start == CONTROL_BASE
-                && device == Some(self.device)
+                && device == Some(own)
                 && inode.and_then(|inode| inode.parse().ok()) == Some(self.inode);
             return if is_ours {
                 Memory::Ours
@@ -164,7 +171,7 @@ impl Members {
     }
 
     /// What a process has. Its first thread may have ended before the others.
-    fn memory_of(&self, number: ProcNumber) -> Memory {
+    fn memory_of(self, number: ProcNumber) -> Memory {
         let folder = format!("/proc/{}", number.0);
         let first = self.memory(&folder);
         if first != Memory::None {
@@ -176,10 +183,24 @@ impl Members {
             .find(|memory| *memory != Memory::None)
             .unwrap_or(Memory::None)
     }
+}
+
+impl Members {
+    /// Of the run with this control memory.
+    pub fn new(shared: &Shared, control: &File) -> io::Result<Members> {
+        let level = Status::read("/proc/self")
+            .and_then(|status| status.numbers.len().checked_sub(1))
+            .ok_or_else(|| io::Error::other("/proc does not tell the numbers of processes"))?;
+        Ok(Members {
+            mark: Mark::of(control)?,
+            level,
+            shared: shared.clone(),
+        })
+    }
 
     /// Whether a process that runs is one of the run.
     fn has(&self, number: ProcNumber) -> bool {
-        match self.memory_of(number) {
+        match self.mark.memory_of(number) {
             Memory::Ours => true,
             Memory::Others | Memory::None => false,
             Memory::Hidden => self.descends_from_us(number),
@@ -297,7 +318,7 @@ impl Members {
         };
         // Most often it is where it says, and nothing need be searched.
         let path = format!("/proc/{told}");
-        is_it(&path) && self.memory(&path) == Memory::Ours
+        is_it(&path) && self.mark.memory(&path) == Memory::Ours
             || self.tasks().iter().any(|path| is_it(path))
     }
 
@@ -324,6 +345,26 @@ impl Members {
             })
             .collect()
     }
+}
+
+/// All processes, as `/proc` calls them.
+pub fn all() -> impl Iterator<Item = ProcNumber> {
+    numbers_in("/proc").into_iter().map(ProcNumber)
+}
+
+/// The parent of a process; `None` if that is gone, or is not one that `/proc` shows.
+pub fn parent(number: ProcNumber) -> Option<ProcNumber> {
+    let status = Status::read(&format!("/proc/{}", number.0))?;
+    (status.parent > 0).then_some(ProcNumber(status.parent))
+}
+
+/// A descriptor for the process that `/proc` calls so. This process must be in the namespace of `/proc`, or one in it.
+pub fn open(number: ProcNumber) -> Option<OwnedFd> {
+    let us = Status::read("/proc/self")?;
+    let status = Status::read(&format!("/proc/{}", number.0))?;
+    let pid = *status.numbers.get(us.numbers.len().checked_sub(1)?)?;
+    let (fd, found) = pidfd(pid as libc::pid_t)?;
+    (found == number).then_some(fd)
 }
 
 /// Where `/proc` has the process with this number here; nowhere, if there is none.

@@ -12,6 +12,11 @@ use std::path::{Path, PathBuf};
 /// Depth to which interpreters of interpreters are followed, as the kernel does.
 const INTERPRETERS_MAX: u32 = 5;
 
+/// The file that is run if a program is called so, and it can be run.
+pub fn find_program(program: &OsStr) -> Result<PathBuf, LaunchError> {
+    resolve(program, &Path::to_path_buf)
+}
+
 /// Finds the program as a shell would, and checks that it can be run. `seen` says where the tool finds what the program calls by a path.
 pub fn resolve(program: &OsStr, seen: &dyn Fn(&Path) -> PathBuf) -> Result<PathBuf, LaunchError> {
     if program.is_empty() {
@@ -162,6 +167,66 @@ fn hidden_features() -> Result<Features, LaunchError> {
             known.join(", ")
         ))
     })
+}
+
+/// Whether the program that a process has just begun would have rights by the capabilities of its
+/// file, and was denied them because of who traces it.
+pub fn lacks_file_capabilities(pid: libc::pid_t) -> bool {
+    let folder = crate::members::folder(pid);
+    let Some(given) = file_capabilities(&folder.join("exe")) else {
+        return false;
+    };
+    let Ok(status) = std::fs::read_to_string(folder.join("status")) else {
+        return false;
+    };
+    let field = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+        u64::from_str_radix(value.trim(), 16).ok()
+    };
+    // Who may not gain rights does not without us either.
+    if field("NoNewPrivs:") != Some(0) {
+        return false;
+    }
+    match (field("CapPrm:"), field("CapBnd:")) {
+        (Some(permitted), Some(bounds)) => given & bounds & !permitted != 0,
+        _ => false,
+    }
+}
+
+/// The capabilities that executing a file gives, if it gives any: what is permitted by its
+/// `security.capability`, unless it lies where that counts for nothing.
+fn file_capabilities(file: &Path) -> Option<u64> {
+    /// Version and flags, then twice 32 bits of what is permitted and what can be inherited.
+    const LEN: usize = 20;
+    /// With the user who is root where it counts.
+    const LEN_MAX: usize = 24;
+    let path = std::ffi::CString::new(file.as_os_str().as_bytes()).ok()?;
+    let mut value = [0u8; LEN_MAX];
+    // SAFETY: a string that ends with a zero byte, and a buffer of that length.
+    let len = unsafe {
+        libc::getxattr(
+            path.as_ptr(),
+            c"security.capability".as_ptr(),
+            value.as_mut_ptr().cast(),
+            value.len(),
+        )
+    };
+    if len < LEN as isize {
+        return None;
+    }
+    // SAFETY: plain numbers, for which zero is a value.
+    let mut system: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: as above, and a structure of ours.
+    let is_known = unsafe { libc::statvfs(path.as_ptr(), &raw mut system) } == 0;
+    if is_known && system.f_flag & libc::ST_NOSUID != 0 {
+        return None;
+    }
+    let word = |at: usize| {
+        let bytes = value[at..].first_chunk();
+        bytes.map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)))
+    };
+    let permitted = word(4) | word(12) << 32;
+    (permitted != 0).then_some(permitted)
 }
 
 /// Whether a process that just began a new program is a 64-bit x86 one.

@@ -101,8 +101,8 @@ impl Schedule {
 pub struct Scheduled {
     /// Places at which somebody else could have gone on.
     pub steps: u64,
-    /// Where somebody did who would not have by itself. None: more than can be kept, so the run cannot be repeated.
-    pub decisions: Option<Vec<Decision>>,
+    /// Where somebody did who would not have by itself.
+    pub decisions: Vec<Decision>,
     /// A number made of all places at which decisions were possible: runs that differ there have another one.
     pub check: u64,
     /// Decisions that were to be repeated and never came up.

@@ -54,6 +54,8 @@ struct Inner {
     held: Vec<std::fs::File>,
     hints: Vec<PathBuf>,
     notes: Vec<String>,
+    /// Those of the notes that concern the program itself, whether anything is recorded or not.
+    lost_rights: Vec<String>,
     fatal: Option<(u64, String)>,
     /// A file whose initial content the sink has not seen yet.
     waiting: Option<(FileId, PathBuf)>,
@@ -172,6 +174,9 @@ impl State {
     pub fn notes(&self) -> Vec<String> {
         self.lock().notes.clone()
     }
+    pub fn lost_rights(&self) -> Vec<String> {
+        self.lock().lost_rights.clone()
+    }
     pub fn fatal(&self) -> Option<(u64, String)> {
         self.lock().fatal.clone()
     }
@@ -210,6 +215,22 @@ impl State {
         let beginning = beginnings::of(pid);
         if let Some(beginnings) = &mut self.lock().beginnings {
             beginnings.note(pid, beginning);
+        }
+    }
+
+    /// A program is in this process now, and has not run yet: notes what it lacks because it is traced.
+    pub fn note_lost_rights(&self, pid: libc::pid_t) {
+        if crate::preflight::lacks_file_capabilities(pid) {
+            let exe = std::fs::read_link(crate::members::folder(pid).join("exe"));
+            let text = format!(
+                "{} runs without the capabilities of its file, which the kernel does not give to a program that an unprivileged tool follows (as root they are given)",
+                exe.unwrap_or_default().display()
+            );
+            let mut inner = self.lock();
+            if !inner.notes.contains(&text) {
+                inner.notes.push(text.clone());
+                inner.lost_rights.push(text);
+            }
         }
     }
 
@@ -732,6 +753,7 @@ fn follow_exec(failed_at: u64, thread: u32, previous: Previous, image: &Image, s
             // The old program and all its threads are gone; with this one, so that none was in the middle of a record.
             free_ring(state.members.control(), thread);
             state.note_beginning(pid);
+            state.note_lost_rights(pid);
             if !crate::preflight::is_native(pid) {
                 // The process may be gone by now, as below.
                 let _ = previous.mask.map(|mask| stopped.set_mask(mask));

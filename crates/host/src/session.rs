@@ -15,6 +15,7 @@
 
 use crate::control::{futex_wait, futex_wake};
 use crate::drain::{Prologue, drain};
+use crate::guard::Guarded;
 use crate::launch::{self, Place, Prepared};
 use crate::members::{Member, Members};
 use crate::processes::{Processes, has_ended};
@@ -68,6 +69,8 @@ pub struct Session {
     streams: Vec<(File, u64)>,
     /// Files that were seen on the way to the stop.
     _opened: Vec<File>,
+    /// Ends all of it if we are gone.
+    _guarded: Option<Guarded>,
 }
 
 impl Session {
@@ -100,12 +103,15 @@ impl Session {
             command,
             own_group,
             known,
+            guarded,
             ..
         } = launch::prepare(config, true, place)?;
         let (tell, told) = channel();
         let injected = image.clone();
+        let noted = state.clone();
         let start = move || {
             let pid = launch::spawn(command).and_then(|pid| {
+                noted.note_lost_rights(pid);
                 launch::let_go(pid, &injected)?;
                 Ok(pid)
             });
@@ -160,6 +166,7 @@ impl Session {
             stopped: Stopped::default(),
             streams: streams.map_err(|e| LaunchError::Launch("standard output", e))?,
             _opened: Vec::new(),
+            _guarded: guarded,
         };
         session.reach_stop(config)?;
         session.stopped = session.state.stopped(&known);

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 use crate::control::{Shared, futex_wake};
 use crate::members::Members;
-use crate::schedule::{Decision, Misfit, Schedule, Scheduled};
+use crate::schedule::{Misfit, Schedule, Scheduled};
 
 fn table(shared: &Shared) -> *mut Table {
     shared.control().schedule.table.get()
@@ -40,7 +40,7 @@ pub fn end(shared: &Shared) -> Scheduled {
     let table = unsafe { &*table(shared) };
     Scheduled {
         steps: table.steps(),
-        decisions: table.made().map(<[Decision]>::to_vec),
+        decisions: table.made().to_vec(),
         check: table.check(),
         left: table.left(),
         overlaps: table.overlaps(),

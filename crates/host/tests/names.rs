@@ -62,6 +62,7 @@ impl EventSink for Story {
                 }
                 line
             }
+            EventKind::Opened { path } => format!("opened {}", self.short(path)),
             EventKind::Truncate { file, size } => format!("truncate {file} {size}"),
             EventKind::FileWrite {
                 file,
@@ -149,6 +150,92 @@ int main(int argc, char **argv) {
         ]
         .map(|line| line.replace("found pm 1", "made pm 1"))
     );
+}
+
+/// Not what they are, but that they were changed: of regular files, by name or descriptor, if the call succeeds.
+#[test]
+fn changes_of_attributes_are_told() {
+    let folder = Folder::new();
+    folder.file("other", "x");
+    let story = story(
+        &folder,
+        r#"
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+int main(int argc, char **argv) {
+    chdir(argv[1]);
+    int fd = need(open("new", O_RDWR | O_CREAT | O_EXCL, 0600));
+    need(fchmod(fd, 0640));
+    need(chmod("new", 0600));
+    need(fchmodat(AT_FDCWD, "new", 0640, 0));
+    need(chown("new", -1, getgid()));
+    need(fchown(fd, getuid(), -1));
+    need(fchownat(fd, "", getuid(), -1, AT_EMPTY_PATH));
+    // Some file systems have none.
+    setxattr("new", "user.a", "b", 1, 0);
+    need(chmod("other", 0600));
+    need(chmod(".", 0700));
+    chmod("nothing", 0600);
+    syscall(SYS_fchmod, -1, 0600);
+    return 0;
+}"#,
+    );
+    let mut lines = story.lines;
+    lines.retain(|line| line != "attributes new extended attributes file 1");
+    assert_eq!(
+        lines,
+        [
+            "made 1 new 0",
+            "create new file 1",
+            "attributes new permissions file 1",
+            "attributes new permissions file 1",
+            "attributes new permissions file 1",
+            "attributes new owner file 1",
+            "attributes new owner file 1",
+            "attributes new owner file 1",
+            "attributes other permissions",
+        ]
+    );
+}
+
+/// Which regular files are opened is told to whoever asks.
+#[test]
+fn opened_files_are_told() {
+    let folder = Folder::new();
+    folder.file("config", "x");
+    std::os::unix::fs::symlink("config", folder.join("link")).expect("a link");
+    let program = folder.program(
+        r#"
+int main(int argc, char **argv) {
+    chdir(argv[1]);
+    need(open("config", O_RDONLY));
+    need(open("./link", O_RDONLY));
+    need(creat("made", 0600));
+    open("nothing", O_RDONLY);
+    need(open(".", O_RDONLY));
+    need(open("/dev/null", O_RDONLY));
+    return 0;
+}"#,
+    );
+    let config = LaunchConfig {
+        boundaries: true,
+        opens: true,
+        ..folder.launch(program, [folder.path.clone()])
+    };
+    let mut story = Story {
+        folder: format!("{}/", folder.path.display()),
+        ..Story::default()
+    };
+    record(&config, &mut story).expect("it runs");
+    // Before, the loader opens libraries.
+    let lines = story.lines.iter().filter(|line| !line.contains('/'));
+    assert_eq!(
+        lines.collect::<Vec<_>>(),
+        ["opened config", "opened config", "opened made"]
+    );
+    let is_library = |line: &String| line.starts_with("opened ") && line.contains("libc.so");
+    assert!(story.lines.iter().any(is_library));
 }
 
 #[test]

@@ -300,6 +300,12 @@ macro_rules! event_kinds {
                     addr: TargetAddr = addr, member "addr";
                 }
 
+                /// The program has opened a regular file. Recorded only on request.
+                42 OPENED ring 28 "opened" Opened {
+                    /// What the kernel calls it.
+                    path: &'a [u8] = text, member "path";
+                }
+
                 // ---- requests of the program
                 /// A pmemcheck client request (see the code numbers of pmemcheck, base
                 /// `0x5043_0000`).

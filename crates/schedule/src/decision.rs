@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 
 use crate::seat::Point;
 
-/// Decisions of one run that are remembered. A run with more of them cannot be repeated, and says so.
+/// Decisions of one run. After so many of them everybody goes on as by itself, so that every run can be
+/// repeated.
 pub const DECISIONS_MAX: usize = 1 << 16;
 
 /// Somebody went on who would not have by itself.

@@ -302,9 +302,15 @@ impl Table {
         self.steps
     }
 
-    /// The decisions so far; `None`: there were more than can be kept.
-    pub fn made(&self) -> Option<&[Decision]> {
-        self.made.get(..self.made_count as usize)
+    /// The decisions so far.
+    pub fn made(&self) -> &[Decision] {
+        &self.made[..(self.made_count as usize).min(DECISIONS_MAX)]
+    }
+
+    /// Whether there is room for a decision. What cannot be written down must not be decided, or nobody
+    /// could repeat the run.
+    fn may_decide(&self) -> bool {
+        (self.made_count as usize) < DECISIONS_MAX && u32::try_from(self.steps).is_ok()
     }
 
     /// The steps so far, the first of them if there are many; none unless the plan asks for them.
@@ -424,6 +430,7 @@ impl Table {
                 None => return Verdict::Diverged,
             },
             Kind::Steer => self.steer().unwrap_or(usual),
+            _ if !self.may_decide() => usual,
             _ => {
                 let choice = Choice {
                     me,

@@ -30,6 +30,7 @@
 //! | `old_addr`, `old_size` | `remap` | besides `addr`, `size`: the new place |
 //! | `file`, `size`, `offset` | `truncate`, `file_write`, `file_read`, `fsync`, `fdatasync` | as far as they have them |
 //! | `fd`, `size` | `input`, `output` | `size` only of `output` |
+//! | `path` | `opened` | as the kernel has it |
 //! | `result`, `path` | `lookup` | besides `syscall`; a negative result is an error number |
 //! | `change`, `path`, `to`, `file`, `replaced` | `name` | the word of [`NameChange::name`](crate::event::NameChange::name); those that there are |
 //! | `signal`, `addr` | `signal` | `addr` is what the fault reports; zero if the signal was sent |
@@ -454,6 +455,7 @@ impl Scene {
                 let path = one_line(path);
                 let _ = write!(line, "{path}, syscall {syscall}, result {result}");
             }
+            EventKind::Opened { path } => line.push_str(&one_line(path)),
             EventKind::Name {
                 change,
                 file,

@@ -271,11 +271,14 @@ pub enum NameChange {
     SyncAll = 10,
     /// Something that is not followed further; the second text says what, in a few words.
     Unfollowed = 11,
+    /// Permissions, owner or extended attributes of a regular file were changed; the second text says which. The file's number is 0 if it was not
+    /// tracked until then.
+    Attributes = 12,
 }
 
 impl NameChange {
     /// All of them, by number.
-    pub const ALL: [NameChange; 12] = [
+    pub const ALL: [NameChange; 13] = [
         NameChange::Create,
         NameChange::Link,
         NameChange::Unlink,
@@ -288,6 +291,7 @@ impl NameChange {
         NameChange::SyncFolder,
         NameChange::SyncAll,
         NameChange::Unfollowed,
+        NameChange::Attributes,
     ];
 
     /// From its number, if it is one.
@@ -310,6 +314,7 @@ impl NameChange {
             NameChange::SyncFolder => "sync_folder",
             NameChange::SyncAll => "sync_all",
             NameChange::Unfollowed => "unfollowed",
+            NameChange::Attributes => "attributes",
         }
     }
 }

@@ -322,6 +322,7 @@ impl Checker {
             EventKind::Load(_)
             | EventKind::Context { .. }
             | EventKind::Futex { .. }
+            | EventKind::Opened { .. }
             | EventKind::Atomic { .. } => {}
             _ => {
                 // A copy, lest the event have to be in memory for the sake of the rare.

@@ -8,7 +8,8 @@
 //! beginning: a program may judge its input by its size. To map the input is to read it, from where the mapping begins. Where a client of the tool's is the input, it is told when a connection has been accepted; and
 //! when the program begins to listen, it waits until that client has connected and sent what it has to send.
 //!
-//! `Lookup` is recorded after a call that names a redirected path, for each such path. `Signal` is recorded before the program
+//! `Lookup` is recorded after a call that names a redirected path, for each such path. `Opened`, which has to be asked for by itself, is recorded after a
+//! regular file was opened, but for what the kernel itself opens for `execve`. `Signal` is recorded before the program
 //! is ended by a fault of its own, or by a signal that it sends itself (`kill`, `tkill`, `tgkill`): when it sends it, or when it
 //! unblocks it if it was blocked. Not recorded: death by a signal from outside, from a timer, or from the kernel during a call
 //! (`SIGPIPE`).
@@ -176,6 +177,9 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
     if is_creation && result >= 0 {
         remember_creation(result as u64);
     }
+    if mode.opens && mode.boundaries && opens(number) && result >= 0 {
+        opened(ctx, result as u64);
+    }
     if mode.client && result >= 0 {
         match number {
             LISTEN => listens(a[0]),
@@ -186,6 +190,17 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         }
     }
     Some(result)
+}
+
+/// The program has opened a file.
+fn opened(ctx: &mut ThreadContext, fd: u64) {
+    const S_IFMT: u32 = 0o170_000;
+    const S_IFREG: u32 = 0o100_000;
+    if fstat(fd).is_some_and(|s| s.mode & S_IFMT == S_IFREG) {
+        let link = alloc::format!("/proc/self/fd/{}\0", fd as i32);
+        let path = crate::paths::read_link(link.as_bytes());
+        event(ctx, rare::OPENED, [0; 6], &path);
+    }
 }
 
 /// The program has begun to listen on a socket.

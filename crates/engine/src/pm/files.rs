@@ -206,6 +206,12 @@ pub fn track_changed(ctx: &mut ThreadContext, fd: u64) -> u32 {
     }
 }
 
+/// The number of the file behind a descriptor; 0 if it is not tracked until now.
+pub fn number(fd: u64) -> u32 {
+    let known = fstat(fd).and_then(|s| known(fd, &s));
+    known.map_or(0, |known| known.file)
+}
+
 /// The file behind a descriptor is number `file`, whatever device and inode it has now.
 pub fn also_known_as(_: &mut ThreadContext, fd: u64, file: u32) {
     if let Some(s) = fstat(fd)

@@ -5,8 +5,8 @@
 //! content as it was. What the call then does to names is recorded as a `Name` event once it has succeeded.
 //!
 //! Deviations: names of sockets, pipes and devices, and of symbolic links that were there before the run, are not followed
-//! (`Unfollowed` says so), nor is asynchronous I/O. Owners, permissions, times and extended attributes are not recorded at all. If
-//! another process changes the same names between our look and the call, the event says what we saw.
+//! (`Unfollowed` says so), nor is asynchronous I/O. That permissions, owner or extended attributes of a file were changed is recorded (`Attributes`), but not
+//! what they were and are; times are not recorded at all. If another process changes the same names between our look and the call, the event says what we saw.
 
 use super::files::{self, fstat};
 use super::record::event;
@@ -18,6 +18,7 @@ use brownout_abi::{PAYLOAD_MAX, rare};
 use brownout_syscalls::FileTarget;
 
 const AT_FDCWD: u64 = -100i64 as u64;
+const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
 const AT_REMOVEDIR: u64 = 0x200;
 const AT_SYMLINK_FOLLOW: u64 = 0x400;
 const AT_EMPTY_PATH: u64 = 0x1000;
@@ -44,17 +45,33 @@ const RMDIR: u64 = 84;
 const LINK: u64 = 86;
 const UNLINK: u64 = 87;
 const SYMLINK: u64 = 88;
+const CHMOD: u64 = 90;
+const FCHMOD: u64 = 91;
+const CHOWN: u64 = 92;
+const FCHOWN: u64 = 93;
+const LCHOWN: u64 = 94;
 const MKNOD: u64 = 133;
 const SYNC: u64 = 162;
+const SETXATTR: u64 = 188;
+const LSETXATTR: u64 = 189;
+const FSETXATTR: u64 = 190;
+const REMOVEXATTR: u64 = 197;
+const LREMOVEXATTR: u64 = 198;
+const FREMOVEXATTR: u64 = 199;
 const IO_SUBMIT: u64 = 209;
 const MKDIRAT: u64 = 258;
 const MKNODAT: u64 = 259;
+const FCHOWNAT: u64 = 260;
 const UNLINKAT: u64 = 263;
 const RENAMEAT: u64 = 264;
 const LINKAT: u64 = 265;
 const SYMLINKAT: u64 = 266;
+const FCHMODAT: u64 = 268;
 const SYNCFS: u64 = 306;
 const RENAMEAT2: u64 = 316;
+const FCHMODAT2: u64 = 452;
+const SETXATTRAT: u64 = 463;
+const REMOVEXATTRAT: u64 = 466;
 
 /// Numbers of `NameChange` in the trace crate.
 mod change {
@@ -70,6 +87,7 @@ mod change {
     pub const SYNC_FOLDER: u64 = 9;
     pub const SYNC_ALL: u64 = 10;
     pub const UNFOLLOWED: u64 = 11;
+    pub const ATTRIBUTES: u64 = 12;
 }
 
 /// Whether a call is to come here.
@@ -97,7 +115,19 @@ pub fn concerns(number: u64) -> bool {
                     | SYMLINKAT
                     | SYNCFS
                     | RENAMEAT2
-            ))
+            )
+            || attributes(number).is_some())
+}
+
+/// What of a file a call changes that is neither its names nor its content.
+fn attributes(number: u64) -> Option<&'static [u8]> {
+    Some(match number {
+        CHMOD | FCHMOD | FCHMODAT | FCHMODAT2 => b"permissions",
+        CHOWN | FCHOWN | LCHOWN | FCHOWNAT => b"owner",
+        SETXATTR | LSETXATTR | FSETXATTR | SETXATTRAT => b"extended attributes",
+        REMOVEXATTR | LREMOVEXATTR | FREMOVEXATTR | REMOVEXATTRAT => b"extended attributes",
+        _ => return None,
+    })
 }
 
 /// What a name stands for.
@@ -330,6 +360,9 @@ pub fn after(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], before: Before,
     if result < 0 {
         return;
     }
+    if let Some(what) = attributes(number) {
+        return changed(ctx, number, a, what);
+    }
     match number {
         FSYNC | nr::FDATASYNC => {
             if fstat(a[0]).is_some_and(|s| s.mode & S_IFMT == S_IFDIR) {
@@ -434,6 +467,37 @@ pub fn after(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], before: Before,
                 (Node::Nothing, _) => unfollowed(ctx, &path, b"a renaming"),
             }
         }
+    }
+}
+
+/// Permissions, owner or extended attributes were changed: those of a regular file are told.
+fn changed(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], what: &[u8]) {
+    // Where the flags of a call are, that begin with a folder and a path.
+    let flags = match number {
+        FCHOWNAT => a[4],
+        FCHMODAT2 => a[3],
+        SETXATTRAT | REMOVEXATTRAT => a[2],
+        LCHOWN | LSETXATTR | LREMOVEXATTR => AT_SYMLINK_NOFOLLOW,
+        _ => 0,
+    };
+    let place = match number {
+        FCHMOD | FCHOWN | FSETXATTR | FREMOVEXATTR => return told(ctx, a[0], what),
+        FCHMODAT | FCHMODAT2 | FCHOWNAT | SETXATTRAT | REMOVEXATTRAT => Place::new(a[0], a[1]),
+        _ => Place::new(AT_FDCWD, a[0]),
+    };
+    if place.path.is_empty() {
+        return told(ctx, place.folder, what);
+    }
+    if let Some(handle) = place.open(flags & AT_SYMLINK_NOFOLLOW == 0) {
+        told(ctx, handle.0, what);
+    }
+}
+
+fn told(ctx: &mut ThreadContext, fd: u64, what: &[u8]) {
+    if fstat(fd).is_some_and(|s| s.mode & S_IFMT == S_IFREG) {
+        let file = files::number(fd);
+        let path = path_of(fd);
+        record_two(ctx, change::ATTRIBUTES, file as u64, 0, &path, what);
     }
 }
 

@@ -3,18 +3,22 @@
 //! At each point would be the walk that theory likes, and a program with a dozen points needs it: with fewer decisions most of its runs are the
 //! same one. But programs also have long stretches of points at which nothing hangs on who goes on, and a thread that is interrupted in each of them
 //! hardly ever gets far ahead of the others. No rate suits both, so seeds differ in their rate; where the plan says how long the run is, it has
-//! some decisions at any rate.
+//! some decisions at any rate, and never so many that there is no room for those at its end.
 //!
 //! In half of the runs threads differ in their speed, too, by up to 64: among equals, a thread that has little to do is through with it before the
 //! next one has been started. And whoever cannot go on, or gives way, is followed by anybody, not by the next one in turn.
 
 use super::choice::{Choice, Plan, Random, Strategy};
+use crate::decision::DECISIONS_MAX;
 use crate::seat::SEATS;
 
 /// One point in so many. Half of all runs are for programs with few points.
 const RATES: [u64; 8] = [1, 1, 2, 2, 4, 8, 20, 50];
 /// Decisions that a run of known length has, about, whatever its rate.
 const DECISIONS_MIN: u64 = 4;
+/// The most. Whoever cannot go on is followed by anybody, which takes decisions, too, and an interrupted
+/// run is often longer.
+const DECISIONS_MOST: u64 = DECISIONS_MAX as u64 / 4;
 /// How often the slowest speed is doubled, at most.
 const DOUBLINGS_MAX: u64 = 6;
 
@@ -47,7 +51,10 @@ impl RandomWalk {
             length => length / DECISIONS_MIN,
         };
         RandomWalk {
-            one_in: RATES[at as usize].min(rarest).max(1),
+            one_in: RATES[at as usize]
+                .min(rarest)
+                .max(plan.length / DECISIONS_MOST)
+                .max(1),
             is_uneven: random.below(2),
             ..RandomWalk::default()
         }
@@ -121,6 +128,16 @@ mod tests {
         let rarely = counts.iter().filter(|count| **count < 40).count();
         assert!(often >= 8 && rarely >= 4, "{counts:?}");
         assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    }
+
+    #[test]
+    fn a_long_run_has_room_for_its_decisions_at_any_rate() {
+        for seed in 0..64 {
+            let length = 1_000_000;
+            let plan = Plan::new(Kind::Random, seed).with_length(length);
+            let walk = RandomWalk::new(&plan, &mut Random(seed));
+            assert!(length / walk.one_in <= DECISIONS_MAX as u64 / 2, "{seed}");
+        }
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl<'a> Run<'a> {
         Story {
             order: self.story,
             end,
-            made: self.table.made().expect("short").to_vec(),
+            made: self.table.made().to_vec(),
             check: self.table.check(),
             steps: self.table.steps(),
             clock: self.table.clock(),
@@ -491,6 +491,24 @@ impl Queues {
         let moved = moved.take(count as usize).map(|waiter| waiter.1 = to);
         moved.count()
     }
+}
+
+/// Whatever decides, and however long the run is.
+#[test]
+fn a_run_with_too_many_decisions_can_be_repeated_too() {
+    on_a_large_stack(|| {
+        // At every point the other one goes on.
+        let steps = 2 * DECISIONS_MAX / 3;
+        let script = vec![Does::Comes(PointKind::Load); steps];
+        let scripts = [script.clone(), script];
+        let mut plan = Plan::new(Kind::RoundRobin, 0);
+        plan.depth = 1;
+        let first = run(&plan, &[], &scripts);
+        assert_eq!(first.made.len(), DECISIONS_MAX);
+        assert_eq!(first.order.len(), 2 * steps);
+        let again = run(&Plan::new(Kind::Replay, 0), &first.made, &scripts);
+        assert_eq!(again, first);
+    });
 }
 
 #[test]

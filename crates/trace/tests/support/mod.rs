@@ -331,6 +331,14 @@ pub fn every_kind() -> Vec<Event<'static>> {
             1,
             0x40_1404,
             1,
+            EventKind::Opened {
+                path: b"/etc/program.conf",
+            },
+        ),
+        event(
+            1,
+            0x40_1404,
+            1,
             EventKind::Name {
                 change: NameChange::Rename,
                 file: FileId(1),
@@ -650,6 +658,7 @@ fn kinds() -> impl Strategy<Value = EventKind<'static>> {
         1 => (small(), any::<i64>(), leaked(0..40)).prop_map(|(syscall, result, path)| {
             EventKind::Lookup { syscall, result, path }
         }),
+        1 => leaked(0..40).prop_map(|path| EventKind::Opened { path }),
         1 => (0..NameChange::ALL.len(), small(), small(), leaked(0..40)).prop_map(
             |(change, file, replaced, names)| EventKind::Name {
                 change: NameChange::ALL[change],

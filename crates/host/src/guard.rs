@@ -1,0 +1,194 @@
+//! What is to be done when this process is gone, whatever has ended it.
+//!
+//! A *guard* is a process that was forked for that, and only waits. The kernel tells it of our end by a pipe, so that SIGKILL is no exception. It is
+//! nobody's child, and neither the terminal's signals nor the end of a process group concern it.
+//!
+//! Programs that [die with the tool](crate::LaunchConfig::dies_with_tool) have one guard for all launches of this process. It is told of each run by
+//! the run's control memory, and ends every process that has that memory, and what descends from such a process (a program that is not
+//! followed). The kernel itself ends the first process of a run (`PR_SET_PDEATHSIG`), but no other. Programs in a private view are left
+//! to whoever has made the view.
+//!
+//! Deviation: a process that is just executing another program has no control memory, and none of its parents may have it either; such a one stays,
+//! and runs natively. If the guard is ended, too, processes end when they next need the tool.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::members::{self, Mark, ProcNumber};
+
+/// Whether a run has begun or ended, and the two numbers of its mark.
+const MESSAGE: usize = 17;
+/// One may just be making another; but nobody is hunted for ever.
+const ROUNDS_MAX: u32 = 1000;
+
+/// Forks a process that does this work and ends. It has nothing of ours but memory and the reading end of a pipe; what is written to the other end
+/// reaches it, and when nobody has that any more, it reads the end.
+///
+/// The work must not wait for other threads of ours: they are not there.
+pub fn fork(work: impl FnOnce(PipeReader)) -> io::Result<PipeWriter> {
+    let (waits, tells) = io::pipe()?;
+    // Orphans would come to us, and we would wait for them as for a program's.
+    let mut was = 0;
+    // SAFETY: asks and sets a property of this process; fills our variable.
+    unsafe {
+        libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut was, 0, 0, 0);
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
+    }
+    // SAFETY: `fork` of the C library leaves its memory usable in the child, which uses nothing else of ours but what it is given, and
+    // ends by `_exit`.
+    let between = unsafe { libc::fork() };
+    if between == 0 {
+        // SAFETY: as above.
+        unsafe {
+            if libc::fork() != 0 {
+                libc::_exit(0);
+            }
+            libc::setsid();
+            libc::prctl(libc::PR_SET_NAME, c"brownout-guard".as_ptr(), 0, 0, 0);
+            let keep = waits.as_raw_fd() as u32;
+            if keep > 0 {
+                libc::syscall(libc::SYS_close_range, 0, keep - 1, 0);
+            }
+            libc::syscall(libc::SYS_close_range, keep + 1, u32::MAX, 0);
+        }
+        work(waits);
+        // SAFETY: ends this process.
+        unsafe { libc::_exit(0) };
+    }
+    // SAFETY: our own child, which ends at once; and as above.
+    unsafe {
+        let mut status = 0;
+        if between > 0 {
+            libc::waitpid(between, &mut status, 0);
+        }
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, was, 0, 0, 0);
+    }
+    match between {
+        ..0 => Err(io::Error::last_os_error()),
+        _ => Ok(tells),
+    }
+}
+
+/// The guard of this process, once it has one. It stays until we end.
+static GUARD: Mutex<Option<PipeWriter>> = Mutex::new(None);
+
+fn tell(message: &[u8; MESSAGE]) -> io::Result<()> {
+    let mut guard = GUARD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(tells) = &mut *guard
+        && tells.write_all(message).is_ok()
+    {
+        return Ok(());
+    }
+    // There is none yet, or somebody has ended it.
+    guard.insert(fork(stand)?).write_all(message)
+}
+
+fn message(begins: bool, mark: Mark) -> [u8; MESSAGE] {
+    let mut message = [0; MESSAGE];
+    message[0] = u8::from(begins);
+    message[1..9].copy_from_slice(&mark.device.to_le_bytes());
+    message[9..].copy_from_slice(&mark.inode.to_le_bytes());
+    message
+}
+
+/// A run that is guarded, as long as this lives.
+pub struct Guarded(Mark);
+
+impl Guarded {
+    /// The run with this control memory.
+    pub fn new(control: &File) -> io::Result<Guarded> {
+        let mark = Mark::of(control)?;
+        tell(&message(true, mark))?;
+        Ok(Guarded(mark))
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // A guard that is gone need not know.
+        let _ = tell(&message(false, self.0));
+    }
+}
+
+/// What the guard does.
+fn stand(mut waits: PipeReader) {
+    let mut runs: Vec<Mark> = Vec::new();
+    let mut message = [0; MESSAGE];
+    while waits.read_exact(&mut message).is_ok() {
+        let number = |at: usize| {
+            let bytes = message[at..at + 8].try_into();
+            bytes.map_or(0, u64::from_le_bytes)
+        };
+        let mark = Mark {
+            device: number(1),
+            inode: number(9),
+        };
+        match message[0] {
+            0 => runs.retain(|other| *other != mark),
+            _ => runs.push(mark),
+        }
+    }
+    if !runs.is_empty() {
+        end_all(&runs);
+    }
+}
+
+/// Ends the processes of these runs.
+fn end_all(runs: &[Mark]) {
+    let own = members::own_number();
+    for _ in 0..ROUNDS_MAX {
+        let mut known = BTreeMap::new();
+        let all = members::all().filter(|number| Some(*number) != own);
+        let meant: Vec<ProcNumber> = all.filter(|one| is_meant(*one, runs, &mut known)).collect();
+        if meant.is_empty() {
+            return;
+        }
+        // All are opened before one is ended: what descends from it would not be found any more.
+        let opened: Vec<OwnedFd> = meant
+            .iter()
+            .filter_map(|number| {
+                let fd = members::open(*number)?;
+                // The descriptor is that of the process that was looked at.
+                is_meant(*number, runs, &mut BTreeMap::new()).then_some(fd)
+            })
+            .collect();
+        for fd in opened {
+            // SAFETY: a process named by descriptor.
+            unsafe {
+                let fd = fd.as_raw_fd();
+                libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, 0, 0);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether a process is of these runs, or descends from one that is. `known` has the answers for its ancestors.
+fn is_meant(number: ProcNumber, runs: &[Mark], known: &mut BTreeMap<u32, bool>) -> bool {
+    let mut way = Vec::new();
+    let mut at = Some(number);
+    let mut found = false;
+    while let Some(ProcNumber(now)) = at {
+        if let Some(answer) = known.get(&now) {
+            found = *answer;
+            break;
+        }
+        // Numbers that were given anew may make a circle.
+        if way.contains(&now) {
+            break;
+        }
+        way.push(now);
+        if runs.iter().any(|mark| mark.is_on(ProcNumber(now))) {
+            found = true;
+            break;
+        }
+        at = members::parent(ProcNumber(now));
+    }
+    // Those between are what it is: nothing above them, or all below the one that was found.
+    known.extend(way.into_iter().map(|one| (one, found)));
+    found
+}
