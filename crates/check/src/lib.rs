@@ -201,6 +201,16 @@ impl Analysis {
         }
     }
 
+    /// The ids of the custom rules that were added, in that order.
+    pub fn custom_rules(&self) -> impl Iterator<Item = &str> {
+        self.plugins.ids()
+    }
+
+    /// What there is to say of custom rules so far: those that have failed.
+    pub fn complaints(&self) -> &[String] {
+        &self.notes
+    }
+
     /// A custom rule looks at the bytes of stores.
     pub fn needs_values(&self) -> bool {
         self.plugins.any(|rule| rule.needs_values)

@@ -136,6 +136,11 @@ impl Plugins {
         Ok(())
     }
 
+    /// Their ids.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.loaded.iter().map(|plugin| &*plugin.info().id)
+    }
+
     /// True if a rule is what `asks` about.
     pub fn any(&self, asks: impl Fn(&Info) -> bool) -> bool {
         self.loaded.iter().any(|plugin| asks(plugin.info()))

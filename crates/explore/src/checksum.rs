@@ -7,8 +7,9 @@
 //! behind the stretch is not covered.
 //!
 //! Which way it errs: data with a checksum of another kind is not recognised. That a recovery which keeps such a sum also looks
-//! at it, and does nothing else with what it has rejected, is not seen here; the search wants all torn contents that it has tried to end
-//! alike, or as what is not torn does, before it believes it.
+//! at it, and does nothing else with what it has rejected, is not seen here; the search wants recovery to have read the sum, and all torn contents
+//! that it has tried to end alike, or as what is not torn does, before it believes it. That is no proof, so what it leaves out for this reason is
+//! told as a limitation.
 
 use std::cmp::Reverse;
 
@@ -23,15 +24,25 @@ const WORD: usize = 8;
 /// Less than this, the sum included, may be something else that happens to look like one.
 const STRETCH_MIN: usize = 4 * WORD;
 
-/// The longest stretch of `bytes` that covers what is at `from` and has its checksum beside it or in it: where it begins and ends. `ends` are
-/// where reads of something uncertain end, in order.
-pub fn stretch(bytes: &[u8], from: usize, ends: &[usize]) -> Option<(usize, usize)> {
+/// A stretch that has its own checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Summed {
+    /// Where it begins and ends, the sum included.
+    pub start: usize,
+    pub end: usize,
+    /// Where the sum is, and how long.
+    pub sum: (usize, usize),
+}
+
+/// The longest stretch of `bytes` that covers what is at `from` and has its checksum beside it or in it. `ends` are where reads of something
+/// uncertain end, in order.
+pub fn stretch(bytes: &[u8], from: usize, ends: &[usize]) -> Option<Summed> {
     let first = from / WORD * WORD;
     if first + WORD > bytes.len() {
         return None;
     }
     let starts = (first.saturating_sub(BEFORE)..=first).step_by(WORD);
-    let ends = starts.filter_map(|start| {
+    let stretches = starts.filter_map(|start| {
         let at_least = (first + WORD - start).max(STRETCH_MIN);
         let fletcher = fletcher_within(&bytes[start..], at_least);
         // Only near what is uncertain: a sum of 32 bits must not be looked for everywhere.
@@ -39,10 +50,18 @@ pub fn stretch(bytes: &[u8], from: usize, ends: &[usize]) -> Option<(usize, usiz
             true => None,
             false => crc_within(&bytes[start..], at_least, start, ends),
         };
-        Some((start, start + fletcher.max(crc)?))
+        let (length, (at, size)) = fletcher.max(crc)?;
+        Some(Summed {
+            start,
+            end: start + length,
+            sum: (start + at, size),
+        })
     });
-    ends.max_by_key(|(start, end)| (*end, Reverse(*start)))
+    stretches.max_by_key(|found| (found.end, Reverse(found.start)))
 }
+
+/// How long a stretch is, and where in it the sum is, and how long that is.
+type Found = (usize, (usize, usize));
 
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..at + 8)?;
@@ -79,8 +98,8 @@ impl Fletcher {
     }
 }
 
-/// How long the longest stretch from the beginning of the bytes is that has its sum in one of its first words, or in its last.
-fn fletcher_within(bytes: &[u8], at_least: usize) -> Option<usize> {
+/// The longest stretch from the beginning of the bytes that has its sum in one of its first words, or in its last.
+fn fletcher_within(bytes: &[u8], at_least: usize) -> Option<Found> {
     let heads = [0, WORD, 2 * WORD];
     let stored = heads.map(|at| word(bytes, at).filter(|sum| *sum != 0));
     let mut sums = [Fletcher::default(); 3];
@@ -97,9 +116,11 @@ fn fletcher_within(bytes: &[u8], at_least: usize) -> Option<usize> {
         if at + WORD < at_least {
             continue;
         }
-        let at_head = (0..3).any(|i| at > heads[i] && stored[i].is_some_and(|sum| sums[i].is(sum)));
-        if at_head || word != 0 && ending.value() == word {
-            found = Some(at + WORD);
+        let is_it = |i: &usize| at > heads[*i] && stored[*i].is_some_and(|sum| sums[*i].is(sum));
+        if let Some(head) = (0..3).find(is_it) {
+            found = Some((at + WORD, (heads[head], WORD)));
+        } else if word != 0 && ending.value() == word {
+            found = Some((at + WORD, (at, WORD)));
         }
     }
     found
@@ -108,8 +129,8 @@ fn fletcher_within(bytes: &[u8], at_least: usize) -> Option<usize> {
 /// The polynomials of zlib and of the processor's instruction, reflected.
 const POLYNOMIALS: [u32; 2] = [0xedb8_8320, 0x82f6_3b78];
 
-/// How long the longest stretch from the beginning of the bytes is that begins with its CRC-32 and ends with a read, or soon after the last.
-fn crc_within(bytes: &[u8], at_least: usize, start: usize, ends: &[usize]) -> Option<usize> {
+/// The longest stretch from the beginning of the bytes that begins with its CRC-32 and ends with a read, or soon after the last.
+fn crc_within(bytes: &[u8], at_least: usize, start: usize, ends: &[usize]) -> Option<Found> {
     let last = ends.last().copied()?;
     let is_end = |end: usize| {
         ends.binary_search(&(start + end)).is_ok() || (last..=last + 256).contains(&(start + end))
@@ -130,8 +151,12 @@ fn crc_within(bytes: &[u8], at_least: usize, start: usize, ends: &[usize]) -> Op
                 for _ in 0..8 {
                     crc = crc >> 1 ^ polynomial & (crc & 1).wrapping_neg();
                 }
-                if at + 1 >= at_least && stored.contains(&Some(!crc)) && is_end(at + 1) {
-                    found = found.max(Some(at + 1));
+                let place = stored.iter().position(|sum| *sum == Some(!crc));
+                if at + 1 >= at_least
+                    && let Some(place) = place
+                    && is_end(at + 1)
+                {
+                    found = found.max(Some((at + 1, (4 * place, 4))));
                 }
             }
         }
@@ -153,7 +178,7 @@ mod tests {
 
     /// Whether one stretch covers all of this.
     fn covers(bytes: &[u8], from: usize, to: usize) -> bool {
-        stretch(bytes, from, &[to]).is_some_and(|(start, end)| start <= from && to <= end)
+        stretch(bytes, from, &[to]).is_some_and(|found| found.start <= from && to <= found.end)
     }
 
     /// Something that looks like data, between zeros.
@@ -172,6 +197,8 @@ mod tests {
             let sum = fletcher(&bytes[start..end], at - start);
             bytes[at..at + 8].copy_from_slice(&sum.to_le_bytes());
             assert!(covers(&bytes, 520, 1200), "{start}..{end}, {at}");
+            let found = stretch(&bytes, 520, &[1200]).expect("it covers that");
+            assert_eq!(found.sum, (at, 8));
             // Not everything is covered. (Zeros in front add nothing to a sum, so they may count to it.)
             assert!(!covers(&bytes, 520, end + 8));
             bytes[700] ^= 1;
@@ -220,6 +247,10 @@ mod tests {
             let sum = crc(&bytes[516..1100], polynomial);
             bytes[512..516].copy_from_slice(&sum.to_le_bytes());
             assert!(covers(&bytes, 512, 1100));
+            assert_eq!(
+                stretch(&bytes, 512, &[1100]).map(|found| found.sum),
+                Some((512, 4))
+            );
             bytes[1000] ^= 1;
             assert!(!covers(&bytes, 512, 1100));
         }
@@ -231,7 +262,10 @@ mod tests {
         let mut bytes = data();
         let sum = fletcher(&bytes[512..912], 0);
         bytes[512..520].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(stretch(&bytes, 520, &[920]).map(|(_, end)| end), Some(912));
+        assert_eq!(
+            stretch(&bytes, 520, &[920]).map(|found| found.end),
+            Some(912)
+        );
         assert_eq!(stretch(&bytes, 912, &[920]), None);
     }
 

@@ -3,8 +3,8 @@
 //! A finding of `check` is *confirmed* if exploration has found a crash state in which recovery fails (natively, too) and in which a store of the
 //! same line of code is among those whose loss is needed for that; *harmless* if all crash states were explored and there is none,
 //! because recovery never reads what was stored, or does the same without it; else *unsettled*. So nothing is called harmless if
-//! anything was left out ([`Coverage`](brownout_findings::Coverage), accepted or not), or if a failing crash state that has lost
-//! the store was not looked into.
+//! anything was left out that exploration looks at unasked ([`Coverage`](brownout_findings::Coverage)), or if a failing crash state that has lost
+//! the store was not looked into. What it does not look at unasked is named where something is called harmless.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,10 +60,8 @@ pub fn settle(findings: &mut Vec<Finding>, exploration: &Exploration) {
                 "unsettled: recovery fails without this store, but not natively on the same image"
                     .into(),
             ),
-            None if !exploration.coverage.is_exhaustive() => {
-                let limits = exploration.coverage.limitations.iter();
-                let limits: Vec<&str> = limits.map(|limit| limit.text.as_str()).collect();
-                let limits = limits.join("; ");
+            None if !exploration.coverage.open().is_empty() => {
+                let limits = left_out(exploration);
                 let note = format!("unsettled: not all crash states were explored ({limits})");
                 finding.notes.push(note);
             }
@@ -71,13 +69,20 @@ pub fn settle(findings: &mut Vec<Finding>, exploration: &Exploration) {
                 "unsettled: recovery fails in crash states that lack this store, and not all of them were looked into".into(),
             ),
             None => {
-                dismiss(finding);
+                dismiss(finding, &left_out(exploration));
                 // Once is enough.
                 return dismissed.insert(line);
             }
         }
         true
     });
+}
+
+/// What was not explored, in words.
+fn left_out(exploration: &Exploration) -> String {
+    let limits = exploration.coverage.limitations.iter();
+    let limits: Vec<&str> = limits.map(|limit| limit.text.as_str()).collect();
+    limits.join("; ")
 }
 
 /// For each suspected line that no finding blames yet: a crash state that fails if its store, and what was stored to the same unit
@@ -244,11 +249,16 @@ fn confirm(finding: &mut Finding, witness: &Finding) {
     finding.events.extend(consequences.cloned());
 }
 
-fn dismiss(finding: &mut Finding) {
+/// Recovery does not need what was stored, as far as was looked.
+fn dismiss(finding: &mut Finding, left_out: &str) {
+    let not_tried = match left_out.is_empty() {
+        true => String::new(),
+        false => format!(" that was tried ({left_out})"),
+    };
     finding.notes.insert(
         0,
         format!(
-            "harmless: {} was found by one run, but recovery does the same in every crash state without this store",
+            "harmless: {} was found by one run, but recovery does the same in every crash state without this store{not_tried}",
             finding.rule
         ),
     );

@@ -99,7 +99,7 @@ pub struct CrashImage {
 pub struct Wanted {
     /// At which ordering points.
     pub points: Points,
-    /// So many images at most for each. The first two are everything and only what is certain.
+    /// So many images at most for each. Unless they are drawn, the first two are everything and only what is certain.
     /// Default: 4.
     pub per_point: usize,
     /// Decides what is left to chance. Default: 0.
@@ -124,6 +124,9 @@ pub enum Points {
     All,
     /// So many, evenly spread, the last among them.
     AtMost(usize),
+    /// So many, one of each of as many stretches of the run; which one says the seed. What is tried there is drawn, too: with other seeds all points and all
+    /// kinds of crashes have their turn, where the others begin with everything and what is certain at the same points each time.
+    Drawn(usize),
 }
 
 /// What crashes of the run leave: at the ordering points and at random moments between them,
@@ -294,7 +297,7 @@ impl<'r> Maker<'r> {
     }
 
     /// One image of the recorded run.
-    fn image(&self, at: Location, subset: &Subset) -> Option<CrashImage> {
+    pub(crate) fn image(&self, at: Location, subset: &Subset) -> Option<CrashImage> {
         let point = self.recording.points.get(at.point as usize)?;
         let view = View {
             timeline: self.recording.timeline.clone(),
@@ -539,6 +542,8 @@ struct Place {
     oldest: u32,
     /// Moments after stores, since the ordering point before and but for the last.
     between: Vec<u64>,
+    /// It is up to chance what is tried first.
+    is_drawn: bool,
     tried: usize,
     given: usize,
 }
@@ -565,19 +570,36 @@ impl<'r> Images<'r> {
                 oldest: points.clone().find(is_oldest).unwrap_or(points.start),
                 points,
                 between,
+                is_drawn: matches!(wanted.points, Points::Drawn(_)),
                 tried: 0,
                 given: 0,
             }
         });
         let mut places: Vec<Place> = all.collect();
-        if let Points::AtMost(most) = wanted.points {
-            let all = places.len();
-            let mut number = 0;
-            // Of 10, 3 are those with the numbers 3, 6 and 9, counted from 0.
-            places.retain(|_| {
-                number += 1;
-                number * most / all > (number - 1) * most / all
-            });
+        let all = places.len();
+        match wanted.points {
+            Points::All => {}
+            Points::AtMost(most) => {
+                let mut number = 0;
+                // Of 10, 3 are those with the numbers 3, 6 and 9, counted from 0.
+                places.retain(|_| {
+                    number += 1;
+                    number * most / all > (number - 1) * most / all
+                });
+            }
+            Points::Drawn(most) => {
+                let mut dice = Dice(wanted.seed);
+                let most = most.min(all);
+                let stretch = |n: usize| n * all / most;
+                let chosen: FxHashSet<usize> = (0..most)
+                    .map(|n| stretch(n) + dice.below(stretch(n + 1) - stretch(n)))
+                    .collect();
+                let mut number = 0;
+                places.retain(|_| {
+                    number += 1;
+                    chosen.contains(&(number - 1))
+                });
+            }
         }
         Images {
             maker: Maker::new(recording),
@@ -595,16 +617,21 @@ impl Place {
         let number = self.tried;
         self.tried += 1;
         let newest = self.points.end - 1;
-        match number {
+        let mut dice = Dice::new(seed, Location::point(newest));
+        dice.0 ^= number as u64;
+        // Half of what is drawn are the two extremes.
+        let kind = match self.is_drawn {
+            true => dice.below(4),
+            false => number,
+        };
+        match kind {
             0 => return (Location::point(newest), Subset::Everything),
             1 => return (Location::point(self.oldest), Subset::Certain),
             _ => {}
         }
-        let mut dice = Dice::new(seed, Location::point(newest));
-        dice.0 ^= number as u64;
         let states = self.points.len();
         let point = self.points.start + dice.below(states) as u32;
-        let is_between = number.is_multiple_of(2) && !self.between.is_empty();
+        let is_between = kind.is_multiple_of(2) && !self.between.is_empty();
         let moment = is_between.then(|| self.between[dice.below(self.between.len())]);
         let at = Location { point, moment };
         // What was there at that moment, unless that depends on when names have changed.

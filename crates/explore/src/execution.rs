@@ -109,6 +109,8 @@ pub struct Setting {
     pub turns: Turns,
     /// Counts where persistent memory is touched.
     pub touches: Option<Touches>,
+    /// Whether files that recoveries open are to be told.
+    pub opens: bool,
 }
 
 /// Whether the threads of recoveries take turns, so that they do the same each time.
@@ -150,8 +152,8 @@ pub struct Execution {
     pub has_threads: bool,
     /// A process of it, but not the first, was killed by this signal.
     pub helper_killed: Option<i32>,
-    /// Programs and libraries that it executed.
-    pub programs: BTreeSet<PathBuf>,
+    /// Programs and libraries that it executed, and, if the setting says so, files that it opened.
+    pub used: BTreeSet<PathBuf>,
     pub detail: Option<Detail>,
 }
 
@@ -406,6 +408,7 @@ fn run(
     config.layout = layout;
     config.boundaries = true;
     config.names = how.names;
+    config.opens = setting.opens;
     config.schedule = how.turns.then(Turns::schedule);
     world.equip(&mut config);
     config.limits = setting.limits;
@@ -479,7 +482,7 @@ struct Watcher<'i> {
     nth: u32,
     events: u64,
     helper_killed: Option<i32>,
-    programs: BTreeSet<PathBuf>,
+    used: BTreeSet<PathBuf>,
     detail: Option<Detail>,
 }
 
@@ -500,7 +503,7 @@ impl<'i> Watcher<'i> {
             nth: 0,
             events: 0,
             helper_killed: None,
-            programs: BTreeSet::new(),
+            used: BTreeSet::new(),
             detail: detail.then(|| Detail {
                 definitions: Definitions::default(),
                 reads: Vec::new(),
@@ -547,7 +550,7 @@ impl<'i> Watcher<'i> {
             threads: self.threads.values().map(|t| t.len()).max().unwrap_or(0),
             has_threads: self.has_threads,
             helper_killed: self.helper_killed,
-            programs: self.programs,
+            used: self.used,
             detail: self.detail,
         }
     }
@@ -606,12 +609,12 @@ impl<'i> Watcher<'i> {
         }
     }
 
-    /// It executes this file.
-    fn runs(&mut self, path: &[u8]) {
+    /// It executes or opens this file.
+    fn uses(&mut self, path: &[u8]) {
         use std::os::unix::ffi::OsStrExt;
         let path = Path::new(std::ffi::OsStr::from_bytes(path));
-        if path.is_absolute() && !self.programs.contains(path) {
-            self.programs.insert(path.to_path_buf());
+        if path.is_absolute() && !self.used.contains(path) {
+            self.used.insert(path.to_path_buf());
         }
     }
 
@@ -668,10 +671,11 @@ impl EventSink for Watcher<'_> {
             } if process.0 > 1 => {
                 self.helper_killed.get_or_insert(*signal);
             }
-            EventKind::ProcessStart { exe, .. } => self.runs(exe),
+            EventKind::ProcessStart { exe, .. } => self.uses(exe),
+            EventKind::Opened { path } => self.uses(path),
             // Those of other processes count, too: they run side by side.
             EventKind::ThreadStart { .. } if event.thread.0 > 1 => self.has_threads = true,
-            EventKind::Module { path, .. } => self.runs(path),
+            EventKind::Module { path, .. } => self.uses(path),
             EventKind::Truncate { file, .. } => {
                 self.resized.insert(*file);
             }

@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 
 use brownout_findings::numbers::either;
 use brownout_findings::touched::Touch;
-use brownout_findings::{Coverage, Limit, Severity};
+use brownout_findings::{Coverage, Finding, Limit, Severity};
 use brownout_host::{KNOWN_FILES_MAX, LaunchError, Limits};
 use brownout_trace::event::FileId;
 use rustc_hash::FxHashSet;
 
 use crate::before::Before;
 use crate::confirm;
-use crate::crashes::Maker;
+use crate::crashes::{Location, Maker, Subset};
 use crate::execution::{self, Acknowledged, Setting, Turns};
-use crate::finding::{self, Found, Resolvers};
+use crate::finding::{self, CrashSpec, Found, Resolvers};
 use crate::interleaving::interleaved;
-use crate::journal::Journal;
+use crate::journal::{self, Journal, Kept};
 use crate::line::LineKey;
 use crate::minimise;
 use crate::native::{self, Stage};
 use crate::nested::{self, Nesting};
 use crate::operations::{self as ops, Operations};
-use crate::options::{Distinct, Error, Exploration, Options, io_error};
+use crate::options::{Distinct, Error, Exploration, Files, Options, io_error};
 use crate::oracle::Symptom;
 use crate::outcome::{Outcome, Status};
 use crate::pool::Pool;
@@ -42,12 +42,17 @@ use crate::world::World;
 const FAILURES_PER_CAUSE: usize = 3;
 /// Crashes in a row, if nobody asks for a depth.
 const DEPTH: u32 = 2;
-/// If nobody asks for a depth, recoveries are cut short in turn only if there are so few.
+/// If nobody asks for a depth, all recoveries are cut short in turn if there are so few. Else some are: so many more are run for that, or this
+/// part of those until then, if that is more.
 const NESTED_AUTO: u64 = 64;
+const NESTED_PART: u64 = 4;
 /// Name of the journal in the folder.
 const JOURNAL: &str = "journal";
 /// When time is up, what was found is looked into for so long.
 const AFTERWORK: Duration = Duration::from_secs(10);
+/// Behind that, where the time is bounded, native runs on crash images are begun for so long. Each has its own time, which does not depend on
+/// what is left: one that is cut off would look like one that never ends.
+const CONFIRMATION: Duration = Duration::from_secs(30);
 /// Bounds of the first recovery, on which the others' depend.
 const FIRST_LIMITS: Limits = Limits {
     events: Some(200_000_000),
@@ -106,6 +111,7 @@ fn explore_recorded(
         coverage,
         unsettled: BTreeSet::new(),
         distinct: Vec::new(),
+        left: Vec::new(),
         notes: Vec::new(),
         hints,
         ended: status,
@@ -164,7 +170,7 @@ fn explore_recorded(
     let mut search = Search::new(recording, settings, Box::new(pool), progress);
     forget_images(&options.folder);
     if options.journal {
-        open_journal(&mut search, options, &control.programs)?;
+        open_journal(&mut search, options, &run.origin.scratch, &control.used)?;
     }
     if options.operations || options.acknowledged_survives && !operations.are_lines() {
         refer(
@@ -175,7 +181,7 @@ fn explore_recorded(
             &run.origin.scratch,
         )?;
     }
-    let depth = search_all(&mut search, options, &control, &mut notes)?;
+    let depth = search_all(&mut search, options, &control)?;
     let halted = allow_afterwork(&mut search);
     let mut found = look_into(&mut search, options, halted.is_some(), &mut exploration)?;
     if halted.is_none() {
@@ -193,10 +199,14 @@ fn explore_recorded(
             run,
             &mut world,
             &control,
+            halted,
         )?;
     }
     count_crashes(&search, options);
     exploration.distinct = distinct(&search);
+    if options.distinct_max > 0 {
+        exploration.left = left(&search, &exploration.findings);
+    }
     exploration.bug = search.ledger.bug.clone();
     limit_by_search(&mut search, halted);
     let coverage = std::mem::take(&mut search.ledger.coverage);
@@ -264,6 +274,7 @@ fn first_setting(
         varying: (options.depth == Some(1)).then(|| varying(recording)),
         turns: Turns::new(options.schedule.is_some()),
         touches: options.touches.clone(),
+        opens: options.journal,
     }
 }
 
@@ -276,8 +287,8 @@ struct Control {
     outcome: Outcome,
     events: u64,
     wall: Duration,
-    /// Programs and libraries that it executes.
-    programs: BTreeSet<PathBuf>,
+    /// What it executes and opens.
+    used: BTreeSet<PathBuf>,
 }
 
 impl Control {
@@ -324,7 +335,7 @@ fn control(
         outcome: execution.outcome,
         events: execution.events,
         wall: execution.wall,
-        programs: execution.programs,
+        used: execution.used,
     })
 }
 
@@ -359,6 +370,9 @@ fn limit_by_run(coverage: &mut Coverage, recording: &Recording, control: &Contro
             Limit::Unsupported,
             format!("not part of the crash states: {what}"),
         );
+    }
+    if let Some(text) = recording.attributes_left("the run") {
+        coverage.spare(Limit::Unsupported, text);
     }
     if recording.files.len() > KNOWN_FILES_MAX {
         coverage.limit(
@@ -496,12 +510,7 @@ fn refer(
 
 /// Searches the recorded run and, where that is wanted, recoveries in turn; then the search tests
 /// itself. Returns the depth that was reached.
-fn search_all(
-    search: &mut Search<'_>,
-    options: &Options,
-    control: &Control,
-    notes: &mut Vec<String>,
-) -> Result<u32, Error> {
+fn search_all(search: &mut Search<'_>, options: &Options, control: &Control) -> Result<u32, Error> {
     if control.never_ends() {
         search.ledger.coverage.limit(
             Limit::Unjudged,
@@ -520,26 +529,23 @@ fn search_all(
     let depth = options.depth.unwrap_or(DEPTH);
     let mut depth_reached = 1;
     let statistics = &search.ledger.statistics;
-    let is_cheap = statistics.executions + statistics.resumed <= NESTED_AUTO;
+    let single = statistics.executions + statistics.resumed;
+    let some = NESTED_AUTO.max(single / NESTED_PART);
     if depth > 1 && search.ledger.stopped.is_none() && !control.never_ends() {
-        if options.depth.is_some() || is_cheap {
-            let record = RecordOptions {
-                model: options.model,
-                judge_acknowledgements: false,
-                names: search.settings.runs.names,
-                names_max: options.names_max(),
-            };
-            let nesting = Nesting {
-                depth,
-                is_asked: options.depth.is_some(),
-                record,
-            };
-            depth_reached = nested::nest(search, &nesting)?;
-        } else {
-            notes.push(
-                "recoveries were not cut short in turn, because there are many; --depth 2 does that".into(),
-            );
-        }
+        let record = RecordOptions {
+            model: options.model,
+            judge_acknowledgements: false,
+            names: search.settings.runs.names,
+            names_max: options.names_max(),
+        };
+        let is_asked = options.depth.is_some();
+        let nesting = Nesting {
+            depth,
+            is_asked,
+            recoveries_max: (!is_asked && single > NESTED_AUTO).then_some(some),
+            record,
+        };
+        depth_reached = nested::nest(search, &nesting)?;
     }
     let differing = search.test_itself()?;
     if differing > 0 {
@@ -572,6 +578,7 @@ fn allow_afterwork(search: &mut Search<'_>) -> Option<Halt> {
 }
 
 /// Writes the image of each finding and tries it natively.
+#[expect(clippy::too_many_arguments, reason = "all stages come together here")]
 fn show_all(
     search: &Search<'_>,
     exploration: &mut Exploration,
@@ -580,11 +587,17 @@ fn show_all(
     run: &Run,
     world: &mut World,
     control: &Control,
+    halted: Option<Halt>,
 ) -> Result<(), Error> {
+    let patience = native::PATIENCE.max(control.wall * 5);
+    let is_bounded = search.settings.deadline.is_some();
+    let until = is_bounded.then(|| Instant::now() + confirmation(halted));
+    if search.ledger.stopped == Some(Halt::Time) {
+        // That was for recoveries under way.
+        search.settings.runs.stop.store(false, Ordering::Relaxed);
+    }
     for (number, found) in (1..).zip(found) {
         let folder = options.folder.join(format!("finding-{number}"));
-        let patience = native::PATIENCE.max(control.wall * 5);
-        let patience = search.left().map_or(patience, |left| left.min(patience));
         let good = control.ends_well();
         let mut stage = Stage {
             setting: &search.settings.runs,
@@ -592,6 +605,7 @@ fn show_all(
             originals: run.originals.as_ref(),
             control: good.then(|| (control.image.clone(), control.told.clone())),
             patience,
+            until,
         };
         let setup = run.setup_needed(options);
         let shown = show(search, &mut stage, found, &folder, setup)?;
@@ -610,16 +624,6 @@ fn conclude(
     halted: Option<Halt>,
     mut notes: Vec<String>,
 ) -> Vec<String> {
-    let unsteady = search.ledger.statistics.unsteady;
-    if unsteady > 0 {
-        search.ledger.notes.insert(format!(
-            "{} run again, and ended alike: threads or chance decide on it",
-            match unsteady {
-                1 => "1 recovery read in another order when it was".to_owned(),
-                n => format!("{n} recoveries read in another order when they were"),
-            }
-        ));
-    }
     notes.extend(search.ledger.notes.iter().cloned());
     match search.known.journal.take() {
         None => {}
@@ -640,14 +644,18 @@ fn conclude(
 fn open_journal(
     search: &mut Search<'_>,
     options: &Options,
-    programs: &BTreeSet<PathBuf>,
+    scratch: &Path,
+    used: &BTreeSet<PathBuf>,
 ) -> Result<(), Error> {
-    let identity = identity(options, &search.layers[0].recording, programs);
+    let recording = &search.layers[0].recording;
+    let identity = identity(options, recording);
+    let tracked = recording.files.values().map(|file| file.path.clone());
+    let kept = Kept::new(tracked.collect(), scratch);
     fs::create_dir_all(&options.folder).map_err(io_error("cannot make the folder"))?;
     let path = options.folder.join(JOURNAL);
     if !options.resume {
-        // What recovery reads besides persistent memory (a configuration, what its scripts run) is
-        // not seen. So only the user can say that it is the same.
+        // Of what recovery knows besides persistent memory, only the files that it opens are seen: not that one is not there, nor variables, nor
+        // what comes from a server. So only the user can say that it is the same.
         match fs::remove_file(&path) {
             Err(e) if e.kind() != ErrorKind::NotFound => {
                 return Err(io_error("cannot begin the journal anew")(e));
@@ -655,8 +663,9 @@ fn open_journal(
             _ => {}
         }
     }
-    let (journal, known) =
-        Journal::open(&path, &identity).map_err(io_error("cannot open the journal"))?;
+    let opened = Journal::open(&path, &identity, kept);
+    let (mut journal, known) = opened.map_err(io_error("cannot open the journal"))?;
+    journal.uses(used);
     search.remember(&known);
     search.known.journal = Some(journal);
     if search.ledger.statistics.resumed > 0 {
@@ -709,9 +718,8 @@ fn show(
     found.spec.expect(&outcome);
     reproduction.status = outcome.status.to_string();
     reproduction.stdout = String::from_utf8_lossy(&outcome.stdout).into_owned();
-    if stage.patience.is_zero() {
-        let note = "not run natively: no time was left";
-        found.finding.notes.push(note.into());
+    if let Some(why) = stage.over() {
+        doubt(&mut found.finding, format!("not run natively: {why}"));
         found.finding.reproduction = Some(reproduction);
         return Ok(found);
     }
@@ -731,25 +739,9 @@ fn show(
             .map_err(&cannot_run)?;
     }
     reproduction.confirmed = shows(&native);
-    let mut doubt = None;
     if !reproduction.confirmed {
-        let alone = execution::execute(
-            stage.setting,
-            &stage.setting.recover,
-            found.image.crashes(),
-            stage.world,
-            &found.image,
-            &told,
-            false,
-        )?;
-        doubt = Some(format!(
-            "natively, recovery ended with {} on this image, and {}",
-            native.status,
-            match shows(&alone.outcome) {
-                true => "it fails under Brownout only",
-                false => "it does not fail under Brownout either when nothing else runs",
-            }
-        ));
+        let why = not_confirmed(stage, &found, &told, &native, shows)?;
+        doubt(&mut found.finding, why);
     } else if let Some((good, told)) = &stage.control
         && stage.originals.is_some()
     {
@@ -765,20 +757,62 @@ fn show(
             .map_err(&cannot_run)?;
         if shows(&control) {
             reproduction.confirmed = false;
-            doubt = Some(
+            doubt(
+                &mut found.finding,
                 "recovery now fails in the same way if nothing is lost, and did not before: something that is left of another run is the reason"
                     .into(),
             );
         }
     }
-    if let Some(doubt) = doubt {
-        // Whatever the reason, it is not a fact about the program.
-        found.finding.severity = Severity::Warning;
-        found.finding.message = format!("unconfirmed: {}", found.finding.message);
-        found.finding.notes.insert(0, doubt);
-    }
     found.finding.reproduction = Some(reproduction);
     Ok(found)
+}
+
+/// How long native runs are begun, where the time is bounded.
+fn confirmation(halted: Option<Halt>) -> Duration {
+    match halted {
+        // Somebody waits.
+        Some(Halt::Asked) => CONFIRMATION / 6,
+        _ => CONFIRMATION,
+    }
+}
+
+/// Why a finding did not show natively: it is tried once more under the engine.
+fn not_confirmed(
+    stage: &mut Stage<'_>,
+    found: &Found,
+    told: &Acknowledged,
+    native: &Outcome,
+    shows: impl Fn(&Outcome) -> bool,
+) -> Result<String, Error> {
+    let alone = execution::execute(
+        stage.setting,
+        &stage.setting.recover,
+        found.image.crashes(),
+        stage.world,
+        &found.image,
+        told,
+        false,
+    )?;
+    let under_engine = match shows(&alone.outcome) {
+        true => "it fails under Brownout only",
+        // Then this one was cut off.
+        false if stage.setting.stop.load(Ordering::Relaxed) => {
+            "it was ended before it was tried under Brownout again"
+        }
+        false => "it does not fail under Brownout either when nothing else runs",
+    };
+    Ok(format!(
+        "natively, recovery ended with {} on this image, and {under_engine}",
+        native.status
+    ))
+}
+
+/// Whatever the reason for a doubt, the finding is not a fact about the program.
+fn doubt(finding: &mut Finding, why: String) {
+    finding.severity = Severity::Warning;
+    finding.message = format!("unconfirmed: {}", finding.message);
+    finding.notes.insert(0, why);
 }
 
 /// What is known at the end only.
@@ -840,15 +874,24 @@ fn limit_by_search(search: &mut Search<'_>, halted: Option<Halt>) {
             ),
         );
     }
-    if statistics.nested_skipped > 0 {
-        let recoveries = count_of(
-            statistics.nested_skipped as usize,
-            "recovery was",
-            "recoveries were",
+    if statistics.checksummed > 0 {
+        let contents = statistics.checksummed as usize;
+        let contents = count_of(contents, "torn content", "torn contents");
+        coverage.spare(
+            Limit::Checksummed,
+            format!(
+                "{contents} of data whose checksum recovery reads not tried, because those that were tried ended alike; --exhaustive tries all"
+            ),
         );
-        coverage.limit(
-            Limit::Limits,
-            format!("{recoveries} not cut short in turn, because there are too many"),
+    }
+    if statistics.unsteady > 0 {
+        let recoveries = count_of(statistics.unsteady as usize, "recovery", "recoveries");
+        coverage.spare(
+            Limit::Nondeterministic,
+            format!(
+                "{recoveries} read in another order when run again, and ended alike: threads or chance decide on it, and other orders \
+                 were not tried"
+            ),
         );
     }
 }
@@ -876,6 +919,20 @@ fn distinct(search: &Search<'_>) -> Vec<Distinct> {
         }
     });
     told.collect()
+}
+
+/// What the crash of each finding has left, if it was one crash of the recorded run.
+fn left(search: &Search<'_>, findings: &[(Finding, CrashSpec)]) -> Vec<Option<Files>> {
+    let maker = Maker::new(&search.layers[0].recording);
+    let left = |spec: &CrashSpec| match &spec.crashes[..] {
+        [one] => {
+            let survived = Subset::Chosen(one.survivors.clone());
+            let image = maker.image(Location::point(one.point), &survived);
+            image.map(|image| image.files)
+        }
+        _ => None,
+    };
+    findings.iter().map(|(_, spec)| left(spec)).collect()
 }
 
 /// Files as they were before the run, as an image.
@@ -924,7 +981,7 @@ fn newest_at(recording: &Recording, point: u32) -> Image {
 }
 
 /// What an exploration is known by: the recorded run, and how recovery is run and judged.
-fn identity(options: &Options, recording: &Recording, programs: &BTreeSet<PathBuf>) -> [u8; 32] {
+fn identity(options: &Options, recording: &Recording) -> [u8; 32] {
     let mut hash = blake3::Hasher::new();
     hash.update(&recording.digest);
     hash.update(options.setup.as_deref().unwrap_or_default().as_bytes());
@@ -941,8 +998,8 @@ fn identity(options: &Options, recording: &Recording, programs: &BTreeSet<PathBu
     for file in options.recover.stdin.iter().chain(&options.program.stdin) {
         hash.update(&fs::read(file).unwrap_or_default());
     }
-    // A program that was built anew may recover otherwise; so may a script, which is not executed
-    // itself.
+    // Programs that were built anew may recover otherwise, so may scripts and configurations: the journal itself has what recoveries
+    // have used. A file that the command line names and that none has opened yet is one that the next may open.
     let recover = std::iter::once(&options.recover.program).chain(&options.recover.args);
     let recover = recover.map(|word| word.to_string_lossy().into_owned());
     let words: Vec<String> = recover.chain(options.checker.clone()).collect();
@@ -951,16 +1008,10 @@ fn identity(options: &Options, recording: &Recording, programs: &BTreeSet<PathBu
         let path = fs::canonicalize(path).unwrap_or_default();
         recording.files.values().any(|file| file.path == path)
     };
-    let named = words.map(PathBuf::from).filter(|path| !is_tracked(path));
-    for path in programs.iter().cloned().chain(named) {
-        let is_file = fs::metadata(&path).is_ok_and(|meta| meta.is_file());
-        if is_file && let Ok(content) = File::open(&path) {
+    for path in words.map(PathBuf::from).filter(|path| !is_tracked(path)) {
+        if let Some(content) = journal::content_of(&path) {
             hash.update(path.as_os_str().as_encoded_bytes());
-            let mut of_file = blake3::Hasher::new();
-            // One that cannot be read to its end has another name than one that can.
-            let whole = of_file.update_reader(content).is_ok();
-            hash.update(&[u8::from(whole)]);
-            hash.update(of_file.finalize().as_bytes());
+            hash.update(&content);
         }
     }
     *hash.finalize().as_bytes()
@@ -1109,7 +1160,7 @@ mod tests {
 
     /// A search that is ended among the crashes of recoveries: what it says, and the depth that it
     /// has reached.
-    fn ended_while_nesting(halt: Halt, is_asked: bool) -> (Coverage, BTreeSet<String>, u32) {
+    fn ended_while_nesting(halt: Halt, is_asked: bool) -> (Coverage, u32) {
         let program = |memory: &mut Memory<'_>| exits(0, memory.word(0).to_string());
         let mut progress = ();
         let runs = fake::setting();
@@ -1134,13 +1185,14 @@ mod tests {
         let nesting = Nesting {
             depth: 2,
             is_asked,
+            recoveries_max: None,
             record: record_options(),
         };
         let depth = nested::nest(&mut search, &nesting).expect("it ends in order");
         let halted = allow_afterwork(&mut search);
         assert_eq!(halted, Some(halt));
         limit_by_search(&mut search, halted);
-        (search.ledger.coverage, search.ledger.notes, depth)
+        (search.ledger.coverage, depth)
     }
 
     /// Whoever ends an exploration while recoveries are cut short has not seen everything, and is
@@ -1148,7 +1200,7 @@ mod tests {
     #[test]
     fn an_exploration_that_is_ended_while_it_nests_is_cut() {
         for is_asked in [true, false] {
-            let (coverage, _, depth) = ended_while_nesting(Halt::Asked, is_asked);
+            let (coverage, depth) = ended_while_nesting(Halt::Asked, is_asked);
             let limits: Vec<Limit> = coverage.limitations.iter().map(|l| l.kind).collect();
             assert_eq!(limits, [Limit::Interrupted]);
             let text = &coverage.limitations[0].text;
@@ -1161,19 +1213,30 @@ mod tests {
         }
     }
 
+    /// What was not confirmed, for whatever reason, is no error.
+    #[test]
+    fn a_doubt_makes_a_finding_a_warning() {
+        let rule = brownout_findings::BuiltIn::RecoveryError;
+        let mut finding = Finding::new(rule, Severity::Correctness, "recovery fails");
+        doubt(&mut finding, "not run natively: no time was left".into());
+        assert_eq!(finding.severity, Severity::Warning);
+        assert_eq!(finding.message, "unconfirmed: recovery fails");
+        assert_eq!(finding.notes, ["not run natively: no time was left"]);
+    }
+
     /// If the time is up, single crashes are all that was to be explored, unless somebody asked for
     /// more.
     #[test]
     fn without_a_wish_recoveries_are_cut_short_as_long_as_there_is_time() {
-        let (coverage, _, depth) = ended_while_nesting(Halt::Time, true);
+        let (coverage, depth) = ended_while_nesting(Halt::Time, true);
         assert_eq!(coverage.limitations[0].kind, Limit::Time);
         assert_eq!(depth, 2);
-        let (coverage, notes, depth) = ended_while_nesting(Halt::Time, false);
-        assert!(coverage.is_exhaustive());
-        assert!(
-            notes.iter().any(|note| note.contains("(2 are left)")),
-            "{notes:?}"
-        );
+        let (coverage, depth) = ended_while_nesting(Halt::Time, false);
+        assert_eq!(coverage.verdict(false), Verdict::Clean);
+        assert_eq!(coverage.accepted(), [Limit::Depth]);
+        assert!(!coverage.is_exhaustive());
+        let text = &coverage.limitations[0].text;
+        assert!(text.contains("0 of 2 recoveries were cut short"), "{text}");
         assert_eq!(depth, 1, "not all of the second level was seen");
     }
 }

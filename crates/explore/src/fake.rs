@@ -285,6 +285,7 @@ pub fn recording_on(base: Base, acts: &[Act]) -> Recording {
         touched: true,
         names: Vec::new(),
         unfollowed: BTreeSet::new(),
+        attributes: BTreeSet::new(),
         names_sampled: false,
         initial: files,
         registered: Default::default(),
@@ -303,6 +304,7 @@ pub fn setting() -> Arc<Setting> {
         varying: None,
         turns: Turns::default(),
         touches: None,
+        opens: false,
     })
 }
 
@@ -328,7 +330,7 @@ pub fn execution(path: Vec<(Read, LineBytes)>, outcome: Outcome) -> Execution {
         threads: 1,
         has_threads: false,
         helper_killed: None,
-        programs: BTreeSet::new(),
+        used: BTreeSet::new(),
         detail: None,
     }
 }

@@ -47,6 +47,8 @@ pub struct Filing {
     pub steps: Vec<NameStep>,
     /// What happened and is not part of the crash states, in words.
     pub unfollowed: BTreeSet<String>,
+    /// Paths of files whose permissions, owner or extended attributes have changed, and what of them.
+    attributes: BTreeSet<(Vec<u8>, String)>,
     /// Pages that were stored to since the file was last mapped.
     faulted: FxHashSet<(FileId, u64)>,
     /// Counts changes.
@@ -75,6 +77,7 @@ impl Filing {
             next_ordinary: ORDINARY,
             steps: Vec::new(),
             unfollowed: BTreeSet::new(),
+            attributes: BTreeSet::new(),
             faulted: FxHashSet::default(),
             version: 0,
             states: None,
@@ -132,7 +135,14 @@ impl Filing {
     }
 
     fn allocate(&mut self, ordinary: bool) -> FileId {
-        let next = match ordinary || self.next_pm >= PM_END {
+        let is_spent = !ordinary && self.next_pm >= PM_END;
+        if is_spent {
+            self.unfollowed.insert(format!(
+                "single lines of persistent memory that is made or cut short after {} others: it counts as written back by the page",
+                PM_END - 1
+            ));
+        }
+        let next = match ordinary || is_spent {
             true => &mut self.next_ordinary,
             false => &mut self.next_pm,
         };
@@ -309,7 +319,7 @@ impl Filing {
                 let what = String::from_utf8_lossy(to).into_owned();
                 return self.not_followed(path, &what);
             }
-            NameChange::SyncFolder | NameChange::SyncAll => return false,
+            NameChange::SyncFolder | NameChange::SyncAll | NameChange::Attributes => return false,
         };
         let step = NameStep {
             site,
@@ -330,6 +340,22 @@ impl Filing {
             false => format!("{what} ({path})"),
         });
         false
+    }
+
+    /// Permissions, owner or extended attributes of a file have changed.
+    pub fn attributed(&mut self, path: &[u8], what: &[u8]) {
+        let what = String::from_utf8_lossy(what).into_owned();
+        self.attributes.insert((path.to_vec(), what));
+    }
+
+    /// What of the attributes of files that are followed has changed: crashes leave all of it as it was first.
+    pub fn attributes(&self) -> impl Iterator<Item = String> {
+        let known = self.attributes.iter();
+        let known = known.filter(|(path, _)| self.names.knows(path));
+        known.map(|(path, what)| {
+            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+            format!("{what} of '{}'", String::from_utf8_lossy(name))
+        })
     }
 
     /// A mapping of the file begins: its pages are yet to be touched.
@@ -455,10 +481,15 @@ mod tests {
     }
 
     #[test]
-    fn when_the_numbers_of_persistent_memory_are_spent_it_is_written_back_by_pages() {
+    fn when_the_numbers_of_persistent_memory_are_spent_that_is_said() {
         let mut filing = exact();
-        filing.next_pm = PM_END;
-        assert!(is_ordinary(filing.add(POOL, 0, false)));
+        filing.next_pm = PM_END - 1;
+        assert!(!is_ordinary(filing.add(POOL, 0, false)));
+        assert!(filing.unfollowed.is_empty());
+        let (_, new) = filing.cut(POOL).expect("it is known");
+        assert!(is_ordinary(new));
+        // It is explored with fewer crash states than it has, and nobody is to believe otherwise.
+        assert_eq!(filing.unfollowed.len(), 1);
     }
 
     #[test]

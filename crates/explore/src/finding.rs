@@ -9,7 +9,7 @@ use crate::blame::{self, Facts, WrittenBack};
 use crate::line::LineKey;
 use crate::minimise::Minimal;
 use crate::oracle::Symptom;
-use crate::recording::Did;
+use crate::recording::{Did, FailurePoint, Recording};
 use crate::search::{Failure, Search};
 use crate::site::Site;
 use crate::unit::{PAGE, is_ordinary};
@@ -178,6 +178,22 @@ pub fn build(
         },
         image: minimal.image,
     })
+}
+
+/// What is lost in a crash of the recorded run, and where the power fails.
+pub fn told(recording: &Recording, point: &FailurePoint, image: &Image) -> Vec<Event> {
+    let scene = Scene {
+        layer: 0,
+        recording,
+        point,
+        image,
+        files: &recording.files,
+    };
+    let mut resolvers = Resolvers::default();
+    let stores = stages::lost_stores(&scene, &Lost::of(&scene), &mut resolvers);
+    let mut events = stores.events;
+    events.push(stages::crash(&scene, &mut resolvers));
+    events
 }
 
 /// A crash of one of the runs.

@@ -8,7 +8,7 @@
 //! that lives, so it can be seen which may go.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, PipeWriter};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub struct Ground {
     /// Held as long as the folder is in use; there is none if somebody else looks after it.
     _lock: Option<File>,
     /// Ends the guard.
-    guard: Option<File>,
+    guard: Option<PipeWriter>,
 }
 
 impl Drop for Ground {
@@ -50,6 +50,11 @@ impl Drop for Ground {
 impl Ground {
     /// Makes a folder, and removes those that others have left.
     pub fn new() -> io::Result<Ground> {
+        Ground::with_network(true)
+    }
+
+    /// As [`new`](Self::new); programs have a network of their own, where that goes, or the machine's.
+    pub fn with_network(own: bool) -> io::Result<Ground> {
         let places = || [PathBuf::from("/dev/shm"), std::env::temp_dir()];
         for place in places() {
             sweep(&place, AGE_MIN);
@@ -74,8 +79,8 @@ impl Ground {
         let guard = guard(folder.path()).ok();
         let wanted = std::env::var(VARIABLE).unwrap_or_default();
         let (privilege, network) = match wanted.as_str() {
-            "" | "auto" => (None, true),
-            "user" => (Some(Privilege::User), true),
+            "" | "auto" => (None, own),
+            "user" => (Some(Privilege::User), own),
             "files" => (None, false),
             "redirect" => {
                 return Ok(Ground {
@@ -161,33 +166,10 @@ pub fn persistent_mounts() -> Vec<String> {
         .collect()
 }
 
-/// Starts a process that cleans up after this one if it is killed. It is nobody's child, and is told by the file when all is well.
-fn guard(folder: &Path) -> io::Result<File> {
+/// Starts a process that cleans up after this one if it is killed. It is told by the pipe when all is well.
+fn guard(folder: &Path) -> io::Result<PipeWriter> {
     let folder = fs::canonicalize(folder)?;
-    let (mut waits, tells) = io::pipe()?;
-    // Orphans would come to us, and we would wait for them as for a program's.
-    let mut was = 0;
-    // SAFETY: asks and sets a property of this process; fills our variable.
-    unsafe {
-        libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut was, 0, 0, 0);
-        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
-    }
-    // SAFETY: `fork` of the C library leaves its memory usable in the child, which uses nothing else of ours but these variables, and
-    // ends by `_exit`.
-    let between = unsafe { libc::fork() };
-    if between == 0 {
-        // SAFETY: as above.
-        unsafe {
-            if libc::fork() != 0 {
-                libc::_exit(0);
-            }
-            // Neither the terminal's signals nor the end of a group concern it.
-            libc::setsid();
-            libc::prctl(libc::PR_SET_NAME, c"brownout-guard".as_ptr(), 0, 0, 0);
-            let keep = waits.as_raw_fd() as u32;
-            libc::syscall(libc::SYS_close_range, 0, keep - 1, 0);
-            libc::syscall(libc::SYS_close_range, keep + 1, u32::MAX, 0);
-        }
+    brownout_host::guard::fork(move |mut waits| {
         let mut word = [0; 16];
         let told = loop {
             match io::Read::read(&mut waits, &mut word) {
@@ -200,21 +182,7 @@ fn guard(folder: &Path) -> io::Result<File> {
             end_orphans(&folder);
             remove_all(&folder);
         }
-        // SAFETY: ends this process.
-        unsafe { libc::_exit(0) };
-    }
-    // SAFETY: our own child, which ends at once; and as above.
-    unsafe {
-        let mut status = 0;
-        if between > 0 {
-            libc::waitpid(between, &mut status, 0);
-        }
-        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, was, 0, 0, 0);
-    }
-    if between < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(File::from(std::os::fd::OwnedFd::from(tells)))
+    })
 }
 
 /// Removes what dead tools of this user have left, if it is old enough.

@@ -1,10 +1,15 @@
 //! What an exploration has found out so far, on disk, so that an interrupted one can go on.
 //!
-//! One file: a header that names the exploration, then one frame an execution, each with its length and a check sum, appended as
-//! they come. A frame says how an execution differs from the one before. Guarantee: a file that was cut short anywhere (`kill -9`, a full disk) yields every whole frame before the cut;
-//! one of another exploration yields nothing and is begun anew.
+//! One file: a header that names the exploration, then frames, each with its length and a check sum, appended as they come. A frame is an execution, as
+//! far as it differs from the one before, or a file that executions behind it have run or opened, with a digest of its content. Guarantee: a file that
+//! was cut short anywhere (`kill -9`, a full disk) yields every whole frame before the cut; one of another exploration, or one that has a file
+//! which is not what it was, yields nothing and is begun anew.
+//!
+//! Deviations: files are looked at where the tool finds them, so what the set-up has made or changed in its private view is not; nor is a file that the
+//! run itself changes (the identity has its content), or one of the kernel's. A file that has changed after the first execution that used it is noticed
+//! only if it changes again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,7 +24,7 @@ use crate::trie::Read;
 use crate::view::Entry as NameEntry;
 
 /// First bytes of the file: name and version.
-const MAGIC: &[u8; 8] = b"BOEXJ\0\0\x03";
+const MAGIC: &[u8; 8] = b"BOEXJ\0\0\x04";
 /// No execution is longer; a damaged length must not fill the memory.
 const FRAME_MAX: usize = 1 << 30;
 
@@ -71,10 +76,18 @@ impl Entry {
     }
 }
 
+/// What is written.
+#[derive(Serialize, Deserialize)]
+enum Frame {
+    /// A file, and a digest of its content if it is one to be read.
+    File(Vec<u8>, Option<[u8; 32]>),
+    Execution(Box<Execution>),
+}
+
 /// An execution as it is written. Most of them read nearly what the one before has read: only what lies between their common beginning
 /// and their common end is there.
 #[derive(Serialize, Deserialize)]
-struct Frame {
+struct Execution {
     files: Vec<(u32, bool, u64)>,
     names: BTreeMap<Vec<u8>, NameEntry>,
     next: (u32, u32),
@@ -89,8 +102,8 @@ struct Frame {
     outcome: Outcome,
 }
 
-impl Frame {
-    fn of(entry: &Entry, last: &[Step]) -> Frame {
+impl Execution {
+    fn of(entry: &Entry, last: &[Step]) -> Execution {
         let path = entry.path.as_slice();
         let alike = |(one, other): &(&Step, &Step)| one == other;
         let beginning = path.iter().zip(last).take_while(alike).count();
@@ -101,7 +114,7 @@ impl Frame {
             let seen = places(read.mask).map(|i| bytes[i]).collect();
             (read.line.0, read.mask, read.pc, seen)
         });
-        Frame {
+        Execution {
             files: entry.files.clone(),
             names: entry.names.clone(),
             next: entry.next,
@@ -148,10 +161,43 @@ fn places(mask: u64) -> impl Iterator<Item = usize> {
     (0..64).filter(move |i| mask >> i & 1 != 0)
 }
 
+/// A digest of what a file holds; `None` if it is none, or cannot be read.
+pub fn content_of(path: &Path) -> Option<[u8; 32]> {
+    // Opening a pipe would wait for its other end.
+    fs::metadata(path).ok().filter(|meta| meta.is_file())?;
+    let mut hash = blake3::Hasher::new();
+    hash.update_reader(File::open(path).ok()?).ok()?;
+    Some(*hash.finalize().as_bytes())
+}
+
+/// Which files are kept in mind: all but those that the exploration itself changes.
+pub struct Kept {
+    changed: BTreeSet<PathBuf>,
+    scratch: PathBuf,
+}
+
+impl Kept {
+    /// `changed` by the run, and what lies in the tool's own folder.
+    pub fn new(changed: BTreeSet<PathBuf>, scratch: &Path) -> Kept {
+        let scratch = fs::canonicalize(scratch).unwrap_or_else(|_| scratch.to_path_buf());
+        Kept { changed, scratch }
+    }
+
+    fn has(&self, path: &Path) -> bool {
+        let kernels = ["/proc", "/sys", "/dev"];
+        !self.changed.contains(path)
+            && !path.starts_with(&self.scratch)
+            && !kernels.iter().any(|folder| path.starts_with(folder))
+    }
+}
+
 /// The file.
 pub struct Journal {
     file: File,
     path: PathBuf,
+    kept: Kept,
+    /// Files that are in it.
+    used: BTreeSet<PathBuf>,
     /// What the last execution in it has read.
     last: Vec<Step>,
     /// After an error nothing more is written: what is there stays whole.
@@ -160,7 +206,7 @@ pub struct Journal {
 
 impl Journal {
     /// Opens the journal of the exploration `identity`, and gives what is in it.
-    pub fn open(path: &Path, identity: &[u8; 32]) -> io::Result<(Journal, Vec<Entry>)> {
+    pub fn open(path: &Path, identity: &[u8; 32], kept: Kept) -> io::Result<(Journal, Vec<Entry>)> {
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -169,7 +215,16 @@ impl Journal {
             .open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let (entries, whole) = parse(&bytes, identity);
+        let mut parsed = parse(&bytes, identity);
+        let mut used = parsed.files.iter();
+        if !used.all(|(path, content)| content_of(path) == *content) {
+            parsed = Parsed::default();
+        }
+        let Parsed {
+            entries,
+            files,
+            whole,
+        } = parsed;
         if whole == 0 {
             file.set_len(0)?;
             file.rewind()?;
@@ -182,6 +237,8 @@ impl Journal {
         let journal = Journal {
             file,
             path: path.to_path_buf(),
+            kept,
+            used: files.into_keys().collect(),
             last: entries.last().map_or(Vec::new(), |last| last.path.clone()),
             broken: false,
         };
@@ -190,12 +247,28 @@ impl Journal {
 
     /// Adds an execution. What cannot be written is only lost for a later run.
     pub fn append(&mut self, entry: Entry) {
-        if self.broken {
-            return;
-        }
-        let written = frame(&entry, &self.last).and_then(|frame| self.file.write_all(&frame));
-        self.broken = written.is_err();
+        self.write(&Frame::Execution(Box::new(Execution::of(
+            &entry, &self.last,
+        ))));
         self.last = entry.path;
+    }
+
+    /// Executions that are added from now on have run or opened these files.
+    pub fn uses(&mut self, files: &BTreeSet<PathBuf>) {
+        for path in files {
+            if !self.used.contains(path) && self.kept.has(path) {
+                self.used.insert(path.clone());
+                let name = path.as_os_str().as_encoded_bytes().to_vec();
+                self.write(&Frame::File(name, content_of(path)));
+            }
+        }
+    }
+
+    fn write(&mut self, frame: &Frame) {
+        if !self.broken {
+            let written = framed(frame).and_then(|frame| self.file.write_all(&frame));
+            self.broken = written.is_err();
+        }
     }
 
     /// The exploration is complete: nothing is left to go on with.
@@ -205,8 +278,8 @@ impl Journal {
     }
 }
 
-fn frame(entry: &Entry, last: &[Step]) -> io::Result<Vec<u8>> {
-    let plain = postcard::to_allocvec(&Frame::of(entry, last)).map_err(io::Error::other)?;
+fn framed(frame: &Frame) -> io::Result<Vec<u8>> {
+    let plain = postcard::to_allocvec(frame).map_err(io::Error::other)?;
     let packed = zstd::bulk::compress(&plain, 1)?;
     let mut frame = (packed.len() as u32).to_le_bytes().to_vec();
     frame.extend_from_slice(&blake3::hash(&packed).as_bytes()[..8]);
@@ -214,24 +287,42 @@ fn frame(entry: &Entry, last: &[Step]) -> io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// The whole entries, and how many bytes are good; 0 if this is another exploration's file, or none at all.
-fn parse(bytes: &[u8], identity: &[u8; 32]) -> (Vec<Entry>, usize) {
+/// What is whole in a journal; nothing, if it is another exploration's, or none at all.
+#[derive(Default)]
+struct Parsed {
+    entries: Vec<Entry>,
+    /// Files, and what they held.
+    files: BTreeMap<PathBuf, Option<[u8; 32]>>,
+    /// So many bytes are good.
+    whole: usize,
+}
+
+fn parse(bytes: &[u8], identity: &[u8; 32]) -> Parsed {
+    use std::os::unix::ffi::OsStringExt;
+    let mut parsed = Parsed::default();
     let head = MAGIC.len() + identity.len();
     if bytes.len() < head || &bytes[..MAGIC.len()] != MAGIC || bytes[MAGIC.len()..head] != *identity
     {
-        return (Vec::new(), 0);
+        return parsed;
     }
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut at = head;
-    while let Some((frame, next)) = parse_frame(bytes, at) {
-        let last = entries.last().map_or(&[][..], |last| &last.path);
-        let Some(entry) = frame.entry(last) else {
-            break;
-        };
-        entries.push(entry);
-        at = next;
+    parsed.whole = head;
+    while let Some((frame, next)) = parse_frame(bytes, parsed.whole) {
+        match frame {
+            Frame::File(path, content) => {
+                let path = PathBuf::from(std::ffi::OsString::from_vec(path));
+                parsed.files.insert(path, content);
+            }
+            Frame::Execution(execution) => {
+                let last = parsed.entries.last().map_or(&[][..], |last| &last.path);
+                let Some(entry) = execution.entry(last) else {
+                    break;
+                };
+                parsed.entries.push(entry);
+            }
+        }
+        parsed.whole = next;
     }
-    (entries, at)
+    parsed
 }
 
 fn parse_frame(bytes: &[u8], at: usize) -> Option<(Frame, usize)> {
@@ -284,6 +375,54 @@ mod tests {
         Entry::new(found, &acknowledged, &path, &outcome)
     }
 
+    fn open(path: &Path, identity: u8) -> io::Result<(Journal, Vec<Entry>)> {
+        let changed = BTreeSet::from([PathBuf::from("/pool")]);
+        Journal::open(
+            path,
+            &[identity; 32],
+            Kept::new(changed, Path::new("/scratch")),
+        )
+    }
+
+    /// What an execution has used must be what it was, whichever execution it was and however the file has changed.
+    #[test]
+    fn executions_count_as_long_as_what_they_used_is_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let [one, other, missing] =
+            ["one", "other", "missing"].map(|name| folder.path().join(name));
+        fs::write(&one, "1").unwrap();
+        fs::write(&other, "2").unwrap();
+        let begin = || {
+            let (mut journal, old) = open(&path, 1).unwrap();
+            journal.uses(&BTreeSet::from([one.clone()]));
+            journal.append(entry(vec![(1, 0xff)], vec![]));
+            let more = [
+                other.clone(),
+                missing.clone(),
+                "/proc/uptime".into(),
+                "/pool".into(),
+            ];
+            journal.uses(&BTreeSet::from(more));
+            journal.append(entry(vec![(2, 0xff)], vec![]));
+            old.len()
+        };
+        assert_eq!([begin(), begin(), begin()], [0, 2, 4]);
+        for changed in [&one, &other, &missing] {
+            fs::write(changed, "3").unwrap();
+            assert_eq!([begin(), begin()], [0, 2], "{}", changed.display());
+        }
+        fs::remove_file(&other).unwrap();
+        assert_eq!(begin(), 0);
+        let kept: Vec<_> = open(&path, 1).unwrap().0.used.into_iter().collect();
+        let mut all = [one, other, missing];
+        all.sort();
+        assert_eq!(
+            kept, all,
+            "what the run changes and what is the kernel's is left out"
+        );
+    }
+
     fn entries() -> impl Strategy<Value = Vec<Entry>> {
         let one = (
             // Few lines, so that beginnings and ends are often alike.
@@ -299,8 +438,12 @@ mod tests {
         let mut other = reads.clone();
         other[2_500].1 = 0xf0;
         let (first, second) = (entry(reads, vec![]), entry(other, vec![]));
-        let long = frame(&first, &[]).unwrap().len();
-        let short = frame(&second, &first.path).unwrap().len();
+        let length = |entry: &Entry, last: &[Step]| {
+            let frame = Frame::Execution(Box::new(Execution::of(entry, last)));
+            framed(&frame).unwrap().len()
+        };
+        let long = length(&first, &[]);
+        let short = length(&second, &first.path);
         assert!(short < 300 && long > 10 * short, "{long}, then {short}");
     }
 
@@ -309,22 +452,22 @@ mod tests {
         fn what_was_written_comes_back(list in entries()) {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("journal");
-            let (mut journal, none) = Journal::open(&path, &[1; 32]).unwrap();
+            let (mut journal, none) = open(&path, 1).unwrap();
             prop_assert!(none.is_empty());
             for entry in &list {
                 journal.append(entry.clone());
             }
             drop(journal);
-            let (mut journal, again) = Journal::open(&path, &[1; 32]).unwrap();
+            let (mut journal, again) = open(&path, 1).unwrap();
             prop_assert_eq!(&again, &list);
             // It goes on where it was.
             for entry in &list {
                 journal.append(entry.clone());
             }
             drop(journal);
-            let (_, again) = Journal::open(&path, &[1; 32]).unwrap();
+            let (_, again) = open(&path, 1).unwrap();
             prop_assert_eq!(&again, &[&list[..], &list].concat());
-            let (_, other) = Journal::open(&path, &[2; 32]).unwrap();
+            let (_, other) = open(&path, 2).unwrap();
             prop_assert!(other.is_empty(), "another exploration's");
         }
 
@@ -335,18 +478,19 @@ mod tests {
             let mut ends = vec![bytes.len()];
             let mut last: &[Step] = &[];
             for entry in &list {
-                bytes.extend(frame(entry, last).unwrap());
+                let frame = Frame::Execution(Box::new(Execution::of(entry, last)));
+                bytes.extend(framed(&frame).unwrap());
                 ends.push(bytes.len());
                 last = &entry.path;
             }
             let cut = cut.index(bytes.len() + 1);
-            let (entries, good) = parse(&bytes[..cut], &[1; 32]);
+            let Parsed { entries, whole: good, .. } = parse(&bytes[..cut], &[1; 32]);
             let whole = ends.iter().filter(|end| **end <= cut).count().saturating_sub(1);
             prop_assert_eq!(entries.len(), whole);
             prop_assert!(good <= cut);
             let at = flip.index(bytes.len());
             bytes[at] ^= 0x10;
-            let (entries, _) = parse(&bytes, &[1; 32]);
+            let entries = parse(&bytes, &[1; 32]).entries;
             prop_assert!(entries.iter().zip(&list).all(|(a, b)| a == b));
         }
     }

@@ -6,8 +6,9 @@
 //!             crash states                    ▼  │ what was read, and how it ended
 //!                                    trie ◀─ pool of worlds, each runs recoveries
 //! ```
-//! Guarantee: an [`explore`]d run was tried in every distinct crash state, or the coverage says what was left out; every finding was shown by an
-//! execution. Sources: Jaaru (failure points, constraint refinement), and for names "All file systems are not created equal" (see
+//! Guarantee: an [`explore`]d run was tried in every distinct crash state of the model, with as many crashes in a row as the statistics say, or the
+//! coverage says what was left out; every finding was shown by an execution, and is an error only if it was shown natively, too. What the
+//! model leaves out (permissions, times, other inputs) is in `docs/explore.md`. Sources: Jaaru (failure points, constraint refinement), and for names "All file systems are not created equal" (see
 //! `brownout_model::names`). The deviations are in the headers of the modules that have them.
 //!
 //! Beside whole explorations there is what other analyses go on from: [`crashes`] gives crash images of a [`Run`] as plain data, a
@@ -61,11 +62,12 @@ pub use execution::{Command, quote};
 pub use explore::{explore, explore_run};
 pub use finding::{CrashSpec, OneCrash};
 pub use ground::Ground;
-pub use options::{Distinct, Error, Exploration, Options, Start};
-pub use outcome::{Hang, Outcome, Status};
+pub use options::{Distinct, Error, Exploration, Files, Options, Start};
+pub use oracle::signal_name;
+pub use outcome::{Hang, Outcome, Status, is_fatal};
 pub use pm_only::PmOnly;
-pub use replay::{Replayed, replay};
-pub use run::{Run, RunRecorder, record_run};
+pub use replay::{Located, Replayed, locate, replay};
+pub use run::{Besides, Run, RunRecorder, record_beside, record_run};
 pub use search::{Progress, Statistics};
 pub use statistics::{Explored, Numbers};
 pub use trial::{Crash, Happened, Stored, Trial, Tried, Wish};

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use brownout_trace::event::FileId;
@@ -82,10 +83,18 @@ pub struct Stage<'s> {
     pub originals: Option<&'s Originals>,
     /// An image on which recovery did well at the beginning.
     pub control: Option<(Image, Acknowledged)>,
+    /// What takes longer hangs.
     pub patience: Duration,
+    /// Nothing is begun later.
+    pub until: Option<Instant>,
 }
 
 impl Stage<'_> {
+    /// Why nothing more is to be run, if that is so.
+    pub fn over(&self) -> Option<&'static str> {
+        over(&self.setting.stop, self.until)
+    }
+
     /// Runs the recovery natively on an image, whose files are also in `images`; and whatever else has judged it, according to `expected`. What
     /// the program's annotations say is seen under the engine only, and taken from there.
     pub fn recover(
@@ -127,6 +136,14 @@ impl Stage<'_> {
         outcome.broken.clone_from(&expected.broken);
         Ok(outcome)
     }
+}
+
+fn over(stop: &AtomicBool, until: Option<Instant>) -> Option<&'static str> {
+    if stop.load(Ordering::Relaxed) {
+        return Some("somebody ended the exploration");
+    }
+    let is_late = until.is_some_and(|until| Instant::now() >= until);
+    is_late.then_some("no time was left")
 }
 
 /// Runs a command natively, in a world that is a private view, or beside the user's files.
@@ -308,5 +325,21 @@ fn end_children_but(others: &[i32]) {
                 libc::waitpid(pid, &mut status, libc::__WALL);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_begun_until_the_time_is_up_or_somebody_ends_it() {
+        let stop = AtomicBool::new(false);
+        let later = Instant::now() + Duration::from_secs(1000);
+        assert_eq!(over(&stop, None), None);
+        assert_eq!(over(&stop, Some(later)), None);
+        assert!(over(&stop, Some(Instant::now())).is_some());
+        stop.store(true, Ordering::Relaxed);
+        assert!(over(&stop, None).is_some() && over(&stop, Some(later)).is_some());
     }
 }

@@ -10,12 +10,13 @@
 //! a byte in which two of them differ, one tells all about the other.
 
 use brownout_findings::Limit;
+use brownout_findings::numbers::either;
 use brownout_model::{Cut, LineBytes, Unit, masked};
 
 use crate::interleaving::interleaved;
 use crate::options::Error;
 use crate::recording::{RecordOptions, Recording};
-use crate::search::{Crash, Halt, Layer, LeftOver, Noted, Search, State};
+use crate::search::{Crash, Halt, Layer, LeftOver, Noted, Search, State, spread};
 use crate::view::{Image, Seen};
 
 /// Recoveries that are cut short, at each depth.
@@ -29,42 +30,81 @@ pub struct Nesting {
     pub depth: u32,
     /// Somebody wants that depth. Else it is as deep as there is time for.
     pub is_asked: bool,
+    /// So many recoveries may be run for it. Default: as many as it takes.
+    pub recoveries_max: Option<u64>,
     /// How recoveries are recorded.
     pub record: RecordOptions,
 }
 
-/// These are left over. Only where nobody asked for crashes in recovery and the time that was given
-/// is up, single ones are all that was to be explored. Whoever ends the exploration cuts it short,
-/// whatever it does just then.
-fn leave(search: &mut Search<'_>, nesting: &Nesting, reached: u32, count: usize) -> u32 {
-    if nesting.is_asked || search.ledger.stopped != Some(Halt::Time) {
-        search.ledger.left_over = Some(LeftOver::Recoveries(count));
+/// Of these recoveries, so many were cut short. Only where nobody asked for crashes in recovery, it is no failure to leave the rest when the
+/// time is up, or when enough was run; but it is told. Whoever ends the exploration cuts it short, whatever it does just then.
+fn leave(
+    search: &mut Search<'_>,
+    nesting: &Nesting,
+    reached: u32,
+    (done, count): (usize, usize),
+) -> u32 {
+    let why = match search.ledger.stopped {
+        Some(Halt::Time) => "there was no time",
+        Some(Halt::Enough) if nesting.recoveries_max.is_some() => "there are many",
+        _ => "",
+    };
+    if nesting.is_asked || why.is_empty() {
+        search.ledger.left_over = Some(LeftOver::Recoveries(count - done));
         return reached;
     }
     search.ledger.left_over = None;
-    search.ledger.notes.insert(format!(
-        "there was no time to cut all recoveries short in turn ({count} are left); --depth 2 insists on it"
-    ));
+    search.forgo();
+    search.ledger.coverage.spare(
+        Limit::Depth,
+        format!("{done} of {count} recoveries were cut short by a second crash: {why}; --depth 2 insists on all"),
+    );
     reached - 1
 }
 
 /// Cuts recoveries short in turn. Returns the depth that was reached.
 pub fn nest(search: &mut Search<'_>, nesting: &Nesting) -> Result<u32, Error> {
+    let reached = nest_all(search, nesting)?;
+    let skipped = search.ledger.statistics.nested_skipped;
+    if skipped > 0 {
+        let text = format!(
+            "{skipped} {} not cut short by a second crash, because there are too many",
+            either(skipped, "recovery was", "recoveries were")
+        );
+        let coverage = &mut search.ledger.coverage;
+        match nesting.is_asked {
+            true => coverage.limit(Limit::Depth, text),
+            false => coverage.spare(Limit::Depth, text),
+        }
+    }
+    Ok(reached)
+}
+
+fn nest_all(search: &mut Search<'_>, nesting: &Nesting) -> Result<u32, Error> {
     let depth = nesting.depth;
     let bound = NESTED_MAX;
     let mut reached = 1;
     for level in 2..=depth {
         let (mut recoveries, left_out) = search.ledger.survived.take();
         search.settings.keep_survivors = level < depth;
-        let skipped = recoveries.len().saturating_sub(bound);
-        if skipped > 0 {
+        search.ledger.statistics.nested_skipped += left_out;
+        if let Some(most) = nesting.recoveries_max {
+            search.allow(most);
+            // So that those that are left are like those that were cut short.
+            recoveries = spread(recoveries.len() as u32)
+                .into_iter()
+                .map(|i| std::mem::take(&mut recoveries[i as usize]))
+                .collect();
+        } else if let skipped = recoveries.len().saturating_sub(bound)
+            && skipped > 0
+        {
+            search.ledger.statistics.nested_skipped += skipped as u64;
             // Evenly chosen.
             let step = recoveries.len() as f64 / bound as f64;
             recoveries = (0..bound)
                 .map(|i| std::mem::take(&mut recoveries[(i as f64 * step) as usize]))
                 .collect();
         }
-        search.ledger.statistics.nested_skipped += skipped as u64 + left_out;
         reached = level;
         let count = recoveries.len();
         let mut nested = Nested {
@@ -74,7 +114,7 @@ pub fn nest(search: &mut Search<'_>, nesting: &Nesting) -> Result<u32, Error> {
         };
         for (done, states) in recoveries.into_iter().enumerate() {
             if !nested.cut_short(search, states)? {
-                return Ok(leave(search, nesting, reached, count - done));
+                return Ok(leave(search, nesting, reached, (done, count)));
             }
         }
     }
@@ -141,8 +181,8 @@ impl Nested<'_> {
                     };
                     self.limit(search, &recording);
                     search.ledger.statistics.nested_runs += 1;
-                    // Then that is so after all the other states, too.
-                    if !recording.touched || recording.points.is_empty() {
+                    // It changes nothing; then that is so after all the other states, too.
+                    if recording.points.is_empty() {
                         return Ok(true);
                     }
                     let crash = Crash {
@@ -200,6 +240,9 @@ impl Nested<'_> {
         for what in recording.unfollowed.iter().take(5) {
             let text = format!("not part of a second crash: {what}");
             coverage.limit(Limit::Unsupported, text);
+        }
+        if let Some(text) = recording.attributes_left("recovery") {
+            coverage.spare(Limit::Unsupported, text);
         }
         if recording.names_sampled {
             coverage.limit(

@@ -156,13 +156,16 @@ impl Options {
     }
 }
 
+/// Every name that is not as it was before the recorded run, and what it is now: as in a crash image.
+pub type Files = Vec<(PathBuf, FileContent)>;
+
 /// A recovery that did what no other one did before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distinct {
     /// The crash, or crashes, that it followed.
     pub crash: CrashSpec,
-    /// What that has left: every name that is not as it was before the recorded run, as in a crash image.
-    pub files: Vec<(PathBuf, FileContent)>,
+    /// What that has left.
+    pub files: Files,
     /// How it ended.
     pub status: Status,
     /// Recoveries that come to the same end have the same number.
@@ -186,6 +189,8 @@ pub struct Exploration {
     /// Recoveries that did something different, if somebody asks for them ([`Options::distinct_max`]): of those that come to the same end, the
     /// first; then others, as long as there is room.
     pub distinct: Vec<Distinct>,
+    /// What the crash of each finding has left, in the order of the findings, if somebody asks for distinct recoveries; `None` of more crashes than one.
+    pub left: Vec<Option<Files>>,
     /// What a reader must know.
     pub notes: Vec<String>,
     /// Files that may be meant.

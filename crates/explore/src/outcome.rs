@@ -30,21 +30,28 @@ impl Status {
     /// The signal that ended the program, or one that it ran: a shell exits with 128 + n if its last command was killed by signal n.
     /// Signals that others send (a request to end, a broken pipe) do not count there, since programs choose such codes as well.
     pub fn killed_by(self) -> Option<i32> {
-        const FATAL: [i32; 7] = [
-            libc::SIGILL,
-            libc::SIGTRAP,
-            libc::SIGABRT,
-            libc::SIGBUS,
-            libc::SIGFPE,
-            libc::SIGSEGV,
-            libc::SIGSYS,
-        ];
         match self {
             Status::Signal(signal) => Some(signal),
             Status::Exit(code) => FATAL.into_iter().find(|signal| code == 128 + signal),
             Status::Hang(_) => None,
         }
     }
+}
+
+/// Signals by which a program ends itself because of a mistake of its own.
+const FATAL: [i32; 7] = [
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGSEGV,
+    libc::SIGSYS,
+];
+
+/// Whether a program that this signal ends has made a mistake; others send the other signals.
+pub fn is_fatal(signal: i32) -> bool {
+    FATAL.contains(&signal)
 }
 
 impl fmt::Display for Status {

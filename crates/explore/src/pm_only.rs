@@ -8,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
-use brownout_trace::EventSink;
 use brownout_trace::event::{
-    ContextId, Event, EventKind, FileId, NameChange, PmReason, TargetAddr, ThreadId, split_names,
+    ContextId, Event, EventKind, FileId, NameChange, PmReason, ProcessId, TargetAddr, ThreadId,
+    split_names,
 };
 use brownout_trace::maps::AddressSpaces;
+use brownout_trace::{Beginning, EventSink};
 
 /// What is held back of one file. More than that is left out.
 const HELD_MAX: usize = 16 << 20;
@@ -214,6 +215,8 @@ impl EventSink for PmOnly<'_> {
         match &event.kind {
             EventKind::Name { change, names, .. } => match change {
                 NameChange::SyncFolder => return Ok(()),
+                NameChange::Attributes if self.from_first_change => {}
+                NameChange::Attributes => return Ok(()),
                 NameChange::SyncAll if self.from_first_change => {}
                 NameChange::SyncAll => return Ok(()),
                 _ => {
@@ -294,6 +297,10 @@ impl EventSink for PmOnly<'_> {
 
     fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
         self.sink.answer(question)
+    }
+
+    fn beginning(&mut self, process: ProcessId, what: &Beginning) -> io::Result<()> {
+        self.sink.beginning(process, what)
     }
 
     fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {

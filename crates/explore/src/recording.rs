@@ -141,6 +141,8 @@ pub struct Recording {
     pub names: Vec<NameStep>,
     /// What was done to files and is not part of the crash states, in words.
     pub unfollowed: BTreeSet<String>,
+    /// What was done to attributes of its files, which is not part of the crash states either.
+    pub attributes: BTreeSet<String>,
     /// At some failure point not all states of names and sizes were taken.
     pub names_sampled: bool,
     /// The files before the run.
@@ -153,6 +155,18 @@ impl Recording {
     /// Equal for equal runs, as text.
     pub fn name(&self) -> String {
         Recording::name_of(self.digest)
+    }
+
+    /// What it did to attributes of files, which crashes leave as they were first; `None` if that is nothing.
+    pub fn attributes_left(&self, who: &str) -> Option<String> {
+        let first = self.attributes.first()?;
+        let more = match self.attributes.len() {
+            1 => String::new(),
+            n => format!(", and {} more", n - 1),
+        };
+        Some(format!(
+            "{who} changes {first}{more}: permissions, owners and extended attributes are not part of the crash states"
+        ))
     }
 
     /// A digest as text.
@@ -338,6 +352,7 @@ impl Recorder {
             input: self.consumed.whole.map(|_| self.consumed.into_lines()),
             outputs: self.outputs,
             touched: self.touched,
+            attributes: self.filing.attributes().collect(),
             names: self.filing.steps,
             unfollowed: self.filing.unfollowed,
             names_sampled: self.names_sampled,
@@ -841,6 +856,7 @@ impl Recorder {
         let (path, to) = split_names(names);
         match change {
             NameChange::SyncFolder => self.sync_names(site, &Sync::Folder(path)),
+            NameChange::Attributes => self.filing.attributed(path, to),
             NameChange::SyncAll => {
                 for content in self.filing.all() {
                     self.sync(site, keys::whole_file(content))?;

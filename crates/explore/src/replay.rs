@@ -5,16 +5,18 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use brownout_findings::Event;
 use brownout_host::Limits;
+use brownout_trace::EventSink;
 use brownout_trace::event::FileId;
 
 use crate::execution::{self, Acknowledged, Setting, Turns};
-use crate::finding::{self, CrashSpec};
+use crate::finding::{self, CrashSpec, OneCrash};
 use crate::native::{self, Stage};
 use crate::options::{Error, Options, io_error};
 use crate::outcome::Outcome;
-use crate::recording::{RecordOptions, Recorder};
-use crate::run::{Recorded, record_run};
+use crate::recording::{FailurePoint, RecordOptions, Recorder, Recording};
+use crate::run::{Besides, Recorded, Run, record_beside, record_run};
 use crate::view::{Base, Image, View};
 use crate::world::World;
 
@@ -31,6 +33,62 @@ pub struct Replayed {
     pub is_same: bool,
     /// The commands to see it again.
     pub reproduction: brownout_findings::Reproduction,
+}
+
+/// What a crash leaves of a run.
+fn image_of(recording: &Recording, point: &FailurePoint, crash: &OneCrash) -> Image {
+    let survivors = crash.survivors.iter();
+    let survivors = survivors.map(|(unit, ordered, unordered)| {
+        let survivors = brownout_model::Survivors {
+            ordered: *ordered,
+            unordered: unordered.clone(),
+        };
+        (brownout_model::Unit(*unit), survivors)
+    });
+    Image {
+        view: View {
+            timeline: recording.timeline.clone(),
+            point: crash.point,
+        },
+        survivors: survivors.collect(),
+        files: point.files.clone(),
+    }
+}
+
+/// The run of a finding, recorded again.
+pub struct Located {
+    /// The run.
+    pub run: Run,
+    /// The stores that the crash loses, with what was to make them durable; and last the crash. They have the numbers of the events that `raw` got.
+    pub events: Vec<Event>,
+}
+
+/// Records the run of a finding again, and says where in it the finding's crash happens. `None` if it is another run this time: the program, its input
+/// or its files have changed, or threads have stored in another order.
+pub fn locate(
+    options: &Options,
+    spec: &CrashSpec,
+    raw: &mut dyn EventSink,
+) -> Result<Option<Located>, Error> {
+    let [crash] = &spec.crashes[..] else {
+        return Err(Error::Usage(
+            "in this finding the power fails a second time, in recovery, and the run before has nowhere to stop; take --gdb recovery".into(),
+        ));
+    };
+    let besides = Besides {
+        raw: Some(raw),
+        prepare: Some(&|config| config.beginnings = true),
+        ..Besides::default()
+    };
+    let mut run = record_beside(options, besides)?;
+    let Recorded { recording, .. } = run.take()?;
+    let point = recording.points.get(crash.point as usize);
+    let Some(point) = point.filter(|_| crash.run == recording.name()) else {
+        return Ok(None);
+    };
+    let image = image_of(&recording, point, crash);
+    let events = finding::told(&recording, point, &image);
+    Ok(Some(Located { run, events }))
 }
 
 /// Makes the crash of a finding again, and runs recovery on it.
@@ -80,6 +138,7 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
         varying: None,
         turns: Turns::new(options.schedule.is_some()),
         touches: None,
+        opens: false,
     };
     let differs = || {
         Error::Usage("the program's run is not the one that was explored: it, its input or its files have changed".into())
@@ -114,26 +173,7 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
             .points
             .get(crash.point as usize)
             .ok_or_else(differs)?;
-        let view = View {
-            timeline: recording.timeline.clone(),
-            point: crash.point,
-        };
-        let survivors = crash
-            .survivors
-            .iter()
-            .map(|(unit, ordered, unordered)| {
-                let survivors = brownout_model::Survivors {
-                    ordered: *ordered,
-                    unordered: unordered.clone(),
-                };
-                (brownout_model::Unit(*unit), survivors)
-            })
-            .collect();
-        image = Some(Image {
-            view,
-            survivors,
-            files: point.files.clone(),
-        });
+        image = Some(image_of(&recording, point, crash));
     }
     let image = image.ok_or_else(differs)?;
     let acknowledged = Acknowledged {
@@ -159,6 +199,7 @@ pub fn replay(options: &Options, spec: &CrashSpec) -> Result<Replayed, Error> {
         originals: run.originals.as_ref(),
         control: None,
         patience: native::PATIENCE.max(execution.wall * 5),
+        until: None,
     };
     let native = stage
         .recover(&image, &images, &acknowledged, &execution.outcome)

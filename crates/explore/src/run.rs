@@ -130,8 +130,14 @@ fn record(
     deadline: Option<Instant>,
     pm_globs: &[String],
     view: Option<&Arc<Enclosure>>,
-    also: Option<&mut dyn EventSink>,
+    besides: Besides<'_>,
 ) -> Result<Recorded, Error> {
+    let Besides {
+        also,
+        raw,
+        prepare,
+        shares_network: _,
+    } = besides;
     let stdin = options.program.stdin.as_deref();
     let stdin = stdin.unwrap_or(Path::new("/dev/null"));
     // The set-up may have made it; or the tool has, and it is nowhere else.
@@ -143,6 +149,9 @@ fn record(
     let out = scratch.join(STDOUT);
     let err = scratch.join(STDERR);
     follow(&mut config, pm_globs.to_vec());
+    if let Some(prepare) = prepare {
+        prepare(&mut config);
+    }
     config.schedule = options.schedule.clone();
     config.enclosure = view.cloned();
     config.dies_with_tool = true;
@@ -156,13 +165,15 @@ fn record(
     let mut counting = touches.map(|touches| touches.run(Part::Program));
     let mut counting = counting.as_mut().map(|counting| PmOnly::new(counting));
     let sink = Tee::default().and(also.as_mut()).and(counting.as_mut());
+    let numbered = raw.map_or_else(Tee::default, |raw| Tee::of([raw]));
+    let mut numbered = numbered.and(Some(&mut recorder));
     let (outcome, left_out) = match names {
         Some(_) => {
-            let mut sink = sink.and(Some(&mut recorder));
+            let mut sink = sink.and(Some(&mut numbered));
             (brownout_host::record(&config, &mut sink)?, BTreeSet::new())
         }
         None => {
-            let mut only = PmOnly::from_first_change(&mut recorder);
+            let mut only = PmOnly::from_first_change(&mut numbered);
             let mut sink = sink.and(Some(&mut only));
             let outcome = brownout_host::record(&config, &mut sink)?;
             (outcome, only.left_out())
@@ -385,6 +396,18 @@ impl Run {
         self.originals.as_ref().map_or(Ok(()), Originals::restore)
     }
 
+    /// What the run began with, for a program that is run once more: a private view on it, or `None` where there are none. Then the files
+    /// are as they were before the run; they are put back once more when this goes.
+    pub fn beginning(&self) -> io::Result<Option<Arc<Enclosure>>> {
+        let Some((makers, below)) = &self.origin.enclosures else {
+            self.restore()?;
+            return Ok(None);
+        };
+        // The first has what the run itself has changed.
+        let before = below.get(1..).unwrap_or_default();
+        makers.enclose(before).map(|view| Some(Arc::new(view)))
+    }
+
     /// The set-up, if it must be run again for recovery to find everything.
     pub(crate) fn setup_needed<'o>(&self, options: &'o Options) -> Option<&'o str> {
         options.setup.as_deref().filter(|_| self.setup_left_more)
@@ -453,14 +476,36 @@ fn refuse_hops(options: &Options) -> Result<(), Error> {
     }
 }
 
+/// What else a run is recorded for.
+#[derive(Default)]
+pub struct Besides<'s> {
+    /// Gets the events of persistent memory, as if nothing else was followed.
+    pub also: Option<&'s mut dyn EventSink>,
+    /// Gets the events by whose numbers the recording goes, and findings about its crashes.
+    pub raw: Option<&'s mut dyn EventSink>,
+    /// Asks for more than a recording needs.
+    pub prepare: Option<&'s dyn Fn(&mut LaunchConfig)>,
+    /// The program has the machine's network, in a private view, too.
+    pub shares_network: bool,
+}
+
 /// Runs the set-up, then the program, and records it. `also` gets the events, too.
 pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result<Run, Error> {
+    let besides = Besides {
+        also,
+        ..Besides::default()
+    };
+    record_beside(options, besides)
+}
+
+/// As [`record_run`], for more than one purpose.
+pub fn record_beside(options: &Options, besides: Besides<'_>) -> Result<Run, Error> {
     let begun = Instant::now();
     refuse_hops(options)?;
     let no_view = || io_error("cannot make a private view of the machine");
     let (ground, start) = match &options.start {
         Some(start) => (Ground::shared(&start.enclosures), start.layers.clone()),
-        None => (Ground::new(), Vec::new()),
+        None => (Ground::with_network(!besides.shares_network), Vec::new()),
     };
     let ground = ground.map_err(io_error("cannot make a folder for crash images"))?;
     let scratch = ground.scratch();
@@ -486,13 +531,13 @@ pub fn record_run(options: &Options, also: Option<&mut dyn EventSink>) -> Result
         recorded = nothing(options, &scratch, coverage);
     } else if let Some(view) = ground.enclose(&below).map_err(no_view())? {
         copy_up(options, &view);
-        recorded = record(options, &scratch, deadline, &pm_globs, Some(&view), also)?;
+        recorded = record(options, &scratch, deadline, &pm_globs, Some(&view), besides)?;
         complete(&mut recorded.recording);
         below.insert(0, view.layer().clone());
     } else {
         let before = Before::look(options, &scratch)
             .map_err(io_error("cannot copy a file that the program may change"))?;
-        recorded = record(options, &scratch, deadline, &pm_globs, None, also)?;
+        recorded = record(options, &scratch, deadline, &pm_globs, None, besides)?;
         before.complete(&mut recorded.recording);
         originals = Some(Originals::new(&recorded.recording.files));
     }

@@ -8,7 +8,9 @@
 //!                                                               └ unknown ─▶ run one image of what is left ─▶ trie
 //! ```
 //! Guarantee: when the queue is empty, every crash state of every failure point has an outcome that
-//! an execution has shown, but for reads that were sampled (see [`sampler`]), which are counted.
+//! an execution has shown, but for torn contents of much uncertain data (see [`sampler`]), for
+//! failure points at which many states fail, and for the other orders of a recovery that reads in
+//! more than one, all of which are counted.
 //!
 //! Each part keeps what it alone decides on: [`settings`] what the search is told, [`layers`] the
 //! runs that are cut short, [`queue`] what is still to be done, [`sampler`] which torn contents are
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use brownout_findings::Limit;
 use brownout_host::LaunchError;
-use brownout_model::{Cut, LineBytes, Unit};
+use brownout_model::{Cut, LineBytes, Unit, masked};
 
 use crate::execution::{Acknowledged, Execution};
 use crate::executor::{Answer, Executor, Request, Want};
@@ -51,7 +53,7 @@ pub use layers::{Crash, Layer};
 use ledger::Ledger;
 pub use ledger::{Failure, Halt, LeftOver, Statistics};
 use queue::{Queue, Running};
-use sampler::Sampler;
+use sampler::{Reads, Sampler};
 use self_test::Sample;
 pub use settings::Settings;
 
@@ -60,7 +62,7 @@ const RETRIES: u32 = 2;
 
 /// The numbers below `count`, the first few spread evenly: the last, then halves, quarters, and so
 /// on.
-fn spread(count: u32) -> Vec<u32> {
+pub fn spread(count: u32) -> Vec<u32> {
     let mut order: Vec<u32> = (0..count).collect();
     // Numbers with their bits in reverse are spread so.
     order.sort_by_key(|number| number.reverse_bits());
@@ -233,6 +235,21 @@ impl<'p> Search<'p> {
         Ok(())
     }
 
+    /// So many more recoveries are enough, unless fewer are.
+    pub fn allow(&mut self, most: u64) {
+        let at = self.ledger.statistics.executions + most;
+        self.enough_at = Some(self.enough_at.map_or(at, |old| old.min(at)));
+    }
+
+    /// What is left of a layer need not be done: nobody wants more.
+    pub fn forgo(&mut self) {
+        if self.ledger.stopped == Some(Halt::Enough) {
+            self.ledger.stopped = None;
+        }
+        self.enough_at = None;
+        self.queue.forget();
+    }
+
     fn is_over(&mut self) -> bool {
         if self.settings.runs.stop.load(Ordering::Relaxed) {
             self.ledger.stopped.get_or_insert(Halt::Asked);
@@ -381,7 +398,17 @@ impl<'p> Search<'p> {
     fn tear(&mut self, (place, class): (Place, BulkClass)) {
         let view = self.view(place.0, place.1);
         let files = self.layers.files(place.0, place.1);
-        let newest = || Image::newest(&view, &Narrowed::new(), &files);
+        let trie = self.trie(place.0, place.1);
+        let known = &self.known;
+        let newest = || {
+            let image = Image::newest(&view, &Narrowed::new(), &files);
+            let mut reads = Reads::default();
+            known.walk(trie, |read| {
+                *reads.entry(read.line).or_default() |= read.mask;
+                masked(&image.line(read.line), read.mask)
+            });
+            (image, reads)
+        };
         let (taken, left_out) = self.sampler.take_torn((place, class), newest);
         self.queue.extend(taken);
         match left_out.is_summed {

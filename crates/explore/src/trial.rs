@@ -5,7 +5,7 @@
 //!                     └▶ all_survive, right_before: what to compare it with    └▶ show: the same natively
 //! ```
 //! Guarantee: a crash that is given is legal, whatever was asked for; there is none if what was asked for cannot be. Whether a recovery has failed is
-//! judged as an exploration judges it, by how it ends on what the whole run leaves.
+//! judged as an exploration judges it, by how it ends on what the whole run leaves. Threads of a recovery take turns, so that it ends the same way each time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -145,8 +145,9 @@ impl Trial {
                 names: run.origin.enclosures.is_some().then_some(options.promise),
                 expected: OnceLock::new(),
                 varying: None,
-                turns: Turns::new(options.schedule.is_some()),
+                turns: Turns::new(true),
                 touches: options.touches.clone(),
+                opens: false,
             };
             let told = Acknowledged::default();
             let execution = execution::execute(
@@ -204,6 +205,29 @@ impl Trial {
             .oracle
             .judge(&procedure.control, Span::default())?;
         Some(symptom.describe(&procedure.control))
+    }
+
+    /// What of the procedures' ends cannot be judged, although nothing was lost: the first, for people.
+    pub fn not_judged(&self) -> Option<String> {
+        const ANYWAY: &str = "even if nothing is lost at the end of the run";
+        let told = |(number, procedure): (usize, &Procedure)| {
+            let who = match number {
+                0 => "",
+                _ => "with what --continue adds, ",
+            };
+            if let Some(why) = self.is_unfit(number) {
+                return Some(format!(
+                    "{who}{why} {ANYWAY}: what it does after a crash proves nothing"
+                ));
+            }
+            let code = procedure.oracle.good_exit;
+            let words = procedure.control.last_words();
+            let words = words.map_or(String::new(), |words| format!(" ({words})"));
+            (code != 0).then(|| {
+                format!("{who}recovery ends with exit code {code} {ANYWAY}{words}: that code is not judged")
+            })
+        };
+        self.procedures.iter().enumerate().find_map(told)
     }
 
     /// Equal for equal runs.
@@ -579,6 +603,7 @@ impl Trial {
             originals: self.run.originals.as_ref(),
             control: None,
             patience: native::PATIENCE.max(procedure.wall * 5),
+            until: None,
         };
         let told = Acknowledged::default();
         let native = stage.recover(image, &images, &told, &tried.outcome).ok();

@@ -7,7 +7,8 @@
 //! There are two sorts. A limitation *cuts* if the analysis ended before it was done; what was found until then is shown, and the
 //! verdict is [`Verdict::Incomplete`]. The others *bound* an analysis that was done: what was found stands for itself
 //! ([`Verdict::Findings`]), but that nothing was found proves nothing beyond the bound. Who knows a limitation and can live with
-//! it accepts it (`--accept`): then it does not count for the verdict, and is still told.
+//! it accepts it (`--accept`): then it does not count for the verdict, and is still told. What nobody expects of an analysis unless he
+//! asks for it is [accepted from the beginning](Coverage::spare).
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,10 @@ pub enum Limit {
     Killed,
     /// Of much uncertain data that was read at once, not all combinations were tried.
     Sampled,
+    /// The same, where a checksum is stored with the data and what was tried ended alike.
+    Checksummed,
+    /// Crashes that follow another crash were not all tried.
+    Depth,
     /// Several threads or processes stored to persistent memory, in one order of many.
     Interleaving,
     /// Delays in the store buffers of several threads were asked for, and are not explored.
@@ -51,7 +56,7 @@ pub enum Limit {
 
 impl Limit {
     /// All, in order.
-    pub const ALL: [Limit; 15] = [
+    pub const ALL: [Limit; 17] = [
         Limit::Untouched,
         Limit::Unmatched,
         Limit::Time,
@@ -59,6 +64,8 @@ impl Limit {
         Limit::Unfinished,
         Limit::Killed,
         Limit::Sampled,
+        Limit::Checksummed,
+        Limit::Depth,
         Limit::Interleaving,
         Limit::StoreBuffers,
         Limit::Abandoned,
@@ -79,6 +86,8 @@ impl Limit {
             Limit::Unfinished => "unfinished",
             Limit::Killed => "killed",
             Limit::Sampled => "sampled",
+            Limit::Checksummed => "checksummed",
+            Limit::Depth => "depth",
             Limit::Interleaving => "interleaving",
             Limit::StoreBuffers => "store-buffers",
             Limit::Abandoned => "abandoned",
@@ -132,21 +141,37 @@ pub struct Coverage {
 impl Coverage {
     /// Notes something that is not looked at. Saying the same again changes nothing.
     pub fn limit(&mut self, kind: Limit, text: impl Into<String>) {
-        let text = text.into();
-        let is_known = |old: &Limitation| old.kind == kind && old.text == text;
-        if !self.limitations.iter().any(is_known) {
-            self.limitations.push(Limitation {
-                kind,
-                text,
-                accepted: false,
-            });
+        self.add(Limitation {
+            kind,
+            text: text.into(),
+            accepted: false,
+        });
+    }
+
+    /// Notes something that is not looked at because nobody has asked for it: it is accepted from the beginning. It is told all the same, and
+    /// not everything was looked at.
+    pub fn spare(&mut self, kind: Limit, text: impl Into<String>) {
+        self.add(Limitation {
+            kind,
+            text: text.into(),
+            accepted: true,
+        });
+    }
+
+    /// Adds a limitation, accepted or not.
+    pub fn add(&mut self, new: Limitation) {
+        let is_same = |old: &&mut Limitation| old.kind == new.kind && old.text == new.text;
+        match self.limitations.iter_mut().find(is_same) {
+            // It is accepted if it is so wherever it is said.
+            Some(old) => old.accepted &= new.accepted,
+            None => self.limitations.push(new),
         }
     }
 
     /// Adds what another part of the analysis has not looked at.
     pub fn extend(&mut self, other: Coverage) {
         for limitation in other.limitations {
-            self.limit(limitation.kind, limitation.text);
+            self.add(limitation);
         }
     }
 
@@ -272,6 +297,25 @@ mod tests {
         coverage.accept(&[Limit::Sampled, Limit::Interleaving]);
         assert_eq!(coverage.open(), [Limit::Time]);
         assert_eq!(coverage.accepted(), [Limit::Sampled]);
+        assert_eq!(coverage.verdict(false), Verdict::Incomplete);
+    }
+
+    /// What is spared is no reason to fail, and no reason to claim that everything was looked at.
+    #[test]
+    fn what_nobody_asks_for_is_accepted_and_told() {
+        let mut coverage = Coverage::default();
+        coverage.spare(Limit::Depth, "text");
+        assert_eq!(coverage.verdict(false), Verdict::Clean);
+        assert!(!coverage.falls_short(false) && !coverage.is_exhaustive());
+        assert_eq!(coverage.accepted(), [Limit::Depth]);
+        assert_eq!(coverage.told().count(), 1);
+        let mut all = Coverage::default();
+        all.extend(coverage.clone());
+        assert_eq!(all, coverage);
+        // Somebody who has asked for it is not content.
+        all.limit(Limit::Depth, "text");
+        coverage.extend(all);
+        assert_eq!(coverage.limitations.len(), 1);
         assert_eq!(coverage.verdict(false), Verdict::Incomplete);
     }
 

@@ -22,6 +22,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::trial;
+use crate::worlds::{expect_gone, own_folders};
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -377,8 +378,8 @@ fn seen_by_any(file: &Path) -> bool {
         })
 }
 
-/// Starts it, interrupts it as soon as the file exists, and returns its exit code.
-fn interrupt_when(invocation: &Invocation, file: &Path) -> Result<i32> {
+/// Starts it, sends it a signal as soon as the file exists, and returns its exit code. Nothing of its own is left then.
+fn interrupt_when(invocation: &Invocation, file: &Path, signal: &str) -> Result<i32> {
     tool::expect_built()?;
     let mut command = invocation.command()?;
     command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -391,11 +392,14 @@ fn interrupt_when(invocation: &Invocation, file: &Path) -> Result<i32> {
         }
         thread::sleep(Duration::from_millis(5));
     }
-    let interrupt = format!("kill -s INT {}", running.0.id());
+    let folders = own_folders(running.0.id())?;
+    ensure!(!folders.is_empty(), "it has no folder of its own");
+    let interrupt = format!("kill -s {signal} {}", running.0.id());
     let sent = Command::new("/bin/sh").args(["-c", &interrupt]).status()?;
     ensure!(sent.success());
     loop {
         if let Some(status) = running.0.try_wait()? {
+            expect_gone(&folders)?;
             return status.code().context("a signal ended it");
         }
         ensure!(start.elapsed() < 2 * TIMEOUT, "it does not end");
@@ -411,9 +415,9 @@ fn empty_pool() -> Vec<u8> {
     line.repeat(5001)
 }
 
-/// As when time is up; and files are put back.
+/// As when time is up; and files are put back. SIGTERM, as of `timeout` in CI, does the same.
 fn ctrl_c() -> Result<()> {
-    for pool in [None, Some(empty_pool())] {
+    for (pool, signal) in [(None, "INT"), (Some(empty_pool()), "TERM")] {
         let scratch = Scratch::new()?;
         if let Some(pool) = &pool {
             fs::write(scratch.join("pool"), pool)?;
@@ -423,7 +427,7 @@ fn ctrl_c() -> Result<()> {
         let options = ["--pm", "pool", "--format", "json", "-o", "report.json"];
         let options = [&options[..], &["--recover", &recover]].concat();
         let invocation = explore::command(&run_of(&program, scratch.path()), &options);
-        let status = interrupt_when(&invocation, &scratch.join("begun"))?;
+        let status = interrupt_when(&invocation, &scratch.join("begun"), signal)?;
         let explored = Explored {
             report: explore::read(&scratch.join("report.json"))?,
             outcome: Outcome {
@@ -455,7 +459,7 @@ fn ctrl_c_while_recording() -> Result<()> {
         native.argv.push("waiting".into());
         let options = ["--pm", "pool", "--format", "json", "-o", "report.json"];
         let invocation = explore::command(&native, &options);
-        let status = interrupt_when(&invocation, &scratch.join("waiting"))?;
+        let status = interrupt_when(&invocation, &scratch.join("waiting"), "INT")?;
         ensure!(status != 0, "it claims success");
         if let Ok(report) = explore::read(&scratch.join("report.json")) {
             ensure!(report.verdict != Verdict::Clean, "{}", show(&report));

@@ -108,6 +108,8 @@ int main(int argc, char **argv)
 pub fn trials() -> Vec<Trial> {
     vec![
         trial("coverage::sampled", sampled),
+        trial("coverage::checksummed", checksummed),
+        trial("coverage::attributes", attributes),
         trial("coverage::few_ways_are_no_sample", few_ways),
         trial("coverage::one_lost_line_of_many", one_lost_line),
         trial("coverage::nothing_sampled_is_harmless", nothing_is_harmless),
@@ -160,6 +162,102 @@ fn sampled() -> Result<()> {
     ensure!(accepted.report.coverage.accepted() == [Limit::Sampled]);
     let other = explored(&program, "run", "six", &["--accept", "interleaving"])?;
     expect_incomplete(&other, &[Limit::Sampled])
+}
+
+/// Forty words with their sum in front, in no order. Recovery believes them if the sum is right; or if any but some rare ones are there, whether it has
+/// looked at the sum or not.
+const SUMMED: &str = r#"
+#include <fcntl.h>
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { WORDS = 40 };
+
+static uint64_t fletcher(const uint64_t *words)
+{
+    uint32_t low = 0, high = 0;
+    for (int i = 0; i < WORDS; i++) {
+        uint64_t word = i == 0 ? 0 : words[i];
+        low += (uint32_t)word;
+        high += low;
+        low += (uint32_t)(word >> 32);
+        high += low;
+    }
+    return (uint64_t)high << 32 | low;
+}
+
+int main(int argc, char **argv)
+{
+    int fd = open("pool", O_RDWR | O_CREAT, 0600);
+    if (argc < 2 || fd < 0 || ftruncate(fd, 4096) != 0)
+        return 2;
+    uint64_t *pool = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (pool == MAP_FAILED)
+        return 2;
+    uint64_t words[WORDS];
+    if (strcmp(argv[1], "run") == 0) {
+        for (uint64_t i = 1; i < WORDS; i++)
+            words[i] = i * 0x9e3779b97f4a7c15;
+        words[0] = fletcher(words);
+        for (int i = 0; i < WORDS; i++)
+            _mm_stream_si64((long long *)&pool[i], (long long)words[i]);
+        _mm_sfence();
+        return 0;
+    }
+    int first = strcmp(argv[1], "blind") == 0;
+    for (int i = first; i < WORDS; i++)
+        words[i] = *(volatile uint64_t *)&pool[i];
+    if (strcmp(argv[1], "verify") == 0)
+        return words[0] != 0 && fletcher(words) == words[0] && words[1] == 0;
+    int there = 0;
+    for (int i = 1; i < WORDS; i++)
+        there += words[i] != 0;
+    return there == WORDS - 7 && !words[3] && !words[9] && !words[21] && !words[22] && !words[38];
+}
+"#;
+
+/// What a checksum is believed to reject is not tried in full, and that is said. Who has not looked at the sum is not believed to verify it.
+fn checksummed() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let file = scratch.join("summed.c");
+    fs::write(&file, SUMMED)?;
+    let program = compile(&file, scratch.join("summed"), &["-O1"])?;
+    for recover in ["verify", "rare"] {
+        let most = explored(&program, "run", recover, &[])?;
+        most.expect_clean()?;
+        let accepted = most.report.coverage.accepted();
+        ensure!(accepted == [Limit::Checksummed], "{recover}: {accepted:?}");
+        ensure!(most.report.statistics.get("complete") == Some(&false.into()));
+    }
+    let part = explored(&program, "run", "blind", &[])?;
+    expect_incomplete(&part, &[Limit::Sampled])
+}
+
+/// Permissions are not part of the crash states; that is said if they are changed, of files that matter, and is no reason to fail.
+fn attributes() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = program(&scratch)?;
+    let recover = format!("{} look pool", program.display());
+    for (also, accepted) in [
+        ("chmod 640 pool", &[Limit::Unsupported][..]),
+        ("chmod 640 other", &[]),
+    ] {
+        fs::write(scratch.join("other"), "")?;
+        let script = format!("{} run pool; {also}", program.display());
+        let native = Invocation::shell(&script, scratch.path()).timeout(TIMEOUT);
+        let options = ["--pm", "pool", "--recover", &recover, "--depth", "1"];
+        let explored = explore::run(&native, &options)?;
+        explored.expect_clean()?;
+        ensure!(
+            explored.report.coverage.accepted() == accepted,
+            "{also}: {:?}",
+            explored.report.coverage
+        );
+    }
+    Ok(())
 }
 
 /// Recovery stops at the first line that is missing: sixteen lines, but only eighteen ways.

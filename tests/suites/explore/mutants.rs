@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use brownout_findings::{Finding, Report, Severity};
+use brownout_findings::{Finding, Limit, Report, Severity};
 use brownout_tests::explore::{self, Explored};
 use brownout_tests::mutants::Expectation::{Found, Harmless};
 use brownout_tests::mutants::Scenario::{self, Map, Steps};
@@ -93,7 +93,7 @@ fn judge_can_fail() -> Result<()> {
     silent.findings.clear();
     ensure!(judge(found, &silent).is_err(), "silence");
     judge(harmless, &silent)?;
-    silent.statistics.insert("complete".into(), false.into());
+    silent.coverage.limit(Limit::Time, "the time was up");
     ensure!(judge(harmless, &silent).is_err(), "cut short");
     let mut unseen = report;
     for finding in &mut unseen.findings {
@@ -200,11 +200,11 @@ fn judge(mutant: &Mutant, report: &Report) -> Result<()> {
     match mutant.expectation {
         Harmless { why } => {
             ensure!(wrong.is_empty(), "this is harmless, because {why}");
-            // Silence is worth nothing if something was left out.
+            // Silence is worth nothing if something was left out that is looked at unasked.
             ensure!(
-                report.statistics.get("complete") == Some(&true.into()),
+                report.coverage.open().is_empty(),
                 "not all was explored: {:?}",
-                report.notes
+                report.coverage
             );
         }
         Found { blamed } => {

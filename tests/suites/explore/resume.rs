@@ -120,23 +120,43 @@ fn changed_programs() -> Result<()> {
     bad.expect_rule("recovery-crash")
 }
 
-/// What recovery reads is not seen, so nothing is taken over unless the user says that it is the
-/// same.
+/// A program that only some recoveries execute, and a file that a script reads which the command line names: neither is taken for the same.
 fn changed_file() -> Result<()> {
     let scratch = Scratch::new()?;
     build(LONG, "program", &["-O1"], &scratch)?;
-    let program = scratch.join("program");
+    let folder = scratch.path().to_string_lossy();
+    let other = |answer: &str| {
+        let source = format!("int main(void) {{ return {answer}; }}");
+        build(&source, "other", &["-O1"], &scratch)
+    };
+    other("0")?;
     let config = scratch.join("config");
     fs::write(&config, "true\n")?;
-    let recover = format!("{} check pool && . ./config", program.display());
+    let helper = scratch.join("helper.sh");
+    // The last recovery, on the whole run, counts to more than this.
+    let lines = [
+        ". ./config".to_owned(),
+        format!("{folder}/program check pool || exit 1"),
+        "count=$(od -An -j320000 -N2 -td2 pool)".to_owned(),
+        format!("[ $count -ge 2 ] || exec {folder}/other"),
+    ];
+    script(&helper, &lines.join("\n"))?;
+    let recover = format!("{} pool", helper.display());
+    let good = explored(&recover, &[], &scratch)?;
     ensure!(
-        explored(&recover, &[], &scratch)?
-            .report
-            .findings
-            .is_empty()
+        good.report.findings.is_empty(),
+        "{:?}",
+        good.report.findings
     );
+    other("(__builtin_trap(), 1)")?;
+    let bad = explored(&recover, &["--resume"], &scratch)?;
+    ensure!(bad.number("resumed")? == 0, "outcomes of another program");
+    bad.expect_rule("recovery-crash")?;
+    // As long as nothing changes, it goes on.
+    let more = explored(&recover, &["--resume"], &scratch)?;
+    ensure!(more.number("resumed")? > 0, "it begins anew");
     fs::write(&config, "kill -SEGV $$\n")?;
-    let bad = explored(&recover, &[], &scratch)?;
-    ensure!(bad.number("resumed")? == 0);
+    let bad = explored(&recover, &["--resume"], &scratch)?;
+    ensure!(bad.number("resumed")? == 0, "outcomes of another file");
     bad.expect_rule("recovery-crash")
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use brownout_findings::Limit;
 use brownout_tests::check::{compile, show};
 use brownout_tests::explore::{self, Explored};
 use brownout_tests::{Invocation, Scratch, tool};
@@ -228,6 +229,14 @@ fn right(how: &str) -> Result<()> {
     explored.expect_clean()?;
     // Nothing, and each text and number of numbers, whole and torn.
     let outcomes = explored.number("distinct_outcomes")?;
+    // That threads, or chance, have decided is no reason to fail, but not all that they might decide was looked at.
+    let accepted = explored.report.coverage.accepted();
+    let is_told = accepted.contains(&Limit::Nondeterministic);
+    ensure!(
+        is_told == (explored.number("unsteady")? > 0),
+        "{accepted:?}"
+    );
+    ensure!(accepted.contains(&Limit::Interleaving) == (how == "threads"));
     let least = match how {
         "scan" | "compare" => 6,
         "path" => 1,
@@ -253,15 +262,14 @@ fn turns() -> Result<()> {
     let explored = explored_with("right", "threads", &options)?;
     explored.expect_clean()?;
     explored.expect_note("the same each time")?;
-    let unsteady = |note: &&String| note.contains("read in another order");
-    let unsteady = explored.report.notes.iter().find(unsteady);
-    ensure!(unsteady.is_none(), "{unsteady:?}");
+    ensure!(explored.number("unsteady")? == 0);
+    ensure!(explored.report.coverage.accepted() == [Limit::Interleaving]);
     let explored = explored_with("wrong", "threads", &options)?;
     explored.expect_rule("recovery-error")?;
     // One thread needs no turns, and is not told about.
     let explored = explored_with("right", "scan", &options)?;
     explored.expect_clean()?;
-    let told = |note: &String| note.contains("several threads");
-    ensure!(!explored.report.notes.iter().any(told));
+    let coverage = &explored.report.coverage;
+    ensure!(!coverage.has(Limit::Interleaving), "{coverage:?}");
     Ok(())
 }

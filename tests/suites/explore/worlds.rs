@@ -453,14 +453,38 @@ fn many_files() -> Result<()> {
     explored.expect_clean()
 }
 
+/// The folders that an exploration keeps for itself: it holds them open, to show that they are in use.
+pub fn own_folders(tool: u32) -> Result<Vec<PathBuf>> {
+    let is_own = |link: &PathBuf| {
+        let name = link.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with("brownout-explore-"))
+    };
+    let open = fs::read_dir(format!("/proc/{tool}/fd"))?.flatten();
+    let links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    Ok(links.filter(is_own).collect())
+}
+
+/// Fails unless these are gone, a moment from now.
+pub fn expect_gone(folders: &[PathBuf]) -> Result<()> {
+    let begun = Instant::now();
+    while let Some(left) = folders.iter().find(|folder| folder.exists()) {
+        ensure!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{} is left",
+            left.display()
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
 /// Killed at any moment, the tool leaves no process, no folder and no change.
 fn killed() -> Result<()> {
     let home = Home::new()?;
     let before = home.listing()?;
     let images = home.scratch.path().join("images").display().to_string();
     let recover = format!("{0}; {0}; true", home.recover("check pool"));
-    let temporary = home.scratch.path().join("tmp");
-    fs::create_dir(&temporary)?;
+    let mut any = false;
     for delay in [5, 30, 80, 200, 500, 900] {
         let native = home.native("auto", &["wrong", "pool", "litter"]);
         let options = ["--pm", "*pool", "--folder", &images, "--recover", &recover];
@@ -470,11 +494,16 @@ fn killed() -> Result<()> {
             .stderr(Stdio::null())
             .spawn()?;
         thread::sleep(Duration::from_millis(delay));
+        // It may have ended.
+        let folders = own_folders(running.id()).unwrap_or_default();
+        any |= !folders.is_empty();
         running.kill()?;
         running.wait()?;
         expect_same(&before, &home)?;
         home.expect_nothing_runs()?;
+        expect_gone(&folders)?;
     }
+    ensure!(any, "it was never seen to have a folder");
     Ok(())
 }
 

@@ -83,6 +83,9 @@ impl Programs {
             test,
             runner: runner.filter(|runner| !runner.is_empty()),
             command: program.words,
+            folder: (program.folder.to_str())
+                .filter(|folder| !folder.is_empty())
+                .map(str::to_owned),
             pid: Some(program.pid),
         })
     }

@@ -352,6 +352,52 @@ fn points_are_spread_evenly_and_the_last_is_among_them() {
     assert_eq!(points(Points::AtMost(0)), BTreeSet::new());
 }
 
+/// With one image for each point, other seeds reach all points and all kinds of crashes; one seed gives the same each time.
+#[test]
+fn what_is_drawn_has_its_turn_by_and_by() {
+    let mut events = Vec::new();
+    for at in (0..640).step_by(128) {
+        events.push((1, stores(at, &[1; 8])));
+        events.push((2, stores(at + 8, &[2; 8])));
+        events.push((3, stores(at + 64, &[3; 8])));
+        events.push((4, flushes(FlushKind::Clwb, at)));
+        events.push((5, fences()));
+    }
+    let recording = recorded(record_options(), "", &events);
+    let last = recording.points.len() as u32 - 1;
+    let drawn = |seed: u64| -> Vec<CrashImage> {
+        let wanted = Wanted {
+            points: Points::Drawn(2),
+            per_point: 1,
+            seed,
+        };
+        Images::new(&recording, wanted).collect()
+    };
+    let (mut points, mut kinds) = (BTreeSet::new(), [0; 4]);
+    for seed in 0..100 {
+        let images = drawn(seed);
+        assert!(images.len() <= 2, "two points, one image each");
+        assert_eq!(images, drawn(seed));
+        for image in &images {
+            points.insert(image.at.point);
+            let kind = match image.subset {
+                Subset::Everything if image.at.moment.is_none() => 0,
+                Subset::Certain => 1,
+                _ if image.at.moment.is_some() => 2,
+                _ => 3,
+            };
+            kinds[kind] += 1;
+        }
+    }
+    assert_eq!(points, (0..=last).collect());
+    assert!(kinds.iter().all(|count| *count >= 20), "{kinds:?}");
+    let none = Wanted {
+        points: Points::Drawn(0),
+        ..Wanted::default()
+    };
+    assert_eq!(Images::new(&recording, none).count(), 0);
+}
+
 /// What an exploration has chosen can be made again; what the model does not allow cannot.
 #[test]
 fn what_is_chosen_must_be_legal() {

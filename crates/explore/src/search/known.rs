@@ -100,6 +100,7 @@ impl Known {
         let Some(journal) = &mut self.journal else {
             return;
         };
+        journal.uses(&execution.used);
         let states = files.iter().map(|(id, s)| (id.0, s.exists, s.size));
         journal.append(Entry::new(
             (states.collect(), files.names.clone(), files.next),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use brownout_findings::Coverage;
+use brownout_findings::{Coverage, Limit};
 use rustc_hash::FxHashMap;
 
 use super::alike::Alike;
@@ -151,12 +151,13 @@ impl Ledger {
         }
         if execution.threads > 1 {
             let order = match turns {
-                true => "of whose orders one is taken, the same each time",
+                true => "in one order of many, the same each time",
                 false => "whose order is not controlled",
             };
-            self.notes.insert(format!(
-                "recovery accesses persistent memory in several threads, {order}"
-            ));
+            self.coverage.spare(
+                Limit::Interleaving,
+                format!("recovery accesses persistent memory in several threads, {order}"),
+            );
         }
     }
 

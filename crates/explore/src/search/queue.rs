@@ -121,6 +121,12 @@ impl Queue {
         }
     }
 
+    /// What is left of the failure points does not count any more.
+    pub fn forget(&mut self) {
+        self.clear();
+        self.left.clear();
+    }
+
     /// Nothing is to be followed any more. What is left of each failure point stays counted.
     pub fn clear(&mut self) {
         self.ready.clear();

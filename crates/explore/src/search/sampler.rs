@@ -1,14 +1,14 @@
 //! Which torn contents of bulks are tried, and what the others count as.
 //!
 //! Guarantee: every torn content that is [deferred](Sampler::defer) is either taken to be tried or
-//! counted as left out; of those left out, only what a recognised checksum covers, where all that
-//! was tried ended alike, does not count as sampled. Nothing is sampled if everything is to be
-//! followed.
+//! counted as left out; of those left out, only what a recognised checksum covers that recovery has
+//! read, where all that was tried ended alike, is counted by itself instead of as sampled. Nothing is
+//! left out if everything is to be followed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use brownout_model::{LINE_BYTES, Unit};
+use brownout_model::{LINE_BYTES, LineMask, Unit};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::item::{Bulk, BulkClass, Item, Place};
@@ -142,6 +142,9 @@ impl Torn {
 
 /// First byte, and the one behind the last.
 type Stretch = (u64, u64);
+
+/// Bytes that a recovery reads, by line.
+pub type Reads = FxHashMap<LineKey, LineMask>;
 
 /// The bytes that a read sees, from the first to the last.
 fn stretch_of(read: &Read) -> Stretch {
@@ -315,9 +318,14 @@ impl Sampler {
         }
     }
 
-    /// Takes those out whose torn part is covered by a checksum. What a recovery reads behind that,
-    /// as a log's end, is not.
-    fn take_summed(&mut self, place: Place, torn: &mut Torn, newest: impl Fn() -> Image) -> Torn {
+    /// Takes those out whose torn part is covered by a checksum that recovery reads. What it reads
+    /// behind that, as a log's end, is not.
+    fn take_summed(
+        &mut self,
+        place: Place,
+        torn: &mut Torn,
+        newest: impl Fn() -> (Image, Reads),
+    ) -> Torn {
         let reads = torn.items.values().filter_map(|item| item.torn_at);
         let reads = reads.map(|read| stretch_of(&read));
         let reads: BTreeSet<Stretch> = reads.chain(torn.dropped.keys().copied()).collect();
@@ -330,8 +338,8 @@ impl Sampler {
             {
                 continue;
             }
-            let image = image.get_or_insert_with(&newest);
-            sums.stretches.extend(summed(image, *from, &reads));
+            let (image, known) = image.get_or_insert_with(&newest);
+            sums.stretches.extend(summed(image, known, *from, &reads));
         }
         let is_summed = |item: &Item| {
             let read = item.torn_at.as_ref().map(stretch_of);
@@ -376,11 +384,11 @@ impl Sampler {
     }
 
     /// The least torn contents of one bulk, as far as the budget allows; what it does not allow is
-    /// left out. `newest` is what is there if nothing is lost.
+    /// left out. `newest` is what is there if nothing is lost, and what recovery reads of that.
     pub fn take_torn(
         &mut self,
         (place, class): (Place, BulkClass),
-        newest: impl Fn() -> Image,
+        newest: impl Fn() -> (Image, Reads),
     ) -> (Vec<Item>, LeftOut) {
         let mut taken = Vec::new();
         let Some(mut torn) = self.torn.remove(&(place, class)) else {
@@ -463,9 +471,9 @@ pub fn image(item: &Item, view: &View, files: &Arc<Files>) -> Image {
     image
 }
 
-/// The stretch with a checksum that covers what is at `from`. `reads` are those of something
-/// uncertain.
-fn summed(image: &Image, from: u64, reads: &BTreeSet<(u64, u64)>) -> Option<(u64, u64)> {
+/// The stretch with a checksum that covers what is at `from`. `known` is what recovery reads of the
+/// image, `reads` are reads of something uncertain.
+fn summed(image: &Image, known: &Reads, from: u64, reads: &BTreeSet<Stretch>) -> Option<Stretch> {
     let file = LineKey::of(from).file();
     let begin = from.saturating_sub(checksum::BEFORE as u64) / LINE_BYTES * LINE_BYTES;
     let lines = (begin..from + checksum::BEHIND as u64).step_by(LINE_BYTES as usize);
@@ -485,6 +493,12 @@ fn summed(image: &Image, from: u64, reads: &BTreeSet<(u64, u64)>) -> Option<(u64
         .filter(|to| all.contains(to));
     let ends: BTreeSet<usize> = ends.map(|to| (to - start) as usize).collect();
     let ends: Vec<usize> = ends.into_iter().collect();
-    let (first, last) = checksum::stretch(&bytes, (from - start) as usize, &ends)?;
-    Some((start + first as u64, start + last as u64))
+    let found = checksum::stretch(&bytes, (from - start) as usize, &ends)?;
+    let (at, size) = found.sum;
+    let sum = LineKey::of(start + at as u64);
+    let offset = (start + at as u64 - sum.start()) as u32;
+    let mask = ((1 << size) - 1) << offset;
+    // Who has not looked at the sum has rejected nothing by it.
+    let is_read = known.get(&sum).is_some_and(|read| read & mask == mask);
+    is_read.then_some((start + found.start as u64, start + found.end as u64))
 }

@@ -181,13 +181,62 @@ proptest! {
                 }
             }
         }
-        let nesting = Nesting { depth: 2, is_asked: true, record: fake::record_options() };
+        let nesting = Nesting { depth: 2, is_asked: true, recoveries_max: None, record: fake::record_options() };
         nest(&mut search, &nesting).expect("it ends in order");
         prop_assert_eq!(search.ledger.statistics.nested_skipped, 0);
         let nested = search.ledger.outcomes.iter().filter(|(layer, ..)| *layer > 0);
         let found: BTreeSet<_> = nested.map(|(.., outcome)| search.known.outcomes[*outcome as usize].stdout.clone()).collect();
         prop_assert_eq!(found, expected);
     }
+}
+
+/// Where there are many recoveries and nobody has asked for crashes in them, so many more are run as may be, and what is left counts as that.
+#[test]
+fn of_many_recoveries_some_are_cut_short() {
+    const LINES: u64 = 12;
+    let acts: Vec<Act> = (0..LINES)
+        .flat_map(|line| {
+            let at = line * 64;
+            [Act::Store(at, 1), Act::Flush(at), Act::Fence, Act::Point]
+        })
+        .collect();
+    let program = |memory: &mut Memory<'_>| {
+        let there = (0..LINES)
+            .filter(|line| memory.word(line * 64) == 1)
+            .count();
+        let last = memory.word(LINES * 64);
+        memory.act(Act::Store(LINES * 64, last + 1));
+        memory.act(Act::Point);
+        exits(0, format!("{there} {last}"))
+    };
+    let nested = |recoveries_max: Option<u64>, is_asked: bool, progress: &mut ()| {
+        let mut settings = Settings::new(fake::setting());
+        settings.keep_survivors = true;
+        let fake = Fake::new(program);
+        let mut search = Search::new(recording(&acts), settings, Box::new(fake), progress);
+        search.explore(0).expect("the executor answers");
+        let single = search.ledger.statistics.executions;
+        let record = fake::record_options();
+        let nesting = Nesting {
+            depth: 2,
+            is_asked,
+            recoveries_max,
+            record,
+        };
+        let depth = nest(&mut search, &nesting).expect("it ends in order");
+        assert_eq!((search.ledger.stopped, search.unsettled()), (None, 0));
+        let more = search.ledger.statistics.executions - single;
+        (depth, more, search.ledger.coverage)
+    };
+    let (depth, all, coverage) = nested(None, false, &mut ());
+    assert!(depth == 2 && coverage.is_exhaustive());
+    let (depth, some, coverage) = nested(Some(4), false, &mut ());
+    assert_eq!((depth, some), (1, 4));
+    assert_eq!(coverage.accepted(), [Limit::Depth]);
+    assert!(coverage.open().is_empty());
+    let (depth, enough, coverage) = nested(Some(all + 1), false, &mut ());
+    assert_eq!((depth, enough), (2, all));
+    assert!(coverage.is_exhaustive());
 }
 
 /// A flag that may survive what it vouches for, and something else that may be lost.
@@ -351,6 +400,23 @@ fn torn_contents_without_room_are_sampled_unless_a_checksum_covers_them() {
         "none covers any of it"
     );
     assert!(search.ledger.statistics.sampled >= torn(MANY) - tried);
+
+    // Whoever does not look at the sum does not reject anything by it.
+    let mut progress = ();
+    let blind = |memory: &mut Memory<'_>| {
+        let there = (1..MANY).filter(|word| memory.word(word * 8) != 0).count() as u64;
+        exits(
+            0,
+            if there + 1 == MANY {
+                "there"
+            } else {
+                "not there"
+            },
+        )
+    };
+    let (search, _) = explored(&summed(MANY), Sampling::default(), blind, &mut progress);
+    assert_eq!(search.ledger.statistics.checksummed, 0);
+    assert!(search.ledger.statistics.sampled > 0);
 
     // The other half has no room either, and no checksum covers it.
     let mut progress = ();
