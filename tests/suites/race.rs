@@ -7,17 +7,18 @@
 //! | `search::` | bugs in which no plain load is read too early, or no data flows; and their right builds |
 //! | `inputs::` | a bug that only some commands show, which the seeds do not have; and its right build |
 //! | `predictions::` | what locks and order do not keep apart is shown by a schedule, or turns out to be kept apart after all |
-//! | `usage::` | nothing to schedule, another program, a changed program, the same seed, a campaign that is killed and goes on |
+//! | `usage::` | nothing to schedule, another program, a changed program, the same seed, a campaign that is killed and goes on, a recovery that says nothing, the end of the time |
+//! | `endings::` | a program that crashes, or fails, under some schedules only |
 //!
 //! `BROWNOUT_REPLAYS=N` replays each finding N times (once without), `BROWNOUT_RACE_RUNS=N` runs so many schedules of what must be silent.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use brownout_findings::{Event, Finding, Report, Role, Severity};
+use brownout_findings::{Event, Finding, Limit, Report, Role, Severity};
 use brownout_tests::race::{self, Build, RaceProgram, Verdict};
 use brownout_tests::trial::broken;
 use brownout_tests::{Invocation, Outcome, Scratch, check, layout, trial};
@@ -48,7 +49,7 @@ fn main() {
             silent(&program)
         }));
     }
-    for name in ["claimed_slot", "ring_head", "streamed"] {
+    for name in ["claimed_slot", "ring_head", "streamed", "threaded_recovery"] {
         trials.push(trial(format!("search::{name}"), move || searched_for(name)));
     }
     trials.push(trial("search::ordinary_file", ordinary_file));
@@ -62,6 +63,11 @@ fn main() {
     trials.push(trial("usage::another_program", another_program));
     trials.push(trial("usage::same_seed", same_seed));
     trials.push(trial("usage::killed_and_resumed", killed_and_resumed));
+    trials.push(trial("usage::resumed_for_more", resumed_for_more));
+    trials.push(trial("usage::recovery_fails_anyway", recovery_fails_anyway));
+    trials.push(trial("usage::time_ends_runs", time_ends_runs));
+    trials.push(trial("endings::crash", crash_is_found));
+    trials.push(trial("endings::exit_code", exit_code_is_told));
     trials.push(trial("usage::interrupted", interrupted));
     trials.push(trial("usage::unknown_strategy", unknown_strategy));
     trials.push(trial("usage::files_stay", files_stay));
@@ -276,6 +282,12 @@ fn searched_for(name: &str) -> Result<()> {
         let outcome = race_of(&binary, &[&words, end].concat(), &scratch)?;
         let text = fs::read_to_string(scratch.join("report.json"))?;
         let report: Report = serde_json::from_str(&text)?;
+        // Recovery does well if nothing is lost, every time.
+        ensure!(
+            !report.coverage.has(Limit::Unjudged),
+            "{}",
+            outcome.describe()
+        );
         if build.is_empty() {
             ensure!(
                 outcome.status == 0 && report.findings.is_empty(),
@@ -627,6 +639,274 @@ fn killed_and_resumed() -> Result<()> {
         refused.stderr_text().contains("other settings"),
         "{}",
         refused.describe()
+    );
+    Ok(())
+}
+
+/// A campaign goes on behind what was run, and only as what it was.
+fn resumed_for_more() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = race::find("counter_value")?;
+    let binary = scratch.join("program");
+    fs::copy(program.binary(Build::Fixed), &binary)?;
+    let binary = binary.to_string_lossy().into_owned();
+    let recover = format!("{binary} pool recover");
+    let search = |runs: &str, more: &[&str]| -> Result<Outcome> {
+        let words = [
+            "--recover",
+            &recover,
+            "--out",
+            "campaign",
+            "--jobs",
+            "1",
+            "--runs",
+            runs,
+            "--format",
+            "json",
+            "-o",
+            "report.json",
+        ];
+        race_of(&binary, &[&words, more].concat(), &scratch)
+    };
+    let read = |outcome: &Outcome| -> Result<Report> {
+        ensure!(outcome.status == 0, "{}", outcome.describe());
+        let text = fs::read_to_string(scratch.join("report.json"))?;
+        Ok(serde_json::from_str(&text)?)
+    };
+    let first = read(&search("5", &[])?)?;
+    let both = read(&search("9", &["--resume"])?)?;
+    let schedules = [&first, &both].map(|report| statistic(report, "schedules"));
+    ensure!(schedules == [5, 9], "{schedules:?}");
+    ensure!(
+        statistic(&both, "steps") > statistic(&first, "steps"),
+        "{:?}",
+        both.statistics
+    );
+    let refused = |outcome: &Outcome, what: &str| {
+        let said = outcome.stderr_text();
+        ensure!(
+            outcome.status == 2 && said.contains("other settings") && said.contains(what),
+            "{}",
+            outcome.describe()
+        );
+        Ok(())
+    };
+    let cases = [
+        (["--checker", "true"], "checker"),
+        (["--domain", "eadr"], "model"),
+        (["--strategy", "pct"], "strategy"),
+    ];
+    for (more, what) in cases {
+        refused(&search("9", &[&["--resume"], &more[..]].concat())?, what)?;
+    }
+    fs::copy(program.binary(Build::Bug), &binary)?;
+    refused(&search("9", &["--resume"])?, "program_content")
+}
+
+/// Where recovery fails although nothing is lost, nothing is claimed.
+fn recovery_fails_anyway() -> Result<()> {
+    let program = race::find("counter_value")?;
+    for (recover, what) in [
+        ("sh -c 'exit 4'", "exit code 4"),
+        ("sh -c ./typo", "exit code 127"),
+        ("sh -c 'kill -SEGV $$'", "SIGSEGV"),
+    ] {
+        let scratch = Scratch::new()?;
+        let binary = program.binary(Build::Bug).to_string_lossy().into_owned();
+        let more = ["--jobs", "1", "--runs", "3", "--recover", recover];
+        let outcome = race_of(&binary, &more, &scratch)?;
+        let said = outcome.stderr_text();
+        ensure!(
+            outcome.status == 3 && said.contains("limit[unjudged]") && said.contains(what),
+            "{}",
+            outcome.describe()
+        );
+    }
+    Ok(())
+}
+
+/// Whoever is not ready when the other one comes counts for minutes; nobody else can go on meanwhile.
+const LONG: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static volatile char *pool;
+static void *get_ready(void *argument)
+{
+    for (int i = 0; i < 200; i++)
+        pool[128]++;
+    pool[0] = 1;
+    return argument;
+}
+static void *come(void *argument)
+{
+    if (ALWAYS || !pool[0])
+        for (volatile long i = 0; i < 100L * 1000 * 1000 * 1000; i++) {}
+    return argument;
+}
+int main(int argc, char **argv)
+{
+    int fd = open(argv[argc - 1], O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, 4096) != 0)
+        return 2;
+    pool = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    pthread_t threads[2];
+    pthread_create(&threads[0], NULL, get_ready, NULL);
+    pthread_create(&threads[1], NULL, come, NULL);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    return 0;
+}
+"#;
+
+/// When the time is up, whatever runs is ended, and is not taken for something that does not end.
+fn time_ends_runs() -> Result<()> {
+    for always in ["0", "1"] {
+        let scratch = Scratch::new()?;
+        let source = LONG.replace("ALWAYS", always);
+        let binary = compiled(&source, &scratch)?;
+        let begun = Instant::now();
+        let more = [
+            "--jobs",
+            "1",
+            "--recover",
+            "true",
+            "--time",
+            "2s",
+            "--hang-after",
+            "60s",
+        ];
+        let outcome = race_of(&binary, &more, &scratch)?;
+        let took = begun.elapsed();
+        let said = outcome.stderr_text();
+        ensure!(!said.contains("[deadlock]"), "{}", outcome.describe());
+        ensure!(
+            always == "0" || outcome.status == 3 && said.contains("limit[time]"),
+            "{}",
+            outcome.describe()
+        );
+        // A run that is judged takes a minute.
+        ensure!(took < Duration::from_secs(30), "it took {took:?}");
+    }
+    Ok(())
+}
+
+/// One thread looks at a pointer twice; between the looks another one may take it away.
+const FRAGILE: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static volatile char *pool;
+static int number;
+static int *volatile shared = &number;
+static void *use(void *argument)
+{
+    for (int i = 0; i < 8; i++) {
+        if (!shared)
+            return argument;
+        pool[0]++;
+#ifdef CODE
+        if (!shared)
+            _exit(7);
+#else
+        number += *shared; /* here */
+#endif
+    }
+    return argument;
+}
+static void *drop(void *argument)
+{
+    pool[128] = 1;
+    shared = NULL;
+    return argument;
+}
+int main(int argc, char **argv)
+{
+    int fd = open(argv[argc - 1], O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, 4096) != 0)
+        return 2;
+    pool = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    pthread_t threads[2];
+    pthread_create(&threads[0], NULL, use, NULL);
+    pthread_create(&threads[1], NULL, drop, NULL);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    return 0;
+}
+"#;
+
+fn fragile(first: &str, runs: &str, scratch: &Scratch) -> Result<(Outcome, Report)> {
+    let binary = compiled(&format!("{first}\n{FRAGILE}"), scratch)?;
+    let more = [
+        "--jobs",
+        "1",
+        "--recover",
+        "true",
+        "--runs",
+        runs,
+        "--format",
+        "json",
+        "-o",
+        "report.json",
+    ];
+    let outcome = race_of(&binary, &more, scratch)?;
+    let text = fs::read_to_string(scratch.join("report.json"));
+    let text = text.with_context(|| outcome.describe())?;
+    Ok((outcome, serde_json::from_str(&text)?))
+}
+
+fn crash_is_found() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let (outcome, report) = fragile("", "60", &scratch)?;
+    ensure!(outcome.status == 1, "{}", outcome.describe());
+    let mut crashes = report.findings.iter().filter(|f| f.rule == "crash");
+    let crash = crashes.next().context("a crash")?;
+    // However often it shows.
+    ensure!(crashes.next().is_none(), "{}", check::show(&report));
+    let here = FRAGILE.lines().position(|line| line.contains("here"));
+    let here = here.context("a line")? as u32 + 2;
+    ensure!(
+        crash.message.contains("SIGSEGV")
+            && crash
+                .events
+                .iter()
+                .any(|event| check::is_at_line(event, "program.c", here)),
+        "{}",
+        check::show(&report)
+    );
+    let least = "it takes one context switch that would not come by itself";
+    ensure!(
+        crash.notes.iter().any(|note| note == least),
+        "{:?}",
+        crash.notes
+    );
+    replay(crash, scratch.path())
+}
+
+/// Programs may mean an exit code, so it is no finding; but it can be seen again.
+fn exit_code_is_told() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let (outcome, report) = fragile("#define CODE", "60", &scratch)?;
+    ensure!(
+        outcome.status == 0 && report.findings.is_empty(),
+        "{}",
+        outcome.describe()
+    );
+    let mut notes = report.notes.iter();
+    let note = notes.find(|note| note.contains("ends with exit code 7"));
+    let note = note.with_context(|| format!("{:?}", report.notes))?;
+    ensure!(note.contains("it ends with exit code 0"), "{note}");
+    let token = note.split_once("brownout replay ").context("a token")?.1;
+    let outcome = check::replay(token, scratch.path())
+        .timeout(TIMEOUT)
+        .run()?;
+    ensure!(
+        outcome.status == 1 && outcome.stderr_text().contains("exit code 7"),
+        "{}",
+        outcome.describe()
     );
     Ok(())
 }

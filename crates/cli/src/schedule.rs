@@ -146,12 +146,10 @@ fn unpack(list: &str) -> Option<Schedule> {
     ))
 }
 
-/// The list of a run, as an argument. None: more decisions were made than are kept.
-fn list(scheduled: &Scheduled) -> Option<String> {
-    let decisions = scheduled.decisions.as_deref()?;
-    // Compression of bytes in memory does not fail.
-    let packed = pack(scheduled.check, decisions).ok()?;
-    Some(format!("{LIST}{packed}"))
+/// The list of a run, as an argument.
+fn list(scheduled: &Scheduled) -> io::Result<String> {
+    let packed = pack(scheduled.check, &scheduled.decisions)?;
+    Ok(format!("{LIST}{packed}"))
 }
 
 /// A file for the list of a run that has not begun.
@@ -188,12 +186,15 @@ impl ListFile {
 
     /// Writes the list. The program has run, so what goes wrong does not undo that.
     pub fn write(mut self, scheduled: &Scheduled) -> Result<(), Failure> {
-        let Some(list) = list(scheduled) else {
-            self.abandon();
-            let what = "the run has more decisions than can be kept, so there is no list to write; its strategy and seed repeat it";
-            return Err(Failure::cannot_run(what));
+        let list = match list(scheduled) {
+            Ok(list) => list,
+            Err(error) => {
+                self.abandon();
+                let what = format!("cannot compress the schedule: {}", plain(&error));
+                return Err(Failure::cannot_run(what));
+            }
         };
-        let decisions = scheduled.decisions.as_ref().map_or(0, Vec::len) as u64;
+        let decisions = scheduled.decisions.len() as u64;
         let text = format!(
             "# brownout record --schedule-out: {} at {}\n{list}\n",
             counted(decisions, "decision"),
@@ -240,13 +241,7 @@ impl fmt::Display for Decisions<'_> {
             );
         }
         write!(f, "schedule: {}, ", counted(scheduled.steps, "point"))?;
-        let Some(decisions) = &scheduled.decisions else {
-            return write!(
-                f,
-                "and more decisions than can be kept: only the strategy and its seed repeat this run"
-            );
-        };
-        match decisions.len() {
+        match scheduled.decisions.len() {
             0 => write!(f, "nobody was interrupted")?,
             n => write!(f, "{}", counted(n as u64, "decision"))?,
         }
@@ -255,7 +250,7 @@ impl fmt::Display for Decisions<'_> {
             return write!(f, "; the same run again: --schedule {LIST}{FILE}{file}");
         }
         match list(scheduled) {
-            Some(list) if list.len() <= PRINTED_MAX => {
+            Ok(list) if list.len() <= PRINTED_MAX => {
                 write!(f, "; the same run again: --schedule {list}")
             }
             _ => write!(

@@ -9,22 +9,24 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use brownout_campaign::course::{Clock, Course};
-use brownout_campaign::folder::{Folder, FolderError, Identity};
+use brownout_campaign::folder::{Folder, FolderError, Identity, content_name};
 use brownout_campaign::journal::Journal;
 use brownout_campaign::status::Snapshot;
+use brownout_explore::Command;
 use brownout_findings::numbers::{counted, either};
 use brownout_findings::{Coverage, Finding, Limit};
-use brownout_host::{ExitStatus, Schedule, StrategyKind};
+use brownout_host::{ExitStatus, Schedule, Stopped, StrategyKind, find_program};
 use serde::{Deserialize, Serialize};
 
-use crate::discoveries::{Discoveries, Discovery};
+use crate::discoveries::{Discoveries, Discovery, Remark};
+use crate::ending::{self, death};
 use crate::goals::Prospect;
 use crate::inputs::{Inputs, Seeds};
 use crate::live::{Live, Standing};
 use crate::numbers::Numbers;
 use crate::options::{Error, Options, io_error};
 use crate::proof::Proof;
-use crate::search::{Books, Over, Progress, Search, Searched};
+use crate::search::{Books, First, Over, Progress, Search, Searched, time_limit};
 use crate::stage::{Act, Stage};
 use crate::watch::Watch;
 
@@ -38,6 +40,8 @@ pub struct Raced {
     pub coverage: Coverage,
     /// What a reader must know.
     pub notes: Vec<String>,
+    /// How else the program ends under some schedule.
+    pub remarks: Vec<Remark>,
     /// Files that may be meant to be persistent memory.
     pub hints: Vec<std::path::PathBuf>,
     /// Why it has ended.
@@ -55,8 +59,8 @@ enum Entry {
         finding: Box<Finding>,
         proof: Box<Proof>,
     },
-    /// So many schedules have been run.
-    Ran(u64),
+    /// So much has been done.
+    Did(Box<Numbers>),
     /// An input has come to stay.
     Input(Vec<u8>),
 }
@@ -74,8 +78,19 @@ struct Key {
     setup: Option<String>,
     recover: String,
     continues: Option<String>,
+    checker: Option<String>,
     pm: Vec<String>,
+    model: String,
+    strategy: Option<&'static str>,
     seed: u64,
+    program_content: Option<String>,
+    recover_content: Option<String>,
+    continue_content: Option<String>,
+}
+
+/// What the file of a command holds; nothing if it is not found, which whoever runs it says.
+fn content_of(command: &Command) -> Option<String> {
+    content_name(&find_program(&command.program).ok()?).ok()
 }
 
 /// What may change in a campaign: as it was begun, for those who look at it.
@@ -134,8 +149,7 @@ pub fn look(folder: &Path) -> Result<Looked, Error> {
 /// What the entries of a journal come to.
 #[derive(Default)]
 struct Recalled {
-    /// So many schedules have been run.
-    ran: u64,
+    did: Numbers,
     known: Discoveries,
     inputs: Vec<Vec<u8>>,
 }
@@ -146,7 +160,7 @@ impl Recalled {
         let entries = entries.iter();
         for entry in entries.filter_map(|text| serde_json::from_str(text).ok()) {
             match entry {
-                Entry::Ran(count) => recalled.ran = count,
+                Entry::Did(numbers) => recalled.did = *numbers,
                 Entry::Input(input) => recalled.inputs.push(input),
                 Entry::Found {
                     key,
@@ -171,7 +185,7 @@ struct Kept {
     /// What was reached when; none if it cannot be written, which is no reason to end.
     course: Mutex<Option<Course>>,
     _folder: Folder,
-    first: u64,
+    did: Numbers,
     known: Discoveries,
     inputs: Vec<Vec<u8>>,
 }
@@ -192,8 +206,14 @@ impl Kept {
             setup: options.setup.clone(),
             recover: options.recover.display(),
             continues: options.continues.as_ref().map(|command| command.display()),
+            checker: options.checker.clone(),
             pm: options.pm_globs.clone(),
+            model: format!("{:?}, {:?}", options.model, options.promise),
+            strategy: options.strategy.map(StrategyKind::name),
             seed: options.seed,
+            program_content: content_of(&options.program),
+            recover_content: content_of(&options.recover),
+            continue_content: options.continues.as_ref().and_then(content_of),
         };
         let words = std::iter::once(&options.program.program).chain(&options.program.args);
         let settings = Settings {
@@ -209,12 +229,12 @@ impl Kept {
         };
         let path = folder.layout().journal();
         let (journal, entries, _) = Journal::<String>::open(&path, &identity.hash())?;
-        let Recalled { ran, known, inputs } = Recalled::of(&entries);
+        let Recalled { did, known, inputs } = Recalled::of(&entries);
         Ok(Some(Kept {
             journal: Mutex::new(journal),
-            course: Mutex::new(Course::open(&folder.layout().course(), Clock::Run).ok()),
+            course: Mutex::new(Course::open(&folder.layout().course(), Clock::Search).ok()),
             _folder: folder,
-            first: ran,
+            did,
             known,
             inputs,
         }))
@@ -269,11 +289,12 @@ impl Books for Shelf<'_> {
 pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Error> {
     let kept = Kept::open(options)?;
     let mut stage = Stage::new(options)?;
-    let begun = Instant::now();
-    let (start, known, earlier) = match &kept {
-        Some(kept) => (kept.first, kept.known.clone(), kept.inputs.clone()),
+    let mut begun = Instant::now();
+    let (did, known, earlier) = match &kept {
+        Some(kept) => (kept.did, kept.known.clone(), kept.inputs.clone()),
         None => Default::default(),
     };
+    let start = did.schedules;
     let inputs = match &options.seeds {
         Some(seeds) if !seeds.can_be_changed() => {
             return Err(Error::Usage(
@@ -289,6 +310,8 @@ pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Err
     };
     let mut watch = Watch::new(options.model);
     let act = Act::new(Schedule::new(StrategyKind::GoOn, 0), &inputs.first());
+    // Without a time of the user's, the first run has its own.
+    stage.end_at(options.time.map(|time| begun + time));
     let first = stage.run(act, &mut watch)?;
     stage.bound(&first, options.patience);
     let mut raced = Raced {
@@ -296,6 +319,7 @@ pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Err
         numbers: Numbers::default(),
         coverage: Coverage::default(),
         notes: first.outcome.notes.clone(),
+        remarks: Vec::new(),
         hints: first.outcome.hints.clone(),
         over: Over::Quiet,
         ended: match first.outcome.status {
@@ -303,12 +327,25 @@ pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Err
             ExitStatus::Signal(signal) => format!("signal {signal}"),
         },
     };
+    if let Some(kept) = &kept {
+        // Whatever becomes of this search, what is known is reported.
+        raced.found = kept.known.clone().into_list();
+        raced.numbers = kept.did;
+    }
     raced.numbers.threads = watch.threads as u64;
     if options.stop.load(Ordering::Relaxed) {
         raced
             .coverage
             .limit(Limit::Interrupted, "ended in the first run");
         raced.over = Over::Stopped;
+        return Ok(raced);
+    }
+    if first.is_cut {
+        raced.coverage.limit(
+            Limit::Time,
+            "the time was up before the first run had ended",
+        );
+        raced.over = Over::Time;
         return Ok(raced);
     }
     if watch.touching.is_empty() {
@@ -332,28 +369,52 @@ pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Err
     }
     if first.is_endless {
         raced.notes.push(format!(
-            "the first run, in which nobody is interrupted, did not end in {:.0} s, and was ended",
-            first.outcome.wall.as_secs_f64()
+            "the first run, in which nobody is interrupted, did not end {}, and was ended",
+            match first.outcome.stopped {
+                Some(Stopped::Events) => {
+                    format!("within {}", counted(first.outcome.events, "event"))
+                }
+                Some(Stopped::Steps) => {
+                    format!("within {}", counted(first.scheduled.steps, "point"))
+                }
+                _ => format!("in {:.0} s", first.outcome.wall.as_secs_f64()),
+            }
         ));
     }
-    let search = Search::new(options, &stage, inputs, start, known);
+    let shown = First {
+        begun: match options.time {
+            Some(_) => begun,
+            None => Instant::now(),
+        },
+        end: ending::ending(&first),
+        death: death(&first, &watch).map(|death| death.name),
+    };
+    begun = shown.begun;
+    stage.end_at(time_limit(options).map(|limit| begun + limit));
+    let search = Search::new(options, &stage, inputs, start, known, &shown);
     let mut live = Live::new(options);
     let mut written = Instant::now();
     let mut shows = |standing: &Standing| {
         const EVERY: Duration = Duration::from_secs(1);
+        let standing = &Standing {
+            numbers: standing.numbers.after(&did),
+            ..*standing
+        };
         let snapshot = live.snapshot(standing);
         progress.show(&snapshot);
         if let Some(kept) = &kept {
             kept.note(&snapshot, false);
             if written.elapsed() > EVERY {
-                kept.write(&Entry::Ran(start + standing.numbers.schedules));
+                kept.write(&Entry::Did(Box::new(standing.numbers)));
                 written = Instant::now();
             }
         }
     };
-    let searched = search.run(&mut shows, &Shelf(kept.as_ref()))?;
+    let mut searched = search.run(&mut shows, &Shelf(kept.as_ref()))?;
+    searched.numbers.seconds = begun.elapsed().as_secs_f64();
+    searched.numbers = searched.numbers.after(&did);
     if let Some(kept) = &kept {
-        kept.write(&Entry::Ran(start + searched.numbers.schedules));
+        kept.write(&Entry::Did(Box::new(searched.numbers)));
         let errors = searched.found.iter().filter(|found| found.is_error());
         let errors = errors.count() as u64;
         let end = Standing {
@@ -364,18 +425,17 @@ pub fn race(options: &Options, progress: &mut dyn Progress) -> Result<Raced, Err
         };
         kept.note(&live.snapshot(&end), true);
     }
-    conclude(&mut raced, searched, begun.elapsed());
+    conclude(&mut raced, searched);
     // It goes if it is empty.
     let _ = fs::remove_dir(&options.folder);
     Ok(raced)
 }
 
-fn conclude(raced: &mut Raced, searched: Searched, elapsed: Duration) {
+fn conclude(raced: &mut Raced, searched: Searched) {
     raced.numbers = searched.numbers;
-    raced.numbers.seconds = elapsed.as_secs_f64();
     raced.found = searched.found;
     raced.over = searched.over;
-    raced.notes.extend(searched.notes);
+    raced.remarks = searched.remarks;
     // That is what a search of schedules is, so nobody need accept it; but nobody is told that all was looked at.
     raced.coverage.limit(
         Limit::Interleaving,
@@ -420,19 +480,29 @@ fn conclude(raced: &mut Raced, searched: Searched, elapsed: Duration) {
             ),
         );
     }
+    if let Some(text) = searched.not_judged {
+        raced.coverage.limit(Limit::Unjudged, text);
+    }
     if raced.numbers.endless > 0 {
         raced.notes.push(match raced.numbers.endless {
-            1 => "1 schedule was cut off because it did not end; what it did until then was looked at".to_owned(),
-            n => format!("{n} schedules were cut off because they did not end; what they did until then was looked at"),
+            1 => "1 schedule was cut off because it did not end; whether threads wait in it for ever was looked at, and no crash of it was tried".to_owned(),
+            n => format!("{n} schedules were cut off because they did not end; whether threads wait in them for ever was looked at, and no crash of them was tried"),
         });
     }
-    raced.notes.extend(open_predictions(&searched.predictions));
-    for (signal, decisions) in searched.killed {
-        raced.notes.push(format!(
-            "a schedule with {} ends the program by signal {signal}",
-            counted(decisions.len() as u64, "decision")
-        ));
+    if searched.not_followed > 0 {
+        raced.coverage.limit(
+            Limit::Limits,
+            format!(
+                "{} only in schedules that did not end: what the program makes of {} is not known",
+                match searched.not_followed {
+                    1 => "1 early read was seen".to_owned(),
+                    n => format!("{n} early reads were seen"),
+                },
+                either(searched.not_followed, "it", "them")
+            ),
+        );
     }
+    raced.notes.extend(open_predictions(&searched.predictions));
 }
 
 /// What could be read too early by locks and order, and was not seen to be.

@@ -22,6 +22,15 @@ impl Discovery {
     }
 }
 
+/// Something about the program that may be meant, and what it takes to see it again.
+#[derive(Clone, Debug)]
+pub struct Remark {
+    /// In words.
+    pub text: String,
+    /// What it takes.
+    pub proof: Proof,
+}
+
 /// See the module's header.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Discoveries {

@@ -1,6 +1,6 @@
 //! What was found, in words: the interleaving as numbered events, each with its thread, its stack and its bytes.
 
-use brownout_explore::{Happened, Stored, Trial};
+use brownout_explore::{Happened, Stored, Trial, signal_name};
 use brownout_findings::numbers::{counted, either};
 use brownout_findings::rules::BuiltIn;
 use brownout_findings::{Event, Finding, Frame, Place, Reproduction, Role, Severity, blame};
@@ -8,6 +8,7 @@ use brownout_symbols::Stacks;
 use brownout_trace::event::TargetAddr;
 
 use crate::effects::{Effect, How};
+use crate::ending::Death;
 use crate::judge::{Judged, Verdict};
 use crate::site::{Done, Site};
 use crate::watch::{Sighting, Watch};
@@ -311,6 +312,32 @@ pub fn of_deadlock(watch: &mut Watch, waits: &[(Done, TargetAddr)], spins: bool)
     }
     finding.help = vec![
         "take locks in the same order everywhere, give each back on every way out, and wake who waits after what it waits for has changed".to_owned(),
+    ];
+    finding
+}
+
+/// A program that a signal ends.
+pub fn of_death(watch: &mut Watch, death: &Death) -> Finding {
+    let signal = signal_name(death.signal);
+    let mut event = Event::new(Role::Symptom, format!("{signal} ends the program here"));
+    let message = match death.at {
+        Some(done) => {
+            event.thread = Some(done.site.thread.0);
+            event.index = Some(done.event);
+            event.stack = stack(&mut watch.stacks, done.site);
+            format!(
+                "under a schedule thread {} is killed by {signal} at {}",
+                done.site.thread.0,
+                blame::place(&event.stack)
+            )
+        }
+        None => format!("under a schedule the program is killed by {signal}"),
+    };
+    let mut finding = Finding::new(BuiltIn::Crash, Severity::Correctness, message);
+    finding.events.push(event);
+    finding.help = vec![
+        "what the thread relies on there must hold whoever runs in between: have a lock, or an order that the program enforces, see to that"
+            .to_owned(),
     ];
     finding
 }

@@ -67,6 +67,30 @@ impl Judged {
     }
 }
 
+/// The crash that leaves an effect without its source, if there is one. There is none where both lie in one line, for instance.
+fn bad_crash(trial: &Trial, effect: &Effect) -> Option<Crash> {
+    let source = [Stored {
+        event: effect.source.store.event,
+    }];
+    let store = [Stored {
+        event: effect.done.event,
+    }];
+    trial.crash(Wish {
+        lost: &source,
+        kept: match effect.range {
+            Some(_) => &store,
+            None => &[],
+        },
+        after: Some(effect.done.event),
+        before: None,
+    })
+}
+
+/// Whether any crash leaves an effect without its source.
+pub fn can_be(trial: &Trial, effect: &Effect) -> bool {
+    bad_crash(trial, effect).is_some()
+}
+
 /// Judges an effect.
 pub fn effect(trial: &mut Trial, effect: &Effect, procedures: usize) -> Result<Judged, Error> {
     let source = [Stored {
@@ -75,17 +99,7 @@ pub fn effect(trial: &mut Trial, effect: &Effect, procedures: usize) -> Result<J
     let store = Stored {
         event: effect.done.event,
     };
-    let kept: &[Stored] = match effect.range {
-        Some(_) => &[store],
-        None => &[],
-    };
-    let wish = Wish {
-        lost: &source,
-        kept,
-        after: Some(effect.done.event),
-        before: None,
-    };
-    let Some(crash) = trial.crash(wish) else {
+    let Some(crash) = bad_crash(trial, effect) else {
         return Ok(Judged::nothing());
     };
     let change = change_of(trial, source[0]);

@@ -20,6 +20,7 @@ mod campaign;
 mod deadlock;
 mod discoveries;
 mod effects;
+mod ending;
 mod finding;
 mod goals;
 mod inputs;
@@ -38,7 +39,7 @@ mod words;
 
 pub use brownout_campaign::status;
 pub use campaign::{Looked, Raced, look, race};
-pub use discoveries::Discovery;
+pub use discoveries::{Discovery, Remark};
 pub use inputs::Seeds;
 pub use numbers::Numbers;
 pub use options::{Error, Options};

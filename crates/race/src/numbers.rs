@@ -17,7 +17,8 @@ pub struct Numbers {
     pub steps: u64,
     /// Most threads of a run.
     pub threads: u64,
-    /// PM alias pairs: accesses of two threads to the same bytes, with what was persistent between them.
+    /// PM alias pairs: accesses of two threads to the same bytes, with what was persistent between
+    /// them.
     pub pairs: u64,
     /// Pairs of instructions, a store and a load of another thread, that come to the same bytes.
     pub goals: u64,
@@ -61,4 +62,56 @@ pub struct Numbers {
     pub validating_seconds: f64,
     /// Time until the first error, in seconds.
     pub first_error_seconds: Option<f64>,
+}
+
+impl Numbers {
+    /// Of a search that has gone on: what was done before comes to it. What is told apart by its
+    /// place in the program (pairs, goals, candidates, what became of them) is known only when it
+    /// is seen again, and counts from there.
+    pub fn after(self, earlier: &Numbers) -> Numbers {
+        Numbers {
+            schedules: self.schedules + earlier.schedules,
+            inputs: self.inputs.max(earlier.inputs),
+            followed: self.followed + earlier.followed,
+            steps: self.steps + earlier.steps,
+            threads: self.threads.max(earlier.threads),
+            locks_tried: self.locks_tried + earlier.locks_tried,
+            deadlocks: self.deadlocks + earlier.deadlocks,
+            endless: self.endless + earlier.endless,
+            given_up: self.given_up + earlier.given_up,
+            seconds: self.seconds + earlier.seconds,
+            validating_seconds: self.validating_seconds + earlier.validating_seconds,
+            first_error_seconds: earlier.first_error_seconds.or(self
+                .first_error_seconds
+                .map(|seconds| seconds + earlier.seconds)),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_before_counts() {
+        let earlier = Numbers {
+            schedules: 10,
+            pairs: 7,
+            seconds: 3.0,
+            ..Numbers::default()
+        };
+        let now = Numbers {
+            schedules: 2,
+            pairs: 5,
+            seconds: 1.0,
+            first_error_seconds: Some(0.5),
+            ..Numbers::default()
+        };
+        let all = now.after(&earlier);
+        assert_eq!((all.schedules, all.pairs, all.seconds), (12, 5, 4.0));
+        assert_eq!(all.first_error_seconds, Some(3.5));
+        // The first error stays the first.
+        assert_eq!(now.after(&all).first_error_seconds, Some(3.5));
+    }
 }

@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use brownout_explore::{OneCrash, Trial};
 use brownout_findings::numbers::{counted, either};
-use brownout_host::{Decision, Misfit, Schedule, Stopped, decode_decisions, encode_decisions};
+use brownout_host::{
+    Decision, ExitStatus, Misfit, Schedule, Stopped, decode_decisions, encode_decisions,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::deadlock::{deadlock_name, waits};
 use crate::effects::Effects;
+use crate::ending::{self, death};
 use crate::inputs::{Input, Inputs};
 use crate::judge::{self, Judged, Verdict, is_same};
 use crate::options::{Error, Options, io_error, together};
-use crate::stage::{Act, Ran, Stage};
+use crate::stage::{Act, Bounds, Ran, Stage};
 use crate::watch::Watch;
 
 /// What is to be seen. Names are made of addresses of code: the same for the same program and libraries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
     /// An effect that outlives its source.
@@ -40,6 +43,21 @@ pub enum What {
         /// The name of the store.
         store: u64,
     },
+    /// A signal that ends the program.
+    Crash {
+        /// The name of the signal and of the place.
+        name: u64,
+    },
+    /// An exit code of the program.
+    Exit {
+        /// Which.
+        code: i32,
+    },
+    /// A signal that somebody sends to the program, perhaps itself.
+    Killed {
+        /// Which.
+        signal: i32,
+    },
 }
 
 /// See the module's header.
@@ -50,6 +68,9 @@ pub struct Proof {
     /// [`Scheduled::check`](brownout_host::Scheduled::check) of its run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     check: Option<u64>,
+    /// What ended its run, if it did not end by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bounds: Option<Bounds>,
     /// What the program reads, if that is not the user's file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input: Option<Vec<u8>>,
@@ -84,11 +105,20 @@ impl Proof {
         Proof {
             schedule: encode_decisions(decisions),
             check,
+            bounds: None,
             input,
             what,
             crash: None,
             procedure: 0,
             failure: None,
+        }
+    }
+
+    /// It is seen when a run is ended, because it does not end.
+    pub(crate) fn with_bounds(self, bounds: Bounds) -> Proof {
+        Proof {
+            bounds: Some(bounds),
+            ..self
         }
     }
 
@@ -119,7 +149,9 @@ impl Proof {
         let damaged = || Error::Usage("the schedule of this token is damaged".into());
         let decisions = self.decisions().ok_or_else(damaged)?;
         let mut stage = Stage::new(options)?;
-        if let What::Deadlock { .. } = self.what {
+        if let Some(bounds) = self.bounds {
+            stage.bound_by(bounds);
+        } else if let What::Deadlock { .. } = self.what {
             // Who spins for ever does so behind the last decision.
             stage.bound_steps(
                 decisions
@@ -137,7 +169,7 @@ impl Proof {
             Some(check) => Schedule::repeat_exactly(decisions, check),
             None => Schedule::repeat(decisions),
         };
-        let act = Act::new(schedule, &Arc::new(input));
+        let act = Act::new(schedule.clone(), &Arc::new(input));
         let mut says = Vec::new();
         let is_same = match self.what {
             What::Deadlock { name } => {
@@ -158,6 +190,23 @@ impl Proof {
                     .sightings
                     .values()
                     .any(|s| s.is_inter && s.store.site.name == store)
+            }
+            What::Crash { name } => {
+                let mut watch = Watch::new(options.model);
+                let ran = stage.run(act, &mut watch)?;
+                expect_repeated(&ran, &schedule)?;
+                says.push(ends(&ran));
+                death(&ran, &watch).is_some_and(|death| death.name == name)
+            }
+            What::Exit { .. } | What::Killed { .. } => {
+                let ran = stage.run(act, &mut Watch::new(options.model))?;
+                expect_repeated(&ran, &schedule)?;
+                says.push(ends(&ran));
+                match self.what {
+                    What::Killed { signal } => ran.outcome.status == ExitStatus::Signal(signal),
+                    What::Exit { code } => ran.outcome.status == ExitStatus::Code(code),
+                    _ => false,
+                }
             }
             What::Effect { .. } | What::Change { .. } => {
                 self.replay_crash(options, &stage, act, &mut says)?
@@ -224,6 +273,13 @@ impl Proof {
     }
 }
 
+fn ends(ran: &Ran) -> String {
+    format!(
+        "the program ends with {}",
+        ending::words(ran.outcome.status)
+    )
+}
+
 fn other_run(how: impl fmt::Display) -> Error {
     Error::Usage(format!(
         "the program's run is not the one that was searched: it, its input or its files have changed ({how})"
@@ -235,13 +291,9 @@ fn expect_repeated(ran: &Ran, schedule: &Schedule) -> Result<(), Error> {
     let outcome = &ran.outcome;
     match (outcome.stopped, ran.scheduled.misfit(schedule)) {
         (Some(Stopped::Asked), _) => Err(Error::Usage("stopped before anything was seen".into())),
-        (
-            Some(
-                Stopped::Events | Stopped::Idle | Stopped::Wall | Stopped::Steps | Stopped::Memory,
-            ),
-            _,
-        ) => Err(Error::Usage(format!(
-            "the program was ended after {:.0} s and {} events, before it had come to the crash; the run that was searched did end: if this machine is busy, try again",
+        // What the program has left behind is waited for, in the search as here.
+        (Some(_), _) => Err(Error::Usage(format!(
+            "the program was ended after {:.0} s and {} events, before its end; the run that was searched did end: if this machine is busy, try again",
             outcome.wall.as_secs_f64(),
             outcome.events
         ))),
@@ -249,6 +301,6 @@ fn expect_repeated(ran: &Ran, schedule: &Schedule) -> Result<(), Error> {
             "it ended before the last {left} of its decisions"
         ))),
         (_, Some(_)) => Err(other_run("its threads came to other places")),
-        (None | Some(Stopped::LeftBehind), None) => Ok(()),
+        (None, None) => Ok(()),
     }
 }

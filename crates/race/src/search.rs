@@ -20,7 +20,7 @@ use brownout_host::{Decision, ExitStatus, Goal, Plan, Schedule, StrategyKind};
 use brownout_trace::{EventSink, Tee};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::discoveries::{Discoveries, Discovery};
+use crate::discoveries::{Discoveries, Discovery, Remark};
 use crate::goals::{Goals, Prospect};
 use crate::inputs::{Input, Inputs, Turn};
 use crate::judge::Verdict;
@@ -28,6 +28,7 @@ use crate::live::Standing;
 use crate::numbers::Numbers;
 use crate::options::{Error, Options, io_error, together};
 use crate::predict::{Predicted, Predictor};
+use crate::proof::What;
 use crate::stage::{Act, Ran, Stage};
 use crate::watch::Watch;
 
@@ -36,6 +37,9 @@ const QUIET_RUNS: u64 = 150;
 const TIME: Duration = Duration::from_secs(60);
 /// A candidate is followed in so many runs: what a thread makes of what it reads depends on the schedule, too.
 const FOLLOWED_MAX: u32 = 4;
+/// It is given up if so many runs went another way, or did not end, when they were run again to follow it, or if no crash leaves what they made of it
+/// without what they had read.
+const IN_VAIN_MAX: u32 = 16;
 /// A change of a word is tried so often.
 const CHANGE_TRIES_MAX: u32 = 2;
 /// The first runs of an input are asked what could happen in others.
@@ -49,6 +53,23 @@ pub trait Books: Sync {
     fn keeps(&self, input: &[u8]);
 }
 
+/// What became of an early read, by the names of store and load.
+#[derive(Clone, Copy, Debug, Default)]
+struct Candidate {
+    /// In how many runs it was followed to their end.
+    followed: u32,
+    /// In how many that was tried and came to nothing that could be judged.
+    in_vain: u32,
+    /// It was seen in a run that did not end, which is not followed.
+    is_cut: bool,
+}
+
+impl Candidate {
+    fn is_wanted(&self) -> bool {
+        self.followed < FOLLOWED_MAX && self.in_vain < IN_VAIN_MAX
+    }
+}
+
 /// What all workers know.
 struct State {
     next: u64,
@@ -59,8 +80,8 @@ struct State {
     pairs: FxHashSet<u64>,
     /// Branches that were taken in the first runs of inputs.
     edges: Vec<u8>,
-    /// By the names of store and load: in how many runs it was followed.
-    followed: FxHashMap<(u64, u64), u32>,
+    /// By the names of store and load.
+    candidates: FxHashMap<(u64, u64), Candidate>,
     inter: FxHashSet<(u64, u64)>,
     /// By the name of an effect: how often it was tried; done with if that is the most.
     effects: FxHashMap<u64, u32>,
@@ -77,16 +98,33 @@ struct State {
     stuck_words: FxHashSet<u64>,
     found: Discoveries,
     numbers: Numbers,
-    /// How a run ended that was killed by a signal, and its schedule.
-    killed: Vec<(i32, Vec<Decision>)>,
-    notes: Vec<String>,
+    /// How the program has ended that is known.
+    endings: FxHashSet<What>,
+    remarks: Vec<Remark>,
     /// Recovery fails after a crash in which nothing is lost: where, and how.
     fails_anyway: Option<String>,
+    /// What runs after a crash ends so though nothing is lost that some of its failures prove nothing.
+    not_judged: Option<String>,
     /// Not all effects of the last run that was looked into have been tried.
     has_more: bool,
     /// How long runs are, in steps.
     length: u64,
     has_diverged: u64,
+}
+
+/// Early reads, by the names of store and load.
+type Pairs = FxHashSet<(u64, u64)>;
+
+/// What came of running a schedule again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Looked {
+    /// It was the same run. Of these reads something durable was made, but no crash leaves that without what was read:
+    /// they may lie in one line this time, and in two another time.
+    Followed(Pairs),
+    /// It was another run, or did not come to its end.
+    InVain,
+    /// The search is over.
+    Over,
 }
 
 /// Why the search has ended.
@@ -111,11 +149,15 @@ pub struct Searched {
     pub over: Over,
     /// Predictions in words, how they stand, and how many schedules were directed at them.
     pub predictions: Vec<(String, Prospect, u32)>,
-    pub notes: Vec<String>,
-    pub killed: Vec<(i32, Vec<Decision>)>,
+    /// How else the program ends.
+    pub remarks: Vec<Remark>,
     pub has_diverged: u64,
+    /// Early reads that were seen only in runs that did not end.
+    pub not_followed: u64,
     /// Recovery fails after a crash in which nothing is lost: where, and how.
     pub fails_anyway: Option<String>,
+    /// What runs after a crash ends so though nothing is lost that some of its failures prove nothing.
+    pub not_judged: Option<String>,
 }
 
 /// Told from time to time how far it is.
@@ -130,6 +172,8 @@ pub struct Search<'o> {
     stage: &'o Stage,
     state: Mutex<State>,
     begun: Instant,
+    /// How the first run, in which nobody is interrupted, has ended, if by itself.
+    usual_end: Option<ExitStatus>,
     more: Vec<Command>,
     over: Mutex<Option<Over>>,
 }
@@ -147,7 +191,8 @@ struct Next {
 struct Shown {
     input: Arc<Input>,
     decisions: Vec<Decision>,
-    /// [`Scheduled::check`](brownout_host::Scheduled::check) of the run, if it has been run.
+    /// [`Scheduled::check`](brownout_host::Scheduled::check) of the run, if it has been run, and did not have to be ended.
+    /// (How far a run gets that is ended differs by a few points.)
     check: Option<u64>,
 }
 
@@ -174,7 +219,19 @@ impl Shown {
 /// What is worth looking at in a run.
 struct Wanted {
     follows: bool,
+    /// For these.
+    candidates: Vec<(u64, u64)>,
     locks: bool,
+}
+
+/// What the first run has shown.
+pub struct First {
+    /// When the clock of the search began.
+    pub begun: Instant,
+    /// How it ended, if by itself.
+    pub end: Option<ExitStatus>,
+    /// What it is called if it was killed by a mistake of the program's own: that takes no schedule.
+    pub death: Option<u64>,
 }
 
 impl<'o> Search<'o> {
@@ -185,11 +242,18 @@ impl<'o> Search<'o> {
         inputs: Inputs,
         first: u64,
         known: Discoveries,
+        shown: &First,
     ) -> Search<'o> {
         let more = options
             .continues
             .iter()
             .map(|command| together(&options.recover, command));
+        let mut endings = FxHashSet::default();
+        endings.extend(shown.death.map(|name| What::Crash { name }));
+        endings.extend(shown.end.map(|end| match end {
+            ExitStatus::Code(code) => What::Exit { code },
+            ExitStatus::Signal(signal) => What::Killed { signal },
+        }));
         Search {
             options,
             stage,
@@ -200,7 +264,7 @@ impl<'o> Search<'o> {
                 inputs,
                 pairs: FxHashSet::default(),
                 edges: Vec::new(),
-                followed: FxHashMap::default(),
+                candidates: FxHashMap::default(),
                 inter: FxHashSet::default(),
                 effects: FxHashMap::default(),
                 afterwards: FxHashMap::default(),
@@ -212,14 +276,16 @@ impl<'o> Search<'o> {
                 stuck_words: FxHashSet::default(),
                 found: known,
                 numbers: Numbers::default(),
-                killed: Vec::new(),
-                notes: Vec::new(),
+                endings,
+                remarks: Vec::new(),
                 fails_anyway: None,
+                not_judged: None,
                 has_more: false,
                 length: 1000,
                 has_diverged: 0,
             }),
-            begun: Instant::now(),
+            begun: shown.begun,
+            usual_end: shown.end,
             more: more.collect(),
             over: Mutex::new(None),
         }
@@ -263,15 +329,17 @@ impl<'o> Search<'o> {
         let numbers = self.numbers();
         let over = self.over.into_inner().unwrap_or_else(|p| p.into_inner());
         let state = self.state.into_inner().unwrap_or_else(|p| p.into_inner());
+        let never = |candidate: &&Candidate| candidate.is_cut && candidate.followed == 0;
         Ok(Searched {
+            not_followed: state.candidates.values().filter(never).count() as u64,
             found: state.found.into_list(),
             numbers,
             over: over.unwrap_or(Over::Stopped),
             predictions: state.goals.predictions(),
-            notes: state.notes,
-            killed: state.killed,
+            remarks: state.remarks,
             has_diverged: state.has_diverged,
             fails_anyway: state.fails_anyway,
+            not_judged: state.not_judged,
         })
     }
 
@@ -302,7 +370,7 @@ impl<'o> Search<'o> {
         numbers.predictions_open = goals.predicted - goals.proven - goals.refuted;
         (numbers.inputs, numbers.inputs_kept) = state.inputs.counts();
         numbers.inter_candidates = state.inter.len() as u64;
-        numbers.intra_candidates = (state.followed.len() - state.inter.len()) as u64;
+        numbers.intra_candidates = (state.candidates.len() - state.inter.len()) as u64;
         numbers.inconsistencies = state.effects.len() as u64;
         let count =
             |is: fn(&Verdict) -> bool| state.judged.values().filter(|v| is(v)).count() as u64;
@@ -320,10 +388,7 @@ impl<'o> Search<'o> {
 
     /// How long it may take, if that is limited.
     fn limit(&self) -> Option<Duration> {
-        match (self.options.time, self.options.runs) {
-            (None, None) => Some(TIME),
-            (time, _) => time,
-        }
+        time_limit(self.options)
     }
 
     fn is_over(&self) -> bool {
@@ -423,22 +488,22 @@ impl<'o> Search<'o> {
             for input in self.lock().inputs.take_news() {
                 books.keeps(&input);
             }
-            let Some(decisions) = ran.scheduled.decisions.clone() else {
-                self.note("a run had more decisions than can be kept: it is not looked into");
-                continue;
-            };
             let shown = Shown {
                 input: next.turn.input,
-                decisions,
-                check: Some(ran.scheduled.check),
+                decisions: ran.scheduled.decisions.clone(),
+                check: ran.outcome.stopped.is_none().then_some(ran.scheduled.check),
             };
             self.look_for_deadlock(&ran, &mut watch, &shown, books)?;
-            self.look_for_publications(&mut watch, &shown, books)?;
-            if (wanted.follows || wanted.locks) && !ran.is_endless {
+            self.look_for_ending(&ran, &mut watch, &shown, books)?;
+            if ran.has_ended() {
+                // Who was ended might have written it back later.
+                self.look_for_publications(&mut watch, &shown, books)?;
+            }
+            if (wanted.follows || wanted.locks) && ran.outcome.stopped.is_none() {
                 match self.look_into(&shown, ran.scheduled.check, wanted.follows, books) {
                     // What was found until then is what there is to report.
                     Err(error) if error.is_stop() => break,
-                    looked => looked?,
+                    looked => self.count(&wanted, looked?),
                 }
             }
         }
@@ -463,10 +528,20 @@ impl<'o> Search<'o> {
         Ok((ran, predictor.finish()))
     }
 
-    fn note(&self, text: &str) {
+    /// Counts what was followed, once it has been.
+    fn count(&self, wanted: &Wanted, looked: Looked) {
+        if !wanted.follows {
+            return;
+        }
         let mut state = self.lock();
-        if !state.notes.iter().any(|known| known == text) {
-            state.notes.push(text.to_owned());
+        for key in &wanted.candidates {
+            let candidate = state.candidates.entry(*key).or_default();
+            match &looked {
+                Looked::Followed(fruitless) if fruitless.contains(key) => candidate.in_vain += 1,
+                Looked::Followed(_) => candidate.followed += 1,
+                Looked::InVain => candidate.in_vain += 1,
+                Looked::Over => {}
+            }
         }
     }
 
@@ -481,13 +556,8 @@ impl<'o> Search<'o> {
         state.numbers.threads = state.numbers.threads.max(watch.threads as u64);
         state.numbers.deadlocks += u64::from(ran.scheduled.is_deadlock);
         state.numbers.endless += u64::from(ran.is_endless);
-        state.length = ran.scheduled.steps;
-        if let (ExitStatus::Signal(signal), None) = (ran.outcome.status, ran.outcome.stopped)
-            && !ran.scheduled.is_deadlock
-            && state.killed.iter().all(|(known, _)| *known != signal)
-        {
-            let decisions = ran.scheduled.decisions.clone().unwrap_or_default();
-            state.killed.push((signal, decisions));
+        if ran.outcome.stopped.is_none() {
+            state.length = ran.scheduled.steps;
         }
         let before = state.pairs.len();
         state.pairs.extend(watch.pairs.iter().copied());
@@ -501,13 +571,13 @@ impl<'o> Search<'o> {
         if let Some(edges) = &ran.outcome.edges {
             is_new |= merge(&mut state.edges, edges);
         }
-        let mut follows = state.has_more && !watch.sightings.is_empty();
+        let mut candidates = Vec::new();
         for (key, sighting) in &watch.sightings {
-            let count = state.followed.entry(*key).or_default();
-            if *count < FOLLOWED_MAX {
-                *count += 1;
-                follows = true;
-                is_new |= *count == 1;
+            is_new |= !state.candidates.contains_key(key);
+            let candidate = state.candidates.entry(*key).or_default();
+            candidate.is_cut |= ran.is_endless;
+            if candidate.is_wanted() {
+                candidates.push(*key);
             }
             if sighting.is_inter {
                 state.inter.insert(*key);
@@ -524,7 +594,19 @@ impl<'o> Search<'o> {
             state.news = state.news.max(next.number);
             state.inputs.has_news(&next.turn.input);
         }
-        Wanted { follows, locks }
+        Wanted {
+            follows: !candidates.is_empty() || state.has_more && !watch.sightings.is_empty(),
+            candidates,
+            locks,
+        }
+    }
+}
+
+/// How long a search may take, if that is limited.
+pub fn time_limit(options: &Options) -> Option<Duration> {
+    match (options.time, options.runs) {
+        (None, None) => Some(TIME),
+        (time, _) => time,
     }
 }
 

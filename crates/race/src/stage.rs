@@ -6,7 +6,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brownout_explore::{Ground, Options as ExploreOptions, PmOnly, Run, RunRecorder, Start};
 use brownout_host::{
@@ -14,6 +14,7 @@ use brownout_host::{
 };
 use brownout_symbols::{Counting, Part};
 use brownout_trace::{EventSink, Tee};
+use serde::{Deserialize, Serialize};
 
 use crate::inputs::Input;
 use crate::options::{Error, Options, io_error};
@@ -38,6 +39,23 @@ pub struct Ran {
     pub scheduled: Scheduled,
     /// The program was ended because it did not end.
     pub is_endless: bool,
+    /// It was ended because the time of the search was up, which says nothing about it.
+    pub is_cut: bool,
+}
+
+impl Ran {
+    /// The program has come to its own end.
+    pub fn has_ended(&self) -> bool {
+        self.outcome.stopped.is_none() && !self.scheduled.is_deadlock
+    }
+}
+
+/// What a run may do, where that is counted and not timed: a run under the same schedule is ended at
+/// the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounds {
+    events: Option<u64>,
+    steps: Option<u64>,
 }
 
 /// What to run.
@@ -92,6 +110,8 @@ pub struct Stage {
     pristine: Arc<Enclosure>,
     /// Set by the first run.
     limits: Limits,
+    /// When the time of the search is up. No run goes on then.
+    until: Option<Instant>,
     /// Last, because everything else lies in it.
     ground: Ground,
 }
@@ -138,6 +158,7 @@ impl Stage {
                 wall: Some(options.patience.unwrap_or(FIRST_WALL)),
                 ..Limits::default()
             },
+            until: None,
             ground,
         })
     }
@@ -156,6 +177,49 @@ impl Stage {
         self.limits.steps = Some(steps.saturating_mul(STEPS_FACTOR).max(STEPS_MIN));
     }
 
+    /// The bounds as they are.
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            events: self.limits.events,
+            steps: self.limits.steps,
+        }
+    }
+
+    /// The bounds as they were elsewhere.
+    pub fn bound_by(&mut self, bounds: Bounds) {
+        (self.limits.events, self.limits.steps) = (bounds.events, bounds.steps);
+    }
+
+    /// Ends all runs then.
+    pub fn end_at(&mut self, moment: Option<Instant>) {
+        self.until = moment;
+    }
+
+    /// How much time is left; none: that is not limited.
+    pub fn time_left(&self) -> Option<Duration> {
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        self.until.map(left)
+    }
+
+    /// How a run ended.
+    fn ran(&self, outcome: Outcome) -> Result<Ran, Error> {
+        let Some(scheduled) = outcome.scheduled.clone() else {
+            return Err(Error::Usage("the program was not scheduled".into()));
+        };
+        let is_over = self.time_left() == Some(Duration::ZERO);
+        let is_cut = is_over && outcome.stopped == Some(Stopped::Wall);
+        let is_endless = matches!(
+            outcome.stopped,
+            Some(Stopped::Events | Stopped::Wall | Stopped::Idle | Stopped::Steps)
+        );
+        Ok(Ran {
+            outcome,
+            scheduled,
+            is_endless: is_endless && !is_cut,
+            is_cut,
+        })
+    }
+
     /// A folder for whatever a search needs while it lasts.
     pub fn scratch(&self) -> PathBuf {
         self.ground.scratch()
@@ -169,7 +233,7 @@ impl Stage {
         let mut sink = Tee::of([sink]).and(counting.as_mut());
         let outcome = brownout_host::record(&config, &mut sink);
         let _ = (fs::remove_file(&out), fs::remove_file(&err));
-        ran(outcome?)
+        self.ran(outcome?)
     }
 
     /// The same, so that crashes of the run can be tried.
@@ -195,10 +259,10 @@ impl Stage {
             brownout_host::record(&config, &mut sink)?
         };
         let printed = |path: &Path| fs::read(path).unwrap_or_default();
-        let again = outcome_of(&outcome);
+        let again = outcome.clone();
         let run = recorder.finish(outcome, printed(&out), printed(&err))?;
         let _ = (fs::remove_file(&out), fs::remove_file(&err));
-        Ok((run, ran(again)?))
+        Ok((run, self.ran(again)?))
     }
 
     /// Counts where a run touches persistent memory, if anybody wants to know.
@@ -242,39 +306,12 @@ impl Stage {
         config.dies_with_tool = true;
         config.stop = Some(self.explore.stop.clone());
         config.limits = self.limits;
+        config.limits.wall = [self.limits.wall, self.time_left()]
+            .into_iter()
+            .flatten()
+            .min();
         Ok((config, out_path, err_path))
     }
-}
-
-/// What is needed of an outcome twice.
-fn outcome_of(outcome: &Outcome) -> Outcome {
-    Outcome {
-        status: outcome.status,
-        hints: outcome.hints.clone(),
-        notes: outcome.notes.clone(),
-        wall: outcome.wall,
-        events: outcome.events,
-        stopped: outcome.stopped,
-        waited: outcome.waited,
-        edges: None,
-        comparisons: Vec::new(),
-        scheduled: outcome.scheduled.clone(),
-    }
-}
-
-fn ran(outcome: Outcome) -> Result<Ran, Error> {
-    let Some(scheduled) = outcome.scheduled.clone() else {
-        return Err(Error::Usage("the program was not scheduled".into()));
-    };
-    let is_endless = matches!(
-        outcome.stopped,
-        Some(Stopped::Events | Stopped::Wall | Stopped::Idle | Stopped::Steps)
-    );
-    Ok(Ran {
-        outcome,
-        scheduled,
-        is_endless,
-    })
 }
 
 fn set_up(options: &Options, setup: &str, view: &Arc<Enclosure>) -> Result<(), Error> {

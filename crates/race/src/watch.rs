@@ -36,6 +36,8 @@ const ACCESSES_MAX: usize = 6;
 const OPEN_MAX: usize = 16;
 /// Stores of a thread that are remembered as long as they may be lost.
 const PENDING_MAX: usize = 64;
+/// Behind so many events in which nothing changes, it is counted who comes where.
+const SETTLED: u64 = 1_000;
 
 /// A load of bytes that were not persistent.
 #[derive(Clone, Copy, Debug)]
@@ -107,8 +109,13 @@ pub struct Watch {
     pub touching: FxHashSet<ThreadId>,
     /// All threads that there were.
     pub threads: usize,
-    /// When something was last stored.
-    changed: Instant,
+    /// The event by which persistent memory last came to hold something else, and when that was.
+    changed: (u64, Instant),
+    /// By thread, and by the name of the place: how often it has come there in a long stretch in which
+    /// nothing has changed.
+    returns: FxHashMap<ThreadId, FxHashMap<u64, (Done, u32)>>,
+    /// The signal that has ended the program, and where.
+    pub died: Option<(Done, i32)>,
     parts: Vec<(ByteRange, usize)>,
 }
 
@@ -143,14 +150,52 @@ impl Watch {
             storing: FxHashSet::default(),
             touching: FxHashSet::default(),
             threads: 0,
-            changed: Instant::now(),
+            changed: (0, Instant::now()),
+            returns: FxHashMap::default(),
+            died: None,
             parts: Vec::new(),
         }
     }
 
-    /// How long ago persistent memory was last stored to.
-    pub fn since_change(&self) -> Duration {
-        self.changed.elapsed()
+    /// Whether nothing has changed in persistent memory for the second half of the run, by its events or
+    /// by its time. (Who looks at ordinary memory does so without events.)
+    pub fn is_quiet(&self, wall: Duration) -> bool {
+        let (event, moment) = self.changed;
+        2 * (self.index - event) > self.index || 2 * moment.elapsed() > wall
+    }
+
+    /// Where each thread that has not ended was last seen; of several places to which it comes again and
+    /// again, always the same one, whenever the run is ended.
+    pub fn whereabouts(&self) -> Vec<Done> {
+        let place = |(thread, last): (&ThreadId, &Done)| {
+            let places = self.returns.get(thread);
+            let most = places.and_then(|places| places.values().map(|(_, count)| *count).max());
+            let often = places.into_iter().flatten().filter(|(_, (_, count))| {
+                most.is_some_and(|most| 2 * u64::from(*count) >= u64::from(most))
+            });
+            let first = often.min_by_key(|(name, _)| **name);
+            first.map_or(*last, |(_, (done, _))| *done)
+        };
+        let mut places: Vec<Done> = self.last.iter().map(place).collect();
+        places.sort_unstable_by_key(|done| done.site.thread);
+        places
+    }
+
+    /// A thread has come to a place in persistent memory.
+    fn come(&mut self, done: Done) {
+        self.last.insert(done.site.thread, done);
+        if self.index - self.changed.0 > SETTLED {
+            let places = self.returns.entry(done.site.thread).or_default();
+            let (_, count) = places.entry(done.site.name).or_insert((done, 0));
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn has_changed(&mut self) {
+        self.changed = (self.index, Instant::now());
+        if !self.returns.is_empty() {
+            self.returns.clear();
+        }
     }
 
     fn done(&self, event: &Event<'_>) -> Done {
@@ -238,7 +283,7 @@ impl Watch {
 
     fn load(&mut self, event: &Event<'_>, access: &Access<'_>) -> io::Result<()> {
         let done = self.done(event);
-        self.last.insert(event.thread, done);
+        self.come(done);
         let parts = self.keys_of(event.thread, access)?;
         if !parts.is_empty() {
             self.touching.insert(event.thread);
@@ -325,9 +370,10 @@ impl Watch {
         if is_locked {
             self.fence_streaming(event.thread);
         }
-        self.changed = Instant::now();
-        self.last.insert(event.thread, done);
+        self.come(done);
         let parts = self.keys_of(event.thread, access)?;
+        // What ordinary files hold is not known; locked instructions may only have tried something.
+        let mut changes = parts.is_empty() && !is_locked;
         if !parts.is_empty() {
             self.touching.insert(event.thread);
             self.storing.insert(event.thread);
@@ -340,9 +386,12 @@ impl Watch {
             self.stored(done, *keys, make);
             let bytes = access.bytes.get(*at..).unwrap_or_default();
             let bytes = &bytes[..bytes.len().min(keys.len() as usize)];
-            self.words.store(done, *keys, bytes, is_locked);
+            changes |= self.words.store(done, *keys, bytes, is_locked);
             self.meet(done.site, *keys, true);
             self.last_store.insert(event.thread, (done, *keys));
+        }
+        if changes {
+            self.has_changed();
         }
         self.parts = parts;
         Ok(())
@@ -447,6 +496,7 @@ impl Watch {
             } if !self.ordinary.contains(file) => {
                 let keys = ByteRange::new(keys::key(*file, *offset), u64::from(*size));
                 self.stored(self.done(event), keys, Op::Store);
+                self.has_changed();
             }
             EventKind::File { file, reason, .. } => {
                 match *reason == PmReason::Changed {
@@ -479,9 +529,11 @@ impl Watch {
                 let above = self.chains.get(parent).copied().unwrap_or_default();
                 self.chains.insert(*context, mix(above, return_addr.0));
             }
+            EventKind::Signal { signal, .. } => self.died = Some((self.done(event), *signal)),
             EventKind::ThreadStart { .. } => self.threads += 1,
             EventKind::ThreadExit => {
                 self.last.remove(&event.thread);
+                self.returns.remove(&event.thread);
             }
             _ => {}
         }

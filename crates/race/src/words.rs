@@ -55,8 +55,6 @@ pub struct Words {
     contents: FxHashMap<u64, [Option<u8>; 8]>,
     /// By thread: how often it has read what where since it last stored anything.
     reads: FxHashMap<u32, FxHashMap<(u64, u64), u32>>,
-    /// Events since the content of a word changed.
-    pub quiet: u64,
 }
 
 fn word_of(key: u64) -> u64 {
@@ -64,21 +62,22 @@ fn word_of(key: u64) -> u64 {
 }
 
 impl Words {
-    /// Takes note of what bytes hold now. True if that is not what they held, or if that was not known.
+    /// Takes note of what bytes hold now. True if that is not what they held, or if either is not known.
     fn learn(&mut self, range: ByteRange, bytes: &[u8]) -> bool {
-        let mut is_new = bytes.len() as u64 != range.len();
+        let mut is_new = false;
+        let bytes = bytes.iter().copied().map(Some);
+        let bytes = bytes.chain(std::iter::repeat(None));
         for (at, byte) in (range.start().0..range.end().0).zip(bytes) {
             let content = self.contents.entry(word_of(at)).or_default();
             let known = &mut content[(at & 7) as usize];
-            is_new |= *known != Some(*byte);
-            *known = Some(*byte);
+            is_new |= byte.is_none() || *known != byte;
+            *known = byte;
         }
         is_new
     }
 
     /// A thread reads.
     pub fn load(&mut self, site: Site, range: ByteRange, bytes: &[u8]) {
-        self.quiet += 1;
         if range.len() > 8 {
             return;
         }
@@ -98,27 +97,27 @@ impl Words {
         }
     }
 
-    /// A thread stores.
-    pub fn store(&mut self, done: Done, range: ByteRange, bytes: &[u8], is_locked: bool) {
-        self.quiet += 1;
+    /// A thread stores. True if the bytes hold something else than before, as far as that is known: a
+    /// lock that is tried and not got stores what is there.
+    pub fn store(&mut self, done: Done, range: ByteRange, bytes: &[u8], is_locked: bool) -> bool {
         if let Some(reads) = self.reads.get_mut(&done.site.thread.0)
             && !is_locked
         {
             reads.clear();
         }
+        if range.len() > 8 && is_locked {
+            return self.learn(range, bytes);
+        }
         if range.len() > 8 {
+            // Most of it is data, of which there may be much.
             for part in range.split(8) {
                 self.contents.remove(&word_of(part.start().0));
             }
-            self.quiet = 0;
-            return;
+            return true;
         }
         let place = word_of(range.start().0);
         let before = self.contents.get(&place).copied().unwrap_or_default();
         let is_new = self.learn(range, bytes);
-        if is_new {
-            self.quiet = 0;
-        }
         if is_locked && !is_new {
             // Tried, and not got.
             let reads = self.reads.entry(done.site.thread.0).or_default();
@@ -139,6 +138,7 @@ impl Words {
         if is_new && word.changes.len() < CHANGES_MAX {
             word.changes.push(Change { done });
         }
+        is_new
     }
 
     /// A thread waits in a futex.
@@ -165,5 +165,34 @@ impl Words {
             .into_iter()
             .map(|(place, word)| (*place, word))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use brownout_model::Key;
+
+    fn at(start: u64, len: u64) -> ByteRange {
+        ByteRange::new(Key(start), len)
+    }
+
+    #[test]
+    fn a_lock_that_is_not_got_changes_nothing() {
+        let mut words = Words::default();
+        let done = Done::default();
+        let taken = 1u64.to_le_bytes();
+        // Nobody knows what was there.
+        assert!(words.store(done, at(64, 8), &taken, true));
+        assert!(!words.store(done, at(64, 8), &taken, true));
+        assert!(words.store(done, at(64, 8), &0u64.to_le_bytes(), false));
+        assert!(words.store(done, at(64, 8), &taken, true));
+        // Nor does one of sixteen bytes.
+        assert!(words.store(done, at(128, 16), &[7; 16], true));
+        assert!(!words.store(done, at(128, 16), &[7; 16], true));
+        assert!(words.store(done, at(128, 16), &[8; 16], true));
+        // What is not told may be anything, then and later.
+        assert!(words.store(done, at(64, 8), &[], false));
+        assert!(words.store(done, at(64, 8), &taken, true));
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  the same run again, followed ─▶ effects ─▶ crash, recovery ─▶ fewer context switches ─▶ finding, proof
 //! ```
-//! Deadlocks, and what is read and never written back, need no crash.
+//! Deadlocks, crashes of the program, and what is read and never written back, need no crash of the machine.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,17 +12,19 @@ use std::time::{Duration, Instant};
 
 use brownout_explore::Trial;
 use brownout_findings::blame;
-use brownout_host::Decision;
+use brownout_findings::numbers::{counted, either};
+use brownout_host::{Decision, ExitStatus};
 use brownout_symbols::Stacks;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Books, CHANGE_TRIES_MAX, Over, Search, Shown, State};
+use super::{Books, CHANGE_TRIES_MAX, Looked, Over, Pairs, Search, Shown, State};
 use crate::deadlock::{self, deadlock_name};
-use crate::discoveries::Discovery;
+use crate::discoveries::{Discovery, Remark};
 use crate::effects::{Effect, Effects, How};
+use crate::ending;
 use crate::finding;
 use crate::judge::{self, Judged, Verdict, is_same};
-use crate::minimise::{Effort, minimise};
+use crate::minimise::{Effort, Least, minimise};
 use crate::options::{Error, io_error};
 use crate::proof::{Proof, What};
 use crate::site::Site;
@@ -55,7 +57,58 @@ impl Shown {
     }
 }
 
+/// How many context switches of a list the finding needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Switches {
+    /// All of them.
+    Needed,
+    /// Nobody has tried to the end whether fewer do.
+    Seen,
+}
+
+/// Whose effect it is.
+fn pair_of(effect: &Effect) -> (u64, u64) {
+    (effect.source.store.site.name, effect.source.load.site.name)
+}
+
+impl State {
+    /// Whether an effect was not tried often enough yet.
+    fn may_try(&mut self, effect: &Effect) -> bool {
+        let pair = pair_of(effect);
+        let is_after = effect.how == How::Afterwards;
+        if is_after && self.confirmed.contains(&pair) {
+            return false;
+        }
+        let (tries, tries_max) = match is_after {
+            true => (&mut self.afterwards, AFTERWARDS_TRIES_MAX),
+            false => (&mut self.effects, TRIES_MAX),
+        };
+        // That it was seen is counted, too.
+        let tries = *tries.entry(effect.name).or_default();
+        let of_pair = self.by_pair.get(&(pair.0, pair.1, u64::from(is_after)));
+        tries < tries_max && of_pair.is_none_or(|count| *count < EFFECTS_PER_PAIR)
+    }
+}
+
+impl From<&Least> for Switches {
+    fn from(least: &Least) -> Switches {
+        match least.is_least {
+            true => Switches::Needed,
+            false => Switches::Seen,
+        }
+    }
+}
+
 impl Search<'_> {
+    /// What may be spent to make a list shorter, now.
+    fn effort(&self) -> Effort {
+        let left = self.stage.time_left().unwrap_or(EFFORT.time);
+        Effort {
+            time: EFFORT.time.min(left),
+            ..EFFORT
+        }
+    }
+
     /// Runs again what is to be looked into, and tries its crashes.
     pub(super) fn look_into(
         &self,
@@ -63,16 +116,19 @@ impl Search<'_> {
         check: u64,
         follows: bool,
         books: &dyn Books,
-    ) -> Result<(), Error> {
+    ) -> Result<Looked, Error> {
         let mut effects = Effects::new(self.options.model);
         let act = shown.again().following(follows);
         let (run, again) = self.stage.record(act, &mut effects)?;
-        if self.options.stop.load(Ordering::Relaxed) || again.outcome.stopped.is_some() {
-            return Ok(());
+        if self.options.stop.load(Ordering::Relaxed) || again.is_cut {
+            return Ok(Looked::Over);
+        }
+        if again.outcome.stopped.is_some() {
+            return Ok(Looked::InVain);
         }
         if again.scheduled.check != check {
             self.lock().has_diverged += 1;
-            return Ok(());
+            return Ok(Looked::InVain);
         }
         let (effects, given_up, mut watch) = effects.finish();
         {
@@ -80,19 +136,20 @@ impl Search<'_> {
             state.numbers.followed += 1;
             state.numbers.given_up += given_up;
         }
-        let effects = self.worth_trying(effects, &mut watch.stacks);
+        let effects = self.ranked(effects, &mut watch.stacks);
         let mut changes = self.changes_worth_trying(&watch);
         // Locks of libpmemobj begin with the number of the run that has initialised them: after a crash they are free.
         changes
             .retain(|(_, change, _)| !finding::is_foundation(&mut watch.stacks, change.done.site));
         if effects.is_empty() && changes.is_empty() || watch.storing.is_empty() {
-            return Ok(());
+            return Ok(Looked::Followed(Pairs::default()));
         }
         let begun = Instant::now();
         let mut trial = Trial::new(&self.stage.explore, run, &self.more)?;
+        let (effects, fruitless) = self.worth_trying(effects, &trial);
         let procedures = 1 + self.more.len();
-        if let Some(why) = trial.is_unfit(0) {
-            self.note(&format!("what runs after a crash does not end well even if nothing is lost ({why}), so that its failure proves nothing"));
+        if let Some(why) = trial.not_judged() {
+            self.lock().not_judged.get_or_insert(why);
         }
         // Locks first: where one stays taken, whatever else is tried may hang.
         for (place, change, next) in &changes {
@@ -115,7 +172,7 @@ impl Search<'_> {
             if self.is_over() || fail_anyway >= FAIL_ANYWAY_MAX {
                 break;
             }
-            let pair = (effect.source.store.site.name, effect.source.load.site.name);
+            let pair = pair_of(effect);
             let is_settled = |state: &State| {
                 matches!(state.judged.get(&effect.name), Some(Verdict::Confirmed(_)))
                     || effect.how == How::Afterwards && state.confirmed.contains(&pair)
@@ -134,59 +191,67 @@ impl Search<'_> {
             self.conclude_effect(effect, judged, &mut trial, &mut watch, shown, books)?;
         }
         self.lock().numbers.validating_seconds += begun.elapsed().as_secs_f64();
-        Ok(())
+        Ok(Looked::Followed(fruitless))
     }
 
-    /// What of a run's effects is tried, the most telling first: the program's own before those in which libpmemobj and its kin have a hand, and what depends on its
-    /// source for sure before what is only stored afterwards.
-    fn worth_trying(&self, effects: Vec<Effect>, stacks: &mut Stacks) -> Vec<Effect> {
+    /// What of a run's effects may be tried, the most telling first: the program's own before those in which libpmemobj and its kin have a hand, and what depends on its
+    /// source for sure before what is only stored afterwards. The first word of each says whether it is theirs.
+    fn ranked(&self, effects: Vec<Effect>, stacks: &mut Stacks) -> Vec<(bool, Effect)> {
         let mut known: FxHashMap<u64, bool> = FxHashMap::default();
         let mut is_foundation = |site: Site| {
             let known = known.entry(site.name);
             *known.or_insert_with(|| finding::is_foundation(stacks, site))
         };
-        let mut ranked: Vec<(bool, bool, Effect)> = Vec::new();
+        let mut state = self.lock();
+        let mut ranked: Vec<(bool, Effect)> = Vec::new();
         for effect in effects {
             let source = &effect.source;
             let sites = [source.store.site, source.load.site, effect.done.site];
             let is_theirs = sites.into_iter().any(&mut is_foundation);
             let is_after = effect.how == How::Afterwards;
-            if !(is_theirs && is_after) {
-                ranked.push((is_theirs, is_after, effect));
+            if !(is_theirs && is_after) && state.may_try(&effect) {
+                ranked.push((is_theirs, effect));
             }
         }
-        ranked.sort_by_key(|(is_theirs, is_after, _)| (*is_theirs, *is_after));
+        ranked.sort_by_key(|(is_theirs, effect)| (*is_theirs, effect.how == How::Afterwards));
+        ranked
+    }
+
+    /// What of it is tried, now that it can be told which of it a crash can leave; and the early reads of which a crash can leave nothing.
+    fn worth_trying(&self, ranked: Vec<(bool, Effect)>, trial: &Trial) -> (Vec<Effect>, Pairs) {
         let mut state = self.lock();
-        let mut wanted = Vec::new();
+        let (mut wanted, mut fruitful, mut fruitless) =
+            (Vec::new(), Pairs::default(), Pairs::default());
         let mut theirs = 0;
         state.has_more = false;
-        for (is_theirs, is_after, effect) in ranked {
-            let pair = (effect.source.store.site.name, effect.source.load.site.name);
-            if is_after && state.confirmed.contains(&pair) {
+        for (is_theirs, effect) in ranked {
+            if !state.may_try(&effect) {
                 continue;
             }
-            let (tries, tries_max) = match is_after {
-                true => (&mut state.afterwards, AFTERWARDS_TRIES_MAX),
-                false => (&mut state.effects, TRIES_MAX),
-            };
-            let tries = tries.entry(effect.name).or_default();
-            if *tries >= tries_max {
-                continue;
-            }
-            theirs += usize::from(is_theirs);
-            if wanted.len() >= RUN_MAX || is_theirs && theirs > THEIRS_MAX {
+            let pair = pair_of(&effect);
+            if wanted.len() >= RUN_MAX || is_theirs && theirs >= THEIRS_MAX {
                 state.has_more |= !is_theirs;
+                fruitful.insert(pair);
                 continue;
             }
-            *tries += 1;
-            let kind = u64::from(is_after);
-            let of_pair = state.by_pair.entry((pair.0, pair.1, kind)).or_default();
-            if *of_pair < EFFECTS_PER_PAIR {
-                *of_pair += 1;
-                wanted.push(effect);
+            if !judge::can_be(trial, &effect) {
+                fruitless.insert(pair);
+                continue;
             }
+            fruitful.insert(pair);
+            theirs += usize::from(is_theirs);
+            let kind = effect.how == How::Afterwards;
+            let tries = match kind {
+                true => &mut state.afterwards,
+                false => &mut state.effects,
+            };
+            *tries.entry(effect.name).or_default() += 1;
+            let of_pair = state.by_pair.entry((pair.0, pair.1, u64::from(kind)));
+            *of_pair.or_default() += 1;
+            wanted.push(effect);
         }
-        wanted
+        fruitless.retain(|pair| !fruitful.contains(pair));
+        (wanted, fruitless)
     }
 
     fn changes_worth_trying(&self, watch: &Watch) -> Vec<(u64, Change, Option<Change>)> {
@@ -216,8 +281,7 @@ impl Search<'_> {
         };
         let mut state = self.lock();
         if matches!(judged.verdict, Verdict::Confirmed(_)) {
-            let pair = (effect.source.store.site.name, effect.source.load.site.name);
-            state.confirmed.insert(pair);
+            state.confirmed.insert(pair_of(effect));
         }
         let known = state.judged.entry(effect.name).or_insert(Verdict::Nothing);
         if rank(&judged.verdict) > rank(known) {
@@ -278,14 +342,17 @@ impl Search<'_> {
             let act = shown.steered(decisions).following(true);
             let ran = self.stage.run(act, &mut effects)?;
             let shows = effects.finish().0.iter().any(|effect| effect.name == name);
-            Ok(ran.scheduled.decisions.filter(|_| shows))
+            Ok(shows.then_some(ran.scheduled.decisions))
         };
         let what = What::Effect { name };
-        let least = shown.with(minimise(shown.decisions.clone(), EFFORT, shows)?);
+        let least = minimise(shown.decisions.clone(), self.effort(), shows)?;
+        let switches = Switches::from(&least);
+        let least = shown.with(least.decisions);
         // Should it not be confirmed on the short list, the long one stays.
-        if least.decisions.len() < shown.decisions.len() {
+        let least_is_whole = least.decisions.len() == shown.decisions.len();
+        if !least_is_whole {
             match self.confirm(least, name, &judged.verdict, unlock, &key) {
-                Ok(Some(discovery)) => return self.tell(&key, discovery, books),
+                Ok(Some(discovery)) => return self.tell(&key, discovery, switches, books),
                 Ok(None) => {}
                 Err(error) if error.is_stop() => {}
                 Err(error) => return Err(error),
@@ -295,7 +362,11 @@ impl Search<'_> {
         let natively = judged.show(trial, &folder)?;
         let proof = shown.proof(what).with_crash(&judged, trial);
         let finding = finding::of_effect(effect, &judged, natively, unlock, trial, watch);
-        self.tell(&key, Discovery { finding, proof }, books)
+        let switches = match least_is_whole {
+            true => switches,
+            false => Switches::Seen,
+        };
+        self.tell(&key, Discovery { finding, proof }, switches, books)
     }
 
     /// Judges an effect once more under a shorter list of decisions; nothing if that comes to another verdict.
@@ -310,6 +381,9 @@ impl Search<'_> {
         let mut effects = Effects::new(self.options.model);
         let act = least.again().following(true);
         let (run, ran) = self.stage.record(act, &mut effects)?;
+        if ran.outcome.stopped.is_some() {
+            return Ok(None);
+        }
         least.check = Some(ran.scheduled.check);
         let (effects, _, mut watch) = effects.finish();
         let mut trial = Trial::new(&self.stage.explore, run, &self.more)?;
@@ -349,7 +423,7 @@ impl Search<'_> {
         let natively = judged.show(trial, &folder)?;
         let proof = shown.proof(what).with_crash(&judged, trial);
         let finding = finding::of_change(change, &judged, natively, trial, watch);
-        self.tell(&key, Discovery { finding, proof }, books)
+        self.tell(&key, Discovery { finding, proof }, Switches::Seen, books)
     }
 
     /// Whoever waits for ever.
@@ -383,28 +457,112 @@ impl Search<'_> {
             let ran = self.stage.run(shown.steered(decisions), &mut watch)?;
             let shows = deadlock::waits(&ran, &watch)
                 .is_some_and(|(waits, _)| deadlock_name(&waits) == name);
-            Ok(ran.scheduled.decisions.filter(|_| shows))
+            Ok(shows.then_some(ran.scheduled.decisions))
         };
-        let effort = match spins {
+        let mut effort = self.effort();
+        if spins {
             // Each takes as long as it takes to see that nothing changes.
-            true => Effort { runs: 12, ..EFFORT },
-            false => EFFORT,
-        };
-        let least = shown.with(minimise(shown.decisions.clone(), effort, shows)?);
+            effort.runs = 20;
+        }
+        let least = minimise(shown.decisions.clone(), effort, shows)?;
+        let switches = Switches::from(&least);
+        let least = shown.with(least.decisions);
         let mut again = Watch::new(self.options.model);
         let ran = self.stage.run(least.again(), &mut again)?;
         let what = What::Deadlock { name };
-        let (finding, proof) = match deadlock::waits(&ran, &again) {
+        let shortest = deadlock::waits(&ran, &again);
+        let shortest = shortest.filter(|(waits, _)| deadlock_name(waits) == name);
+        let (finding, proof, switches) = match shortest {
             Some((waits, spins)) => (
                 finding::of_deadlock(&mut again, &waits, spins),
                 least.proof(what),
+                switches,
             ),
             None => (
                 finding::of_deadlock(watch, &waits, spins),
                 shown.proof(what),
+                Switches::Seen,
             ),
         };
-        self.tell(&key, Discovery { finding, proof }, books)
+        // Who spins is seen when the run is ended, and that must come at the same place again.
+        let proof = match spins {
+            true => proof.with_bounds(self.stage.bounds()),
+            false => proof,
+        };
+        self.tell(&key, Discovery { finding, proof }, switches, books)
+    }
+
+    /// A program that a signal ends, or that ends otherwise than in the first run.
+    pub(super) fn look_for_ending(
+        &self,
+        ran: &Ran,
+        watch: &mut Watch,
+        shown: &Shown,
+        books: &dyn Books,
+    ) -> Result<(), Error> {
+        let Some(status) = ending::ending(ran) else {
+            return Ok(());
+        };
+        let Some(death) = ending::death(ran, watch) else {
+            let what = match status {
+                ExitStatus::Code(0) => return Ok(()),
+                ExitStatus::Code(code) => What::Exit { code },
+                ExitStatus::Signal(signal) => What::Killed { signal },
+            };
+            let mut state = self.lock();
+            if state.endings.insert(what) {
+                let text = format!(
+                    "under a schedule with {} the program ends with {}; if nobody is interrupted, it {}",
+                    counted(shown.decisions.len() as u64, "decision"),
+                    ending::words(status),
+                    match self.usual_end {
+                        Some(usual) => format!("ends with {}", ending::words(usual)),
+                        None => "does not end".to_owned(),
+                    }
+                );
+                let proof = shown.proof(what);
+                state.remarks.push(Remark { text, proof });
+            }
+            return Ok(());
+        };
+        let what = What::Crash { name: death.name };
+        if !self.lock().endings.insert(what) {
+            return Ok(());
+        }
+        let at = match death.at {
+            Some(done) => finding::stack(&mut watch.stacks, done.site),
+            None => Vec::new(),
+        };
+        let key = format!("crash {} {}", death.signal, blame::line(&at));
+        if !self.is_worth_telling(&key, true) {
+            return Ok(());
+        }
+        let shows = |decisions: &[Decision]| -> Result<Option<Vec<Decision>>, Error> {
+            let mut watch = Watch::new(self.options.model);
+            let ran = self.stage.run(shown.steered(decisions), &mut watch)?;
+            let again = ending::death(&ran, &watch);
+            let shows = again.is_some_and(|again| again.name == death.name);
+            Ok(shows.then_some(ran.scheduled.decisions))
+        };
+        let least = minimise(shown.decisions.clone(), self.effort(), shows)?;
+        let switches = Switches::from(&least);
+        let least = shown.with(least.decisions);
+        let mut again = Watch::new(self.options.model);
+        let ran = self.stage.run(least.again(), &mut again)?;
+        let shortest = ending::death(&ran, &again).filter(|again| again.name == death.name);
+        let (finding, proof, switches) = match shortest {
+            Some(death) => (
+                finding::of_death(&mut again, &death),
+                least.proof(what),
+                switches,
+            ),
+            None => (
+                finding::of_death(watch, &death),
+                shown.proof(what),
+                Switches::Seen,
+            ),
+        };
+        self.tell(&key, Discovery { finding, proof }, switches, books)
     }
 
     /// What others read and nobody ever writes back.
@@ -446,7 +604,7 @@ impl Search<'_> {
             };
             let proof = shown.proof(what);
             let finding = finding::of_sighting(&sighting, watch);
-            self.tell(&key, Discovery { finding, proof }, books)?;
+            self.tell(&key, Discovery { finding, proof }, Switches::Seen, books)?;
         }
         Ok(())
     }
@@ -456,16 +614,30 @@ impl Search<'_> {
         self.lock().found.is_worth_telling(key, is_error)
     }
 
-    fn tell(&self, key: &str, discovery: Discovery, books: &dyn Books) -> Result<(), Error> {
+    fn tell(
+        &self,
+        key: &str,
+        discovery: Discovery,
+        switches: Switches,
+        books: &dyn Books,
+    ) -> Result<(), Error> {
         let mut discovery = discovery;
-        let switches = discovery
-            .proof
-            .decisions()
-            .map_or(0, |decisions| decisions.len());
-        discovery.finding.notes.push(match switches {
-            0 => "nobody needs to be interrupted for it: it shows in a run in which every thread goes on until it waits or ends".to_owned(),
-            1 => "it takes one context switch that would not come by itself".to_owned(),
-            n => format!("it takes {n} context switches that would not come by themselves"),
+        let count = discovery.proof.decisions();
+        let count = count.map_or(0, |decisions| decisions.len() as u64);
+        discovery.finding.notes.push(match (count, switches) {
+            (0, _) => "nobody needs to be interrupted for it: it shows in a run in which every thread goes on until it waits or ends".to_owned(),
+            (1, Switches::Needed) => {
+                "it takes one context switch that would not come by itself".to_owned()
+            }
+            (n, Switches::Needed) => {
+                format!("it takes {n} context switches that would not come by themselves")
+            }
+            (n, Switches::Seen) => format!(
+                "it was seen with {} that would not come by {}; whether it takes {} was not tried to the end",
+                counted(n, "context switch"),
+                either(n, "itself", "themselves"),
+                either(n, "it", "all of them")
+            ),
         });
         if let Some(input) = discovery.proof.input() {
             let path = self.named(key, "input");
