@@ -5,12 +5,19 @@
 //! | `found::` | from blanks, the input that shows the bug is solved for; the native program stores what that input says; the token shows it again |
 //! | `silent::` | nothing is found in the fixed twin |
 //! | `plain::` | the C library chooses functions that are described, whatever the processor has |
+//! | `hangs::` | runs that do not end are ended, found, and said; what was not followed to its end is not claimed |
+//! | `strategies::` | each does what its name says |
 //! | `real::` | programs that nobody wrote for this: they make new paths, and do not diverge |
 //! | `ways::` | the same by files, mappings, arguments, connections and templates |
 //! | `pool::` | content of a pool on which recovery reads behind it is solved for, and the fixed twin is silent on all that is tried |
 //! | `crashes::` | crashes in paths with new behaviour are explored; the token explores them again |
 //! | `campaign::` | what is kept is there for the next time, and several search side by side |
+//! | `oracles::` | crashes that no branch leads to are solved for: divisions, accesses behind and in front of a pool |
+//! | `carried::` | findings have their path, and a script that shows them natively and harms nobody |
 //! | `usage::` | what cannot be searched is said |
+
+#[path = "symex/oracles.rs"]
+mod oracles;
 
 use std::fs;
 use std::path::Path;
@@ -26,10 +33,12 @@ use libtest_mimic::Arguments;
 const TIMEOUT: Duration = Duration::from_secs(300);
 /// Paths, not seconds, so that it does not depend on the machine: twice as many as any of these was seen to need, with six seeds.
 const FOUND_PATHS: &str = "1000";
+/// No machine is so slow that this is what ends a search.
+const LONG: &str = "280s";
 
 fn main() {
     let arguments = Arguments::from_args();
-    let trials = vec![
+    let mut trials = vec![
         trial("found::records", || found("records", Build::Bug)),
         trial("found::records_after_one", || {
             found("records", Build::BugAfterOne)
@@ -45,8 +54,20 @@ fn main() {
         trial("silent::order", || silent("order")),
         trial("plain::words", || plain("words")),
         trial("plain::scan", || plain("scan")),
-        trial("real::gzip", || real("gzip", &["-t"], 16)),
-        trial("real::sqlite3", || real("sqlite3", &[], 12)),
+        trial("found::scanned", scanned),
+        trial("hangs::found", hang_is_found),
+        trial("hangs::nothing_is_claimed", hang_before_a_branch),
+        trial("strategies::differ", strategies_differ),
+        trial("real::gzip", || {
+            real("25", &["--stdin-symbolic", "16"], &["gzip", "-t"])
+        }),
+        trial("real::sqlite3", || {
+            real("25", &["--stdin-symbolic", "12"], &["sqlite3"])
+        }),
+        trial("real::memcached", || {
+            served(&MEMCACHED, MEMCACHED_OPERATIONS)
+        }),
+        trial("real::redis", || served(&REDIS, REDIS_OPERATIONS)),
         trial("ways::file", || {
             way(&["--file-symbolic", "in:4"], &["file", "in"])
         }),
@@ -58,6 +79,9 @@ fn main() {
         }),
         trial("ways::connection", || {
             way(&["--socket-symbolic", "8"], &["serve"])
+        }),
+        trial("ways::connection_of_a_child", || {
+            way(&["--socket-symbolic", "8"], &["fork"])
         }),
         trial("ways::template", template),
         trial("pool::log", || pool("log", "64+16", ends_behind)),
@@ -71,10 +95,12 @@ fn main() {
         trial("usage::32_bit", bits_32),
         trial("usage::sources", sources),
         trial("usage::compares_nothing", compares_nothing),
+        trial("usage::has_it_copied", has_it_copied),
         trial("usage::no_bytes", no_bytes),
         trial("usage::no_such_program", no_such_program),
         trial("usage::set_up_fails", set_up_fails),
     ];
+    trials.extend(oracles::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -120,6 +146,8 @@ fn found(name: &str, build: Build) -> Result<()> {
         "36",
         "--paths",
         FOUND_PATHS,
+        "--time",
+        LONG,
         "--until-found",
     ];
     let (outcome, report) = report(&options, &[&program, "pool"], &scratch)?;
@@ -151,10 +179,7 @@ fn found(name: &str, build: Build) -> Result<()> {
         "the program's own file was made"
     );
     // The input is a file, and natively it does what the finding says: the special key is stored.
-    let input = fs::read_dir(scratch.join("brownout-symex"))?
-        .next()
-        .context("an input")??
-        .path();
+    let input = oracles::input_file(&scratch)?;
     ensure!(special(&program, &input, &scratch)? == 4242);
     fs::remove_file(scratch.join("pool"))?;
     let token = &finding.replay.as_ref().context("a token")?.token;
@@ -221,27 +246,190 @@ fn plain(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn real(program: &str, arguments: &[&str], bytes: u32) -> Result<()> {
+/// A few paths of a program that nobody wrote for this.
+fn real(paths: &str, options: &[&str], program: &[&str]) -> Result<()> {
     let scratch = Scratch::new()?;
-    let bytes = bytes.to_string();
+    let mut all = vec!["--pm", "pool", "--paths", paths, "--time", "240s"];
+    all.extend(options);
+    let (outcome, report) = report(&all, program, &scratch)?;
+    // It has no persistent memory, and the report says so.
+    ensure!(outcome.status == 3, "{}", outcome.describe());
+    let few = paths.parse::<u64>()?.min(5);
+    ensure!(statistic(&report, "paths") >= few, "{}", outcome.describe());
+    let (turned, diverged) = (statistic(&report, "turned"), statistic(&report, "diverged"));
+    ensure!(diverged * 20 <= turned, "{diverged} of {turned} diverged");
+    Ok(())
+}
+
+const MEMCACHED: [&str; 9] = [
+    "memcached",
+    "-p",
+    "7777",
+    "-U",
+    "0",
+    "-u",
+    "root",
+    "-t",
+    "1",
+];
+const MEMCACHED_OPERATIONS: &str = "@separator \\r\\n\nset {key:3} 0 0 2\\r\\nhi\nget {key:3}\n";
+const REDIS: [&str; 7] = [
+    "redis-server",
+    "--save",
+    "",
+    "--appendonly",
+    "no",
+    "--port",
+    "7777",
+];
+const REDIS_OPERATIONS: &str = "@separator \\r\\n\nset {key:3} {value:2}\nget {key:3}\n";
+
+/// A server of which only the keys are solved for.
+fn served(program: &[&str], operations: &str) -> Result<()> {
+    let scratch = Scratch::new()?;
+    let template = scratch.join("operations");
+    fs::write(&template, operations)?;
+    let template = template.to_string_lossy();
+    let options = ["--socket", "tcp:7777", "--template", &template];
+    real("4", &options, program)
+}
+
+/// The end of a text is found by a repeated instruction that could go on for ever: gcc has that for `strlen` with `-Os`.
+fn scanned() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let source = r#"
+        #include <stdlib.h>
+        #include <unistd.h>
+        int main(void) {
+            char text[16] = {0}, *end = text;
+            unsigned long count = -1;
+            if (read(0, text, 8) != 8) return 1;
+            __asm__("repne scasb" : "+D"(end), "+c"(count) : "a"(0), "m"(text));
+            if (end - text == 4) abort();
+            return 0;
+        }
+    "#;
+    let program = compile(&scratch, source, &["-O1"])?;
+    let options = ["--pm", "pool", "--stdin-symbolic", "8", "--paths", "40"];
+    let (outcome, report) = report(&options, &[&program], &scratch)?;
+    let mut rules = report.findings.iter().map(|finding| finding.rule.as_str());
+    ensure!(rules.any(|rule| rule == "crash"), "{}", outcome.describe());
+    let notes = report.notes.join("\n");
+    ensure!(!notes.contains("not described"), "{notes}");
+    Ok(())
+}
+
+/// What a report says, in one text.
+fn told(report: &Report) -> String {
+    let limits = report.coverage.limitations.iter();
+    let limits = limits.map(|limit| limit.text.as_str());
+    let notes = report.notes.iter().map(String::as_str);
+    limits.chain(notes).collect::<Vec<_>>().join("\n")
+}
+
+/// Some letters have the program wait or go round for ever.
+fn hang_is_found() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let source = r#"
+        #include <unistd.h>
+        int main(void) {
+            char letter;
+            if (read(0, &letter, 1) != 1) return 1;
+            if (letter == 'k') for (;;) pause();
+            if (letter == 'l') for (;;) __asm__ volatile("");
+            return letter == 'z';
+        }
+    "#;
+    let program = compile(&scratch, source, &["-O1"])?;
     let options = [
         "--pm",
         "pool",
         "--stdin-symbolic",
-        &bytes,
-        "--paths",
-        "25",
-        "--time",
-        "240s",
+        "1",
+        "--hang-after",
+        "200ms",
     ];
-    let mut argv = vec![program];
-    argv.extend(arguments);
-    let (outcome, report) = report(&options, &argv, &scratch)?;
-    // It has no persistent memory, and the report says so.
+    let (outcome, report) = report(&options, &[&program], &scratch)?;
+    let hangs: Vec<_> = report.findings.iter().collect();
+    let [hang] = hangs[..] else {
+        anyhow::bail!("{}\n{}", outcome.describe(), check::show(&report));
+    };
+    ensure!(hang.rule.as_str() == "hang", "{}", check::show(&report));
+    let input = hang.notes.iter().find(|note| note.starts_with("input: "));
+    let input = input.context("an input")?;
+    ensure!(
+        ["k", "l"].iter().any(|letter| input.contains(letter)),
+        "{input}"
+    );
+    ensure!(statistic(&report, "endless") == 2, "{}", outcome.describe());
+    let told = told(&report);
+    ensure!(
+        told.contains("2 runs did not end by themselves") && told.contains("took too long"),
+        "{told}"
+    );
+    // A warning is no failure, but not all was judged.
     ensure!(outcome.status == 3, "{}", outcome.describe());
-    ensure!(statistic(&report, "paths") >= 5, "{}", outcome.describe());
-    let (turned, diverged) = (statistic(&report, "turned"), statistic(&report, "diverged"));
-    ensure!(diverged * 20 <= turned, "{diverged} of {turned} diverged");
+    let token = &hang.replay.as_ref().context("a token")?.token;
+    shows_again(token, &scratch)
+}
+
+/// What follows the end of the part that is known may depend on the input.
+fn hang_before_a_branch() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let source = r#"
+        #include <unistd.h>
+        int main(void) {
+            char letter;
+            if (read(0, &letter, 1) != 1) return 1;
+            for (int n = 0; n < 1000; n++) pause();
+            return letter == 'z';
+        }
+    "#;
+    let program = compile(&scratch, source, &["-O1"])?;
+    let options = [
+        "--pm",
+        "pool",
+        "--stdin-symbolic",
+        "1",
+        "--hang-after",
+        "100ms",
+    ];
+    let (_, report) = report(&options, &[&program], &scratch)?;
+    let told = told(&report);
+    ensure!(
+        told.contains("no branch was seen that depends on what the program reads")
+            && !told.contains("no branch of the program depends")
+            && !told.contains("no branch is left that can be turned with"),
+        "{told}"
+    );
+    Ok(())
+}
+
+/// Depth-first and random run nothing but what was solved for; coverage tries what else leads to new code.
+fn strategies_differ() -> Result<()> {
+    let program = binary("scan", Build::Fixed);
+    let program = program.to_string_lossy();
+    for (strategy, makes) in [
+        ("depth-first", false),
+        ("random", false),
+        ("coverage", true),
+    ] {
+        let scratch = Scratch::new()?;
+        let options = [
+            "--pm",
+            "pool",
+            "--stdin-symbolic",
+            "16",
+            "--paths",
+            "30",
+            "--strategy",
+            strategy,
+        ];
+        let (outcome, report) = report(&options, &[&program, "pool"], &scratch)?;
+        ensure!(statistic(&report, "paths") == 30, "{}", outcome.describe());
+        let made = statistic(&report, "made");
+        ensure!((made > 0) == makes, "{strategy}: {made} were made");
+    }
     Ok(())
 }
 
@@ -317,8 +505,7 @@ fn template() -> Result<()> {
         .any(|note| note == "input: \"put 4242\"");
     ensure!(input, "{:?}", finding.notes);
     // Nothing else was changed.
-    let one = fs::read_dir(scratch.join("brownout-symex"))?.next();
-    let one = fs::read(one.context("an input")??.path())?;
+    let one = fs::read(oracles::input_file(&scratch)?)?;
     ensure!(one == b"put 4242", "{}", one.escape_ascii());
     Ok(())
 }
@@ -363,8 +550,7 @@ fn pool(name: &str, range: &str, is_wrong: fn(&[u8]) -> bool) -> Result<()> {
         ensure!(finding.notes.iter().any(says), "{:?}", finding.notes);
         shows_again(&finding.replay.as_ref().context("a token")?.token, &scratch)?;
         // The content is wrong in the way that the program's source says. (Natively, other memory may lie behind the pool, and nothing shows.)
-        let mut inputs = fs::read_dir(scratch.join("brownout-symex"))?;
-        let content = fs::read(inputs.next().context("an input")??.path())?;
+        let content = fs::read(oracles::input_file(&scratch)?)?;
         ensure!(is_wrong(&content), "{}", content.escape_ascii());
         fs::remove_dir_all(scratch.join("brownout-symex"))?;
     }
@@ -615,12 +801,29 @@ fn sources() -> Result<()> {
 fn compares_nothing() -> Result<()> {
     let scratch = Scratch::new()?;
     let options = ["--pm", "pool", "--stdin-symbolic", "8"];
-    // `cat` has the kernel copy from file to file, and then has read nothing.
     let outcome = run(&options, &["/usr/bin/tee"], &scratch)?;
     says(
         &outcome,
         3,
         "no branch of the program depends on what it reads from its standard input",
+    )
+}
+
+fn has_it_copied() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <sys/sendfile.h>
+        #include <unistd.h>
+        int main(void) { return sendfile(1, 0, 0, 8) != 8; }
+    "#;
+    let program = compile(&scratch, source, &["-O1"])?;
+    let options = ["--pm", "pool", "--stdin-symbolic", "8"];
+    let outcome = run(&options, &[&program], &scratch)?;
+    says(
+        &outcome,
+        3,
+        "has the kernel copy what comes from its standard input, and reads none of it itself",
     )
 }
 

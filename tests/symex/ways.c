@@ -1,10 +1,11 @@
-/* Takes keys by the way that its first argument says: "file NAME", "map NAME", "words KEY…" or "serve", which is for one client. The pool is its last argument. The bug is there with
+/* Takes keys by the way that its first argument says: "file NAME", "map NAME", "words KEY…", "serve", which is for one client, or "fork", which has a process of its own for it. The pool is its last argument. The bug is there with
  * -DBUG, and shows with a key of 4242.
  */
 #include "symex.h"
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 /* A key of so many digits, and nothing else; -1 if it is none. */
 static long key(const char *text, size_t length)
@@ -34,7 +35,7 @@ static void special(struct pool *pool, long number)
     persist(&pool->last);
 }
 
-static void serve(struct pool *pool)
+static void serve(struct pool *pool, int forks)
 {
     int listener = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(7070)};
@@ -42,6 +43,11 @@ static void serve(struct pool *pool)
         _exit(3);
     char buffer[64];
     int client = accept(listener, NULL, NULL);
+    if (forks && fork() != 0) {
+        close(client);
+        wait(NULL);
+        return;
+    }
     ssize_t length = recv(client, buffer, sizeof buffer, 0);
     if (length > 4 && memcmp(buffer, "put ", 4) == 0)
         special(pool, key(buffer + 4, length - 4));
@@ -51,8 +57,9 @@ static void serve(struct pool *pool)
 int main(int argc, char **argv)
 {
     struct pool *pool = open_pool(argv[argc - 1]);
-    if (strcmp(argv[1], "serve") == 0) {
-        serve(pool);
+    int forks = strcmp(argv[1], "fork") == 0;
+    if (forks || strcmp(argv[1], "serve") == 0) {
+        serve(pool, forks);
         return 0;
     }
     if (strcmp(argv[1], "words") == 0) {

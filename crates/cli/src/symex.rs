@@ -1,11 +1,10 @@
 //! `brownout symex`: paths that no test covers.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
 use brownout_findings::numbers::counted;
-use brownout_findings::rules::{Analysis, RuleSet};
+use brownout_findings::rules::Analysis;
 use brownout_findings::{Analysed, Limit, Outcome, Report};
 use brownout_fuzz::course::Moment;
 use brownout_symbols::Touches;
@@ -74,6 +73,7 @@ pub fn symex(mut symex: Symex) -> Result<u8, Failure> {
     };
     limit(&mut outcome, &searched, options);
     outcome.notes.extend(lost(&searched.losses));
+    outcome.notes.extend(shares(&searched.numbers));
     outcome.notes.extend(searched.notes.iter().cloned());
     if let Some(out) = &options.out {
         outcome.notes.push(format!(
@@ -100,7 +100,7 @@ pub fn symex(mut symex: Symex) -> Result<u8, Failure> {
             program: words.map(|w| w.to_string_lossy().into_owned()).collect(),
             ..Analysed::by(Analysis::Symex.name())
         },
-        rules: RuleSet::defaults(Analysis::Check),
+        rules: options.check.rules,
         status: exit::OK,
         command_line: &symex.command_line,
         wanted: None,
@@ -180,10 +180,33 @@ fn limit(outcome: &mut Outcome<Numbers>, searched: &Searched, options: &Options)
             );
         }
     }
-    if numbers.read_most == 0 {
+    if numbers.learned_in_part > 0 {
+        // What the rest of them would have shown is not known, so nothing is said of all branches.
+        coverage.limit(
+            Limit::Limits,
+            format!(
+                "{} that {} to be followed took too long, so that instructions that touch the input may be unknown",
+                counted(numbers.learned_in_part, "run"),
+                if numbers.learned_in_part == 1 { "was" } else { "were" }
+            ),
+        );
+    }
+    if numbers.read_most == 0 && numbers.copied_most > 0 {
+        coverage.limit(
+            Limit::Unsupported,
+            format!(
+                "the program has the kernel copy what comes {source}, and {verb} none of it itself: there is nothing to solve for"
+            ),
+        );
+    } else if numbers.read_most == 0 {
         coverage.limit(
             Limit::Unsupported,
             format!("the program {verb} nothing {source}: there is nothing to solve for"),
+        );
+    } else if numbers.decisions == 0 && numbers.learned_in_part > 0 {
+        coverage.limit(
+            Limit::Unsupported,
+            format!("no branch was seen that depends on what the program {verb} {source}"),
         );
     } else if numbers.decisions == 0 {
         coverage.limit(
@@ -224,10 +247,19 @@ fn limit(outcome: &mut Outcome<Numbers>, searched: &Searched, options: &Options)
         ));
     }
     if numbers.endless > 0 {
-        outcome.notes.push(format!(
-            "{} did not end by themselves, and were not judged",
-            counted(numbers.endless, "run")
-        ));
+        outcome.coverage.limit(
+            Limit::Limits,
+            format!(
+                "{} did not end by {} in the time that a run has (--hang-after), and {} not judged",
+                counted(numbers.endless, "run"),
+                if numbers.endless == 1 {
+                    "itself"
+                } else {
+                    "themselves"
+                },
+                if numbers.endless == 1 { "was" } else { "were" },
+            ),
+        );
     }
     if numbers.diverged > 0 {
         outcome.notes.push(format!(
@@ -254,35 +286,39 @@ fn source(delivery: &Delivery) -> (&'static str, String) {
     }
 }
 
-/// How the program gets an input that is in a file, without the tool.
-fn natively(options: &Options, path: &Path, input: &[u8]) -> String {
-    let program = &options.program;
-    let quoted = quote(path);
-    let with = |args: Vec<OsString>| {
-        brownout_explore::Command {
-            args,
-            ..program.clone()
-        }
-        .display()
-    };
-    match &options.delivery {
-        Delivery::Stdin => format!("{} < {quoted}", program.display()),
-        Delivery::Socket(_) => {
-            format!(
-                "{}, and send {quoted} to where it listens",
-                program.display()
-            )
-        }
-        Delivery::Place(Place { path, from }) => {
-            let to = quote(path);
-            let copy = match from {
-                None => format!("cp {quoted} {to}"),
-                Some(from) => format!("dd if={quoted} of={to} bs=1 seek={from} conv=notrunc"),
-            };
-            format!("{copy} && {}", program.display())
-        }
-        delivery => with(delivery.args(&program.args, input, Some(path))),
+/// Where the time went, if there was enough to speak of.
+fn shares(numbers: &Numbers) -> Option<String> {
+    const LITTLE: f64 = 0.1;
+    let Numbers {
+        running_seconds,
+        learning_seconds,
+        opening_seconds,
+        forking_seconds,
+        lifting_seconds,
+        solving_seconds,
+        exploring_seconds,
+        ..
+    } = *numbers;
+    let runs = running_seconds + learning_seconds;
+    let all = runs + solving_seconds + exploring_seconds;
+    if all < LITTLE {
+        return None;
     }
+    let program = (runs - opening_seconds - forking_seconds - lifting_seconds).max(0.0);
+    let parts = [
+        (program, "runs of the program"),
+        (opening_seconds, "launches"),
+        (forking_seconds, "forks"),
+        (lifting_seconds, "what instructions compute"),
+        (solving_seconds, "the solver"),
+        (exploring_seconds, "explorations"),
+    ];
+    let parts = parts
+        .iter()
+        .filter(|(seconds, _)| *seconds > 0.0)
+        .map(|(seconds, what)| format!("{:.0} % in {what}", 100.0 * seconds / all));
+    let parts: Vec<String> = parts.collect();
+    Some(format!("time: {}", parts.join(", ")))
 }
 
 /// What was not followed.
@@ -313,6 +349,12 @@ fn lost(losses: &Losses) -> Vec<String> {
             losses.arguments
         ));
     }
+    if losses.stale > 0 {
+        notes.push(format!(
+            "{} times, a value was not what had been computed, because instructions that had changed it were not looked at; it was taken not to depend on the input",
+            losses.stale
+        ));
+    }
     notes
 }
 
@@ -338,13 +380,20 @@ fn told(
         Failure::cannot_run(format!("cannot write {}: {why}", quote(&path)))
     })?;
     let how = match found.proof.by_exploration {
-        true => "the run that crashes, natively",
-        false => "natively",
+        true => "the run that crashes, natively, on a copy of the files",
+        false => "natively, on a copy of the files",
     };
-    finding.notes.push(format!(
-        "{how}: {}",
-        natively(&symex.options, &path, &found.proof.input)
-    ));
+    let folder = std::env::current_dir();
+    let script = folder
+        .and_then(|folder| brownout_symex::write_script(&symex.options, &folder, &path))
+        .map_err(|error| {
+            let why = plain(&error);
+            Failure::cannot_run(format!(
+                "cannot write a script beside {}: {why}",
+                quote(&path)
+            ))
+        })?;
+    finding.notes.push(format!("{how}: sh {}", quote(&script)));
     Ok(finding)
 }
 
@@ -371,9 +420,17 @@ fn may_have_missed(numbers: &Numbers) -> bool {
         endless,
         not_chosen,
         given_up,
+        learned_in_part,
+        unlearned,
+        forgotten,
+        many_ways,
+        senseless,
+        stale,
         ..
     } = numbers;
     [diverged, unknown, cut, endless, not_chosen, given_up]
         .into_iter()
+        .chain([learned_in_part, unlearned, forgotten, many_ways])
+        .chain([senseless, stale])
         .any(|count| *count > 0)
 }

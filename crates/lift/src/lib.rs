@@ -20,6 +20,7 @@
 //! `tests/differential.rs` executes instructions of every supported opcode on the processor, with
 //! random operands and states, and compares everything that they leave with what is described here:
 //! 1,286 opcodes, on 10,000 states each with `BROWNOUT_LIFT_STATES=10000` (two to four minutes).
+//! `tests/suites/lifted.rs` of the workspace does so with every instruction of whole runs.
 //!
 //! # Source
 //!

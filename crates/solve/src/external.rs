@@ -2,8 +2,8 @@
 //!
 //! # Guarantee
 //!
-//! The process is gone when [`ask`] returns: it has ended, or was ended when its time was over.
-//! Whatever is not an answer, the absence of the program included, is [`Reply::Nothing`].
+//! The process is gone when `ask` returns: it has ended, or was ended when its time was over.
+//! Whatever is not an answer, the absence of the program included, is `Reply::Nothing`.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -21,6 +21,30 @@ pub(crate) enum Reply {
     Sat(Vec<u8>),
     Unsat,
     Nothing,
+}
+
+/// Whether a program answers as z3 does, or why not: in words that follow its name.
+///
+/// # Errors
+///
+/// It cannot be run, or what it says is no answer.
+pub fn try_solver(program: &Path) -> Result<(), String> {
+    let exists = Command::new(program)
+        .arg("-version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if let Err(error) = exists {
+        let text = error.to_string();
+        let why = text.find(" (os error").map_or(&*text, |end| &text[..end]);
+        return Err(format!("cannot be run: {why}"));
+    }
+    let text = "(declare-fun in0 () (_ BitVec 8))\n(assert (= in0 #x2a))\n(check-sat)\n";
+    match ask(program, text.to_owned(), &[0], Duration::from_secs(10)) {
+        Reply::Sat(bytes) if bytes == [42] => Ok(()),
+        _ => Err("does not answer as z3 does when it is called with -in -T:10".to_owned()),
+    }
 }
 
 /// Asks for values of these inputs under a query that ends with `(check-sat)`.

@@ -72,6 +72,7 @@ mod smtlib;
 mod solver;
 
 pub use bytes_left::{BytesLeft, KnownSets};
+pub use external::try_solver;
 pub use pool::{Expr, Pool};
 pub use smtlib::to_smtlib;
 pub use solver::{Answer, Settings, Solver, Statistics};

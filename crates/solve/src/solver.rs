@@ -58,6 +58,10 @@ pub struct Settings {
     /// Whether the external solver is asked about what is unsatisfiable, too; see
     /// [`Statistics::disagreements`].
     pub second_opinion: bool,
+    /// A folder in which each query is kept as SMT-LIB, with what was answered as a comment on top
+    /// (`; sat`, `; unsat`, `; unknown`): for comparisons with other solvers. What cannot be
+    /// written is left out.
+    pub record: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -69,6 +73,7 @@ impl Default for Settings {
             enumeration: true,
             external: None,
             second_opinion: false,
+            record: None,
         }
     }
 }
@@ -88,6 +93,8 @@ pub struct Statistics {
     pub blasting: u64,
     /// Answered by the external solver.
     pub external: u64,
+    /// What the external solver was asked, answered or not.
+    pub external_asked: u64,
     /// Satisfiable.
     pub sat: u64,
     /// Unsatisfiable.
@@ -251,7 +258,29 @@ impl Solver {
             Answer::Unsat => statistics.unsat += 1,
             Answer::Unknown(_) => statistics.unknown += 1,
         }
+        if let Some(folder) = &self.settings.record {
+            self.record(folder, pool, path, goal, &answer);
+        }
         answer
+    }
+
+    fn record(
+        &self,
+        folder: &std::path::Path,
+        pool: &Pool,
+        path: &[Expr],
+        goal: Expr,
+        answer: &Answer,
+    ) {
+        let word = match answer {
+            Answer::Sat(_) => "sat",
+            Answer::Unsat => "unsat",
+            Answer::Unknown(_) => "unknown",
+        };
+        let (process, number) = (std::process::id(), self.statistics.queries);
+        let text = smtlib::to_smtlib(pool, path, goal);
+        let file = folder.join(format!("{process}-{number:06}.smt2"));
+        let _ = std::fs::write(file, format!("; {word}\n{text}"));
     }
 
     fn answer(&mut self, pool: &mut Pool, path: &[Expr], goal: Expr, current: &[u8]) -> Answer {
@@ -511,6 +540,7 @@ impl Solver {
         };
         let start = Instant::now();
         let text = smtlib::of_program(&slice.program);
+        self.statistics.external_asked += 1;
         let reply = external::ask(binary, text, &slice.program.inputs, self.settings.time);
         self.statistics.time_external += start.elapsed();
         reply

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use brownout_random::Random;
-use brownout_solve::{Answer, Expr, Pool, Settings, Solver, to_smtlib};
+use brownout_solve::{Answer, Expr, Pool, Settings, Solver, to_smtlib, try_solver};
 use common::Both;
 
 const Z3: &str = "/usr/bin/z3";
@@ -299,10 +299,88 @@ fn an_external_solver_that_does_not_answer_is_none() {
 }
 
 #[test]
+fn what_is_no_solver_is_found_out() {
+    let missing = try_solver(Path::new("/nonexistent/z3")).unwrap_err();
+    assert!(missing.contains("cannot be run"), "{missing}");
+    let silent = try_solver(Path::new("/bin/cat")).unwrap_err();
+    assert!(silent.contains("does not answer"), "{silent}");
+    if Path::new(Z3).exists() {
+        assert_eq!(try_solver(Path::new(Z3)), Ok(()));
+    }
+}
+
+#[test]
+fn queries_are_kept_if_that_is_wanted() {
+    let folder = std::env::temp_dir().join(format!("brownout-queries-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut solver = Solver::new(Settings {
+        record: Some(folder.clone()),
+        ..Settings::default()
+    });
+    let mut pool = Pool::new();
+    let byte = pool.input(3);
+    let seven = pool.constant(8, 7);
+    let is_seven = pool.eq(byte, seven);
+    let other = pool.not(is_seven);
+    solver.solve(&mut pool, &[], is_seven, &[0; 4]);
+    solver.solve(&mut pool, &[is_seven], other, &[7; 4]);
+    let mut files: Vec<_> = std::fs::read_dir(&folder).unwrap().flatten().collect();
+    files.sort_by_key(std::fs::DirEntry::path);
+    let text = |file: &std::fs::DirEntry| std::fs::read_to_string(file.path()).unwrap();
+    let texts: Vec<String> = files.iter().map(text).collect();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(texts.len(), 2);
+    assert!(texts[0].starts_with("; sat\n(set-logic"), "{}", texts[0]);
+    assert!(texts[1].starts_with("; unsat\n(set-logic"), "{}", texts[1]);
+    assert!(texts[1].ends_with("(check-sat)\n"), "{}", texts[1]);
+}
+
+#[test]
 fn an_external_solver_is_not_believed() {
     let (answer, solver) = ask(&stand_in("liar"));
     assert_eq!(answer, Answer::Unknown("a model that did not hold"));
     assert_eq!(solver.statistics().wrong_models, 1);
+}
+
+/// Queries of real searches, which `BROWNOUT_SYMEX_QUERIES=FOLDER brownout symex …` has left in
+/// `BROWNOUT_QUERIES`: what was answered there is what z3 says.
+/// `BROWNOUT_QUERIES=FOLDER cargo test -p brownout-solve --release recorded -- --ignored`
+#[test]
+#[ignore = "it needs Debian's z3, and queries"]
+#[allow(
+    clippy::print_stdout,
+    reason = "the closing line says what was compared"
+)]
+fn recorded_answers_are_those_of_z3() {
+    let folder = std::env::var_os("BROWNOUT_QUERIES").expect("BROWNOUT_QUERIES names a folder");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "smt2"))
+        .collect();
+    paths.sort();
+    let mut counts: HashMap<(String, String), u32> = HashMap::new();
+    let mut wrong = Vec::new();
+    for path in &paths {
+        let text = std::fs::read_to_string(path).unwrap();
+        let ours = text.lines().next().unwrap_or_default();
+        let ours = ours.trim_start_matches("; ").to_owned();
+        let reply = std::process::Command::new(Z3)
+            .arg("-T:60")
+            .arg(path)
+            .output();
+        let theirs = String::from_utf8_lossy(&reply.unwrap().stdout)
+            .trim()
+            .to_owned();
+        if ours != theirs && ours != "unknown" && theirs != "timeout" && theirs != "unknown" {
+            wrong.push(format!("{}: {ours}, z3: {theirs}", path.display()));
+        }
+        *counts.entry((ours, theirs)).or_default() += 1;
+    }
+    println!("{} queries, by (ours, z3's): {counts:?}", paths.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(!paths.is_empty());
 }
 
 /// The comparison itself: `cargo test -p brownout-solve --release -- --ignored`. That the text is right, and that the answers are, is

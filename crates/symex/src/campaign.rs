@@ -369,7 +369,7 @@ fn one(options: &Options, stage: Stage, mut member: Member<'_>) -> Result<Ended,
     Ok(Ended {
         over,
         losses: search.losses,
-        notes: search.notes,
+        notes: search.notes.into_iter().chain(search.judge.notes).collect(),
     })
 }
 

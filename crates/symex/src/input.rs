@@ -8,7 +8,9 @@
 //!
 //! Bytes that are not to be solved for, because a template or a range leaves them out, are given to the program like the others, and never counted here.
 //!
-//! Deviation: what a program takes from a connection otherwise than by `read`, `recv` and their kin (`splice`, `io_uring`) follows from nothing.
+//! What the kernel copies elsewhere (`sendfile`, `splice`, `copy_file_range`), the program never sees; it is counted.
+//!
+//! Deviation: what a program takes from a connection otherwise than by `read`, `recv` and their kin (`io_uring`) follows from nothing.
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 use brownout_follow::{Given, Received};
 use brownout_stage::{Delivery, Place, connections, filled};
 use brownout_trace::Beginning;
-use brownout_trace::event::{Event, EventKind, FileId, ThreadId};
+use brownout_trace::event::{Event, EventKind, FileId, ProcessId, ThreadId};
 use rustc_hash::FxHashMap;
 
 const READ: u32 = 0;
@@ -27,14 +29,22 @@ const PREAD64: u32 = 17;
 const READV: u32 = 19;
 const DUP: u32 = 32;
 const DUP2: u32 = 33;
+const SENDFILE: u32 = 40;
 const ACCEPT: u32 = 43;
 const RECVFROM: u32 = 45;
 const RECVMSG: u32 = 47;
+const CLONE: u32 = 56;
+const FORK: u32 = 57;
+const VFORK: u32 = 58;
 const FCNTL: u32 = 72;
+const SPLICE: u32 = 275;
+const TEE: u32 = 276;
 const ACCEPT4: u32 = 288;
 const DUP3: u32 = 292;
 const PREADV: u32 = 295;
+const COPY_FILE_RANGE: u32 = 326;
 const PREADV2: u32 = 327;
+const CLONE3: u32 = 435;
 const F_DUPFD: u64 = 0;
 const F_DUPFD_CLOEXEC: u64 = 1030;
 const MSG_PEEK: u64 = 2;
@@ -104,6 +114,9 @@ struct Connection {
     at: usize,
 }
 
+/// Numbers of connections, by descriptor.
+type Descriptors = FxHashMap<u64, usize>;
+
 /// What the program has of its input.
 #[derive(Clone, Debug)]
 pub struct Position {
@@ -114,10 +127,15 @@ pub struct Position {
     file: Option<FileId>,
     connections: Vec<Connection>,
     accepted: usize,
-    /// Descriptors that `accept` has returned, and their copies.
-    descriptors: FxHashMap<u64, usize>,
+    /// Of each process, descriptors that `accept` has returned, and their copies.
+    descriptors: FxHashMap<ProcessId, Descriptors>,
+    /// Those that a process begins with that was made and has not begun yet, by its pid: meanwhile
+    /// the one that has made it goes on.
+    made: FxHashMap<u32, Descriptors>,
     /// As many bytes were given to the program.
     pub read: u64,
+    /// As many were copied elsewhere by the kernel, and not given to the program.
+    pub copied: u64,
 }
 
 impl Position {
@@ -135,7 +153,9 @@ impl Position {
             connections: parts.collect(),
             accepted: 0,
             descriptors: FxHashMap::default(),
+            made: FxHashMap::default(),
             read: 0,
+            copied: 0,
         }
     }
 
@@ -163,6 +183,19 @@ impl Position {
             // It is the input that is being mapped.
             EventKind::Map { file, .. } if self.announced.contains_key(&event.thread) => {
                 self.file = Some(file);
+            }
+            EventKind::ProcessStart {
+                process,
+                parent,
+                pid,
+                ..
+            } => {
+                let made = self.made.remove(&pid);
+                // If the call that makes it is not over yet, they are still the same.
+                let made = made.or_else(|| self.descriptors.get(&parent).cloned());
+                if let Some(made) = made {
+                    self.descriptors.insert(process, made);
+                }
             }
             _ => {}
         }
@@ -217,6 +250,11 @@ impl Position {
         let given = match (call.number, announced) {
             (MMAP, Some(at)) => self.of_file(at, call.args[1]),
             (READ | READV | PREAD64 | PREADV | PREADV2, Some(at)) => self.of_file(at, result),
+            (SENDFILE | SPLICE | TEE | COPY_FILE_RANGE, Some(at)) => {
+                let copied = self.of_file(at, result);
+                self.copied += copied.iter().map(|given| given.len).sum::<u64>();
+                Vec::new()
+            }
             _ => self.of_connections(call, result),
         };
         self.counts(&given);
@@ -236,10 +274,11 @@ impl Position {
         let [descriptor, second, _, fourth, ..] = call.args;
         // Of a descriptor, 32 bits count.
         let descriptor = descriptor & 0xFFFF_FFFF;
-        let known = self.descriptors.get(&descriptor).copied();
+        let descriptors = self.descriptors.entry(call.process).or_default();
+        let known = descriptors.get(&descriptor).copied();
         match (call.number, known) {
             (ACCEPT | ACCEPT4, _) => {
-                self.descriptors.insert(result, self.accepted);
+                descriptors.insert(result, self.accepted);
                 self.accepted += 1;
             }
             (READ | READV | RECVFROM | RECVMSG, Some(number)) => {
@@ -248,35 +287,48 @@ impl Position {
                     RECVMSG => call.args[2],
                     _ => 0,
                 };
-                let Some(connection) = self.connections.get_mut(number) else {
-                    return Vec::new();
-                };
-                let first = connection.part.start + connection.at;
-                let left = connection.part.len() - connection.at;
-                let count = left.min(result as usize);
-                if flags & MSG_PEEK == 0 {
-                    connection.at += count;
-                }
-                return self.layout.given(first as i64, count as u64);
+                return self.take(number, result, flags & MSG_PEEK != 0);
+            }
+            (SPLICE | TEE, Some(number)) => {
+                let copied = self.take(number, result, call.number == TEE);
+                self.copied += copied.iter().map(|given| given.len).sum::<u64>();
             }
             (DUP, Some(number)) => {
-                self.descriptors.insert(result, number);
+                descriptors.insert(result, number);
             }
             (FCNTL, Some(number)) if matches!(second, F_DUPFD | F_DUPFD_CLOEXEC) => {
-                self.descriptors.insert(result, number);
+                descriptors.insert(result, number);
             }
             (DUP2 | DUP3, _) if descriptor != second => {
                 match known {
-                    Some(number) => self.descriptors.insert(result, number),
-                    None => self.descriptors.remove(&result),
+                    Some(number) => descriptors.insert(result, number),
+                    None => descriptors.remove(&result),
                 };
             }
             (CLOSE, _) => {
-                self.descriptors.remove(&descriptor);
+                descriptors.remove(&descriptor);
+            }
+            (CLONE | FORK | VFORK | CLONE3, _) if result > 0 => {
+                let made = descriptors.clone();
+                self.made.insert(result as u32, made);
             }
             _ => {}
         }
         Vec::new()
+    }
+
+    /// The next bytes of a connection, which stay there if they are only looked at.
+    fn take(&mut self, connection: usize, count: u64, stays: bool) -> Vec<Given> {
+        let Some(connection) = self.connections.get_mut(connection) else {
+            return Vec::new();
+        };
+        let first = connection.part.start + connection.at;
+        let left = connection.part.len() - connection.at;
+        let count = left.min(count as usize);
+        if !stays {
+            connection.at += count;
+        }
+        self.layout.given(first as i64, count as u64)
     }
 }
 
@@ -383,6 +435,57 @@ mod tests {
         for (n, (call, expected)) in calls.into_iter().enumerate() {
             assert_eq!(position.call(&call), expected, "call {n}");
         }
+    }
+
+    #[test]
+    fn a_process_keeps_what_the_one_that_made_it_closes() {
+        let input = b"abcdef";
+        let layout = Layout::whole(Delivery::Socket(Endpoint::Auto), input.len());
+        let started = |position: &mut Position, pid| {
+            position.event(&Event {
+                thread: ThreadId(2),
+                pc: TargetAddr(0),
+                context: ContextId(0),
+                kind: EventKind::ProcessStart {
+                    process: ProcessId(2),
+                    parent: ProcessId(1),
+                    pid,
+                    exe: b"",
+                },
+            });
+        };
+        let read = Received {
+            process: ProcessId(2),
+            ..call(READ, [7, 0, 4, 0], 4)
+        };
+        let accepted = {
+            let mut position = Position::new(&layout, input);
+            position.call(&call(ACCEPT, [3, 0, 0, 0], 7));
+            position
+        };
+        // Whether it begins before or after the one that made it closes its own.
+        let mut position = accepted.clone();
+        position.call(&call(FORK, [0; 4], 30));
+        position.call(&call(CLOSE, [7, 0, 0, 0], 0));
+        started(&mut position, 30);
+        assert_eq!(position.call(&read), [given(0, 4, 0)]);
+        let mut position = accepted;
+        started(&mut position, 30);
+        position.call(&call(FORK, [0; 4], 30));
+        position.call(&call(CLOSE, [7, 0, 0, 0], 0));
+        assert_eq!(position.call(&read), [given(0, 4, 0)]);
+        assert_eq!(position.call(&call(READ, [7, 0, 4, 0], 4)), []);
+    }
+
+    #[test]
+    fn what_the_kernel_copies_is_counted_and_not_given() {
+        let mut position = Position::new(&Layout::whole(Delivery::Stdin, 10), &[0; 10]);
+        announce(&mut position, 0);
+        let copied = position.call(&call(COPY_FILE_RANGE, [0, 0, 1, 0], 10));
+        assert_eq!((copied, position.read, position.copied), (vec![], 0, 10));
+        // Of another file, it is not announced.
+        position.call(&call(SENDFILE, [1, 5, 0, 10], 10));
+        assert_eq!(position.copied, 10);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! than a run; so what was found is first told apart by rule and code, and only what was not seen before gets its words.
 
 use std::hash::{Hash, Hasher};
+use std::path::PathBuf;
 
 use brownout_check::{Analysis, Options};
 use brownout_findings::rules::BuiltIn;
@@ -12,8 +13,12 @@ use brownout_host::ExitStatus;
 use brownout_stage::{Ran, is_fault, signal_name};
 use brownout_symbols::{Options as SymbolOptions, Stacks};
 use brownout_trace::event::{ContextId, TargetAddr};
-use rustc_hash::{FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use serde::{Deserialize, Serialize};
+
+use crate::modules::OwnCode;
+use crate::path::Path;
+use crate::story;
 
 /// All that it takes to see a finding again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,18 +53,49 @@ pub struct Found {
 /// See the module's header.
 pub struct Judge {
     check: Options,
+    /// Custom rules, and their options.
+    plugins: Vec<(PathBuf, String)>,
+    /// What there is to say of them.
+    pub notes: Vec<String>,
     /// Knows the program from earlier runs; away while a run is looked at.
     stacks: Option<Stacks>,
     known: FxHashSet<u64>,
     /// All that was found.
     pub found: Vec<(u64, Found)>,
     looked: u64,
+    /// The paths of inputs that are to be explored, in words.
+    stories: FxHashMap<Vec<u8>, String>,
+}
+
+/// A run that has ended, and what is known of it.
+pub struct Ended<'r> {
+    /// What the program has read.
+    pub input: &'r [u8],
+    /// What it did.
+    pub ran: &'r Ran,
+    /// It was ended from outside, and what it had not made persistent says nothing.
+    pub is_cut: bool,
+    /// It does not end: it was given time enough.
+    pub is_hang: bool,
+    /// What lies where it has faulted.
+    pub near: Option<String>,
+    /// What its input has decided.
+    pub path: &'r Path,
+    /// It will be explored.
+    pub is_explored: bool,
 }
 
 fn hashed(value: impl Hash) -> u64 {
     let mut hasher = FxHasher::default();
     value.hash(&mut hasher);
     hasher.finish()
+}
+
+/// What is said of one run is said once of all.
+fn note(notes: &mut Vec<String>, text: String) {
+    if !notes.contains(&text) {
+        notes.push(text);
+    }
 }
 
 /// What tells findings apart: the rule, and the lines (or addresses) of what happened. Of what is only slow, the innermost place.
@@ -85,13 +121,16 @@ fn key(finding: &Finding) -> u64 {
 
 impl Judge {
     /// One that has seen nothing.
-    pub fn new(check: Options) -> Judge {
+    pub fn new(check: Options, plugins: Vec<(PathBuf, String)>) -> Judge {
         Judge {
             check,
+            plugins,
+            notes: Vec::new(),
             stacks: None,
             known: FxHashSet::default(),
             found: Vec::new(),
             looked: 0,
+            stories: FxHashMap::default(),
         }
     }
 
@@ -99,12 +138,23 @@ impl Judge {
     pub fn analysis(&mut self) -> Analysis {
         let stacks = self.stacks.take();
         let stacks = stacks.unwrap_or_else(|| Stacks::new(SymbolOptions::default()));
-        Analysis::again(self.check, stacks)
+        let mut analysis = Analysis::again(self.check, stacks);
+        for (path, options) in &self.plugins {
+            if let Err(error) = analysis.load_rule(path, options) {
+                note(&mut self.notes, error.to_string());
+            }
+        }
+        analysis
     }
 
     /// The run does not count.
     pub fn put_back(&mut self, analysis: Analysis) {
         self.stacks = Some(analysis.into_stacks());
+    }
+
+    /// A run that does not end was seen.
+    pub fn knows_hang(&self) -> bool {
+        self.known.contains(&hashed(BuiltIn::Hang.id()))
     }
 
     /// Whether that was found.
@@ -124,15 +174,17 @@ impl Judge {
         (errors as u64, (self.found.len() - errors) as u64)
     }
 
-    /// Looks at a run that has ended. `is_cut`: it was ended from outside, and what it had not made persistent says nothing. `near`: what lies where it has faulted.
-    pub fn look(
-        &mut self,
-        input: &[u8],
-        ran: &Ran,
-        is_cut: bool,
-        near: Option<String>,
-        mut analysis: Analysis,
-    ) {
+    /// Looks at a run that has ended.
+    pub fn look(&mut self, ended: Ended<'_>, own: &OwnCode, mut analysis: Analysis) {
+        let Ended {
+            input,
+            ran,
+            is_cut,
+            is_hang,
+            near,
+            path,
+            is_explored,
+        } = ended;
         let by_first = self.looked == 0;
         self.looked += 1;
         let mut findings = Vec::new();
@@ -157,6 +209,13 @@ impl Judge {
                 findings.push(finding);
             }
         }
+        if is_hang && self.known.insert(hashed(BuiltIn::Hang.id())) {
+            let rule = BuiltIn::Hang;
+            let message = "the program does not end".to_owned();
+            let mut finding = Finding::new(rule, rule.rule().severity, message.clone());
+            finding.events.push(Event::new(Role::Symptom, message));
+            findings.push(finding);
+        }
         let mut is_new = false;
         if !is_cut {
             for sighting in analysis.close() {
@@ -168,6 +227,16 @@ impl Judge {
                 let sites: Vec<_> = sites.take(count).collect();
                 is_new |= self.known.insert(hashed((sighting.rule.as_str(), sites)));
             }
+            for complaint in analysis.complaints() {
+                note(&mut self.notes, complaint.clone());
+            }
+        }
+        let story = match is_new || is_explored || !findings.is_empty() {
+            true => story::told(path, own, &mut analysis),
+            false => None,
+        };
+        if let (Some(story), true) = (&story, is_explored) {
+            self.stories.insert(input.to_vec(), story.clone());
         }
         match is_new {
             true => {
@@ -177,7 +246,8 @@ impl Judge {
             }
             false => self.stacks = Some(analysis.into_stacks()),
         }
-        for finding in findings {
+        for mut finding in findings {
+            finding.notes.extend(story.clone());
             self.keep(finding, input, by_first, false);
         }
     }
@@ -191,7 +261,13 @@ impl Judge {
                 "recovery was run natively on what the crash leaves, and ended the same way: {status}"
             ));
         }
+        finding.notes.extend(self.stories.get(input).cloned());
         self.keep(finding, input, false, true);
+    }
+
+    /// An input was explored, and will not be again.
+    pub fn was_explored(&mut self, input: &[u8]) {
+        self.stories.remove(input);
     }
 
     fn keep(&mut self, finding: Finding, input: &[u8], by_first: bool, by_exploration: bool) {

@@ -11,6 +11,12 @@ pub struct Numbers {
     pub runs: u64,
     /// Runs that were followed, to learn which instructions touch the input.
     pub learned: u64,
+    /// Of these, runs that were ended before they ended by themselves: only a part is known of them.
+    pub learned_in_part: u64,
+    /// Inputs whose runs may show more such instructions, and that there was no room to remember.
+    pub unlearned: u64,
+    /// How often a program was launched, to be kept or followed, or because it cannot be kept.
+    pub launches: u64,
     /// Runs on an input that was made of others.
     pub made: u64,
     /// Runs on an input that was solved for.
@@ -19,6 +25,10 @@ pub struct Numbers {
     pub diverged: u64,
     /// Decisions that are waiting to be turned.
     pub waiting: u64,
+    /// Decisions that were waiting, and were given up because there were too many.
+    pub forgotten: u64,
+    /// Decisions of which not all ways were tried, because there were too many.
+    pub many_ways: u64,
     /// Most decisions of one path.
     pub decisions: u64,
     /// Paths of which not all decisions were kept.
@@ -29,6 +39,10 @@ pub struct Numbers {
     pub unsatisfiable: u64,
     /// Those that were given up.
     pub unknown: u64,
+    /// Questions that another solver was asked because the built-in one had given them up.
+    pub external_asked: u64,
+    /// Those that it has answered.
+    pub external_answered: u64,
     /// Answers that were known already.
     pub repeated: u64,
     /// Pairs of operations on persistent memory that follow each other.
@@ -39,6 +53,9 @@ pub struct Numbers {
     pub edges: u64,
     /// Most bytes of the input that a run has read.
     pub read_most: u64,
+    /// Most bytes of the input that the kernel has copied elsewhere in a run, so that the program
+    /// itself has not seen them.
+    pub copied_most: u64,
     /// Most instructions that a run has executed.
     pub instructions: u64,
     /// Instructions, by their addresses, that touch the input.
@@ -53,6 +70,8 @@ pub struct Numbers {
     pub expressions: u64,
     /// Records that made no sense.
     pub senseless: u64,
+    /// Values that something had overwritten that was not captured.
+    pub stale: u64,
     /// Runs that did not end by themselves.
     pub endless: u64,
     /// Runs that a signal ended.
@@ -69,6 +88,12 @@ pub struct Numbers {
     pub running_seconds: f64,
     /// In runs that were followed.
     pub learning_seconds: f64,
+    /// Of both, in getting programs ready: laying files down, and launching what is kept.
+    pub opening_seconds: f64,
+    /// Of runs that were captured: until the program has done something, forked or launched.
+    pub forking_seconds: f64,
+    /// Of these runs: in saying what instructions compute.
+    pub lifting_seconds: f64,
     /// In the solver.
     pub solving_seconds: f64,
     /// Paths whose crashes were explored.
@@ -102,24 +127,32 @@ impl Numbers {
         sum
     }
 
-    fn sums(&mut self) -> [&mut u64; 20] {
+    fn sums(&mut self) -> [&mut u64; 28] {
         [
             &mut self.paths,
             &mut self.runs,
             &mut self.learned,
+            &mut self.learned_in_part,
+            &mut self.unlearned,
+            &mut self.launches,
             &mut self.made,
             &mut self.turned,
             &mut self.diverged,
             &mut self.waiting,
+            &mut self.forgotten,
+            &mut self.many_ways,
             &mut self.cut,
             &mut self.queries,
             &mut self.unsatisfiable,
             &mut self.unknown,
+            &mut self.external_asked,
+            &mut self.external_answered,
             &mut self.repeated,
             &mut self.pm_events,
             &mut self.evaluated,
             &mut self.given_up,
             &mut self.senseless,
+            &mut self.stale,
             &mut self.endless,
             &mut self.killed,
             &mut self.explored,
@@ -127,12 +160,13 @@ impl Numbers {
         ]
     }
 
-    fn mosts(&mut self) -> [&mut u64; 11] {
+    fn mosts(&mut self) -> [&mut u64; 12] {
         [
             &mut self.decisions,
             &mut self.pm_paths,
             &mut self.edges,
             &mut self.read_most,
+            &mut self.copied_most,
             &mut self.instructions,
             &mut self.instructions_chosen,
             &mut self.not_chosen,
@@ -143,10 +177,13 @@ impl Numbers {
         ]
     }
 
-    fn times(&mut self) -> [&mut f64; 4] {
+    fn times(&mut self) -> [&mut f64; 7] {
         [
             &mut self.running_seconds,
             &mut self.learning_seconds,
+            &mut self.opening_seconds,
+            &mut self.forking_seconds,
+            &mut self.lifting_seconds,
             &mut self.solving_seconds,
             &mut self.exploring_seconds,
         ]

@@ -17,14 +17,14 @@ use crate::input::Layout;
 /// Which decision is turned next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// Those that lead to code that was never executed, first on paths that have done something new to persistent memory.
+    /// Those that lead to code that was never executed, or was not behind the same changes of persistent memory.
     #[default]
     Pm,
     /// The same without a look at persistent memory.
     Coverage,
-    /// The last decision of the newest path.
+    /// The last decision of the newest path, and no input but those that are solved for.
     DepthFirst,
-    /// Any.
+    /// Any, and no input but those that are solved for.
     Random,
 }
 
@@ -57,6 +57,10 @@ pub struct Options {
     pub pm_globs: Vec<String>,
     /// What is wrong with a run.
     pub check: brownout_check::Options,
+    /// Libraries of custom rules, and their options: each can be loaded.
+    pub plugins: Vec<(PathBuf, String)>,
+    /// One of them looks at loads of persistent memory.
+    pub loads: bool,
     /// Which decision is turned next.
     pub strategy: Strategy,
     /// Decides what is left to chance.
@@ -79,7 +83,7 @@ pub struct Options {
     pub recover: Option<String>,
     /// How much of the time goes into exploring crashes, of 100.
     pub explore_share: f64,
-    /// A run that takes longer does not end.
+    /// A run that takes longer does not end. Default: what others have taken decides.
     pub patience: Option<Duration>,
     /// The program sees the processor as it is. Otherwise it is told that there are no vectors wider than SSE's, and no other instructions of that time, so that
     /// libraries choose code that is described, and decides byte by byte where it can.
@@ -104,6 +108,8 @@ impl Options {
             stdin: None,
             pm_globs: Vec::new(),
             check: brownout_check::Options::default(),
+            plugins: Vec::new(),
+            loads: false,
             strategy: Strategy::default(),
             seed: 0,
             time: None,

@@ -1,6 +1,7 @@
 //! What a run has decided because of its input.
 
 use brownout_solve::Expr;
+use brownout_trace::event::ThreadId;
 
 /// Why the path depends on the input here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,7 +10,8 @@ pub enum Kind {
     Branch,
     /// A jump to an address that was computed.
     Jump,
-    /// Where the first bit of a word is that is 1, from below or from above: how string functions find a character. Each place is a way.
+    /// Where the first bit of a word is that is 1, from below or from above: how string functions
+    /// find a character. Each place is a way.
     Position {
         /// The lowest bit counts, not the highest.
         is_lowest: bool,
@@ -18,6 +20,21 @@ pub enum Kind {
     Taken,
     /// A table was looked up: only entries that are known are allowed.
     Bound,
+    /// Whether an instruction does what ends most programs. Way 1 is that it does.
+    Fault(Fault),
+}
+
+/// What ends most programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// A division by zero.
+    Zero,
+    /// A quotient that does not fit.
+    Overflow,
+    /// An access in front of the persistent memory that it is about.
+    Before,
+    /// One behind its end.
+    Behind,
 }
 
 impl Kind {
@@ -63,14 +80,21 @@ pub struct Decision {
     pub way: u64,
     /// One bit, which was 1 in this run: what has to hold for the same way.
     pub condition: Expr,
-    /// Of what is not a branch: what was computed, of which `way` is the number that it was (of a position: the word). There may be many others.
+    /// Of what is not a branch: what was computed, of which `way` is the number that it was (of a
+    /// position: the word). There may be many others.
     pub value: Option<Expr>,
-    /// What is computed there from input bytes, whichever those are, as a number: a comparison with another constant, or of a number with more digits, is another.
+    /// What is computed there from input bytes, whichever those are, as a number: a comparison with
+    /// another constant, or of a number with more digits, is another.
     pub shape: u64,
     /// The first and the last byte of the input that the condition depends on.
     pub bytes: (u32, u32),
     /// How far the run had come with persistent memory.
     pub pm: Progress,
+    /// Where control went; 0 if it just went on.
+    pub to: u64,
+    /// Of an access that may leave persistent memory: how far it is from the beginning of that, in
+    /// bytes.
+    pub distance: Option<Expr>,
 }
 
 impl Decision {
@@ -92,12 +116,14 @@ impl Decision {
             Kind::Taken => 2,
             Kind::Bound => 3,
             Kind::Position { is_lowest } => 4 + u64::from(is_lowest),
+            Kind::Fault(fault) => 6 + fault as u64,
         };
         mix(self.pc, kind)
     }
 }
 
-/// A conditional branch that depends on the input, but goes the same way whatever that is, as long as all decisions before it are the same: what was compared there can only be so large, say.
+/// A conditional branch that depends on the input, but goes the same way whatever that is, as long
+/// as all decisions before it are the same: what was compared there can only be so large, say.
 #[derive(Clone, Copy, Debug)]
 pub struct Folded {
     /// How many decisions were made before.
@@ -128,6 +154,8 @@ pub struct Path {
     pub folded: Vec<Folded>,
     /// There were more than are kept.
     pub is_cut: bool,
+    /// The thread that has made the first of them.
+    pub thread: ThreadId,
 }
 
 /// More decisions of one run are not kept: a loop over all of its input makes many.

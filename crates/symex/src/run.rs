@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::io;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use brownout_abi::follow::call;
 use brownout_follow::{Access, Follower, Given, Label, Observer, Received, Sets};
 use brownout_solve::Pool;
 use brownout_trace::event::{Event, EventKind, FileId, ProcessId, ThreadId};
 use brownout_trace::{Beginning, EventSink, Executed};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::captured::State;
 use crate::input::{Layout, Position, byte};
@@ -99,6 +100,8 @@ pub struct Following<'p> {
     pub shadow: Shadow,
     /// Instructions that have done something to persistent memory, in pairs that follow each other, and about how often; and behind how many decisions that was first.
     pub pm: FxHashMap<u64, u32>,
+    /// Behind how many decisions which instructions have done something to persistent memory.
+    pub pm_sites: FxHashSet<(u32, u64)>,
     /// How many events of persistent memory there were.
     pub pm_events: u64,
     /// Where the program is in its input.
@@ -122,6 +125,11 @@ pub struct Following<'p> {
     mapped: Vec<(u64, u64, FileId)>,
     /// The address at which it was killed.
     fault: Option<u64>,
+    begun: Instant,
+    /// How long it was until the first thing was heard of the run.
+    pub awaited: Option<Duration>,
+    /// How long it took to say what instructions compute.
+    pub lifting: Duration,
 }
 
 impl<'p> Following<'p> {
@@ -139,6 +147,7 @@ impl<'p> Following<'p> {
             own,
             shadow: Shadow::default(),
             pm: FxHashMap::default(),
+            pm_sites: FxHashSet::default(),
             pm_events: 0,
             position: Position::new(layout, input),
             input: input.to_vec(),
@@ -153,6 +162,9 @@ impl<'p> Following<'p> {
             files: FxHashMap::default(),
             mapped: Vec::new(),
             fault: None,
+            begun: Instant::now(),
+            awaited: None,
+            lifting: Duration::ZERO,
         }
     }
 
@@ -243,6 +255,8 @@ impl<'p> Following<'p> {
 
 const MMAP: u32 = 9;
 const MUNMAP: u32 = 11;
+/// Of one run, no more is evaluated: one that does not end would take all memory.
+const EVALUATED_MAX: u64 = 2_000_000;
 
 impl EventSink for Following<'_> {
     fn beginning(&mut self, process: ProcessId, what: &Beginning) -> io::Result<()> {
@@ -256,6 +270,9 @@ impl EventSink for Following<'_> {
     }
 
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        if self.awaited.is_none() {
+            self.awaited = Some(self.begun.elapsed());
+        }
         self.position.event(event);
         match event.kind {
             EventKind::Module {
@@ -267,7 +284,11 @@ impl EventSink for Following<'_> {
             }
             EventKind::Map {
                 addr, len, file, ..
-            } => self.mapped.push((addr.0, addr.0 + len, file)),
+            } => {
+                self.mapped.push((addr.0, addr.0 + len, file));
+                self.shadow.areas.add(addr.0, len);
+            }
+            EventKind::Unmap { addr, len } => self.shadow.areas.remove(addr.0, len),
             EventKind::Signal { addr, .. } => self.fault = Some(addr.0),
             EventKind::ThreadStart {
                 thread, process, ..
@@ -291,9 +312,10 @@ impl EventSink for Following<'_> {
                 }
                 let times = self.times.entry(mix(self.last_pm, event.pc.0)).or_default();
                 *times += 1;
+                let at = self.shadow.path.decisions.len() as u32;
+                self.pm_sites.insert((at, event.pc.0));
                 // Once, twice, three times; then each time that it doubles.
                 if *times <= 3 || times.is_power_of_two() {
-                    let at = self.shadow.path.decisions.len() as u32;
                     let pair = mix(mix(self.last_pm, event.pc.0), *times);
                     self.pm.entry(pair).or_insert(at);
                 }
@@ -306,11 +328,16 @@ impl EventSink for Following<'_> {
 
     fn executed(&mut self, what: &Executed<'_>) -> io::Result<()> {
         match *what {
+            // There is no room for more decisions, and expressions would only take memory.
+            Executed::Captured { .. } if self.shadow.path.is_cut => {}
             Executed::Captured { thread, pc, words } if self.is_followed(thread) => {
+                self.shadow.path.is_cut |= self.shadow.evaluated >= EVALUATED_MAX;
+                let begun = Instant::now();
                 match State::read(pc, words) {
                     Some(state) => self.shadow.execute(self.pool, self.tables, thread, &state),
                     None => self.senseless += 1,
                 }
+                self.lifting += begun.elapsed();
             }
             Executed::Call {
                 thread,

@@ -1,15 +1,24 @@
-//! Which registers and which memory follow from the input, and how; and what an instruction makes of them.
+//! Which registers and which memory follow from the input, and how; and what an instruction makes
+//! of them.
 //!
 //! ```text
 //!  State (captured) ─┐
 //!  Shadow            ├─▶ brownout_lift over Value ─▶ Shadow, decisions of the path
 //!  Pool              ┘
 //! ```
-//! **Guarantee.** A value that is taken to follow from the input is what the program has: its number is compared with what was captured each time it is used, and
-//! where they differ it is forgotten, and counted as stale. (An instruction that was not captured has changed it.)
+//! **Guarantee.** A value that is taken to follow from the input is what the program has: its
+//! number is compared with what was captured each time it is used, and where they differ it is
+//! forgotten, and counted as stale. (An instruction that was not captured has changed it.)
 //!
-//! **Deviations.** A form that `brownout_lift` does not describe, an address that depends on more than one byte of the input, and a number of repetitions are
-//! taken to be what they were: the path gets a condition that says so ([`Kind::Taken`]). They are counted by what they are.
+//! **Deviations.** A form that `brownout_lift` does not describe, an address that depends on more
+//! than one byte of the input, and a number of repetitions are taken to be what they were: the path
+//! gets a condition that says so ([`Kind::Taken`]). Forms, addresses and arguments of system calls
+//! are counted; numbers of repetitions are not.
+//!
+//! **Oracles.** In front of a division, and of an access to persistent memory, whose operands
+//! follow from the input, the path gets a decision that can be turned ([`Kind::Fault`]): whether
+//! the divisor is zero, the quotient does not fit, or the access leaves the memory. What comes of
+//! it, a run shows.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +30,9 @@ use iced_x86::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::areas::Areas;
 use crate::captured::State;
-use crate::path::{Decision, Kind, Path, Progress};
+use crate::path::{Decision, Fault, Kind, Path, Progress};
 use crate::tables::Tables;
 use crate::value::{self, Binary, Value};
 
@@ -60,7 +70,8 @@ struct Registers {
     vector: [[Option<Followed>; 2]; 16],
     /// By bit of RFLAGS.
     flags: [Option<Followed>; 12],
-    /// What was compared by the last instruction that has set flags, if the result is the same whatever the input is; and the flags that it left.
+    /// What was compared by the last instruction that has set flags, if the result is the same
+    /// whatever the input is; and the flags that it left.
     folded: Option<(Expr, u64)>,
 }
 
@@ -102,10 +113,13 @@ pub struct Shadow {
     pub losses: Losses,
     /// Instructions that were looked at.
     pub evaluated: u64,
-    /// Instructions that have met values which something else had overwritten: instructions before them touch the input, and were not captured.
+    /// Instructions that have met values which something else had overwritten: instructions before
+    /// them touch the input, and were not captured.
     pub stale_at: FxHashSet<u64>,
     /// How far it has come with persistent memory.
     pub pm: Progress,
+    /// Where that is mapped.
+    pub areas: Areas,
     factory: Option<InstructionInfoFactory>,
 }
 
@@ -131,8 +145,8 @@ impl Shadow {
         }
     }
 
-    /// A thread has made a system call with these arguments. What it was told is taken to be what it was, since the kernel's answer depends on it; its result
-    /// follows from nothing.
+    /// A thread has made a system call with these arguments. What it was told is taken to be what
+    /// it was, since the kernel's answer depends on it; its result follows from nothing.
     pub fn calls(&mut self, pool: &mut Pool, thread: ThreadId, number: u32, args: &[u64; 6]) {
         const RAX: usize = 0;
         const RCX: usize = 1;
@@ -163,6 +177,8 @@ impl Shadow {
                     shape: pool.shape(expr),
                     bytes: bytes(pool, condition),
                     pm: self.pm,
+                    to: 0,
+                    distance: None,
                 });
             }
         }
@@ -177,6 +193,9 @@ impl Shadow {
         state: &State,
     ) {
         self.evaluated += 1;
+        if self.path.decisions.is_empty() {
+            self.path.thread = thread;
+        }
         self.threads.entry(thread).or_default();
         let instruction = &state.instruction;
         let mut step = Step {
@@ -189,6 +208,7 @@ impl Shadow {
             flags: state.flags,
             searched: None,
             folded: None,
+            accessed: None,
         };
         step.note_searched();
         let is_repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
@@ -221,6 +241,9 @@ struct Step<'s> {
     searched: Option<Value>,
     /// What was compared without a result that depends on it.
     folded: Option<Expr>,
+    /// Where it accesses memory, if that follows from the input. What it reads and writes is looked
+    /// at once.
+    accessed: Option<Expr>,
 }
 
 impl Step<'_> {
@@ -229,6 +252,18 @@ impl Step<'_> {
     }
 
     fn decide(&mut self, kind: Kind, way: u64, condition: Expr, value: Option<Expr>) {
+        self.decide_and_go(kind, way, condition, value, 0);
+    }
+
+    /// The same of what says where control goes.
+    fn decide_and_go(
+        &mut self,
+        kind: Kind,
+        way: u64,
+        condition: Expr,
+        value: Option<Expr>,
+        to: u64,
+    ) {
         if self.pool.as_constant(condition).is_none() {
             let shape = match value {
                 Some(value) => self.pool.shape(value),
@@ -247,8 +282,107 @@ impl Step<'_> {
                 shape,
                 bytes: bytes(self.pool, condition),
                 pm: self.shadow.pm,
+                to,
+                distance: None,
             });
         }
+    }
+
+    /// Whether it does what ends most programs, `now` and for other inputs.
+    fn may_fault(&mut self, fault: Fault, is_so: Value, distance: Option<Expr>) {
+        let Some(expr) = is_so.expr else {
+            return;
+        };
+        let condition = match is_so.now {
+            0 => self.pool.not(expr),
+            _ => expr,
+        };
+        let before = self.shadow.path.decisions.len();
+        self.decide(Kind::Fault(fault), is_so.now as u64, condition, None);
+        if let Some(decision) = self.shadow.path.decisions.get_mut(before) {
+            decision.distance = distance;
+        }
+    }
+
+    /// In front of a division, of numbers that are twice as wide as what the instruction divides
+    /// by.
+    fn divides(&mut self, dividend: Value, divisor: Value, is_signed: bool) {
+        if dividend.expr.is_none() && divisor.expr.is_none() {
+            return;
+        }
+        let (wide, half) = (divisor.bits, divisor.bits / 2);
+        let zero = Value::known(wide, 0);
+        let is_zero = value::binary(self.pool, Binary::Eq, divisor, zero);
+        self.may_fault(Fault::Zero, is_zero, None);
+        let does_not_fit = match is_signed {
+            // Of what a compiler makes, whose dividend is no wider than its divisor, only the
+            // lowest number by -1.
+            true => {
+                let lowest = Value::known(wide, u128::MAX << (half - 1));
+                let minus_one = Value::known(wide, u128::MAX);
+                let is_lowest = value::binary(self.pool, Binary::Eq, dividend, lowest);
+                let by_minus_one = value::binary(self.pool, Binary::Eq, divisor, minus_one);
+                value::binary(self.pool, Binary::And, is_lowest, by_minus_one)
+            }
+            false => {
+                let high = value::extract(self.pool, dividend, half, half);
+                if high == Value::known(half, 0) {
+                    return;
+                }
+                let high = value::zext(self.pool, high, wide);
+                let fits = value::binary(self.pool, Binary::Ult, high, divisor);
+                let fits = value::binary(self.pool, Binary::Or, fits, is_zero);
+                value::not(self.pool, fits)
+            }
+        };
+        self.may_fault(Fault::Overflow, does_not_fit, None);
+    }
+
+    /// In front of an access to persistent memory at an address that follows from the input:
+    /// whether it may leave that.
+    fn accesses(&mut self, address: Value, bytes: u64) {
+        if self.accessed == address.expr {
+            return;
+        }
+        self.accessed = address.expr;
+        let pc = self.state.instruction.ip();
+        let at = address.now as u64;
+        let area = match self.shadow.areas.around(at) {
+            Some(area) => {
+                self.tables.within.insert(pc, area.clone());
+                area
+            }
+            None => {
+                let known = self.tables.within.get(&pc).cloned();
+                let still = |area: &std::ops::Range<u64>| {
+                    self.shadow.areas.around(area.start) == Some(area.clone())
+                };
+                match known.filter(still) {
+                    Some(area) => area,
+                    None => return,
+                }
+            }
+        };
+        // What one byte leads to is looked at as a whole.
+        if let Some(expr) = address.expr
+            && self.pool.inputs(expr).len() == 1
+        {
+            let is_inside = |at: &u64| area.contains(at) && area.end - at >= bytes;
+            if self.tables.addresses(self.pool, expr).iter().all(is_inside) {
+                return;
+            }
+        }
+        let start = Value::known(64, area.start.into());
+        let distance = value::binary(self.pool, Binary::Sub, address, start);
+        let zero = Value::known(64, 0);
+        let last = Value::known(
+            64,
+            u128::from((area.end - area.start).saturating_sub(bytes)),
+        );
+        let is_before = value::binary(self.pool, Binary::Slt, distance, zero);
+        self.may_fault(Fault::Before, is_before, distance.expr);
+        let is_behind = value::binary(self.pool, Binary::Slt, last, distance);
+        self.may_fault(Fault::Behind, is_behind, distance.expr);
     }
 
     /// The value is taken to be what it is.
@@ -263,14 +397,14 @@ impl Step<'_> {
 
     fn goes(&mut self, next: Next<Value>) {
         match next {
-            Next::Branch { taken, .. } => {
+            Next::Branch { taken, target } => {
                 if let Some(expr) = taken.expr {
                     let way = taken.now as u64;
-                    let condition = match way {
-                        0 => self.pool.not(expr),
-                        _ => expr,
+                    let (condition, to) = match way {
+                        0 => (self.pool.not(expr), self.state.instruction.next_ip()),
+                        _ => (expr, target),
                     };
-                    self.decide(Kind::Branch, way, condition, None);
+                    self.decide_and_go(Kind::Branch, way, condition, None, to);
                 } else {
                     self.goes_anyway(taken.now as u64);
                 }
@@ -279,7 +413,8 @@ impl Step<'_> {
                 if let Some(expr) = target.expr {
                     let now = self.pool.constant(target.bits, target.now);
                     let condition = self.pool.eq(expr, now);
-                    self.decide(Kind::Jump, target.now as u64, condition, Some(expr));
+                    let to = target.now as u64;
+                    self.decide_and_go(Kind::Jump, to, condition, Some(expr), to);
                 }
             }
             Next::Falls | Next::Jump { .. } => {}
@@ -321,8 +456,9 @@ impl Step<'_> {
         self.searched = Some(value::extract(self.pool, whole, 0, bits));
     }
 
-    /// The place of a bit that was found is a decision of its own. Whatever is computed from it (lengths, addresses) follows from nothing then: it
-    /// would tie all bytes that were searched to each other, again and again.
+    /// The place of a bit that was found is a decision of its own. Whatever is computed from it
+    /// (lengths, addresses) follows from nothing then: it would tie all bytes that were searched to
+    /// each other, again and again.
     fn finds_position(&mut self) {
         let instruction = &self.state.instruction;
         let is_lowest = match instruction.mnemonic() {
@@ -336,7 +472,8 @@ impl Step<'_> {
             return;
         };
         self.registers().gpr[number] = None;
-        // What it was searched in. A register that is its own result does not hold it any more: then the result will do.
+        // What it was searched in. A register that is its own result does not hold it any more:
+        // then the result will do.
         let source = match self.searched.take() {
             Some(source) => source,
             None => {
@@ -373,6 +510,32 @@ impl Step<'_> {
         );
     }
 
+    /// In front of an access to as many elements as the input says, from the first to the last:
+    /// whether the last may lie behind persistent memory.
+    fn repeats(&mut self, times: Value, element: u64) {
+        const RSI: usize = 6;
+        const RDI: usize = 7;
+        let flag = self.flag(Flag::Direction);
+        let mnemonic = self.state.instruction.mnemonic();
+        let reads = matches!(
+            mnemonic,
+            Mnemonic::Movsb | Mnemonic::Movsw | Mnemonic::Movsd | Mnemonic::Movsq
+        );
+        if flag != Value::known(1, 0) {
+            return;
+        }
+        let sides = [Some(RDI), reads.then_some(RSI)];
+        for register in sides.into_iter().flatten() {
+            let Some(area) = self.shadow.areas.around(self.gpr[register]) else {
+                continue;
+            };
+            let room = (area.end - self.gpr[register]) / element;
+            let room = Value::known(64, room.into());
+            let is_behind = value::binary(self.pool, Binary::Ult, room, times);
+            self.may_fault(Fault::Behind, is_behind, None);
+        }
+    }
+
     /// A repeated string instruction: as many times as it was executed.
     fn repeat(&mut self) -> Result<(), brownout_lift::Unsupported> {
         const RCX: usize = 1;
@@ -391,14 +554,17 @@ impl Step<'_> {
                 | Mnemonic::Scasq
         );
         let times = self.gpr(RCX);
-        let times = self.take(times) as u64;
         let element = instruction.memory_size().size().max(1) as u64;
-        if times > TIMES_MAX
-            || times * element > brownout_abi::captured::STRING_MAX as u64 && compares
-        {
-            return Err(brownout_lift::Unsupported);
+        if times.expr.is_some() && !compares {
+            self.repeats(times, element);
         }
-        for _ in 0..times {
+        let times = self.take(times) as u64;
+        // What compares may be told to go on for ever, and end where it finds something (`strlen`).
+        let times = match compares {
+            true => self.compared(times, element),
+            false => Some(times).filter(|times| *times <= TIMES_MAX),
+        };
+        for _ in 0..times.ok_or(brownout_lift::Unsupported)? {
             brownout_lift::lift_string_iteration(instruction, self)?;
             if compares {
                 let equal = self.flag(Flag::Zero);
@@ -418,7 +584,44 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// No rule describes it: what it reads is taken to be what it is, and what it writes follows from nothing.
+    /// How often a repeated comparison was made that may be made so often. None if it has gone on
+    /// behind the memory that was told.
+    fn compared(&self, times: u64, element: u64) -> Option<u64> {
+        const RAX: usize = 0;
+        const RSI: usize = 6;
+        const RDI: usize = 7;
+        let instruction = &self.state.instruction;
+        let scans = matches!(
+            instruction.mnemonic(),
+            Mnemonic::Scasb | Mnemonic::Scasw | Mnemonic::Scasd | Mnemonic::Scasq
+        );
+        let goes_on = instruction.has_rep_prefix();
+        let is_backwards = self.flags >> flag_bit(Flag::Direction) & 1 == 1;
+        let mut done = 0;
+        while done < times {
+            let far = match is_backwards {
+                true => (done * element).wrapping_neg(),
+                false => done * element,
+            };
+            let at = |register: usize| {
+                let from = self.state.gpr[register].wrapping_add(far);
+                self.state.bytes(from, element as usize)
+            };
+            let found = at(RDI)?;
+            let equal = match scans {
+                true => found == &self.state.gpr[RAX].to_le_bytes()[..element as usize],
+                false => found == at(RSI)?,
+            };
+            done += 1;
+            if equal != goes_on {
+                break;
+            }
+        }
+        Some(done)
+    }
+
+    /// No rule describes it: what it reads is taken to be what it is, and what it writes follows
+    /// from nothing.
     fn give_up(&mut self) {
         let instruction: &Instruction = &self.state.instruction;
         let mut factory = self
@@ -535,7 +738,8 @@ impl Step<'_> {
         }
     }
 
-    /// What a table holds, as a function of the one byte of input that its index depends on. None: more than one, or too little is known.
+    /// What a table holds, as a function of the one byte of input that its index depends on. None:
+    /// more than one, or too little is known.
     fn look_up(&mut self, address: Value, bytes: u32) -> Option<Value> {
         let expr = address.expr?;
         let inputs = self.pool.inputs(expr);
@@ -555,7 +759,9 @@ impl Step<'_> {
             Some(number)
         };
         let entries: Vec<Option<u128>> = addresses.iter().map(|at| entry(*at)).collect();
-        if entries.iter().flatten().count() < 2 {
+        // What is there now is no entry of a table if it was computed from the input itself: then
+        // to allow only entries would contradict the run.
+        if entries.iter().flatten().count() < 2 || entry(address.now as u64).is_none() {
             return None;
         }
         let now = self.memory_now(address.now as u64, bytes)?;
@@ -567,7 +773,8 @@ impl Step<'_> {
         Some(value::with(self.pool, bits, now, looked.content))
     }
 
-    /// An address is taken to be what it is, and the registers that it was computed from with it: they are used again and again.
+    /// An address is taken to be what it is, and the registers that it was computed from with it:
+    /// they are used again and again.
     fn take_address(&mut self, address: Value) {
         const RSI: Register = Register::RSI;
         const RDI: Register = Register::RDI;
@@ -676,9 +883,20 @@ impl Algebra for Step<'_> {
     }
 
     binaries!(
-        add Add, sub Sub, mul Mul, udiv Udiv, urem Urem, sdiv Sdiv, srem Srem, and And, or Or, xor Xor, shl Shl, lshr Lshr, ashr Ashr, eq Eq,
+        add Add, sub Sub, mul Mul, urem Urem, srem Srem, and And, or Or, xor Xor, shl Shl, lshr Lshr, ashr Ashr, eq Eq,
         ult Ult, slt Slt
     );
+
+    // Only divisions ask for quotients.
+    fn udiv(&mut self, a: Value, b: Value) -> Value {
+        self.divides(a, b, false);
+        value::binary(self.pool, Binary::Udiv, a, b)
+    }
+
+    fn sdiv(&mut self, a: Value, b: Value) -> Value {
+        self.divides(a, b, true);
+        value::binary(self.pool, Binary::Sdiv, a, b)
+    }
 
     fn not(&mut self, a: Value) -> Value {
         value::not(self.pool, a)
@@ -754,6 +972,7 @@ impl Machine for Step<'_> {
 
     fn load(&mut self, address: Value, bytes: u32) -> Value {
         if address.expr.is_some() {
+            self.accesses(address, bytes.into());
             if let Some(value) = self.look_up(address, bytes) {
                 return value;
             }
@@ -792,6 +1011,7 @@ impl Machine for Step<'_> {
 
     fn store(&mut self, address: Value, value: Value) {
         if address.expr.is_some() {
+            self.accesses(address, u64::from(value.bits / 8));
             self.take_address(address);
         }
         let at = address.now as u64;

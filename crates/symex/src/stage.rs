@@ -4,14 +4,14 @@
 //! same each time. So what a run does depends on its input alone.
 //!
 //! A program is kept where it first looks at its input, and forked from there for each run (`brownout_stage`). One that starts threads or processes
-//! is launched each time instead, and they take turns: only then they do the same each time.
+//! is launched each time instead, and they take turns: only then they do the same each time. A run that tells everything is launched, too, beside what is kept.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brownout_explore::{Exploration, Ground};
 use brownout_images::{ImageId, Store};
@@ -22,8 +22,8 @@ use brownout_trace::EventSink;
 use tempfile::TempDir;
 
 use crate::options::{Error, Options, io_error};
+use crate::patience::Patience;
 
-const WALL: Duration = Duration::from_secs(20);
 /// More events than a run has that ends.
 const EVENTS: u64 = 20_000_000;
 
@@ -55,8 +55,8 @@ pub struct Stage {
     pub first: Option<Vec<u8>>,
     /// How often a program was launched, to be kept or not.
     pub launches: u64,
-    /// Runs that were forked from a kept program.
-    pub forks: u64,
+    /// How long it took to get programs ready.
+    pub opening: Duration,
     _images: TempDir,
 }
 
@@ -79,12 +79,13 @@ impl Stage {
             pm_globs: options.pm_globs.clone(),
             delivery: options.delivery.clone(),
         };
-        let patience = options.patience.unwrap_or(WALL);
+        let patience = Patience::new(options.patience).of_run(false);
         let mut workshop = Workshop::new(ground, store, target, patience);
         workshop.stop = options.stop.clone();
         workshop.stdin = options.stdin.clone();
         workshop.touches = options.touches.clone();
         workshop.events_max = EVENTS;
+        workshop.loads = options.loads;
         workshop.plain_cpu = !options.native_cpu;
         let first = match &options.delivery {
             Delivery::Place(Place {
@@ -102,7 +103,7 @@ impl Stage {
             root,
             first,
             launches: 0,
-            forks: 0,
+            opening: Duration::ZERO,
             _images: images,
         })
     }
@@ -132,29 +133,40 @@ impl Stage {
         self.workshop.takes_turns.load(Ordering::Relaxed)
     }
 
-    /// Runs the program on an input. After [`Error::is_not_kept`] the sinks may have seen a part of a run; another one can be made.
+    /// Runs the program on an input, for no longer than `patience`. After [`Error::is_not_kept`] the sinks may have seen a part of a run; another one can be made.
     pub fn run(
         &mut self,
         input: &[u8],
         tells: &Tells,
+        patience: Duration,
         sink: &mut dyn EventSink,
     ) -> Result<Ran, Error> {
+        // To get there takes a program that is kept as long as a launched one.
+        self.workshop.patience = patience.max(self.workshop.patience);
+        // What tells everything is launched, and wanted once: what is kept stays beside it.
+        if *tells == Tells::Executed {
+            let mut server = self.open(tells)?;
+            return Ok(server.run(input, patience, sink)?);
+        }
         let is_it = |server: &Server| server.tells() == tells && server.is_usable();
         let mut server = match self.server.take() {
             Some(server) if is_it(&server) => server,
             kept => {
-                // Two at a time would be one too many.
+                // Two of a kind at a time would be one too many.
                 drop(kept);
-                self.launches += 1;
-                Server::open(&self.workshop, self.root, tells)?
+                self.open(tells)?
             }
         };
-        self.forks += u64::from(server.is_warm());
-        let ran = server.run(input, self.workshop.patience, sink)?;
-        // What tells everything is wanted once.
-        if *tells != Tells::Executed {
-            self.server = Some(server);
-        }
+        let ran = server.run(input, patience, sink)?;
+        self.server = Some(server);
         Ok(ran)
+    }
+
+    fn open(&mut self, tells: &Tells) -> Result<Server, Error> {
+        let begun = Instant::now();
+        let server = Server::open(&self.workshop, self.root, tells);
+        self.launches += 1;
+        self.opening += begun.elapsed();
+        Ok(server?)
     }
 }

@@ -1,15 +1,18 @@
 //! What tables hold, as functions of one byte of the input.
 //!
-//! Parsers look up a table for every character, and nearly always the same few: character classes, digits, `switch`. To say what a table holds takes 256 addresses and a chain of as many
-//! choices; so both are kept for as long as the expressions are.
+//! Parsers look up a table for every character, and nearly always the same few: character classes,
+//! digits, `switch`. To say what a table holds takes 256 addresses and a chain of as many choices;
+//! so both are kept for as long as the expressions are.
 
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 
 use brownout_solve::{Expr, Pool};
 use rustc_hash::{FxHashMap, FxHasher};
 
-/// What an address leads to for each value of the byte that it depends on; None where that is not known.
+/// What an address leads to for each value of the byte that it depends on; None where that is not
+/// known.
 pub type Entries = Vec<Option<u128>>;
 
 /// What was looked up: the content, and which values of the byte lead to a known entry (None: all).
@@ -26,6 +29,9 @@ pub struct Looked {
 pub struct Tables {
     addresses: FxHashMap<Expr, Arc<[u64]>>,
     looked: FxHashMap<(Expr, u32, u64), (Entries, Looked)>,
+    /// By instruction: the persistent memory in which it was seen to access what the input says.
+    /// Where another input leads it elsewhere, that is what it has left.
+    pub within: FxHashMap<u64, Range<u64>>,
 }
 
 impl Tables {

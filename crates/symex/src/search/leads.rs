@@ -35,6 +35,8 @@ struct Wanted {
     bytes: (u32, u32),
     /// It was the solver that said so, and it may know why.
     is_solved: bool,
+    /// It is what ends most programs.
+    is_fault: bool,
 }
 
 impl Search<'_> {
@@ -43,7 +45,8 @@ impl Search<'_> {
         let test = &self.tests[turn.test as usize];
         let decision = test.decisions[turn.at as usize];
         let way = other_way(&decision, turn.place);
-        if decision.kind != Kind::Branch || !self.is_wanted(decision.pc, way) {
+        let may_be_wanted = matches!(decision.kind, Kind::Branch | Kind::Fault(_));
+        if !may_be_wanted || !self.is_wanted(decision.pc, way) {
             return;
         }
         let wanted = Wanted {
@@ -53,6 +56,7 @@ impl Search<'_> {
             shape: decision.shape,
             bytes: decision.bytes,
             is_solved: true,
+            is_fault: matches!(decision.kind, Kind::Fault(_)),
         };
         self.lead(&wanted);
         if self.is_worth_asking(&wanted) {
@@ -146,6 +150,7 @@ impl Search<'_> {
                 shape: self.pool.shape(folded.value),
                 bytes: (first, last),
                 is_solved: false,
+                is_fault: false,
             };
             self.lead(&wanted);
             if self.is_worth_asking(&wanted) {
@@ -201,6 +206,10 @@ impl Search<'_> {
                     let further = (d.way as u32 + 1..).take(FURTHER);
                     moves.extend(further.map(|place| (at as u32, place)));
                 }
+                // What ends the program leads nowhere; and what may go many ways would be turned to
+                // each of them before what may fault here is looked at elsewhere.
+                Kind::Fault(_) => {}
+                Kind::Taken | Kind::Jump if wanted.is_fault => {}
                 _ => turns.push((at as u32, 0)),
             }
         }
@@ -237,26 +246,16 @@ impl Search<'_> {
     fn turn_soon(&mut self, test: u32, turns: Vec<(u32, u32)>) -> bool {
         let mut any = false;
         for (index, (at, place)) in turns.into_iter().enumerate() {
-            let key = (test, at, place);
+            let key = (at, place);
+            let path = &mut self.tests[test as usize];
             // That the same was, or will be, turned on another path does not matter: there it led elsewhere.
-            if self.turned.contains(&key) || self.towards.contains_key(&key) {
+            if path.turned.contains(&key) || path.towards.contains_key(&key) {
                 continue;
             }
             any = true;
-            self.towards.insert(key, index as u32);
-            self.open.insert(key);
-            let rank = self.rank(test, at, place, self.tests.len() as u64);
-            let turn = Turn {
-                rank,
-                test,
-                at,
-                place,
-            };
-            self.queue.push(turn);
-            self.any.push(Turn {
-                rank: rank.anywhere(),
-                ..turn
-            });
+            path.towards.insert(key, index as u32);
+            self.waiting += u64::from(path.open.insert(key));
+            self.put(self.turn(test, at, place, self.tests.len() as u64));
         }
         any
     }

@@ -12,6 +12,17 @@ pub(super) const LEADS: u8 = 2 * DETAILS as u8 - 1;
 pub(super) struct Levels(BTreeMap<u8, BinaryHeap<Turn>>);
 
 impl Levels {
+    pub(super) fn len(&self) -> usize {
+        self.0.values().map(BinaryHeap::len).sum()
+    }
+
+    /// Only those stay.
+    pub(super) fn retain(&mut self, stays: impl Fn(&Turn) -> bool) {
+        for level in self.0.values_mut() {
+            level.retain(&stays);
+        }
+    }
+
     pub(super) fn push(&mut self, turn: Turn) {
         self.0.entry(turn.rank.novelty).or_default().push(turn);
     }

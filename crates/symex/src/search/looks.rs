@@ -60,6 +60,7 @@ impl Search<'_> {
         for (finding, _) in exploration.findings {
             self.judge.keep_explored(finding, input);
         }
+        self.judge.was_explored(input);
         if self.judge.has_error() && self.numbers.first_error_seconds.is_none() {
             self.numbers.first_error_seconds = Some(self.begun.elapsed().as_secs_f64());
         }

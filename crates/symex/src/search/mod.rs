@@ -8,7 +8,7 @@
 //! **Guarantee.** Every path that counts was executed, on an input that exists. Where a run does not go where the solver has said, it is counted as diverged, and
 //! used as what it is.
 //!
-//! **Which comes first** (`order.rs`). A decision is turned once for each way to it, one with many ways as often as it has others. What cannot be solved costs time only: no limit is used up by
+//! **Which comes first** says the strategy (`strategies/`). By default, and without a look at persistent memory (`coverage`), it is this order: a decision is turned once for each way to it, one with many ways as often as it has others. What cannot be solved costs time only: no limit is used up by
 //! it. First comes what leads to a way of an instruction that no run has gone, with each expression once or twice. Next come decisions that may lead there (`leads.rs`): if such a way cannot be gone
 //! behind what was decided before, those are turned that end what is decided about, rule the way out, or have made what is decided about. Then come those of the program's own code on a path that is new, and ways
 //! that were not gone with such an expression (another constant, one more digit), for the nth time since persistent memory was changed, behind the same fences of persistent memory, or behind the
@@ -16,8 +16,11 @@
 //! Before what a path has done anew to persistent memory, and before a way of the program's own code that none had gone, the last decisions are turned at once. What is less new than all that gets
 //! its turn, too, each level half as often as the one above it.
 //!
-//! **What is captured.** A run is followed, and then captured again, if it has executed a branch that is new, if it shows that something was not captured (a value is not what it should be), and, in a
-//! part of the time, if a way is new behind these fences of persistent memory: an instruction may touch the input without a branch that is new.
+//! **What is captured** (`follows.rs`). A run is followed, and then captured again, if it has executed a branch that is new, if it shows that something was not captured (a value is not what it should be), and
+//! if a way is new behind these fences of persistent memory: an instruction may touch the input without a branch that is new. With large libraries that takes long; then only a part of the time goes into it,
+//! and what is left is followed before the search ends because nothing else is left.
+//!
+//! **Runs that do not end** get some times what others take (`patience.rs`). The first is run again with more time before it is believed that it does not end; what the rules say is asked of none of them.
 //!
 //! **Inputs that are made** (`made.rs`). A solver changes bytes in their places, but texts have none: one more letter moves all that follows. So beside each input that was solved for, the one is run
 //! in which the new bytes stand in front of what they replace. When a run has done something new, the bytes that have led there are repeated behind
@@ -29,21 +32,28 @@
 //! is no bound by generation: it hides earlier decisions. What persistent memory lies behind a branch is not computed from the program's control flow:
 //! paths that have done something new to it come first.
 
+mod follows;
 mod leads;
 mod levels;
 mod looks;
 mod made;
 mod order;
+mod outside;
 mod pieces;
+mod reach;
+mod strategies;
+mod strategy;
+mod test;
 mod turn;
 
 use std::collections::{HashSet, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use brownout_check::Analysis;
-use brownout_host::{CAPTURE_MAX, ExitStatus, Outcome, Stopped};
+use brownout_host::{ExitStatus, Stopped};
 use brownout_solve::{Answer, BytesLeft, Expr, KnownSets, Pool, Settings, Solver};
 use brownout_stage::{Causes, Delivery, Place, Tells};
 use brownout_trace::event::Event;
@@ -51,30 +61,22 @@ use brownout_trace::{EventSink, Tee};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::input::Layout;
-use crate::judge::{Found, Judge};
+use crate::judge::{Ended, Found, Judge};
 use crate::modules::OwnCode;
 use crate::numbers::Numbers;
-use crate::options::{Error, Options, Strategy};
-use crate::path::{Decision, Kind, Path, mix};
-use crate::run::{Following, Learning, sorted};
+use crate::options::{Error, Options};
+use crate::path::{Decision, Kind, Path, Progress, mix};
+use crate::patience::Patience;
+use crate::run::Following;
 use crate::shadow::{Losses, first_bit};
 use crate::stage::Stage;
 use crate::tables::Tables;
 use levels::Levels;
 use pieces::{Long, Piece, changed, inserted, pieces};
+use reach::Reach;
+use strategy::{Known, Order};
+use test::Test;
 use turn::{DETAILS, Turn, other_way, setting, ways};
-
-/// A path that was run.
-struct Test {
-    input: Vec<u8>,
-    decisions: Vec<Decision>,
-    /// For each decision, a number for all before it.
-    before: Vec<u64>,
-    /// For each decision, all before it in ever more detail (see [`settings`]).
-    settings: Vec<[u64; DETAILS]>,
-    /// The instructions that were captured.
-    chosen: Arc<[u64]>,
-}
 
 /// Who searches beside, and wants to know.
 pub trait Company {
@@ -112,8 +114,10 @@ type Made = (Vec<u8>, Option<bool>);
 /// See the module's header.
 pub struct Search<'o> {
     options: &'o Options,
+    order: &'static dyn Order,
     layout: Layout,
     stage: Stage,
+    patience: Patience,
     pool: Pool,
     solver: Solver,
     tables: Tables,
@@ -128,26 +132,23 @@ pub struct Search<'o> {
     stale_at: FxHashMap<u64, u32>,
     /// After how many paths one was last followed without a branch that is new.
     followed_at: u64,
-    /// Inputs whose runs were new behind these fences of persistent memory, and were not followed.
-    unfollowed: VecDeque<Vec<u8>>,
+    /// Inputs whose runs may show that something was not captured, and were not followed; and whether they do not end.
+    unfollowed: VecDeque<(Vec<u8>, bool)>,
     tests: Vec<Test>,
     queue: Levels,
     /// The same in another order.
     any: Levels,
-    /// Those that were not turned yet.
-    open: FxHashSet<(u32, u32, u32)>,
-    /// Those that were.
-    turned: FxHashSet<(u32, u32, u32)>,
+    /// What lies behind the ways of decisions.
+    reach: Reach,
+    /// How many were not turned yet, and how many decisions are kept, of all paths.
+    waiting: u64,
+    stored: usize,
     /// By what is wanted, and what is in its way: on how many paths others were turned for its sake.
     led: FxHashMap<u64, u32>,
     /// By what is wanted, and the computation: how often it was.
     asked: FxHashMap<u64, u32>,
     /// Where the program's own code is.
     own: OwnCode,
-    /// Those that may lead to a way that no run has gone, and how many on their path are more likely to.
-    towards: FxHashMap<(u32, u32, u32), u32>,
-    /// Those of the program itself on paths that were new.
-    owned: FxHashSet<(u32, u32, u32)>,
     /// Turned already: the way to a decision, and the decision.
     tried: FxHashSet<u64>,
     /// Ways that decisions went.
@@ -208,6 +209,7 @@ impl<'o> Search<'o> {
     pub fn new(options: &'o Options, stage: Stage) -> Search<'o> {
         let settings = Settings {
             external: options.external_solver.clone(),
+            record: std::env::var_os("BROWNOUT_SYMEX_QUERIES").map(PathBuf::from),
             // There is always something else to turn.
             conflicts: CONFLICTS,
             time: SOLVING,
@@ -215,8 +217,10 @@ impl<'o> Search<'o> {
         };
         Search {
             options,
+            order: strategies::named(options.strategy),
             layout: options.layout(),
             stage,
+            patience: Patience::new(options.patience),
             pool: Pool::new(),
             solver: Solver::new(settings),
             tables: Tables::default(),
@@ -230,13 +234,12 @@ impl<'o> Search<'o> {
             tests: Vec::new(),
             queue: Levels::default(),
             any: Levels::default(),
-            open: FxHashSet::default(),
-            turned: FxHashSet::default(),
+            reach: Reach::default(),
+            waiting: 0,
+            stored: 0,
             led: FxHashMap::default(),
             asked: FxHashMap::default(),
             own: OwnCode::default(),
-            towards: FxHashMap::default(),
-            owned: FxHashSet::default(),
             tried: FxHashSet::default(),
             covered: FxHashSet::default(),
             tries: FxHashMap::default(),
@@ -255,10 +258,21 @@ impl<'o> Search<'o> {
             to_explore: VecDeque::new(),
             causes: Causes::default(),
             notes: Vec::new(),
-            judge: Judge::new(options.check),
+            judge: Judge::new(options.check, options.plugins.clone()),
             numbers: Numbers::default(),
             losses: Losses::default(),
             kept: Vec::new(),
+        }
+    }
+
+    /// What strategies may look at.
+    fn known(&self) -> Known<'_> {
+        Known {
+            tests: &self.tests,
+            covered: &self.covered,
+            tries: &self.tries,
+            own: &self.own,
+            reach: self.order.sees_pm().then_some(&self.reach),
         }
     }
 
@@ -297,7 +311,9 @@ impl<'o> Search<'o> {
                 self.numbers.made += 1;
                 self.try_input(input, None, from)?;
             } else if let Some(turn) = self.next() {
-                if let Some((input, expected)) = self.solve(turn) {
+                let solved = self.solve(turn);
+                self.forget_done(turn.test);
+                if let Some((input, expected)) = solved {
                     self.try_input(input, Some(expected), Some(false))?;
                 }
             } else if self.made.iter().all(VecDeque::is_empty) && self.to_explore.is_empty() {
@@ -306,11 +322,8 @@ impl<'o> Search<'o> {
                     continue;
                 }
                 // Before nothing is left, those are followed that may show that something was not captured.
-                let Some(input) = self.unfollowed.pop_front() else {
+                if !self.follows_what_is_left()? {
                     break Over::All;
-                };
-                if self.follow(&input)? {
-                    self.made[0].push_front((input, None));
                 }
             }
             if shown.elapsed() > Duration::from_millis(200) {
@@ -351,9 +364,15 @@ impl<'o> Search<'o> {
 
     fn count(&mut self) {
         let numbers = &mut self.numbers;
-        numbers.waiting = self.open.len() as u64;
+        numbers.waiting = self.waiting;
+        numbers.launches = self.stage.launches;
+        numbers.opening_seconds = self.stage.opening.as_secs_f64();
+        numbers.stale = self.losses.stale;
         numbers.unexplored = self.to_explore.len() as u64;
-        numbers.queries = self.solver.statistics().queries;
+        let asked = self.solver.statistics();
+        numbers.queries = asked.queries;
+        numbers.external_asked = asked.external_asked;
+        numbers.external_answered = asked.external;
         numbers.pm_paths = self.pm.len() as u64;
         numbers.instructions_chosen = self.touched.len() as u64;
         numbers.expressions = self.pool.len() as u64;
@@ -399,7 +418,7 @@ impl<'o> Search<'o> {
         let test = &self.tests[turn.test as usize];
         let at = turn.at as usize;
         let decision = test.decisions[at];
-        for other in ways(other_way(&decision, turn.place), &test.settings[at]) {
+        for other in ways(other_way(&decision, turn.place), &test.setting(at)) {
             *self.tries.entry(other).or_default() += 1;
         }
         let path: Vec<Expr> = test.decisions[..at].iter().map(|d| d.condition).collect();
@@ -407,10 +426,12 @@ impl<'o> Search<'o> {
         let answer = self.solver.solve(&mut self.pool, &path, goal, &test.input);
         self.numbers.solving_seconds += begun.elapsed().as_secs_f64();
         let changes = match answer {
-            Answer::Sat(changes) => changes,
+            Answer::Sat(changes) => self.leads_out(turn, &path, goal, changes),
             Answer::Unsat => {
                 self.numbers.unsatisfiable += 1;
-                self.lead_towards(turn);
+                if self.order.helps() {
+                    self.lead_towards(turn);
+                }
                 return None;
             }
             Answer::Unknown(_) => {
@@ -418,6 +439,7 @@ impl<'o> Search<'o> {
                 return None;
             }
         };
+        let test = &self.tests[turn.test as usize];
         let input = changed(&test.input, &changes);
         let inserted = inserted(&test.input, &changes);
         let expected = Expected {
@@ -437,13 +459,16 @@ impl<'o> Search<'o> {
             let way = self.pool.eval(value, &byte);
             let gone = self.gone.entry(mix(expected.before, decision.place()));
             let gone = gone.or_default();
-            if gone.len() < WAYS_MAX {
-                gone.push(way);
-                let rank = self.rank(turn.test, turn.at, turn.place, turn.rank.order);
-                self.push(Turn { rank, ..turn });
+            match gone.len() < WAYS_MAX {
+                true => {
+                    gone.push(way);
+                    self.push(self.turn(turn.test, turn.at, turn.place, turn.rank.order));
+                }
+                false => self.numbers.many_ways += 1,
             }
         }
         if let Some(inserted) = inserted
+            && self.order.helps()
             && self.is_worth_inserting()
         {
             self.make(inserted, Some(true), false);
@@ -465,6 +490,7 @@ impl<'o> Search<'o> {
     ) -> Result<(), Error> {
         let mut expected = expected;
         let mut is_last = false;
+        let mut is_doubted = false;
         loop {
             let begun = Instant::now();
             let chosen = self.chosen.clone();
@@ -477,9 +503,14 @@ impl<'o> Search<'o> {
                 &input,
             );
             following.stops_at_company = !self.stage.takes_turns();
+            let opened = self.stage.opening;
+            let patience = match is_doubted {
+                true => self.patience.of_doubt(),
+                false => self.patience.of_run(self.judge.knows_hang()),
+            };
             let ran = {
                 let mut sink = Tee::of([&mut following as &mut dyn EventSink, &mut rules]);
-                self.stage.run(&input, &Tells::Captured(chosen), &mut sink)
+                (self.stage).run(&input, &Tells::Captured(chosen), patience, &mut sink)
             };
             let ran = match ran {
                 Ok(ran) => ran,
@@ -502,27 +533,47 @@ impl<'o> Search<'o> {
                 continue;
             }
             let Following {
-                shadow,
+                mut shadow,
                 pm,
                 pm_events,
+                pm_sites,
                 position,
                 senseless,
+                awaited,
+                lifting,
                 ..
             } = following;
             self.numbers.running_seconds += begun.elapsed().as_secs_f64();
+            self.numbers.lifting_seconds += lifting.as_secs_f64();
+            let forking = awaited.unwrap_or_default();
+            let forking = forking.saturating_sub(self.stage.opening - opened);
+            self.numbers.forking_seconds += forking.as_secs_f64();
             self.numbers.runs += 1;
             self.numbers.senseless += senseless;
             self.numbers.read_most = self.numbers.read_most.max(position.read);
+            self.numbers.copied_most = self.numbers.copied_most.max(position.copied);
             let times = shadow.stale_at.iter().map(|pc| {
                 let times = self.stale_at.entry(*pc).or_default();
                 *times += 1;
                 *times
             });
             let is_suspect = times.min().is_some_and(|times| times <= STALE_MAX);
-            if self.learns(&input, outcome, is_suspect)? {
+            let is_hang = matches!(outcome.stopped, Some(Stopped::Wall | Stopped::Idle));
+            if self.learns(&input, outcome, is_suspect, is_hang)? {
                 // It was not all captured.
                 self.judge.put_back(rules.0);
                 continue;
+            }
+            if is_hang && !is_doubted && !self.judge.knows_hang() {
+                // The machine may have been busy with something else, or this takes longer than all before.
+                is_doubted = true;
+                if patience < self.patience.of_doubt() {
+                    self.judge.put_back(rules.0);
+                    continue;
+                }
+            }
+            if outcome.stopped.is_none() {
+                self.patience.ended(outcome.wall);
             }
             self.numbers.paths += 1;
             self.numbers.evaluated += shadow.evaluated;
@@ -543,7 +594,17 @@ impl<'o> Search<'o> {
                 )
             );
             self.numbers.endless += u64::from(is_cut);
-            self.judge.look(&input, &ran, is_cut, near, rules.0);
+            let is_news = pm.keys().any(|pair| !self.pm.contains(pair));
+            let ended = Ended {
+                input: &input,
+                ran: &ran,
+                is_cut,
+                is_hang: is_hang && is_doubted,
+                near,
+                path: &shadow.path,
+                is_explored: is_news && !is_cut && self.options.explore_share > 0.0,
+            };
+            self.judge.look(ended, &self.own, rules.0);
             if self.judge.has_error() && self.numbers.first_error_seconds.is_none() {
                 self.numbers.first_error_seconds = Some(self.begun.elapsed().as_secs_f64());
             }
@@ -569,47 +630,36 @@ impl<'o> Search<'o> {
                     self.numbers.diverged += 1;
                 }
             }
-            let pieces = pieces(&shadow.path.decisions, shadow.pm.fences);
+            // What the strategy does not look at makes no difference to it.
+            let (news, fences) = match self.order.sees_pm() {
+                true => {
+                    self.reach.add(&shadow.path.decisions, &pm_sites);
+                    (news, shadow.pm.fences)
+                }
+                false => {
+                    let decisions = shadow.path.decisions.iter_mut();
+                    decisions.for_each(|decision| decision.pm = Progress::default());
+                    new.clear();
+                    // All of it is one piece.
+                    (0, 1)
+                }
+            };
+            let pieces = pieces(&shadow.path.decisions, fences);
             let (fresh, own_at) = self.add(input.clone(), shadow.path);
-            if self.options.strategy == Strategy::Pm {
-                new.extend(own_at.map(|at| at as u32));
-                self.look_around(new);
-            }
             let is_fresh = fresh[..ROUGH].iter().any(|count| *count > 0);
             let is_new = news > 0 || fresh[0] + fresh[1] > 0;
             let is_solved = from == Some(false);
-            let is_worth_repeating = is_new && (is_solved || own_at.is_some());
-            if self.options.strategy == Strategy::Pm && is_worth_repeating && !self.has_places() {
-                let is_urgent = news > 0 || own_at.is_some();
-                // What has led to the program's own way that is new, and the last.
-                let own = own_at.and_then(|at| pieces.iter().find(|piece| piece.behind > at));
-                let last = pieces.last().filter(|last| Some(*last) != own);
-                for piece in own.into_iter().chain(last) {
-                    self.repeat(&input, *piece, is_urgent);
+            if self.order.helps() {
+                new.extend(own_at.map(|at| at as u32));
+                self.look_around(new);
+                if is_new && (is_solved || own_at.is_some()) && !self.has_places() {
+                    self.repeat_what_led(&input, &pieces, own_at, news > 0);
                 }
-                // What is behind all that the program has decided about there may be superfluous.
-                if let (Some(piece), Some(at)) = (own, own_at) {
-                    let decisions = &self.tests[self.tests.len() - 1].decisions;
-                    let end = decisions[at].last_byte() as usize + 1;
-                    let name = decisions[at].name();
-                    if end < piece.end {
-                        self.repeat(&input, Piece { end, ..*piece }, is_urgent);
-                    }
-                    self.shorten_later(&input, name, piece.from);
-                }
-                self.squeeze(&input, is_urgent);
             }
             // An instruction may touch the input without a branch that is new: what is compared was the same in all runs before.
             let is_elsewhere = news > 0 || fresh[..=THERE].iter().any(|count| *count > 0);
-            let is_due = self.numbers.paths >= self.followed_at + FOLLOWED_EVERY;
-            let allowed = LEARNING * self.begun.elapsed().as_secs_f64();
-            if is_elsewhere && is_due && self.numbers.learning_seconds < allowed {
-                self.followed_at = self.numbers.paths;
-                if self.follow(&input)? {
-                    self.made[0].push_front((input.clone(), None));
-                }
-            } else if is_elsewhere && self.unfollowed.len() < UNFOLLOWED_MAX {
-                self.unfollowed.push_back(input.clone());
+            if is_elsewhere {
+                self.follows_now_and_then(&input, is_hang)?;
             }
             if let Some(made) = from {
                 let is_fruit = news > 0 || is_fresh;
@@ -620,37 +670,32 @@ impl<'o> Search<'o> {
         }
     }
 
-    /// Follows the run on an input if it has executed code that was not there before, or has done something with the input that was not captured (`is_suspect`): an
-    /// instruction of a loop may touch the input from the second time on. Whether more instructions are captured now.
-    fn learns(&mut self, input: &[u8], outcome: &Outcome, is_suspect: bool) -> Result<bool, Error> {
-        let Some(edges) = &outcome.edges else {
-            return Ok(false);
-        };
-        if !merge(&mut self.learned, edges) && !is_suspect {
-            return Ok(false);
+    /// Tries more of what has led to something new on the newest path, in pieces; `own_at` is the decision of the program's own code that has first gone a new way, if any has.
+    fn repeat_what_led(
+        &mut self,
+        input: &[u8],
+        pieces: &[Piece],
+        own_at: Option<usize>,
+        is_new_in_pm: bool,
+    ) {
+        let is_urgent = is_new_in_pm || own_at.is_some();
+        // What has led to the program's own way that is new, and the last.
+        let own = own_at.and_then(|at| pieces.iter().find(|piece| piece.behind > at));
+        let last = pieces.last().filter(|last| Some(*last) != own);
+        for piece in own.into_iter().chain(last) {
+            self.repeat(input, *piece, is_urgent);
         }
-        self.follow(input)
-    }
-
-    /// Follows the run on an input. Whether more instructions are captured now.
-    fn follow(&mut self, input: &[u8]) -> Result<bool, Error> {
-        let begun = Instant::now();
-        let mut learning = Learning::new(&self.layout, input);
-        self.stage.run(input, &Tells::Executed, &mut learning)?;
-        self.numbers.learning_seconds += begun.elapsed().as_secs_f64();
-        self.numbers.learned += 1;
-        let (executed, given_up) = learning.executed();
-        self.numbers.instructions = self.numbers.instructions.max(executed);
-        self.numbers.given_up += given_up;
-        let before = self.touched.len();
-        self.touched.extend(learning.touched());
-        if self.touched.len() == before {
-            return Ok(false);
+        // What is behind all that the program has decided about there may be superfluous.
+        if let (Some(piece), Some(at)) = (own, own_at) {
+            let decisions = &self.tests[self.tests.len() - 1].decisions;
+            let end = decisions[at].last_byte() as usize + 1;
+            let name = decisions[at].name();
+            if end < piece.end {
+                self.repeat(input, Piece { end, ..*piece }, is_urgent);
+            }
+            self.shorten_later(input, name, piece.from);
         }
-        let all = sorted(&self.touched);
-        self.numbers.not_chosen = all.len().saturating_sub(CAPTURE_MAX) as u64;
-        self.chosen = all.into_iter().take(CAPTURE_MAX).collect();
-        Ok(true)
+        self.squeeze(input, is_urgent);
     }
 
     /// Adds a path, and its decisions to the queue. How many ways are new, in each detail; and at which decision the program's own code has first gone one that is quite
@@ -663,35 +708,29 @@ impl<'o> Search<'o> {
         let mut own_at = None;
         let mut all = 0;
         let mut before = Vec::with_capacity(decisions.len());
-        let mut settings = Vec::with_capacity(decisions.len());
-        let mut times: FxHashMap<u64, u64> = FxHashMap::default();
-        let mut names = Vec::with_capacity(decisions.len());
+        let mut met = Vec::with_capacity(decisions.len());
+        let mut times: FxHashMap<u64, u8> = FxHashMap::default();
         let mut last_pm = 0;
-        for decision in &decisions {
+        for (at, decision) in decisions.iter().enumerate() {
             before.push(all);
             let name = decision.name();
             all = mix(all, name);
-            let pm = match self.options.strategy {
-                Strategy::Pm => decision.pm.which,
-                _ => 0,
-            };
-            if pm != last_pm {
+            if decision.pm.which != last_pm {
                 times.clear();
-                last_pm = pm;
+                last_pm = decision.pm.which;
             }
             let time = times.entry(decision.place()).or_default();
-            let setting = setting(&names, decision.shape, *time, pm);
+            let setting = setting(&decisions, at, *time);
             for (detail, way) in ways(name, &setting).into_iter().enumerate() {
                 if self.covered.insert(way) {
                     fresh[detail] += 1;
                     if detail == 0 && own_at.is_none() && self.own.contains(decision.pc) {
-                        own_at = Some(names.len());
+                        own_at = Some(at);
                     }
                 }
             }
-            settings.push(setting);
-            *time += 1;
-            names.push(name);
+            met.push(*time);
+            *time = time.saturating_add(1);
         }
         for folded in &folded {
             self.covered.insert(mix(folded.name(folded.way), 0));
@@ -725,39 +764,37 @@ impl<'o> Search<'o> {
             }
             left.assume(&mut self.known, &mut self.pool, decision.condition);
         }
+        self.stored += decisions.len();
         self.tests.push(Test {
             input,
             decisions,
             before,
-            settings,
+            times: met,
             chosen: self.chosen.clone(),
+            ..Test::default()
         });
+        // The one before it is not the newest any more.
+        if let Some(last) = test.checked_sub(1) {
+            self.forget_done(last);
+        }
         // Behind something new, what the program itself decides is turned first: which command it is, say, if there is something new in how its number is read.
         let is_fresh = fresh[..=2].iter().any(|count| *count > 0);
-        if is_fresh && self.options.strategy == Strategy::Pm {
-            let own = new.iter().rev().filter(|(at, _)| {
-                let decision = &self.tests[test as usize].decisions[*at as usize];
-                self.own.contains(decision.pc)
-            });
-            self.owned
-                .extend(own.take(OWN).map(|(at, place)| (test, *at, *place)));
+        if is_fresh && self.order.helps() {
+            let Test {
+                decisions, owned, ..
+            } = &mut self.tests[test as usize];
+            let own = new.iter().rev();
+            let own = own.filter(|(at, _)| self.own.contains(decisions[*at as usize].pc));
+            owned.extend(own.take(OWN).copied());
         }
         for (at, place) in new {
-            let order = match self.options.strategy {
-                Strategy::DepthFirst => u64::from(test) << 32 | u64::from(at),
-                _ => self.random.u64(..),
-            };
-            let rank = self.rank(test, at, place, order);
-            self.push(Turn {
-                rank,
-                test,
-                at,
-                place,
-            });
+            let number = self.order.number(test, at, &mut self.random);
+            self.push(self.turn(test, at, place, number));
         }
-        if self.options.strategy == Strategy::Pm {
+        if self.order.helps() {
             self.lead_towards_folded(test, &folded);
         }
+        self.make_room();
         (fresh, own_at)
     }
 }
@@ -792,12 +829,6 @@ const SOLVING: Duration = Duration::from_millis(250);
 const STALE_MAX: u32 = 2;
 /// Behind which fences of persistent memory a way was gone: the detail that tells it.
 const THERE: usize = 3;
-/// Of so many runs one is followed without a branch that is new: as many, so that the same seed does the same on any machine.
-const FOLLOWED_EVERY: u64 = 24;
-/// So many of the others are kept, to be followed when nothing else is left.
-const UNFOLLOWED_MAX: usize = 1000;
-/// If that takes more than this share of the time, as with large libraries, there are fewer.
-const LEARNING: f64 = 0.6;
 /// So many decisions of the program itself are turned first on a path that is new.
 const OWN: usize = 6;
 /// Whatever is new in one of the first so many details is worth a second look.
@@ -836,11 +867,19 @@ impl Expected {
 
 /// Adds what was taken; whether anything was new.
 fn merge(all: &mut Vec<u8>, edges: &[u8]) -> bool {
+    let is_new = has_new(all, edges);
     all.resize(all.len().max(edges.len()), 0);
-    let mut is_new = false;
     for (known, edge) in all.iter_mut().zip(edges) {
-        is_new |= *known == 0 && *edge != 0;
         *known |= edge;
     }
     is_new
+}
+
+/// Whether something was taken that was not.
+fn has_new(all: &[u8], edges: &[u8]) -> bool {
+    let known = all.iter().chain(std::iter::repeat(&0));
+    edges
+        .iter()
+        .zip(known)
+        .any(|(edge, known)| *edge != 0 && *known == 0)
 }

@@ -1,24 +1,23 @@
-//! Which decision is turned next: the order of what waits. What comes first, and why, says `search`.
-
-use std::cmp::Reverse;
+//! What waits to be turned: taken in the order of the strategy, and given up where there is too much
+//! of it.
+//!
+//! Paths take up most of the memory of a search: thousands of decisions each, and a hundred paths a
+//! second. So a path is forgotten when none of its decisions waits any more; and if there are too
+//! many that do, the paths with the least new ones are given up, which is counted.
 
 use super::Search;
-use super::levels::LEADS;
-use super::turn::{DETAILS, Rank, Turn, other_way, ways};
-use crate::options::Strategy;
-use crate::path::Kind;
+use super::turn::{Rank, Turn};
 
-/// A way that could not be solved for so often is not tried first any more.
-const VAIN_MAX: u32 = 1000;
-/// Places are told apart from this detail on.
-const PLACES: usize = 3;
-/// How new what the program itself decides is, on a path that is new: less than what leads somewhere, and than what has another shape.
-const OWN: u8 = 2 * DETAILS as u8 - 3;
 /// Of 256 decisions to turn, so many are taken wherever they are in the input.
 const ANY_OF_256: u8 = 64;
+/// So many decisions are kept, of all paths together: some hundred bytes each.
+const STORED_MAX: usize = 2_000_000;
+/// Turns that do not wait any more stay in their queues until there are so many more than wait.
+const OUTDATED_MAX: usize = 100_000;
 
 impl Search<'_> {
-    /// The next decision to turn: most of the time one that depends on early bytes, now and then any of those that are as new.
+    /// The next decision to turn: most of the time one that depends on early bytes, now and then
+    /// any of those that are as new.
     pub(super) fn next(&mut self) -> Option<Turn> {
         loop {
             let any = self.random.u8(..) < ANY_OF_256;
@@ -27,10 +26,10 @@ impl Search<'_> {
                 false => &mut self.queue,
             };
             let turn = queue.pop(&mut self.random)?;
-            if !self.open.contains(&turn.key()) {
+            if !self.tests[turn.test as usize].open.contains(&turn.key()) {
                 continue;
             }
-            let rank = self.rank(turn.test, turn.at, turn.place, turn.rank.order);
+            let rank = self.order.rank(&self.known(), &turn);
             let rank = match any {
                 true => rank.anywhere(),
                 false => rank,
@@ -44,85 +43,94 @@ impl Search<'_> {
                 queue.push(Turn { rank, ..turn });
                 continue;
             }
-            self.open.remove(&turn.key());
-            self.turned.insert(turn.key());
+            let test = &mut self.tests[turn.test as usize];
+            test.open.remove(&turn.key());
+            test.turned.insert(turn.key());
+            self.waiting -= 1;
             return Some(turn);
         }
     }
 
+    /// A decision waits, unless it does.
     pub(super) fn push(&mut self, turn: Turn) {
-        if self.open.insert(turn.key()) {
-            self.queue.push(turn);
-            self.any.push(Turn {
-                rank: turn.rank.anywhere(),
-                ..turn
-            });
+        let test = &mut self.tests[turn.test as usize];
+        if test.open.insert(turn.key()) {
+            self.waiting += 1;
+            self.put(turn);
         }
     }
 
-    pub(super) fn rank(&self, number: u32, at: u32, place: u32, order: u64) -> Rank {
-        let test = &self.tests[number as usize];
-        let decision = &test.decisions[at as usize];
-        let others = ways(other_way(decision, place), &test.settings[at as usize]);
-        let tries = |way: &u64| self.tries.get(way).copied().unwrap_or(0);
-        // What could not be solved a few times is no news.
-        let is_new = |way: &u64| !self.covered.contains(way) && tries(way) < VAIN_MAX;
-        let detail = match decision.kind {
-            Kind::Branch => others.iter().position(is_new),
-            // Somewhere else is by far not as new as the other way of a branch: there are as many places as bytes.
-            Kind::Position { .. } => (PLACES..DETAILS).find(|n| is_new(&others[*n])),
-            // Where else it may go is not known.
-            _ => (1..DETAILS).find(|n| tries(&others[*n]) == 0),
+    /// Puts one into the queues, where it may be already with a lower rank.
+    pub(super) fn put(&mut self, turn: Turn) {
+        self.queue.push(turn);
+        self.any.push(Turn {
+            rank: turn.rank.anywhere(),
+            ..turn
+        });
+    }
+
+    /// The decision of a path that waits to be turned, with its rank. `number` is its own.
+    pub(super) fn turn(&self, test: u32, at: u32, place: u32, number: u64) -> Turn {
+        let turn = Turn {
+            rank: Rank::numbered(number),
+            test,
+            at,
+            place,
         };
-        let mut novelty = detail.map_or(0, |n| 2 * (DETAILS - n) as u8);
-        // What nobody has gone is tried at once, with each shape, and in the program itself once more; then it waits for what may lead there.
-        if detail == Some(0) {
-            let at_once = match self.own.contains(decision.pc) {
-                true => 2,
-                false => 1,
-            };
-            if tries(&others[1]) >= at_once {
-                novelty -= 2;
+        let rank = self.order.rank(&self.known(), &turn);
+        Turn { rank, ..turn }
+    }
+
+    /// Forgets a path if nothing of it waits to be turned. The newest may still be asked for.
+    pub(super) fn forget_done(&mut self, test: u32) {
+        let is_newest = test as usize + 1 >= self.tests.len();
+        if !is_newest && self.tests[test as usize].open.is_empty() {
+            self.forget(test);
+        }
+    }
+
+    fn forget(&mut self, test: u32) {
+        let test = &mut self.tests[test as usize];
+        self.stored -= test.decisions.len();
+        self.waiting -= test.open.len() as u64;
+        *test = Default::default();
+    }
+
+    /// Gives up what is least new if there is too much.
+    pub(super) fn make_room(&mut self) {
+        self.make_room_for(STORED_MAX);
+    }
+
+    /// The same, if there are more decisions than this.
+    pub(super) fn make_room_for(&mut self, most: usize) {
+        let is_too_much = self.stored > most;
+        if is_too_much {
+            let live = self.tests.len().saturating_sub(1);
+            let numbers = (0..live as u32).filter(|n| !self.tests[*n as usize].open.is_empty());
+            let mut all: Vec<(u8, u32)> = numbers.map(|n| (self.newest_of(n), n)).collect();
+            // Of what is equally new, the oldest has waited in vain for the longest.
+            all.sort_unstable();
+            for (_, number) in all {
+                if self.stored <= most / 2 {
+                    break;
+                }
+                self.numbers.forgotten += self.tests[number as usize].open.len() as u64;
+                self.forget(number);
             }
         }
-        // A place is about as far behind the first that was searched.
-        let early = match decision.kind {
-            Kind::Position { is_lowest: true } => decision.bytes.0.saturating_add(place),
-            _ => decision.last_byte(),
-        };
-        // Next to what is quite new comes what may lead there, from where one has come closest.
-        if let Some(index) = self.towards.get(&(number, at, place))
-            && novelty < LEADS
-        {
-            return Rank {
-                novelty: LEADS,
-                few_tries: Reverse(0),
-                early: Reverse(0),
-                order: u64::from(number) << 32 | u64::from(u32::MAX - index),
-            };
+        let tests = &self.tests;
+        let waits = |turn: &Turn| tests[turn.test as usize].open.contains(&turn.key());
+        for queue in [&mut self.queue, &mut self.any] {
+            if is_too_much || queue.len() > self.waiting as usize + OUTDATED_MAX {
+                queue.retain(waits);
+            }
         }
-        if self.owned.contains(&(number, at, place)) && novelty < OWN {
-            return Rank {
-                novelty: OWN,
-                few_tries: Reverse(0),
-                early: Reverse(early),
-                order: number.into(),
-            };
-        }
-        let tries = tries(&others[detail.unwrap_or(0)]);
-        match self.options.strategy {
-            Strategy::Pm | Strategy::Coverage => Rank {
-                novelty,
-                few_tries: Reverse(tries),
-                early: Reverse(early),
-                order,
-            },
-            Strategy::DepthFirst | Strategy::Random => Rank {
-                novelty: 0,
-                few_tries: Reverse(0),
-                early: Reverse(0),
-                order,
-            },
-        }
+    }
+
+    /// How new the newest is that waits of a path.
+    fn newest_of(&self, number: u32) -> u8 {
+        let open = self.tests[number as usize].open.iter();
+        let novelty = |(at, place): &(u32, u32)| self.turn(number, *at, *place, 0).rank.novelty;
+        open.map(novelty).max().unwrap_or(0)
     }
 }

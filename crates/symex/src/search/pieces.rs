@@ -135,6 +135,8 @@ mod tests {
             shape: 0,
             bytes,
             pm: Progress { fences, which: 0 },
+            to: 0,
+            distance: None,
         };
         all.iter().map(decision).collect()
     }

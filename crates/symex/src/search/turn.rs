@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crate::path::{Decision, Kind, mix};
 
 /// What was done so often was not done more often in a way that matters.
-const TIMES_MAX: u64 = 6;
+const TIMES_MAX: u8 = 6;
 /// In how much detail ways are told apart.
 pub(super) const DETAILS: usize = 8;
 
@@ -14,6 +14,8 @@ pub(super) const DETAILS: usize = 8;
 pub(super) struct Rank {
     pub(super) novelty: u8,
     pub(super) few_tries: Reverse<u32>,
+    /// How much is done to persistent memory behind it.
+    pub(super) reach: u8,
     pub(super) early: Reverse<u32>,
     pub(super) order: u64,
 }
@@ -28,12 +30,24 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    pub(super) fn key(&self) -> (u32, u32, u32) {
-        (self.test, self.at, self.place)
+    /// What tells it apart from others of its path.
+    pub(super) fn key(&self) -> (u32, u32) {
+        (self.at, self.place)
     }
 }
 
 impl Rank {
+    /// As new as nothing, and in the order of its number.
+    pub(super) fn numbered(order: u64) -> Rank {
+        Rank {
+            novelty: 0,
+            few_tries: Reverse(0),
+            reach: 0,
+            early: Reverse(0),
+            order,
+        }
+    }
+
     /// The same for those who do not mind which bytes it depends on.
     pub(super) fn anywhere(self) -> Rank {
         Rank {
@@ -43,17 +57,17 @@ impl Rank {
     }
 }
 
-/// Behind which decisions a decision stands, in ever more detail: behind nothing; with that shape; for the nth time since persistent memory was changed; behind these fences of persistent memory; there for the nth
+/// Behind which decisions the one at `at` stands, in ever more detail: behind nothing; with that shape; for the nth time since persistent memory was changed; behind these fences of persistent memory; there for the nth
 /// time; and there behind the last one, three and eight decisions.
-pub(super) fn setting(behind: &[u64], shape: u64, time: u64, pm: u64) -> [u64; DETAILS] {
-    let there = mix(77, pm);
+pub(super) fn setting(decisions: &[Decision], at: usize, time: u8) -> [u64; DETAILS] {
+    let Decision { shape, pm, .. } = decisions[at];
+    let there = mix(77, pm.which);
     let last = |count: usize| {
-        let from = behind.len().saturating_sub(count);
-        behind[from..]
-            .iter()
-            .fold(mix(there, count as u64), |all, name| mix(all, *name))
+        let behind = &decisions[at.saturating_sub(count)..at];
+        let names = behind.iter().map(Decision::name);
+        names.fold(mix(there, count as u64), mix)
     };
-    let time = time.min(TIMES_MAX);
+    let time = u64::from(time.min(TIMES_MAX));
     [
         0,
         mix(80, shape),

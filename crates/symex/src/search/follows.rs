@@ -1,0 +1,125 @@
+//! Which runs are followed, to learn which instructions touch the input.
+//!
+//! To follow a run takes as long as dozens of others, and with large libraries much longer. So what
+//! makes it worth it is bounded: a run with a branch that is new is followed at once, unless too much
+//! of the time has gone into that; of those that are merely elsewhere, one of some dozens is. What is
+//! not followed is remembered, and followed when nothing else is left.
+
+use brownout_host::{CAPTURE_MAX, Outcome, Stopped};
+use brownout_stage::Tells;
+
+use std::time::Instant;
+
+use super::{Search, has_new, merge};
+use crate::options::Error;
+use crate::run::{Learning, sorted};
+
+/// Of so many runs one is followed without a branch that is new: as many, so that the same seed does
+/// the same on any machine.
+const FOLLOWED_EVERY: u64 = 24;
+/// So many of the others are kept, to be followed when nothing else is left.
+const UNFOLLOWED_MAX: usize = 1000;
+/// If that takes more than this share of the time, as with large libraries, there are fewer.
+const LEARNING: f64 = 0.4;
+/// But so many seconds always go into it: small programs need no more.
+const LEARNING_LEAST: f64 = 3.0;
+
+impl Search<'_> {
+    /// Whether there is time for it.
+    fn may_follow(&self) -> bool {
+        let allowed = LEARNING * self.begun.elapsed().as_secs_f64() + LEARNING_LEAST;
+        self.numbers.learning_seconds < allowed
+    }
+
+    /// Follows the run on an input if it has executed code that was not there before, or has done something with the input that was not captured (`is_suspect`): an
+    /// instruction of a loop may touch the input from the second time on. Whether more instructions are captured now.
+    pub(super) fn learns(
+        &mut self,
+        input: &[u8],
+        outcome: &Outcome,
+        is_suspect: bool,
+        is_endless: bool,
+    ) -> Result<bool, Error> {
+        let Some(edges) = &outcome.edges else {
+            return Ok(false);
+        };
+        if !has_new(&self.learned, edges) && !is_suspect {
+            return Ok(false);
+        }
+        if !self.may_follow() {
+            // The branch stays new: the next run that takes it may be followed.
+            self.follow_later(input, is_endless);
+            return Ok(false);
+        }
+        merge(&mut self.learned, edges);
+        self.follow(input, is_endless)
+    }
+
+    /// The same for a run that has executed nothing new, but is elsewhere.
+    pub(super) fn follows_now_and_then(
+        &mut self,
+        input: &[u8],
+        is_endless: bool,
+    ) -> Result<(), Error> {
+        let is_due = self.numbers.paths >= self.followed_at + FOLLOWED_EVERY;
+        if !is_due || !self.may_follow() {
+            self.follow_later(input, is_endless);
+            return Ok(());
+        }
+        self.followed_at = self.numbers.paths;
+        self.follow_and_run(input.to_vec(), is_endless)
+    }
+
+    fn follow_later(&mut self, input: &[u8], is_endless: bool) {
+        let is_there = (self.unfollowed.back()).is_some_and(|(known, _)| known == input);
+        match self.unfollowed.len() < UNFOLLOWED_MAX {
+            _ if is_there => {}
+            true => self.unfollowed.push_back((input.to_vec(), is_endless)),
+            false => self.numbers.unlearned += 1,
+        }
+    }
+
+    /// Follows one of those that were not. Whether there was any.
+    pub(super) fn follows_what_is_left(&mut self) -> Result<bool, Error> {
+        let Some((input, is_endless)) = self.unfollowed.pop_front() else {
+            return Ok(false);
+        };
+        self.follow_and_run(input, is_endless)?;
+        Ok(true)
+    }
+
+    /// Follows the run on an input, and runs it once more if it shows that something was not captured.
+    fn follow_and_run(&mut self, input: Vec<u8>, is_endless: bool) -> Result<(), Error> {
+        if self.follow(&input, is_endless)? {
+            self.made[0].push_front((input, None));
+        }
+        Ok(())
+    }
+
+    /// Follows the run on an input. Whether more instructions are captured now.
+    fn follow(&mut self, input: &[u8], is_endless: bool) -> Result<bool, Error> {
+        let begun = Instant::now();
+        let mut learning = Learning::new(&self.layout, input);
+        let patience = self.patience.of_followed(is_endless);
+        let ran = (self.stage).run(input, &Tells::Executed, patience, &mut learning)?;
+        self.numbers.learning_seconds += begun.elapsed().as_secs_f64();
+        self.numbers.learned += 1;
+        match ran.outcome.stopped {
+            None => self.patience.ended_followed(ran.outcome.wall),
+            Some(Stopped::LeftBehind) => {}
+            Some(_) => self.numbers.learned_in_part += 1,
+        }
+        let (executed, given_up) = learning.executed();
+        self.numbers.instructions = self.numbers.instructions.max(executed);
+        self.numbers.given_up += given_up;
+        let before = self.touched.len();
+        self.touched.extend(learning.touched());
+        if self.touched.len() == before {
+            return Ok(false);
+        }
+        let all = sorted(&self.touched);
+        self.numbers.not_chosen = all.len().saturating_sub(CAPTURE_MAX) as u64;
+        self.chosen = all.into_iter().take(CAPTURE_MAX).collect();
+        Ok(true)
+    }
+}
