@@ -47,6 +47,14 @@ fn main() {
         trial("planted::full_bucket", || {
             planted("full_bucket", "crash", "3000")
         }),
+        // The crash comes before the commands that show it.
+        trial("planted::lazy_recovery", || {
+            planted("lazy_recovery", "crash", "3000")
+        }),
+        trial("planted::leak_fills_pool", || {
+            planted("leak_fills_pool", "crash", "6000")
+        }),
+        trial("creation_in_the_run_is_crashed", creation),
         trial("planted::repair_twice", || {
             planted("repair_twice", "recovery-error", "3000")
         }),
@@ -464,6 +472,36 @@ fn planted(name: &str, rule: &str, executions: &str) -> Result<()> {
         correctness(&report).is_empty(),
         "{:#?}",
         correctness(&report)
+    );
+    Ok(())
+}
+
+/// libpmemobj writes back some ten thousands of lines when it makes a pool; crashes of that are tried all the same.
+fn creation() -> Result<()> {
+    let map = Map::new("btree")?;
+    let mut words: Vec<OsString> = vec![layout::brownout().into(), "fuzz".into()];
+    let fixed = ["--out", "out", "--seeds", "seed", "--pm", "pool"];
+    let report = ["--jobs", "1", "--format", "json", "-o", "report.json"];
+    let bounds = ["--executions", "60", "--explore-share", "0", "--"];
+    words.extend(
+        fixed
+            .iter()
+            .chain(&report)
+            .chain(&bounds)
+            .map(OsString::from),
+    );
+    words.extend([mapcli().into(), "btree".into(), "pool".into()]);
+    let outcome = Invocation::new(words, map.folder())
+        .timeout(TIMEOUT)
+        .run()?;
+    ensure!(outcome.status == 1, "{}", outcome.describe());
+    let text = fs::read(map.folder().join("report.json"))?;
+    let report: Report = serde_json::from_slice(&text)?;
+    let is_refused = |finding: &&Finding| finding.rule.as_str() == "recovery-error";
+    ensure!(
+        report.findings.iter().find(is_refused).is_some(),
+        "no crash of the creation was tried: {:#?}",
+        report.coverage
     );
     Ok(())
 }

@@ -239,6 +239,13 @@ fn canonical(value: &Value, into: &mut String) {
     }
 }
 
+/// A name for what a file holds, for keys: a program that was built anew is another one.
+pub fn content_name(path: &Path) -> io::Result<String> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update_reader(File::open(path)?)?;
+    Ok(hasher.finalize().to_hex()[..32].to_owned())
+}
+
 fn compare(field: &str, there: Option<&Value>, given: Option<&Value>, into: &mut Vec<Difference>) {
     match (there, given) {
         (Some(Value::Object(there)), Some(Value::Object(given))) => {

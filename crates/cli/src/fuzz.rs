@@ -74,12 +74,27 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
             .limit(Limit::Untouched, "no persistent memory was touched");
     }
     // That is what fuzzing is, so nobody need accept it; but nobody is told that all was looked at.
-    let cut = match campaign.progress.figures.cut {
+    let figures = &campaign.progress.figures;
+    let mut cut = match figures.cut {
         0 => String::new(),
         cut => format!(
             ", of which {cut} were cut off because they did too much or took too much memory, and not judged"
         ),
     };
+    let closely = "did too much to persistent memory to be looked at closely";
+    match figures.left_out {
+        0 => {}
+        1 => cut += &format!("; 1 test case {closely}: what crashes of it leave was not tried"),
+        n => {
+            cut += &format!("; {n} test cases {closely}: what crashes of them leave was not tried")
+        }
+    }
+    if figures.left_out > 0 && figures.recorded == 0 {
+        outcome.coverage.limit(
+            Limit::Limits,
+            format!("no crash was tried: all test cases that were chosen {closely}"),
+        );
+    }
     outcome
         .coverage
         .limit(Limit::Sampled, sampled(campaign.progress.executions, &cut));
@@ -93,6 +108,15 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
             .coverage
             .limit(Limit::Unjudged, format!("{why}{times}"));
     }
+    if let Some((why, times)) = campaign.failed {
+        let runs = match times {
+            1 => "a run could not be made, or not be looked at closely".to_owned(),
+            n => format!("{n} runs could not be made, or not be looked at closely; the first"),
+        };
+        outcome
+            .coverage
+            .limit(Limit::Unjudged, format!("{runs}: {why}"));
+    }
     if campaign.over.is_none() && has_end && !campaign.is_found {
         outcome.coverage.limit(
             Limit::Interrupted,
@@ -102,7 +126,7 @@ pub fn fuzz(fuzz: Fuzz) -> Result<u8, Failure> {
     let folder = out.to_string_lossy().into_owned();
     let mut keys = Vec::new();
     for (key, found) in campaign.found {
-        outcome.findings.push(told(&found));
+        outcome.findings.push(told(&found, &folder, &key));
         keys.push(key);
     }
     let subject = Subject {
@@ -149,7 +173,8 @@ pub fn seen(folder: &Path, course: &[Moment]) -> Result<(Report, Vec<Image>), Fa
         .push(format!("begun by: {}", kept.settings.command_line));
     let mut keys = Vec::new();
     for (key, found) in &kept.found {
-        outcome.findings.push(told(found));
+        let folder = folder.to_string_lossy();
+        outcome.findings.push(told(found, &folder, key));
         keys.push(key.clone());
     }
     let program = std::iter::once(&kept.key.program).chain(&kept.key.args);
@@ -195,13 +220,27 @@ pub fn seen(folder: &Path, course: &[Moment]) -> Result<(Report, Vec<Image>), Fa
     Ok((report, images))
 }
 
-/// A finding, with where it comes from.
-fn told(found: &Found) -> Finding {
+/// A finding of a campaign in a folder, with where it comes from, and how to see it natively.
+fn told(found: &Found, folder: &str, key: &str) -> Finding {
     let mut finding = found.finding.clone();
     finding.notes.push(match found.by_seed {
         true => "a seed shows it".to_owned(),
-        false => format!("reached by fuzzing, in execution {}", found.execution),
+        false => format!(
+            "reached by fuzzing, after {}",
+            counted(found.execution, "execution")
+        ),
     });
+    let what = match (found.crash, found.ends_badly()) {
+        (Some(_), _) => Some("recovery on what the crash leaves"),
+        (None, true) => Some("the program on this test case"),
+        (None, false) => None,
+    };
+    if let Some(what) = what {
+        let folder = quote(folder);
+        finding.notes.push(format!(
+            "to run {what} without Brownout: brownout fuzz repro {folder} {key} --native"
+        ));
+    }
     let input = found.case.input.escape_ascii().to_string();
     if input.len() <= 400 {
         finding.notes.push(format!("input: \"{input}\""));
@@ -279,9 +318,13 @@ pub fn look(command: FuzzCommand, wanted: Option<&str>) -> Result<u8, Failure> {
         }
         FuzzCommand::Repro(args) => {
             let kept = Kept::look(&args.folder)?;
+            let mut crash = None;
             let (case, key) = match kept.find(&args.id)? {
                 Named::Case(case) => (case, None),
-                Named::Finding(key, found) => (found.case, Some(key)),
+                Named::Finding(key, found) => {
+                    crash = found.by_exploration.then_some(found.crash);
+                    (found.case, Some(key))
+                }
                 Named::Image(_) => {
                     return Err(Failure::usage(
                         "an image has no input: name a test case or a finding",
@@ -290,7 +333,17 @@ pub fn look(command: FuzzCommand, wanted: Option<&str>) -> Result<u8, Failure> {
             };
             go_where_it_began(&kept)?;
             if args.native {
-                return Ok(of_native(kept.run_natively(&case)?));
+                let status = match crash {
+                    Some(Some(image)) => kept.recover_natively(image)?,
+                    Some(None) => {
+                        message(
+                            "it takes a crash to see it, and what that has left was not kept: this is the run without it",
+                        );
+                        kept.run_natively(&case)?
+                    }
+                    None => kept.run_natively(&case)?,
+                };
+                return Ok(of_native(status));
             }
             let name = wanted.map(str::to_owned).or_else(|| key.clone());
             let shown = kept.repeat(&case, key.as_deref())?;

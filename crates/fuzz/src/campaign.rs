@@ -6,7 +6,8 @@
 //!     └──── others' news ┘
 //! ```
 //! Guarantee: a case or a finding is in the journal before anybody counts it, so that `kill -9` at any moment loses none that was told; a campaign
-//! that is resumed begins with all of them. Files beside the journal are for people and other tools, and can be made anew from it.
+//! that is resumed begins with all of them. The files of cases and findings are for people and other tools; those that are missing are made anew, from the
+//! journal and the images, when a campaign is resumed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ use brownout_explore::Ground;
 use brownout_findings::Severity;
 use brownout_images::Store;
 
-use crate::case::Case;
+use crate::case::{Begun, Case};
 use crate::error::Error;
 use crate::judge::{Found, Judge};
 use crate::live::Live;
@@ -54,6 +55,8 @@ pub struct Campaign {
     pub hints: BTreeSet<PathBuf>,
     /// The user's detector has failed: how the first time, and how often.
     pub unjudged: Option<(String, u64)>,
+    /// Runs could not be made: why the first time, and how often.
+    pub failed: Option<(String, u64)>,
     /// What was wanted has been found.
     pub is_found: bool,
     /// A bug of ours, in one sentence, because of which something may be missing.
@@ -115,14 +118,19 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
         found: Vec::new(),
     };
     let spent = books.recall(records, &mut beginning)?;
-    if beginning.cases.is_empty() {
-        for (name, input) in &options.seeds {
-            let case = Case {
-                image: root,
-                input: input.clone(),
-            };
+    for (name, input) in &options.seeds {
+        let case = Case {
+            image: root,
+            input: input.clone(),
+        };
+        // A campaign that was killed may not have come to the last of them.
+        if !books.numbers.contains_key(&case) {
             books.seeds.insert(case.clone(), name.clone());
-            beginning.cases.push((case, true));
+            beginning.cases.push(Begun {
+                case,
+                is_seed: true,
+                is_looked: false,
+            });
         }
     }
     let mut workshop = Workshop::new(ground, store, options.target.clone(), options.patience);
@@ -213,6 +221,7 @@ pub fn fuzz(options: Options, mut tell: impl FnMut(&Snapshot)) -> Result<Campaig
     let progress = books.progress(&budget);
     Ok(Campaign {
         unjudged: books.unjudged.take(),
+        failed: books.failed.take(),
         is_found: options.until_found && books.has_found(),
         hints: books.hints,
         found: books.found,
@@ -233,7 +242,9 @@ struct Books {
     seeds: HashMap<Case, String>,
     numbers: HashMap<Case, u64>,
     found: BTreeMap<String, Found>,
+    /// How many files there are in `crashes` and in `hangs`.
     crashes: u64,
+    hangs: u64,
     hints: BTreeSet<PathBuf>,
     reached: Vec<(f64, u32)>,
     figures: BTreeMap<usize, Figures>,
@@ -244,9 +255,15 @@ struct Books {
     seen: Seen,
     notes: Vec<String>,
     unjudged: Option<(String, u64)>,
+    failed: Option<(String, u64)>,
     last_find: u64,
     command_line: String,
     patience: Duration,
+}
+
+/// Where a finding is written, below the campaign's folder.
+fn finding_file(key: &str) -> String {
+    format!("findings/{key}.json")
 }
 
 /// Which other fuzzer's case it was, if an operation is that it was taken over.
@@ -276,6 +293,7 @@ impl Books {
             numbers: HashMap::new(),
             found: BTreeMap::new(),
             crashes: 0,
+            hangs: 0,
             hints: BTreeSet::new(),
             reached: Vec::new(),
             figures: BTreeMap::new(),
@@ -285,15 +303,28 @@ impl Books {
             seen: Seen::default(),
             notes: Vec::new(),
             unjudged: None,
+            failed: None,
             last_find: 0,
             command_line: options.command_line.clone(),
             patience: options.patience,
         }
     }
 
-    /// What an earlier run of the tool has left.
+    /// What an earlier run of the tool has left. Files that are missing, because it was killed before it had made them, are made.
     fn recall(&mut self, records: Vec<Record>, into: &mut Beginning) -> Result<Spent, Error> {
         let mut spent = Spent::default();
+        let mut names = HashMap::new();
+        let layout = self.folder.layout();
+        let there = |shelf: Shelf| -> Result<BTreeSet<u64>, Error> {
+            let cases = layout.cases(shelf)?;
+            Ok(cases.iter().map(|case| case.name.id).collect())
+        };
+        let shelves = [
+            there(Shelf::Queue)?,
+            there(Shelf::Crashes)?,
+            there(Shelf::Hangs)?,
+        ];
+        let lacks = |shelf: Shelf, id: u64| !shelves[shelf as usize].contains(&id);
         for record in records {
             match record {
                 Record::Case(kept) => {
@@ -301,18 +332,44 @@ impl Books {
                         image: kept.image,
                         input: self.store.input_bytes(kept.input)?,
                     };
+                    if lacks(Shelf::Queue, kept.id) {
+                        let name = names.get(&kept.id).map(String::as_str);
+                        self.write_case(&kept, name, &case.input)?;
+                    }
                     self.numbers.insert(case.clone(), kept.id);
-                    into.cases.push((case, kept.is_seed));
+                    into.cases.push(Begun {
+                        case,
+                        is_seed: kept.is_seed,
+                        is_looked: false,
+                    });
                 }
                 Record::Found(key, text) => {
                     let found: Found = serde_json::from_str(&text)
                         .map_err(|error| Error::Corrupt(error.to_string()))?;
-                    self.crashes += 1;
+                    let shelved = self.shelved(&found);
+                    if let Some((shelf, name)) = shelved
+                        && lacks(shelf, name.id)
+                    {
+                        let input = &found.case.input;
+                        self.folder
+                            .add_case(shelf, &name, input, Durability::Process)?;
+                    }
+                    let name = finding_file(&key);
+                    if !self.folder.layout().root().join(&name).exists() {
+                        self.folder
+                            .write(name, text.as_bytes(), Durability::Process)?;
+                    }
                     self.found.insert(key.clone(), found.clone());
                     into.found.push((key, found));
                 }
                 Record::Spent(now) => spent = now,
                 Record::Seen(seen) => self.seen = seen,
+                Record::Named(id, name) => drop(names.insert(id, name)),
+                Record::Looked(id) => {
+                    if let Some(begun) = into.cases.get_mut(id as usize) {
+                        begun.is_looked = true;
+                    }
+                }
             }
         }
         Ok(spent)
@@ -356,6 +413,19 @@ impl Books {
                 self.unjudged.get_or_insert((why.clone(), 0)).1 += 1;
                 Ok(())
             }
+            News::Failed(why) => {
+                if self.failed.is_none() {
+                    self.live.note(why.clone());
+                }
+                self.failed.get_or_insert((why.clone(), 0)).1 += 1;
+                Ok(())
+            }
+            News::Looked(case) => {
+                if let Some(id) = self.numbers.get(case) {
+                    self.journal.append(&Record::Looked(*id))?;
+                }
+                Ok(())
+            }
             News::Hints(hints) => {
                 self.hints.extend(hints.iter().cloned());
                 Ok(())
@@ -391,50 +461,70 @@ impl Books {
             is_seed: seed.is_some(),
             at,
         };
-        self.journal.append(&Record::Case(kept))?;
-        let name = match (seed, given(operation)) {
-            (Some(name), _) => CaseName::seed(id, name),
-            (None, Some((party, number))) => CaseName::imported(id, party, number),
-            (None, None) => CaseName::from_case(id, parent.unwrap_or(0), None, operation),
-        };
-        let image = self.store.node(case.image)?.number;
-        let name = name
-            .at(at.0, at.1)
-            .detail(&format!("img:{image}"))
-            .new_coverage(priority == 2);
-        self.folder
-            .add_case(Shelf::Queue, &name, &case.input, Durability::Process)?;
+        let seed = seed.cloned();
+        if let Some(name) = &seed {
+            self.journal.append(&Record::Named(id, name.clone()))?;
+        }
+        self.journal.append(&Record::Case(kept.clone()))?;
+        self.write_case(&kept, seed.as_deref(), &case.input)?;
         self.numbers.insert(case.clone(), id);
         self.last_find = now();
         Ok(())
+    }
+
+    /// Writes the file of a case; of a seed, `seed` is what that was called.
+    fn write_case(&self, kept: &KeptCase, seed: Option<&str>, input: &[u8]) -> Result<(), Error> {
+        let name = match (kept.is_seed, given(&kept.operation)) {
+            (true, _) => CaseName::seed(kept.id, seed.unwrap_or("seed")),
+            (false, Some((party, number))) => CaseName::imported(kept.id, party, number),
+            (false, None) => {
+                CaseName::from_case(kept.id, kept.parent.unwrap_or(0), None, &kept.operation)
+            }
+        };
+        let image = self.store.node(kept.image)?.number;
+        let name = name
+            .at(kept.at.0, kept.at.1)
+            .detail(&format!("img:{image}"))
+            .new_coverage(kept.priority == 2);
+        self.folder
+            .add_case(Shelf::Queue, &name, input, Durability::Process)?;
+        Ok(())
+    }
+
+    /// Where a finding's case belongs, and its name there; it counts from now on. `None` for what is only slow.
+    fn shelved(&mut self, found: &Found) -> Option<(Shelf, CaseName)> {
+        let is_wrong = found.finding.severity == Severity::Correctness;
+        let (shelf, count) = match found.is_hang() {
+            true => (Shelf::Hangs, &mut self.hangs),
+            false if is_wrong => (Shelf::Crashes, &mut self.crashes),
+            false => return None,
+        };
+        let parent = self.numbers.get(&found.case).copied().unwrap_or(0);
+        let name = CaseName::from_case(*count, parent, None, found.finding.rule.as_str())
+            .at(found.milliseconds, found.execution);
+        *count += 1;
+        Some((shelf, name))
     }
 
     fn take_found(&mut self, key: &str, found: &Found, budget: &Budget) -> Result<(), Error> {
         if self.found.contains_key(key) {
             return Ok(());
         }
-        let text = serde_json::to_string(found).map_err(|e| Error::Corrupt(e.to_string()))?;
+        let found = Found {
+            milliseconds: budget.elapsed().as_millis() as u64,
+            ..found.clone()
+        };
+        let text = serde_json::to_string(&found).map_err(|e| Error::Corrupt(e.to_string()))?;
         self.journal
             .append(&Record::Found(key.to_owned(), text.clone()))?;
-        self.found.insert(key.to_owned(), found.clone());
         self.live.found(&found.finding);
-        if found.finding.severity == Severity::Correctness {
-            let parent = self.numbers.get(&found.case).copied().unwrap_or(0);
-            let name = CaseName::from_case(self.crashes, parent, None, found.finding.rule.as_str())
-                .at(budget.elapsed().as_millis() as u64, found.execution);
-            self.folder.add_case(
-                Shelf::Crashes,
-                &name,
-                &found.case.input,
-                Durability::Process,
-            )?;
-            self.crashes += 1;
+        if let Some((shelf, name)) = self.shelved(&found) {
+            self.folder
+                .add_case(shelf, &name, &found.case.input, Durability::Process)?;
         }
-        self.folder.write(
-            format!("findings/{key}.json"),
-            text.as_bytes(),
-            Durability::Process,
-        )?;
+        self.folder
+            .write(finding_file(key), text.as_bytes(), Durability::Process)?;
+        self.found.insert(key.to_owned(), found);
         Ok(())
     }
 
@@ -493,6 +583,7 @@ impl Books {
                 repeated: figures.repeated + worker.repeated,
                 stable: figures.stable + worker.stable,
                 cut: figures.cut + worker.cut,
+                left_out: figures.left_out + worker.left_out,
                 touched: figures.touched + worker.touched,
                 recording: figures.recording + worker.recording,
                 exploring: figures.exploring + worker.exploring,
@@ -554,6 +645,7 @@ impl Books {
             pending_favs: figures.pending_favoured,
             bitmap_cvg: 100.0 * f64::from(figures.edges) / 65536.0,
             saved_crashes: self.crashes,
+            saved_hangs: self.hangs,
             last_find: self.last_find,
             exec_timeout: self.patience.as_millis() as u64,
             edges_found: u64::from(figures.edges),

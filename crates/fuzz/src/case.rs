@@ -16,6 +16,17 @@ pub struct Case {
     pub input: Vec<u8>,
 }
 
+/// A case to begin with.
+#[derive(Clone, Debug)]
+pub struct Begun {
+    /// The case.
+    pub case: Case,
+    /// It is a seed of the user's.
+    pub is_seed: bool,
+    /// It was looked at closely before.
+    pub is_looked: bool,
+}
+
 impl Input for Case {}
 
 impl HasLen for Case {

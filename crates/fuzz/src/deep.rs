@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use brownout_explore::Exploration;
 use brownout_explore::crashes::{self, FileContent, Points, Subset, Wanted};
+use brownout_explore::{CrashSpec, Exploration, Files};
 use brownout_images::{
     Content, Contents, FailureLocation, ImageId, Kept, Manifest, Moment, Origin, Page,
 };
@@ -23,12 +23,15 @@ use crate::case::Case;
 use crate::error::Error;
 use crate::mutate::below;
 
+/// Of one exploration, so many crashes become images that recovery can tell apart.
+const DISTINCT_MAX: usize = 8;
+
 /// How a closer look is taken.
 #[derive(Clone, Debug)]
 pub struct Deep {
     /// Crash images of one run, at most.
     pub images_max: usize,
-    /// At so many ordering points.
+    /// At so many ordering points, which are drawn.
     pub points_max: usize,
     /// What records and explores.
     pub closer: Closer,
@@ -41,10 +44,12 @@ impl Deep {
         model: brownout_model::Config,
         stop: Arc<AtomicBool>,
     ) -> Deep {
+        let mut closer = Closer::new(recover, model, stop);
+        closer.distinct_max = DISTINCT_MAX;
         Deep {
             images_max: 24,
             points_max: 12,
-            closer: Closer::new(recover, model, stop),
+            closer,
         }
     }
 
@@ -63,7 +68,7 @@ impl Deep {
         Ok(self.closer.explore(recorded, time, known)?)
     }
 
-    /// Keeps crash images of a run, so many at most. The new ones are returned.
+    /// Keeps crash images of a run, so many at most. Which of those that the model allows these are is drawn.
     pub fn crash_images(
         &self,
         workshop: &Workshop,
@@ -71,28 +76,20 @@ impl Deep {
         case: &Case,
         seed: u64,
         images_max: usize,
-    ) -> Result<Vec<ImageId>, Error> {
+    ) -> Result<(), Error> {
         let Some(run) = &recorded.run else {
-            return Ok(Vec::new());
+            return Ok(());
         };
         let wanted = Wanted {
-            points: Points::AtMost(self.points_max.min(images_max)),
+            points: Points::Drawn(self.points_max.min(images_max)),
             per_point: images_max.div_ceil(self.points_max).clamp(1, 3),
             seed,
         };
-        let store = &workshop.store;
-        let input = store.input(&case.input)?;
-        let parent = store.manifest(recorded.image)?;
-        let mut new = Vec::new();
+        let mut new = 0;
         for crash in crashes::images(run, wanted) {
-            if new.len() >= images_max {
+            if new >= images_max {
                 break;
             }
-            let files = crash.files.iter();
-            let files = files.filter(|(path, _)| Some(path) != recorded.input_path.as_ref());
-            let Some(contents) = contents(workshop, &parent, files)? else {
-                continue;
-            };
             let at = FailureLocation {
                 moment: match crash.at.moment {
                     Some(moment) => Moment::Event(moment << 32 | u64::from(crash.at.point)),
@@ -102,18 +99,68 @@ impl Deep {
                     Subset::Certain => Kept::Certain,
                     Subset::Everything => Kept::Everything,
                     Subset::Random(seed) => Kept::Seed(seed),
-                    Subset::Chosen(chosen) => {
-                        Kept::Chosen(serde_json::to_vec(&chosen).unwrap_or_default())
-                    }
+                    Subset::Chosen(chosen) => chosen_as(&chosen),
                 },
             };
-            let added = store.add(Some(recorded.image), Origin::Crash { input, at }, &contents)?;
-            if added.is_new {
-                new.push(added.id);
-            }
+            let added = keep(workshop, recorded, case, &crash.files, at)?;
+            new += usize::from(added.is_some_and(|(_, is_new)| is_new));
         }
-        Ok(new)
+        Ok(())
     }
+
+    /// Keeps what the crashes have left that an exploration has found recovery to tell apart, and those of its findings; the latter are returned.
+    pub fn explored_images(
+        &self,
+        workshop: &Workshop,
+        recorded: &Recorded,
+        case: &Case,
+        exploration: &Exploration,
+    ) -> Result<Vec<Option<ImageId>>, Error> {
+        let keep = |spec: &CrashSpec, files: &Files| match &spec.crashes[..] {
+            [one] => {
+                let at = FailureLocation {
+                    moment: Moment::OrderingPoint(u64::from(one.point)),
+                    kept: chosen_as(&one.survivors),
+                };
+                keep(workshop, recorded, case, files, at)
+            }
+            _ => Ok(None),
+        };
+        for distinct in &exploration.distinct {
+            keep(&distinct.crash, &distinct.files)?;
+        }
+        let mut kept = Vec::new();
+        for (number, (_, spec)) in exploration.findings.iter().enumerate() {
+            let files = exploration.left.get(number).and_then(Option::as_ref);
+            let image = files.map_or(Ok(None), |files| keep(spec, files))?;
+            kept.push(image.map(|(id, _)| id));
+        }
+        Ok(kept)
+    }
+}
+
+fn chosen_as(chosen: &[(u64, usize, Vec<bool>)]) -> Kept {
+    Kept::Chosen(serde_json::to_vec(chosen).unwrap_or_default())
+}
+
+/// Keeps what a crash of a run has left, and says whether it is new. `None` if that cannot be an image.
+fn keep(
+    workshop: &Workshop,
+    recorded: &Recorded,
+    case: &Case,
+    files: &Files,
+    at: FailureLocation,
+) -> Result<Option<(ImageId, bool)>, Error> {
+    let store = &workshop.store;
+    let input = store.input(&case.input)?;
+    let parent = store.manifest(recorded.image)?;
+    let files = files.iter();
+    let files = files.filter(|(path, _)| Some(path) != recorded.input_path.as_ref());
+    let Some(contents) = contents(workshop, &parent, files)? else {
+        return Ok(None);
+    };
+    let added = store.add(Some(recorded.image), Origin::Crash { input, at }, &contents)?;
+    Ok(Some((added.id, added.is_new)))
 }
 
 /// An image with some of its bytes flipped, as a fuzzer does it that knows nothing of images: for comparison. `None` if it has no bytes.

@@ -3,20 +3,33 @@
 //! Looked at are: what check's rules say, death by a signal, and a run that does not end. Rules find the same things in nearly every run, and to give a
 //! finding its words takes a hundred times as long as a run. So what was found is first told apart by rule and code ([`Watch::site`]); only what
 //! was not seen before gets its words, and a fingerprint, which decides whether it is really new.
+//!
+//! A run that gives up or hangs has no place in the code at which that happens. Such runs are told apart by how they end, by what was printed last (without
+//! numbers, which differ from image to image), and by the last place that did something to persistent memory. So one known failure does not hide others; and so that
+//! a program that prints what it finds does not give hundreds of findings, only so many of one ending are told ([`VARIANTS_MAX`], [`HANGS_MAX`]).
 
 use std::collections::BTreeMap;
 
 use brownout_check::{Analysis, Options};
 use brownout_findings::rules::BuiltIn;
-use brownout_findings::{Event, Finding, Role, Severity};
+use brownout_findings::{Event, Finding, Frame, Role, Severity};
+use brownout_images::ImageId;
 use brownout_symbols::{Options as SymbolOptions, Stacks};
-use brownout_trace::event::{ContextId, TargetAddr};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
 use crate::sanitizer::{self, Reported};
+use crate::traces::Place;
 use brownout_stage::{Ran, is_fault, signal_name};
+
+/// So many findings of one exit code are told, if they differ in what was printed and in what was done last.
+const VARIANTS_MAX: u32 = 24;
+/// And so many hangs: each costs many times as long as another run.
+const HANGS_MAX: u32 = 8;
+
+/// In front of what a program has printed last.
+const SAYS: &str = "it says: ";
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +51,21 @@ pub struct Ended<'r> {
     pub ran: &'r Ran,
     /// How it ended.
     pub ending: Ending,
-    /// What it printed on its standard error.
+    /// What it printed on its standard error; on its standard output, if that is all that a failing recovery has said.
     pub printed: &'r [u8],
     /// Its image is what a crash has left.
     pub after_crash: bool,
+    /// Of the run of a seed.
+    pub of_seed: bool,
+    /// What it did last to persistent memory.
+    pub last: Option<Place>,
+}
+
+impl Ended<'_> {
+    /// It has not come to its input after a crash.
+    pub fn is_in_recovery(&self) -> bool {
+        self.after_crash && !self.ran.watch.has_input
+    }
 }
 
 /// A finding, and what shows it.
@@ -51,15 +75,42 @@ pub struct Found {
     pub finding: Finding,
     /// What shows it.
     pub case: Case,
-    /// The seeds themselves have shown it.
+    /// The seeds themselves have shown it: their runs, or what recovery makes of crashes of these.
     pub by_seed: bool,
     /// An exploration has shown it: it takes a crash of the case's run to see.
     pub by_exploration: bool,
     /// The user's detector that has shown it, a shell command.
     #[serde(default)]
     pub detector: Option<String>,
-    /// Which execution of the campaign has shown it.
+    /// What the crash has left that an exploration has tried, if it is kept.
+    #[serde(default)]
+    pub crash: Option<ImageId>,
+    /// How many executions the campaign had made when it was found.
     pub execution: u64,
+    /// How many milliseconds it had taken when it was written down.
+    #[serde(default)]
+    pub milliseconds: u64,
+}
+
+impl Found {
+    /// Whoever runs its test case natively sees how it ends.
+    pub fn ends_badly(&self) -> bool {
+        let bad = [
+            BuiltIn::Crash,
+            BuiltIn::Hang,
+            BuiltIn::RecoveryCrash,
+            BuiltIn::RecoveryError,
+            BuiltIn::RecoveryHang,
+        ];
+        let is_bad = bad.iter().any(|rule| self.finding.rule == *rule);
+        is_bad && !self.by_exploration
+    }
+
+    /// The program does not end.
+    pub fn is_hang(&self) -> bool {
+        let rule = &self.finding.rule;
+        *rule == BuiltIn::Hang || *rule == BuiltIn::RecoveryHang
+    }
 }
 
 /// See the module's header.
@@ -69,13 +120,13 @@ pub struct Judge {
     stacks: Option<Stacks>,
     symbols: SymbolOptions,
     known: FxHashSet<u64>,
+    /// How many findings have the same end.
+    variants: FxHashMap<u64, u32>,
     found: BTreeMap<String, Found>,
     /// Fingerprints that are new since they were last taken.
     new: Vec<String>,
-    /// Executions that were looked at.
-    pub executions: u64,
-    /// Seeds are being run.
-    pub is_seed: bool,
+    /// The user's own test cases.
+    pub seeds: FxHashSet<Case>,
 }
 
 fn hashed(value: impl std::hash::Hash) -> u64 {
@@ -88,6 +139,9 @@ fn hashed(value: impl std::hash::Hash) -> u64 {
 /// What tells findings apart over a campaign: the rule, and the lines (or addresses) of what happened. What is only slow has as many call stacks as there are ways to
 /// it; of these only its place counts, and from where its module was called.
 pub fn key(finding: &Finding) -> String {
+    if let Some(key) = key_of_end(finding) {
+        return format!("{key:016x}");
+    }
     let is_wrong = finding.severity == Severity::Correctness;
     let events = match is_wrong {
         true => &finding.events[..],
@@ -119,6 +173,73 @@ pub fn key(finding: &Finding) -> String {
     format!("{hash:016x}")
 }
 
+/// The same for what has no place at which it happens.
+fn key_of_end(finding: &Finding) -> Option<u64> {
+    let has_place = |event: &Event| event.role != Role::Symptom || !event.stack.is_empty();
+    if finding.rule == BuiltIn::Detected || finding.events.first().is_none_or(has_place) {
+        return None;
+    }
+    let said = said(finding);
+    let stack = finding.events.get(1).map_or(&[][..], |last| &last.stack);
+    let first = stack.first().map(|frame| &frame.module);
+    let outside = stack.iter().find(|frame| Some(&frame.module) != first);
+    let place = |frame: &Frame| {
+        let at = match frame.line {
+            Some(line) => (frame.file.clone(), u64::from(line)),
+            None => (frame.module.clone(), frame.offset),
+        };
+        (frame.function.clone(), at)
+    };
+    let places: Vec<_> = stack.iter().take(2).chain(outside).map(place).collect();
+    Some(hashed((
+        finding.rule.as_str(),
+        &finding.message,
+        plain(said.unwrap_or_default()),
+        places,
+    )))
+}
+
+/// What the program has printed last, if the finding has it.
+fn said(finding: &Finding) -> Option<&str> {
+    let mut notes = finding.notes.iter();
+    notes.find_map(|note| note.strip_prefix(SAYS))
+}
+
+/// Where it happens: function, file and line.
+fn place_of_symptom(finding: &Finding) -> Option<(Option<&str>, Option<&str>, Option<u32>)> {
+    let symptom = finding
+        .events
+        .iter()
+        .find(|event| event.role == Role::Symptom)?;
+    let frame = symptom.stack.first()?;
+    Some((frame.function.as_deref(), frame.file.as_deref(), frame.line))
+}
+
+/// A line without what differs from image to image: numbers, and words that have digits or no letters in them.
+fn plain(line: &str) -> String {
+    let in_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut plain = String::new();
+    for piece in line.split_inclusive(|c: char| !in_word(c)) {
+        let word = piece.trim_end_matches(|c: char| !in_word(c));
+        let is_number = |word: &str| word.chars().any(|c| !c.is_ascii() || c.is_ascii_digit());
+        if !is_number(word) {
+            plain += word;
+        } else if !plain.ends_with('#') {
+            plain.push('#');
+        }
+        let between = piece[word.len()..].chars();
+        plain.extend(between.filter(|c| c.is_ascii_graphic() || *c == ' '));
+    }
+    plain
+}
+
+/// The last line that is not empty.
+fn last_line(printed: &[u8]) -> String {
+    let text = String::from_utf8_lossy(printed);
+    let last = text.lines().rev().find(|line| !line.trim().is_empty());
+    last.map_or(String::new(), |line| line.chars().take(200).collect())
+}
+
 impl Judge {
     /// One that has seen nothing.
     pub fn new(check: Options, symbols: SymbolOptions) -> Judge {
@@ -128,9 +249,9 @@ impl Judge {
             symbols,
             known: FxHashSet::default(),
             found: BTreeMap::new(),
+            variants: FxHashMap::default(),
             new: Vec::new(),
-            executions: 0,
-            is_seed: false,
+            seeds: FxHashSet::default(),
         }
     }
 
@@ -141,10 +262,34 @@ impl Judge {
         Analysis::again(self.check, stacks)
     }
 
-    /// A run that did not end was seen before.
-    pub fn knows_hang(&self) -> bool {
-        let is_hang = |found: &Found| found.finding.rule == BuiltIn::Hang;
-        self.found.values().any(is_hang)
+    /// A run that did not end in the same way was seen before, or there were enough of these.
+    pub fn knows_hang(&self, ended: &Ended<'_>) -> bool {
+        let rule = match ended.is_in_recovery() {
+            true => BuiltIn::RecoveryHang,
+            false => BuiltIn::Hang,
+        };
+        let (end, site) = self.end(rule, ended);
+        self.known.contains(&site) || self.is_enough(end, HANGS_MAX)
+    }
+
+    /// What a run without a place of its end has in common with others, and what tells it apart.
+    fn end(&self, rule: BuiltIn, ended: &Ended<'_>) -> (u64, u64) {
+        let how = match ended.ending {
+            Ending::Code(code) | Ending::Signal(code) => code,
+            Ending::Hang | Ending::Stopped => 0,
+        };
+        let end = hashed((rule.id(), how));
+        let watch = &ended.ran.watch;
+        let last = ended.last;
+        let place = last.map(|last| {
+            let outside = watch.place_and_caller(last.pc, last.context);
+            (outside, watch.place_and_caller(last.caller, last.context))
+        });
+        (end, hashed((end, plain(&last_line(ended.printed)), place)))
+    }
+
+    fn is_enough(&self, end: u64, most: u32) -> bool {
+        self.variants.get(&end).is_some_and(|count| *count >= most)
     }
 
     /// All that was found.
@@ -170,13 +315,37 @@ impl Judge {
         self.found.entry(key).or_insert(found);
     }
 
-    /// Keeps a finding, if it is new. Of two cases that show the same, the smaller one on the shallower image is kept by whoever minimises.
-    pub fn keep(&mut self, finding: Finding, case: &Case) {
-        self.keep_by(finding, case, false, None);
+    /// Keeps a finding, if it is new. `of_seed`: the case's image is what a crash of a seed's run has left.
+    pub fn keep(&mut self, finding: Finding, case: &Case, of_seed: bool) {
+        let recovers = |rule: BuiltIn| finding.rule == rule;
+        let in_recovery = [
+            BuiltIn::RecoveryCrash,
+            BuiltIn::RecoveryError,
+            BuiltIn::RecoveryHang,
+        ];
+        let in_recovery = in_recovery.into_iter().any(recovers);
+        let by_seed = in_recovery && (of_seed || self.is_known_of_seed(&finding));
+        self.keep_by(Found {
+            by_seed,
+            ..self.of(finding, case)
+        });
     }
 
-    /// The same for what an exploration of the case has found.
-    pub fn keep_explored(&mut self, mut finding: Finding, case: &Case) {
+    /// Whether crashes of a seed's run have recovery fail in the same way, as far as they were tried, in an exploration or otherwise.
+    fn is_known_of_seed(&self, finding: &Finding) -> bool {
+        let said = plain(said(finding).unwrap_or_default());
+        let place = place_of_symptom(finding);
+        let mut of_seeds = self.found.values().filter(|found| {
+            found.by_seed && found.finding.rule == finding.rule && found.detector.is_none()
+        });
+        of_seeds.any(|known| match place {
+            Some(_) => place_of_symptom(&known.finding) == place,
+            None => !said.is_empty() && plain(&known.finding.message).contains(&said),
+        })
+    }
+
+    /// The same for what an exploration of the case has found; `crash` is what the crash has left.
+    pub fn keep_explored(&mut self, mut finding: Finding, case: &Case, crash: Option<ImageId>) {
         // Its crash image lies in a folder that is gone when the exploration is. The campaign's own command makes it again.
         if let Some(seen) = finding.reproduction.take().filter(|seen| seen.confirmed) {
             let status = seen.status;
@@ -184,49 +353,59 @@ impl Judge {
                 "recovery was run natively on what the crash leaves, and ended the same way: {status}"
             ));
         }
-        self.keep_by(finding, case, true, None);
+        self.keep_by(Found {
+            by_exploration: true,
+            crash,
+            ..self.of(finding, case)
+        });
     }
 
     /// The same for what a detector of the user's has found, a shell command.
     pub fn keep_detected(&mut self, finding: Finding, case: &Case, detector: &str) {
-        self.keep_by(finding, case, false, Some(detector.to_owned()));
+        self.keep_by(Found {
+            detector: Some(detector.to_owned()),
+            ..self.of(finding, case)
+        });
     }
 
-    fn keep_by(
-        &mut self,
-        finding: Finding,
-        case: &Case,
-        by_exploration: bool,
-        detector: Option<String>,
-    ) {
-        let key = key(&finding);
+    fn of(&self, finding: Finding, case: &Case) -> Found {
+        Found {
+            finding,
+            case: case.clone(),
+            by_seed: false,
+            by_exploration: false,
+            detector: None,
+            crash: None,
+            execution: 0,
+            milliseconds: 0,
+        }
+    }
+
+    fn keep_by(&mut self, mut found: Found) {
+        let key = key(&found.finding);
         if self.found.contains_key(&key) {
             return;
         }
-        let found = Found {
-            finding,
-            case: case.clone(),
-            by_seed: self.is_seed,
-            by_exploration,
-            detector,
-            execution: self.executions,
-        };
+        found.by_seed |= self.seeds.contains(&found.case);
         self.found.insert(key.clone(), found);
         self.new.push(key);
     }
 
     /// Looks at a run that has ended, and keeps what is new.
     pub fn look(&mut self, case: &Case, ended: Ended<'_>, analysis: Analysis) {
-        self.executions += 1;
         for finding in self.findings(&ended, analysis, true) {
-            self.keep(finding, case);
+            self.keep(finding, case, ended.of_seed);
         }
     }
 
-    /// Everything that a run shows, by its keys; also what is known.
-    pub fn keys(&mut self, ended: Ended<'_>, analysis: Analysis) -> Vec<String> {
-        let findings = self.findings(&ended, analysis, false);
-        findings.iter().map(key).collect()
+    /// Everything that a run shows, by its keys; also what is known. What is new is kept: it counts as seen from now on.
+    pub fn keys(&mut self, case: &Case, ended: Ended<'_>, analysis: Analysis) -> Vec<String> {
+        let mut keys = Vec::new();
+        for finding in self.findings(&ended, analysis, false) {
+            keys.push(key(&finding));
+            self.keep(finding, case, ended.of_seed);
+        }
+        keys
     }
 
     /// What a run shows; with `only_new`, nothing if all of it looks like what was seen before.
@@ -277,14 +456,9 @@ impl Judge {
         analysis: &mut Analysis,
         only_new: bool,
     ) -> Option<Finding> {
-        let Ended {
-            ran,
-            ending,
-            printed,
-            after_crash,
-        } = *ended;
-        let watch = &ran.watch;
-        let in_recovery = after_crash && !watch.has_input;
+        let (ending, printed) = (ended.ending, ended.printed);
+        let watch = &ended.ran.watch;
+        let in_recovery = ended.is_in_recovery();
         if let Some(reported) = sanitizer::read(printed, !matches!(ending, Ending::Code(0))) {
             return self.reported(reported, in_recovery, only_new);
         }
@@ -315,24 +489,48 @@ impl Judge {
             ),
             Ending::Code(_) | Ending::Stopped => return None,
         };
-        let (pc, context) = match (ending, watch.signal) {
-            (Ending::Signal(_), Some((_, pc, context))) => (pc, context),
-            _ => (TargetAddr(0), ContextId(0)),
-        };
-        let site = watch.site(pc, context);
-        if !self.known.insert(hashed((rule.id(), site))) && only_new {
-            return None;
+        let mut finding = Finding::new(rule, rule.rule().severity, message.clone());
+        let mut symptom = Event::new(Role::Symptom, message);
+        let mut same_end = None;
+        match (ending, watch.signal) {
+            (Ending::Signal(_), Some((_, pc, context))) => {
+                let site = watch.site(pc, context);
+                if !self.known.insert(hashed((rule.id(), site))) && only_new {
+                    return None;
+                }
+                symptom.stack = analysis.stack(watch.thread, pc, context);
+                finding.events.push(symptom);
+            }
+            _ => {
+                let (end, site) = self.end(rule, ended);
+                if !self.known.insert(site) && only_new {
+                    return None;
+                }
+                same_end = Some(end);
+                finding.events.push(symptom);
+                if let Some(last) = ended.last {
+                    let text = "the last that it did to persistent memory before that";
+                    let mut event = Event::new(Role::Event, text);
+                    event.stack = analysis.stack(last.thread, last.pc, last.context);
+                    finding.events.push(event);
+                }
+            }
         }
-        let mut event = Event::new(Role::Symptom, message.clone());
-        if pc != TargetAddr(0) {
-            event.stack = analysis.stack(watch.thread, pc, context);
+        let said = last_line(printed);
+        if !said.is_empty() {
+            finding.notes.push(format!("{SAYS}{said}"));
         }
-        let mut finding = Finding::new(rule, rule.rule().severity, message);
-        finding.events.push(event);
-        let last = String::from_utf8_lossy(printed);
-        if let Some(line) = last.lines().rev().find(|line| !line.trim().is_empty()) {
-            let line: String = line.chars().take(200).collect();
-            finding.notes.push(format!("it says: {line}"));
+        if let Some(end) = same_end
+            && !self.found.contains_key(&key(&finding))
+        {
+            let most = match ending {
+                Ending::Hang => HANGS_MAX,
+                _ => VARIANTS_MAX,
+            };
+            if only_new && self.is_enough(end, most) {
+                return None;
+            }
+            *self.variants.entry(end).or_default() += 1;
         }
         Some(finding)
     }
@@ -357,5 +555,52 @@ impl Judge {
         finding.events.push(event);
         let is_new = self.known.insert(hashed((rule.id(), key(&finding))));
         (is_new || !only_new).then_some(finding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_tell_no_two_lines_apart() {
+        let same = [
+            ("entry 5 is bad", "entry 17 is bad"),
+            ("at 0x7fff12: no header", "at 0x12: no header"),
+            ("pool.3 (8 of 9)", "pool.4 (1 of 12)"),
+            ("key '\u{fffd}\u{fffd}' is odd", "key '\u{fffd}' is odd"),
+        ];
+        for (one, other) in same {
+            assert_eq!(plain(one), plain(other));
+        }
+        assert_ne!(plain("the head is bad"), plain("the tail is bad"));
+        assert_eq!(plain("a_b: c-d"), "a_b: c-d");
+        assert_eq!(plain(""), "");
+    }
+
+    #[test]
+    fn ends_differ_by_code_words_and_place() {
+        let finding = |message: &str, said: &str, line: u32| {
+            let mut finding = Finding::new(BuiltIn::RecoveryError, Severity::Correctness, message);
+            finding.events.push(Event::new(Role::Symptom, message));
+            let mut last = Event::new(Role::Event, "last");
+            last.stack.push(Frame {
+                file: Some("map.c".into()),
+                line: Some(line),
+                ..Frame::default()
+            });
+            finding.events.push(last);
+            finding.notes.push(format!("{SAYS}{said}"));
+            finding
+        };
+        let one = finding("exit code 1", "bad head 5", 7);
+        assert_eq!(key(&one), key(&finding("exit code 1", "bad head 6", 7)));
+        for other in [
+            finding("exit code 2", "bad head 5", 7),
+            finding("exit code 1", "bad tail 5", 7),
+            finding("exit code 1", "bad head 5", 8),
+        ] {
+            assert_ne!(key(&one), key(&other));
+        }
     }
 }

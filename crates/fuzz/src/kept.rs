@@ -14,6 +14,7 @@ use brownout_campaign::folder::Folder;
 use brownout_campaign::journal::Journal;
 use brownout_explore::Ground;
 use brownout_findings::numbers::counted;
+use brownout_host::Enclosure;
 use brownout_images::{ImageId, Kept as Survived, Moment, Origin, Store};
 use brownout_model::Domain;
 use brownout_symbols::Options as SymbolOptions;
@@ -129,7 +130,7 @@ impl Kept {
                         .map_err(|error| Error::Corrupt(error.to_string()))?;
                     found.insert(key, read);
                 }
-                Record::Spent(_) | Record::Seen(_) => {}
+                Record::Spent(_) | Record::Seen(_) | Record::Named(..) | Record::Looked(_) => {}
             }
         }
         Ok(Kept {
@@ -300,7 +301,7 @@ impl Kept {
             let mut recorded = deep.record(&workshop, case)?;
             if let Some(exploration) = deep.explore(&mut recorded, None, &Causes::default())? {
                 for finding in exploration.into_outcome().0.findings {
-                    runner.judge.keep_explored(finding, case);
+                    runner.judge.keep_explored(finding, case, None);
                 }
             }
         }
@@ -404,14 +405,43 @@ impl Kept {
         } else {
             command.stdin(File::open("/dev/null")?);
         }
-        command.current_dir(&self.settings.folder);
-        let enter = view.enter(&self.settings.folder)?;
-        // SAFETY: it makes system calls only, and the view lives until the program has ended.
-        unsafe { command.pre_exec(enter) };
+        self.put_into(&view, &mut command)?;
         match workshop.feeder(&view, &case.input, workshop.patience) {
             Some(feeder) => Ok(feeder.serve_natively(command.spawn()?)?),
             None => Ok(command.status()?),
         }
+    }
+
+    /// Runs natively what an exploration runs after a crash, on what that has left; the terminal is its own.
+    pub fn recover_natively(&self, crash: ImageId) -> Result<ExitStatus, Error> {
+        let workshop = self.workshop()?;
+        let (view, named) = workshop.laid_with_input(crash)?;
+        let mut command = match &self.settings.recover {
+            Some(line) => {
+                let mut command = std::process::Command::new("sh");
+                command.args(["-c", line]);
+                command
+            }
+            None => {
+                let target = &workshop.target;
+                let path = named.as_ref().map(|named| named.path.as_path());
+                let mut command = std::process::Command::new(&target.program);
+                command.args(target.delivery.args(&target.args, &[], path));
+                command
+            }
+        };
+        command.stdin(File::open("/dev/null")?);
+        self.put_into(&view, &mut command)?;
+        Ok(command.status()?)
+    }
+
+    /// Has a command run in a view, where the campaign was begun.
+    fn put_into(&self, view: &Enclosure, command: &mut std::process::Command) -> Result<(), Error> {
+        command.current_dir(&self.settings.folder);
+        let enter = view.enter(&self.settings.folder)?;
+        // SAFETY: it makes system calls only, and whoever has the view keeps it until the command has ended.
+        unsafe { command.pre_exec(enter) };
+        Ok(())
     }
 }
 

@@ -30,11 +30,12 @@ mod record;
 mod runner;
 mod sanitizer;
 mod scheduler;
+mod traces;
 mod worker;
 
 pub use brownout_campaign::budget::{Limits, Over};
 pub use brownout_campaign::{course, folder, status};
-pub use brownout_inputs::{TemplateError, Templates};
+pub use brownout_inputs::{TemplateError, Templates, Tokens};
 pub use brownout_stage::{Delivery, Endpoint, Served, Server, Target, Workshop};
 pub use campaign::{Campaign, fuzz};
 pub use case::Case;

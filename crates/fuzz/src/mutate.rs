@@ -1,12 +1,12 @@
 //! How inputs are changed: by operations, if anything is known about those, and by bytes.
 //!
-//! Operations are the business of `brownout-inputs`, bytes that of LibAFL's havoc. Which of the two is tried depends on how well each has
-//! done of late.
+//! Operations are the business of `brownout-inputs`, bytes that of LibAFL's havoc; words and numbers that the program waits for are put among
+//! bytes, too. Which of the two is tried depends on how well each has done of late.
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
 
-use brownout_inputs::{Mutator as Operations, Tokens, Weights};
+use brownout_inputs::{Limits, Mutator as Operations, Tokens, Weights};
 use libafl::Error;
 use libafl::corpus::{Corpus, CorpusId};
 use libafl::mutators::havoc_mutations::{HavocMutationsType, havoc_mutations};
@@ -17,8 +17,11 @@ use libafl_bolts::rands::Rand;
 
 use crate::case::Case;
 
-/// An input that is longer is cut.
+/// An input that is longer is cut, unless a seed is longer than this.
 pub const INPUT_MAX: usize = 16 << 10;
+
+/// Of so many changes of bytes, one puts something in that the program is known to wait for.
+const GRAFTS: usize = 4;
 
 /// See the module's header.
 pub struct Changes {
@@ -27,7 +30,16 @@ pub struct Changes {
     bytes: HavocScheduledMutator<HavocMutationsType>,
     /// Tries and finds of operations and of bytes.
     done: [(u32, u32); 2],
-    last: Option<(usize, Vec<brownout_inputs::Change>)>,
+    last: Option<Last>,
+    /// What is longer is cut.
+    input_max: usize,
+}
+
+/// What the last change was.
+enum Last {
+    Operations(Vec<brownout_inputs::Change>),
+    Bytes,
+    Graft,
 }
 
 /// A number below `n`, from LibAFL's generator.
@@ -36,10 +48,14 @@ pub fn below<R: Rand>(random: &mut R, n: usize) -> usize {
 }
 
 impl Changes {
-    /// With what is known about operations.
-    pub fn new(operations: Operations) -> Changes {
+    /// With what is known about operations; what they make is cut there.
+    pub fn new(operations: Operations, input_max: usize) -> Changes {
         Changes {
-            operations,
+            operations: operations.with_limits(Limits {
+                bytes: input_max,
+                ..Limits::default()
+            }),
+            input_max,
             weights: Weights::default(),
             bytes: HavocScheduledMutator::new(havoc_mutations()),
             done: [(0, 0); 2],
@@ -55,12 +71,23 @@ impl Changes {
     /// What the last change was, as file names have it.
     pub fn name(&self) -> String {
         match &self.last {
-            Some((0, changes)) => {
+            Some(Last::Operations(changes)) => {
                 let names: Vec<&str> = changes.iter().map(|change| change.name()).collect();
                 names.join("+")
             }
-            _ => "havoc".to_owned(),
+            Some(Last::Graft) => "graft".to_owned(),
+            Some(Last::Bytes) | None => "havoc".to_owned(),
         }
+    }
+
+    /// Bytes with something among them that the program waits for, now and then.
+    fn grafted<R: Rand>(&self, input: &[u8], random: &mut R) -> Option<Vec<u8>> {
+        let mut random = |n: usize| below(random, n);
+        if random(GRAFTS) > 0 {
+            return None;
+        }
+        let tokens = &self.operations.tokens;
+        tokens.graft(input, self.input_max, &mut random)
     }
 
     /// How many of a hundred changes are of operations.
@@ -99,29 +126,98 @@ where
                 self.operations
                     .mutate(&case.input, other.as_deref(), &self.weights, &mut random);
             case.input = mutated.input;
-            self.last = Some((0, mutated.changes));
+            self.last = Some(Last::Operations(mutated.changes));
+        } else if let Some(input) = self.grafted(&case.input, state.rand_mut()) {
+            case.input = input;
+            self.last = Some(Last::Graft);
         } else {
-            self.last = Some((1, Vec::new()));
+            self.last = Some(Last::Bytes);
             self.bytes.mutate(state, case)?;
         }
-        case.input.truncate(INPUT_MAX);
+        case.input.truncate(self.input_max);
         Ok(MutationResult::Mutated)
     }
 
     fn post_exec(&mut self, _: &mut S, new: Option<CorpusId>) -> Result<(), Error> {
-        if let Some((which, changes)) = self.last.take() {
+        if let Some(last) = self.last.take() {
+            let which = usize::from(!matches!(last, Last::Operations(_)));
             let (tries, finds) = &mut self.done[which];
             *tries += 1;
             *finds += u32::from(new.is_some());
             if *tries > 2000 {
                 (*tries, *finds) = (*tries / 2, *finds / 2);
             }
-            match which {
-                0 => self.weights.tried(&changes, new.is_some()),
+            match last {
+                Last::Operations(changes) => self.weights.tried(&changes, new.is_some()),
                 _ if new.is_some() => self.weights.found_elsewhere(),
                 _ => {}
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libafl::corpus::{InMemoryCorpus, Testcase};
+    use libafl::feedbacks::ConstFeedback;
+    use libafl::state::StdState;
+    use libafl_bolts::rands::StdRand;
+
+    /// Changes of one input of which no templates are known.
+    fn changed(
+        input: &[u8],
+        tokens: Tokens,
+        input_max: usize,
+        times: usize,
+    ) -> Vec<(String, Vec<u8>)> {
+        let case = Case {
+            image: format!("{:032x}", 1).parse().expect("an id"),
+            input: input.to_vec(),
+        };
+        let mut corpus = InMemoryCorpus::new();
+        corpus.add(Testcase::new(case.clone())).expect("it fits");
+        let (mut feedback, mut objective) = (ConstFeedback::new(false), ConstFeedback::new(false));
+        let random = StdRand::with_seed(3);
+        let found: InMemoryCorpus<Case> = InMemoryCorpus::new();
+        let mut state =
+            StdState::new(random, corpus, found, &mut feedback, &mut objective).expect("a state");
+        state.set_max_size(input_max);
+        let mut operations = Operations::new(Default::default());
+        operations.tokens = tokens;
+        let mut changes = Changes::new(operations, input_max);
+        let mut one = |_| {
+            let mut changed = case.clone();
+            changes.mutate(&mut state, &mut changed).expect("a change");
+            let name = changes.name();
+            changes.post_exec(&mut state, None).expect("it is noted");
+            (name, changed.input)
+        };
+        (0..times).map(&mut one).collect()
+    }
+
+    #[test]
+    fn words_of_the_dictionary_get_into_binary_inputs() {
+        let mut tokens = Tokens::default();
+        let dictionary = b"magic=\"\\x89PNG\"\n";
+        tokens.add_dictionary(dictionary).expect("a dictionary");
+        let all = changed(&[0, 1, 2, 3, 4, 5, 6, 7, 8], tokens, INPUT_MAX, 200);
+        let has = |input: &[u8]| input.windows(4).any(|part| part == b"\x89PNG");
+        let grafts = all.iter().filter(|(name, _)| name == "graft");
+        assert!(grafts.clone().count() > 20);
+        assert!(grafts.clone().all(|(_, input)| has(input)));
+        let without = changed(&[0, 1, 2, 3], Tokens::default(), INPUT_MAX, 50);
+        assert!(without.iter().all(|(name, _)| name == "havoc"));
+    }
+
+    /// What is behind the usual limit in a long seed is not lost by each change.
+    #[test]
+    fn long_seeds_stay_long() {
+        let long = vec![b'x'; 3 * INPUT_MAX];
+        let all = changed(&long, Tokens::default(), long.len(), 40);
+        let kept = all.iter().filter(|(_, input)| input.len() > 2 * INPUT_MAX);
+        assert!(kept.count() > 20);
+        assert!(all.iter().all(|(_, input)| input.len() <= long.len()));
     }
 }

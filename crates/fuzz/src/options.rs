@@ -11,7 +11,7 @@ use brownout_inputs::{Mutator as Operations, Templates, Tokens};
 use brownout_symbols::{Options as SymbolOptions, Touches};
 use serde::{Deserialize, Serialize};
 
-use crate::case::Case;
+use crate::case::Begun;
 use crate::deep::Deep;
 use crate::detect::Detector;
 use crate::error::Error;
@@ -48,6 +48,8 @@ pub struct Options {
     pub seeds: Vec<(String, Vec<u8>)>,
     /// Operations, if the user says what they are.
     pub templates: Option<Templates>,
+    /// Words that the program may wait for.
+    pub tokens: Tokens,
     /// The campaign's folder.
     pub out: PathBuf,
     /// Go on with the campaign in that folder.
@@ -95,16 +97,9 @@ impl Options {
         Some(Detector::new(command, Path::new("."), self.patience, stop))
     }
 
-    /// What is known about operations: what the user says, else what the seeds show.
-    pub(crate) fn operations(&self, cases: &[(Case, bool)]) -> Operations {
-        let templates = match &self.templates {
-            Some(templates) => templates.clone(),
-            None => {
-                let seeds: Vec<&[u8]> = cases.iter().map(|(case, _)| &case.input[..]).collect();
-                brownout_inputs::learn(&seeds, &mut Tokens::default())
-            }
-        };
-        Operations::new(templates)
+    /// What is known about operations.
+    pub(crate) fn operations(&self, cases: &[Begun]) -> Operations {
+        known(self.templates.as_ref(), &self.tokens, cases)
     }
 
     pub(crate) fn identity(&self) -> Result<Identity, Error> {
@@ -127,5 +122,51 @@ impl Options {
             memory_max: self.memory_max,
         };
         Identity::new("fuzz", &key, &settings).map_err(|error| Error::Corrupt(error.to_string()))
+    }
+}
+
+/// What is known about operations: what the user says, else what the user's seeds show. Other test cases were made by changing bytes, too, and show
+/// nothing.
+fn known(templates: Option<&Templates>, tokens: &Tokens, cases: &[Begun]) -> Operations {
+    let mut tokens = tokens.clone();
+    let templates = match templates {
+        Some(templates) => templates.clone(),
+        None => {
+            let seeds = cases.iter().filter(|begun| begun.is_seed);
+            let seeds: Vec<&[u8]> = seeds.map(|begun| &begun.case.input[..]).collect();
+            brownout_inputs::learn(&seeds, &mut tokens)
+        }
+    };
+    let mut operations = Operations::new(templates);
+    operations.tokens = tokens;
+    operations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Case;
+
+    /// A campaign that is resumed knows what it knew: what havoc has made does not hide what the seeds show.
+    #[test]
+    fn operations_are_learnt_from_seeds_alone() {
+        let image = format!("{:032x}", 1).parse().expect("an id");
+        let begun = |input: &[u8], is_seed: bool| Begun {
+            case: Case {
+                image,
+                input: input.to_vec(),
+            },
+            is_seed,
+            is_looked: false,
+        };
+        let seed = begun(b"insert 1\nremove 1\n", true);
+        let mut tokens = Tokens::default();
+        tokens.add_given(b"magic");
+        let fresh = known(None, &tokens, std::slice::from_ref(&seed));
+        assert!(fresh.knows_operations());
+        let words: Vec<&[u8]> = fresh.tokens.words().collect();
+        assert_eq!(words, [&b"magic"[..], b"insert", b"remove"]);
+        let resumed = known(None, &tokens, &[seed, begun(b"\0\x07\xff", false)]);
+        assert_eq!(resumed.templates(), fresh.templates());
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! An image that was never tried comes first, newest first half of the time; then those that have borne fruit. Crash images and normal ones take turns, because
 //! there are many more of the former.
+//!
+//! All images of the store are there, whoever has made them: this worker, another one, or a campaign that is resumed. Workers share who tries which image
+//! first; those that are another's turn count as tried.
 
-use brownout_images::{ImageId, Store};
+use brownout_images::{ImageId, Origin, Store};
 use libafl_bolts::rands::Rand;
 
 use crate::mutate::below;
@@ -21,19 +24,43 @@ struct Known {
 pub struct ImagePool {
     images: Vec<Known>,
     wants_crash: bool,
+    /// How many images of the store were looked at.
+    seen: u32,
+}
+
+/// Which images are there to be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kinds {
+    /// What runs and crashes have left.
+    Left,
+    /// Those with flipped bytes.
+    Flipped,
 }
 
 impl ImagePool {
-    /// One more.
-    pub fn add(&mut self, id: ImageId, is_crash: bool) {
-        if !self.images.iter().any(|known| known.id == id) {
-            self.images.push(Known {
-                id,
-                is_crash,
-                tried: 0,
-                fruits: 0,
-            });
+    /// Takes in what has been added to the store, of these kinds. `turn` is which of so many workers this one is.
+    pub fn catch_up(&mut self, store: &Store, kinds: Kinds, (turn, workers): (usize, usize)) {
+        while let Some(id) = store.nth(self.seen) {
+            let number = self.seen;
+            self.seen += 1;
+            let is_crash = match (store.node(id).map(|node| node.origin), kinds) {
+                (Ok(Origin::Run { .. }), Kinds::Left) => false,
+                (Ok(Origin::Crash { .. }), Kinds::Left) => true,
+                (Ok(Origin::Flipped { .. }), Kinds::Flipped) => false,
+                _ => continue,
+            };
+            let is_ours = number as usize % workers.max(1) == turn;
+            self.add(id, is_crash, u32::from(!is_ours));
         }
+    }
+
+    fn add(&mut self, id: ImageId, is_crash: bool, tried: u32) {
+        self.images.push(Known {
+            id,
+            is_crash,
+            tried,
+            fruits: 0,
+        });
     }
 
     /// The next to try.
@@ -106,8 +133,7 @@ mod tests {
         let mut random = StdRand::with_seed(5);
         assert_eq!(pool.choose(&mut random), None);
         for n in 0..20 {
-            pool.add(id(n), n >= 4);
-            pool.add(id(n), n >= 4);
+            pool.add(id(n), n >= 4, 0);
         }
         let mut order = Vec::new();
         for _ in 0..20 {
@@ -122,12 +148,63 @@ mod tests {
         assert_eq!(order.len(), 20);
     }
 
+    /// What others have made is there, and of two workers one tries it first.
+    #[test]
+    fn all_images_are_somebodys_turn() {
+        use brownout_images::{Content, Contents, FailureLocation, Kept, Moment};
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::create(&folder.path().join("images")).expect("a store");
+        let input = store.input(b"x").expect("an input");
+        let root = Contents::changes([]);
+        let root = store.add(None, Origin::Root(String::new()), &root);
+        let root = root.expect("a root").id;
+        let mut pools = [ImagePool::default(), ImagePool::default()];
+        let mut first = [0; 2];
+        let mut random = StdRand::with_seed(5);
+        for n in 0..12u64 {
+            let origin = match n % 3 {
+                0 => Origin::Run { input },
+                1 => Origin::Crash {
+                    input,
+                    at: FailureLocation {
+                        moment: Moment::OrderingPoint(n),
+                        kept: Kept::Certain,
+                    },
+                },
+                _ => Origin::Flipped { seed: n },
+            };
+            let file = Content::File {
+                mode: 0o644,
+                len: n + 1,
+                pages: Vec::new(),
+            };
+            let contents = Contents::changes([("/nowhere/pool".into(), file)]);
+            store
+                .add(Some(root), origin, &contents)
+                .expect("it is added");
+            for (turn, pool) in pools.iter_mut().enumerate() {
+                pool.catch_up(&store, Kinds::Left, (turn, 2));
+                let mut fresh = pool.images.iter().filter(|known| known.tried == 0);
+                if let Some(known) = fresh.next_back().copied() {
+                    assert_eq!(pool.choose(&mut random), Some(known.id));
+                    pool.tried(known.id, 0);
+                    first[turn] += 1;
+                }
+            }
+        }
+        assert_eq!(first[0] + first[1], 8, "each is tried first by one of them");
+        assert!(first[0] > 0 && first[1] > 0);
+        let mut flipped = ImagePool::default();
+        flipped.catch_up(&store, Kinds::Flipped, (0, 1));
+        assert_eq!([pools[0].images.len(), flipped.images.len()], [8, 4]);
+    }
+
     #[test]
     fn what_bears_fruit_is_tried_more_often() {
         let mut pool = ImagePool::default();
         let mut random = StdRand::with_seed(5);
         for n in 0..4 {
-            pool.add(id(n), false);
+            pool.add(id(n), false, 0);
             pool.tried(id(n), if n == 2 { 3 } else { 0 });
         }
         let mut chosen = [0; 4];

@@ -27,7 +27,7 @@ pub struct Key {
     pub delivery: Delivery,
 }
 
-/// One line of the journal.
+/// One line of the journal. Old journals lack the later kinds; so new ones are added at the end.
 #[derive(Serialize, Deserialize)]
 pub enum Record {
     /// A case.
@@ -38,6 +38,10 @@ pub enum Record {
     Spent(Spent),
     /// How far the queues of other fuzzers were read.
     Seen(Seen),
+    /// What the file of a seed was called, by the number of its case, which follows.
+    Named(u64, String),
+    /// The case of this number was looked at closely.
+    Looked(u64),
 }
 
 /// A case of the queue.

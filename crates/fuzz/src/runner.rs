@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use brownout_check::Analysis;
 use brownout_host::{Comparison, ExitStatus, LaunchError, Stopped};
-use brownout_images::{Contents, ImageId};
+use brownout_images::{Contents, ImageId, Origin};
 use brownout_trace::Tee;
-use libafl::executors::{Executor, ExitKind, HasObservers};
-use libafl::state::HasExecutions;
+use libafl::executors::{ExitKind, HasObservers};
 use libafl_bolts::tuples::RefIndexable;
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
@@ -22,6 +22,7 @@ use crate::detect::{Detector, Left, Verdict};
 use crate::error::Error;
 use crate::feedback::{Map, Sight};
 use crate::judge::{Ended, Ending, Judge};
+use crate::traces::Traces;
 use brownout_stage::{Error as StageError, Ran, Server, Tells, Workshop};
 
 /// So many servers are open at once.
@@ -45,6 +46,14 @@ pub struct Times {
     pub judging: f64,
 }
 
+/// A run that was made, and is to be judged.
+struct Attempt {
+    ran: Ran,
+    analysis: Analysis,
+    traces: Traces,
+    begun: Instant,
+}
+
 /// See the module's header.
 pub struct Runner {
     workshop: Arc<Workshop>,
@@ -65,10 +74,10 @@ pub struct Runner {
     pub touched: u64,
     /// Files that were mapped writable and shared, and not tracked.
     pub hints: BTreeSet<PathBuf>,
-    /// Operations on persistent memory in the last run.
-    pub operations: u64,
-    /// The last error that ended a run before it could be judged.
-    failure: Option<Error>,
+    /// How much the last run did to persistent memory (`Traces::weight`).
+    pub weight: u64,
+    /// Whether images are what crashes of seeds' runs have left, as far as that was asked for.
+    of_seeds: FxHashMap<ImageId, bool>,
 }
 
 impl Runner {
@@ -85,8 +94,8 @@ impl Runner {
             cut: 0,
             touched: 0,
             hints: BTreeSet::new(),
-            operations: 0,
-            failure: None,
+            weight: 0,
+            of_seeds: FxHashMap::default(),
         }
     }
 
@@ -113,9 +122,26 @@ impl Runner {
         }
     }
 
-    /// Why the last run could not be made, if LibAFL says that it could not.
-    pub fn take_failure(&mut self) -> Option<Error> {
-        self.failure.take()
+    /// Whether an image is what a crash of a seed's run has left.
+    fn is_of_seed(&mut self, image: ImageId) -> Result<bool, Error> {
+        if let Some(known) = self.of_seeds.get(&image) {
+            return Ok(*known);
+        }
+        let store = &self.workshop.store;
+        let node = store.node(image)?;
+        let is_of_seed = match (node.parent, node.origin) {
+            (Some(parent), Origin::Crash { input, .. }) => {
+                let input = store.input_bytes(input)?;
+                let case = Case {
+                    image: parent,
+                    input,
+                };
+                self.judge.seeds.contains(&case)
+            }
+            _ => false,
+        };
+        self.of_seeds.insert(image, is_of_seed);
+        Ok(is_of_seed)
     }
 
     fn server(&mut self, image: ImageId, tells: Tells) -> Result<&mut Server, Error> {
@@ -179,7 +205,9 @@ impl Runner {
 
     /// Whether a case shows a finding.
     pub fn shows(&mut self, case: &Case, key: &str) -> Result<bool, Error> {
-        let (_, keys) = self.execute(case, Judge::keys)?;
+        let (_, keys) = self.execute(case, |judge, ended, analysis| {
+            judge.keys(case, ended, analysis)
+        })?;
         Ok(keys.iter().any(|shown| shown == key))
     }
 
@@ -214,15 +242,34 @@ impl Runner {
         look: impl FnOnce(&mut Judge, Ended<'_>, Analysis) -> T,
     ) -> Result<(ExitKind, T), Error> {
         let patience = self.workshop.patience;
-        let (mut ran, mut analysis, begun) = self.attempt(case, patience)?;
-        if is_hang(&ran) && !self.judge.knows_hang() {
-            // The machine may have been busy with something else. Who says that a program does not end must have waited.
-            (ran, analysis, _) = self.attempt(case, HANG_FACTOR * patience)?;
+        let after_crash = self.workshop.is_after_crash(case.image)?;
+        let of_seed = after_crash && self.is_of_seed(case.image)?;
+        let mut attempt = self.attempt(case, patience)?;
+        if is_hang(&attempt.ran) {
+            let printed = self.printed(&attempt.ran, Ending::Hang, after_crash)?;
+            let ended = Ended {
+                ran: &attempt.ran,
+                ending: Ending::Hang,
+                printed: &printed,
+                after_crash,
+                of_seed,
+                last: attempt.traces.last,
+            };
+            if !self.judge.knows_hang(&ended) {
+                // The machine may have been busy with something else. Who says that a program does not end must have waited.
+                attempt = self.attempt(case, HANG_FACTOR * patience)?;
+            }
         }
+        let Attempt {
+            ran,
+            analysis,
+            traces,
+            begun,
+        } = attempt;
         self.times.running += begun.elapsed().as_secs_f64();
         let begun = Instant::now();
         self.show(&ran);
-        self.operations = ran.watch.operations;
+        self.weight = traces.weight;
         self.touched += u64::from(ran.watch.has_touched);
         self.hints.extend(ran.outcome.hints.iter().cloned());
         let is_cut = |stopped| matches!(stopped, Stopped::Events | Stopped::Memory);
@@ -238,17 +285,14 @@ impl Runner {
             (_, ExitStatus::Signal(signal)) => Ending::Signal(signal),
             (_, ExitStatus::Code(code)) => Ending::Code(code),
         };
-        let printed = match ending {
-            Ending::Stopped => Vec::new(),
-            // Nearly always it is nothing.
-            _ => self.servers.last().map_or(Ok(vec![]), Server::complained)?,
-        };
-        let after_crash = self.workshop.is_after_crash(case.image)?;
+        let printed = self.printed(&ran, ending, after_crash)?;
         let ended = Ended {
             ran: &ran,
             ending,
             printed: &printed,
             after_crash,
+            of_seed,
+            last: traces.last,
         };
         let looked = look(&mut self.judge, ended, analysis);
         self.times.judging += begun.elapsed().as_secs_f64();
@@ -260,24 +304,44 @@ impl Runner {
         Ok((kind, looked))
     }
 
+    /// What the last run has printed that says how it ended.
+    fn printed(&self, ran: &Ran, ending: Ending, after_crash: bool) -> Result<Vec<u8>, Error> {
+        let Some(server) = self.servers.last() else {
+            return Ok(Vec::new());
+        };
+        if ending == Ending::Stopped {
+            return Ok(Vec::new());
+        }
+        // Nearly always it is nothing.
+        let complained = server.complained()?;
+        let is_well = ending == Ending::Code(0);
+        match complained.is_empty() && !is_well && after_crash && !ran.watch.has_input {
+            true => Ok(server.printed()?.0),
+            false => Ok(complained),
+        }
+    }
+
     /// Runs a case, on another kept program if the one that there was has gone.
-    fn attempt(
-        &mut self,
-        case: &Case,
-        patience: Duration,
-    ) -> Result<(Ran, Analysis, Instant), Error> {
+    fn attempt(&mut self, case: &Case, patience: Duration) -> Result<Attempt, Error> {
         let mut is_last = false;
         loop {
             let mut analysis = self.judge.analysis();
+            let mut traces = Traces::default();
             let server = self.server(case.image, Tells::Path)?;
             let begun = Instant::now();
             let is_warm = server.is_warm();
-            match server.run(&case.input, patience, &mut analysis) {
+            let mut sinks = Tee::of([&mut analysis, &mut traces]);
+            match server.run(&case.input, patience, &mut sinks) {
                 Err(StageError::Launch(LaunchError::NotKept(_))) if !is_last => is_last = true,
                 Err(error) => return Err(error.into()),
                 Ok(ran) => {
                     self.warm += u64::from(is_warm);
-                    return Ok((ran, analysis, begun));
+                    return Ok(Attempt {
+                        ran,
+                        analysis,
+                        traces,
+                        begun,
+                    });
                 }
             }
         }
@@ -296,26 +360,6 @@ impl Runner {
             Some(edges) => sight.map_mut(Map::Edges).copy_from_slice(edges),
             None => sight.map_mut(Map::Edges).fill(0),
         }
-    }
-}
-
-impl<EM, S, Z> Executor<EM, Case, S, Z> for Runner
-where
-    S: HasExecutions,
-{
-    fn run_target(
-        &mut self,
-        _: &mut Z,
-        state: &mut S,
-        _: &mut EM,
-        case: &Case,
-    ) -> Result<ExitKind, libafl::Error> {
-        *state.executions_mut() += 1;
-        self.run(case).map_err(|error| {
-            let text = error.to_string();
-            self.failure = Some(error);
-            libafl::Error::unknown(text)
-        })
     }
 }
 

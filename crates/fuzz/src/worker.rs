@@ -7,6 +7,9 @@
 //! ```
 //! What a worker does follows from its seed, its cases and the order in which it learns of those of others; with one worker, from the seed and the
 //! number of executions alone.
+//!
+//! A case that another worker has told about is looked at closely by that one, and changed by both. A run that cannot be made is noted, and the worker goes
+//! on, unless hardly any can be made.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,31 +20,31 @@ use brownout_campaign::budget::{Activity, Budget, Measure};
 use brownout_findings::Severity;
 use brownout_host::Comparison;
 use brownout_images::{ImageId, Origin};
-use brownout_inputs::Templates;
+use brownout_inputs::Mutator as Operations;
 use libafl::corpus::{Corpus, CorpusId, HasCurrentCorpusId, InMemoryCorpus};
 use libafl::events::NopEventManager;
 use libafl::executors::ExitKind;
 use libafl::feedbacks::ConstFeedback;
 use libafl::mutators::Mutator;
 use libafl::stages::{Restartable, Stage};
-use libafl::state::{HasCorpus, HasMaxSize, HasRand, StdState};
+use libafl::state::{HasCorpus, HasExecutions, HasMaxSize, HasRand, StdState};
 use libafl::{Evaluator, Fuzzer, HasMetadata, StdFuzzer};
 use libafl_bolts::rands::{Rand, StdRand};
 use libafl_bolts::tuples::tuple_list;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::case::Case;
+use crate::case::{Begun, Case};
 use crate::chain::nearer;
 use crate::deep::{Deep, flipped};
 use crate::detect::{Detector, Verdict};
 use crate::error::Error;
-use crate::feedback::{Map, Novelty, Priority, Shown};
+use crate::feedback::{Map, Novelty, Priority, Shown, Sight};
 use crate::judge::Found;
 use crate::mutate::{Changes, INPUT_MAX, below};
 use crate::options::{Images, Options};
 use crate::partners::Inbox;
-use crate::pool::ImagePool;
+use crate::pool::{ImagePool, Kinds};
 use crate::runner::{Runner, Times};
 use crate::scheduler::ByPriority;
 use brownout_stage::Causes;
@@ -66,12 +69,17 @@ const DRIFT_IMAGES: usize = 4;
 /// And how long it may take, whatever each of them does, in a campaign whose time is limited. One that is limited in executions is to be
 /// the same on a busy machine.
 const MINIMISE_TIME: Duration = Duration::from_secs(20);
-/// A run that does more to persistent memory is not looked at closely.
-const OPERATIONS_MAX: u64 = 20_000;
+/// A run that does more to persistent memory ([`Traces::weight`](crate::traces::Traces::weight)) is not looked at closely.
+const WEIGHT_MAX: u64 = 20_000;
+/// So many runs in a row that cannot be made end a worker, and fewer if none could be made before.
+const FAILURES_MAX: u32 = 200;
+const FIRST_FAILURES_MAX: u32 = 16;
 /// Inputs of other fuzzers that are run in a row.
 const GIFTS: usize = 16;
 /// Inputs that are tried on a new image.
 const TRIALS: usize = 8;
+/// So many of them, on what a crash has left, are new ones that do something with the keys of the run that was cut short.
+const PROBES: usize = 4;
 
 /// What a worker tells everybody.
 #[derive(Clone, Debug)]
@@ -100,6 +108,10 @@ pub enum News {
     Hints(BTreeSet<PathBuf>),
     /// The user's detector has failed.
     Unjudged(String),
+    /// A run could not be made, or not be looked at closely.
+    Failed(String),
+    /// A case of the queue was looked at closely.
+    Looked(Case),
     /// How far it is.
     Figures(Figures),
 }
@@ -149,6 +161,8 @@ pub struct Figures {
     pub touched: u64,
     /// Executions that were cut off because they did too much, and were not judged.
     pub cut: u64,
+    /// Test cases that did too much to persistent memory to be looked at closely.
+    pub left_out: u64,
     /// Where the time of executions went.
     pub times: Times,
     /// Seconds that went into recording runs and making their crash images.
@@ -182,8 +196,13 @@ pub struct Bench<'s> {
     /// How many hints were told.
     hints: usize,
     root: ImageId,
-    templates: Templates,
+    operations: Operations,
     detector: Option<Detector>,
+    /// Runs since the last one that could be made, and whether there was one.
+    failures: u32,
+    has_run: bool,
+    /// Why the worker has ended, if that is a failure.
+    failure: Option<Error>,
 }
 
 /// Where a worker sits: what it hears there, where its own news go, and whether to stop.
@@ -201,25 +220,32 @@ pub trait Seat {
 impl<EM, Z> libafl::executors::Executor<EM, Case, State, Z> for Bench<'_> {
     fn run_target(
         &mut self,
-        fuzzer: &mut Z,
+        _: &mut Z,
         state: &mut State,
-        manager: &mut EM,
+        _: &mut EM,
         case: &Case,
-    ) -> Result<libafl::executors::ExitKind, libafl::Error> {
+    ) -> Result<ExitKind, libafl::Error> {
         if self.seat.stopped() || self.budget.claim().is_none() {
             return Err(libafl::Error::shutting_down());
         }
+        *state.executions_mut() += 1;
         let mut running = self.budget.begin(self.fuzzing);
         running.executed(1);
-        let ended = self.runner.run_target(fuzzer, state, manager, case);
+        let ended = self.runner.run(case);
         drop(running);
+        let Some(kind) = self.survive(ended)? else {
+            // It shows nothing.
+            self.runner.show_again(Sight::default());
+            return Ok(ExitKind::Ok);
+        };
+        (self.failures, self.has_run) = (0, true);
         if self.runner.judge.has_new() {
             // What comes next are other runs; it is this one whose novelty will be judged.
             let sight = self.runner.sight().clone();
             self.tell_found();
             self.runner.show_again(sight);
         }
-        ended
+        Ok(kind)
     }
 }
 
@@ -238,6 +264,28 @@ impl libafl::executors::HasObservers for Bench<'_> {
 }
 
 impl Bench<'_> {
+    /// Has the worker go on although something could not be done for a case. Not if nothing can be kept, nor if the same happens again and again.
+    fn survive<T>(&mut self, done: Result<T, Error>) -> Result<Option<T>, libafl::Error> {
+        let error = match done {
+            Ok(done) => return Ok(Some(done)),
+            Err(Error::LibAfl(error)) => return Err(error),
+            Err(_) if self.seat.stopped() => return Err(libafl::Error::shutting_down()),
+            Err(error) => error,
+        };
+        self.failures += 1;
+        let most = match self.has_run {
+            true => FAILURES_MAX,
+            false => FIRST_FAILURES_MAX,
+        };
+        if matches!(error, Error::Images(_)) || self.failures >= most {
+            let text = error.to_string();
+            self.failure = Some(error);
+            return Err(libafl::Error::unknown(text));
+        }
+        self.seat.publish(News::Failed(error.to_string()));
+        Ok(None)
+    }
+
     /// Tells what was found. What matters most is made small before; that may find more.
     fn tell_found(&mut self) {
         loop {
@@ -245,7 +293,9 @@ impl Bench<'_> {
             if new.is_empty() {
                 return;
             }
+            let executions = self.budget.executions();
             for (key, mut found) in new {
+                found.execution = executions;
                 if found.finding.severity == Severity::Correctness && !found.by_exploration {
                     // What cannot be run again is told as it is.
                     let detector = found.detector.as_ref().and(self.detector.clone());
@@ -292,7 +342,12 @@ impl Bench<'_> {
             // A program that cannot be run shows nothing.
             runner.shows_by(&case, key, detector).unwrap_or(false)
         };
-        let small = brownout_inputs::minimise(&best.input, &self.templates, MINIMISE, &mut shows);
+        let small = brownout_inputs::minimise(
+            &best.input,
+            self.operations.templates(),
+            MINIMISE,
+            &mut shows,
+        );
         Ok(match small {
             Some(small) => Case {
                 image,
@@ -403,16 +458,10 @@ impl<EM> Stage<Bench<'_>, EM, State, Loop> for DeepStage {
             .borrow()
             .metadata::<Shown>()
             .copied();
-        bench
-            .look(&case, seed, priority, shown.ok())
-            .map_err(failed)
-    }
-}
-
-fn failed(error: Error) -> libafl::Error {
-    match error {
-        Error::LibAfl(error) => error,
-        error => libafl::Error::unknown(error.to_string()),
+        let looked = bench.look(&case, seed, priority, shown.ok());
+        bench.survive(looked)?;
+        bench.seat.publish(News::Looked(case));
+        Ok(())
     }
 }
 
@@ -420,8 +469,15 @@ impl Bench<'_> {
     /// Runs a case, and says whether it is worth a closer look: one that goes on and on would take all the time that there is.
     fn is_short(&mut self, case: &Case) -> Result<bool, Error> {
         let kind = self.runner.run(case)?;
-        self.tell_found();
-        Ok(kind != ExitKind::Timeout && self.runner.operations <= OPERATIONS_MAX)
+        // What is found is made small, by other runs.
+        let weight = self.runner.weight;
+        if self.runner.judge.has_new() {
+            self.tell_found();
+            self.runner.run(case)?;
+        }
+        let is_much = weight > WEIGHT_MAX;
+        self.figures.left_out += u64::from(kind != ExitKind::Timeout && is_much);
+        Ok(kind != ExitKind::Timeout && !is_much)
     }
 
     /// Makes images of what the case's run leaves, and of what crashes of it leave; explores, if there is time.
@@ -446,12 +502,9 @@ impl Bench<'_> {
         }
         let left = self.runner.left()?;
         let input = workshop.store.input(&case.input)?;
-        let added = workshop
+        workshop
             .store
             .add(Some(case.image), Origin::Run { input }, &left)?;
-        if added.is_new {
-            self.pool.add(added.id, false);
-        }
         let explores = priority == 2 || self.deep.closer.recover.is_some();
         let explores = explores && self.budget.may_begin(self.exploring);
         let budget = self.budget.clone();
@@ -461,12 +514,8 @@ impl Bench<'_> {
         running.executed(1);
         self.figures.recorded += 1;
         let images_max = self.deep.images_max;
-        for image in self
-            .deep
-            .crash_images(&workshop, &recorded, case, seed, images_max)?
-        {
-            self.pool.add(image, true);
-        }
+        self.deep
+            .crash_images(&workshop, &recorded, case, seed, images_max)?;
         self.figures.recording += begun.elapsed().as_secs_f64();
         let begun = Instant::now();
         if explores
@@ -476,12 +525,15 @@ impl Bench<'_> {
         {
             self.figures.explored += 1;
             self.causes.add(&exploration.causes);
+            let crashes = self
+                .deep
+                .explored_images(&workshop, &recorded, case, &exploration)?;
             let (outcome, _) = exploration.into_outcome();
             let recoveries = outcome.statistics.executions();
             running.executed(recoveries);
             self.figures.recoveries += recoveries;
-            for finding in outcome.findings {
-                self.runner.judge.keep_explored(finding, case);
+            for (finding, crash) in outcome.findings.into_iter().zip(crashes) {
+                self.runner.judge.keep_explored(finding, case, crash);
             }
             self.tell_found();
             self.figures.exploring += begun.elapsed().as_secs_f64();
@@ -502,12 +554,8 @@ impl Bench<'_> {
         }
         let begun = Instant::now();
         let recorded = self.deep.record(&workshop, case)?;
-        let images = self
-            .deep
+        self.deep
             .crash_images(&workshop, &recorded, case, seed, DRIFT_IMAGES)?;
-        for image in images {
-            self.pool.add(image, true);
-        }
         self.figures.recorded += 1;
         self.figures.recording += begun.elapsed().as_secs_f64();
         Ok(())
@@ -542,16 +590,24 @@ impl Stage<Bench<'_>, NopEventManager, State, Loop> for ImageStage {
         let (_, case) = current(state)?;
         if bench.options.images == Images::Mutate {
             let seed = state.rand_mut().next();
-            let workshop = bench.runner.workshop();
-            if let Some(image) = flipped(workshop, bench.root, seed).map_err(failed)? {
-                bench.pool.add(image, false);
-            }
+            let made = flipped(bench.runner.workshop(), bench.root, seed);
+            bench.survive(made)?;
         }
+        bench.catch_up();
         let Some(image) = bench.pool.choose(state.rand_mut()) else {
             return Ok(());
         };
         let mut inputs = vec![case.input.clone()];
-        for _ in 1..TRIALS {
+        let made = bench.made_by(image);
+        let made = bench.survive(made)?.flatten();
+        if let Some((before, is_crash)) = made {
+            let probes = if is_crash { PROBES } else { PROBES / 2 };
+            let random = state.rand_mut();
+            let mut random = |n: usize| below(random, n);
+            let probe = |_| bench.operations.probe(&before, &mut random);
+            inputs.extend((0..probes).filter_map(probe));
+        }
+        for _ in inputs.len()..TRIALS {
             let count = state.corpus().count();
             let other = below(state.rand_mut(), count);
             let other = state.corpus().nth(other);
@@ -575,7 +631,8 @@ impl Stage<Bench<'_>, NopEventManager, State, Loop> for ImageStage {
                 input: case.input,
             };
             let seed = state.rand_mut().next();
-            bench.drift(&last, seed).map_err(failed)?;
+            let drifted = bench.drift(&last, seed);
+            bench.survive(drifted)?;
         }
         Ok(())
     }
@@ -590,6 +647,8 @@ libafl_bolts::impl_serdeany!(Compared);
 /// See the module's header.
 struct ChangeStage {
     changes: Changes,
+    /// No input becomes longer.
+    input_max: usize,
     /// How often a value was tried because of one instruction.
     tried: FxHashMap<(u64, Vec<u8>), u8>,
 }
@@ -619,7 +678,7 @@ impl ChangeStage {
             for replaced in replaced.into_iter().take(OPERANDS_EACH) {
                 let tried = self.tried.entry((comparison.name, replaced.word));
                 let tried = tried.or_insert(0);
-                if *tried < OPERAND_TRIES && replaced.input.len() <= INPUT_MAX {
+                if *tried < OPERAND_TRIES && replaced.input.len() <= self.input_max {
                     *tried += 1;
                     made.push(Case {
                         image: case.image,
@@ -671,7 +730,8 @@ impl Stage<Bench<'_>, NopEventManager, State, Loop> for ChangeStage {
             is_first
         };
         if is_first {
-            let compared = bench.compared(&case).map_err(failed)?;
+            let compared = bench.compared(&case);
+            let compared = bench.survive(compared)?.unwrap_or_default();
             for changed in self.operands(&case, &compared) {
                 let (_, new) = fuzzer.evaluate_input(state, bench, manager, &changed)?;
                 if let Some(id) = new {
@@ -698,8 +758,8 @@ impl Stage<Bench<'_>, NopEventManager, State, Loop> for ChangeStage {
 pub struct Beginning {
     /// The root of the tree.
     pub root: ImageId,
-    /// Cases to run first, and whether they are seeds of the user's.
-    pub cases: Vec<(Case, bool)>,
+    /// Cases to run first.
+    pub cases: Vec<Begun>,
     /// What was found before.
     pub found: Vec<(String, Found)>,
 }
@@ -715,7 +775,7 @@ pub fn work(
 ) -> Result<Figures, Error> {
     let operations = options.operations(&beginning.cases);
     let mut bench = Bench {
-        templates: operations.templates().clone(),
+        operations: operations.clone(),
         root: beginning.root,
         detector: options.detector(),
         pool: ImagePool::default(),
@@ -732,6 +792,9 @@ pub fn work(
             ..Figures::default()
         },
         runner,
+        failures: 0,
+        has_run: false,
+        failure: None,
     };
     let mut feedback = Novelty::new(options.edges_only);
     let mut objective = ConstFeedback::new(false);
@@ -743,18 +806,25 @@ pub fn work(
         &mut feedback,
         &mut objective,
     )?;
-    state.set_max_size(INPUT_MAX);
+    // What a seed has, what is made of it may have, too.
+    let seeds = beginning.cases.iter().filter(|begun| begun.is_seed);
+    let longest = seeds.clone().map(|begun| begun.case.input.len()).max();
+    let input_max = longest.unwrap_or(0).max(INPUT_MAX);
+    state.set_max_size(input_max);
     let mut fuzzer: Loop = StdFuzzer::new(ByPriority::default(), feedback, objective);
     let mut manager = NopEventManager::new();
+    let judge = &mut bench.runner.judge;
+    judge.seeds = seeds.map(|begun| begun.case.clone()).collect();
     for (key, found) in &beginning.found {
-        bench.runner.judge.adopt(key.clone(), found.clone());
+        judge.adopt(key.clone(), found.clone());
     }
     let begun = begin(&mut fuzzer, &mut bench, &mut state, &mut manager, beginning);
     let mut stages = tuple_list!(
         DeepStage,
         ImageStage,
         ChangeStage {
-            changes: Changes::new(operations),
+            changes: Changes::new(operations, input_max),
+            input_max,
             tried: FxHashMap::default(),
         }
     );
@@ -763,10 +833,20 @@ pub fn work(
             for news in seat.news() {
                 match news {
                     News::Case { case, .. } => {
-                        fuzzer.evaluate_input(&mut state, &mut bench, &mut manager, &case)?;
+                        let (_, new) =
+                            fuzzer.evaluate_input(&mut state, &mut bench, &mut manager, &case)?;
+                        if let Some(id) = new {
+                            is_anothers(&state, id)?;
+                        }
+                        bench.catch_up();
+                        bench.pool.tried(case.image, 1);
                     }
                     News::Found { key, found } => bench.runner.judge.adopt(key, *found),
-                    News::Figures(_) | News::Hints(_) | News::Unjudged(_) => {}
+                    News::Figures(_)
+                    | News::Hints(_)
+                    | News::Unjudged(_)
+                    | News::Failed(_)
+                    | News::Looked(_) => {}
                 }
             }
             for gift in (0..GIFTS).map_while(|_| inbox.next()) {
@@ -790,8 +870,16 @@ pub fn work(
     bench.tell_figures(&fuzzer, &state);
     match result {
         Ok(()) | Err(libafl::Error::ShuttingDown) => Ok(bench.figures),
-        Err(error) => Err(bench.runner.take_failure().unwrap_or(error.into())),
+        Err(error) => Err(bench.failure.take().unwrap_or(error.into())),
     }
+}
+
+/// Somebody else looks at this case closely, or has done so.
+fn is_anothers(state: &State, id: CorpusId) -> Result<(), libafl::Error> {
+    let mut entry = state.corpus().get(id)?.borrow_mut();
+    entry.add_metadata(Looked);
+    entry.add_metadata(Compared);
+    Ok(())
 }
 
 fn begin(
@@ -801,39 +889,77 @@ fn begin(
     manager: &mut NopEventManager,
     beginning: &Beginning,
 ) -> Result<(), libafl::Error> {
-    for (case, is_seed) in &beginning.cases {
-        bench.runner.judge.is_seed = *is_seed;
+    let turn = bench.figures.worker;
+    for (number, begun) in beginning.cases.iter().enumerate() {
+        let Begun {
+            case,
+            is_seed,
+            is_looked,
+        } = begun;
         let before = state.corpus().count();
         // A seed is kept whatever it shows: the user wants it.
         let added = match is_seed {
             true => Some(fuzzer.add_input(state, bench, manager, case.clone())?),
             false => fuzzer.evaluate_input(state, bench, manager, case)?.1,
         };
-        if let Some(id) = added
-            && *is_seed
-            && state.corpus().count() > before
-        {
+        let Some(id) = added else { continue };
+        // All workers have all cases; each looks at its part of them.
+        if *is_looked || number % bench.options.jobs.max(1) != turn {
+            is_anothers(state, id)?;
+        }
+        if *is_seed && state.corpus().count() > before {
             bench.tell_case(case, None, "seed", priority_of(state, id).max(1));
         }
         // An earlier run of the tool may have had no detector, or another one. One worker is enough to see.
-        if added.is_some() && !*is_seed && bench.figures.worker == 0 {
+        if !*is_seed && turn == 0 {
             bench.detect(case);
         }
     }
-    bench.runner.judge.is_seed = false;
     if state.corpus().count() == 0 {
         let case = Case {
             image: beginning.root,
             input: b"\n".to_vec(),
         };
-        fuzzer.add_input(state, bench, manager, case)?;
+        let id = fuzzer.add_input(state, bench, manager, case)?;
+        if turn != 0 {
+            is_anothers(state, id)?;
+        }
+    }
+    // What a campaign that is resumed has tried already, as far as its queue shows that.
+    bench.catch_up();
+    for begun in &beginning.cases {
+        bench.pool.tried(begun.case.image, 1);
     }
     Ok(())
 }
 
 impl Bench<'_> {
+    /// The input of the run that has left an image, and whether it was cut short.
+    fn made_by(&self, image: ImageId) -> Result<Option<(Vec<u8>, bool)>, Error> {
+        let store = &self.runner.workshop().store;
+        let (input, is_crash) = match store.node(image)?.origin {
+            Origin::Run { input } => (input, false),
+            Origin::Crash { input, .. } => (input, true),
+            _ => return Ok(None),
+        };
+        Ok(Some((store.input_bytes(input)?, is_crash)))
+    }
+
+    /// Takes in images that somebody has made.
+    fn catch_up(&mut self) {
+        let kinds = match self.options.images {
+            Images::Model => Kinds::Left,
+            Images::Mutate => Kinds::Flipped,
+            Images::None => return,
+        };
+        let turn = (self.figures.worker, self.options.jobs);
+        self.pool
+            .catch_up(&self.runner.workshop().store, kinds, turn);
+    }
+}
+
+impl Bench<'_> {
     fn tell_figures(&mut self, fuzzer: &Loop, state: &State) {
-        use libafl::state::HasExecutions;
         use libafl::{HasFeedback, HasScheduler};
         let scheduler = HasScheduler::<Case, State>::scheduler(fuzzer);
         let (pending, pending_favoured) = scheduler.pending();

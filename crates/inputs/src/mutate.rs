@@ -101,6 +101,33 @@ impl Mutator {
         work.finish()
     }
 
+    /// A few operations on what another input has left, which may have been cut short: mostly with its keys, and as often with operations that are only tried
+    /// now and then as with the usual ones. `None` without any template.
+    pub fn probe(&self, before: &[u8], random: &mut dyn Below) -> Option<Vec<u8>> {
+        let count = self.templates.operations.len();
+        if count == 0 {
+            return None;
+        }
+        let sequence = Sequence::parse(before, &self.templates);
+        let keys = Keys::of(&sequence, &self.templates);
+        let source = Source {
+            templates: &self.templates,
+            tokens: &self.tokens,
+            keys: &keys,
+        };
+        let mut work = Work::new(Sequence::empty(&self.templates), None, self);
+        for _ in 0..1 + random.below(3) {
+            let all: Vec<usize> = (0..count).collect();
+            let template = match random.below(2) {
+                0 => random.below(count),
+                _ => work.any_template(&all, random)?,
+            };
+            let operation = source.operation(template, random);
+            work.sequence.operations.push(operation);
+        }
+        Some(work.finish())
+    }
+
     /// Changes an input; `other` is one to merge it with.
     ///
     /// Without any template it comes back as it is, with no changes.

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::numbers;
+use crate::{Below, numbers, one_in};
 
 /// So many of each kind are kept that were found at run time; later ones take the place of the
 /// oldest.
@@ -17,8 +17,8 @@ const MAX_LENGTH: usize = 64;
 /// Words and numbers that are worth a try.
 ///
 /// Those of the dictionary and the seeds stay. Those that runs reveal are a ring: a program that
-/// compares with ever other values must not push out what matters, nor grow without end. All of it
-/// is saved with a campaign, so that one that is resumed goes on as it would have.
+/// compares with ever other values must not push out what matters, nor grow without end. Campaigns
+/// do not save them: one that is resumed finds out again what its new test cases compare.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     given: Vec<Vec<u8>>,
@@ -155,6 +155,42 @@ impl Tokens {
         self.add_pair(&written(left), &written(right)) || new
     }
 
+    /// Puts a word, or a number as a machine has it, somewhere into bytes; what comes out is another
+    /// input, of so many bytes at most. `None` if nothing is known that fits.
+    ///
+    /// It is for inputs that no template describes: in those, nobody knows what is a field.
+    pub fn graft(&self, input: &[u8], most: usize, random: &mut dyn Below) -> Option<Vec<u8>> {
+        let (words, numbers) = (self.word_count(), self.numbers.items.len());
+        if words + numbers == 0 {
+            return None;
+        }
+        // Some do not fit, and some are there already.
+        for _ in 0..4 {
+            let which = random.below(words + numbers);
+            let (new, is_word) = match which.checked_sub(words) {
+                None => (self.word(which).to_vec(), true),
+                Some(at) => (as_bytes(self.numbers.items[at], random), false),
+            };
+            let mut made = input.to_vec();
+            // Fields of a format mostly stay where they are; words push on what follows.
+            let replaces = match is_word {
+                true => one_in(2, random),
+                false => !one_in(8, random),
+            };
+            if !replaces {
+                let at = random.below(made.len() + 1);
+                made.splice(at..at, new);
+            } else if new.len() <= made.len() {
+                let at = random.below(made.len() - new.len() + 1);
+                made[at..at + new.len()].copy_from_slice(&new);
+            }
+            if made != input && made.len() <= most {
+                return Some(made);
+            }
+        }
+        None
+    }
+
     /// All words, those of the dictionary first.
     pub fn words(&self) -> impl Iterator<Item = &[u8]> {
         self.given
@@ -185,6 +221,21 @@ impl Tokens {
     pub(crate) fn pairs(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.pairs.items
     }
+}
+
+/// A number as some field may have it: as long as it needs to be, or longer, with either end first.
+fn as_bytes(number: u64, random: &mut dyn Below) -> Vec<u8> {
+    let least = match number {
+        0..=0xffff => 0,
+        0x1_0000..=0xffff_ffff => 1,
+        _ => 2,
+    };
+    let length = 2 << (least + random.below(3 - least));
+    let mut bytes = number.to_le_bytes()[..length].to_vec();
+    if one_in(2, random) {
+        bytes.reverse();
+    }
+    bytes
 }
 
 /// The value of one line; none if it has none. An error has its place from zero.
@@ -306,6 +357,42 @@ mod tests {
             serde_json::from_str::<Tokens>(&text).expect("the same"),
             tokens
         );
+    }
+
+    /// Of binary inputs nothing is known but the bytes: what the program waits for gets there, and
+    /// nothing becomes too long.
+    #[test]
+    fn what_is_known_gets_into_bytes() {
+        let mut tokens = Tokens::default();
+        let mut state = 1u64;
+        let mut below = |n: usize| {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 33) as usize % n
+        };
+        assert_eq!(tokens.graft(b"\0\x01\x02", 9, &mut below), None);
+        tokens.add_given(b"\x7fELF");
+        tokens.add_number(0x1122_3344);
+        let wanted: [&[u8]; 4] = [
+            b"\x7fELF",
+            b"\x44\x33\x22\x11",
+            b"\x11\x22\x33\x44",
+            b"\0\0\0\0\x11\x22\x33\x44",
+        ];
+        let mut seen = [false; 4];
+        let mut lengths = [false; 21];
+        for _ in 0..400 {
+            let made = tokens.graft(&[0; 12], 20, &mut below).expect("one fits");
+            assert_ne!(made, [0; 12]);
+            lengths[made.len()] = true;
+            for (seen, wanted) in seen.iter_mut().zip(wanted) {
+                *seen |= made.windows(wanted.len()).any(|part| part == wanted);
+            }
+        }
+        assert_eq!(seen, [true; 4]);
+        assert!(lengths[12] && lengths[16], "put over something and between");
+        assert_eq!(tokens.graft(b"", 1, &mut below), None, "nothing fits");
     }
 
     #[test]

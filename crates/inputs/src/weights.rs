@@ -5,8 +5,8 @@
 //! not matter for ever; no change ever falls below its base. When nothing new has come for long,
 //! `populate` and `drain` become likelier: what is left is probably behind a split or a rebuild.
 //!
-//! The state is a few whole numbers: the same trials give the same weights on every machine, and it
-//! is saved with a campaign through serde.
+//! The state is a few whole numbers: the same trials give the same weights on every machine. It can
+//! be saved through serde; `brownout fuzz` does not, and learns anew when a campaign is resumed.
 
 use std::collections::BTreeMap;
 

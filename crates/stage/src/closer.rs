@@ -62,6 +62,8 @@ pub struct Closer {
     pub patience: Duration,
     /// How many recoveries one may take.
     pub recoveries_max: u64,
+    /// So many recoveries that did something different are told, with what the crashes before them have left; and likewise of findings, if this is not 0.
+    pub distinct_max: usize,
     /// The model.
     pub model: brownout_model::Config,
     /// Ends it.
@@ -96,6 +98,7 @@ impl Closer {
             recover: recover.map(|line| Command::shell(line, None)),
             patience: Duration::from_secs(20),
             recoveries_max: 150,
+            distinct_max: 0,
             model,
             stop,
         }
@@ -150,6 +153,7 @@ impl Closer {
             journal: false,
             time: Some(self.patience),
             recoveries_max: Some(self.recoveries_max),
+            distinct_max: self.distinct_max,
             references_max: REFERENCES_MAX,
             stop: self.stop.clone(),
             touches: workshop.touches.clone(),

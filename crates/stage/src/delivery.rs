@@ -221,6 +221,20 @@ impl Delivery {
 
     /// Lines of a shell script that run the program with the input that lies in `$here`, by its name. `runner` are words of the shell that stand before the program's.
     pub fn script(&self, runner: &str, program: &str, args: &[String], name: &str) -> String {
+        let (before, command) = self.commands(runner, program, args, name, "/dev/null");
+        format!("{before}{command} > /dev/null || true\n")
+    }
+
+    /// The same in two parts: lines that make it ready, and the command with its input, whose output goes where that of the script goes and whose end is its own. `stdin` is a word of
+    /// the shell, the file that is standard input if the input is not.
+    pub fn commands(
+        &self,
+        runner: &str,
+        program: &str,
+        args: &[String],
+        name: &str,
+        stdin: &str,
+    ) -> (String, String) {
         let replacement = match self {
             // What a shell reads in loses its last line feeds, unless something follows.
             Delivery::Argument => "\"${argument%x}\"".to_owned(),
@@ -237,15 +251,18 @@ impl Delivery {
                 .collect::<Vec<_>>()
                 .join(&replacement),
         };
-        let words = [runner.to_owned(), quoted(program)].into_iter();
+        let runner = [runner].into_iter().filter(|runner| !runner.is_empty());
+        let runner = runner.map(str::to_owned);
+        let words = runner.clone().chain([quoted(program)]);
         let words = words.chain(args.iter().map(|arg| match arg.as_str() {
             "" => quoted(arg),
             _ => word(arg),
         }));
         let command = words.collect::<Vec<_>>().join(" ");
+        let nothing = String::new;
         match self {
-            Delivery::Stdin => format!("{command} < \"$here/{name}\" > /dev/null || true\n"),
-            Delivery::File => format!("{command} < /dev/null > /dev/null || true\n"),
+            Delivery::Stdin => (nothing(), format!("{command} < \"$here/{name}\"")),
+            Delivery::File => (nothing(), format!("{command} < {stdin}")),
             Delivery::Place(Place { path, from }) => {
                 let path = quoted(&path.to_string_lossy());
                 let copy = match from {
@@ -254,7 +271,7 @@ impl Delivery {
                         "dd if=\"$here/{name}\" of={path} bs=1 seek={from} conv=notrunc status=none"
                     ),
                 };
-                format!("{copy}\n{command} < /dev/null > /dev/null || true\n")
+                (format!("{copy}\n"), format!("{command} < {stdin}"))
             }
             Delivery::Arguments { each } => {
                 let words = std::iter::once(quoted(program)).chain(args.iter().map(|word| {
@@ -267,8 +284,8 @@ impl Delivery {
                         word => word,
                     }
                 }));
-                let words = words.collect::<Vec<_>>().join(" ");
-                format!("{runner} {words} < /dev/null > /dev/null || true\n")
+                let words = runner.chain(words).collect::<Vec<_>>().join(" ");
+                (nothing(), format!("{words} < {stdin}"))
             }
             Delivery::Socket(endpoint) => {
                 let place = match endpoint {
@@ -276,13 +293,13 @@ impl Delivery {
                     Endpoint::Tcp(port) => format!("tcp:{port}"),
                     Endpoint::Unix(path) => format!("unix:{}", path.display()),
                 };
-                format!(
-                    "python3 \"$here/{FEEDER}\" {} \"$here/{name}\" {command} > /dev/null || true\n",
-                    quoted(&place)
-                )
+                let place = quoted(&place);
+                let feeder = format!("python3 \"$here/{FEEDER}\" {place} \"$here/{name}\"");
+                (nothing(), format!("{feeder} {command} < {stdin}"))
             }
-            Delivery::Argument => format!(
-                "argument=$(cat \"$here/{name}\"; echo x)\n{command} < /dev/null > /dev/null || true\n"
+            Delivery::Argument => (
+                format!("argument=$(cat \"$here/{name}\"; echo x)\n"),
+                format!("{command} < {stdin}"),
             ),
         }
     }
@@ -472,6 +489,20 @@ mod tests {
         assert_eq!(
             argument,
             "argument=$(cat \"$here/input-1\"; echo x)\nexec 'p' \"${argument%x}\" < /dev/null > /dev/null || true\n"
+        );
+        let arguments = Delivery::Arguments { each: 4 };
+        let (before, command) = arguments.commands("", "p", &args(&["k@@1"]), "i", "\"$in\"");
+        assert_eq!(before, "");
+        assert!(
+            command.starts_with("'p' 'k'\"$(dd if=\"$here/i\""),
+            "{command}"
+        );
+        assert!(command.ends_with(" < \"$in\""), "{command}");
+        let server = Delivery::Socket(Endpoint::Tcp(7));
+        let (_, command) = server.commands("", "p", &[], "i", "/dev/null");
+        assert_eq!(
+            command,
+            "python3 \"$here/feed.py\" 'tcp:7' \"$here/i\" 'p' < /dev/null"
         );
     }
 

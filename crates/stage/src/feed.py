@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a server, sends it an input as a client would, and ends it when it has nothing to do any more.
 
-    feed.py auto|tcp:PORT|unix:PATH INPUT PROGRAM [ARGUMENT]...
+    feed.py auto|tcp:PORT|unix:PATH INPUT PROGRAM [ARGUMENT]... < STANDARD-INPUT-OF-THE-SERVER
 """
 import os
 import signal
@@ -89,7 +89,7 @@ def is_waiting(first):
 def main():
     with open(INPUT, "rb") as file:
         pieces = file.read().split(NEXT)[:CONNECTIONS_MAX]
-    server = subprocess.Popen(COMMAND, stdin=subprocess.DEVNULL)
+    server = subprocess.Popen(COMMAND)
     until = time.monotonic() + PATIENCE_S
     places = []
     while not places and server.poll() is None and time.monotonic() < until:

@@ -210,6 +210,8 @@ pub struct Workshop {
     pub keeps: bool,
     /// Programs are shown a plain processor ([`LaunchConfig::plain_cpu`]).
     pub plain_cpu: bool,
+    /// Loads of persistent memory are told: a custom rule looks at them.
+    pub loads: bool,
     /// One thread runs at a time, and programs are launched.
     pub takes_turns: AtomicBool,
     /// How often one was kept, and how often that was not possible.
@@ -237,6 +239,7 @@ impl Workshop {
             stop: Arc::default(),
             keeps: true,
             plain_cpu: false,
+            loads: false,
             takes_turns: AtomicBool::new(false),
             kept: AtomicU32::new(0),
             refused: AtomicU32::new(0),
@@ -322,6 +325,7 @@ impl Server {
         config.pm_globs = target.pm_globs.clone();
         config.deterministic = true;
         config.plain_cpu = workshop.plain_cpu;
+        config.loads = workshop.loads;
         config.layout = layout_after(&node);
         config.boundaries = true;
         config.edges = true;

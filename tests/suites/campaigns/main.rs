@@ -4,6 +4,7 @@
 //! machine sees the same.
 
 mod detect;
+mod endings;
 mod least;
 mod robust;
 mod sanitizers;
@@ -30,6 +31,7 @@ fn main() {
         terminal::trials(),
         least::trials(),
         detect::trials(),
+        endings::trials(),
         sanitizers::trials(),
         sync::trials(),
         robust::trials(),

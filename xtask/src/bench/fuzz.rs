@@ -5,17 +5,23 @@
 //! - **Reach**: campaigns of equal time on each map, from the same two commands: as they are, with
 //!   edges alone and no images, with images whose bytes are flipped, and by AFL++ (`afl.rs`). What counts is PM
 //!   paths: pairs of PM operations that follow each other, in runs and in recoveries.
+//! - **Growth**: executions a second in each tenth of a campaign, beside how many PM paths it had reached by then.
+//! - **Known bugs** of libpmemobj's examples that commands trigger, from seeds that show none of them: how long until
+//!   each is found.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use brownout_findings::Finding;
+use brownout_tests::check::is_at_line;
 use brownout_tests::layout;
 use serde_json::Value;
 
 use super::Options;
 use super::afl;
+use super::mutants::Campaign;
 use super::places::Places;
 use crate::shell;
 
@@ -48,6 +54,8 @@ pub fn bench(options: &Options) -> Result<()> {
     let maps = options.select(MAPS.map(str::to_owned).to_vec(), |map| map)?;
     let afl = afl::Program::build()?;
     speed(options)?;
+    growth(options)?;
+    known(options)?;
     let (seconds, rounds) = match options.quick {
         true => (10, 1),
         false => (60, 3),
@@ -87,6 +95,121 @@ pub fn bench(options: &Options) -> Result<()> {
         println!("PM paths against {name}: {mean:.2} times (geometric mean)");
     }
     println!("The goal is 5 times against edges without images.");
+    Ok(())
+}
+
+/// A bug of libpmemobj's examples that commands trigger.
+struct Bug {
+    map: &'static str,
+    /// Commands that do not show it.
+    seed: &'static str,
+    rule: &'static str,
+    file: &'static str,
+    line: u32,
+}
+
+/// Of `btree` and `rbtree` the seed inserts nothing, or one key.
+const KNOWN: [Bug; 7] = [
+    bug("btree", SEED, "duplicate-log", "btree_map.c", 249),
+    bug("btree", SEED, "duplicate-log", "btree_map.c", 309),
+    bug("btree", SEED, "duplicate-log", "btree_map.c", 359),
+    bug("rbtree", "c 1\n", "fresh-log", "rbtree_map.c", 200),
+    bug("rbtree", "c 1\n", "fresh-log", "rbtree_map.c", 255),
+    bug("rbtree", SEED, "duplicate-log", "rbtree_map.c", 226),
+    bug(
+        "hashmap_atomic",
+        "i 1\nc 1\n",
+        "recovery-crash",
+        "hashmap_atomic.c",
+        169,
+    ),
+];
+
+const fn bug(
+    map: &'static str,
+    seed: &'static str,
+    rule: &'static str,
+    file: &'static str,
+    line: u32,
+) -> Bug {
+    Bug {
+        map,
+        seed,
+        rule,
+        file,
+        line,
+    }
+}
+
+/// How long it takes to find each known bug. A campaign that takes longer than 90 seconds has not found it.
+fn known(options: &Options) -> Result<()> {
+    let limit = if options.quick { 20 } else { 90 };
+    println!("\n| known bug | found after | seed shows it |\n|---|---:|---|");
+    let mut found = 0;
+    for bug in &KNOWN {
+        let places = Places::new()?;
+        let folder = places.pools.join("");
+        fs::write(folder.join("seed"), bug.seed)?;
+        let mut command = campaign_of(bug.map, &folder);
+        command
+            .args(["--seeds", "seed", "--time", &format!("{limit}s"), "--"])
+            .args([layout::examples().join("mapcli").as_os_str()])
+            .args([bug.map, "pool"])
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(folder.join("log"))?);
+        let child = command.spawn().context("cannot run brownout")?;
+        let is_it = |finding: &Finding| {
+            let is_there = |event| is_at_line(event, bug.file, bug.line);
+            finding.rule.as_str() == bug.rule && finding.events.iter().any(is_there)
+        };
+        let name = format!("{}:{} {}", bug.file, bug.line, bug.rule);
+        match Campaign(child).hunt(&folder, is_it)? {
+            Some(by) => {
+                found += 1;
+                let by_seed = if by.by_seed { "yes" } else { "no" };
+                println!("| {name} | {:.1} s | {by_seed} |", by.after.as_secs_f64());
+            }
+            None => println!("| {name} | not in {limit} s | |"),
+        }
+    }
+    println!(
+        "\n{found} of {} found (goal: each within 90 s)",
+        KNOWN.len()
+    );
+    Ok(())
+}
+
+/// Whether executions become slower as the corpus grows.
+fn growth(options: &Options) -> Result<()> {
+    let seconds = if options.quick { 20 } else { 120 };
+    let places = Places::new()?;
+    let folder = places.pools.join("");
+    fs::write(folder.join("seed"), SEED)?;
+    statistics(
+        "btree",
+        &folder,
+        &["--seeds", "seed", "--time", &format!("{seconds}s")],
+    )?;
+    let course = fs::read_to_string(folder.join("out/course"))?;
+    let moments = course.lines().filter_map(|line| {
+        let moment: Value = serde_json::from_str(line).ok()?;
+        let paths = moment["coverage"].as_array()?.first()?[1].as_u64()?;
+        let executions = moment["executions"].as_f64()?;
+        Some((moment["seconds"].as_f64()?, executions, paths))
+    });
+    let moments: Vec<_> = moments.collect();
+    println!("\n| after | PM paths | executions a second since the row above |\n|---:|---:|---:|");
+    let mut last = (0.0, 0.0);
+    for tenth in 1..=10 {
+        let until = f64::from(tenth * seconds) / 10.0;
+        let moment = moments.iter().rfind(|(time, ..)| *time <= until);
+        let Some((time, executions, paths)) = moment.filter(|(time, ..)| *time > last.0) else {
+            continue;
+        };
+        let rate = (executions - last.1) / (time - last.0);
+        println!("| {time:.0} s | {paths} | {rate:.0} |");
+        last = (*time, *executions);
+    }
     Ok(())
 }
 
@@ -201,13 +324,8 @@ fn by_afl(afl: &afl::Program, map: &str, seconds: u32) -> Result<Reached> {
 /// The statistics of a campaign.
 fn statistics(map: &str, folder: &Path, words: &[&str]) -> Result<Value> {
     let mapcli = layout::examples().join("mapcli");
-    let text = mapcli.to_string_lossy();
-    let create = format!("{} {map} pool < /dev/null", shell::quoted(&text));
-    let mut command = Command::new(layout::brownout());
+    let mut command = campaign_of(map, folder);
     command
-        .current_dir(folder)
-        .args(["fuzz", "--out", "out"])
-        .args(["--setup", &create, "--pm", "pool"])
         .args([
             "--fail-on",
             "never",
@@ -228,4 +346,17 @@ fn statistics(map: &str, folder: &Path, words: &[&str]) -> Result<Value> {
     );
     let report: Value = serde_json::from_slice(&fs::read(folder.join("report.json"))?)?;
     Ok(report["statistics"].clone())
+}
+
+/// The beginning of a campaign on a map in a folder, whose pool is there already.
+fn campaign_of(map: &str, folder: &Path) -> Command {
+    let mapcli = layout::examples().join("mapcli");
+    let text = mapcli.to_string_lossy();
+    let create = format!("{} {map} pool < /dev/null", shell::quoted(&text));
+    let mut command = Command::new(layout::brownout());
+    command
+        .current_dir(folder)
+        .args(["fuzz", "--out", "out"])
+        .args(["--setup", &create, "--pm", "pool"]);
+    command
 }

@@ -42,7 +42,7 @@ pub fn bench(options: &Options) -> Result<()> {
             continue;
         }
         count += 1;
-        match hunt(mutant, limit)? {
+        match hunt(mutant, limit).with_context(|| mutant.name.to_owned())? {
             Some(found) => {
                 let seconds = found.after.as_secs_f64();
                 times.push(seconds);
@@ -64,14 +64,14 @@ pub fn bench(options: &Options) -> Result<()> {
     Ok(())
 }
 
-struct Found {
-    after: Duration,
-    rule: String,
-    by_seed: bool,
+pub(super) struct Found {
+    pub after: Duration,
+    pub rule: String,
+    pub by_seed: bool,
 }
 
 /// Ends a campaign that is no longer needed.
-struct Campaign(Child);
+pub(super) struct Campaign(pub Child);
 
 impl Drop for Campaign {
     fn drop(&mut self) {
@@ -119,7 +119,6 @@ fn hunt(mutant: &Mutant, limit: Duration) -> Result<Option<Found>> {
         _ => "p\n",
     };
     fs::write(folder.join("after"), format!("{MAP_AFTER}{print}"))?;
-    let begun = Instant::now();
     let child = Command::new(layout::brownout())
         .current_dir(&folder)
         .args(["fuzz", "--out", "out", "--seeds", "seed", "--pm", "pool"])
@@ -137,27 +136,39 @@ fn hunt(mutant: &Mutant, limit: Duration) -> Result<Option<Found>> {
         .stderr(fs::File::create(folder.join("log"))?)
         .spawn()
         .context("cannot run brownout")?;
-    let mut campaign = Campaign(child);
-    loop {
-        if let Some(mut found) = look(&folder.join("out/findings"), mutant.file, blamed)? {
-            found.after = begun.elapsed();
-            return Ok(Some(found));
+    Campaign(child).hunt(&folder, |finding| {
+        let is_it = |event| mutants::is_in(mutant.file, blamed, event);
+        finding.severity == Severity::Correctness && finding.events.iter().any(is_it)
+    })
+}
+
+impl Campaign {
+    /// Waits until a campaign in `out` has found it, or has ended. What it prints is in `log`.
+    pub(super) fn hunt(
+        &mut self,
+        folder: &Path,
+        is_it: impl Fn(&Finding) -> bool,
+    ) -> Result<Option<Found>> {
+        let begun = Instant::now();
+        loop {
+            // Whatever it has found, it has written before it ends.
+            let ended = self.0.try_wait()?;
+            if let Some(mut found) = look(&folder.join("out/findings"), &is_it)? {
+                found.after = begun.elapsed();
+                return Ok(Some(found));
+            }
+            if let Some(status) = ended {
+                let log = fs::read_to_string(folder.join("log"))?;
+                ensure!(matches!(status.code(), Some(0 | 1)), "{log}");
+                return Ok(None);
+            }
+            thread::sleep(Duration::from_millis(200));
         }
-        if let Some(status) = campaign.0.try_wait()? {
-            let log = fs::read_to_string(folder.join("log"))?;
-            ensure!(
-                matches!(status.code(), Some(0 | 1)),
-                "{}: {log}",
-                mutant.name
-            );
-            return look(&folder.join("out/findings"), mutant.file, blamed);
-        }
-        thread::sleep(Duration::from_millis(200));
     }
 }
 
-/// A finding that blames the function.
-fn look(findings: &Path, file: &str, blamed: &str) -> Result<Option<Found>> {
+/// The finding that is wanted, if it is there.
+fn look(findings: &Path, is_it: &impl Fn(&Finding) -> bool) -> Result<Option<Found>> {
     let Ok(entries) = fs::read_dir(findings) else {
         return Ok(None);
     };
@@ -168,8 +179,7 @@ fn look(findings: &Path, file: &str, blamed: &str) -> Result<Option<Found>> {
             continue;
         };
         let finding: Finding = serde_json::from_value(value["finding"].clone())?;
-        let is_it = |event| mutants::is_in(file, blamed, event);
-        if finding.severity == Severity::Correctness && finding.events.iter().any(is_it) {
+        if is_it(&finding) {
             return Ok(Some(Found {
                 after: Duration::ZERO,
                 rule: finding.rule.as_str().to_owned(),

@@ -374,3 +374,30 @@ fn chains_of_changes_stay_within_the_limits() {
         }
     }
 }
+
+/// What another input has left is probed with its keys, and with all operations that there are.
+#[test]
+fn probes_meet_what_is_there() {
+    let templates = "20x s {key} {key}\ng {key}\nd {key}"
+        .parse()
+        .expect("templates");
+    let mutator = Mutator::new(templates);
+    let mut state = 5u64;
+    let mut below = |n: usize| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) as usize % n
+    };
+    let mut seen = [0; 2];
+    for _ in 0..200 {
+        let probe = mutator.probe(b"s 7117 5\n", &mut below).expect("a probe");
+        let text = String::from_utf8(probe).expect("text");
+        assert!((1..=3).contains(&text.lines().count()), "{text:?}");
+        seen[0] += usize::from(text.starts_with("g 7117\n"));
+        seen[1] += usize::from(text.starts_with("d 7117\n"));
+    }
+    assert!(seen.iter().all(|count| *count >= 5), "{seen:?}");
+    let nothing = Mutator::new(crate::Templates::default());
+    assert_eq!(nothing.probe(b"s 1 2\n", &mut below), None);
+}
