@@ -30,6 +30,7 @@ fn main() {
         }),
         trial("pytest", pytest),
         trial("merge", merge),
+        trial("two_versions_compared", two_versions_compared),
         trial("valgrind_options", valgrind_options),
         trial("genhtml", genhtml),
         trial("coverage_of_every_analysis", coverage_of_every_analysis),
@@ -39,6 +40,14 @@ fn main() {
         trial("gdb::store_of_a_program_that_has_input", || {
             gdb("store", "slot->value = 7", "missing-flush", "--stdin t.c")
         }),
+        trial("gdb::crash", || {
+            gdb("crash", "slot->value = 7", "missing-flush", "")
+        }),
+        trial("gdb::of_a_program_that_makes_its_pool", || of_refusing(&[])),
+        trial("gdb::without_private_views", || {
+            of_refusing(&[("BROWNOUT_ISOLATION", "redirect")])
+        }),
+        trial("gdb::of_a_program_in_another_folder", gdb_elsewhere),
         trial("gdb::recovery", gdb_in_recovery),
         trial("gdb::refusals", gdb_refusals),
         trial("in_ci_nothing_checked_is_no_success", in_ci),
@@ -213,9 +222,15 @@ fn cmake_emulator() -> Result<()> {
 
 fn cmake_memcheck() -> Result<()> {
     let project = cmake(
-        "-DMEMORYCHECK_COMMAND=$PWD/bin/brownout-valgrind \"-DMEMORYCHECK_COMMAND_OPTIONS=--pm=*.pool\"",
+        "-DMEMORYCHECK_COMMAND=$PWD/bin/brownout-valgrind \"-DMEMORYCHECK_COMMAND_OPTIONS=--pm=*.pool\" \
+         -DMEMORYCHECK_SUPPRESSIONS_FILE=$PWD/old.supp",
     )?;
-    let tested = project.run("cd build && ctest -T memcheck")?;
+    // A project that was tested with Valgrind until now.
+    fs::write(
+        project.path("old.supp"),
+        "{\n   leaks\n   Memcheck:Leak\n   fun:malloc\n}\n",
+    )?;
+    let tested = project.run("cd build && VALGRIND_OPTS=--num-callers=3 ctest -T memcheck")?;
     let text = said(&tested);
     ensure!(text.contains("Defects: 1"), "{text}");
     ensure!(text.contains("IPW - 1"), "one defect in all: {text}");
@@ -359,6 +374,14 @@ fn merge() -> Result<()> {
         finding.count == 2 && finding.origins.len() == 2,
         "{finding:?}"
     );
+    // A report for each program of a makefile, by the script that the page shows.
+    let script = "#!/bin/sh\nexec brownout check --pm '*.pool' --format json -o \"$REPORTS/$$.json\" -- \"$@\"\n";
+    fs::write(project.path("bin/each"), script)?;
+    let each = project.run(
+        "chmod +x bin/each; mkdir reports; export REPORTS=$PWD/reports; each ./t d.pool bad; each ./t e.pool; brownout merge reports/*.json",
+    )?;
+    ensure!(each.status == 1, "{}", said(&each));
+    expect_said(&each, "brownout: 1 correctness")?;
     let fine = project.run("brownout merge c.json")?;
     ensure!(fine.status == 0, "{}", said(&fine));
     let junit = project.run("brownout merge a.json c.json --format junit --suite 'my suite'")?;
@@ -374,6 +397,111 @@ fn merge() -> Result<()> {
     let lost = project.run("brownout merge a.json b.json -o a.json --format json")?;
     ensure!(lost.status == 2, "{}", said(&lost));
     expect_said(&lost, "is one of the reports")
+}
+
+/// Two stores in one function; each is written back if the version says so.
+const VERSIONED: &str = r#"#include <fcntl.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <immintrin.h>
+
+struct account { uint64_t balance; uint64_t pad[15]; uint64_t valid; uint64_t more[15]; uint64_t end; };
+
+static void persist(void *at)
+{
+    _mm_clflush(at);
+    _mm_sfence();
+}
+
+__attribute__((noinline)) static void fill(struct account *account)
+{
+    account->balance = 100;
+    PERSIST_BALANCE
+    account->valid = 1;
+    PERSIST_VALID
+    account->end = 1;
+    persist(&account->end);
+}
+
+int main(int argc, char **argv)
+{
+    int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, 4096) != 0)
+        return 9;
+    struct account *account = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (account == MAP_FAILED)
+        return 9;
+    fill(account);
+    return 0;
+}
+"#;
+
+/// One bug is mended and another introduced, of the same rule in the same function, so that both have one fingerprint: the old one is gone
+/// and the new one new, in a comparison and against a baseline. An edit elsewhere changes nothing.
+fn two_versions_compared() -> Result<()> {
+    let project = Project::new(&[])?;
+    let (balance, valid) = ("persist(&account->balance);", "persist(&account->valid);");
+    let version = |balance: &str, valid: &str| {
+        let program = VERSIONED.replace("PERSIST_BALANCE", balance);
+        program.replace("PERSIST_VALID", valid)
+    };
+    let check = |source: String, options: &str| -> Result<Outcome> {
+        fs::write(project.path("v.c"), source)?;
+        let build = project.run("gcc -g -O1 -o v v.c")?;
+        build.expect_success("gcc")?;
+        project.run(&format!(
+            "brownout check --pm '*.pool' {options} -- ./v v.pool"
+        ))
+    };
+    let compared = |new: &str| {
+        project.run(&format!(
+            "brownout report --compare old.json {new}.json -o page.html"
+        ))
+    };
+
+    let old = check(version("", valid), "--format json -o old.json")?;
+    ensure!(old.status == 1, "{}", said(&old));
+    let swapped = check(version(balance, ""), "--format json -o swapped.json")?;
+    ensure!(swapped.status == 1, "{}", said(&swapped));
+    let (before, after) = (project.report("old.json")?, project.report("swapped.json")?);
+    ensure!(
+        error(&before)?.fingerprint == error(&after)?.fingerprint,
+        "the test has lost its point"
+    );
+    let outcome = compared("swapped")?;
+    ensure!(outcome.status == 1, "{}", said(&outcome));
+    expect_said(
+        &outcome,
+        "brownout: 1 new (1 of correctness), 1 gone, 0 still there",
+    )?;
+    let page = fs::read_to_string(project.path("page.html"))?;
+    ensure!(
+        page.contains("New findings") && page.contains("1 new, 1 gone"),
+        "the page"
+    );
+    let known = check(version(balance, ""), "--baseline old.json")?;
+    ensure!(known.status == 1, "{}", said(&known));
+    expect_said(&known, "&account->valid")?;
+
+    // The same bug, after other functions have changed and everything has moved.
+    let moved = version("", valid)
+        .replace(
+            "static void persist",
+            "/* The line, and what was stored before. */\nstatic void persist",
+        )
+        .replace(
+            "fill(account);",
+            "if (account->balance != 3)\n        fill(account);",
+        );
+    let outcome = check(moved.clone(), "--format json -o moved.json")?;
+    ensure!(outcome.status == 1, "{}", said(&outcome));
+    let outcome = compared("moved")?;
+    ensure!(outcome.status == 0, "{}", said(&outcome));
+    expect_said(&outcome, "brownout: 0 new, 0 gone, 1 still there")?;
+    let known = check(moved, "--baseline old.json")?;
+    ensure!(known.status == 0, "{}", said(&known));
+    expect_said(&known, "(1 known)")
 }
 
 /// Valgrind's options in front of a program.
@@ -444,6 +572,15 @@ fn genhtml() -> Result<()> {
             section.contains(&expected),
             "{expected:?} is not in {section}"
         );
+    }
+    // The other way through the program does not write back, and a viewer shows where it could.
+    let checked =
+        project.run("brownout check --pm '*.pool' --coverage bad.info -- ./t bad.pool bad")?;
+    ensure!(checked.status == 1, "{}", said(&checked));
+    expect_said(&checked, "could write back or fence, and were not seen to")?;
+    let text = fs::read_to_string(project.path("bad.info"))?;
+    for (sort, what) in [("flushes", "_mm_clflush"), ("fences", "_mm_sfence")] {
+        ensure!(times(&text, sort, line(what)) == Some(0), "{what}: {text}");
     }
     let shown =
         project.run("genhtml pm.info -o html && grep -q t.c html/index.html html/*/index.html")?;
@@ -603,6 +740,106 @@ fn gdb(stage: &str, line: &str, rule: &str, options: &str) -> Result<()> {
     expect_said(&debugged, "main (argc=3")
 }
 
+/// Makes a pool, and refuses one that is there; what says that it is valid is persistent before what it says it of.
+const REFUSING: &str = r#"#include <fcntl.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <immintrin.h>
+
+struct pool { uint64_t value; uint64_t pad[7]; uint64_t valid; uint64_t more[7]; uint64_t end; };
+
+static struct pool *map(const char *name, int flags)
+{
+    int fd = open(name, O_RDWR | flags, 0600);
+    if (fd < 0 || (flags != 0 && ftruncate(fd, 4096) != 0))
+        _exit(0);
+    struct pool *pool = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (pool == MAP_FAILED)
+        _exit(9);
+    return pool;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 2) {
+        volatile struct pool *pool = map(argv[1], 0);
+        return pool->valid == 1 && pool->value != 7;
+    }
+    struct pool *pool = map(argv[1], O_CREAT | O_EXCL);
+    pool->value = 7; /* forgotten */
+    pool->valid = 1;
+    _mm_clflush(&pool->valid);
+    _mm_sfence();
+    pool->end = 1;
+    _mm_clflushopt(&pool->end); /* the power fails */
+    _mm_sfence();
+    return 0;
+}
+"#;
+
+/// gdb finds the files as the recorded run did, and leaves them so; for findings of `check` and of `explore`.
+fn of_refusing(variables: &[(&str, &str)]) -> Result<()> {
+    let project = Project::new(&[("x.c", REFUSING)])?;
+    project
+        .run("gcc -g -O1 -mclflushopt -o x x.c")?
+        .expect_success("gcc")?;
+    fs::write(project.path("commands"), "frame\nquit\n")?;
+    let shell = |command: &str| -> Result<Outcome> {
+        let made = project.shell(command).stdin(&project.path("commands"));
+        variables
+            .iter()
+            .fold(made, |made, (name, value)| made.env(name, value))
+            .run()
+    };
+    let pool = project.path("x.pool");
+    let stops = |report: &str, rule: &str, stage: &str, line: &str| -> Result<()> {
+        let report = project.report(report)?;
+        let finding = report.findings.iter().find(|f| f.rule == rule);
+        let finding = finding.with_context(|| format!("no {rule} in {report:?}"))?;
+        let token = &finding.replay.as_ref().context("no token")?.token;
+        let debugged = shell(&format!("brownout replay --yes --gdb {stage} {token}"))?;
+        expect_said(&debugged, "brownout: stopped where ")?;
+        expect_said(&debugged, line)?;
+        ensure!(!pool.exists(), "{stage} has left the pool");
+        Ok(())
+    };
+    shell("brownout check --pm '*.pool' --format json -o check.json -- ./x x.pool")?;
+    // What the first run has made would be in its way.
+    fs::remove_file(&pool)?;
+    stops("check.json", "missing-flush", "store", "/* forgotten */")?;
+    shell(
+        "brownout explore --pm '*.pool' --recover './x x.pool check' --format json -o explore.json -- ./x x.pool",
+    )?;
+    ensure!(!pool.exists(), "explore has left the pool");
+    for (stage, line) in [("store", "/* forgotten */"), ("crash", "_mm_")] {
+        stops("explore.json", "recovery-error", stage, line)?;
+    }
+    Ok(())
+}
+
+/// A program that make has started in another folder is started there in gdb, too.
+fn gdb_elsewhere() -> Result<()> {
+    let makefile = "check:\n\tcd sub && ../t bad.pool bad\n";
+    let project = Project::new(&[("Makefile", makefile), ("sub/empty", "")])?;
+    project.compile()?;
+    project.run("brownout check --pm '*.pool' --format json -o r.json -- make check")?;
+    let report = project.report("r.json")?;
+    let finding = error(&report)?;
+    let origin = finding.origins.first().context("no origin")?;
+    let folder = origin.folder.as_deref().context("no folder")?;
+    ensure!(folder.ends_with("/sub"), "{folder}");
+    let token = &finding.replay.as_ref().context("no token")?.token;
+    fs::write(project.path("commands"), "frame\npwd\nquit\n")?;
+    let debugged = project
+        .shell(&format!("brownout replay --yes --gdb store {token}"))
+        .stdin(&project.path("commands"))
+        .run()?;
+    expect_said(&debugged, "brownout: stopped where 8 bytes are stored here")?;
+    expect_said(&debugged, "slot->value = 7")?;
+    expect_said(&debugged, "/sub.")
+}
+
 /// gdb runs recovery with its arguments on what the crash has left, and sees how it fails.
 fn gdb_in_recovery() -> Result<()> {
     let project = Project::new(&[])?;
@@ -627,7 +864,7 @@ fn gdb_in_recovery() -> Result<()> {
 }
 
 fn gdb_refusals() -> Result<()> {
-    let project = Project::new(&[])?;
+    let project = Project::new(&[("c.c", COUNTED)])?;
     project.compile()?;
     project.run("brownout check --pm '*.pool' --format json -o r.json -- ./t bad.pool bad")?;
     let report = project.report("r.json")?;
@@ -635,6 +872,19 @@ fn gdb_refusals() -> Result<()> {
     let recovery = project.run(&format!("brownout replay --yes --gdb recovery {token}"))?;
     ensure!(recovery.status == 2, "{}", said(&recovery));
     expect_said(&recovery, "no crash image")?;
+    // Of another analysis, what does show it is said.
+    project.run("gcc -g -O1 -o c c.c")?.expect_success("gcc")?;
+    project.run(
+        "brownout symex --pm '*.pool' --stdin-symbolic 1 --until-found --format json -o s.json -- ./c s.pool",
+    )?;
+    let report = project.report("s.json")?;
+    let solved = report.findings.first().context("no finding of symex")?;
+    let solved = &solved.replay.as_ref().context("no token")?.token;
+    for stage in ["store", "recovery"] {
+        let outcome = project.run(&format!("brownout replay --yes --gdb {stage} {solved}"))?;
+        ensure!(outcome.status == 2, "{}", said(&outcome));
+        expect_said(&outcome, "without --gdb this one is shown again")?;
+    }
     let unknown = project.run(&format!("brownout replay --yes --gdb start {token}"))?;
     ensure!(unknown.status == 2, "{}", said(&unknown));
     Ok(())

@@ -44,6 +44,8 @@
 
 use core::ffi::CStr;
 use core::marker::PhantomData;
+use core::mem::size_of_val;
+use core::ptr::{addr_of, addr_of_mut};
 
 /// Numbers of the requests, relative to [`code::BASE`]. They never change.
 ///
@@ -117,7 +119,7 @@ fn request(code: u32, args: [u64; 4]) -> u64 {
             "rol rdi, 61",
             "rol rdi, 51",
             "xchg rbx, rbx",
-            in("rax") &raw const block,
+            in("rax") addr_of!(block),
             inout("rdx") answer,
             options(nostack),
         );
@@ -141,14 +143,20 @@ fn ask(code: u32) -> u64 {
     request(code, [0; 4])
 }
 
+/// The address as a number, by a cast that lets others make a pointer of it: the words for it are younger than this crate's Rust.
+#[inline(always)]
+fn exposed(pointer: *const u8) -> u64 {
+    pointer as usize as u64
+}
+
 #[inline(always)]
 fn range(code: u32, start: *const u8, len: usize) {
-    request(code, [start.expose_provenance() as u64, len as u64, 0, 0]);
+    request(code, [exposed(start), len as u64, 0, 0]);
 }
 
 #[inline(always)]
 fn value<T: ?Sized>(code: u32, value: &T) {
-    range(code, (&raw const *value).cast(), size_of_val(value));
+    range(code, addr_of!(*value).cast(), size_of_val(value));
 }
 
 // ---------------------------------------------------------------- who watches, and what
@@ -214,8 +222,8 @@ pub fn is_persisted_range(start: *const u8, len: usize) {
 #[inline(always)]
 pub fn is_ordered_before<T: ?Sized, U: ?Sized>(first: &T, second: &U) {
     is_ordered_before_range(
-        ((&raw const *first).cast(), size_of_val(first)),
-        ((&raw const *second).cast(), size_of_val(second)),
+        (addr_of!(*first).cast(), size_of_val(first)),
+        (addr_of!(*second).cast(), size_of_val(second)),
     );
 }
 
@@ -225,9 +233,9 @@ pub fn is_ordered_before_range(first: (*const u8, usize), second: (*const u8, us
     request(
         code::IS_ORDERED_BEFORE,
         [
-            first.0.expose_provenance() as u64,
+            exposed(first.0),
             first.1 as u64,
-            second.0.expose_provenance() as u64,
+            exposed(second.0),
             second.1 as u64,
         ],
     );
@@ -433,29 +441,26 @@ pub fn set_clean_range(start: *const u8, len: usize) {
 /// use it.
 #[inline(always)]
 pub fn sync_var<T: ?Sized>(word: &T, initial: u64) {
-    sync_var_range((&raw const *word).cast(), size_of_val(word), initial);
+    sync_var_range(addr_of!(*word).cast(), size_of_val(word), initial);
 }
 
 /// [`sync_var`] for `len` bytes.
 #[inline(always)]
 pub fn sync_var_range(start: *const u8, len: usize, initial: u64) {
-    request(
-        code::SYNC_VAR,
-        [start.expose_provenance() as u64, len as u64, initial, 0],
-    );
+    request(code::SYNC_VAR, [exposed(start), len as u64, initial, 0]);
 }
 
 // ---------------------------------------------------------------- names and markers
 
 #[inline(always)]
 fn text(text: &CStr) -> u64 {
-    text.as_ptr().expose_provenance() as u64
+    exposed(text.as_ptr().cast())
 }
 
 /// Gives the value a name, for reports and for [`find_variable`] in another function.
 #[inline(always)]
 pub fn register_variable<T: ?Sized>(name: &CStr, named: &T) {
-    register_variable_range(name, (&raw const *named).cast(), size_of_val(named));
+    register_variable_range(name, addr_of!(*named).cast(), size_of_val(named));
 }
 
 /// [`register_variable`] for `len` bytes.
@@ -463,7 +468,7 @@ pub fn register_variable<T: ?Sized>(name: &CStr, named: &T) {
 pub fn register_variable_range(name: &CStr, start: *const u8, len: usize) {
     request(
         code::REGISTER_VARIABLE,
-        [text(name), start.expose_provenance() as u64, len as u64, 0],
+        [text(name), exposed(start), len as u64, 0],
     );
 }
 
@@ -477,11 +482,12 @@ pub fn unregister_variable(name: &CStr) {
 #[inline(always)]
 pub fn find_variable(name: &CStr) -> Option<(*mut u8, usize)> {
     let mut found = [0u64; 2];
-    let found_at = (&raw mut found).expose_provenance() as u64;
+    let found_at = exposed(addr_of_mut!(found).cast());
     let known = request(code::FIND_VARIABLE, [text(name), found_at, 0, 0]) == 1;
     known.then(|| {
         (
-            core::ptr::with_exposed_provenance_mut(found[0] as usize),
+            // What the tool has answered is an address that was exposed before.
+            found[0] as usize as *mut u8,
             found[1] as usize,
         )
     })

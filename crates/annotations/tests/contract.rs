@@ -6,7 +6,7 @@ use brownout_annotations::code;
 use brownout_requests::annotation;
 use std::collections::BTreeMap;
 use std::fs;
-use support::tool::{Received, receive};
+use support::tool::{receive, Received};
 use support::{compile_rust, compilers, count_requests, include};
 
 /// Names and numbers in the two modules, for names that both must have.

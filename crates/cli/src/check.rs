@@ -25,6 +25,7 @@ use serde::Serialize;
 
 use crate::exit::{self, Failure};
 use crate::explore;
+use crate::gdb;
 use crate::output::TraceOutput;
 use crate::progress::{LiveLine, Pace};
 use crate::record::{Keep, hint, missed_patterns};
@@ -62,22 +63,65 @@ pub fn conduct(mut check: Check, wanted: Option<&str>) -> Result<u8, Failure> {
     reporting::conclude(&check.report, &known, subject, seen.outcome, |_| None)
 }
 
-/// Checks again, recorded in `trace`, and says what the finding of that fingerprint is this time, if it is there.
-pub fn find(mut check: Check, wanted: &str, trace: &Path) -> Result<Option<Finding>, Failure> {
-    let Source::Run(launch) = &mut check.source else {
+/// A run in which a finding has shown again.
+pub struct Again {
+    /// As it is told this time, if it was there.
+    pub finding: Option<Finding>,
+    /// The program, with the input that it has got.
+    pub program: brownout_explore::Command,
+    /// The run.
+    pub run: brownout_explore::Run,
+    /// What was recorded of it.
+    pub seen: gdb::Seen,
+}
+
+/// Checks again, in a private view or with files that are put back, and says what the finding of that fingerprint is this time.
+pub fn find(check: &Check, wanted: &str, stdin: Option<PathBuf>) -> Result<Again, Failure> {
+    let Source::Run(launch) = &check.source else {
         return Err(Failure::usage(
             "a recording was checked, and no program was run that gdb could run again",
         ));
     };
-    launch.values = true;
-    launch.lean = false;
-    check.save_trace = Some(trace.to_owned());
-    check.confirm = None;
-    let seen = examine(&mut check)?;
-    let mut report = seen.outcome.report(seen.analysed);
+    let mut checker = checker(check)?;
+    let program = brownout_explore::Command {
+        program: launch.program.clone(),
+        args: launch.args.clone(),
+        stdin,
+    };
+    let images = PathBuf::from("brownout-explore");
+    let options = brownout_explore::Options {
+        pm_globs: launch.pm_globs.clone(),
+        schedule: launch.schedule.clone(),
+        ..brownout_explore::Options::new(program.clone(), program.clone(), images)
+    };
+    explore::listen(&options)?;
+    let (loads, threads) = (launch.loads || checker.needs_loads(), launch.threads);
+    let mut witness = gdb::Witness::new(&program)?;
+    let mut sink = Tee::of([&mut checker, &mut witness]);
+    let run = brownout_explore::record_beside(
+        &options,
+        brownout_explore::Besides {
+            also: Some(&mut sink),
+            prepare: Some(&|config| {
+                config.loads = loads;
+                config.threads = threads;
+                config.beginnings = true;
+            }),
+            // A check has it, too.
+            shares_network: true,
+            ..brownout_explore::Besides::default()
+        },
+    )?;
+    let seen = witness.finish()?;
+    let mut report = checker.finish().report(Analysed::default());
     brownout_report::finish(&mut report, None, None, suppress::today());
     let mut findings = report.findings.into_iter();
-    Ok(findings.find(|finding| finding.fingerprint == wanted))
+    Ok(Again {
+        finding: findings.find(|finding| finding.fingerprint == wanted),
+        program,
+        run,
+        seen,
+    })
 }
 
 /// What a user should know who finds less than was expected, or more.
@@ -124,7 +168,8 @@ impl From<Statistics> for Numbers {
     }
 }
 
-fn examine(check: &mut Check) -> Result<Seen, Failure> {
+/// With the rules that are asked for.
+fn checker(check: &Check) -> Result<Checker, Failure> {
     let mut checker = match check.in_parallel {
         true => Checker::in_parallel(check.options, SymbolOptions::for_findings()),
         false => Checker::new(check.options, SymbolOptions::for_findings()),
@@ -136,6 +181,11 @@ fn examine(check: &mut Check) -> Result<Seen, Failure> {
             .load_rule(path, options)
             .map_err(|error| Failure::usage(error.to_string()))?;
     }
+    Ok(checker)
+}
+
+fn examine(check: &mut Check) -> Result<Seen, Failure> {
+    let checker = checker(check)?;
     if let Source::Run(launch) = &mut check.source {
         launch.values |= checker.needs_values();
         launch.loads |= checker.needs_loads();

@@ -2,7 +2,7 @@
 // What is documentation here is help text: brackets are meant as they stand.
 #![allow(rustdoc::broken_intra_doc_links)]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,10 +10,9 @@ use brownout_findings::rules::{self, Analysis, RULES};
 use brownout_findings::{BuiltIn, Limit, Severity};
 use brownout_host::StrategyKind;
 use brownout_model::Domain;
-use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser};
+use clap::builder::{BoolishValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
-use crate::gdb::Stage;
 use crate::schedule::ScheduleArg;
 
 const ABOUT: &str = "Find crash-consistency and performance bugs of persistent-memory programs";
@@ -274,9 +273,9 @@ pub enum Command {
     Completions(CompletionsArgs),
     /// Write the manual page to stdout, or all pages into a folder
     Man(ManArgs),
-    /// Write a header for annotations to stdout
+    /// Write a header for annotations, or for custom rules, to stdout
     ///
-    /// For instance: brownout header > include/brownout.h. It is headers only, and needs no library.
+    /// For instance: brownout header > include/brownout.h. They are headers only, and need no library.
     Header(HeaderArgs),
 }
 
@@ -414,7 +413,7 @@ pub struct CheckArgs {
     /// Load a rule of your own from the shared library FILE (repeatable)
     ///
     /// What stands behind the first colon is handed to the rule as it is. A rule that is loaded is
-    /// on: --enable, --disable and --only are about the built-in rules. docs/custom-rules.md says
+    /// on, unless --disable names it, or --only another one that is loaded. docs/custom-rules.md says
     /// how to write one.
     #[arg(long, value_name = "FILE[:OPTIONS]", value_hint = ValueHint::FilePath, help_heading = RULES_HEADING)]
     pub rule: Vec<OsString>,
@@ -490,7 +489,7 @@ pub struct ExploreArgs {
 
     /// Crash up to N times in a row: recovery is itself cut short
     ///
-    /// Default: 2 if there are few recoveries, else 1; the report says which.
+    /// Default: 2, but if there are many recoveries, only some are cut short; the report says how many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=5))]
     pub depth: Option<u32>,
 
@@ -614,6 +613,12 @@ pub struct FuzzArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub operations: Option<PathBuf>,
 
+    /// Words that the program may wait for, as AFL++ has them: name="value" a line (repeatable)
+    ///
+    /// They are put into inputs, as bytes and where templates of operations want a word.
+    #[arg(short = 'x', long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub dictionary: Vec<PathBuf>,
+
     /// Run CMD first: what it makes is what the first runs find
     ///
     /// For instance, it creates the pool. CMD is a shell command.
@@ -676,8 +681,8 @@ pub struct FuzzArgs {
     #[arg(long, value_name = "MIB", default_value_t = 2048)]
     pub memory: u64,
 
-    /// How much of the work may go into explorations of new test cases, of 100
-    #[arg(long, value_name = "PERCENT", default_value_t = 20.0)]
+    /// How much of the work may go into explorations of new test cases: 20 or 20%
+    #[arg(long, value_name = "PERCENT", value_parser = share, default_value = "20")]
     pub explore_share: f64,
 
     /// What steers the search; 'edges' is for comparison
@@ -1004,13 +1009,16 @@ pub struct SymexArgs {
     #[arg(long, value_name = "CMD")]
     pub setup: Option<String>,
 
-    /// A run that takes longer than this is ended
+    /// A run that takes longer than this hangs
+    ///
+    /// The first gets five times as long before that is believed. Default: 20 times what the slowest run has taken so far, at least 1s (and 10s for the first that hangs).
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub hang_after: Option<Duration>,
 
     /// Which branch is turned next: pm, coverage, depth-first or random
     ///
-    /// pm turns first what leads to new code, and tells apart how far a run has come with persistent memory. The others are for comparison.
+    /// pm turns first what leads to new code, and tells apart how far a run has come with persistent memory; coverage does not. depth-first turns the last branch of the
+    /// newest path, random any; both try no inputs but those that are solved for.
     #[arg(long, value_name = "NAME", default_value = "pm")]
     pub strategy: OrderArg,
 
@@ -1037,7 +1045,10 @@ pub struct SymexArgs {
     #[arg(long)]
     pub native_cpu: bool,
 
-    /// Ask FILE, a solver that reads SMT-LIB (z3), what the built-in one gives up
+    /// Ask z3 what the built-in solver gives up; FILE is z3, or a program that takes its options
+    ///
+    /// It is called as 'FILE -in -T:SECONDS', reads SMT-LIB and answers '(check-sat)' and '(get-value …)'. A name without '/' is looked up in PATH. The statistics say how often it was
+    /// asked (external_asked) and had an answer (external_answered).
     #[arg(long, value_name = "FILE", value_hint = ValueHint::ExecutablePath)]
     pub solver: Option<PathBuf>,
 
@@ -1061,10 +1072,10 @@ pub struct SymexArgs {
     #[arg(long, value_name = "CMD")]
     pub recover: Option<String>,
 
-    /// How much of the time may go into explorations, of 100. Default: 20 with --recover, else 0
+    /// How much of the time may go into explorations: 20 or 20%. Default: 20 with --recover, else 0
     ///
     /// Without --recover, the program itself recovers, with no input.
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = share)]
     pub explore_share: Option<f64>,
 
     /// Put the inputs of findings into FOLDER
@@ -1076,6 +1087,16 @@ pub struct SymexArgs {
     /// As in 'brownout check'.
     #[arg(long, value_parser = domains(), default_value = Domain::X86.name(), help_heading = MODEL_HEADING)]
     pub domain: Domain,
+
+    /// Which rules.
+    #[command(flatten)]
+    pub rules: RuleEdits,
+
+    /// Load a rule of your own from the shared library FILE (repeatable)
+    ///
+    /// As in 'brownout check': it looks at every run.
+    #[arg(long, value_name = "FILE[:OPTIONS]", value_hint = ValueHint::FilePath, help_heading = RULES_HEADING)]
+    pub rule: Vec<OsString>,
 
     /// The report.
     #[command(flatten)]
@@ -1125,6 +1146,8 @@ pub struct FuzzReproArgs {
     #[arg(value_name = "ID")]
     pub id: String,
     /// Run it natively; the exit status is the program's
+    ///
+    /// What shows only after a crash (findings of explorations) is recovery on what the crash has left.
     #[arg(long)]
     pub native: bool,
 }
@@ -1261,6 +1284,18 @@ fn duration(text: &str) -> Result<Duration, String> {
     };
     let count: f64 = digits.parse().map_err(|_| "not a number".to_owned())?;
     Duration::try_from_secs_f64(count * seconds).map_err(|_| "not a duration".to_owned())
+}
+
+/// A share of a hundred, with or without its sign.
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim_end();
+    let share: f64 = number
+        .parse()
+        .map_err(|_| "not a number of per cent".to_owned())?;
+    match (0.0..=100.0).contains(&share) {
+        true => Ok(share),
+        false => Err("a share is at least 0 and at most 100 per cent".to_owned()),
+    }
 }
 
 /// What becomes of findings, for every analysis.
@@ -1456,7 +1491,7 @@ fn limits() -> impl TypedValueParser<Value = Limit> {
 }
 
 /// Rules, or one of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// Every rule of `check`.
     All,
@@ -1464,6 +1499,8 @@ pub enum Selection {
     Group(Severity),
     /// This one.
     One(BuiltIn),
+    /// The one of that name which `--rule` loads, if there is one.
+    Custom(String),
 }
 
 /// Names of groups of rules, beside the rules' own.
@@ -1476,7 +1513,7 @@ const GROUPS: [(&str, Selection); 3] = [
 impl Selection {
     fn from_name(name: &str) -> Option<Selection> {
         let group = GROUPS.iter().find(|(group, _)| *group == name);
-        let group = group.map(|(_, selection)| *selection);
+        let group = group.map(|(_, selection)| selection.clone());
         group.or_else(|| rules::find(name).map(|rule| Selection::One(rule.is)))
     }
 }
@@ -1489,6 +1526,39 @@ fn selections() -> impl TypedValueParser<Value = Selection> {
     )
 }
 
+/// As [`selections`], but of a name that is in no catalogue it is only known later whether a custom rule has it.
+#[derive(Clone)]
+struct Selections;
+
+impl TypedValueParser for Selections {
+    type Value = Selection;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Selection, clap::Error> {
+        let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        match value.to_str() {
+            Some(name)
+                if Selection::from_name(name).is_none()
+                    && !name.is_empty()
+                    && name.chars().all(is_letter) =>
+            {
+                Ok(Selection::Custom(name.to_owned()))
+            }
+            _ => selections().parse_ref(command, arg, value),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let rules = rules::of(Analysis::Check).map(|rule| rule.id);
+        let names = rules.chain(GROUPS.map(|(name, _)| name));
+        Some(Box::new(names.map(PossibleValue::new)))
+    }
+}
+
 fn built_ins() -> impl TypedValueParser<Value = BuiltIn> {
     let find = |name: &str| rules::find(name).map(|rule| rule.is);
     words(RULES.iter().map(|rule| rule.id), find)
@@ -1499,23 +1569,23 @@ fn built_ins() -> impl TypedValueParser<Value = BuiltIn> {
 struct RuleFlags {
     /// Switch rules on (separated by commas)
     ///
-    /// RULE is an id of 'brownout explain', or one of correctness, performance, all. Rules that are
-    /// off by default are switched on by their ids and by all only. --only, --enable and --disable
-    /// act in the order in which they are given.
-    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = selections(), hide_possible_values = true, help_heading = RULES_HEADING)]
+    /// RULE is an id of 'brownout explain', that of a rule that --rule loads, or one of correctness,
+    /// performance, all. Rules that are off by default are switched on by their ids and by all only.
+    /// --only, --enable and --disable act in the order in which they are given.
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = Selections, hide_possible_values = true, help_heading = RULES_HEADING)]
     enable: Vec<Selection>,
 
     /// Switch rules off
-    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = selections(), hide_possible_values = true, help_heading = RULES_HEADING)]
+    #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = Selections, hide_possible_values = true, help_heading = RULES_HEADING)]
     disable: Vec<Selection>,
 
     /// Switch these rules on and all others off
-    #[arg(long, value_name = "RULE", value_delimiter = ',', action = clap::ArgAction::Set, num_args = 1, value_parser = selections(), hide_possible_values = true, help_heading = RULES_HEADING)]
+    #[arg(long, value_name = "RULE", value_delimiter = ',', action = clap::ArgAction::Set, num_args = 1, value_parser = Selections, hide_possible_values = true, help_heading = RULES_HEADING)]
     only: Vec<Selection>,
 }
 
 /// One step in choosing rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleEdit {
     /// All off.
     Clear,
@@ -1530,14 +1600,41 @@ pub enum RuleEdit {
 #[derive(Debug, Default)]
 pub struct RuleEdits(pub Vec<RuleEdit>);
 
+/// Where no custom rule is loaded, none can be meant, and whoever has misspelt the name of a rule is told which is near.
+fn refuse_custom<'r>(
+    matches: &ArgMatches,
+    id: &str,
+    mut rules: impl Iterator<Item = &'r Selection>,
+) -> Result<(), clap::Error> {
+    let has_custom = matches.try_contains_id("rule").unwrap_or(false);
+    let custom = rules.find_map(|rule| match rule {
+        Selection::Custom(name) => Some(name),
+        _ => None,
+    });
+    match custom {
+        Some(name) if !has_custom => {
+            let command = RuleFlags::augment_args(clap::Command::new(""));
+            let arg = command.get_arguments().find(|arg| arg.get_id() == id);
+            selections()
+                .parse_ref(&command, arg, OsStr::new(name))
+                .map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
 impl FromArgMatches for RuleEdits {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        for id in ["enable", "disable", "only"] {
+            let rules = matches.get_many::<Selection>(id).into_iter().flatten();
+            refuse_custom(matches, id, rules)?;
+        }
         let mut edits = Vec::new();
         let mut take = |id: &str, edit: fn(Selection) -> RuleEdit| {
             let rules = matches.get_many::<Selection>(id).into_iter().flatten();
             let places = matches.indices_of(id).into_iter().flatten();
             let first = edits.len();
-            edits.extend(places.zip(rules.copied().map(edit)));
+            edits.extend(places.zip(rules.cloned().map(edit)));
             edits.get(first).map(|(place, _)| *place)
         };
         take("enable", RuleEdit::Enable);
@@ -1587,8 +1684,9 @@ pub struct ReplayArgs {
 
     /// Run it natively in gdb, and stop there
     ///
-    /// store: in front of the store that a crash would lose. crash: at the finding's last event, where the power may fail. recovery: in
-    /// recovery, on the crash image of a finding of 'brownout explore'. The program runs once under Brownout and then in gdb.
+    /// store: in front of the store that a crash would lose. crash: where the power may fail, at the finding's last event that is an instruction.
+    /// Both are for findings of 'brownout check' and 'brownout explore'; the program runs once under Brownout and then in gdb, on the files as they are
+    /// now, and leaves them so. recovery: in recovery, on the crash image of a finding of 'brownout explore'.
     #[arg(long, value_enum, value_name = "WHERE", conflicts_with = "show")]
     pub gdb: Option<Stage>,
 
@@ -1599,12 +1697,23 @@ pub struct ReplayArgs {
     pub yes: bool,
 }
 
+/// Where the debugger stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stage {
+    /// In front of the store that a crash would lose
+    Store,
+    /// At the last event of the finding: where the power may fail
+    Crash,
+    /// In recovery, on the crash image
+    Recovery,
+}
+
 /// `brownout report`
 #[derive(Debug, Args)]
 pub struct PageArgs {
     /// Reports that --format json has written; with --compare the old one and the new one
     ///
-    /// The folder of a campaign, as `--out` of fuzz and race names it, counts as a report of what was found until now, and the page shows what was
+    /// The folder of a campaign, as `--out` of fuzz, race and symex names it, counts as a report of what was found until now, and the page shows what was
     /// reached when. The campaign may go on meanwhile.
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
@@ -1704,6 +1813,9 @@ pub enum Header {
     /// PMTest's names, for C++
     #[value(name = "pmtest.hh")]
     PmtestCpp,
+    /// Custom rules in C and C++
+    #[value(name = "brownout_rule.h")]
+    Rule,
 }
 
 /// `brownout header`
@@ -1965,6 +2077,28 @@ mod tests {
                 (Limit::Untouched, parsed) => assert!(parsed.is_err()),
                 (_, Ok(Command::Explore(args))) => assert_eq!(args.report.accept, [limit]),
                 (_, other) => panic!("{limit:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn shares_may_have_their_sign() {
+        for (text, expected) in [("20", 20.0), ("20%", 20.0), ("0", 0.0), ("12.5 %", 12.5)] {
+            assert_eq!(share(text), Ok(expected), "{text}");
+        }
+        for wrong in ["", "%", "20%%", "x", "NaN", "-1", "101%", "inf"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+        let lines = [
+            "fuzz --out d --explore-share 20%",
+            "symex --stdin-symbolic 4 --explore-share 20%",
+        ];
+        for line in lines {
+            let line = format!("brownout {line} -- ls");
+            match Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.command) {
+                Ok(Command::Fuzz(args)) => assert_eq!(args.explore_share, 20.0),
+                Ok(Command::Symex(args)) => assert_eq!(args.explore_share, Some(20.0)),
+                other => panic!("{line}: {other:?}"),
             }
         }
     }

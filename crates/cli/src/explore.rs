@@ -1,10 +1,11 @@
 //! `brownout explore`: what recovery does after a crash.
 
-use brownout_explore::{CrashSpec, Error, Options};
+use brownout_explore::{CrashSpec, Error, Located, Options};
 use brownout_findings::rules::{Analysis, RuleSet};
-use brownout_findings::{Analysed, Limit};
+use brownout_findings::{Analysed, Event, Finding, Limit, Role, Severity};
 use brownout_symbols::Touches;
 
+use crate::cli::Stage;
 use crate::exit::{self, Failure};
 use crate::gdb;
 use crate::progress::LiveLine;
@@ -64,6 +65,44 @@ pub fn explore(explore: Explore) -> Result<u8, Failure> {
 pub fn listen(options: &Options) -> Result<(), Failure> {
     signals::tell(&options.stop)
         .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))
+}
+
+/// How often a run of several threads is recorded, until it is the one that was explored.
+const INTERLEAVINGS: u32 = 4;
+
+/// Hands the program to gdb, up to where the finding's crash loses something.
+pub fn debug(explore: Explore, crash: &CrashSpec, stage: Stage) -> Result<u8, Failure> {
+    let options = explore.options;
+    listen(&options)?;
+    for _ in 0..INTERLEAVINGS {
+        let mut witness = gdb::Witness::new(&options.program)?;
+        let located = brownout_explore::locate(&options, crash, &mut witness)?;
+        let Some(Located { run, events }) = located else {
+            continue;
+        };
+        let seen = witness.finish()?;
+        let is_lost = |event: &Event| event.role == Role::Store;
+        if stage == Stage::Store && !events.iter().any(is_lost) {
+            return Err(Failure::usage(
+                "nothing that was stored is lost in this crash; take --gdb crash, or --gdb recovery",
+            ));
+        }
+        let finding = Finding {
+            crash_point: events.last().cloned(),
+            events,
+            ..Finding::new("", Severity::Correctness, "")
+        };
+        return gdb::debug(gdb::Session {
+            finding: &finding,
+            stage,
+            program: &options.program,
+            run,
+            seen,
+        });
+    }
+    Err(Failure::usage(
+        "the program's run is not the one that was explored: it, its input or its files have changed",
+    ))
 }
 
 /// Makes the crash of a finding again and shows what recovery does.

@@ -75,17 +75,18 @@ def address_of(operand, following):
 
 
 def touched():
-    """Where in the pool the instruction is about to write, of those that it names."""
+    """Where in the pool the instruction is about to write, of those that it names; of a write-back, the line."""
     frame = gdb.newest_frame()
     instruction = frame.architecture().disassemble(frame.pc())[0]
     following = frame.pc() + instruction["length"]
     operands = REGISTER.findall(instruction["asm"].split("#")[0])
+    step = 64 if instruction["asm"].startswith(("clflush", "clwb")) else 1
     found = []
     for operand in operands:
         address = address_of(operand, following)
         for start, end, offset, path in mappings():
             if start <= address < end:
-                found.append((path, address - start + offset))
+                found.append((path, address - start + offset, step))
     return found
 
 
@@ -98,7 +99,7 @@ class Event(gdb.Breakpoint):
     def stop(self):
         if BYTES is not None:
             file, offset = BYTES
-            if not any(at == offset and same_file(path, file) for path, at in touched()):
+            if not any(at // step == offset // step and same_file(path, file) for path, at, step in touched()):
                 return False
         elif not any(same_file(path, pool) for _, _, _, path in mappings() for pool in POOLS):
             return False

@@ -89,7 +89,8 @@ fn perform() -> Result<u8, Failure> {
     let arguments: Vec<_> = std::env::args_os().collect();
     let words = match valgrind::asked(&arguments) {
         Some(words) => {
-            let translated = valgrind::translate(words)?;
+            let words = valgrind::with_variable(words, std::env::var_os("VALGRIND_OPTS"));
+            let translated = valgrind::translate(&words)?;
             for note in &translated.notes {
                 message(note);
             }
@@ -126,6 +127,9 @@ fn perform() -> Result<u8, Failure> {
 fn run(mut config: brownout_host::LaunchConfig) -> Result<u8, Failure> {
     signals::leave_to_program(&mut config)?;
     let outcome = brownout_host::run(&config)?;
-    // Notes tell what a recording misses; here nothing is recorded.
+    // The other notes tell what a recording misses; here nothing is recorded.
+    for note in &outcome.lost_rights {
+        message(&format!("note: {note}"));
+    }
     Ok(exit::of_program(&outcome.status))
 }

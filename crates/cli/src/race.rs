@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use brownout_findings::numbers::counted;
-use brownout_findings::rules::{Analysis, RuleSet};
+use brownout_findings::rules::{Analysis, BuiltIn, RuleSet};
 use brownout_findings::{Analysed, Limit, Outcome, Report};
 use brownout_fuzz::course::Moment;
 use brownout_race::status::{self, Snapshot};
-use brownout_race::{Error, Options, Over, Progress, Proof};
+use brownout_race::{Error, Options, Over, Progress, Proof, Remark};
 use brownout_symbols::Touches;
 
 use crate::exit::{self, Failure};
@@ -17,6 +17,7 @@ use crate::reporting::{self, Again, Known, Subject};
 use crate::resolve::Race;
 use crate::signals;
 use crate::terminal::message;
+use crate::token::Token;
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
@@ -65,6 +66,23 @@ fn listen(options: &Options) -> Result<(), Failure> {
         .map_err(|error| Failure::cannot_run(format!("cannot set up signals: {error}")))
 }
 
+/// What a remark's token has in the place of a finding's name.
+const NO_FINDING: &str = "0000000000000000";
+
+/// A remark, and the command that shows it again.
+fn told(remark: Remark, words: Option<&[String]>) -> String {
+    let Remark { text, proof } = remark;
+    let again = words.map(|words| Again {
+        words: words.to_vec(),
+        race: Some(proof),
+        ..Again::default()
+    });
+    match again.and_then(|again| Token::new(again, NO_FINDING)) {
+        Some(token) => format!("{text}; the same run again: {}", token.replay().command),
+        None => text,
+    }
+}
+
 /// Searches, reports, and says how to exit.
 pub fn race(race: Race) -> Result<u8, Failure> {
     let known = Known::read(&race.report)?;
@@ -101,6 +119,13 @@ pub fn race(race: Race) -> Result<u8, Failure> {
         outcome.findings.push(discovery.finding);
         proofs.push(discovery.proof);
     }
+    let command = reporting::words(&race.command_line);
+    for remark in raced.remarks {
+        outcome.notes.push(told(remark, command.as_deref()));
+    }
+    let mut rules = RuleSet::defaults(Analysis::Race);
+    // It is shared with others.
+    rules.set(BuiltIn::Crash, true);
     let words = std::iter::once(&options.program.program).chain(&options.program.args);
     let subject = Subject {
         analysed: Analysed {
@@ -108,15 +133,14 @@ pub fn race(race: Race) -> Result<u8, Failure> {
             domain: Some(options.model.domain.name().into()),
             ..Analysed::by(Analysis::Race.name())
         },
-        rules: RuleSet::defaults(Analysis::Race),
+        rules,
         status: exit::OK,
         command_line: &race.command_line,
         wanted: None,
     };
-    let words = reporting::words(&race.command_line);
     let replay = |number: usize| {
         Some(Again {
-            words: words.clone()?,
+            words: command.clone()?,
             race: proofs.get(number).cloned(),
             ..Again::default()
         })
@@ -172,9 +196,13 @@ pub fn replay(race: Race, fingerprint: &str, proof: &Proof) -> Result<u8, Failur
     for line in &replayed.says {
         message(line);
     }
+    let what = match fingerprint {
+        NO_FINDING => "it".to_owned(),
+        name => format!("finding {name}"),
+    };
     message(&match replayed.is_same {
-        true => format!("finding {fingerprint} shows again"),
-        false => format!("finding {fingerprint} did not show again"),
+        true => format!("{what} shows again"),
+        false => format!("{what} did not show again"),
     });
     Ok(match replayed.is_same {
         true => race.report.error_exitcode.unwrap_or(exit::FINDINGS),

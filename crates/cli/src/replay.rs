@@ -10,8 +10,9 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
+use crate::cli::Stage;
 use crate::exit::{self, Failure};
-use crate::gdb::{self, Stage};
+use crate::gdb;
 use crate::resolve::{self, Replay, Task};
 use crate::terminal::{message, quote};
 use crate::token::Token;
@@ -65,13 +66,6 @@ pub fn replay(replay: &Replay) -> Result<u8, Failure> {
     let line = token.words.iter().map(Into::into).collect();
     match resolve::resolve(cli, line)? {
         Task::Check(check) if replay.gdb.is_some() => debug(*check, &token, replay.gdb),
-        task if matches!(replay.gdb, Some(stage) if stage != Stage::Recovery) => {
-            drop(task);
-            Err(Failure::usage(
-                "gdb can stop at the store or the crash of a finding of 'brownout check'; for this one, take --gdb recovery, or check the program and \
-                 take the token of the finding there",
-            ))
-        }
         Task::Check(mut check) => {
             // The report of the first run stays as it is.
             check.report.output = None;
@@ -83,11 +77,14 @@ pub fn replay(replay: &Replay) -> Result<u8, Failure> {
         }
         Task::Explore(explore) => {
             let crash = token.crash.unwrap_or_default();
-            explore::replay(*explore, &token.fingerprint, &crash, replay.gdb.is_some())
+            match replay.gdb {
+                Some(stage @ (Stage::Store | Stage::Crash)) => {
+                    explore::debug(*explore, &crash, stage)
+                }
+                in_gdb => explore::replay(*explore, &token.fingerprint, &crash, in_gdb.is_some()),
+            }
         }
-        _ if replay.gdb.is_some() => Err(Failure::usage(
-            "gdb can stop in recovery for findings of 'brownout explore' only",
-        )),
+        task if replay.gdb.is_some() => Err(Failure::usage(no_gdb(&task))),
         Task::Race(race) => match &token.race {
             Some(proof) => race::replay(*race, &token.fingerprint, proof),
             None => Err(Failure::usage("this token has no schedule to replay")),
@@ -103,6 +100,25 @@ pub fn replay(replay: &Replay) -> Result<u8, Failure> {
     }
 }
 
+/// Why gdb does not show a finding of this analysis, and what does.
+fn no_gdb(task: &Task) -> String {
+    let (why, instead) = match task {
+        Task::Race(_) => (
+            "a finding of 'brownout race' takes a schedule, which gdb does not follow",
+            "without --gdb it is shown again, and the command behind 'debugger:' runs recovery in gdb on what the crash leaves",
+        ),
+        Task::Symex(_) => (
+            "gdb stops for findings of 'brownout check' and 'brownout explore' only",
+            "without --gdb this one is shown again; give its input to one of these, and take the token of the finding there",
+        ),
+        _ => (
+            "gdb stops for findings of 'brownout check' and 'brownout explore' only",
+            "without --gdb this one is shown again; its note names the command that runs it natively, which can be put behind 'gdb --args'",
+        ),
+    };
+    format!("{why}; {instead}")
+}
+
 /// Sees the finding again, and hands the program to gdb.
 fn debug(check: resolve::Check, token: &Token, stage: Option<Stage>) -> Result<u8, Failure> {
     let stage = stage.unwrap_or(Stage::Store);
@@ -111,35 +127,23 @@ fn debug(check: resolve::Check, token: &Token, stage: Option<Stage>) -> Result<u
             "a finding of 'brownout check' has no crash image to recover; take --gdb store, or 'brownout explore'",
         ));
     }
-    let resolve::Source::Run(launch) = &check.source else {
-        return Err(Failure::usage(
-            "a recording was checked, and no program was run that gdb could run again",
-        ));
-    };
-    let program: Vec<String> = std::iter::once(&launch.program)
-        .chain(&launch.args)
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    let cannot = |error: std::io::Error| {
-        Failure::cannot_run(format!("cannot make a folder for the recording: {error}"))
-    };
-    let folder = tempfile::tempdir().map_err(cannot)?;
-    let trace = folder.path().join(gdb::RECORDING);
     let stdin = standard_input(&token.words);
-    let Some(finding) = check::find(check, &token.fingerprint, &trace)? else {
+    let stdin = stdin.and_then(|path| std::path::absolute(path).ok());
+    let again = check::find(&check, &token.fingerprint, stdin)?;
+    let Some(finding) = &again.finding else {
         message(&format!(
-            "finding {} did not show again, so there is nowhere to stop",
+            "finding {} did not show again, so there is nowhere to stop; the program ran on the files as they are now",
             token.fingerprint
         ));
         return Ok(exit::OK);
     };
-    let session = gdb::Session {
-        finding: &finding,
+    gdb::debug(gdb::Session {
+        finding,
         stage,
-        program: &program,
-        stdin: stdin.as_deref(),
-    };
-    gdb::debug(session, folder)
+        program: &again.program,
+        run: again.run,
+        seen: again.seen,
+    })
 }
 
 /// What a command line names as the program's standard input.

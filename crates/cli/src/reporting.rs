@@ -1,5 +1,6 @@
 //! What every analysis does with its findings: suppressions, baseline, the report, the exit status.
 
+use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -14,7 +15,7 @@ use brownout_findings::touched::Touched;
 use brownout_findings::{Analysed, Finding, Limit, Outcome, Replay, Report, Verdict};
 use brownout_report::baseline::Baseline;
 use brownout_report::suppress::{self, Suppressions};
-use brownout_report::{lcov, saved};
+use brownout_report::{excerpts, lcov, saved};
 use serde::Serialize;
 
 use crate::exit::{self, Failure};
@@ -70,12 +71,21 @@ impl Known {
     fn apply(&self, report: &mut Report) {
         report.coverage.accept(&self.accept);
         report.verdict = report.coverage.verdict(!report.findings.is_empty());
+        // A baseline knows its findings by their lines, too. What is left brings its own later.
+        let has_lines = !report.sources.is_empty();
+        let folder = env::current_dir().ok();
+        if self.baseline.is_some() && !has_lines {
+            excerpts::attach(report, folder.as_deref());
+        }
         brownout_report::finish(
             report,
             self.suppressions.as_ref(),
             self.baseline.as_ref(),
             suppress::today(),
         );
+        if !has_lines {
+            report.sources.clear();
+        }
     }
 }
 
@@ -142,8 +152,12 @@ fn write_coverage(path: &Path, report: &Report) -> Result<(), Failure> {
             counted(n, "place")
         ),
     };
+    let missed = match touched.missed_lines() as u64 {
+        0 => String::new(),
+        n => format!("; {n} more could write back or fence, and were not seen to"),
+    };
     message(&format!(
-        "persistent memory was touched at {} of source code{unknown}: {}",
+        "persistent memory was touched at {} of source code{unknown}{missed}: {}",
         counted(touched.lines() as u64, "line"),
         quote(path)
     ));
@@ -184,11 +198,11 @@ fn write(reporting: &Reporting, rules: RuleSet, report: &Report) -> Result<(), F
         };
     let options = Options {
         colour: match reporting.color {
-            ColorChoice::Auto => to_terminal && std::env::var_os("NO_COLOR").is_none(),
+            ColorChoice::Auto => to_terminal && env::var_os("NO_COLOR").is_none(),
             ColorChoice::Always => true,
             ColorChoice::Never => false,
         },
-        folder: std::env::current_dir().ok(),
+        folder: env::current_dir().ok(),
         rules,
         process: std::process::id(),
         quiet: reporting.quiet,
@@ -382,14 +396,16 @@ pub fn conclude_each<S: Serialize>(
     if let Some(fingerprint) = subject.wanted {
         report.findings.retain(|f| f.fingerprint == fingerprint);
         message(&match report.findings.is_empty() {
-            true => format!("finding {fingerprint} did not show again"),
+            true => format!(
+                "finding {fingerprint} did not show again; the program ran on the files as they are now"
+            ),
             false => format!("finding {fingerprint} shows again"),
         });
     }
     report.notes.extend(lacks_lines(&report.findings));
     // What is read elsewhere takes its source lines along.
     if matches!(reporting.format, ReportFormat::Json | ReportFormat::Html) {
-        brownout_report::excerpts::attach(&mut report, std::env::current_dir().ok().as_deref());
+        excerpts::attach(&mut report, env::current_dir().ok().as_deref());
     }
     write(reporting, subject.rules, &report)?;
     match bug {

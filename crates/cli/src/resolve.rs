@@ -23,11 +23,10 @@ use clap::Parser;
 use crate::cli::{
     CheckArgs, Cli, Command, DumpArgs, ExploreArgs, FileArg, Format, FuzzArgs, ImageSource,
     LaunchArgs, Names, OracleArg, RaceArgs, RecordArgs, RecoveryArgs, ReportArgs, RuleEdit,
-    SYMBOLIC_MAX, Selection, Shell, Steering, SymexArgs, TraceCommand, Unit,
+    SYMBOLIC_MAX, Selection, Shell, Stage, Steering, SymexArgs, TraceCommand, Unit,
 };
 use crate::compat;
 use crate::exit::Failure;
-use crate::gdb::Stage;
 use crate::schedule::ScheduleArg;
 use crate::terminal::{message, quote};
 use crate::valgrind;
@@ -359,11 +358,7 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
     for note in &compat.notes {
         message(note);
     }
-    let plugins = args
-        .rule
-        .iter()
-        .map(|plugin| library(plugin))
-        .collect::<Result<Vec<_>, _>>()?;
+    let plugins = custom_rules(&args.rule, &args.rules.0)?.rules;
     let source = match (args.trace, args.import_pmemcheck) {
         (Some(trace), _) => Source::Trace(trace),
         (None, Some(log)) => Source::PmemcheckLog(log),
@@ -671,6 +666,14 @@ fn symex(args: SymexArgs, words: Vec<OsString>) -> Result<Symex, Failure> {
         first,
         free,
     } = solved(&args, &launch.args, &here)?;
+    let rules = rule_set(false, &args.rules.0);
+    let named = RuleEdit::Enable(Selection::One(BuiltIn::UnpersistedPublication));
+    if args.rules.0.contains(&named) {
+        return Err(Failure::usage(
+            "unpersisted-publication is about threads, and one run of 'brownout check --threads' predicts it",
+        ));
+    }
+    let plugins = custom_rules(&args.rule, &args.rules.0)?;
     let is_stdin = delivery == brownout_symex::Delivery::Stdin;
     let stdin = args.stdin.as_deref().filter(|_| !is_stdin);
     if let Some(path) = stdin {
@@ -688,12 +691,24 @@ fn symex(args: SymexArgs, words: Vec<OsString>) -> Result<Symex, Failure> {
     options.setup = args.setup;
     options.pm_globs = patterns(&args.pm)?;
     options.check.model.domain = args.domain;
+    options.check.rules = rules;
+    // Asked for with all others: no report may say that it has looked.
+    options
+        .check
+        .rules
+        .set(BuiltIn::UnpersistedPublication, false);
+    options.plugins = plugins.rules;
+    options.loads = plugins.need_loads;
     options.strategy = args.strategy.0;
     options.seed = args.seed;
     options.time = Some(args.time);
     options.paths = args.paths;
     options.until_found = args.until_found;
     options.native_cpu = args.native_cpu;
+    if let Some(solver) = &args.solver {
+        let works = brownout_symex::try_solver(solver);
+        works.map_err(|why| Failure::usage(format!("--solver: {} {why}", quote(solver))))?;
+    }
     options.external_solver = args.solver;
     options.out = args.out.map(|path| here.join(path));
     options.resume = args.resume;
@@ -702,7 +717,7 @@ fn symex(args: SymexArgs, words: Vec<OsString>) -> Result<Symex, Failure> {
         Some(_) => 20.0,
         None => 0.0,
     };
-    options.explore_share = args.explore_share.unwrap_or(share).clamp(0.0, 100.0);
+    options.explore_share = args.explore_share.unwrap_or(share);
     options.recover = args.recover;
     options.patience = args.hang_after;
     Ok(Symex {
@@ -820,6 +835,16 @@ fn templates(path: &Path) -> Result<brownout_fuzz::Templates, Failure> {
         .map_err(|error| Failure::usage(format!("{}: {error}", quote(path))))
 }
 
+/// What dictionaries have.
+fn tokens(files: &[PathBuf]) -> Result<brownout_fuzz::Tokens, Failure> {
+    let mut tokens = brownout_fuzz::Tokens::default();
+    for path in files {
+        let added = tokens.add_dictionary(&read(path)?);
+        added.map_err(|error| Failure::usage(format!("{}: {error}", quote(path))))?;
+    }
+    Ok(tokens)
+}
+
 fn fuzz(args: FuzzArgs, words: Vec<OsString>) -> Result<Fuzz, Failure> {
     let launch = launch(LaunchArgs {
         deterministic: true,
@@ -828,6 +853,7 @@ fn fuzz(args: FuzzArgs, words: Vec<OsString>) -> Result<Fuzz, Failure> {
     let here = here()?;
     let seeds = seeds(&args.seeds)?;
     let templates = args.operations.as_deref().map(templates).transpose()?;
+    let tokens = tokens(&args.dictionary)?;
     if let Some(image) = &args.image {
         read(image)?;
     }
@@ -855,6 +881,7 @@ fn fuzz(args: FuzzArgs, words: Vec<OsString>) -> Result<Fuzz, Failure> {
             sync: args.sync.map(|path| here.join(path)),
             seeds,
             templates,
+            tokens,
             out: here.join(args.out.unwrap_or_default()),
             resume: args.resume,
             limits: brownout_fuzz::Limits {
@@ -871,7 +898,7 @@ fn fuzz(args: FuzzArgs, words: Vec<OsString>) -> Result<Fuzz, Failure> {
                 ImageSource::None => brownout_fuzz::Images::None,
                 ImageSource::Mutate => brownout_fuzz::Images::Mutate,
             },
-            explore_share: args.explore_share.clamp(0.0, 100.0),
+            explore_share: args.explore_share,
             check: brownout_check::Options {
                 model,
                 ..brownout_check::Options::default()
@@ -962,11 +989,13 @@ fn recovery(args: RecoveryArgs) -> Recovery {
 
 /// The default set, with what `--threads` adds, after some edits.
 fn rule_set<'a>(threads: bool, edits: impl IntoIterator<Item = &'a RuleEdit>) -> RuleSet {
-    fn switch(set: &mut RuleSet, rules: Selection, on: bool) {
+    fn switch(set: &mut RuleSet, rules: &Selection, on: bool) {
         match rules {
             Selection::All => set.set_all(on),
-            Selection::Group(severity) => set.set_group(severity, on),
-            Selection::One(rule) => set.set(rule, on),
+            Selection::Group(severity) => set.set_group(*severity, on),
+            Selection::One(rule) => set.set(*rule, on),
+            // See `custom_rules`.
+            Selection::Custom(_) => {}
         }
     }
     let mut set = RuleSet::default();
@@ -974,11 +1003,62 @@ fn rule_set<'a>(threads: bool, edits: impl IntoIterator<Item = &'a RuleEdit>) ->
     for edit in edits {
         match edit {
             RuleEdit::Clear => set = RuleSet::NONE,
-            RuleEdit::Enable(rules) => switch(&mut set, *rules, true),
-            RuleEdit::Disable(rules) => switch(&mut set, *rules, false),
+            RuleEdit::Enable(rules) => switch(&mut set, rules, true),
+            RuleEdit::Disable(rules) => switch(&mut set, rules, false),
         }
     }
     set
+}
+
+/// Rules that somebody has brought.
+#[derive(Default)]
+struct CustomRules {
+    /// Their libraries, and what is behind the colon.
+    rules: Vec<(PathBuf, String)>,
+    /// One of them looks at loads.
+    need_loads: bool,
+}
+
+/// The custom rules that are on. Each is loaded once to see that it can be, and which names there are.
+fn custom_rules(given: &[OsString], edits: &[RuleEdit]) -> Result<CustomRules, Failure> {
+    let given = given.iter().map(|word| library(word));
+    let mut rules = given.collect::<Result<Vec<_>, _>>()?;
+    if rules.is_empty() {
+        return Ok(CustomRules::default());
+    }
+    let symbols = brownout_symbols::Options::default();
+    let mut tried = brownout_check::Analysis::new(brownout_check::Options::default(), symbols);
+    for (path, options) in &rules {
+        tried
+            .load_rule(path, options)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+    }
+    let known: Vec<&str> = tried.custom_rules().collect();
+    // Whoever loads a rule wants it, unless he names others. Groups are about the built-in ones.
+    let is_one = |edit: &RuleEdit| matches!(edit, RuleEdit::Enable(Selection::Custom(_)));
+    let names_any = edits.iter().any(is_one);
+    let mut are_on = known.iter().map(|id| {
+        let is_it = |rules: &Selection| matches!(rules, Selection::Custom(name) if name == id);
+        edits.iter().fold(true, |is_on, edit| match edit {
+            RuleEdit::Clear => is_on && !names_any,
+            RuleEdit::Enable(rules) => is_on || is_it(rules),
+            RuleEdit::Disable(rules) => is_on && !is_it(rules),
+        })
+    });
+    for edit in edits {
+        if let RuleEdit::Enable(Selection::Custom(name))
+        | RuleEdit::Disable(Selection::Custom(name)) = edit
+            && !known.contains(&name.as_str())
+        {
+            return Err(Failure::usage(format!(
+                "there is no rule '{name}': none of 'brownout explain' has that name, and --rule loads {}",
+                known.join(", ")
+            )));
+        }
+    }
+    rules.retain(|_| are_on.next().unwrap_or(true));
+    let need_loads = !rules.is_empty() && tried.needs_loads();
+    Ok(CustomRules { rules, need_loads })
 }
 
 /// `FILE[:OPTIONS]`. The first colon counts, so the file's path holds none.

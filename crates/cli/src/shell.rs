@@ -45,6 +45,7 @@ pub fn header(name: Header) -> Result<u8, Failure> {
         Header::Pmrace => include_str!("../../../include/pmrace.h"),
         Header::Pmtest => include_str!("../../../include/pmtest.h"),
         Header::PmtestCpp => include_str!("../../../include/pmtest.hh"),
+        Header::Rule => include_str!("../../../include/brownout_rule.h"),
     };
     print(text.as_bytes())
 }

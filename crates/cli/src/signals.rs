@@ -26,6 +26,20 @@ pub fn leave_to_program(launch: &mut brownout_host::LaunchConfig) -> Result<(), 
     Ok(())
 }
 
+/// Ctrl-C and Ctrl-\ are the business of a program that is waited for. Takes effect for the rest of this process's life.
+pub fn leave_those_of_terminals() -> Result<(), Failure> {
+    let cannot = |error| Failure::cannot_run(format!("cannot set up signals: {error}"));
+    drop_those_of_terminals().map_err(cannot)?;
+    for signal in [libc::SIGTERM, libc::SIGHUP] {
+        // An analysis before may have caught them; now they end us.
+        if disposition(signal).map_err(cannot)? != libc::SIG_IGN {
+            // SAFETY: the default action has no handler to be unsafe.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    }
+    Ok(())
+}
+
 fn drop_those_of_terminals() -> io::Result<()> {
     for signal in [libc::SIGINT, libc::SIGQUIT] {
         // Whoever started us with these ignored (nohup, a background job) wants the program to

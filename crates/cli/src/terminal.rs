@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::io::{self, Write};
 
+use brownout_report::visible;
+
 /// Writes `brownout: <text>` to stderr. That nobody reads stderr is no reason to fail.
 pub fn message(text: &str) {
     let _ = writeln!(io::stderr().lock(), "brownout: {text}");
@@ -16,20 +18,6 @@ pub fn quote(text: impl AsRef<OsStr>) -> String {
         true => text.into_owned(),
         false => format!("'{}'", visible(&text).replace('\'', r"'\''")),
     }
-}
-
-/// Control characters could rewrite the terminal, and break the one line that a message is. Bidirectional overrides could make it read
-/// as another.
-fn visible(text: &str) -> String {
-    let is_hostile = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    };
-    let escape = |c: char| match is_hostile(c) {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    text.chars().map(escape).collect()
 }
 
 /// A number of bytes in the unit that gives one to three digits before the point.
@@ -70,6 +58,7 @@ mod tests {
         assert_eq!(quote("*.pool"), "'*.pool'");
         assert_eq!(quote("a\nb\x1b"), r"'a\nb\u{1b}'");
         assert_eq!(quote("a \u{202e}b"), r"'a \u{202e}b'");
+        assert_eq!(quote("a\u{200b}b"), r"'a\u{200b}b'");
     }
 
     #[test]

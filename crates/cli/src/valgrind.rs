@@ -10,14 +10,19 @@
 //!
 //! Guarantee: each of Valgrind's options either does what it does there, or a note says that it has
 //! no effect. Options of `check` that have a value are taken, too, in the form `--option=value`, as
-//! all of Valgrind's are. As under Valgrind, the exit status is the program's own unless
+//! all of Valgrind's are. Options in the variable `VALGRIND_OPTS` come before those of the command line, and of
+//! an option that is given twice the last one counts. As under Valgrind, the exit status is the program's own unless
 //! `--error-exitcode` is given.
 //!
-//! Deviation: all processes are followed, whatever `--trace-children` says, and have one report.
-//! What Valgrind's tools look for is not looked for.
+//! Deviations: all processes are followed, whatever `--trace-children` says, and have one report.
+//! What Valgrind's tools look for is not looked for; so files with Valgrind's own suppressions, which are about that, have no
+//! effect, and a note says so. Files named `.valgrindrc` are not read.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use brownout_report::bounded;
 
 use crate::exit::Failure;
 
@@ -103,9 +108,44 @@ const SILENT: [&str; 16] = [
     "default-suppressions",
 ];
 
+/// Options that may be given several times; of the others the last one counts.
+const REPEATED: [&str; 7] = [
+    "pm",
+    "enable",
+    "disable",
+    "only",
+    "rule",
+    "accept",
+    "suppressions",
+];
+
+/// The words of the command line behind those that a variable holds, which Valgrind takes apart at blanks.
+pub fn with_variable(words: &[OsString], variable: Option<OsString>) -> Vec<OsString> {
+    let variable = variable.unwrap_or_default();
+    let blank = |byte: &u8| byte.is_ascii_whitespace();
+    let options = variable.as_bytes().split(blank);
+    let options = options.filter(|word| word.starts_with(b"-") && *word != b"--");
+    let options = options.map(|word| OsStr::from_bytes(word).to_owned());
+    options.chain(words.iter().cloned()).collect()
+}
+
+/// Whether a file has suppressions in Valgrind's own form: its first line that is no comment opens a brace.
+fn has_valgrinds_form(path: &Path) -> bool {
+    let Ok(text) = bounded::read(path, SUPPRESSIONS_MAX, "suppressions") else {
+        // What is wrong with it is said when it is read.
+        return false;
+    };
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with(b"#"));
+    first.is_some_and(|line| line.starts_with(b"{"))
+}
+
+/// Longer files are no suppressions.
+const SUPPRESSIONS_MAX: u64 = 64 << 20;
+
 /// Turns Valgrind's words into ours.
 pub fn translate(words: &[OsString]) -> Result<Translated, Failure> {
-    let mut out = Vec::<OsString>::new();
+    let mut given: Vec<(String, OsString)> = Vec::new();
     let mut notes = Vec::new();
     let mut counts = false;
     let options = words
@@ -118,13 +158,10 @@ pub fn translate(words: &[OsString]) -> Result<Translated, Failure> {
         _ => program,
     };
     let mut push = |name: &str, value: &OsStr| {
-        let mut word = OsString::from(format!("--{name}"));
-        // A switch has no value.
-        if !value.is_empty() {
-            word.push("=");
-            word.push(value);
+        if !REPEATED.contains(&name) {
+            given.retain(|(known, _)| known != name);
         }
-        out.push(word);
+        given.push((name.to_owned(), value.to_owned()));
     };
     let switch = OsStr::new("");
     for option in options {
@@ -166,6 +203,9 @@ pub fn translate(words: &[OsString]) -> Result<Translated, Failure> {
                 "no" => {}
                 _ => push("print-suppressions", switch),
             },
+            "suppressions" if has_valgrinds_form(Path::new(&value)) => notes.push(no_effect(
+                "the file is of Valgrind's own form, and hides what Brownout does not look for",
+            )),
             "suppressions" => push("suppressions", &value),
             "xml" if value_text == "yes" => {
                 return Err(Failure::usage(
@@ -197,15 +237,25 @@ pub fn translate(words: &[OsString]) -> Result<Translated, Failure> {
             "no program was given; put it behind the options",
         ));
     }
-    let is_given = |out: &[OsString]| out.iter().any(|w| w.as_bytes().starts_with(b"--fail-on="));
+    if !counts {
+        given.retain(|(name, _)| name != "error-exitcode");
+    }
     let mut words: Vec<OsString> = vec!["check".into(), "--compat=valgrind".into()];
-    if !is_given(&out) {
+    if !given.iter().any(|(name, _)| name == "fail-on") {
         words.push(match counts {
             true => "--fail-on=correctness".into(),
             false => "--fail-on=never".into(),
         });
     }
-    words.append(&mut out);
+    words.extend(given.into_iter().map(|(name, value)| {
+        let mut word = OsString::from(format!("--{name}"));
+        // A switch has no value.
+        if !value.is_empty() {
+            word.push("=");
+            word.push(value);
+        }
+        word
+    }));
     words.push("--".into());
     words.extend_from_slice(program);
     Ok(Translated { words, notes })
@@ -329,6 +379,51 @@ mod tests {
         );
         let (line, _) = translated("--error-exitcode=0 ./t");
         assert_eq!(line, "check --compat=valgrind --fail-on=never -- ./t");
+    }
+
+    #[test]
+    fn the_last_of_several_counts_and_the_variable_comes_first() {
+        let variable = |line: &str, value: &str| {
+            let all = with_variable(&words(line), Some(value.into()));
+            let all: Vec<String> = (all.iter())
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
+            translated(&all.join(" "))
+        };
+        assert_eq!(
+            variable(
+                "--num-callers=50 --pm=b ./t -q",
+                " --num-callers=12 --pm=a\t--time-stamp=yes"
+            ),
+            (
+                "check --compat=valgrind --fail-on=never --pm=a --num-callers=50 --pm=b -- ./t -q"
+                    .into(),
+                1
+            )
+        );
+        let (line, _) = variable("--error-exitcode=0 ./t", "--error-exitcode=9");
+        assert_eq!(line, "check --compat=valgrind --fail-on=never -- ./t");
+        assert_eq!(with_variable(&words("-q ./t"), None), words("-q ./t"));
+    }
+
+    #[test]
+    fn suppressions_of_valgrinds_own_form_have_no_effect() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let of = |text: &str| {
+            let path = folder.path().join("a.supp");
+            std::fs::write(&path, text).expect("a write");
+            translated(&format!("--suppressions={} ./t", path.display()))
+        };
+        let (line, notes) = of("# of my project\n\n{\n  name\n  Memcheck:Leak\n  fun:malloc\n}\n");
+        assert_eq!(line, "check --compat=valgrind --fail-on=never -- ./t");
+        assert_eq!(notes, 1);
+        let (line, notes) = of("# ours\n[[suppress]]\nrule = 'x'\n");
+        assert!(line.contains(" --suppressions=/") && notes == 0, "{line}");
+        assert!(
+            translated("--suppressions=/no/such/file ./t")
+                .0
+                .contains("--suppressions=")
+        );
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! The commands as a user meets them: exit status, signals, summaries, filters.
 
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -50,6 +53,68 @@ fn standard_input_is_the_programs() {
         .unwrap();
     child.stdin.take().unwrap().write_all(b"through").unwrap();
     assert_eq!(child.wait_with_output().unwrap().stdout, b"through");
+}
+
+/// The kernel gives a program no capabilities by its file if a tool without privileges follows it.
+#[test]
+fn capabilities_of_a_file_are_not_lost_without_a_word() {
+    const NOBODY: u32 = 65534;
+    /// Version 2, effective; `CAP_NET_RAW` is permitted, nothing can be inherited.
+    const NET_RAW: [u32; 5] = [0x0200_0001, 1 << 13, 0, 0, 0];
+    let folder = TempDir::new().unwrap();
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let copy = |from: &Path, name: &str| {
+        let to = folder.path().join(name);
+        fs::copy(from, &to).unwrap();
+        to
+    };
+    let tool = copy(Path::new(env!("CARGO_BIN_EXE_brownout")), "brownout");
+    let program = copy(Path::new("/bin/grep"), "grep");
+    let path = CString::new(program.as_os_str().as_bytes()).unwrap();
+    let value = NET_RAW.map(u32::to_le_bytes).concat();
+    // SAFETY: strings that end with a zero byte, and as many bytes as are said.
+    let given = unsafe {
+        libc::setxattr(
+            path.as_ptr(),
+            c"security.capability".as_ptr(),
+            value.as_ptr().cast(),
+            value.len(),
+            0,
+        )
+    };
+    let question = ["CapPrm", "/proc/self/status"];
+    let native = || {
+        let mut native = Command::new(&program);
+        text(
+            &native
+                .args(question)
+                .uid(NOBODY)
+                .gid(NOBODY)
+                .output()
+                .unwrap()
+                .stdout,
+        )
+    };
+    if given != 0 || !native().contains("2000") {
+        // Only root may, and not in every container.
+        return;
+    }
+    let followed = |is_root: bool| {
+        let mut followed = Command::new(&tool);
+        followed.arg("run").arg("--").arg(&program).args(question);
+        if !is_root {
+            followed.uid(NOBODY).gid(NOBODY);
+        }
+        let output = followed.current_dir(&folder).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (held, said) = followed(false);
+    assert!(held.contains("0000000000000000"), "{held}");
+    let expected = format!("note: {} runs without", program.display());
+    assert!(said.contains(&expected), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(followed(true).1, "");
 }
 
 /// Rust's runtime ignores SIGPIPE; the program must not inherit that.

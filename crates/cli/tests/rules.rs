@@ -65,7 +65,7 @@ fn folder(flags: &[&str]) -> TempDir {
 
 /// Adds the rule in C, which fails at the program's marker.
 fn rule_in_c(folder: &TempDir, macros: &[&str]) {
-    let mut flags = vec!["-shared", "-fPIC"];
+    let mut flags = vec!["-shared", "-fPIC", "-I../../include"];
     flags.extend(macros);
     let source = "../rule/tests/plugins/rule.c";
     compile(&flags, source, &folder.path().join("rule.so"));
@@ -272,6 +272,109 @@ fn a_rule_that_fails_is_reported_and_the_check_goes_on() {
     assert!(
         notes.contains("the rule c-rule failed and is off"),
         "{notes}"
+    );
+}
+
+// ---------------------------------------------------------------- which are on
+
+#[test]
+fn rules_are_switched_by_their_names() {
+    let folder = folder(&["-DBUG"]);
+    let rule = build("tests/rules/counting", "counting");
+    let both = [
+        "--rule",
+        redundant_undo_log(),
+        "--rule",
+        rule.to_str().expect("UTF-8"),
+    ];
+    let found = |edits: &[&str]| {
+        let options: Vec<&str> = both.iter().chain(edits).copied().collect();
+        let (_, report) = check(&folder, &options);
+        let found = rules(&report).into_iter().map(str::to_owned);
+        let mut found: Vec<String> = found.collect();
+        found.sort();
+        found.dedup();
+        found
+    };
+    assert_eq!(found(&[]), ["counting", "redundant-undo-log"]);
+    assert_eq!(found(&["--disable", "counting"]), ["redundant-undo-log"]);
+    assert_eq!(found(&["--only", "counting"]), ["counting"]);
+    let but_one = ["--only", "empty-fence", "--disable", "redundant-undo-log"];
+    assert_eq!(found(&but_one), ["counting"]);
+    let again = ["--disable", "counting", "--enable", "counting"];
+    assert_eq!(found(&again), ["counting", "redundant-undo-log"]);
+    // A name that is nobody's is said with those that there are; without such rules, what is near.
+    let refused = |options: &[&str]| {
+        let mut args = vec!["check"];
+        args.extend(options);
+        args.extend(["--pm=*.pool", "--", "./prog", "a.pool"]);
+        let output = brownout(&folder, &args);
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    let [_, path, ..] = both;
+    let unknown = refused(&["--rule", path, "--disable", "redundant-log"]);
+    assert!(
+        unknown.contains("there is no rule 'redundant-log'")
+            && unknown.contains("--rule loads redundant-undo-log"),
+        "{unknown}"
+    );
+    let near = refused(&["--only", "mising-flush"]);
+    assert!(near.contains("did you mean 'missing-flush'?"), "{near}");
+}
+
+/// The same for a search: the rules look at every run, and say it when they fail.
+#[test]
+fn a_search_has_custom_rules() {
+    let folder = folder(&["-DBUG"]);
+    rule_in_c(&folder, &[]);
+    let rule = build("tests/rules/counting", "counting");
+    let rule = format!("{}:ask", rule.to_str().expect("UTF-8"));
+    let options = [
+        "--rule",
+        &rule,
+        "--rule",
+        redundant_undo_log(),
+        "--rule",
+        "rule.so",
+    ];
+    let search = |more: &[&str]| {
+        let mut args = vec![
+            "symex",
+            "--stdin-symbolic=1",
+            "--paths=2",
+            "--only=correctness",
+        ];
+        args.extend(["--format=json", "-o", "report", "--pm=*.pool"]);
+        args.extend(options.iter().chain(more));
+        args.extend(["--", "./prog", "a.pool"]);
+        let output = brownout(&folder, &args);
+        let report = fs::read_to_string(folder.path().join("report"));
+        let report = report.unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+        serde_json::from_str::<Value>(&report).unwrap()
+    };
+    let report = search(&[]);
+    let found = rules(&report);
+    assert!(
+        found.contains(&"redundant-undo-log") && found.contains(&"counting"),
+        "{report:#}"
+    );
+    assert!(
+        report
+            .to_string()
+            .contains("2 stores, 2 with bytes, 2 loads"),
+        "{report:#}"
+    );
+    let notes = report["notes"].to_string();
+    assert!(
+        notes.contains("the rule c-rule failed and is off"),
+        "{notes}"
+    );
+    let report = search(&["--disable=counting,c-rule"]);
+    let found = rules(&report);
+    assert!(
+        !found.contains(&"counting") && !found.is_empty(),
+        "{found:?}"
     );
 }
 

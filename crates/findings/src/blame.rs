@@ -146,6 +146,8 @@ pub fn causing_event(finding: &Finding) -> Option<&Event> {
 pub fn spoken(frame: &Frame) -> String {
     match (&frame.file, frame.line, &frame.function, &frame.module) {
         (Some(file), Some(line), _, _) => format!("{}:{line}", base_name(file)),
+        // A demangled name of C++ has its parameters already.
+        (_, _, Some(function), _) if function.contains('(') => function.clone(),
         (_, _, Some(function), _) => format!("{function}()"),
         (_, _, _, Some(module)) => format!("{}+{:#x}", base_name(module), frame.offset),
         _ => format!("{:#x}", frame.offset),
@@ -251,6 +253,13 @@ mod tests {
             frame("f", "libc-helper.so", None),
         ];
         assert_eq!(cause(&old), Some(1));
+    }
+
+    #[test]
+    fn functions_are_named_as_what_they_are() {
+        let spoken = |function: &str| spoken(&frame(function, "/lib/libx.so.6", None));
+        assert_eq!(spoken("push"), "push()");
+        assert_eq!(spoken("File::write(long) const"), "File::write(long) const");
     }
 
     #[test]

@@ -234,6 +234,9 @@ pub struct Origin {
     /// The program and its arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
+    /// The folder that the program was started in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// The kernel's number of its process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,

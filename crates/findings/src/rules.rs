@@ -105,7 +105,7 @@ catalogue! {
     NotAtomic "not-atomic" Explore Correctness true "explore: after a crash, an operation is there in part, or an acknowledged one is lost"
     OtherOrder "other-order" Explore Warning true "explore: after a crash, recovery prints all that is to be there, but in another order"
     CheckerFailed "checker-failed" Explore Correctness true "explore: after a crash and recovery, the checker command is not content"
-    Crash "crash" Fuzz Correctness true "fuzz: an input ends the program by a signal"
+    Crash "crash" Fuzz Correctness true "fuzz: an input ends the program by a signal (in symex, too; in race, an order of threads)"
     Detected "detected" Fuzz Correctness true "fuzz: the user's own detector is not content with what a run has left"
     Hang "hang" Fuzz Warning true "fuzz: with an input the program does not end"
     InterThreadInconsistency "inter-thread-inconsistency" Race Correctness true "race: a thread makes something durable of what another one has stored and not made persistent"

@@ -4,39 +4,56 @@
 //! purpose, was executed and did such a thing; its number is how often, over all runs that were
 //! counted. What was executed at no line that is known counts as [`unknown`](Touched::unknown).
 //!
-//! **Deviation.** Only what was executed is there: which instructions *could* touch persistent
-//! memory is known of none that has not.
+//! A line is [missed](Touched::missed) if code of it could persist something and no run that was counted has seen it
+//! do so.
+//!
+//! **Deviation.** Which instructions *could* store to persistent memory, or read it, is known of none that has not. So of what was not
+//! executed, only write-backs, fences and calls of libpmem's functions are there. Whether those would concern persistent memory is not known
+//! either.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use crate::touches::{Touch, Touched, TouchedFile, TouchedLine};
 use crate::{Frame, blame};
 
+/// File, line, function.
+type Place = (String, u32, Option<String>);
+
 /// Adds lines up.
 #[derive(Clone, Debug, Default)]
 pub struct Adding {
-    lines: BTreeMap<(String, u32, Option<String>), BTreeMap<Touch, u64>>,
+    lines: BTreeMap<Place, BTreeMap<Touch, u64>>,
+    /// What could be done where.
+    possible: BTreeSet<(Place, Touch)>,
     unknown: u64,
+}
+
+/// The line that stands for a call stack.
+fn place_of(stack: &[Frame]) -> Option<Place> {
+    let frame = blame::frame(stack)?;
+    let (file, line) = (frame.file.clone()?, frame.line?);
+    Some((file, line, frame.function.clone()))
 }
 
 impl Adding {
     /// Something was done so many times at the line that stands for a call stack.
     pub fn at(&mut self, stack: &[Frame], times: impl IntoIterator<Item = (Touch, u64)>) {
-        let place = blame::frame(stack).and_then(|frame| {
-            let (file, line) = (frame.file.clone()?, frame.line?);
-            Some((file, line, frame.function.clone()))
-        });
-        match place {
+        match place_of(stack) {
             Some(place) => self.add(place, times),
             None => self.unknown += 1,
         }
     }
 
-    fn add(
-        &mut self,
-        place: (String, u32, Option<String>),
-        times: impl IntoIterator<Item = (Touch, u64)>,
-    ) {
+    /// Something could be done at the line that stands for a call stack. What a language's library has in itself is nobody's to reach.
+    pub fn could(&mut self, stack: &[Frame], touch: Touch) {
+        if !stack.iter().all(Frame::is_standard_library)
+            && let Some(place) = place_of(stack)
+        {
+            self.possible.insert((place, touch));
+        }
+    }
+
+    fn add(&mut self, place: Place, times: impl IntoIterator<Item = (Touch, u64)>) {
         let known = self.lines.entry(place).or_default();
         for (touch, times) in times {
             let count = known.entry(touch).or_default();
@@ -51,32 +68,59 @@ impl Adding {
                 self.add((file.file.clone(), line.line, line.function), line.times);
             }
         }
+        for file in touched.missed {
+            for line in file.lines {
+                let place = (file.file.clone(), line.line, line.function);
+                let sorts = line.times.into_keys();
+                self.possible
+                    .extend(sorts.map(|touch| (place.clone(), touch)));
+            }
+        }
         self.unknown = self.unknown.saturating_add(touched.unknown);
     }
 
     /// The sum.
     pub fn total(self) -> Touched {
-        let mut files: Vec<TouchedFile> = Vec::new();
-        for ((file, line, function), times) in self.lines {
-            if files.last().is_none_or(|last| last.file != file) {
-                files.push(TouchedFile {
-                    file,
-                    lines: Vec::new(),
-                });
-            }
-            if let Some(last) = files.last_mut() {
-                last.lines.push(TouchedLine {
-                    line,
-                    function,
-                    times,
-                });
+        // Of a header or a template, the line is one, whichever function it is a part of.
+        let seen: BTreeSet<(&str, u32, Touch)> = (self.lines.iter())
+            .flat_map(|((file, line, _), times)| {
+                times
+                    .keys()
+                    .map(move |touch| (file.as_str(), *line, *touch))
+            })
+            .collect();
+        let mut missed: BTreeMap<Place, BTreeMap<Touch, u64>> = BTreeMap::new();
+        for (place, touch) in &self.possible {
+            if !seen.contains(&(place.0.as_str(), place.1, *touch)) {
+                missed.entry(place.clone()).or_default().insert(*touch, 0);
             }
         }
         Touched {
-            files,
+            missed: by_file(missed),
+            files: by_file(self.lines),
             unknown: self.unknown,
         }
     }
+}
+
+fn by_file(lines: BTreeMap<Place, BTreeMap<Touch, u64>>) -> Vec<TouchedFile> {
+    let mut files: Vec<TouchedFile> = Vec::new();
+    for ((file, line, function), times) in lines {
+        if files.last().is_none_or(|last| last.file != file) {
+            files.push(TouchedFile {
+                file,
+                lines: Vec::new(),
+            });
+        }
+        if let Some(last) = files.last_mut() {
+            last.lines.push(TouchedLine {
+                line,
+                function,
+                times,
+            });
+        }
+    }
+    files
 }
 
 #[cfg(test)]
@@ -126,5 +170,25 @@ mod tests {
         assert_eq!((both.lines(), both.unknown), (2, 2));
         assert_eq!(both.files[0].lines[1].times[&Touch::Recovery], u64::MAX);
         assert_eq!(both.files[0].lines[2].times[&Touch::Stores], 10);
+    }
+
+    #[test]
+    fn what_one_run_has_missed_another_may_have_done() {
+        let mut one = Adding::default();
+        one.at(&[frame(7, "put")], [(Touch::Flushes, 2)]);
+        one.could(&[frame(7, "other")], Touch::Flushes);
+        one.could(&[frame(7, "put")], Touch::Fences);
+        one.could(&[frame(9, "put")], Touch::Flushes);
+        one.could(&[], Touch::Flushes);
+        let one = one.total();
+        assert_eq!((one.lines(), one.missed_lines()), (1, 2));
+        let mut two = Adding::default();
+        two.at(&[frame(9, "put")], [(Touch::Flushes, 1)]);
+        two.all_of(one);
+        let both = two.total();
+        let missed: Vec<_> = (both.missed.iter().flat_map(|file| &file.lines))
+            .map(|line| (line.line, line.times.clone()))
+            .collect();
+        assert_eq!(missed, [(7, BTreeMap::from([(Touch::Fences, 0)]))]);
     }
 }

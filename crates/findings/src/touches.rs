@@ -77,17 +77,30 @@ pub struct Touched {
     /// So many places of the code, each with its callers, have no source line.
     #[serde(default)]
     pub unknown: u64,
+    /// Lines that could make something persistent, or store to persistent memory by libpmem's functions, and were not seen to do so:
+    /// how often is 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missed: Vec<TouchedFile>,
 }
 
 impl Touched {
     /// How many lines there are, each once.
     pub fn lines(&self) -> usize {
-        let numbers = |file: &TouchedFile| {
-            let lines = file.lines.iter().map(|line| line.line);
-            lines.collect::<BTreeSet<_>>().len()
-        };
-        self.files.iter().map(numbers).sum()
+        lines(&self.files)
     }
+
+    /// How many lines there are that were not seen to do what they could, each once.
+    pub fn missed_lines(&self) -> usize {
+        lines(&self.missed)
+    }
+}
+
+fn lines(files: &[TouchedFile]) -> usize {
+    let numbers = |file: &TouchedFile| {
+        let lines = file.lines.iter().map(|line| line.line);
+        lines.collect::<BTreeSet<_>>().len()
+    };
+    files.iter().map(numbers).sum()
 }
 
 #[cfg(test)]

@@ -2,20 +2,22 @@
 //!
 //! **Purpose.** A project that has findings already wants to hear of new ones only.
 //!
-//! **Guarantee.** A finding is known if and only if the baseline holds one with the same
-//! [fingerprint](crate::fingerprint); nothing else of the baseline counts. So it may come from another machine and from
-//! any version of Brownout whose reports have the same or an older schema.
+//! **Guarantee.** A finding is known if the baseline holds one with the same [fingerprint](crate::fingerprint), unless both reports show
+//! that it is at another place of the same function (`same.rs` has the details); each finding of the baseline makes one known.
+//! Nothing else of the baseline counts. So it may come from another machine and from any version of Brownout whose reports have the same or an older
+//! schema; what this version cannot read of it is taken for unknown, and the fingerprint counts alone.
 
-use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
 use brownout_findings::numbers::counted;
-use brownout_findings::{Finding, SCHEMA_VERSION};
+use brownout_findings::{Finding, SCHEMA_VERSION, SourceText};
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::bounded;
+use crate::same::{self, Side};
 
 /// Longer files are no reports that somebody keeps.
 const BYTES_MAX: u64 = 1 << 30;
@@ -23,7 +25,7 @@ const BYTES_MAX: u64 = 1 << 30;
 /// What an earlier report found.
 #[derive(Clone, Debug, Default)]
 pub struct Baseline {
-    fingerprints: HashSet<String>,
+    side: Side,
     known: u64,
 }
 
@@ -46,11 +48,24 @@ struct Head {
     findings: Vec<Known>,
     #[serde(default)]
     known: u64,
+    #[serde(default)]
+    sources: Value,
 }
 
 #[derive(Deserialize)]
 struct Known {
     fingerprint: String,
+    #[serde(flatten)]
+    rest: serde_json::Map<String, Value>,
+}
+
+impl Known {
+    /// The whole finding, if this version can read it.
+    fn finding(&self) -> Option<Finding> {
+        let mut fields = self.rest.clone();
+        fields.insert("fingerprint".into(), self.fingerprint.clone().into());
+        serde_json::from_value(Value::Object(fields)).ok()
+    }
 }
 
 impl Baseline {
@@ -77,20 +92,29 @@ impl Baseline {
                 head.schema
             )));
         }
+        let sources: Vec<SourceText> = serde_json::from_value(head.sources).unwrap_or_default();
+        let (mut whole, mut side) = (Vec::new(), Side::default());
+        for known in head.findings {
+            match known.finding() {
+                Some(finding) => whole.push(finding),
+                None => side.add_fingerprint(known.fingerprint),
+            }
+        }
+        side.add(&whole, &sources);
         Ok(Baseline {
-            fingerprints: head.findings.into_iter().map(|f| f.fingerprint).collect(),
+            side,
             known: head.known,
         })
     }
 
     /// How many findings it holds.
     pub fn len(&self) -> usize {
-        self.fingerprints.len()
+        self.side.len()
     }
 
     /// True if it holds none.
     pub fn is_empty(&self) -> bool {
-        self.fingerprints.is_empty()
+        self.side.is_empty()
     }
 
     /// A sentence for the report if the baseline was itself made against a baseline, and so lacks what that one held.
@@ -104,11 +128,20 @@ impl Baseline {
     }
 }
 
-/// Takes out what the baseline knows; also says how many findings that were. They need their fingerprints.
-pub fn new_only(findings: Vec<Finding>, baseline: &Baseline) -> (Vec<Finding>, u64) {
+/// Takes out what the baseline knows; also says how many findings that were. They need their fingerprints, and the source lines around
+/// them, as far as those could be read.
+pub fn new_only(
+    findings: Vec<Finding>,
+    sources: &[SourceText],
+    baseline: &Baseline,
+) -> (Vec<Finding>, u64) {
     let before = findings.len();
-    let mut new = findings;
-    new.retain(|finding| !baseline.fingerprints.contains(&finding.fingerprint));
+    let partners = same::pairs(&baseline.side, &Side::made(&findings, sources));
+    let new = findings.into_iter().zip(partners);
+    let new: Vec<Finding> = new
+        .filter(|(_, partner)| partner.is_none())
+        .map(|(finding, _)| finding)
+        .collect();
     let known = (before - new.len()) as u64;
     (new, known)
 }

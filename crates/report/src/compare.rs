@@ -1,10 +1,12 @@
 //! Two reports side by side: what is new, what is gone, what is still there.
 //!
-//! **Guarantee.** Findings are told apart by their [fingerprints](crate::fingerprint) alone, so that a rebuild or moved lines make no
-//! difference. A finding that has none is not compared with any other. *Gone* means that the new report does not have it; where that may
-//! have another reason than a repair, [`Comparison::doubts`] says so.
+//! **Guarantee.** Findings are known again by their [fingerprints](crate::fingerprint), so that a rebuild or moved lines make no
+//! difference; and, where both reports have them, by the source lines to blame and the names of the bytes, so that a bug that
+//! was mended is not taken for one that was made in the same function (`same.rs` has the details). A finding without a fingerprint is not compared with
+//! any other. *Gone* means that the new report does not have it; where that may have another reason than a repair, [`Comparison::doubts`]
+//! says so.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt;
 
 use brownout_findings::numbers::{counted, grouped};
@@ -12,6 +14,7 @@ use brownout_findings::{Finding, Report, Severity, Verdict};
 
 use crate::options::Options;
 use crate::order;
+use crate::same::{self, Side};
 use crate::terminal::one_line;
 use crate::text::visible;
 
@@ -53,21 +56,24 @@ pub struct Comparison<'a> {
 impl<'a> Comparison<'a> {
     /// Compares.
     pub fn of(old: &'a Report, new: &'a Report) -> Comparison<'a> {
-        let by_name = |report: &'a Report| -> HashMap<&'a str, &'a Finding> {
-            let named = report.findings.iter().filter(|f| !f.fingerprint.is_empty());
-            named.map(|f| (f.fingerprint.as_str(), f)).collect()
-        };
-        let (before, after) = (by_name(old), by_name(new));
+        let partners = same::pairs(&Side::of(old), &Side::of(new));
+        let is_still: HashSet<*const Finding> = (new.findings.iter().zip(&partners))
+            .filter(|(_, partner)| partner.is_some())
+            .map(|(finding, _)| std::ptr::from_ref(finding))
+            .collect();
+        let is_kept: HashSet<*const Finding> = (partners.iter().flatten())
+            .map(|&at| std::ptr::from_ref(&old.findings[at]))
+            .collect();
         let mut findings: Vec<(Change, &Finding)> = Vec::new();
         let now = order::sorted(&new.findings);
         for change in [Change::New, Change::Still] {
             findings.extend(now.iter().filter_map(|finding| {
-                let is_known = before.contains_key(finding.fingerprint.as_str());
+                let is_known = is_still.contains(&std::ptr::from_ref(*finding));
                 (is_known == (change == Change::Still)).then_some((change, *finding))
             }));
         }
         let gone = order::sorted(&old.findings).into_iter();
-        let gone = gone.filter(|finding| !after.contains_key(finding.fingerprint.as_str()));
+        let gone = gone.filter(|finding| !is_kept.contains(&std::ptr::from_ref(*finding)));
         findings.extend(gone.map(|finding| (Change::Gone, finding)));
         Comparison { old, new, findings }
     }

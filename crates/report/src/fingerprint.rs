@@ -48,17 +48,7 @@ pub fn is_fingerprint(text: &str) -> bool {
 fn fingerprints(findings: &[Finding]) -> Vec<String> {
     let mut alike: HashMap<String, Vec<usize>> = HashMap::new();
     for (at, finding) in findings.iter().enumerate() {
-        let mut hash = Hash::new("fingerprint");
-        hash.text(finding.rule.as_str());
-        for event in finding.events.iter().filter(|event| !explains(event)) {
-            hash.text(event.role.name());
-            let frames = site::inside_main(&event.stack);
-            hash.number(frames.len() as u64);
-            for frame in frames {
-                hash.frame(frame);
-            }
-        }
-        alike.entry(hash.finish()).or_default().push(at);
+        alike.entry(kind(finding)).or_default().push(at);
     }
     let mut out = vec![String::new(); findings.len()];
     for (base, mut members) in alike {
@@ -78,6 +68,21 @@ fn fingerprints(findings: &[Finding]) -> Vec<String> {
         }
     }
     out
+}
+
+/// The same for findings that only lines, bytes and numbers tell apart: the fingerprint of the first of them.
+pub(crate) fn kind(finding: &Finding) -> String {
+    let mut hash = Hash::new("fingerprint");
+    hash.text(finding.rule.as_str());
+    for event in finding.events.iter().filter(|event| !explains(event)) {
+        hash.text(event.role.name());
+        let frames = site::inside_main(&event.stack);
+        hash.number(frames.len() as u64);
+        for frame in frames {
+            hash.frame(frame);
+        }
+    }
+    hash.finish()
 }
 
 /// Whether an event only explains what the others say. Which crash of a cause is looked into first depends on the machine's load, and

@@ -23,7 +23,8 @@ pub fn finish(
         report.findings = applied.kept;
     }
     if let Some(baseline) = baseline {
-        let (new, known) = new_only(std::mem::take(&mut report.findings), baseline);
+        let findings = std::mem::take(&mut report.findings);
+        let (new, known) = new_only(findings, &report.sources, baseline);
         report.findings = new;
         report.known = report.known.saturating_add(known);
         report.notes.extend(baseline.note());

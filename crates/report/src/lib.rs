@@ -55,6 +55,7 @@ mod order;
 mod pattern;
 pub mod pmemcheck;
 pub mod redact;
+mod same;
 pub mod sarif;
 pub mod saved;
 mod site;

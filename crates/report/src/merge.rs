@@ -1,20 +1,23 @@
 //! Many reports made one: of the tests of a suite, of the jobs of a night.
 //!
-//! **Guarantee.** Findings are the same if their [fingerprints](crate::fingerprint) are; each is
+//! **Guarantee.** Findings are the same if their [fingerprints](crate::fingerprint) are, unless the
+//! reports show that they are at different places of one function (`same.rs` has the details); each is
 //! told once, as the first report has it, with how often all have seen it and which programs and
 //! tests show it. Nothing of any report is lost that a verdict depends on: the whole is as
 //! incomplete as its parts are, and says which. That some runs touched no persistent memory is a
 //! note; only if none did, nothing was checked.
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use brownout_findings::numbers::counted;
 use brownout_findings::touched::Adding;
 use brownout_findings::{
-    Analysed, Coverage, Excerpt, Finding, Limit, Limitation, Origin, Outcome, Report, SourceText,
-    Verdict,
+    Analysed, Excerpt, Finding, Limit, Limitation, Origin, Outcome, Report, SourceText, Verdict,
 };
 use serde_json::{Map, Value};
+
+use crate::same::{self, Side};
 
 /// The reports as one, in their order. The verdict is made of what is in them; suppressions and the
 /// like come behind.
@@ -26,12 +29,13 @@ pub fn merge(reports: Vec<Report>) -> Report {
         .filter(|report| report.verdict == Verdict::NothingChecked)
         .count();
     let mut outcome = Outcome::<Map<String, Value>>::default();
-    let mut findings = Findings::default();
+    let mut findings = Joined::default();
     let mut sources = Sources::default();
     let mut touched: Option<Adding> = None;
     let (mut suppressed, mut known) = (0u64, 0u64);
     let mut milliseconds = 0u64;
-    for report in reports {
+    for (number, report) in reports.into_iter().enumerate() {
+        let side = Side::of(&report);
         let name = name(&report.analysed);
         for limitation in report.coverage.limitations {
             if limitation.kind == Limit::Untouched && untouched < count {
@@ -41,16 +45,15 @@ pub fn merge(reports: Vec<Report>) -> Report {
                 true => limitation.text,
                 false => format!("{} ({name})", limitation.text),
             };
-            add(&mut outcome.coverage, Limitation { text, ..limitation });
+            outcome.coverage.add(Limitation { text, ..limitation });
         }
         for note in report.notes {
             if !outcome.notes.contains(&note) {
                 outcome.notes.push(note);
             }
         }
-        for finding in report.findings {
-            findings.add(finding, &report.analysed);
-        }
+        let told = report.findings.into_iter().map(Cow::Owned);
+        findings.add(number, told, &side, &report.analysed.program);
         sources.add(report.sources);
         if let Some(more) = report.touched {
             touched.get_or_insert_with(Adding::default).all_of(more);
@@ -65,7 +68,9 @@ pub fn merge(reports: Vec<Report>) -> Report {
             counted(count as u64, "run")
         ));
     }
-    outcome.findings = findings.all;
+    outcome.findings = (findings.all.into_iter())
+        .map(|told| told.finding.into_owned())
+        .collect();
     outcome.touched = touched.map(Adding::total);
     outcome
         .statistics
@@ -76,15 +81,6 @@ pub fn merge(reports: Vec<Report>) -> Report {
     report.sources = sources.all();
     (report.suppressed, report.known) = (suppressed, known);
     report
-}
-
-/// What one run accepts another may not.
-fn add(coverage: &mut Coverage, limitation: Limitation) {
-    let mut known = coverage.limitations.iter_mut();
-    match known.find(|known| (known.kind, &known.text) == (limitation.kind, &limitation.text)) {
-        Some(known) => known.accepted &= limitation.accepted,
-        None => coverage.limitations.push(limitation),
-    }
 }
 
 /// What all of them have in common.
@@ -113,36 +109,70 @@ fn name(analysed: &Analysed) -> String {
     }
 }
 
-#[derive(Default)]
-struct Findings {
-    all: Vec<Finding>,
-    by_fingerprint: HashMap<String, usize>,
+/// A finding of several reports.
+pub(crate) struct Told<'a> {
+    /// As the first report has it, with what the others add.
+    pub finding: Cow<'a, Finding>,
+    /// The numbers of the reports that have it.
+    pub reports: Vec<usize>,
 }
 
-impl Findings {
-    fn add(&mut self, mut finding: Finding, analysed: &Analysed) {
-        // What was not worth saying in a report about one program is so in one about several.
-        if finding.origins.is_empty() && !analysed.program.is_empty() {
-            finding.origins.push(Origin {
-                command: analysed.program.clone(),
-                ..Origin::default()
-            });
+/// The findings of several reports, each once.
+#[derive(Default)]
+pub(crate) struct Joined<'a> {
+    /// In the order of the reports.
+    pub all: Vec<Told<'a>>,
+    side: Side,
+}
+
+impl<'a> Joined<'a> {
+    /// Of all reports. One alone stays as it is.
+    pub fn of(reports: &'a [Report]) -> Joined<'a> {
+        let mut joined = Joined::default();
+        for (number, report) in reports.iter().enumerate() {
+            let findings = report.findings.iter().map(Cow::Borrowed);
+            let program = match reports.len() {
+                1 => &[],
+                _ => report.analysed.program.as_slice(),
+            };
+            joined.add(number, findings, &Side::of(report), program);
         }
-        let next = self.all.len();
-        let at = match finding.fingerprint.is_empty() {
-            true => next,
-            false => *self
-                .by_fingerprint
-                .entry(finding.fingerprint.clone())
-                .or_insert(next),
-        };
-        match self.all.get_mut(at) {
-            None => self.all.push(finding),
-            Some(known) => {
-                known.count = known.count.saturating_add(finding.count);
-                known.seen_in(finding.origins);
+        joined
+    }
+
+    /// Adds those of a report, which are also in `side`.
+    fn add(
+        &mut self,
+        report: usize,
+        findings: impl Iterator<Item = Cow<'a, Finding>>,
+        side: &Side,
+        program: &[String],
+    ) {
+        let partners = same::pairs(&self.side, side);
+        let mut others = Vec::new();
+        for (at, (mut finding, partner)) in findings.zip(partners).enumerate() {
+            // What was not worth saying in a report about one program is so in one about several.
+            if finding.origins.is_empty() && !program.is_empty() {
+                finding.to_mut().origins.push(Origin {
+                    command: program.to_vec(),
+                    ..Origin::default()
+                });
             }
+            let Some(partner) = partner else {
+                others.push(at);
+                self.all.push(Told {
+                    finding,
+                    reports: vec![report],
+                });
+                continue;
+            };
+            let told = &mut self.all[partner];
+            told.reports.push(report);
+            let known = told.finding.to_mut();
+            known.count = known.count.saturating_add(finding.count);
+            known.seen_in(finding.into_owned().origins);
         }
+        self.side.take(side, others.into_iter());
     }
 }
 
@@ -197,7 +227,7 @@ impl Sources {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use brownout_findings::Severity;
+    use brownout_findings::{Event, Frame, Role, Severity};
 
     fn report(program: &str, fingerprints: &[&str], limits: &[Limit]) -> Report {
         let mut outcome = Outcome::<Map<String, Value>>::default();
@@ -231,6 +261,34 @@ mod tests {
         assert_eq!(whole.verdict, Verdict::Findings);
         assert_eq!(whole.analysed.analysis, "check");
         assert_eq!(whole.analysed.milliseconds, Some(3000));
+    }
+
+    /// The first of a function's bugs has the same fingerprint in each report, whichever it is.
+    #[test]
+    fn what_is_at_another_line_is_another_finding() {
+        let at = |line: u32| {
+            let mut report = report("a", &["1"], &[]);
+            report.findings[0].events.push(Event {
+                stack: vec![Frame {
+                    file: Some("a.c".into()),
+                    line: Some(line),
+                    ..Frame::default()
+                }],
+                ..Event::new(Role::Store, "stored")
+            });
+            let text = ["a = 1;", "", "", "", "", "b = 1;"];
+            report.sources = vec![SourceText {
+                file: "a.c".into(),
+                newer: false,
+                excerpts: vec![Excerpt {
+                    line: 1,
+                    text: text.map(String::from).to_vec(),
+                }],
+            }];
+            report
+        };
+        assert_eq!(merge(vec![at(1), at(6)]).findings.len(), 2);
+        assert_eq!(merge(vec![at(1), at(1), at(6)]).findings.len(), 2);
     }
 
     #[test]

@@ -2,13 +2,20 @@
 
 use std::borrow::Cow;
 
-/// True for characters that would change how a terminal shows what follows, or break a line.
+/// True for characters that would change how a terminal or a page shows what follows, break a line, or show as nothing.
 ///
-/// Beside control characters these are the bidirectional overrides, which can make source text look like other source
-/// text, Unicode's own line ends, and the two non-characters that XML forbids.
+/// Beside control characters these are the bidirectional controls, which can make source text look like other source
+/// text, Unicode's own line ends, characters without width or ink (soft hyphen, joiners, fillers, tags, by which two names can look the same), and
+/// the two non-characters that XML forbids. Variation selectors that choose between two looks of a character are not among them. The page's script has
+/// the same list.
 pub fn is_hostile(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(
+            c,
+            '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{3164}' | '\u{ffa0}'
+        )
+        || matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e01ef}')
         || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
@@ -50,6 +57,10 @@ mod tests {
         assert_eq!(
             visible("x\u{202e}y\u{85}\u{2029}"),
             "x\\u{202e}y\\u{85}\\u{2029}"
+        );
+        assert_eq!(
+            visible("pay\u{200b}\u{ad}pal\u{2060}\u{e0041}"),
+            "pay\\u{200b}\\u{ad}pal\\u{2060}\\u{e0041}"
         );
         assert!(matches!(
             visible("größe <T> \\ ✓"),

@@ -2,7 +2,7 @@
 
 mod support;
 
-use brownout_findings::{Report, Verdict, rules};
+use brownout_findings::{Excerpt, Report, SourceText, Verdict, rules};
 use brownout_report::baseline::Baseline;
 use brownout_report::suppress::{Suppressions, today};
 use brownout_report::{Format, Options, finish};
@@ -248,6 +248,45 @@ fn a_baseline_leaves_new_findings_only() {
     let chained =
         Baseline::parse(rendered(&now, Format::Json, &Options::default()).as_bytes()).unwrap();
     assert!(chained.note().is_some() && baseline.note().is_none());
+}
+
+/// The lines of the file that findings by [`missing_flush`] are in.
+fn sources(text: &[&str]) -> Vec<SourceText> {
+    vec![SourceText {
+        file: "src/list.c".into(),
+        newer: false,
+        excerpts: vec![Excerpt {
+            line: 1,
+            text: text.iter().map(|line| (*line).to_owned()).collect(),
+        }],
+    }]
+}
+
+#[test]
+fn a_baseline_does_not_hide_what_was_made_where_something_else_was_mended() {
+    let text = [
+        "{",
+        "p->a = 1;",
+        "persist(p);",
+        "p->b = 1;",
+        "persist(p);",
+        "}",
+    ];
+    let mut old = report(Verdict::Findings, vec![missing_flush(2)]);
+    old.sources = sources(&text);
+    finish(&mut old, None, None, today());
+    let baseline =
+        Baseline::parse(rendered(&old, Format::Json, &Options::default()).as_bytes()).unwrap();
+    let at = |line: u32, sources: Vec<SourceText>| {
+        let mut now = report(Verdict::Findings, vec![missing_flush(line)]);
+        now.sources = sources;
+        finish(&mut now, None, Some(&baseline), today());
+        (now.findings.len(), now.known)
+    };
+    assert_eq!(at(2, sources(&text)), (0, 1));
+    assert_eq!(at(4, sources(&text)), (1, 0));
+    // Without the lines nobody can know.
+    assert_eq!(at(4, Vec::new()), (0, 1));
 }
 
 #[test]

@@ -427,6 +427,13 @@ fn what_several_reports_have_is_shown_once() {
         [&serde_json::json!([0]), &serde_json::json!([0, 1])]
     );
     assert_eq!(data["reports"][1]["title"], "check of ./other");
+    // As often as all have seen it, and in each of their programs.
+    let both = &data["findings"][1];
+    assert_eq!(both["seen"], "2,468");
+    let programs: Vec<&Value> = (both["origins"].as_array().unwrap().iter())
+        .map(|origin| &origin["command"][0])
+        .collect();
+    assert_eq!(programs, ["./list", "./other"]);
 }
 
 // ----------------------------------------------------------------- hostile
@@ -576,6 +583,7 @@ fn sketches_and_tests_are_in_the_page() {
         test: Some("push_works".into()),
         runner: Some("ctest".into()),
         command: vec!["./list".into()],
+        folder: None,
         pid: Some(12),
     }];
     let told = data(&page(&[made.clone()]));
@@ -670,8 +678,9 @@ fn a_comparison_is_as_safe() {
 fn a_comparison_tells_new_gone_and_still_there() {
     let mut old = sample();
     let mut new = sample();
-    // The first is mended, and another has come.
+    // The first is mended, and another has come, with another caller.
     new.findings[0].fingerprint = "0000000000000001".into();
+    new.findings[0].events[0].stack[1].function = Some("other".into());
     let comparison = Comparison::of(&old, &new);
     assert_eq!(
         [Change::New, Change::Gone, Change::Still].map(|c| comparison.count(c)),

@@ -418,6 +418,9 @@ macro_rules! codes {
             $(#[doc = concat!("`Kind` number ", stringify!($value), ", ", $role, ".")]
             pub const $name: KindCode = KindCode($value);)*
 
+            /// All names with their numbers, as `include/brownout_rule.h` has them, too.
+            pub const NAMES: &[(&str, KindCode)] = &[$((stringify!($name), KindCode::$name)),*];
+
             /// One word for it, as findings call the role of an event.
             pub fn role(self) -> &'static str {
                 match self {

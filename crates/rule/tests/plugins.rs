@@ -52,6 +52,8 @@ fn compile(macros: &[&str]) -> (TempDir, PathBuf) {
         .args(["-shared", "-fPIC", "-Wall", "-Werror", "-o"])
         .arg(&library)
         .arg(Path::new(CRATE).join("tests/plugins/rule.c"))
+        .arg("-I")
+        .arg(Path::new(CRATE).join("../../include"))
         .args(macros.iter().map(|m| format!("-D{m}")))
         // A variant may leave a function unused.
         .arg("-Wno-unused-function")
@@ -59,6 +61,43 @@ fn compile(macros: &[&str]) -> (TempDir, PathBuf) {
         .expect("cc starts: it is what Rust links with");
     assert!(status.success());
     (folder, library)
+}
+
+/// The header for C compiles alone, as C and as C++, and has the numbers that the tool has.
+#[test]
+fn the_header_says_what_the_tool_says() {
+    let path = Path::new(CRATE).join("../../include/brownout_rule.h");
+    let text = std::fs::read_to_string(&path).expect("it is there");
+    let value = |name: &str| {
+        let mut lines = text.lines().map(str::trim_start);
+        let line = lines.find(|line| line.starts_with(&format!("{name} = ")));
+        let value = line.and_then(|line| line.split([' ', ',']).nth(2));
+        value.and_then(|value| value.parse::<u32>().ok())
+    };
+    for (name, code) in KindCode::NAMES {
+        assert_eq!(value(&format!("BROWNOUT_RULE_KIND_{name}")), Some(code.0));
+    }
+    let kinds = text.matches("BROWNOUT_RULE_KIND_").count();
+    assert_eq!(kinds, KindCode::NAMES.len());
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, standard) in [("a.c", "-std=c99"), ("a.cc", "-std=c++11")] {
+        let source = folder.path().join(name);
+        std::fs::write(&source, "#include \"brownout_rule.h\"\n").expect("a write");
+        let status = Command::new("cc")
+            .args([
+                "-fsyntax-only",
+                "-Wall",
+                "-Wextra",
+                "-Wpedantic",
+                "-Werror",
+                standard,
+                "-I",
+            ])
+            .arg(Path::new(CRATE).join("../../include"))
+            .arg(&source)
+            .status();
+        assert!(status.expect("cc starts").success(), "{standard}");
+    }
 }
 
 fn load_error(library: &Path, options: &str) -> String {

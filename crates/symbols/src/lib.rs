@@ -44,6 +44,7 @@ mod frame;
 mod image;
 mod locate;
 mod modules;
+mod persisting;
 mod shape;
 mod stacks;
 mod symbolizer;

@@ -84,6 +84,12 @@ impl Modules {
         &self.paths[file.0]
     }
 
+    /// All files, with their numbers.
+    pub fn paths(&self) -> impl Iterator<Item = (ModuleFile, &Arc<Path>)> {
+        let paths = self.paths.iter().enumerate();
+        paths.map(|(number, path)| (ModuleFile(number), path))
+    }
+
     /// How many files there are.
     pub fn files(&self) -> usize {
         self.paths.len()

@@ -10,12 +10,14 @@
 //!
 //! **Guarantee.** Every event that a [`Counting`] has seen counts once, at the line that
 //! [`brownout_findings::blame`] says. Nothing is given its name while runs go on: that is done in
-//! the end, once for each place and its callers.
+//! the end, once for each place and its callers. Lines of the program's own files that [could persist
+//! something](crate::persisting) and were not seen to do so are named, too.
 //!
-//! **Deviation.** Files of code are taken to be the same in all runs.
+//! **Deviation.** Files of code are taken to be the same in all runs. What lies below `/lib`, `/usr/lib` and their kin is not the program's own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use brownout_findings::Frame as PlainFrame;
@@ -24,9 +26,11 @@ use brownout_trace::event::{ContextId, Event, EventKind, TargetAddr, ThreadId};
 use brownout_trace::{EventSink, pmemcheck};
 
 use crate::callers::Callers;
+use crate::elf::ElfFile;
 use crate::frame::Frame;
 use crate::locate::Options;
-use crate::modules::{CodeAddr, CodePlace, Modules};
+use crate::modules::{CodeAddr, CodePlace, Modules, Within};
+use crate::persisting::{self, Persisting};
 use crate::stacks::is_main;
 use crate::symbolizer::Symbolizer;
 
@@ -121,8 +125,37 @@ impl Touches {
         for (stack, times) in all {
             adding.at(&stack, times);
         }
+        self.persisting(&mut adding);
         adding.total()
     }
+
+    /// Adds the lines of the program's own files that could have made something persistent.
+    fn persisting(&self, adding: &mut Adding) {
+        let mut looked = HashSet::new();
+        for tally in locked(&self.0.idle).iter() {
+            let mut symbolizer = Symbolizer::over(tally.modules.clone(), Options::for_findings());
+            for (file, path) in tally.modules.paths() {
+                if is_of_system(path) || !looked.insert(path.clone()) {
+                    continue;
+                }
+                let Ok(elf) = ElfFile::open(path) else {
+                    continue;
+                };
+                for Persisting { offset, touch } in persisting::all(&elf) {
+                    let frames = symbolizer.frames_at(CodePlace(Within::File(file, offset)));
+                    let stack: Vec<PlainFrame> =
+                        frames.iter().cloned().map(PlainFrame::from).collect();
+                    adding.could(&stack, touch);
+                }
+            }
+        }
+    }
+}
+
+/// A file that the system brings.
+fn is_of_system(path: &Path) -> bool {
+    let folders = ["/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib64"];
+    folders.iter().any(|folder| path.starts_with(folder))
 }
 
 /// The stack of a chain of places, innermost first, up to `main`: what is above it tells nothing.

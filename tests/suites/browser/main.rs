@@ -38,6 +38,10 @@ fn main() {
         trial("as_a_person_uses_it", as_a_person_uses_it),
         trial("ten_thousand_findings", ten_thousand_findings),
         trial("hostile_text_is_text", hostile_text_is_text),
+        trial(
+            "several_reports_and_two_compared",
+            several_reports_and_two_compared,
+        ),
         trial("a_campaign_that_goes_on", a_campaign_that_goes_on),
         trial("script_is_strict", script_is_strict),
         trial("timelines_show_what_is_lost", timelines_show_what_is_lost),
@@ -79,8 +83,9 @@ fn makings() -> Vec<Making> {
     };
     let race = layout::race_programs().join("item_flags-bug");
     let race = race.display();
-    let symex = layout::symex_programs().join("numbers-fixed");
-    let fuzz = layout::fuzz_programs().join("clean_tree-fixed");
+    let symex = layout::symex_programs().join("torn-bug");
+    let symex = symex.display();
+    let fuzz = layout::fuzz_programs().join("magic_value-bug");
     vec![
         check("check", "correctness-data_never_flushed-bug"),
         check("check-clean", "correctness-data_never_flushed-fixed"),
@@ -99,8 +104,9 @@ fn makings() -> Vec<Making> {
         Making {
             name: "symex",
             words: [
-                words("symex --coverage pm.info --pm pool --stdin-symbolic 4 --paths 2 --time 60s --"),
-                vec![symex.display().to_string(), "pool".into()],
+                words("symex --coverage pm.info --pm pool --stdin-symbolic 4 --until-found --time 60s --recover"),
+                vec![format!("{symex} pool check"), "--".into()],
+                vec![symex.to_string(), "pool".into()],
             ]
             .concat(),
         },
@@ -118,7 +124,8 @@ fn makings() -> Vec<Making> {
 /// Runs the tool in a folder of its own, and gives the report in both forms.
 fn make(making: &Making, scratch: &Scratch) -> Result<(PathBuf, Report)> {
     let folder = scratch.folder(making.name)?;
-    fs::write(folder.join("seed"), "k 5\np\n")?;
+    // The magic value itself: it is the page that is tried here, and not the search.
+    fs::write(folder.join("seed"), "k 0xc0ffee\np\n")?;
     let report = folder.join("report.json");
     let mut argv = vec![
         layout::brownout().display().to_string(),
@@ -286,12 +293,93 @@ fn the_judges_object() -> Result<()> {
 
 // ---------------------------------------------------------------- the pages
 
+/// `brownout report` of several reports, with these options.
+fn page_of_all(reports: &[(&str, Report)], options: &[&str], folder: &Path) -> Result<PathBuf> {
+    let mut argv = vec![layout::brownout(), "report".into()];
+    argv.extend(options.iter().map(PathBuf::from));
+    for (name, report) in reports {
+        let path = folder.join(name);
+        fs::write(&path, serde_json::to_vec(report)?)?;
+        argv.push(path);
+    }
+    let page = folder.join("several.html");
+    argv.extend(["-o".into(), page.clone()]);
+    // Something new is exit status 1.
+    let outcome = Invocation::new(argv, folder).timeout(TIMEOUT).run()?;
+    ensure!(outcome.status <= 1, "{}", outcome.describe());
+    Ok(page)
+}
+
+/// What two runs have in common is shown once, with both. And of a function in which one bug was mended and another made, both of which have one
+/// fingerprint, each can be chosen.
+fn several_reports_and_two_compared() -> Result<()> {
+    tool::expect_built()?;
+    let scratch = Scratch::new()?;
+    let browser = Browser::start()?;
+    let program = |name: &str| {
+        let mut report = large(3);
+        report.analysed.program = vec![name.to_owned()];
+        report
+    };
+    let both = [("a.json", program("./one")), ("b.json", program("./two"))];
+    let page = page_of_all(&both, &[], scratch.path())?;
+    let tab = browser.tab()?;
+    tab.open(&page, "")?;
+    tab.expect("document.querySelectorAll('#rows li').length === 3")?;
+    let finding = "document.getElementById('finding').textContent";
+    for text in ["check of ./one; check of ./two", "the program ./two"] {
+        tab.expect(&format!("{finding}.includes('{text}')"))?;
+    }
+    expect_no_barriers(&tab)?;
+    expect_silent(&tab)?;
+
+    let at = |line: u32| {
+        let mut report = large(1);
+        let frame = &mut report.findings[0].events[0].stack[0];
+        (frame.file, frame.line) = (Some("/src/a.c".into()), Some(line));
+        report.findings[0].message = format!("lost in line {line}");
+        report.findings[0].events[0].place = None;
+        report.sources = vec![brownout_findings::SourceText {
+            file: "/src/a.c".into(),
+            newer: false,
+            excerpts: vec![brownout_findings::Excerpt {
+                line: 1,
+                text: ["a = 1;", "f();", "g();", "b = 1;"]
+                    .map(String::from)
+                    .to_vec(),
+            }],
+        }];
+        report
+    };
+    let versions = [("old.json", at(1)), ("new.json", at(4))];
+    let page = page_of_all(&versions, &["--compare"], scratch.path())?;
+    let tab = browser.tab()?;
+    tab.open(&page, "")?;
+    let heading = "document.querySelector('#finding h3').textContent";
+    tab.expect("document.querySelectorAll('#rows li').length === 2")?;
+    tab.expect(&format!("{heading}.includes('lost in line 4')"))?;
+    tab.press("j")?;
+    tab.wait_for(&format!("{heading}.includes('lost in line 1')"))?;
+    tab.evaluate("[...document.querySelectorAll('.bar')].find((bar) => bar.textContent.startsWith('gone')).click()")?;
+    tab.wait_for("document.querySelectorAll('#rows li').length === 1")?;
+    tab.expect("location.hash.includes('change=gone')")?;
+    expect_no_barriers(&tab)?;
+    screenshot(&tab, "compared")?;
+    expect_silent(&tab)
+}
+
 fn every_analysis() -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;
     let browser = Browser::start()?;
     for making in makings() {
         let (page, report) = make(&making, &scratch)?;
+        ensure!(
+            report.findings.is_empty() == (making.name == "check-clean"),
+            "{}: {} findings",
+            making.name,
+            report.findings.len()
+        );
         let tab = browser.tab()?;
         look_at(&tab, making.name, &page, &report).with_context(|| making.name)?;
     }
@@ -630,6 +718,16 @@ fn a_campaign_that_goes_on() -> Result<()> {
         tab.evaluate("document.querySelector('#watched button').click()")?;
         tab.wait_for(&format!("document.documentElement.dataset.ready === 'true' && window.loaded === undefined && {listed} > 0"))?;
     }
+    // A server that cannot answer, or cannot be reached for a while, is asked again.
+    let watched = "document.getElementById('watched').textContent";
+    tab.evaluate("window.fetch_now = window.fetch; window.fetch = async () => new Response('full <b>disk', {status: 503}); 0")?;
+    tab.wait_for(&format!(
+        "{watched}.includes('tried again. (full <b>disk)')"
+    ))?;
+    tab.evaluate("window.fetch = () => Promise.reject(new TypeError('gone')); 0")?;
+    tab.wait_for(&format!("{watched}.includes('cannot be reached')"))?;
+    tab.evaluate("window.fetch = window.fetch_now; 0")?;
+    tab.wait_for(&format!("!{watched}.includes('cannot be reached')"))?;
     fuzzing.interrupt()?;
     tab.wait_for("document.querySelector('#campaigns p:not([id])').textContent.startsWith('It does not run now')")?;
     // It has asked for its own data, and for nothing else.
@@ -646,7 +744,7 @@ fn a_campaign_that_goes_on() -> Result<()> {
     );
     let ended = serving.interrupt()?;
     ensure!(ended.success(), "serving ended with {ended}");
-    tab.wait_for("document.getElementById('watched').textContent.includes('does not serve this page any more')")?;
+    tab.wait_for(&format!("{watched}.includes('cannot be reached')"))?;
 
     // The page as a file, of what is over.
     let files = listing(&folder.join("kept"))?;

@@ -4,7 +4,7 @@
 //! into a double are text. What needs a decision (which frame stands for an event, what a picture shows) is decided here.
 //!
 //! **Deviations.** Frames and stacks are kept once and referred to by number: ten thousand findings share most of theirs. A finding that
-//! several reports have (by rule and fingerprint) is shown once, as the first of them tells it, with all reports that have it.
+//! several reports have is shown once, as [`merge`](crate::merge) would have it, with all reports that have it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -20,6 +20,7 @@ use super::picture::{self, Picture};
 use super::place::{listed, place_of};
 use crate::compare::{Change, Comparison};
 use crate::diff;
+use crate::merge::{Joined, Told};
 use crate::site;
 use crate::terminal::{last_line, level};
 use crate::text::base_name;
@@ -179,26 +180,28 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Of one report or several.
-pub fn of_reports<'a>(reports: &'a [Report], folder: Option<&Path>) -> Data<'a> {
+/// Of one report or several, whose findings are told as `joined` has them.
+pub fn of_reports<'a>(
+    reports: &'a [Report],
+    joined: &'a Joined<'_>,
+    folder: Option<&Path>,
+) -> Data<'a> {
     let mut shared = Shared::default();
     let mut findings: Vec<FindingData<'a>> = Vec::new();
-    let mut known: HashMap<(&str, &str), usize> = HashMap::new();
-    for (number, report) in reports.iter().enumerate() {
-        for finding in &report.findings {
-            let name = (finding.rule.as_str(), finding.fingerprint.as_str());
-            let at = known.get(&name).filter(|_| !name.1.is_empty());
-            match at.map(|&at| &mut findings[at]) {
-                // One report names each fingerprint once; if it does not, both are shown.
-                Some(first) if !first.reports.contains(&number) => first.reports.push(number),
-                _ => {
-                    known.entry(name).or_insert(findings.len());
-                    let sources = &report.sources;
-                    let told = told(finding, vec![number], None, &mut shared, sources, folder);
-                    findings.push(told);
-                }
-            }
-        }
+    for Told {
+        finding,
+        reports: having,
+    } in &joined.all
+    {
+        let sources = &reports[having[0]].sources;
+        findings.push(told(
+            finding,
+            having.clone(),
+            None,
+            &mut shared,
+            sources,
+            folder,
+        ));
     }
     // Each report has them in order. Several are told as one, errors first.
     let rank = |severity: &str| {

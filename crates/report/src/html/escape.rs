@@ -79,6 +79,44 @@ mod tests {
         );
     }
 
+    /// The ranges of a class of a regular expression of JavaScript's.
+    fn ranges(class: &str) -> Vec<(u32, u32)> {
+        let code = |text: &str| {
+            let digits = text.trim_start_matches('{').trim_end_matches('}');
+            u32::from_str_radix(digits, 16).expect("a number")
+        };
+        let mut ranges = Vec::new();
+        let mut words = class.split("\\u").skip(1).peekable();
+        while let Some(word) = words.next() {
+            let first = word.strip_suffix('-').unwrap_or(word);
+            let last = match word.ends_with('-') {
+                true => words.next().expect("the end of a range"),
+                false => first,
+            };
+            ranges.push((code(first), code(last)));
+        }
+        ranges
+    }
+
+    /// The script shows as escapes what this does, and nothing else.
+    #[test]
+    fn the_script_has_the_same_list() {
+        let script = include_str!("page.js");
+        let class = script
+            .split("const HOSTILE = /[")
+            .nth(1)
+            .expect("it has one");
+        let class = class.split("\\p{Noncharacter_Code_Point}]/gu").next();
+        let ranges = ranges(class.expect("it ends with the non-characters"));
+        assert!(ranges.len() > 10);
+        for c in (0..=0x10ffff).filter_map(char::from_u32) {
+            let code = u32::from(c);
+            let is_none = matches!(code, 0xfdd0..=0xfdef) || code & 0xfffe == 0xfffe;
+            let shown = is_none || ranges.iter().any(|(a, b)| (a..=b).contains(&&code));
+            assert_eq!(shown, is_unfit(c), "{code:#x}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_text_comes_back(text in "([a-z]|\\pC|\\PC|[<>&\u{2028}\u{2029}\u{202e}\0\\\\\"]){0,40}") {

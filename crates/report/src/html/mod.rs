@@ -36,6 +36,7 @@ use sha2::{Digest, Sha256};
 
 use self::campaign::Campaign;
 use crate::compare::{Change, Comparison};
+use crate::merge::Joined;
 use crate::options::Options;
 use crate::terminal::last_line;
 
@@ -66,7 +67,8 @@ pub fn render_with(
 ) -> io::Result<()> {
     let findings = reports.iter().flat_map(|report| &report.findings);
     let verdict = combined(reports);
-    let mut data = data::of_reports(reports, options.folder.as_deref());
+    let joined = Joined::of(reports);
+    let mut data = data::of_reports(reports, &joined, options.folder.as_deref());
     data.campaigns = campaigns.iter().map(Campaign::shown).collect();
     data.watch = is_watched.then(|| version(reports));
     write(
@@ -79,7 +81,7 @@ pub fn render_with(
             verdict: word(verdict).to_owned(),
             sentence: match reports {
                 [one] => shown(last_line(one).trim_start_matches("brownout: ")),
-                many => claim(verdict, many),
+                many => claim(verdict, many, &joined),
             },
             doubts: Vec::new(),
             runs: reports.iter().take(RUNS_MAX).map(Run::of).collect(),
@@ -297,19 +299,14 @@ fn class(verdict: Verdict) -> &'static str {
 }
 
 /// What several reports come to.
-fn claim(verdict: Verdict, reports: &[Report]) -> String {
+fn claim(verdict: Verdict, reports: &[Report], joined: &Joined<'_>) -> String {
     let of = |wanted: Verdict| reports.iter().filter(|r| r.verdict == wanted).count() as u64;
     let incomplete = of(Verdict::Incomplete);
     let nothing = of(Verdict::NothingChecked);
-    let mut seen = BTreeSet::new();
     let mut errors = 0;
     let mut others = 0;
-    for finding in reports.iter().flat_map(|report| &report.findings) {
-        let name = (finding.rule.as_str(), finding.fingerprint.as_str());
-        if !name.1.is_empty() && !seen.insert(name) {
-            continue;
-        }
-        match finding.severity {
+    for told in &joined.all {
+        match told.finding.severity {
             Severity::Correctness => errors += 1,
             Severity::Warning | Severity::Performance => others += 1,
         }

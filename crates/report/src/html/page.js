@@ -9,8 +9,8 @@
 
   // ---------------------------------------------------------------- text
 
-  // Characters that change how others are shown, or show as nothing.
-  const HOSTILE = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\p{Noncharacter_Code_Point}]/gu;
+  // Characters that change how others are shown, or show as nothing: those that the tool does not write as they are, either.
+  const HOSTILE = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e01ef}\p{Noncharacter_Code_Point}]/gu;
   const NAMES = { '\n': '\\n', '\r': '\\r', '\t': '\\t' };
   const escaped = (c) => NAMES[c] || `\\u{${c.codePointAt(0).toString(16)}}`;
 
@@ -58,11 +58,14 @@
 
   const SHAPES = { correctness: '✖', warning: '▲', performance: '◆' };
   const FIELDS = ['severity', 'rule', 'file', 'change'];
-  /** What is chosen: `finding` is a fingerprint, or `~` and the number of a finding that has none. */
+  /** What is chosen: `finding` is a fingerprint, with `~` and the finding's number where it has none or another has it, too. */
   const state = { finding: '', q: '', severity: '', rule: '', file: '', change: '' };
-  data.findings.forEach((finding, number) => { finding.key = finding.fingerprint || `~${number}`; });
   const byKey = new Map();
-  for (const finding of data.findings) if (!byKey.has(finding.key)) byKey.set(finding.key, finding);
+  data.findings.forEach((finding, number) => {
+    const { fingerprint } = finding;
+    finding.key = fingerprint && !byKey.has(fingerprint) ? fingerprint : `${fingerprint}~${number}`;
+    byKey.set(finding.key, finding);
+  });
   let chosen = data.findings;
 
   function address(changes) {
@@ -654,11 +657,16 @@
   }
 
   /** What is new in a page that is served. Figures are drawn anew; a list that somebody reads is not taken away from them. */
-  function follow(now) {
+  const TROUBLES = {
+    busy: 'What is new cannot be told at the moment. It is tried again.',
+    unreachable: 'Brownout cannot be reached: it was ended, or the connection is lost. This is what it showed last; it is asked again.',
+    gone: 'Brownout does not serve this page any more: this is what it showed last.',
+  };
+  function follow({ now, trouble, why }) {
     const watched = byId('watched');
     watched.hidden = false;
-    if (now === null) {
-      watched.textContent = 'Brownout does not serve this page any more: this is what it showed last.';
+    if (trouble) {
+      watched.textContent = why ? `${TROUBLES[trouble]} (${visible(why, 500)})` : TROUBLES[trouble];
       return;
     }
     if (JSON.stringify(now.campaigns) !== JSON.stringify(data.campaigns) && !byId('campaigns-body').contains(document.activeElement)) {

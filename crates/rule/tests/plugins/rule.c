@@ -1,48 +1,34 @@
 /* A rule in C: shows that nothing of Rust crosses the border, and, by macros, every way to get the table wrong.
  *
  * Reports each marker, with what the tool answers about the 64 bytes at 0x1000. */
-#include <stddef.h>
-#include <stdint.h>
+/* The table is declared in the header; some of these are none. */
+#define brownout_rule_plugin declared_plugin
+#include "brownout_rule.h"
+#undef brownout_rule_plugin
 #include <stdio.h>
 #include <string.h>
 
-typedef struct { const char *data; size_t len; } bytes;
-typedef struct { uint64_t address, len, offset; uint32_t file, reserved; } place;
-typedef struct { uint64_t index, pc; uint32_t context, thread, process, kind; place place; } site;
-typedef struct { uint32_t size, severity, needs, reserved; uint64_t kinds; bytes id, summary; } info;
-typedef struct {
-	uint32_t size, kind;
-	uint64_t index, pc;
-	uint32_t context, thread, process, code, flags, reserved;
-	place place;
-	uint64_t args[6];
-	bytes bytes, text;
-} event;
-typedef struct { uint32_t size, state; place place; site store; } status;
-typedef struct { site site; bytes text; } finding_event;
-typedef struct {
-	uint32_t size, reserved;
-	bytes message;
-	const finding_event *events; size_t event_count;
-	const bytes *help; size_t help_count;
-	const bytes *notes; size_t note_count;
-} finding;
-typedef struct {
-	uint32_t version, size, event_size, status_size;
-	void (*fail)(void *call, bytes message);
-	uint32_t (*is_persisted)(void *call, place);
-	uint32_t (*is_ordered_before)(void *call, place, place);
-	void (*status)(void *call, place, void (*visit)(void *, const status *), void *data);
-	uint32_t (*in_transaction)(void *call, uint32_t thread);
-	uint32_t (*is_logged)(void *call, uint32_t thread, place);
-	void (*report)(void *call, const finding *);
-} host;
+typedef brownout_rule_bytes bytes;
+typedef brownout_rule_place place;
+typedef brownout_rule_site site;
+typedef brownout_rule_info info;
+typedef brownout_rule_event event;
+typedef brownout_rule_status status;
+typedef brownout_rule_finding_event finding_event;
+typedef brownout_rule_finding finding;
+typedef brownout_rule_host host;
+
+/* As the tool has them. */
+_Static_assert(sizeof(place) == 32 && sizeof(site) == 64 && sizeof(info) == 56, "sizes");
+_Static_assert(sizeof(event) == 160 && sizeof(status) == 104 && sizeof(host) == 72, "sizes");
+_Static_assert(sizeof(finding) == 72 && sizeof(finding_event) == 80, "sizes");
+_Static_assert(sizeof(struct declared_plugin) == 48, "sizes");
 
 #ifndef MAGIC
-#define MAGIC 0x4c55524e574f5242 /* "BROWNRUL" */
+#define MAGIC BROWNOUT_RULE_MAGIC
 #endif
 #ifndef VERSION
-#define VERSION 1
+#define VERSION BROWNOUT_RULE_VERSION
 #endif
 #ifndef SIZE
 #define SIZE sizeof(struct table)
@@ -54,7 +40,7 @@ typedef struct {
 #define ID "c-rule"
 #endif
 #ifndef SEVERITY
-#define SEVERITY 1
+#define SEVERITY BROWNOUT_RULE_PERFORMANCE
 #endif
 #ifndef EVENT
 #define EVENT on_event
@@ -62,8 +48,6 @@ typedef struct {
 #ifndef NEEDS
 #define NEEDS 0
 #endif
-
-enum { MARKER = 24 };
 
 static bytes text(const char *s) { return (bytes){s, strlen(s)}; }
 
@@ -98,7 +82,7 @@ static void visit(void *data, const status *s)
 
 static uint32_t on_event(void *self, const host *h, void *call, const event *e)
 {
-	if (e->kind != MARKER)
+	if (e->kind != BROWNOUT_RULE_KIND_MARKER)
 		return 0;
 	if (e->text.len == 4 && memcmp(e->text.data, "fail", 4) == 0)
 		return 7;
