@@ -1,12 +1,14 @@
-//! `cargo xtask package`: a Debian package of the tool, and proof that it works where nothing else
-//! of it is.
+//! `cargo xtask package`: a Debian package of the tool, tried as it is installed.
 //!
 //! What is in it: the stripped tool, with the name by which it takes Valgrind's place; manual pages
-//! and completions, which the tool writes itself; the headers for annotations, with a file for
+//! and completions, which the tool writes itself; the headers for annotations and for custom rules, with a file for
 //! pkg-config and a module for CMake; the documentation and the licences.
 //!
-//! Guarantee: the package is installed into an empty root and used there before anybody hears of
-//! it. `--binary FILE` packages a tool that is built already.
+//! Guarantee: before anybody hears of the package it is installed into an empty root, and its tool, headers and modules
+//! are used from there. `--binary FILE` packages a tool that is built already.
+//!
+//! Deviation: they are used on this machine, with its C library, compiler and CMake. That the packages it names as
+//! dependencies are enough, and that they are there under these names elsewhere, is not tried.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -184,6 +186,7 @@ fn try_out(file: &Path, version: &str) -> Result<()> {
 
     let project = scratch.folder("project")?;
     fs::write(project.join("t.c"), ANNOTATED)?;
+    fs::write(project.join("rule.c"), "#include <brownout_rule.h>\n")?;
     let config = root.join("usr/share/pkgconfig");
     let flags = shell::output(
         Command::new("pkg-config")
@@ -198,6 +201,12 @@ fn try_out(file: &Path, version: &str) -> Result<()> {
             .current_dir(&project)
             .args(flags.split_whitespace())
             .args(["-o", "t", "t.c"]),
+    )?;
+    shell::run(
+        Command::new("cc")
+            .current_dir(&project)
+            .args(flags.split_whitespace())
+            .args(["-fsyntax-only", "rule.c"]),
     )?;
     let lists = "cmake_minimum_required(VERSION 3.16)\nproject(t C)\nfind_package(Brownout REQUIRED)\n\
                  add_executable(t t.c)\ntarget_link_libraries(t PRIVATE Brownout::annotations)\n\

@@ -13,7 +13,7 @@ use brownout_abi::cpu::{Feature, Features, HIDE_VARIABLE};
 use brownout_tests::{cpu, layout, random_code};
 
 use crate::selection::Selection;
-use crate::{apart, build, dependencies, graph, setup, shell};
+use crate::{apart, build, comments, dependencies, graph, setup, shell};
 
 /// Everything, or what the words select.
 pub fn test(words: &[&str]) -> Result<ExitCode> {
@@ -25,6 +25,7 @@ pub fn test(words: &[&str]) -> Result<ExitCode> {
     }
     step("packages", setup::setup)?;
     step("format", check_format)?;
+    step("comments", comments::check)?;
     step("module graph", graph::graph)?;
     step("lints", || {
         lint(&[])?;
@@ -76,6 +77,7 @@ pub fn test(words: &[&str]) -> Result<ExitCode> {
 /// What tells most in a minute; with crates picked, what concerns them.
 fn fast(selection: &Selection) -> Result<Totals> {
     step("format", check_format)?;
+    step("comments", comments::check)?;
     if selection.picks_packages() {
         step("lints", || {
             if selection.engine {
