@@ -1,7 +1,8 @@
 //! Builds the in-target engine and lays it out as the flat image that the launcher maps.
 //!
-//! The engine is a `no_std` program of its own with its own link arguments, so it is built by a nested cargo call, in
-//! a folder of its own. The result is one block of bytes with all relocations applied for its fixed address.
+//! The engine is a `no_std` program of its own with its own link arguments, so it is built by a
+//! nested cargo call, in a folder of its own. The result is one block of bytes with all relocations
+//! applied for its fixed address.
 
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol};

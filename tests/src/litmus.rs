@@ -1,8 +1,9 @@
-//! The litmus tests in `tests/race/litmus`: what threads can see of each other, and what a crash can leave of it.
+//! The litmus tests in `tests/race/litmus`: what threads can see of each other, and what a crash
+//! can leave of it.
 //!
-//! The form is that of `crates/model/tests/litmus`, except that threads are programs: the lines of a
-//! thread stand in its order, and the order between threads is not given. One directive a line, `#`
-//! begins a comment:
+//! The form is that of `crates/model/tests/litmus`, except that threads are programs: the lines of
+//! a thread stand in its order, and the order between threads is not given. One directive a line,
+//! `#` begins a comment:
 //!
 //! ```text
 //! threads: programs                           in every file here, to tell the two forms apart
@@ -24,8 +25,9 @@
 //! stores, `clflush` and `sfence` leave in order; `clwb` and `clflushopt`, which leave as soon as
 //! nothing that they must follow is before them (stores and `clflush` of the same line, `sfence`)
 //! and complete with the next fence or locked instruction of their thread; and lines that survive
-//! as they were at any moment since their last completed write-back. What `reaches`, `never`, `allowed` and `forbidden`
-//! say was written by hand, from the papers on x86-TSO and Px86, and the search agrees with all of it.
+//! as they were at any moment since their last completed write-back. What `reaches`, `never`,
+//! `allowed` and `forbidden` say was written by hand, from the papers on x86-TSO and Px86, and the
+//! search agrees with all of it.
 //!
 //! `litmus POOL FILE` runs a file with real threads and real instructions and prints one element of
 //! `outcomes`; `litmus POOL FILE recover` prints one of `survives`. So a runner compares the lines

@@ -1,4 +1,5 @@
-//! The programs in `tests/race`: threads on persistent memory whose bugs need the right interleaving.
+//! The programs in `tests/race`: threads on persistent memory whose bugs need the right
+//! interleaving.
 //!
 //! | folder | what is in it |
 //! |---|---|
@@ -27,10 +28,11 @@
 //! | `flags: …`, `libs: …` | more for the compiler |
 //! | `prints: TEXT` | in `replay`: what it may print (without its last line feed); one line for each possibility |
 //!
-//! A place is a marker: `/* @name */` stands on each line that belongs to it. `a|b` accepts either. The
-//! markers `store`, `read` and `effect` say where the value comes from, where it is read too early,
-//! and where what was computed of it becomes durable or leaves the process. A persistent lock has only `store`: where it is
-//! taken. A deadlock has only `effect`: where a thread waits for ever.
+//! A place is a marker: `/* @name */` stands on each line that belongs to it. `a|b` accepts either.
+//! The markers `store`, `read` and `effect` say where the value comes from, where it is read too
+//! early, and where what was computed of it becomes durable or leaves the process. A persistent
+//! lock has only `store`: where it is taken. A deadlock has only `effect`: where a thread waits for
+//! ever.
 //!
 //! A wrong build with `-DSHOW` shows its bug natively (`Build::Show`): see `pm_window` in `race.h`.
 
@@ -270,7 +272,8 @@ impl RaceProgram {
         let Some(bug) = &self.bug else {
             return Ok(());
         };
-        // Which places a finding of this rule names, and whether recovery can say anything about it.
+        // Which places a finding of this rule names, and whether recovery can say anything about
+        // it.
         let (places, validated): (&[&str], bool) = match bug.as_str() {
             "inter-thread-inconsistency" | "intra-thread-inconsistency" => {
                 (&["store", "read", "effect"], true)

@@ -477,7 +477,8 @@ mod tests {
             .map(|expectation| expectation.rule.as_str())
             .collect();
         // What only warns is no bug to plant: such programs are with the suite that explores
-        // operations. What only fuzzing shows is in tests/fuzz, what only schedules show in tests/race.
+        // operations. What only fuzzing shows is in tests/fuzz, what only schedules show in
+        // tests/race.
         let bare: Vec<&str> = brownout_findings::rules::RULES
             .iter()
             .filter(|rule| rule.severity != brownout_findings::Severity::Warning)

@@ -1,6 +1,8 @@
-//! The programs in `tests/symex`: they read their input in ways of their own, and their bug shows only after the right commands.
+//! The programs in `tests/symex`: they read their input in ways of their own, and their bug shows
+//! only after the right commands.
 //!
-//! A source has its bug with `-DBUG` and is its own fixed twin without. `-DAFTER=N` has it show after N other commands.
+//! A source has its bug with `-DBUG` and is its own fixed twin without. `-DAFTER=N` has it show
+//! after N other commands.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -519,7 +519,8 @@ fn refused(how: &str, words: &str) -> Result<()> {
     Ok(())
 }
 
-/// A file system that has no device is known by a number that follows from where it is mounted, however it is asked for, and not by the kernel's.
+/// A file system that has no device is known by a number that follows from where it is mounted,
+/// however it is asked for, and not by the kernel's.
 fn devices() -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;

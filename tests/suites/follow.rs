@@ -6,7 +6,8 @@
 //! | `changed::` | a bit of the input is changed, for each byte of it: every byte of the output that differs then was labelled with that byte |
 //! | `race::` | programs of `tests/race`, under a schedule that interleaves their threads: nothing is given up, and the run is the same as without |
 //!
-//! The input is the first page of a pool. Each byte is a source when it is loaded: its number is its offset plus one.
+//! The input is the first page of a pool. Each byte is a source when it is loaded: its number is
+//! its offset plus one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -127,7 +128,8 @@ struct Followed {
     heard: Heard,
 }
 
-/// The program. Each trial may be a process of its own, so whoever comes first leaves it in the target folder.
+/// The program. Each trial may be a process of its own, so whoever comes first leaves it in the
+/// target folder.
 fn flows() -> Result<PathBuf> {
     let source = layout::workspace().join("tests/follow/flows.c");
     let folder = layout::target().join("follow-programs");

@@ -1,4 +1,5 @@
-//! `brownout fuzz` on real programs: what it reaches, that it can be repeated and resumed, and that it leaves the user's files alone.
+//! `brownout fuzz` on real programs: what it reaches, that it can be repeated and resumed, and that
+//! it leaves the user's files alone.
 //!
 //! Campaigns are limited by executions, not by time, so that a busy machine reaches the same.
 
@@ -230,7 +231,8 @@ fn workshop(map: &Map, kept: &Kept, keeps: bool) -> Result<Arc<Workshop>> {
     Ok(Arc::new(workshop))
 }
 
-/// What a forked run shows and leaves is what a fresh process shows and leaves, on normal and on crash images, in any order.
+/// What a forked run shows and leaves is what a fresh process shows and leaves, on normal and on
+/// crash images, in any order.
 fn warm_is_cold() -> Result<()> {
     let map = Map::new("skiplist")?;
     map.fuzz("out", &["--executions", "60", "--explore-share", "0"])?;
@@ -327,7 +329,8 @@ fn looks() -> Result<()> {
     Ok(())
 }
 
-/// What the script of an exported image says, and whether it has made the image again, byte for byte. The script may use the tool.
+/// What the script of an exported image says, and whether it has made the image again, byte for
+/// byte. The script may use the tool.
 fn rebuilt(folder: &Path, kept: &Kept, node: &Node, by_tool: bool) -> Result<(String, bool)> {
     let id = format!("img:{}", node.number);
     let words = ["fuzz", "export", "out", &id, "-o", "exported"];
@@ -385,7 +388,8 @@ fn exports_with_addresses() -> Result<()> {
     let map = Map::new("hashmap_atomic")?;
     map.fuzz("out", &["--executions", "300", "--explore-share", "0"])?;
     let kept = Kept::look(&map.folder().join("out"))?;
-    // How deep the tree is after so few executions depends on the folder, whose name is in the images.
+    // How deep the tree is after so few executions depends on the folder, whose name is in the
+    // images.
     let nodes = normal_images(&kept);
     let deepest = nodes.iter().max_by_key(|node| node.depth);
     for node in nodes.iter().take(3).chain(deepest) {
@@ -447,7 +451,8 @@ fn correctness(report: &Report) -> Vec<&Finding> {
         .collect()
 }
 
-/// What is planted is reached from a seed that does not show it, and replays; nothing is found in the twin.
+/// What is planted is reached from a seed that does not show it, and replays; nothing is found in
+/// the twin.
 fn planted(name: &str, rule: &str, executions: &str) -> Result<()> {
     let program = fuzz::find(name)?;
     let mut bug = Planted::new(&program, Build::Bug)?;
@@ -476,7 +481,8 @@ fn planted(name: &str, rule: &str, executions: &str) -> Result<()> {
     Ok(())
 }
 
-/// libpmemobj writes back some ten thousands of lines when it makes a pool; crashes of that are tried all the same.
+/// libpmemobj writes back some ten thousands of lines when it makes a pool; crashes of that are
+/// tried all the same.
 fn creation() -> Result<()> {
     let map = Map::new("btree")?;
     let mut words: Vec<OsString> = vec![layout::brownout().into(), "fuzz".into()];

@@ -1,5 +1,5 @@
-//! `brownout fuzz` on programs that do not read their standard input: the input is in a file, an argument, or comes over
-//! a socket.
+//! `brownout fuzz` on programs that do not read their standard input: the input is in a file, an
+//! argument, or comes over a socket.
 //!
 //! Campaigns are limited by executions, not by time, so that a busy machine reaches the same.
 
@@ -162,7 +162,8 @@ fn holds_no_input(kept: &Kept) -> Result<()> {
     Ok(())
 }
 
-/// What is planted is reached from a seed that does not show it, and replays; nothing is found in the twin.
+/// What is planted is reached from a seed that does not show it, and replays; nothing is found in
+/// the twin.
 fn planted(words: &[&str], executions: &str, of_twin: &str) -> Result<()> {
     let program = fuzz::find("split_separator")?;
     let bug = Stage::new(&program, Build::Bug, words)?;
@@ -266,7 +267,8 @@ fn warm_is_cold() -> Result<()> {
     Ok(())
 }
 
-/// An empty file is refused by its size, before anybody reads it: that is no failed recovery, although it happens on crash images.
+/// An empty file is refused by its size, before anybody reads it: that is no failed recovery,
+/// although it happens on crash images.
 fn refusals() -> Result<()> {
     let program = fuzz::find("split_separator")?;
     let stage = Stage::new(&program, Build::Fixed, &["@@"])?;
@@ -407,7 +409,8 @@ fn server(words: &[&str], options: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The same input on the same image does and leaves the same, whatever else the machine does, whether the server is kept or launched.
+/// The same input on the same image does and leaves the same, whatever else the machine does,
+/// whether the server is kept or launched.
 fn same_runs() -> Result<()> {
     for words in [
         ["7777", "epoll"],
@@ -552,7 +555,8 @@ fn exports_of_server(words: &[&str]) -> Result<()> {
     rebuilds(&stage)
 }
 
-/// A server of Debian's that knows nothing of persistent memory: it is served, answers, and nothing is found or left behind.
+/// A server of Debian's that knows nothing of persistent memory: it is served, answers, and nothing
+/// is found or left behind.
 fn debian(program: &str, words: &[&str], seed: &str) -> Result<()> {
     let scratch = Scratch::new()?;
     fs::write(scratch.path().join("seed"), seed)?;

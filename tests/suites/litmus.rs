@@ -1,20 +1,25 @@
 //! The litmus tests of threads (`tests/race/litmus`), over all schedules and all crash points.
 //!
-//! Each file is run by `litmus.c`, with real threads and real instructions, under `Schedule::steer`, again and again, until every order of its
-//! threads' operations has been run that leads to something new. What the runs print must be exactly the file's `outcomes sc`, and
-//! what crashes leave, by the model, at each event of each run, exactly its `survives sc`: sets that an exhaustive search over an
-//! operational model has given, which knows nothing of engine, scheduler, or model.
+//! Each file is run by `litmus.c`, with real threads and real instructions, under
+//! `Schedule::steer`, again and again, until every order of its threads' operations has been run
+//! that leads to something new. What the runs print must be exactly the file's `outcomes sc`, and
+//! what crashes leave, by the model, at each event of each run, exactly its `survives sc`: sets
+//! that an exhaustive search over an operational model has given, which knows nothing of engine,
+//! scheduler, or model.
 //!
-//! **All orders.** A run says where it had a choice (`keeping_turns`). Where a thread is about to do the next operation of its program,
-//! each other thread that stands before one of its own might have gone first: that is a run to be made. Two
-//! places in runs are the same if what has happened until then has left the same [`State`]; whatever can follow is then the same, too, and is
-//! tried at one of them only. Between operations nothing happens that others can notice, so there is nothing to decide. Before
-//! the first of them, all threads come to stand before theirs.
+//! **All orders.** A run says where it had a choice (`keeping_turns`). Where a thread is about to
+//! do the next operation of its program, each other thread that stands before one of its own might
+//! have gone first: that is a run to be made. Two places in runs are the same if what has happened
+//! until then has left the same [`State`]; whatever can follow is then the same, too, and is tried
+//! at one of them only. Between operations nothing happens that others can notice, so there is
+//! nothing to decide. Before the first of them, all threads come to stand before theirs.
 //!
-//! What is told of the steps of a run is compared with the file: each operation is a step of its thread, once, in order.
+//! What is told of the steps of a run is compared with the file: each operation is a step of its
+//! thread, once, in order.
 //!
-//! Store buffers: threads run one at a time, so a store is seen by all as soon as it is made. `outcomes tso` has ends that
-//! only buffers give, for 11 of the files; `survives tso` has nothing that `survives sc` has not, for any of them.
+//! Store buffers: threads run one at a time, so a store is seen by all as soon as it is made.
+//! `outcomes tso` has ends that only buffers give, for 11 of the files; `survives tso` has nothing
+//! that `survives sc` has not, for any of them.
 //!
 //! | trials | what |
 //! |---|---|
@@ -110,8 +115,8 @@ fn crashes_at_the_end_are_not_enough() -> Result<()> {
 
 // ---------------------------------------------------------------- what the operations of a file do
 
-/// All that what follows can depend on: how far each thread is, what registers and variables hold, and of each line what it may hold
-/// after a crash.
+/// All that what follows can depend on: how far each thread is, what registers and variables hold,
+/// and of each line what it may hold after a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
     positions: Vec<usize>,
@@ -125,8 +130,9 @@ struct State {
 
 struct Program<'a> {
     file: &'a Litmus,
-    /// By thread. A thread that leaves a write-back behind has one operation more than in the file: it ends, and the C library has locked instructions
-    /// for that, which complete what it has left.
+    /// By thread. A thread that leaves a write-back behind has one operation more than in the file:
+    /// it ends, and the C library has locked instructions for that, which complete what it has
+    /// left.
     operations: Vec<Vec<Operation>>,
     /// By variable, the number of its line.
     line_of: Vec<usize>,
@@ -191,8 +197,8 @@ impl<'a> Program<'a> {
         operations.get(state.positions[thread]).copied()
     }
 
-    /// What the thread that stands there is about to do, if it is an operation. The C library's locked instructions are not, unless they are
-    /// the end of a thread for which that counts.
+    /// What the thread that stands there is about to do, if it is an operation. The C library's
+    /// locked instructions are not, unless they are the end of a thread for which that counts.
     fn stands_before(&self, state: &State, turn: &Turn) -> Option<SchedulePointKind> {
         use SchedulePointKind::{Fence, Flush, Load, Locked, Rmw, Store};
         let thread = usize::from(turn.thread.checked_sub(MAIN + 1)?);
@@ -474,7 +480,8 @@ impl Crashes {
     }
 }
 
-/// All that the variables from the first of these on may hold, given what was found for those before.
+/// All that the variables from the first of these on may hold, given what was found for those
+/// before.
 fn leaves(
     variables: &[(String, u64)],
     crash: CrashState<'_>,

@@ -1,4 +1,5 @@
-//! `brownout race`: the bugs of `tests/race` are found and replay, the right builds are silent, and bad input is told so.
+//! `brownout race`: the bugs of `tests/race` are found and replay, the right builds are silent, and
+//! bad input is told so.
 //!
 //! | trials | what |
 //! |---|---|
@@ -10,7 +11,8 @@
 //! | `usage::` | nothing to schedule, another program, a changed program, the same seed, a campaign that is killed and goes on, a recovery that says nothing, the end of the time |
 //! | `endings::` | a program that crashes, or fails, under some schedules only |
 //!
-//! `BROWNOUT_REPLAYS=N` replays each finding N times (once without), `BROWNOUT_RACE_RUNS=N` runs so many schedules of what must be silent.
+//! `BROWNOUT_REPLAYS=N` replays each finding N times (once without), `BROWNOUT_RACE_RUNS=N` runs so
+//! many schedules of what must be silent.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +28,8 @@ use libtest_mimic::Arguments;
 
 /// What takes seconds alone takes minutes on a machine that has twenty other things to do.
 const TIMEOUT: Duration = Duration::from_secs(900);
-/// Most bugs show in the first few schedules, within seconds (`cargo xtask bench race` has the figures); whatever is found ends the search.
+/// Most bugs show in the first few schedules, within seconds (`cargo xtask bench race` has the
+/// figures); whatever is found ends the search.
 const BUDGET: &str = "300s";
 /// Schedules of what must be silent.
 const RUNS: &str = "20";
@@ -313,7 +316,8 @@ fn searched_for(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Threads may agree by a file that is no persistent memory, as LMDB's do; nobody has to make that persistent.
+/// Threads may agree by a file that is no persistent memory, as LMDB's do; nobody has to make that
+/// persistent.
 fn ordinary_file() -> Result<()> {
     let scratch = Scratch::new()?;
     let binary = searched("ordinary_file.c", &[], &scratch)?;
@@ -725,7 +729,8 @@ fn recovery_fails_anyway() -> Result<()> {
     Ok(())
 }
 
-/// Whoever is not ready when the other one comes counts for minutes; nobody else can go on meanwhile.
+/// Whoever is not ready when the other one comes counts for minutes; nobody else can go on
+/// meanwhile.
 const LONG: &str = r#"
 #include <fcntl.h>
 #include <pthread.h>
@@ -911,8 +916,8 @@ fn exit_code_is_told() -> Result<()> {
     Ok(())
 }
 
-/// Whatever a search is at when somebody presses Ctrl-C, it reports what it has found until then: here, one job has just noted a finding
-/// down, and the other is on its way to the same one.
+/// Whatever a search is at when somebody presses Ctrl-C, it reports what it has found until then:
+/// here, one job has just noted a finding down, and the other is on its way to the same one.
 fn interrupted() -> Result<()> {
     const RULE: &str = "inter-thread-inconsistency";
     let program = race::find("ack_pipe")?;

@@ -1,4 +1,5 @@
-//! The programs in `tests/race` are what their headers say, before anything decides how their threads run.
+//! The programs in `tests/race` are what their headers say, before anything decides how their
+//! threads run.
 //!
 //! | trials | what |
 //! |---|---|

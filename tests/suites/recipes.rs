@@ -437,8 +437,9 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// One bug is mended and another introduced, of the same rule in the same function, so that both have one fingerprint: the old one is gone
-/// and the new one new, in a comparison and against a baseline. An edit elsewhere changes nothing.
+/// One bug is mended and another introduced, of the same rule in the same function, so that both
+/// have one fingerprint: the old one is gone and the new one new, in a comparison and against a
+/// baseline. An edit elsewhere changes nothing.
 fn two_versions_compared() -> Result<()> {
     let project = Project::new(&[])?;
     let (balance, valid) = ("persist(&account->balance);", "persist(&account->valid);");
@@ -624,7 +625,8 @@ fn times(lcov: &str, sort: &str, line: usize) -> Option<u64> {
     count.parse().ok()
 }
 
-/// Each run counts, also those of other jobs, of recovery, and of a campaign that is interrupted; lcov's own viewer reads it.
+/// Each run counts, also those of other jobs, of recovery, and of a campaign that is interrupted;
+/// lcov's own viewer reads it.
 fn coverage_of_every_analysis() -> Result<()> {
     let project = Project::new(&[("c.c", COUNTED), ("in", "a")])?;
     project.run("gcc -g -O1 -o c c.c")?.expect_success("gcc")?;
@@ -740,7 +742,8 @@ fn gdb(stage: &str, line: &str, rule: &str, options: &str) -> Result<()> {
     expect_said(&debugged, "main (argc=3")
 }
 
-/// Makes a pool, and refuses one that is there; what says that it is valid is persistent before what it says it of.
+/// Makes a pool, and refuses one that is there; what says that it is valid is persistent before
+/// what it says it of.
 const REFUSING: &str = r#"#include <fcntl.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -778,7 +781,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// gdb finds the files as the recorded run did, and leaves them so; for findings of `check` and of `explore`.
+/// gdb finds the files as the recorded run did, and leaves them so; for findings of `check` and of
+/// `explore`.
 fn of_refusing(variables: &[(&str, &str)]) -> Result<()> {
     let project = Project::new(&[("x.c", REFUSING)])?;
     project

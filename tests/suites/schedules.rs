@@ -1,4 +1,5 @@
-//! `--schedule`: one thread at a time, and the same list of decisions gives the same run, event for event.
+//! `--schedule`: one thread at a time, and the same list of decisions gives the same run, event for
+//! event.
 //!
 //! | trials | what |
 //! |---|---|
@@ -11,7 +12,8 @@
 //! | `said::` | one thread only, and what cannot be scheduled |
 //! | `points::` | where a thread can lose its turn does not depend on what the tool has learned so far |
 //!
-//! `BROWNOUT_SCHEDULES=N` draws N schedules for each program instead of three, and says how long each program took.
+//! `BROWNOUT_SCHEDULES=N` draws N schedules for each program instead of three, and says how long
+//! each program took.
 
 use std::fs;
 use std::path::Path;
@@ -75,8 +77,8 @@ fn schedules() -> Vec<String> {
     }
 }
 
-/// A run in a folder that is empty each time, and always has the same name: names are in the trace. Its list is in the file with the trace's name and
-/// `.list`.
+/// A run in a folder that is empty each time, and always has the same name: names are in the trace.
+/// Its list is in the file with the trace's name and `.list`.
 fn record(argv: &[&str], scratch: &Scratch, trace: &str, schedule: &str) -> Result<Outcome> {
     let list = scratch.path().join(format!("{trace}.list"));
     let list = list.to_str().context("a plain path")?;
@@ -186,7 +188,8 @@ fn library(name: &str) -> Result<()> {
 
 // ---------------------------------------------------------------- programs that we did not write
 
-/// Runs a script of the shell under each schedule. No file of it is persistent memory, so the tool says that nothing was looked at.
+/// Runs a script of the shell under each schedule. No file of it is persistent memory, so the tool
+/// says that nothing was looked at.
 fn script(text: &str, expected: &[&str]) -> Result<()> {
     let scratch = Scratch::new()?;
     let path = scratch.path().join("script.sh");
@@ -278,7 +281,8 @@ fn memcached() -> Result<()> {
 
 // ---------------------------------------------------------------- standstill
 
-/// Some schedule brings the wrong build to a standstill; then every thread that waits is told with its stack, and the same list shows it again.
+/// Some schedule brings the wrong build to a standstill; then every thread that waits is told with
+/// its stack, and the same list shows it again.
 fn deadlock(name: &str) -> Result<()> {
     let scratch = Scratch::new()?;
     let program = race::find(name)?;
@@ -367,7 +371,8 @@ fn unscheduled(scratch: &Scratch, name: &str) -> Result<String> {
     Ok(binary.to_str().context("a plain path")?.to_owned())
 }
 
-/// A program that looks at a clock that nobody controls is told so. (One that asks the usual ones, and sleeps, is `replay::clocks`.)
+/// A program that looks at a clock that nobody controls is told so. (One that asks the usual ones,
+/// and sleeps, is `replay::clocks`.)
 fn real_time() -> Result<()> {
     let scratch = Scratch::new()?;
     let binary = unscheduled(&scratch, "uptime")?;
@@ -408,7 +413,8 @@ fn files() -> Result<()> {
     let missing = record(&[&mutexes, "notes"], &scratch, "other", &damaged)?;
     expect_refused(&missing, USAGE, "cannot read")?;
     ensure!(!scratch.join("other").exists(), "something was recorded");
-    // Where a list cannot be written, that is said before the program runs; and nothing is left where there was no run.
+    // Where a list cannot be written, that is said before the program runs; and nothing is left
+    // where there was no run.
     let nowhere = ["--schedule", "go-on", "--schedule-out", "no/such/folder"];
     let outcome = record_with(&[&mutexes, "notes"], &scratch, "other", &nowhere)?;
     expect_refused(&outcome, USAGE, "cannot write the schedule")?;
@@ -510,7 +516,8 @@ fn mixed_semaphores() -> Result<()> {
     Ok(())
 }
 
-/// Natively a robust lock tells that its owner was killed. Where that is not so, nobody calls it a deadlock.
+/// Natively a robust lock tells that its owner was killed. Where that is not so, nobody calls it a
+/// deadlock.
 fn killed_owner() -> Result<()> {
     let scratch = Scratch::new()?;
     let binary = unscheduled(&scratch, "killed_owner")?;
@@ -527,7 +534,8 @@ fn killed_owner() -> Result<()> {
 
 // ---------------------------------------------------------------- points
 
-/// A locked instruction is a point, and so is an access to persistent memory. One that turns out to be both is still one.
+/// A locked instruction is a point, and so is an access to persistent memory. One that turns out to
+/// be both is still one.
 fn first_touch() -> Result<()> {
     let scratch = Scratch::new()?;
     let binary = unscheduled(&scratch, "first_touch")?;

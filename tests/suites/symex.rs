@@ -31,7 +31,8 @@ use brownout_tests::{Invocation, Outcome, Scratch, check, layout, trial};
 use libtest_mimic::Arguments;
 
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// Paths, not seconds, so that it does not depend on the machine: twice as many as any of these was seen to need, with six seeds.
+/// Paths, not seconds, so that it does not depend on the machine: twice as many as any of these was
+/// seen to need, with six seeds.
 const FOUND_PATHS: &str = "1000";
 /// No machine is so slow that this is what ends a search.
 const LONG: &str = "280s";
@@ -294,7 +295,8 @@ fn served(program: &[&str], operations: &str) -> Result<()> {
     real("4", &options, program)
 }
 
-/// The end of a text is found by a repeated instruction that could go on for ever: gcc has that for `strlen` with `-Os`.
+/// The end of a text is found by a repeated instruction that could go on for ever: gcc has that for
+/// `strlen` with `-Os`.
 fn scanned() -> Result<()> {
     let scratch = Scratch::new()?;
     let source = r#"
@@ -405,7 +407,8 @@ fn hang_before_a_branch() -> Result<()> {
     Ok(())
 }
 
-/// Depth-first and random run nothing but what was solved for; coverage tries what else leads to new code.
+/// Depth-first and random run nothing but what was solved for; coverage tries what else leads to
+/// new code.
 fn strategies_differ() -> Result<()> {
     let program = binary("scan", Build::Fixed);
     let program = program.to_string_lossy();
@@ -549,7 +552,8 @@ fn pool(name: &str, range: &str, is_wrong: fn(&[u8]) -> bool) -> Result<()> {
             |note: &String| note.contains("behind the end of where") && note.contains("pool");
         ensure!(finding.notes.iter().any(says), "{:?}", finding.notes);
         shows_again(&finding.replay.as_ref().context("a token")?.token, &scratch)?;
-        // The content is wrong in the way that the program's source says. (Natively, other memory may lie behind the pool, and nothing shows.)
+        // The content is wrong in the way that the program's source says. (Natively, other memory
+        // may lie behind the pool, and nothing shows.)
         let content = fs::read(oracles::input_file(&scratch)?)?;
         ensure!(is_wrong(&content), "{}", content.escape_ascii());
         fs::remove_dir_all(scratch.join("brownout-symex"))?;

@@ -208,8 +208,9 @@ fn run_program(program: &Program, build: Build) -> Result<()> {
     }
 }
 
-/// A sanitizer divides the address space up for itself, so it starts only where the engine leaves it room. What it reports of the
-/// program must be the same; and persistent memory is seen through it.
+/// A sanitizer divides the address space up for itself, so it starts only where the engine leaves
+/// it room. What it reports of the program must be the same; and persistent memory is seen through
+/// it.
 fn run_sanitizer(sanitizer: &Sanitizer, flags: &[&str]) -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;

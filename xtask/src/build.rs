@@ -56,8 +56,9 @@ const SMALL_TEST: &str = "contract";
 
 /// The tool, unless another binary is to be used.
 ///
-/// It is built with the features that tests ask for, so that neither this nor [`with_tests`] compiles again what the other has
-/// compiled. Cargo takes those features into account as soon as it builds one test, whichever that is.
+/// It is built with the features that tests ask for, so that neither this nor [`with_tests`]
+/// compiles again what the other has compiled. Cargo takes those features into account as soon as
+/// it builds one test, whichever that is.
 pub fn tool() -> Result<()> {
     if std::env::var_os("BROWNOUT_BIN").is_some() {
         return Ok(());

@@ -28,6 +28,15 @@ pub fn comments(words: &[&str]) -> Result<()> {
         [] => rust_files()?,
         named => named.iter().map(PathBuf::from).collect(),
     };
+    look_at(files, wrap)
+}
+
+/// Whether all comments fit.
+pub fn check() -> Result<()> {
+    look_at(rust_files()?, false)
+}
+
+fn look_at(files: Vec<PathBuf>, wrap: bool) -> Result<()> {
     let mut wide = Vec::new();
     for file in files {
         let text =
@@ -135,8 +144,8 @@ fn fill(file: &str) -> String {
     text
 }
 
-/// Whether its breaks may be moved: no table, heading, drawing, rule, indented code, or definition
-/// of a link.
+/// Whether its breaks may be moved: no table, heading, drawing, rule, indented code, definition of
+/// a link, or part of a string that is written into a source.
 fn is_prose(text: &str) -> bool {
     let inner = text.trim_start();
     let drawn = |c: char| matches!(c, '\u{2190}'..='\u{21ff}' | '\u{2500}'..='\u{25ff}');
@@ -146,6 +155,8 @@ fn is_prose(text: &str) -> bool {
         || (inner.starts_with('[') && inner.contains("]: "))
         || text.starts_with("    ")
         || inner.contains("  ")
+        || inner.ends_with('\\')
+        || inner.ends_with("\",")
         || inner.chars().any(drawn))
 }
 

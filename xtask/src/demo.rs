@@ -369,7 +369,8 @@ impl Stage {
         self.run(&mut command)
     }
 
-    /// `brownout report mailbox.json campaign -o page.html`, of which the first is made here. Gives the path of the page.
+    /// `brownout report mailbox.json campaign -o page.html`, of which the first is made here. Gives
+    /// the path of the page.
     fn page(&self, program: &Path) -> Result<PathBuf> {
         self.fresh("mail.pool")?;
         let page = self.fresh("page.html")?;

@@ -46,7 +46,8 @@ const DOUBLED: &[(&str, &str)] = &[
     ("syn", "2"),
 ];
 
-/// Our packages that promise to compile with an older Rust than the others: they become part of other people's programs.
+/// Our packages that promise to compile with an older Rust than the others: they become part of
+/// other people's programs.
 const OLDER: &[&str] = &["brownout-annotations"];
 
 /// Checks all of it, for the workspace and what lies apart.

@@ -1,14 +1,15 @@
 //! `cargo xtask package`: a Debian package of the tool, tried as it is installed.
 //!
 //! What is in it: the stripped tool, with the name by which it takes Valgrind's place; manual pages
-//! and completions, which the tool writes itself; the headers for annotations and for custom rules, with a file for
-//! pkg-config and a module for CMake; the documentation and the licences.
+//! and completions, which the tool writes itself; the headers for annotations and for custom rules,
+//! with a file for pkg-config and a module for CMake; the documentation and the licences.
 //!
-//! Guarantee: before anybody hears of the package it is installed into an empty root, and its tool, headers and modules
-//! are used from there. `--binary FILE` packages a tool that is built already.
+//! Guarantee: before anybody hears of the package it is installed into an empty root, and its tool,
+//! headers and modules are used from there. `--binary FILE` packages a tool that is built already.
 //!
-//! Deviation: they are used on this machine, with its C library, compiler and CMake. That the packages it names as
-//! dependencies are enough, and that they are there under these names elsewhere, is not tried.
+//! Deviation: they are used on this machine, with its C library, compiler and CMake. That the
+//! packages it names as dependencies are enough, and that they are there under these names
+//! elsewhere, is not tried.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,7 +1,8 @@
 //! Pictures of the page, as a browser shows it.
 //!
-//! The suite `tests/suites/browser` takes them while it tests, into `target/screenshots`. Those whose names begin with `docs-` belong to
-//! `docs/report.md`, and are copied to `docs/screenshots`. They must stay small: the whole repository is cloned by everybody.
+//! The suite `tests/suites/browser` takes them while it tests, into `target/screenshots`. Those
+//! whose names begin with `docs-` belong to `docs/report.md`, and are copied to `docs/screenshots`.
+//! They must stay small: the whole repository is cloned by everybody.
 
 use std::fs;
 

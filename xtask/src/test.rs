@@ -155,8 +155,9 @@ fn check_format() -> Result<()> {
     apart::check_format()
 }
 
-/// clippy on these packages; on all members of the workspace, if none is named. It looks at the profile that is tested, so that build
-/// scripts (the engine, zstd) and macros are compiled once for both.
+/// clippy on these packages; on all members of the workspace, if none is named. It looks at the
+/// profile that is tested, so that build scripts (the engine, zstd) and macros are compiled once
+/// for both.
 fn lint(packages: &[String]) -> Result<()> {
     let mut command = shell::cargo();
     command.args(["clippy", "--quiet", "--release", "--all-targets"]);

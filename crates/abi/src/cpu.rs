@@ -1,11 +1,12 @@
 //! Processor features that are hidden on purpose, so that one machine can stand for others.
 //!
-//! `BROWNOUT_HIDE_CPU=avx512,clwb` makes the tool believe that the processor lacks these. The program under the tool is told so
-//! by `cpuid` and `xgetbv`, so that its libraries choose other code, and an instruction of a hidden feature raises SIGILL.
-//! The tests believe the same (what they run natively still could use them, so they leave them out themselves).
+//! `BROWNOUT_HIDE_CPU=avx512,clwb` makes the tool believe that the processor lacks these. The
+//! program under the tool is told so by `cpuid` and `xgetbv`, so that its libraries choose other
+//! code, and an instruction of a hidden feature raises SIGILL. The tests believe the same (what
+//! they run natively still could use them, so they leave them out themselves).
 //!
-//! What is not hidden: the sizes in CPUID leaf 0xD. `xsave` goes on saving what the processor really has, and a program that
-//! were told less would reserve too little.
+//! What is not hidden: the sizes in CPUID leaf 0xD. `xsave` goes on saving what the processor
+//! really has, and a program that were told less would reserve too little.
 
 /// The variable that names what is hidden, separated by commas.
 pub const HIDE_VARIABLE: &str = "BROWNOUT_HIDE_CPU";
@@ -199,8 +200,10 @@ const PLAIN_MASKS: [Mask; 3] = [
     ),
 ];
 
-/// What `cpuid` answers to a program that is shown a plain processor: no vectors but those of SSE2 and SSE3, and none of the instructions that came with or after AVX
-/// but those that write back cache lines. Libraries that ask choose their simplest code. What they would have chosen still works.
+/// What `cpuid` answers to a program that is shown a plain processor: no vectors but those of SSE2
+/// and SSE3, and none of the instructions that came with or after AVX but those that write back
+/// cache lines. Libraries that ask choose their simplest code. What they would have chosen still
+/// works.
 ///
 /// Leaves whose answers do not depend on the sub-leaf are told so by whatever `sub` is.
 #[must_use]
@@ -219,7 +222,8 @@ pub fn plain_cpuid(leaf: u32, sub: u32, answer: Registers) -> Registers {
     answer
 }
 
-/// What `xgetbv` answers for XCR0 to such a program: the state of AVX-512 and AMX does not exist. That of AVX does, because `xsave` saves it.
+/// What `xgetbv` answers for XCR0 to such a program: the state of AVX-512 and AMX does not exist.
+/// That of AVX does, because `xsave` saves it.
 #[must_use]
 pub fn plain_xcr0(xcr0: u64) -> u64 {
     const AMX: u64 = 0x6_0000;

@@ -1,22 +1,26 @@
 //! Annotations: what a Rust program can tell Brownout, and what it can ask it to check.
 //!
-//! **Purpose.** The same as `include/brownout.h`, for Rust: assertions (this range is persistent now, this one persists
-//! before that one), transactions of one's own undo log, and the scope of what is judged.
+//! **Purpose.** The same as `include/brownout.h`, for Rust: assertions (this range is persistent
+//! now, this one persists before that one), transactions of one's own undo log, and the scope of
+//! what is judged.
 //!
-//! **Guarantee.** A request is five instructions that do nothing when the program runs by itself, so annotations may stay
-//! in production code. Natively every request answers its default: `false`, 0 or `None`. With the feature `disable`, and
-//! on other architectures, every function is empty. Requests never read or write through the pointers that they are
-//! given; that is why they are safe. The compiler does not move accesses to memory over a request.
+//! **Guarantee.** A request is five instructions that do nothing when the program runs by itself,
+//! so annotations may stay in production code. Natively every request answers its default: `false`,
+//! 0 or `None`. With the feature `disable`, and on other architectures, every function is empty.
+//! Requests never read or write through the pointers that they are given; that is why they are
+//! safe. The compiler does not move accesses to memory over a request.
 //!
-//! An assertion never panics. A failed one is a finding in Brownout's report, with the place of the call.
+//! An assertion never panics. A failed one is a finding in Brownout's report, with the place of the
+//! call.
 //!
-//! **Source.** Valgrind's client request: the address of six words (code, five arguments) in `rax`, the default answer in
-//! `rdx`. The numbers stand in [`code`]. Under Valgrind itself they are unknown and answer their default, too.
+//! **Source.** Valgrind's client request: the address of six words (code, five arguments) in `rax`,
+//! the default answer in `rdx`. The numbers stand in [`code`]. Under Valgrind itself they are
+//! unknown and answer their default, too.
 //!
-//! **Ranges.** Most functions come in two forms: one takes a reference and means all bytes of that value, the other
-//! (`…_range`) an address and a length in bytes, for memory that other threads or devices write to while you annotate it.
-//! A reference to something that merely *points* to the data (`&Vec<T>`, `&Box<T>`) names the pointer; write
-//! `&vector[..]` or `&*boxed`.
+//! **Ranges.** Most functions come in two forms: one takes a reference and means all bytes of that
+//! value, the other (`…_range`) an address and a length in bytes, for memory that other threads or
+//! devices write to while you annotate it. A reference to something that merely *points* to the
+//! data (`&Vec<T>`, `&Box<T>`) names the pointer; write `&vector[..]` or `&*boxed`.
 //!
 //! ```
 //! use brownout_annotations as brownout;
@@ -49,8 +53,8 @@ use core::ptr::{addr_of, addr_of_mut};
 
 /// Numbers of the requests, relative to [`code::BASE`]. They never change.
 ///
-/// Use the functions of this crate; these are for bindings to other languages. Their meanings are those of the functions
-/// of the same name.
+/// Use the functions of this crate; these are for bindings to other languages. Their meanings are
+/// those of the functions of the same name.
 pub mod code {
     #![allow(missing_docs)]
 
@@ -109,9 +113,10 @@ fn request(code: u32, args: [u64; 4]) -> u64 {
         0,
     ];
     let mut answer = 0u64;
-    // SAFETY: the rotations make 128 bits and the exchange is of a register with itself, so nothing changes but flags, which
-    // `asm!` takes for clobbered. The tool, if there, reads the block and writes `rdx`; two words more for FIND_VARIABLE,
-    // whose caller owns them. Without `nomem` the compiler takes memory that others can reach for read and written.
+    // SAFETY: the rotations make 128 bits and the exchange is of a register with itself, so nothing
+    // changes but flags, which `asm!` takes for clobbered. The tool, if there, reads the block and
+    // writes `rdx`; two words more for FIND_VARIABLE, whose caller owns them. Without `nomem` the
+    // compiler takes memory that others can reach for read and written.
     unsafe {
         core::arch::asm!(
             "rol rdi, 3",
@@ -143,7 +148,8 @@ fn ask(code: u32) -> u64 {
     request(code, [0; 4])
 }
 
-/// The address as a number, by a cast that lets others make a pointer of it: the words for it are younger than this crate's Rust.
+/// The address as a number, by a cast that lets others make a pointer of it: the words for it are
+/// younger than this crate's Rust.
 #[inline(always)]
 fn exposed(pointer: *const u8) -> u64 {
     pointer as usize as u64
@@ -167,7 +173,8 @@ pub fn running() -> bool {
     ask(code::RUNNING) != 0
 }
 
-/// From here on the calling thread's accesses are judged: so it is at the beginning, and again after [`stop`].
+/// From here on the calling thread's accesses are judged: so it is at the beginning, and again
+/// after [`stop`].
 #[inline(always)]
 pub fn start() {
     ask(code::START);
@@ -179,7 +186,8 @@ pub fn stop() {
     ask(code::STOP);
 }
 
-/// Stores to the value are not judged, whoever makes them: it need not survive a crash, or is protected otherwise.
+/// Stores to the value are not judged, whoever makes them: it need not survive a crash, or is
+/// protected otherwise.
 #[inline(always)]
 pub fn exclude<T: ?Sized>(excluded: &T) {
     value(code::EXCLUDE, excluded);
@@ -205,7 +213,8 @@ pub fn include_range(start: *const u8, len: usize) {
 
 // ---------------------------------------------------------------- assertions
 
-/// Asserts that everything stored to the value so far is persistent now: written back, and fenced since.
+/// Asserts that everything stored to the value so far is persistent now: written back, and fenced
+/// since.
 #[inline(always)]
 pub fn is_persisted<T: ?Sized>(stored: &T) {
     value(code::IS_PERSISTED, stored);
@@ -217,8 +226,8 @@ pub fn is_persisted_range(start: *const u8, len: usize) {
     range(code::IS_PERSISTED, start, len);
 }
 
-/// Asserts that `first` is persistent before `second` can be: no crash shows what was last stored to `second` without what
-/// was last stored to `first`.
+/// Asserts that `first` is persistent before `second` can be: no crash shows what was last stored
+/// to `second` without what was last stored to `first`.
 #[inline(always)]
 pub fn is_ordered_before<T: ?Sized, U: ?Sized>(first: &T, second: &U) {
     is_ordered_before_range(
@@ -253,8 +262,8 @@ pub fn section_end() {
     ask(code::SECTION_END);
 }
 
-/// Waits until everything up to here is checked. Answers the number of failed checks (correctness findings) so far;
-/// natively 0.
+/// Waits until everything up to here is checked. Answers the number of failed checks (correctness
+/// findings) so far; natively 0.
 #[inline(always)]
 pub fn checkpoint() -> u64 {
     ask(code::CHECKPOINT)
@@ -264,8 +273,8 @@ pub fn checkpoint() -> u64 {
 
 /// A transaction of the calling thread begins; see [`Transaction`], which cannot be left open.
 ///
-/// They nest; the outermost one counts. Asserts, until it ends, that the thread stores only to what it has added or
-/// allocated. libpmemobj's transactions are known without annotations.
+/// They nest; the outermost one counts. Asserts, until it ends, that the thread stores only to what
+/// it has added or allocated. libpmemobj's transactions are known without annotations.
 #[inline(always)]
 pub fn tx_begin() {
     ask(code::TX_BEGIN);
@@ -289,7 +298,8 @@ pub fn tx_add_range(start: *const u8, len: usize) {
     range(code::TX_ADD, start, len);
 }
 
-/// The `len` bytes were allocated in the calling thread's transaction, which may store to them and need not log them.
+/// The `len` bytes were allocated in the calling thread's transaction, which may store to them and
+/// need not log them.
 #[inline(always)]
 pub fn tx_alloc_range(start: *const u8, len: usize) {
     range(code::TX_ALLOC, start, len);
@@ -310,8 +320,8 @@ pub fn tx_only_range(start: *const u8, len: usize) {
 /// What belongs to one thread stays there.
 type NotSend = PhantomData<*const ()>;
 
-/// An open section of the calling thread. Its end (when dropped, by a panic, too) asserts that everything that the thread
-/// stored since [`Section::begin`] is persistent.
+/// An open section of the calling thread. Its end (when dropped, by a panic, too) asserts that
+/// everything that the thread stored since [`Section::begin`] is persistent.
 #[must_use = "the section ends when this is dropped"]
 #[derive(Debug)]
 pub struct Section(NotSend);
@@ -335,7 +345,8 @@ impl Drop for Section {
 /// An open transaction of the calling thread.
 ///
 /// Until it ends it asserts that the thread stores only to what it has [added](Transaction::add) or
-/// [allocated](Transaction::alloc_range); its end (when dropped, by a panic, too) asserts that all of that is persistent.
+/// [allocated](Transaction::alloc_range); its end (when dropped, by a panic, too) asserts that all
+/// of that is persistent.
 ///
 /// ```
 /// use brownout_annotations::Transaction;
@@ -387,10 +398,11 @@ impl Drop for Transaction {
 
 // ---------------------------------------------------------------- events by hand
 //
-// Brownout sees the program's own stores, write-backs and fences. These are for what it cannot see, such as the work of a
-// device, or for what other hardware would do.
+// Brownout sees the program's own stores, write-backs and fences. These are for what it cannot see,
+// such as the work of a device, or for what other hardware would do.
 
-/// Someone else (a device, say) has stored to the `len` bytes. Brownout sees the program's own stores by itself.
+/// Someone else (a device, say) has stored to the `len` bytes. Brownout sees the program's own
+/// stores by itself.
 #[inline(always)]
 pub fn store_range(start: *const u8, len: usize) {
     range(code::STORE, start, len);
@@ -408,7 +420,8 @@ pub fn fence() {
     ask(code::FENCE);
 }
 
-/// HOPS' ordering fence: the calling thread's stores before it persist before those after it. It persists nothing.
+/// HOPS' ordering fence: the calling thread's stores before it persist before those after it. It
+/// persists nothing.
 #[inline(always)]
 pub fn ofence() {
     ask(code::OFENCE);
@@ -434,11 +447,12 @@ pub fn set_clean_range(start: *const u8, len: usize) {
 
 // ---------------------------------------------------------------- synchronisation
 
-/// The value is a lock, a flag or a version by which threads wait for each other, and it lies in persistent memory.
+/// The value is a lock, a flag or a version by which threads wait for each other, and it lies in
+/// persistent memory.
 ///
-/// A crash may leave whatever it holds at that moment, so recovery must set it back: `initial` is what it then holds, as a
-/// number of as many bytes (bytes after the eighth are 0). Say so whenever the program has opened its pool, before threads
-/// use it.
+/// A crash may leave whatever it holds at that moment, so recovery must set it back: `initial` is
+/// what it then holds, as a number of as many bytes (bytes after the eighth are 0). Say so whenever
+/// the program has opened its pool, before threads use it.
 #[inline(always)]
 pub fn sync_var<T: ?Sized>(word: &T, initial: u64) {
     sync_var_range(addr_of!(*word).cast(), size_of_val(word), initial);
@@ -501,8 +515,8 @@ pub fn marker(marker: &CStr) {
 
 // ---------------------------------------------------------------- after a crash
 
-/// Says that the condition must hold after recovery, whatever the crash left. `name` names it in the report of
-/// `brownout explore`. The program runs on either way.
+/// Says that the condition must hold after recovery, whatever the crash left. `name` names it in
+/// the report of `brownout explore`. The program runs on either way.
 #[inline(always)]
 pub fn must_hold(name: &CStr, condition: bool) {
     request(code::MUST_HOLD, [text(name), u64::from(condition), 0, 0]);

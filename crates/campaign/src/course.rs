@@ -1,15 +1,18 @@
 //! How a search went: what was reached when, a line each moment, for whoever draws it.
 //!
-//! **Purpose.** `plot_data` has the columns of AFL++, and only fuzzing has those. This file has what a [`Snapshot`] has, so every
-//! search can keep one, and a page shows all of them alike, also while they go on.
+//! **Purpose.** `plot_data` has the columns of AFL++, and only fuzzing has those. This file has
+//! what a [`Snapshot`] has, so every search can keep one, and a page shows all of them alike, also
+//! while they go on.
 //!
-//! **Guarantee.** A line is written at once and whole; one that was cut short by `kill -9` is removed before the next one is added, and
-//! is not seen by readers. Reading changes nothing, and never fails for what a line holds: what is no [`Moment`] is left out. The file
-//! stays small: moments are close together at the beginning and further apart later ([`is_due`]), so a day takes less than two thousand.
-//! That something was found is written down at once.
+//! **Guarantee.** A line is written at once and whole; one that was cut short by `kill -9` is
+//! removed before the next one is added, and is not seen by readers. Reading changes nothing, and
+//! never fails for what a line holds: what is no [`Moment`] is left out. The file stays small:
+//! moments are close together at the beginning and further apart later ([`is_due`]), so a day takes
+//! less than two thousand. That something was found is written down at once.
 //!
-//! **Deviations.** Figures of coverage begin anew when a search is resumed, because what was reached is known only when it is
-//! reached again. The first moment of each run of the tool says so ([`Moment::is_first`]).
+//! **Deviations.** Figures of coverage begin anew when a search is resumed, because what was
+//! reached is known only when it is reached again. The first moment of each run of the tool says so
+//! ([`Moment::is_first`]).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -124,7 +127,8 @@ impl Course {
         self.file
             .write_all_at(text.as_bytes(), self.end)
             .inspect_err(|_| {
-                // The error that matters is the first; what is left would be removed as a torn line.
+                // The error that matters is the first; what is left would be removed as a torn
+                // line.
                 let _ = self.file.set_len(self.end);
             })?;
         self.end += text.len() as u64;
@@ -158,7 +162,8 @@ pub fn read(path: &Path) -> io::Result<Vec<Moment>> {
     Ok(moments(&text))
 }
 
-/// The moments of a file. Times do not go back: a search that was killed is taken up again a little before its end.
+/// The moments of a file. Times do not go back: a search that was killed is taken up again a little
+/// before its end.
 fn moments(text: &[u8]) -> Vec<Moment> {
     let whole = text.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
     let lines = text[..whole].split(|byte| *byte == b'\n');
@@ -264,7 +269,8 @@ mod tests {
         let mut course = Course::open(&path, Clock::Run).expect("it is there");
         course.note(&snapshot(500, 4, 0)).expect("it is written");
         assert_eq!(times(&path), [(1.0, 10, true), (1.5, 14, true)]);
-        // One whose times are those of the search: it was killed before it could write down how long it had run.
+        // One whose times are those of the search: it was killed before it could write down how
+        // long it had run.
         let mut course = Course::open(&path, Clock::Search).expect("it is there");
         course.note(&snapshot(1200, 12, 0)).expect("it is written");
         assert_eq!(times(&path), [(1.0, 10, true), (1.2, 12, true)]);

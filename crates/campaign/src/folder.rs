@@ -316,8 +316,8 @@ impl Layout {
         &self.root
     }
 
-    /// The file of the journal. It is opened before the first case is added: a folder with cases and
-    /// without a journal counts as damaged.
+    /// The file of the journal. It is opened before the first case is added: a folder with cases
+    /// and without a journal counts as damaged.
     pub fn journal(&self) -> PathBuf {
         self.root.join("journal")
     }

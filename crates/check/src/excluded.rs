@@ -1,9 +1,11 @@
 //! Ranges that are never judged.
 //!
-//! libpmemobj excludes every lock that it keeps in the pool, so there may be as many ranges as objects, and every store asks. Small ranges are kept
-//! as bytes of cache lines, and a filter over lines answers most questions at once.
+//! libpmemobj excludes every lock that it keeps in the pool, so there may be as many ranges as
+//! objects, and every store asks. Small ranges are kept as bytes of cache lines, and a filter over
+//! lines answers most questions at once.
 //!
-//! Guarantee: the filter says "perhaps" for every line of a small range that was put in; what it says beyond that is settled by the lines.
+//! Guarantee: the filter says "perhaps" for every line of a small range that was put in; what it
+//! says beyond that is settled by the lines.
 
 use brownout_model::{ByteRange, Key, LINE_BYTES};
 use rustc_hash::FxHashMap;

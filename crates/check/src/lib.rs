@@ -1,22 +1,27 @@
 //! Rules over one run: what is wrong with a program's use of persistent memory.
 //!
-//! **Purpose.** [`Checker`] takes the events of a run in order, keeps the persistency model beside them, and collects findings by rule
-//! and calling context. [`Analysis`] adds call stacks and custom rules (`brownout-rule`). The built-in rules are those of the catalogue in
+//! **Purpose.** [`Checker`] takes the events of a run in order, keeps the persistency model beside
+//! them, and collects findings by rule and calling context. [`Analysis`] adds call stacks and
+//! custom rules (`brownout-rule`). The built-in rules are those of the catalogue in
 //! `brownout-findings`.
 //!
-//! **Guarantee.** A correctness finding is a fact about the run: the bytes named were not persistent (or not logged, not ordered) when the
-//! rule asks for it. Whether *recovery* needs them one run cannot know; programs that leave data unflushed on purpose say so by an annotation.
-//! What the run did not do is not judged. Memory follows the persistent memory touched and the program's size, not the run's length.
+//! **Guarantee.** A correctness finding is a fact about the run: the bytes named were not
+//! persistent (or not logged, not ordered) when the rule asks for it. Whether *recovery* needs them
+//! one run cannot know; programs that leave data unflushed on purpose say so by an annotation. What
+//! the run did not do is not judged. Memory follows the persistent memory touched and the program's
+//! size, not the run's length.
 //!
-//! **Source.** PMTest (ASPLOS'19) for assertions and transaction checks, pmemcheck for requests, AGAMOTTO (OSDI'20) for the
-//! performance rules.
+//! **Source.** PMTest (ASPLOS'19) for assertions and transaction checks, pmemcheck for requests,
+//! AGAMOTTO (OSDI'20) for the performance rules.
 //!
 //! **Deviations.**
 //!
 //! 1. Model state carries over from section to section; PMTest checks each trace by itself.
 //! 2. A fence completes its own thread's write-backs only; pmemcheck's completes all.
-//! 3. Processes that a signal ended are not judged for what they had not yet made persistent: they were in the middle of something.
-//! 4. Data written to a tracked file by `write` is not judged: its persistence is the file system's affair.
+//! 3. Processes that a signal ended are not judged for what they had not yet made persistent: they
+//!    were in the middle of something.
+//! 4. Data written to a tracked file by `write` is not judged: its persistence is the file system's
+//!    affair.
 //!
 //! ```
 //! use brownout_check::{Analysis, Options};
@@ -84,11 +89,13 @@ pub struct Sighting {
     pub rule: RuleId,
     /// How bad that is.
     pub severity: Severity,
-    /// Where in the code its events happened, in their order: instruction and calling context. 0 where there is none.
+    /// Where in the code its events happened, in their order: instruction and calling context. 0
+    /// where there is none.
     pub sites: Vec<(TargetAddr, ContextId)>,
 }
 
-/// A store and a load of another thread that could see it before it is persistent: what `unpersisted-publication` is about, for whoever wants to see it happen.
+/// A store and a load of another thread that could see it before it is persistent: what
+/// `unpersisted-publication` is about, for whoever wants to see it happen.
 #[derive(Clone, Debug)]
 pub struct Prediction {
     /// The instruction that stores.
@@ -123,7 +130,8 @@ pub struct Statistics {
     pub counts: Counts,
     /// Paths of the tracked files.
     pub files: Vec<String>,
-    /// Which places in the code write back and fence how much, the most needless first; only if [`Options::efforts`] asks for that.
+    /// Which places in the code write back and fence how much, the most needless first; only if
+    /// [`Options::efforts`] asks for that.
     #[serde(rename = "write_backs_by_place", skip_serializing_if = "Vec::is_empty")]
     pub efforts: Vec<Effort>,
     /// Persistent memory was stored to, or written back.
@@ -151,7 +159,8 @@ impl Analysis {
         }
     }
 
-    /// As [`new`](Self::new), with stacks that know programs from earlier runs. [`finish_keeping`](Self::finish_keeping) gives them back.
+    /// As [`new`](Self::new), with stacks that know programs from earlier runs.
+    /// [`finish_keeping`](Self::finish_keeping) gives them back.
     pub fn again(options: Options, mut stacks: Stacks) -> Self {
         stacks.begin_again();
         Analysis {
@@ -165,8 +174,9 @@ impl Analysis {
         }
     }
 
-    /// As [`new`](Self::new), with the rules on threads of their own: for machines with cores to spare. Custom rules look at the
-    /// state of all of them; adding one brings them back into one place.
+    /// As [`new`](Self::new), with the rules on threads of their own: for machines with cores to
+    /// spare. Custom rules look at the state of all of them; adding one brings them back into one
+    /// place.
     pub fn in_parallel(options: Options, symbols: SymbolOptions) -> Self {
         if options.threads {
             // What threads could read of each other is looked at beside the rules, in one place.
@@ -178,7 +188,8 @@ impl Analysis {
         }
     }
 
-    /// What this process was started with, and what the one that has started it: a runner of tests may be among them.
+    /// What this process was started with, and what the one that has started it: a runner of tests
+    /// may be among them.
     pub fn started_by(&mut self, around: Vec<Beginning>) {
         self.programs.started_by(around);
     }
@@ -238,7 +249,8 @@ impl Analysis {
         }
     }
 
-    /// What to answer to an annotation that asks; give it the annotation's event, right after [`event`](Self::event).
+    /// What to answer to an annotation that asks; give it the annotation's event, right after
+    /// [`event`](Self::event).
     pub fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
         match &mut self.checkers {
             Checkers::Here(checker) => checker.answer(question),
@@ -261,8 +273,9 @@ impl Analysis {
         self.answer(&question)[0]
     }
 
-    /// No event follows: what holds at the end only is looked at. What has been found is known from here on, at little cost; whoever has seen it before
-    /// in another run need not ask for its words. [`in_parallel`](Self::in_parallel) this is empty.
+    /// No event follows: what holds at the end only is looked at. What has been found is known from
+    /// here on, at little cost; whoever has seen it before in another run need not ask for its
+    /// words. [`in_parallel`](Self::in_parallel) this is empty.
     pub fn close(&mut self) -> Vec<Sighting> {
         let Checkers::Here(checker) = &mut self.checkers else {
             return Vec::new();
@@ -285,7 +298,8 @@ impl Analysis {
         .collect()
     }
 
-    /// No event follows: what other threads could have read too early, if [`Options::threads`] asked for that.
+    /// No event follows: what other threads could have read too early, if [`Options::threads`]
+    /// asked for that.
     pub fn predictions(&mut self) -> Vec<Prediction> {
         self.close();
         let Checkers::Here(checker) = &self.checkers else {
@@ -343,7 +357,8 @@ impl Analysis {
         self.conclude(|_| Vec::new())
     }
 
-    /// As [`finish`](Self::finish), for recordings whose call stacks are text: `frames` gives those of a context, innermost first.
+    /// As [`finish`](Self::finish), for recordings whose call stacks are text: `frames` gives those
+    /// of a context, innermost first.
     pub fn finish_with_frames(self, frames: impl FnMut(ContextId) -> Vec<String>) -> Outcome {
         self.conclude(frames).0
     }
@@ -435,7 +450,8 @@ impl EventSink for Analysis {
 
     fn events(&mut self, events: &[Event<'_>]) -> io::Result<()> {
         match &mut self.checkers {
-            // The usual case has a loop of its own, into which all that is done to an event is compiled.
+            // The usual case has a loop of its own, into which all that is done to an event is
+            // compiled.
             Checkers::Here(checker) if self.plugins.is_empty() && !self.options.threads => {
                 for event in events {
                     self.stacks.observe(event);

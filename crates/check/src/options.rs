@@ -11,8 +11,10 @@ pub struct Options {
     pub rules: RuleSet,
     /// Every store must be in a transaction. Default: no, most programs have none.
     pub tx_only: bool,
-    /// Look at what threads could read of each other too early. Default: no: that takes a recording with loads and locks.
+    /// Look at what threads could read of each other too early. Default: no: that takes a recording
+    /// with loads and locks.
     pub threads: bool,
-    /// Tell which places in the code write back and fence how much, in the statistics. Default: no: their stacks take time to name.
+    /// Tell which places in the code write back and fence how much, in the statistics. Default: no:
+    /// their stacks take time to name.
     pub efforts: bool,
 }

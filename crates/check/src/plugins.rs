@@ -6,15 +6,17 @@
 //!                                     ▼  │
 //!                             model and transactions, as they were before the event
 //! ```
-//! **Guarantee.** A rule sees an event before the checker does. An index is the event's number in the run, from 1, and the
-//! store that [`HostServices::status`] names has the index that its event had. A rule that fails leaves a note and is gone; what it
-//! reported stands. Numbers that a rule makes up (files, sites) find nothing; they harm nobody.
+//! **Guarantee.** A rule sees an event before the checker does. An index is the event's number in
+//! the run, from 1, and the store that [`HostServices::status`] names has the index that its event
+//! had. A rule that fails leaves a note and is gone; what it reported stands. Numbers that a rule
+//! makes up (files, sites) find nothing; they harm nobody.
 //!
 //! **Deviations.**
 //!
-//! 1. Definitions (`Module`, `Context`), notes, futex calls and `mremap` have no kind in the interface and are not passed on.
-//! 2. What spans several mappings comes as one event for each, all with one index. Bytes between them that are not tracked are
-//!    left out.
+//! 1. Definitions (`Module`, `Context`), notes, futex calls and `mremap` have no kind in the
+//!    interface and are not passed on.
+//! 2. What spans several mappings comes as one event for each, all with one index. Bytes between
+//!    them that are not tracked are left out.
 //! 3. `ofence` stays an annotation: it completes nothing, as a fence does.
 
 use std::cell::RefCell;
@@ -283,7 +285,8 @@ impl Plugins {
         }
     }
 
-    /// One event for each tracked part of the range; one without a file if nothing of it is tracked.
+    /// One event for each tracked part of the range; one without a file if nothing of it is
+    /// tracked.
     fn about<'e>(
         &mut self,
         route: &mut Route<'_>,
@@ -734,7 +737,8 @@ impl HostServices for Services<'_> {
     }
 }
 
-/// What a finding calls an event of this kind. The two crates have the same words; a test compares them.
+/// What a finding calls an event of this kind. The two crates have the same words; a test compares
+/// them.
 fn role(kind: KindCode) -> Role {
     kind.role().parse().unwrap_or(Role::Event)
 }

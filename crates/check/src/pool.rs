@@ -4,9 +4,9 @@
 //!  events ─▶ batches ─┬▶ worker: persistency
 //!                     └▶ worker: logging
 //! ```
-//! The two halves of the rules share no state, so each takes the whole stream by itself. Guarantee: each worker sees every event in order,
-//! so the findings are those of one checker with both duties. Batches wait in bounded queues: a slow worker holds the stream up, memory does
-//! not grow.
+//! The two halves of the rules share no state, so each takes the whole stream by itself. Guarantee:
+//! each worker sees every event in order, so the findings are those of one checker with both
+//! duties. Batches wait in bounded queues: a slow worker holds the stream up, memory does not grow.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -18,7 +18,8 @@ use crate::Options;
 use crate::checker::{Checker, Duties};
 use crate::owned::Owned;
 
-/// Events handed over at a time: enough that handing over costs nothing, few enough to stay in the cache.
+/// Events handed over at a time: enough that handing over costs nothing, few enough to stay in the
+/// cache.
 const BATCH_LEN: usize = 2048;
 /// Batches that wait for a worker at most.
 const BATCHES_WAITING_MAX: usize = 16;
@@ -83,7 +84,8 @@ impl Pool {
         }
     }
 
-    /// What the workers answer to an annotation, together: failures add up, and one of them knows a name if any does.
+    /// What the workers answer to an annotation, together: failures add up, and one of them knows a
+    /// name if any does.
     pub fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
         self.hand_over();
         let (reply, replies) = channel();

@@ -10,7 +10,8 @@ pub struct RangeMap<V> {
     spans: Sorted<V>,
     /// Everything lies, or once lay, between these: most questions are about elsewhere.
     hull: (u64, u64),
-    /// Part of what has a value, where something was asked for or put in last: the next question is most often about the same.
+    /// Part of what has a value, where something was asked for or put in last: the next question is
+    /// most often about the same.
     recent: (u64, u64),
 }
 

@@ -25,7 +25,8 @@ pub struct Words<'a> {
     pub text_frames: &'a mut dyn FnMut(ContextId) -> Vec<String>,
 }
 
-/// Turns what was collected into findings, correctness first. Fingerprints are the report's to assign.
+/// Turns what was collected into findings, correctness first. Fingerprints are the report's to
+/// assign.
 pub fn findings(checkers: &mut [Checker], words: &mut Words<'_>) -> Vec<Finding> {
     let mut sources = Sources::default();
     let mut findings: Vec<Weighed> = Vec::new();
@@ -50,8 +51,8 @@ pub fn findings(checkers: &mut [Checker], words: &mut Words<'_>) -> Vec<Finding>
     findings
 }
 
-/// The C library fences after its own non-temporal copies, whatever they copy. And what completes write-backs by chance counts as a
-/// fence, except at the program's exit.
+/// The C library fences after its own non-temporal copies, whatever they copy. And what completes
+/// write-backs by chance counts as a fence, except at the program's exit.
 fn is_noise(finding: &Finding) -> bool {
     // A locked instruction that the program makes itself may be meant as the fence.
     let completed = finding.events.iter().find(|e| e.role == Role::Completed);
@@ -70,8 +71,8 @@ struct Weighed {
     amount: u64,
 }
 
-/// Findings that read the same are one: contexts that differ in return addresses of one line, a copy that the C library makes
-/// with several instructions.
+/// Findings that read the same are one: contexts that differ in return addresses of one line, a
+/// copy that the C library makes with several instructions.
 fn merge(findings: Vec<Weighed>) -> Vec<Finding> {
     let mut merged: Vec<Weighed> = Vec::with_capacity(findings.len());
     let mut seen = HashMap::new();
@@ -282,7 +283,8 @@ fn event(checker: &Checker, words: &mut Words<'_>, raw: &RawEvent) -> Event {
     }
 }
 
-/// What the program calls these bytes: the name that it has registered for them, else what its store says.
+/// What the program calls these bytes: the name that it has registered for them, else what its
+/// store says.
 fn name(
     checker: &Checker,
     words: &mut Words<'_>,
@@ -316,7 +318,8 @@ fn is_annotation(frame: &Frame) -> bool {
         || function.starts_with("brownout_annotations::")
 }
 
-/// A frame as Valgrind writes it: `0x109189: insert (list.c:20)`, `0x109189: insert (in /usr/lib/libx.so)`.
+/// A frame as Valgrind writes it: `0x109189: insert (list.c:20)`, `0x109189: insert (in
+/// /usr/lib/libx.so)`.
 fn frame_of_text(text: &str) -> Frame {
     let (address, rest) = match text.split_once(": ") {
         Some((address, rest)) if address.starts_with("0x") => (address, rest),
@@ -342,12 +345,14 @@ fn frame_of_text(text: &str) -> Frame {
     }
 }
 
-/// The frame to talk about. What a header of the program does, it does for whoever includes it: only there can it be mended.
+/// The frame to talk about. What a header of the program does, it does for whoever includes it:
+/// only there can it be mended.
 fn user_frame(event: &Event) -> Option<&Frame> {
     blame::including(&event.stack).or_else(|| blame::frame(&event.stack))
 }
 
-/// As [`user_frame`], but best in the source file of `other`: wrappers such as `persist` say little.
+/// As [`user_frame`], but best in the source file of `other`: wrappers such as `persist` say
+/// little.
 fn frame_near<'a>(event: &'a Event, other: &Frame) -> Option<&'a Frame> {
     let same_file = |frame: &&Frame| frame.line.is_some() && frame.file == other.file;
     event
@@ -648,7 +653,8 @@ fn wasted(rule: BuiltIn, events: &[Event]) -> Option<String> {
     })
 }
 
-/// Where one rule finds that a line is never made persistent, and another that it need not be there at all, both say so.
+/// Where one rule finds that a line is never made persistent, and another that it need not be there
+/// at all, both say so.
 fn reconcile(findings: &mut [Finding]) {
     let store = |finding: &Finding| {
         let event = finding

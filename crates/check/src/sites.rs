@@ -1,6 +1,7 @@
 //! Places in the code that events come from, as small numbers.
 //!
-//! A site is an instruction in a calling context. Findings are counted by site, and the model carries a site's number as its tag.
+//! A site is an instruction in a calling context. Findings are counted by site, and the model
+//! carries a site's number as its tag.
 
 use brownout_model::Tag;
 use brownout_trace::epochs::{CodeEpochs, Epoch};
@@ -71,8 +72,8 @@ impl Sites {
         }
     }
 
-    /// Takes note of code that comes and goes. What is executed later at the addresses of code that has gone is another site. True
-    /// if some has.
+    /// Takes note of code that comes and goes. What is executed later at the addresses of code that
+    /// has gone is another site. True if some has.
     #[inline(never)]
     pub fn observe(&mut self, event: &Event<'_>) -> bool {
         if !self.epochs.observe(event) {

@@ -1,11 +1,14 @@
 //! A line of source that would mend a finding, where that can be said.
 //!
-//! **Guarantee.** The line is right as far as it goes: put behind the statement that it is for, it writes back exactly the bytes that the finding
-//! is about, or fences where a write-back is made, in the same thread. It is given only if the statement stands alone on its line and
-//! not below an `if` or a loop without braces, and if what it stores to is named by an expression without side effects.
+//! **Guarantee.** The line is right as far as it goes: put behind the statement that it is for, it
+//! writes back exactly the bytes that the finding is about, or fences where a write-back is made,
+//! in the same thread. It is given only if the statement stands alone on its line and not below an
+//! `if` or a loop without braces, and if what it stores to is named by an expression without side
+//! effects.
 //!
-//! **Deviations.** It is a sketch. Nobody has compiled it; the names are libpmem's, and the program may have its own; in a loop
-//! one call behind the loop may do. What is stored by `memcpy` and the like, or in a header, has none.
+//! **Deviations.** It is a sketch. Nobody has compiled it; the names are libpmem's, and the program
+//! may have its own; in a loop one call behind the loop may do. What is stored by `memcpy` and the
+//! like, or in a header, has none.
 
 use brownout_findings::{BuiltIn, Event, Frame, Role, Sketch, blame};
 
@@ -21,7 +24,8 @@ pub fn of(rule: BuiltIn, events: &[Event], sources: &mut Sources) -> Option<Sket
             rule,
             BuiltIn::MissingFence | BuiltIn::NotPersisted | BuiltIn::NotOrdered
         );
-        // The frame in the source of the store: what a wrapper does inside concerns its other users, too.
+        // The frame in the source of the store: what a wrapper does inside concerns its other
+        // users, too.
         let same_file = |frame: &&Frame| frame.line.is_some() && frame.file == own.file;
         let frame = flush.stack.iter().find(same_file)?;
         return match is_unfenced && flush.thread == store.thread {
@@ -67,7 +71,8 @@ fn after(frame: &Frame, text: &str, sources: &mut Sources) -> Option<Sketch> {
     })
 }
 
-/// The statement on a frame's line, without comments, if nothing else is on the line and something may be put behind it.
+/// The statement on a frame's line, without comments, if nothing else is on the line and something
+/// may be put behind it.
 fn alone(frame: &Frame, sources: &mut Sources) -> Option<String> {
     let (file, line) = (frame.file.as_deref()?, frame.line?);
     let is_c = [".c", ".cc", ".cpp", ".cxx"];

@@ -1,7 +1,9 @@
-//! Ranges sorted by their beginning, in chunks: what [`RangeMap`](crate::ranges::RangeMap) is made of.
+//! Ranges sorted by their beginning, in chunks: what [`RangeMap`](crate::ranges::RangeMap) is made
+//! of.
 //!
-//! Transactions log and unlog a handful of ranges millions of times, and now and then a hundred thousand. A plain vector is
-//! fastest for the former; chunks of bounded length keep the latter from being quadratic.
+//! Transactions log and unlog a handful of ranges millions of times, and now and then a hundred
+//! thousand. A plain vector is fastest for the former; chunks of bounded length keep the latter
+//! from being quadratic.
 
 /// From `start` up to `end`, with a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +48,8 @@ impl<V: Copy> Sorted<V> {
         self.chunks.iter().flatten()
     }
 
-    /// The first span that starts at or after `start`; one past the last of a chunk if that is all there is.
+    /// The first span that starts at or after `start`; one past the last of a chunk if that is all
+    /// there is.
     #[inline]
     pub fn seek(&self, start: u64) -> Position {
         let chunk = match self.chunks.len() {

@@ -1,6 +1,7 @@
 //! What a line of source says is being stored to.
 //!
-//! A guess from the text of one line, for suggestions only: it is shown as what it is, the programmer's own words.
+//! A guess from the text of one line, for suggestions only: it is shown as what it is, the
+//! programmer's own words.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,7 +16,8 @@ pub struct Sources {
 const FILE_LEN_MAX: u64 = 16 << 20;
 
 impl Sources {
-    /// The expression that names the destination of the store on that line, in that column if known: `&node->next`.
+    /// The expression that names the destination of the store on that line, in that column if
+    /// known: `&node->next`.
     pub fn destination(&mut self, file: &str, line: u32, column: Option<u32>) -> Option<String> {
         let line = self.text(file, line)?;
         match column {

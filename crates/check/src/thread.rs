@@ -33,8 +33,8 @@ impl FlushRun {
     }
 }
 
-/// The last write-backs of a thread that no fence of its own has completed: a small table, in which a later one may take an earlier one's
-/// place.
+/// The last write-backs of a thread that no fence of its own has completed: a small table, in which
+/// a later one may take an earlier one's place.
 #[derive(Clone, Debug)]
 pub struct RecentWriteBacks {
     /// Line, who wrote it back, and after how many fences.

@@ -1,7 +1,8 @@
 //! A campaign's folder as a report and a picture, for `brownout report`.
 //!
-//! Guarantee: the folder is only read, and so is what another process writes to it meanwhile. What the report says was looked at is what the
-//! folder says; that a campaign goes on is said, and then nothing claims to be complete.
+//! Guarantee: the folder is only read, and so is what another process writes to it meanwhile. What
+//! the report says was looked at is what the folder says; that a campaign goes on is said, and then
+//! nothing claims to be complete.
 
 use std::path::Path;
 

@@ -5,8 +5,9 @@
 //!  trace   ─┼▶ Analysis ─▶ findings ─▶ suppressions, baseline ─▶ report ─▶ exit status
 //!  log     ─┘
 //! ```
-//! Guarantee: whatever can be wrong with the files named on the command line is said before the program starts. A run that
-//! was cut short, or touched no persistent memory, is never reported as clean.
+//! Guarantee: whatever can be wrong with the files named on the command line is said before the
+//! program starts. A run that was cut short, or touched no persistent memory, is never reported as
+//! clean.
 
 use std::fs::File;
 use std::io::{self, BufReader, Write};
@@ -75,7 +76,8 @@ pub struct Again {
     pub seen: gdb::Seen,
 }
 
-/// Checks again, in a private view or with files that are put back, and says what the finding of that fingerprint is this time.
+/// Checks again, in a private view or with files that are put back, and says what the finding of
+/// that fingerprint is this time.
 pub fn find(check: &Check, wanted: &str, stdin: Option<PathBuf>) -> Result<Again, Failure> {
     let Source::Run(launch) = &check.source else {
         return Err(Failure::usage(

@@ -160,12 +160,13 @@ Examples:
     max_term_width = 100
 )]
 pub struct Cli {
-    // The file is read before clap sees the words (see config.rs); these two only make clap know them.
+    // The file is read before clap sees the words (see config.rs); these two only make clap know
+    // them.
     /// Take the options of FILE instead of those of brownout.toml
     ///
     /// Without it, brownout.toml is looked for in the current folder and, inside a repository, in
-    /// the folders above it up to the repository's root. A table is named as a command, and a key as
-    /// a long option: [check], pm = ["*.pool"]. The command line wins.
+    /// the folders above it up to the repository's root. A table is named as a command, and a key
+    /// as a long option: [check], pm = ["*.pool"]. The command line wins.
     #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = CONFIGURATION)]
     pub config: Option<PathBuf>,
 
@@ -189,40 +190,46 @@ pub enum Command {
     /// Run a program and report what it does wrong with persistent memory
     ///
     /// Looks at every store, write-back, fence, transaction and annotation of the run, by the rules
-    /// that 'brownout explain' lists. With --trace or --import-pmemcheck a recording is checked, and
-    /// no program runs. The exit status is 1 (or that of --error-exitcode) if there are findings that
-    /// count, else the program's own (128+n if signal n ended it).
+    /// that 'brownout explain' lists. With --trace or --import-pmemcheck a recording is checked,
+    /// and no program runs. The exit status is 1 (or that of --error-exitcode) if there are
+    /// findings that count, else the program's own (128+n if signal n ended it).
     #[command(after_help = CHECK_EXAMPLES, after_long_help = format!("{CHECK_EXAMPLES}\n\n{WHAT_IS_PM}"))]
     Check(Box<CheckArgs>),
     /// Find out what recovery does after a crash, in every distinct crash state
     ///
-    /// Records one run of a program. Then, for each point at which the power may fail, it runs recovery on
-    /// what may have survived: on every combination of unpersisted stores that recovery can tell
-    /// apart, and on none twice. What goes wrong is reported with the stores that were lost, a crash
-    /// image, and a command that shows it natively. The program's files are put back as they were.
-    /// The exit status is 1 (or that of --error-exitcode) if there are findings that count, and 3 if
-    /// nothing was found but not all was explored.
+    /// Records one run of a program. Then, for each point at which the power may fail, it runs
+    /// recovery on what may have survived: on every combination of unpersisted stores that recovery
+    /// can tell apart, and on none twice. What goes wrong is reported with the stores that were
+    /// lost, a crash image, and a command that shows it natively. The program's files are put back
+    /// as they were. The exit status is 1 (or that of --error-exitcode) if there are findings that
+    /// count, and 3 if nothing was found but not all was explored.
     #[command(after_help = EXPLORE_EXAMPLES, after_long_help = format!("{EXPLORE_EXAMPLES}\n\n{WHAT_IS_PM}"))]
     Explore(Box<ExploreArgs>),
     /// Generate inputs and images that reach persistent-memory code, and judge what happens
     ///
-    /// Runs the program again and again, each time with another input, on what its files held at some earlier moment: after
-    /// another run, or after a crash. What reaches new ways through code that uses persistent memory is kept and changed further. The
-    /// program's own files stay as they are. The exit status is 1 (or that of --error-exitcode) if there are findings that count.
+    /// Runs the program again and again, each time with another input, on what its files held at
+    /// some earlier moment: after another run, or after a crash. What reaches new ways through code
+    /// that uses persistent memory is kept and changed further. The program's own files stay as
+    /// they are. The exit status is 1 (or that of --error-exitcode) if there are findings that
+    /// count.
     #[command(after_help = FUZZ_EXAMPLES, after_long_help = format!("{FUZZ_EXAMPLES}\n\n{WHAT_IS_PM}"))]
     Fuzz(Box<FuzzArgs>),
     /// Find interleavings of threads that lose data, and replay them exactly
     ///
-    /// Runs the program again and again, one thread at a time, and decides at each access to persistent memory, lock and system call who goes on. Where a thread makes something
-    /// durable of what another one has not made persistent, takes a lock that a crash leaves taken, or waits for ever, it makes the crash image and runs recovery on it. The
-    /// program's own files stay as they are. The exit status is 1 (or that of --error-exitcode) if there are findings that count.
+    /// Runs the program again and again, one thread at a time, and decides at each access to
+    /// persistent memory, lock and system call who goes on. Where a thread makes something durable
+    /// of what another one has not made persistent, takes a lock that a crash leaves taken, or
+    /// waits for ever, it makes the crash image and runs recovery on it. The program's own files
+    /// stay as they are. The exit status is 1 (or that of --error-exitcode) if there are findings
+    /// that count.
     #[command(after_help = RACE_EXAMPLES, after_long_help = format!("{}\n\n{WHAT_IS_PM}", RACE_EXAMPLES))]
     Race(Box<RaceArgs>),
     /// Reach paths that no test covers: solve for the input, branch by branch
     ///
-    /// Runs the program on an input, follows what it computes from that input, and solves for inputs on which its branches go the other way. Every path was really
-    /// executed, on an input that the report names. The program's own files stay as they are. The exit status is 1 (or that of --error-exitcode)
-    /// if there are findings that count.
+    /// Runs the program on an input, follows what it computes from that input, and solves for
+    /// inputs on which its branches go the other way. Every path was really executed, on an input
+    /// that the report names. The program's own files stay as they are. The exit status is 1 (or
+    /// that of --error-exitcode) if there are findings that count.
     #[command(after_help = SYMEX_EXAMPLES, after_long_help = format!("{SYMEX_EXAMPLES}\n\n{WHAT_IS_PM}"))]
     Symex(Box<SymexArgs>),
     /// Explain a rule: what it means, an example, how to fix it
@@ -233,16 +240,18 @@ pub enum Command {
     Replay(ReplayArgs),
     /// Make a page for the browser of saved reports, or compare two of them
     ///
-    /// Takes what --format json has written. Several reports become one page, on which a finding that more than one of them has is
-    /// shown once. With --compare, the first report is the old one and the second the new one: what is new, gone and still there
-    /// is told by fingerprint, on stdout and with -o as a page; the exit status is 1 if something is new, else 0. A file that is
-    /// damaged, cut off, no report or of a later version is exit status 2.
+    /// Takes what --format json has written. Several reports become one page, on which a finding
+    /// that more than one of them has is shown once. With --compare, the first report is the old
+    /// one and the second the new one: what is new, gone and still there is told by fingerprint, on
+    /// stdout and with -o as a page; the exit status is 1 if something is new, else 0. A file that
+    /// is damaged, cut off, no report or of a later version is exit status 2.
     #[command(after_help = REPORT_EXAMPLES)]
     Report(PageArgs),
     /// Make one report of many: those of the tests of a suite, say
     ///
-    /// Takes what --format json has written. A finding that more than one of them has is told once, with all programs and tests that show
-    /// it. The options of reports apply as if it were one run: its form, the exit status, suppressions, a baseline.
+    /// Takes what --format json has written. A finding that more than one of them has is told once,
+    /// with all programs and tests that show it. The options of reports apply as if it were one
+    /// run: its form, the exit status, suppressions, a baseline.
     #[command(after_help = MERGE_EXAMPLES)]
     Merge(MergeArgs),
     /// Run a program under the engine, without analysis
@@ -260,22 +269,26 @@ pub enum Command {
     Record(RecordArgs),
     /// Take Valgrind's place: its options, and a log in its form
     ///
-    /// 'brownout valgrind OPTIONS PROGRAM ARGUMENTS' is 'brownout check' for whoever calls Valgrind: ctest -T memcheck, scripts, makefiles. A
-    /// link to brownout that is named brownout-valgrind does the same. Options of Valgrind that have no effect are named; options of check that have a
-    /// value are taken in the form --option=value. docs/recipes.md shows its use.
+    /// 'brownout valgrind OPTIONS PROGRAM ARGUMENTS' is 'brownout check' for whoever calls
+    /// Valgrind: ctest -T memcheck, scripts, makefiles. A link to brownout that is named
+    /// brownout-valgrind does the same. Options of Valgrind that have no effect are named; options
+    /// of check that have a value are taken in the form --option=value. docs/recipes.md shows its
+    /// use.
     Valgrind(ValgrindArgs),
     /// Look into a recorded trace
     #[command(subcommand, subcommand_required = true, disable_help_subcommand = true)]
     Trace(TraceCommand),
     /// Write a completion script for a shell to stdout
     ///
-    /// For instance: brownout completions bash > ~/.local/share/bash-completion/completions/brownout
+    /// For instance: brownout completions bash >
+    /// ~/.local/share/bash-completion/completions/brownout
     Completions(CompletionsArgs),
     /// Write the manual page to stdout, or all pages into a folder
     Man(ManArgs),
     /// Write a header for annotations, or for custom rules, to stdout
     ///
-    /// For instance: brownout header > include/brownout.h. They are headers only, and need no library.
+    /// For instance: brownout header > include/brownout.h. They are headers only, and need no
+    /// library.
     Header(HeaderArgs),
 }
 
@@ -369,36 +382,40 @@ pub struct CheckArgs {
     #[arg(long)]
     pub deterministic: bool,
 
-    /// Let one thread run at a time, and decide which: go-on, round-robin, random, pct, pm or delay, with ':SEED'; or 'list:…'
+    /// Let one thread run at a time, and decide which: go-on, round-robin, random, pct, pm or
+    /// delay, with ':SEED'; or 'list:…'
     ///
-    /// Decisions are possible at accesses to persistent memory, locked instructions, system calls and
-    /// where threads start and end. The same seed gives the same run, event for event, and so does
-    /// the list that `record --schedule` prints, or keeps in a file ('list:@FILE'). Implies
+    /// Decisions are possible at accesses to persistent memory, locked instructions, system calls
+    /// and where threads start and end. The same seed gives the same run, event for event, and so
+    /// does the list that `record --schedule` prints, or keeps in a file ('list:@FILE'). Implies
     /// --deterministic.
     #[arg(long, value_name = "STRATEGY")]
     pub schedule: Option<ScheduleArg>,
 
     /// Check with N threads
     ///
-    /// With 1, the thread that receives the events checks them, too. With 2 or more, the rules about
-    /// persistence and those about logging have a thread each; more are of no use. Custom rules run in
-    /// the receiving thread. Default: 2 if the machine has cores for them and the program, else 1.
+    /// With 1, the thread that receives the events checks them, too. With 2 or more, the rules
+    /// about persistence and those about logging have a thread each; more are of no use. Custom
+    /// rules run in the receiving thread. Default: 2 if the machine has cores for them and the
+    /// program, else 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
 
     /// Predict what threads could read of each other before it is persistent
     ///
-    /// Switches the rule unpersisted-publication on. Loads are recorded, too, and calls of the C library's locks
-    /// and of what threads wait by; that makes the run slower. A trace must have been recorded with --loads --threads.
+    /// Switches the rule unpersisted-publication on. Loads are recorded, too, and calls of the C
+    /// library's locks and of what threads wait by; that makes the run slower. A trace must have
+    /// been recorded with --loads --threads.
     #[arg(long, conflicts_with = "import_pmemcheck")]
     pub threads: bool,
 
     /// Settle findings about unpersisted data by exploring crash states
     ///
-    /// Each missing-flush, missing-fence and overwritten-unpersisted finding is then confirmed, with a crash
-    /// that shows it; or harmless, because recovery does the same without the store (a transient-data finding);
-    /// or unsettled, if --time was too short. The options under 'Crash and recovery' say how; without
-    /// --recover the program itself is run again. The program's files are put back as they were.
+    /// Each missing-flush, missing-fence and overwritten-unpersisted finding is then confirmed,
+    /// with a crash that shows it; or harmless, because recovery does the same without the store (a
+    /// transient-data finding); or unsettled, if --time was too short. The options under 'Crash and
+    /// recovery' say how; without --recover the program itself is run again. The program's files
+    /// are put back as they were.
     #[arg(long, conflicts_with_all = ["trace", "import_pmemcheck", "save_trace", "rule", "execute_flushes"])]
     pub confirm: bool,
 
@@ -413,8 +430,8 @@ pub struct CheckArgs {
     /// Load a rule of your own from the shared library FILE (repeatable)
     ///
     /// What stands behind the first colon is handed to the rule as it is. A rule that is loaded is
-    /// on, unless --disable names it, or --only another one that is loaded. docs/custom-rules.md says
-    /// how to write one.
+    /// on, unless --disable names it, or --only another one that is loaded. docs/custom-rules.md
+    /// says how to write one.
     #[arg(long, value_name = "FILE[:OPTIONS]", value_hint = ValueHint::FilePath, help_heading = RULES_HEADING)]
     pub rule: Vec<OsString>,
 
@@ -441,7 +458,8 @@ pub struct CheckArgs {
     /// Understand the options of another tool, and end as its scripts expect
     ///
     /// pmemcheck: accepts --mult-stores=yes and the like, says which have no effect, and ends the
-    /// report with the line 'ERROR SUMMARY: N errors'. valgrind: the report has the form of Valgrind's logs.
+    /// report with the line 'ERROR SUMMARY: N errors'. valgrind: the report has the form of
+    /// Valgrind's logs.
     #[arg(long, value_enum, value_name = "TOOL", help_heading = REPORT_HEADING)]
     pub compat: Option<Compat>,
 
@@ -475,21 +493,24 @@ pub struct ExploreArgs {
 
     /// Let the program read FILE as its standard input, line by line
     ///
-    /// Without it the input is empty. Each read yields one line at most, so that it is known what the program has done
-    /// when it asks for the next.
+    /// Without it the input is empty. Each read yields one line at most, so that it is known what
+    /// the program has done when it asks for the next.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stdin: Option<PathBuf>,
 
-    /// Let one thread run at a time, and decide which: go-on, round-robin, random, pct, pm or delay, with ':SEED'; or 'list:…'
+    /// Let one thread run at a time, and decide which: go-on, round-robin, random, pct, pm or
+    /// delay, with ':SEED'; or 'list:…'
     ///
-    /// The recorded run is then the same each time, and so is what recoveries of several threads do: there, whoever has the turn goes on as
-    /// long as it can. The list is what 'brownout record --schedule' prints.
+    /// The recorded run is then the same each time, and so is what recoveries of several threads
+    /// do: there, whoever has the turn goes on as long as it can. The list is what 'brownout record
+    /// --schedule' prints.
     #[arg(long, value_name = "STRATEGY")]
     pub schedule: Option<ScheduleArg>,
 
     /// Crash up to N times in a row: recovery is itself cut short
     ///
-    /// Default: 2, but if there are many recoveries, only some are cut short; the report says how many.
+    /// Default: 2, but if there are many recoveries, only some are cut short; the report says how
+    /// many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=5))]
     pub depth: Option<u32>,
 
@@ -499,8 +520,9 @@ pub struct ExploreArgs {
 
     /// Try every combination, also where recovery reads much uncertain data by one instruction
     ///
-    /// Where recovery rejects data by a checksum, the number of combinations is astronomical and nearly all are
-    /// alike. Those reads are sampled, and the report says so. This option tries all.
+    /// Where recovery rejects data by a checksum, the number of combinations is astronomical and
+    /// nearly all are alike. Those reads are sampled, and the report says so. This option tries
+    /// all.
     #[arg(long)]
     pub exhaustive: bool,
 
@@ -514,8 +536,9 @@ pub struct ExploreArgs {
 
     /// Go on where an interrupted exploration ended
     ///
-    /// Its journal is in FOLDER (see --folder). It is begun anew if the recorded run, the commands, or a program or library that
-    /// recovery executes has changed. What else recovery reads is not seen: give this option only if that is the same.
+    /// Its journal is in FOLDER (see --folder). It is begun anew if the recorded run, the commands,
+    /// or a program or library that recovery executes has changed. What else recovery reads is not
+    /// seen: give this option only if that is the same.
     #[arg(long)]
     pub resume: bool,
 
@@ -525,7 +548,8 @@ pub struct ExploreArgs {
 
     /// Where data becomes persistent
     ///
-    /// x86: lines must be written back and fenced. eadr: caches survive. page: by msync, page by page.
+    /// x86: lines must be written back and fenced. eadr: caches survive. page: by msync, page by
+    /// page.
     #[arg(
         long,
         value_parser = domains(),
@@ -543,17 +567,19 @@ pub struct ExploreArgs {
 
     /// What the file system promises about names and sizes of files
     ///
-    /// ordered: they survive in the order in which they were changed, as ext4 and XFS do it. posix: each change
-    /// survives or not, unless the folder (for names) or the file (for its size) was synced.
+    /// ordered: they survive in the order in which they were changed, as ext4 and XFS do it. posix:
+    /// each change survives or not, unless the folder (for names) or the file (for its size) was
+    /// synced.
     #[arg(long, value_enum, value_name = "PROMISE", default_value_t = Names::Ordered, help_heading = MODEL_HEADING)]
     pub names: Names,
 
     /// Demand that store buffers are covered, too
     ///
-    /// With one thread they add no crash state, so all is covered anyway. Stores of several threads are taken in the
-    /// order in which they were recorded. With --schedule it is known whether a store buffer can have held something
-    /// while another thread went on to store; where none has, all is covered, too. What delays add elsewhere is not
-    /// explored, and with this option the report is then 'incomplete' instead of 'clean'.
+    /// With one thread they add no crash state, so all is covered anyway. Stores of several threads
+    /// are taken in the order in which they were recorded. With --schedule it is known whether a
+    /// store buffer can have held something while another thread went on to store; where none has,
+    /// all is covered, too. What delays add elsewhere is not explored, and with this option the
+    /// report is then 'incomplete' instead of 'clean'.
     #[arg(long, help_heading = MODEL_HEADING)]
     pub tso: bool,
 
@@ -596,16 +622,17 @@ pub struct FuzzArgs {
 
     /// The program is a server, and gets its input over a connection
     ///
-    /// As if a client had connected, sent the input and gone; where the input contains '@NEXT@' and a line feed, another client comes. WHERE is
-    /// 'tcp:PORT' or 'unix:PATH'; 'auto', the default, is where the program listens first. When it has nothing to do any more, it gets SIGTERM. It
+    /// As if a client had connected, sent the input and gone; where the input contains '@NEXT@' and
+    /// a line feed, another client comes. WHERE is 'tcp:PORT' or 'unix:PATH'; 'auto', the default,
+    /// is where the program listens first. When it has nothing to do any more, it gets SIGTERM. It
     /// runs in a network of its own, so it does not meet yours.
     #[arg(long, value_name = "WHERE", num_args = 0..=1, default_missing_value = "auto")]
     pub socket: Option<brownout_fuzz::Endpoint>,
 
     /// Exchange inputs with the fuzzers in DIR, what afl-fuzz has got as -o
     ///
-    /// What is new in their queues is run on the root image and kept if it shows something new; our own queue is offered to them there. Such campaigns
-    /// cannot be repeated exactly.
+    /// What is new in their queues is run on the root image and kept if it shows something new; our
+    /// own queue is offered to them there. Such campaigns cannot be repeated exactly.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub sync: Option<PathBuf>,
 
@@ -631,17 +658,19 @@ pub struct FuzzArgs {
 
     /// What runs after a crash, as a shell command
     ///
-    /// With it, every line of input is an atomic operation: what CMD prints must be what it prints after the operations that were
-    /// complete at the crash, or one more. Without it, the program itself must come to the point where it reads its input.
+    /// With it, every line of input is an atomic operation: what CMD prints must be what it prints
+    /// after the operations that were complete at the crash, or one more. Without it, the program
+    /// itself must come to the point where it reads its input.
     #[arg(long, value_name = "CMD")]
     pub recover: Option<String>,
 
     /// Ask CMD about each run that shows something new; exit code 1 is a finding
     ///
-    /// CMD is a shell command. It gets a folder as $1, or as its last word if it does not mention $1: 'input' is what the program has read, 'files/…' copies of
-    /// all files that it has left, at their full paths, 'status' its exit code (128 and more: a signal; or 'hang'), 'stdout' and 'stderr' what
-    /// it printed. The first line that CMD prints is the finding's message, and tells findings apart. 0 is fine; anything else is a
-    /// failure of CMD, which is said once.
+    /// CMD is a shell command. It gets a folder as $1, or as its last word if it does not mention
+    /// $1: 'input' is what the program has read, 'files/…' copies of all files that it has left, at
+    /// their full paths, 'status' its exit code (128 and more: a signal; or 'hang'), 'stdout' and
+    /// 'stderr' what it printed. The first line that CMD prints is the finding's message, and tells
+    /// findings apart. 0 is fine; anything else is a failure of CMD, which is said once.
     #[arg(long, value_name = "CMD")]
     pub detect: Option<String>,
 
@@ -742,10 +771,12 @@ pub struct RaceArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stdin: Option<PathBuf>,
 
-    /// Change the standard input, too, beginning with these: files, or folders of files (repeatable)
+    /// Change the standard input, too, beginning with these: files, or folders of files
+    /// (repeatable)
     ///
-    /// When an input shows nothing new under other schedules any more, operations are added, removed, moved, and their keys made to meet. What operations look
-    /// like is learnt from the lines of the seeds, unless --operations says it.
+    /// When an input shows nothing new under other schedules any more, operations are added,
+    /// removed, moved, and their keys made to meet. What operations look like is learnt from the
+    /// lines of the seeds, unless --operations says it.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath, conflicts_with = "stdin")]
     pub seeds: Vec<PathBuf>,
 
@@ -771,14 +802,16 @@ pub struct RaceArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = RECOVERY_HEADING)]
     pub recover_stdin: Option<PathBuf>,
 
-    /// What runs after recovery: a file, which is the program's standard input then, or a shell command
+    /// What runs after recovery: a file, which is the program's standard input then, or a shell
+    /// command
     ///
-    /// Many recoveries look at little. The first operations after one show what it has left: they find the lock taken, or follow the pointer that leads
-    /// nowhere.
+    /// Many recoveries look at little. The first operations after one show what it has left: they
+    /// find the lock taken, or follow the pointer that leads nowhere.
     #[arg(long = "continue", value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = RECOVERY_HEADING)]
     pub continues: Option<String>,
 
-    /// A shell command that judges what recovery has left, by its exit code; it gets the pool as its first argument
+    /// A shell command that judges what recovery has left, by its exit code; it gets the pool as
+    /// its first argument
     #[arg(long, value_name = "CMD", help_heading = RECOVERY_HEADING)]
     pub checker: Option<String>,
 
@@ -788,7 +821,8 @@ pub struct RaceArgs {
 
     /// Use one strategy only: pm, random, pct, round-robin, go-on or delay
     ///
-    /// Default: pm, random and pct in turn. pm brings stores and loads of the same bytes together; delay is for comparison.
+    /// Default: pm, random and pct in turn. pm brings stores and loads of the same bytes together;
+    /// delay is for comparison.
     #[arg(long, value_name = "NAME")]
     pub strategy: Option<StrategyArg>,
 
@@ -956,28 +990,33 @@ pub struct SymexArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536), group = "symbolic")]
     pub stdin_symbolic: Option<u32>,
 
-    /// Solve for N bytes of the file NAME, or of a file that takes the place of '@@' in the arguments if there is no NAME
+    /// Solve for N bytes of the file NAME, or of a file that takes the place of '@@' in the
+    /// arguments if there is no NAME
     ///
     /// The file holds nothing else, and blanks to begin with.
     #[arg(long, value_name = "[NAME:]N", group = "symbolic")]
     pub file_symbolic: Option<FileArg>,
 
-    /// Solve for N bytes in each of the places where the arguments have '@@1', '@@2' and so on, which are blanks to begin with
+    /// Solve for N bytes in each of the places where the arguments have '@@1', '@@2' and so on,
+    /// which are blanks to begin with
     ///
     /// A byte that is zero ends its argument.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096), group = "symbolic")]
     pub arguments_symbolic: Option<u32>,
 
-    /// Solve for N bytes that a client sends to the program, a server; they are blanks to begin with
+    /// Solve for N bytes that a client sends to the program, a server; they are blanks to begin
+    /// with
     ///
     /// --socket says where it listens, if not where it listens first.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536), group = "symbolic")]
     pub socket_symbolic: Option<u32>,
 
-    /// Solve for the bytes in RANGE of FILE, which hold to begin with what the set-up has left there
+    /// Solve for the bytes in RANGE of FILE, which hold to begin with what the set-up has left
+    /// there
     ///
-    /// What would the program do on any content there? RANGE is FROM-TO (TO is not part of it) or FROM+COUNT, in bytes, '0x' in front is for hexadecimal numbers; several are
-    /// separated by commas. FILE may be left out if --pm names one file.
+    /// What would the program do on any content there? RANGE is FROM-TO (TO is not part of it) or
+    /// FROM+COUNT, in bytes, '0x' in front is for hexadecimal numbers; several are separated by
+    /// commas. FILE may be left out if --pm names one file.
     #[arg(long, value_name = "[FILE:]RANGE", group = "symbolic")]
     pub pool_symbolic: Option<PoolArg>,
 
@@ -989,7 +1028,8 @@ pub struct SymexArgs {
 
     /// Make the first input of the operations in FILE, and solve for their fields
     ///
-    /// The same file as --operations of 'brownout fuzz': 'set {key:8} 0 0 2\r\n{data:2}'. Each operation comes once, or as often as its weight says; what is not a field is never changed.
+    /// The same file as --operations of 'brownout fuzz': 'set {key:8} 0 0 2\r\n{data:2}'. Each
+    /// operation comes once, or as often as its weight says; what is not a field is never changed.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["symbolic", "input"])]
     pub template: Option<PathBuf>,
 
@@ -999,7 +1039,8 @@ pub struct SymexArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "pool_symbolic")]
     pub input: Option<PathBuf>,
 
-    /// Let the program read FILE as its standard input. If nothing else is solved for, its bytes are
+    /// Let the program read FILE as its standard input. If nothing else is solved for, its bytes
+    /// are
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub stdin: Option<PathBuf>,
 
@@ -1011,14 +1052,16 @@ pub struct SymexArgs {
 
     /// A run that takes longer than this hangs
     ///
-    /// The first gets five times as long before that is believed. Default: 20 times what the slowest run has taken so far, at least 1s (and 10s for the first that hangs).
+    /// The first gets five times as long before that is believed. Default: 20 times what the
+    /// slowest run has taken so far, at least 1s (and 10s for the first that hangs).
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub hang_after: Option<Duration>,
 
     /// Which branch is turned next: pm, coverage, depth-first or random
     ///
-    /// pm turns first what leads to new code, and tells apart how far a run has come with persistent memory; coverage does not. depth-first turns the last branch of the
-    /// newest path, random any; both try no inputs but those that are solved for.
+    /// pm turns first what leads to new code, and tells apart how far a run has come with
+    /// persistent memory; coverage does not. depth-first turns the last branch of the newest path,
+    /// random any; both try no inputs but those that are solved for.
     #[arg(long, value_name = "NAME", default_value = "pm")]
     pub strategy: OrderArg,
 
@@ -1040,19 +1083,22 @@ pub struct SymexArgs {
 
     /// Let the program see the processor as it is
     ///
-    /// Otherwise it is told that there are no AVX, SSE4 or BMI instructions, so that libraries choose functions that can be solved for. Those that it uses without
-    /// asking work all the same. A C library that was built to need them refuses to start without this option.
+    /// Otherwise it is told that there are no AVX, SSE4 or BMI instructions, so that libraries
+    /// choose functions that can be solved for. Those that it uses without asking work all the
+    /// same. A C library that was built to need them refuses to start without this option.
     #[arg(long)]
     pub native_cpu: bool,
 
     /// Ask z3 what the built-in solver gives up; FILE is z3, or a program that takes its options
     ///
-    /// It is called as 'FILE -in -T:SECONDS', reads SMT-LIB and answers '(check-sat)' and '(get-value …)'. A name without '/' is looked up in PATH. The statistics say how often it was
-    /// asked (external_asked) and had an answer (external_answered).
+    /// It is called as 'FILE -in -T:SECONDS', reads SMT-LIB and answers '(check-sat)' and
+    /// '(get-value …)'. A name without '/' is looked up in PATH. The statistics say how often it
+    /// was asked (external_asked) and had an answer (external_answered).
     #[arg(long, value_name = "FILE", value_hint = ValueHint::ExecutablePath)]
     pub solver: Option<PathBuf>,
 
-    /// Keep the campaign in DIR: findings, and in DIR/tests an input for each new way through code that uses persistent memory
+    /// Keep the campaign in DIR: findings, and in DIR/tests an input for each new way through code
+    /// that uses persistent memory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
 
@@ -1066,9 +1112,11 @@ pub struct SymexArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: u32,
 
-    /// What runs after a crash, as a shell command: explore crashes in paths that do something new to persistent memory
+    /// What runs after a crash, as a shell command: explore crashes in paths that do something new
+    /// to persistent memory
     ///
-    /// As in 'brownout fuzz': with standard input as the input, each line of it is an atomic operation.
+    /// As in 'brownout fuzz': with standard input as the input, each line of it is an atomic
+    /// operation.
     #[arg(long, value_name = "CMD")]
     pub recover: Option<String>,
 
@@ -1116,15 +1164,16 @@ pub enum FuzzCommand {
     Tree(FuzzTreeArgs),
     /// Run a test case of a campaign, or that of a finding, once more
     ///
-    /// It is run under the rules of 'brownout check', on its image, in a private view of the machine. The exit status is 1 if
-    /// there are findings that count.
+    /// It is run under the rules of 'brownout check', on its image, in a private view of the
+    /// machine. The exit status is 1 if there are findings that count.
     Repro(FuzzReproArgs),
     /// Write down what it takes to make an image of a campaign again: files, inputs and a script
     Export(FuzzExportArgs),
     /// Write the smallest set of inputs that shows what all test cases of a campaign show
     ///
-    /// All test cases are run again. The folder can be the seeds of another campaign, or the input folder of AFL++. What only shows on images
-    /// that no input makes (after a crash, or when the program starts on them) is not in it; the cases that show it are listed.
+    /// All test cases are run again. The folder can be the seeds of another campaign, or the input
+    /// folder of AFL++. What only shows on images that no input makes (after a crash, or when the
+    /// program starts on them) is not in it; the cases that show it are listed.
     Min(FuzzMinArgs),
 }
 
@@ -1147,7 +1196,8 @@ pub struct FuzzReproArgs {
     pub id: String,
     /// Run it natively; the exit status is the program's
     ///
-    /// What shows only after a crash (findings of explorations) is recovery on what the crash has left.
+    /// What shows only after a crash (findings of explorations) is recovery on what the crash has
+    /// left.
     #[arg(long)]
     pub native: bool,
 }
@@ -1234,7 +1284,8 @@ pub struct RecoveryArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = RECOVERY_HEADING)]
     pub recover_stdin: Option<PathBuf>,
 
-    /// What recovery must fulfil, beside ending well: 'ops', 'ops:ordered' or 'cmd:CHECKER' (repeatable)
+    /// What recovery must fulfil, beside ending well: 'ops', 'ops:ordered' or 'cmd:CHECKER'
+    /// (repeatable)
     #[arg(long, value_parser = oracle, value_name = "ORACLE", help_heading = RECOVERY_HEADING)]
     pub oracle: Vec<OracleArg>,
 
@@ -1244,7 +1295,8 @@ pub struct RecoveryArgs {
 
     /// A recovery that takes longer than this hangs
     ///
-    /// Most hangs are seen much earlier, by counting steps. Default: 50 times what a recovery takes, at least 10s.
+    /// Most hangs are seen much earlier, by counting steps. Default: 50 times what a recovery
+    /// takes, at least 10s.
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = RECOVERY_HEADING)]
     pub hang_after: Option<Duration>,
 }
@@ -1322,14 +1374,16 @@ pub struct ReportArgs {
 
     /// Say nothing if there is nothing wrong
     ///
-    /// For the forms that people read. What was found, and that not everything was looked at, is said nevertheless.
+    /// For the forms that people read. What was found, and that not everything was looked at, is
+    /// said nevertheless.
     #[arg(short, long, help_heading = REPORT_HEADING)]
     pub quiet: bool,
 
     /// What counts for the exit status (separated by commas)
     ///
-    /// correctness: findings of correctness. performance: all findings. nothing-checked: that no persistent memory was touched, which is
-    /// exit status 3. never: nothing. Default: correctness; and nothing-checked, too, where the variable CI is set, as CI services do.
+    /// correctness: findings of correctness. performance: all findings. nothing-checked: that no
+    /// persistent memory was touched, which is exit status 3. never: nothing. Default: correctness;
+    /// and nothing-checked, too, where the variable CI is set, as CI services do.
     #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',', action = clap::ArgAction::Set, num_args = 1, hide_possible_values = true, help_heading = REPORT_HEADING)]
     pub fail_on: Vec<FailOn>,
 
@@ -1339,8 +1393,8 @@ pub struct ReportArgs {
 
     /// Accept that this was not looked at: it does not make the report 'incomplete' (repeatable)
     ///
-    /// A report names what was not looked at as 'limit[NAME]'. Unless it is accepted, nothing found is then no success, and the
-    /// exit status is 3. What is accepted is still told.
+    /// A report names what was not looked at as 'limit[NAME]'. Unless it is accepted, nothing found
+    /// is then no success, and the exit status is 3. What is accepted is still told.
     #[arg(long, value_name = "LIMIT", value_delimiter = ',', value_parser = limits(), hide_possible_values = true, help_heading = REPORT_HEADING)]
     pub accept: Vec<Limit>,
 
@@ -1367,9 +1421,10 @@ pub struct ReportArgs {
 
     /// Write which source lines touched persistent memory to FILE, as lcov has it
     ///
-    /// Each is a test of its own: stores, write-backs, fences and transactions of the program; what runs after a crash and reads or stores to persistent
-    /// memory; and where the power failed. Lines that do none of that are not counted. It is the sum of all runs of this command. 'genhtml FILE -o DIR'
-    /// shows it beside the source; the forms json and html have it, too.
+    /// Each is a test of its own: stores, write-backs, fences and transactions of the program; what
+    /// runs after a crash and reads or stores to persistent memory; and where the power failed.
+    /// Lines that do none of that are not counted. It is the sum of all runs of this command.
+    /// 'genhtml FILE -o DIR' shows it beside the source; the forms json and html have it, too.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REPORT_HEADING)]
     pub coverage: Option<PathBuf>,
 }
@@ -1526,7 +1581,8 @@ fn selections() -> impl TypedValueParser<Value = Selection> {
     )
 }
 
-/// As [`selections`], but of a name that is in no catalogue it is only known later whether a custom rule has it.
+/// As [`selections`], but of a name that is in no catalogue it is only known later whether a custom
+/// rule has it.
 #[derive(Clone)]
 struct Selections;
 
@@ -1569,9 +1625,9 @@ fn built_ins() -> impl TypedValueParser<Value = BuiltIn> {
 struct RuleFlags {
     /// Switch rules on (separated by commas)
     ///
-    /// RULE is an id of 'brownout explain', that of a rule that --rule loads, or one of correctness,
-    /// performance, all. Rules that are off by default are switched on by their ids and by all only.
-    /// --only, --enable and --disable act in the order in which they are given.
+    /// RULE is an id of 'brownout explain', that of a rule that --rule loads, or one of
+    /// correctness, performance, all. Rules that are off by default are switched on by their ids
+    /// and by all only. --only, --enable and --disable act in the order in which they are given.
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = Selections, hide_possible_values = true, help_heading = RULES_HEADING)]
     enable: Vec<Selection>,
 
@@ -1600,7 +1656,8 @@ pub enum RuleEdit {
 #[derive(Debug, Default)]
 pub struct RuleEdits(pub Vec<RuleEdit>);
 
-/// Where no custom rule is loaded, none can be meant, and whoever has misspelt the name of a rule is told which is near.
+/// Where no custom rule is loaded, none can be meant, and whoever has misspelt the name of a rule
+/// is told which is near.
 fn refuse_custom<'r>(
     matches: &ArgMatches,
     id: &str,
@@ -1684,15 +1741,18 @@ pub struct ReplayArgs {
 
     /// Run it natively in gdb, and stop there
     ///
-    /// store: in front of the store that a crash would lose. crash: where the power may fail, at the finding's last event that is an instruction.
-    /// Both are for findings of 'brownout check' and 'brownout explore'; the program runs once under Brownout and then in gdb, on the files as they are
-    /// now, and leaves them so. recovery: in recovery, on the crash image of a finding of 'brownout explore'.
+    /// store: in front of the store that a crash would lose. crash: where the power may fail, at
+    /// the finding's last event that is an instruction. Both are for findings of 'brownout check'
+    /// and 'brownout explore'; the program runs once under Brownout and then in gdb, on the files
+    /// as they are now, and leaves them so. recovery: in recovery, on the crash image of a finding
+    /// of 'brownout explore'.
     #[arg(long, value_enum, value_name = "WHERE", conflicts_with = "show")]
     pub gdb: Option<Stage>,
 
     /// Run it without asking
     ///
-    /// A token holds a command line. It is shown first; on a terminal you are asked, elsewhere this option is needed.
+    /// A token holds a command line. It is shown first; on a terminal you are asked, elsewhere this
+    /// option is needed.
     #[arg(long)]
     pub yes: bool,
 }
@@ -1713,14 +1773,16 @@ pub enum Stage {
 pub struct PageArgs {
     /// Reports that --format json has written; with --compare the old one and the new one
     ///
-    /// The folder of a campaign, as `--out` of fuzz, race and symex names it, counts as a report of what was found until now, and the page shows what was
-    /// reached when. The campaign may go on meanwhile.
+    /// The folder of a campaign, as `--out` of fuzz, race and symex names it, counts as a report of
+    /// what was found until now, and the page shows what was reached when. The campaign may go on
+    /// meanwhile.
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
     pub files: Vec<PathBuf>,
 
     /// Serve the page to this machine's browsers, and keep it up to date while a campaign goes on
     ///
-    /// Its address is printed; only who knows it is served, and only from this machine. Ctrl-C ends it. Nothing is written.
+    /// Its address is printed; only who knows it is served, and only from this machine. Ctrl-C ends
+    /// it. Nothing is written.
     #[arg(long, conflicts_with = "compare", group = "shown")]
     pub watch: bool,
 
@@ -1740,7 +1802,8 @@ pub struct PageArgs {
 
     /// Write the page to FILE
     ///
-    /// Default: the page goes to stdout, unless that is a terminal. With --compare there is a page only if this is given.
+    /// Default: the page goes to stdout, unless that is a terminal. With --compare there is a page
+    /// only if this is given.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "shown")]
     pub output: Option<PathBuf>,
 
@@ -1750,12 +1813,14 @@ pub struct PageArgs {
 
     /// Shorten paths: home folders become ~, the working folder becomes .
     ///
-    /// Everywhere in the page. Replay tokens hold paths that cannot be shortened, so they are left out.
+    /// Everywhere in the page. Replay tokens hold paths that cannot be shortened, so they are left
+    /// out.
     #[arg(long)]
     pub redact_paths: bool,
 }
 
-/// `brownout valgrind`. The words are taken apart in [`crate::valgrind`], before clap sees them; this is what help shows.
+/// `brownout valgrind`. The words are taken apart in [`crate::valgrind`], before clap sees them;
+/// this is what help shows.
 #[derive(Debug, Args)]
 pub struct ValgrindArgs {
     /// Options as Valgrind has them, then the program and its arguments
@@ -1882,10 +1947,11 @@ pub struct RecordArgs {
     #[arg(long)]
     pub loads: bool,
 
-    /// Let one thread run at a time, and decide which: go-on, round-robin, random, pct, pm or delay, with ':SEED'; or 'list:…'
+    /// Let one thread run at a time, and decide which: go-on, round-robin, random, pct, pm or
+    /// delay, with ':SEED'; or 'list:…'
     ///
-    /// Decisions are possible at accesses to persistent memory, locked instructions, system calls and
-    /// where threads start and end. The same seed gives the same run, event for event. What was
+    /// Decisions are possible at accesses to persistent memory, locked instructions, system calls
+    /// and where threads start and end. The same seed gives the same run, event for event. What was
     /// decided is printed as a list, which gives the same run, too; 'list:@FILE' takes it from a
     /// file. Implies --deterministic.
     #[arg(long, value_name = "STRATEGY")]
@@ -1905,7 +1971,8 @@ pub struct RecordArgs {
 
     /// Which addresses the program gets with --deterministic: the same number, the same ones
     ///
-    /// Scripts of 'brownout fuzz export' use it, so that what a program keeps in its files is what it was in the campaign.
+    /// Scripts of 'brownout fuzz export' use it, so that what a program keeps in its files is what
+    /// it was in the campaign.
     #[arg(
         long,
         value_name = "N",
@@ -1926,7 +1993,8 @@ pub struct RecordArgs {
     ///
     /// Keeps a copy of each tracked file as it was at first (beside the trace, while the program
     /// runs), applies the recorded stores to it, and compares the result with what the program
-    /// left, byte for byte. Each difference is shown with the nearest event; the exit code is then 1.
+    /// left, byte for byte. Each difference is shown with the nearest event; the exit code is
+    /// then 1.
     #[arg(long)]
     pub verify: bool,
 

@@ -4,8 +4,8 @@
 //! effect and why. An option that asks for what Brownout does anyway is accepted without a word.
 //! `--tx-only` is not here: both tools have it.
 //!
-//! Deviation: defaults stay Brownout's. Superfluous flushes are reported unless `--flush-check=no` is
-//! given, and overwritten stores only with `--mult-stores=yes`, as in pmemcheck.
+//! Deviation: defaults stay Brownout's. Superfluous flushes are reported unless `--flush-check=no`
+//! is given, and overwritten stores only with `--mult-stores=yes`, as in pmemcheck.
 
 use std::path::PathBuf;
 

@@ -21,9 +21,9 @@
 //! `--SWITCH=no`; options that can be repeated add up. What is wrong with the file is said with its
 //! name and line, and a table of another command than the one at work is checked, too.
 //!
-//! Deviations from a plain prefix: paths and patterns in the file start in the file's folder, not the
-//! current one. Outside a repository only the current folder is looked at: whoever can write to a
-//! folder far above (`/tmp`) has no say in what is loaded here.
+//! Deviations from a plain prefix: paths and patterns in the file start in the file's folder, not
+//! the current one. Outside a repository only the current folder is looked at: whoever can write to
+//! a folder far above (`/tmp`) has no say in what is loaded here.
 
 use std::any::TypeId;
 use std::env;
@@ -126,7 +126,8 @@ impl CommandLine {
         std::iter::once(OsString::from("brownout")).chain(self.words.iter().cloned())
     }
 
-    /// The place in the file of what clap complains about, if it comes from there: `brownout.toml:3`.
+    /// The place in the file of what clap complains about, if it comes from there:
+    /// `brownout.toml:3`.
     pub fn origin(&self, error: &clap::Error) -> Option<String> {
         let text = |kind| match error.get(kind) {
             Some(ContextValue::String(text)) => Some(text.as_str()),

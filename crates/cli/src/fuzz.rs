@@ -156,7 +156,8 @@ fn sampled(executions: u64, cut: &str) -> String {
     )
 }
 
-/// A campaign as its folder has it, also while it goes on: a report of what was found until now, and the images.
+/// A campaign as its folder has it, also while it goes on: a report of what was found until now,
+/// and the images.
 pub fn seen(folder: &Path, course: &[Moment]) -> Result<(Report, Vec<Image>), Failure> {
     let kept = Kept::look(folder)?;
     let mut outcome = Outcome {

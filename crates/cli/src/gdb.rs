@@ -8,14 +8,16 @@
 //! file for the same time. So all of gdb works there: variables, stepping, watchpoints.
 //!
 //! Guarantee: gdb is said to have stopped at the event only if instruction, file and offset are
-//! those of the recording. Both runs find the same files: each has a private view of the machine, or
-//! else the files are put back between them and at the end; so the user's files stay as they are.
+//! those of the recording. Both runs find the same files: each has a private view of the machine,
+//! or else the files are put back between them and at the end; so the user's files stay as they
+//! are.
 //!
 //! Deviations. What a program does otherwise in gdb (time, addresses, other threads) may make it
-//! take another way; then it is not stopped, and gdb says so at its end. Fences are told by how often
-//! the instruction was executed while the pool was mapped. System calls are not told from each other, so
-//! gdb stops at the instruction before them that the finding names. A finding in a process that the
-//! program has started is looked for in a run of that process's command alone, in its folder.
+//! take another way; then it is not stopped, and gdb says so at its end. Fences are told by how
+//! often the instruction was executed while the pool was mapped. System calls are not told from
+//! each other, so gdb stops at the instruction before them that the finding names. A finding in a
+//! process that the program has started is looked for in a run of that process's command alone, in
+//! its folder.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -365,8 +367,8 @@ fn locate<'t>(told: &[&'t Told], trace: &Path) -> Result<(&'t Told, Stop), Failu
     Ok((event, stop))
 }
 
-/// What one instruction does by itself. Calls of the kernel are made by the same instruction of the C library,
-/// whatever they are.
+/// What one instruction does by itself. Calls of the kernel are made by the same instruction of the
+/// C library, whatever they are.
 fn is_instruction(kind: &EventKind<'_>) -> bool {
     let is_kernel = matches!(kind, EventKind::KernelStore { .. });
     let touches = kind.access().is_some() || matches!(kind, EventKind::Flush { .. });

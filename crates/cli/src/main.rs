@@ -54,7 +54,8 @@ use crate::terminal::message;
 #[global_allocator]
 static MEMORY: memory::LargePages = memory::LargePages;
 
-/// Below this limit of the stack (`ulimit -s`), which is meant for the program, there is not enough for us.
+/// Below this limit of the stack (`ulimit -s`), which is meant for the program, there is not enough
+/// for us.
 const STACK_MIN: u64 = 4 << 20;
 const STACK: usize = 16 << 20;
 
@@ -66,8 +67,8 @@ fn main() -> ExitCode {
     // SAFETY: our own variable.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &mut limit) } == 0;
     if known && limit.rlim_cur < STACK_MIN {
-        // The program gets the limit as it is, so it is not changed. What a program leaves behind that is not followed is not waited for
-        // by another thread than the first one.
+        // The program gets the limit as it is, so it is not changed. What a program leaves behind
+        // that is not followed is not waited for by another thread than the first one.
         let roomy = std::thread::Builder::new().stack_size(STACK);
         if let Ok(thread) = roomy.spawn(|| bug::guard(command)) {
             // A panic there has been reported by the panic hook.

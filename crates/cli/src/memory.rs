@@ -1,7 +1,8 @@
 //! Large blocks of memory lie in large pages, where the system has them.
 //!
-//! What is known of each line of persistent memory comes in blocks of 2 MiB, hundreds of them in a long run. In pages of 4 KiB, taking these from the
-//! kernel costs as much time as filling them. Where transparent huge pages are off, the advice changes nothing.
+//! What is known of each line of persistent memory comes in blocks of 2 MiB, hundreds of them in a
+//! long run. In pages of 4 KiB, taking these from the kernel costs as much time as filling them.
+//! Where transparent huge pages are off, the advice changes nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -19,8 +20,8 @@ fn widened(layout: Layout) -> Option<Layout> {
     }
 }
 
-// SAFETY: every block comes from `System` and goes back to it with the layout that it was asked for: which one that is follows from the
-// caller's layout alone.
+// SAFETY: every block comes from `System` and goes back to it with the layout that it was asked
+// for: which one that is follows from the caller's layout alone.
 unsafe impl GlobalAlloc for LargePages {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -51,7 +52,8 @@ unsafe impl GlobalAlloc for LargePages {
         }
         // SAFETY: the caller promises that `size` fits with this alignment.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        // SAFETY: both blocks are of at least the copied length and do not overlap; the old one is the caller's to give up.
+        // SAFETY: both blocks are of at least the copied length and do not overlap; the old one is
+        // the caller's to give up.
         unsafe {
             let to = self.alloc(new);
             if !to.is_null() {

@@ -67,8 +67,9 @@ impl Progress for LiveLine {
     }
 }
 
-/// Shows on a terminal that a check goes on, and how fast. The program may write to the same terminal: so nothing is shown of a short run, nor
-/// while the program does nothing to persistent memory (it may have asked for something), and what it writes begins at the left.
+/// Shows on a terminal that a check goes on, and how fast. The program may write to the same
+/// terminal: so nothing is shown of a short run, nor while the program does nothing to persistent
+/// memory (it may have asked for something), and what it writes begins at the left.
 pub struct Pace {
     begun: Instant,
     last: Instant,

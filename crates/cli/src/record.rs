@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Guarantee: trouble with the trace never disturbs the program. When the file can take no more,
-//! events are still taken (and dropped), the program runs to its end, and the exit code says that the
-//! recording is not whole.
+//! events are still taken (and dropped), the program runs to its end, and the exit code says that
+//! the recording is not whole.
 
 use std::fs::File;
 use std::io::{self, BufWriter};

@@ -1,7 +1,9 @@
-//! `brownout report`: saved reports and campaigns as a page, written or served, and two reports compared.
+//! `brownout report`: saved reports and campaigns as a page, written or served, and two reports
+//! compared.
 //!
-//! Guarantee: the files are only read, and so are the folders of campaigns. A saved report names source files, and may come from anybody; so no
-//! file that it names is opened, and the page has the source lines that the report has. What a campaign names is opened if it is a source file
+//! Guarantee: the files are only read, and so are the folders of campaigns. A saved report names
+//! source files, and may come from anybody; so no file that it names is opened, and the page has
+//! the source lines that the report has. What a campaign names is opened if it is a source file
 //! below the working folder.
 
 use std::env;

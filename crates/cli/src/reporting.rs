@@ -349,7 +349,8 @@ pub fn words(line: &[OsString]) -> Option<Vec<String>> {
     words.map(|word| Some(word?.to_owned())).collect()
 }
 
-/// The report of what an analysis came to, with names, tokens and verdict; and for each finding its number in the outcome.
+/// The report of what an analysis came to, with names, tokens and verdict; and for each finding its
+/// number in the outcome.
 pub fn assemble<S: Serialize>(
     known: &Known,
     analysed: Analysed,

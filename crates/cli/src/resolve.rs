@@ -364,7 +364,8 @@ fn check(args: CheckArgs, words: Vec<OsString>) -> Result<Check, Failure> {
         (None, Some(log)) => Source::PmemcheckLog(log),
         (None, None) => Source::Run(Box::new(LaunchConfig {
             pm_globs: patterns(&args.pm)?,
-            // No built-in rule looks at them. A kept recording has them, and custom rules ask when they are loaded.
+            // No built-in rule looks at them. A kept recording has them, and custom rules ask when
+            // they are loaded.
             values: args.save_trace.is_some(),
             loads: args.threads,
             threads: args.threads,
@@ -470,7 +471,8 @@ fn is_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| !["", "0", "false"].iter().any(|no| value == *no))
 }
 
-/// What counts. Where nobody says it, a CI job in which nothing was checked is none that has passed.
+/// What counts. Where nobody says it, a CI job in which nothing was checked is none that has
+/// passed.
 fn fail_on(given: &[FailOn], is_ci: bool) -> brownout_report::FailOn {
     let has = |what| given.contains(&what);
     match given.is_empty() {
@@ -946,8 +948,8 @@ fn exploration(
         operations: recovery.operations,
         ordered: recovery.ordered,
         checker: recovery.checker,
-        // One more than there are processors: while one recovery is set up, ends or is waited for, another
-        // one has something to do.
+        // One more than there are processors: while one recovery is set up, ends or is waited for,
+        // another one has something to do.
         jobs: cores() + 1,
         time: recovery.time,
         patience: recovery.hang_after,
@@ -1019,7 +1021,8 @@ struct CustomRules {
     need_loads: bool,
 }
 
-/// The custom rules that are on. Each is loaded once to see that it can be, and which names there are.
+/// The custom rules that are on. Each is loaded once to see that it can be, and which names there
+/// are.
 fn custom_rules(given: &[OsString], edits: &[RuleEdit]) -> Result<CustomRules, Failure> {
     let given = given.iter().map(|word| library(word));
     let mut rules = given.collect::<Result<Vec<_>, _>>()?;
@@ -1207,7 +1210,8 @@ fn pattern(glob: &str, here: &Path) -> Result<String, Failure> {
     if glob.starts_with("**/") {
         return Ok(format!("/{glob}"));
     }
-    // As in `case $path in */db)` and `find -path`: no folder is named, so any will do, also the current one.
+    // As in `case $path in */db)` and `find -path`: no folder is named, so any will do, also the
+    // current one.
     if let Some(rest) = glob.strip_prefix("*/") {
         return Ok(format!("/**/{rest}"));
     }
@@ -1234,10 +1238,11 @@ fn pattern(glob: &str, here: &Path) -> Result<String, Failure> {
     })
 }
 
-/// Patterns for the files that a pattern means by symbolic links: the kernel reports where these lead.
+/// Patterns for the files that a pattern means by symbolic links: the kernel reports where these
+/// lead.
 ///
-/// Links in folders that are named are resolved by [`pattern`]; here, those that wildcards match, and those in the current folder that a
-/// name matches. What lies below `**` is not searched.
+/// Links in folders that are named are resolved by [`pattern`]; here, those that wildcards match,
+/// and those in the current folder that a name matches. What lies below `**` is not searched.
 fn behind_links(glob: &str, pattern: &str, here: &Path) -> Vec<String> {
     let mut found = Vec::new();
     if !glob.contains('/') {
@@ -1249,7 +1254,8 @@ fn behind_links(glob: &str, pattern: &str, here: &Path) -> Vec<String> {
     found
 }
 
-/// Entries looked at in one folder. Beyond that, links are not followed: somebody who has so many files names them.
+/// Entries looked at in one folder. Beyond that, links are not followed: somebody who has so many
+/// files names them.
 const ENTRIES_MAX: usize = 10_000;
 
 fn follow(folder: &Path, components: &[&str], found: &mut Vec<String>) {

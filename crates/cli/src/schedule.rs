@@ -1,11 +1,12 @@
 //! `--schedule`: who goes on, as users write it.
 //!
-//! `NAME`, `NAME:SEED`, or `list:…`, which is what a scheduled run prints: the decisions that make it what it was. `list:@FILE` takes that list from a
-//! file, which `--schedule-out` writes.
+//! `NAME`, `NAME:SEED`, or `list:…`, which is what a scheduled run prints: the decisions that make
+//! it what it was. `list:@FILE` takes that list from a file, which `--schedule-out` writes.
 //!
-//! A list is one word: the number that is made of all points of its run (eight bytes) and the decisions, compressed, with a check sum behind them, in
-//! the letters of base64. So a list that was cut off or changed is refused before anything runs, and one of another run is at the latest when that run has ended.
-//! In a file, lines that begin with `#` and empty lines mean nothing.
+//! A list is one word: the number that is made of all points of its run (eight bytes) and the
+//! decisions, compressed, with a check sum behind them, in the letters of base64. So a list that
+//! was cut off or changed is refused before anything runs, and one of another run is at the latest
+//! when that run has ended. In a file, lines that begin with `#` and empty lines mean nothing.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -111,16 +112,16 @@ fn from_lines(bytes: &[u8]) -> Result<Schedule, &'static str> {
 fn pack(check: u64, decisions: &[brownout_host::Decision]) -> io::Result<String> {
     let mut plain = check.to_le_bytes().to_vec();
     plain.extend(encode_decisions(decisions));
-    // In one piece, so that its tables are as large as this needs: an encoder that does not know the
-    // length makes some for megabytes, which takes a twentieth of a second.
+    // In one piece, so that its tables are as large as this needs: an encoder that does not know
+    // the length makes some for megabytes, which takes a twentieth of a second.
     let mut packed = zstd::bulk::compress(&plain, 19)?;
     let sum = check_sum(&packed);
     packed.extend_from_slice(&sum);
     Ok(URL_SAFE_NO_PAD.encode(packed))
 }
 
-/// Of what was compressed, not of what it was compressed from: the compression's own header has bits that change nothing, and one that says whether
-/// its own sum is there to be looked at.
+/// Of what was compressed, not of what it was compressed from: the compression's own header has
+/// bits that change nothing, and one that says whether its own sum is there to be looked at.
 fn check_sum(packed: &[u8]) -> [u8; 4] {
     let [a, b, c, d, ..] = *blake3::hash(packed).as_bytes();
     [a, b, c, d]
@@ -160,7 +161,8 @@ pub struct ListFile {
 }
 
 impl ListFile {
-    /// What is wrong with the file is said before the program runs; what it holds stays until the program has ended.
+    /// What is wrong with the file is said before the program runs; what it holds stays until the
+    /// program has ended.
     pub fn open(path: &Path) -> Result<ListFile, Failure> {
         let is_new = !path.exists();
         let mut options = OpenOptions::new();
@@ -318,7 +320,8 @@ mod tests {
         }
     }
 
-    /// Wherever it is: the compression's header is a few bytes among thousands, and chance rarely meets it.
+    /// Wherever it is: the compression's header is a few bytes among thousands, and chance rarely
+    /// meets it.
     #[test]
     fn any_changed_bit_is_seen() {
         let decision = |step: u32| Decision {

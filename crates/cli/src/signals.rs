@@ -1,14 +1,15 @@
 //! Signals are the program's.
 //!
-//! Ctrl-C and Ctrl-\ reach the whole foreground process group: the program, which does with them what
-//! it would natively, and this process, which must survive to finish the trace. So they are
-//! *caught* and dropped here. Caught, not ignored: a handler is reset to the default by exec,
-//! while "ignored" would be inherited and change the program's behaviour. For the same reason
-//! SIGPIPE, which Rust's runtime ignores, is given a handler: writes still fail with an error
-//! here, and the program starts with the default.
+//! Ctrl-C and Ctrl-\ reach the whole foreground process group: the program, which does with them
+//! what it would natively, and this process, which must survive to finish the trace. So they are
+//! *caught* and dropped here. Caught, not ignored: a handler is reset to the default by exec, while
+//! "ignored" would be inherited and change the program's behaviour. For the same reason SIGPIPE,
+//! which Rust's runtime ignores, is given a handler: writes still fail with an error here, and the
+//! program starts with the default.
 //!
-//! SIGTERM and SIGHUP come to this process alone, or to the whole group (`timeout`, a terminal that goes away). They are
-//! [passed on](passed_on), so that the program ends as it would natively, and what was seen until then is reported.
+//! SIGTERM and SIGHUP come to this process alone, or to the whole group (`timeout`, a terminal that
+//! goes away). They are [passed on](passed_on), so that the program ends as it would natively, and
+//! what was seen until then is reported.
 
 use std::io;
 
@@ -26,7 +27,8 @@ pub fn leave_to_program(launch: &mut brownout_host::LaunchConfig) -> Result<(), 
     Ok(())
 }
 
-/// Ctrl-C and Ctrl-\ are the business of a program that is waited for. Takes effect for the rest of this process's life.
+/// Ctrl-C and Ctrl-\ are the business of a program that is waited for. Takes effect for the rest of
+/// this process's life.
 pub fn leave_those_of_terminals() -> Result<(), Failure> {
     let cannot = |error| Failure::cannot_run(format!("cannot set up signals: {error}"));
     drop_those_of_terminals().map_err(cannot)?;
@@ -60,7 +62,8 @@ extern "C" fn pass_on(signal: libc::c_int) {
     }
 }
 
-/// Where SIGTERM and SIGHUP go from now on: into a number that the launcher passes on to the program.
+/// Where SIGTERM and SIGHUP go from now on: into a number that the launcher passes on to the
+/// program.
 fn passed_on() -> io::Result<std::sync::Arc<std::sync::atomic::AtomicI32>> {
     let flag = PASSED_ON.get_or_init(Default::default);
     for signal in [libc::SIGTERM, libc::SIGHUP] {
@@ -90,7 +93,8 @@ fn install(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Resu
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: both handlers are async-signal-safe and live as long as the process; `action` is fully initialised.
+    // SAFETY: both handlers are async-signal-safe and live as long as the process; `action` is
+    // fully initialised.
     match unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -111,7 +115,8 @@ extern "C" fn stop(_signal: libc::c_int) {
     }
 }
 
-/// Ctrl-C, SIGTERM and SIGHUP set the flag, so that what was found can be reported; the second one ends the process.
+/// Ctrl-C, SIGTERM and SIGHUP set the flag, so that what was found can be reported; the second one
+/// ends the process.
 pub fn tell(flag: &std::sync::Arc<std::sync::atomic::AtomicBool>) -> io::Result<()> {
     // Set once a process; another one cannot be asked for.
     let _ = STOP.set(flag.clone());
@@ -127,7 +132,8 @@ pub fn tell(flag: &std::sync::Arc<std::sync::atomic::AtomicBool>) -> io::Result<
 static SCREEN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 fn to_terminal(text: &str) {
-    // SAFETY: async-signal-safe; it reads the text only. That nobody may see it is no reason to fail.
+    // SAFETY: async-signal-safe; it reads the text only. That nobody may see it is no reason to
+    // fail.
     unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
 
@@ -142,8 +148,9 @@ fn give_screen_back() -> bool {
 /// Ctrl-\ and Ctrl-Z do what they always do, with the user's screen in front.
 extern "C" fn step_aside(signal: libc::c_int) {
     let taken = give_screen_back();
-    // SAFETY: all four are async-signal-safe, and the structures are initialised: the signal is given its default action, is sent, and acts as soon
-    // as it is no longer blocked. After Ctrl-Z the process goes on from there.
+    // SAFETY: all four are async-signal-safe, and the structures are initialised: the signal is
+    // given its default action, is sent, and acts as soon as it is no longer blocked. After Ctrl-Z
+    // the process goes on from there.
     unsafe {
         let mut only: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut only);
@@ -159,7 +166,8 @@ extern "C" fn step_aside(signal: libc::c_int) {
     }
 }
 
-/// Whether a status screen has taken the terminal behind stderr: then it is given back before a signal ends or stops the process.
+/// Whether a status screen has taken the terminal behind stderr: then it is given back before a
+/// signal ends or stops the process.
 pub fn screen_is_taken(taken: bool) {
     SCREEN.store(taken, std::sync::atomic::Ordering::Relaxed);
     for signal in [libc::SIGQUIT, libc::SIGTSTP] {

@@ -216,7 +216,8 @@ fn limit(outcome: &mut Outcome<Numbers>, searched: &Searched, options: &Options)
             ),
         );
     }
-    // That is what a search for paths is, so nobody need accept it; but nobody is told that all was looked at.
+    // That is what a search for paths is, so nobody need accept it; but nobody is told that all was
+    // looked at.
     coverage.limit(
         Limit::Sampled,
         format!(
@@ -411,7 +412,8 @@ pub fn replay(symex: Symex, fingerprint: &str, proof: &Proof) -> Result<u8, Fail
     })
 }
 
-/// Whether something that a branch needs may not have been seen, solved for, or followed to its end.
+/// Whether something that a branch needs may not have been seen, solved for, or followed to its
+/// end.
 fn may_have_missed(numbers: &Numbers) -> bool {
     let Numbers {
         diverged,

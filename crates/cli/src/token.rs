@@ -1,8 +1,8 @@
 //! Replay tokens: all that it takes to see a finding again, in one word.
 //!
-//! A token is a version and everything that the run needs: the command line, the folder, the finding's fingerprint. It
-//! is self-contained, so it survives being pasted into a bug report; files that the program reads are not in it. Its size is bounded,
-//! whoever made it.
+//! A token is a version and everything that the run needs: the command line, the folder, the
+//! finding's fingerprint. It is self-contained, so it survives being pasted into a bug report;
+//! files that the program reads are not in it. Its size is bounded, whoever made it.
 
 use std::env;
 use std::path::PathBuf;
@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 
 /// In front of every token: grows when old tokens are no longer understood.
 const VERSION: &str = "bo1-";
-/// Longest text that a token may expand to: nobody's command line is longer, and a crafted one shall not fill memory.
+/// Longest text that a token may expand to: nobody's command line is longer, and a crafted one
+/// shall not fill memory.
 const TEXT_LEN_MAX: usize = 4 << 20;
 
 /// How to see a finding again.
@@ -130,7 +131,8 @@ mod tests {
             let mut changed = text.clone();
             changed.replace_range(cut..cut + 1, &letter);
             if changed != text {
-                // Bits that the compression does not use may differ; then it is still the same token.
+                // Bits that the compression does not use may differ; then it is still the same
+                // token.
                 prop_assert!(Token::decode(&changed).is_ok_and(|read| read == token) || Token::decode(&changed).is_err());
             }
         }

@@ -10,13 +10,14 @@
 //!
 //! Guarantee: each of Valgrind's options either does what it does there, or a note says that it has
 //! no effect. Options of `check` that have a value are taken, too, in the form `--option=value`, as
-//! all of Valgrind's are. Options in the variable `VALGRIND_OPTS` come before those of the command line, and of
-//! an option that is given twice the last one counts. As under Valgrind, the exit status is the program's own unless
-//! `--error-exitcode` is given.
+//! all of Valgrind's are. Options in the variable `VALGRIND_OPTS` come before those of the command
+//! line, and of an option that is given twice the last one counts. As under Valgrind, the exit
+//! status is the program's own unless `--error-exitcode` is given.
 //!
 //! Deviations: all processes are followed, whatever `--trace-children` says, and have one report.
-//! What Valgrind's tools look for is not looked for; so files with Valgrind's own suppressions, which are about that, have no
-//! effect, and a note says so. Files named `.valgrindrc` are not read.
+//! What Valgrind's tools look for is not looked for; so files with Valgrind's own suppressions,
+//! which are about that, have no effect, and a note says so. Files named `.valgrindrc` are not
+//! read.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -119,7 +120,8 @@ const REPEATED: [&str; 7] = [
     "suppressions",
 ];
 
-/// The words of the command line behind those that a variable holds, which Valgrind takes apart at blanks.
+/// The words of the command line behind those that a variable holds, which Valgrind takes apart at
+/// blanks.
 pub fn with_variable(words: &[OsString], variable: Option<OsString>) -> Vec<OsString> {
     let variable = variable.unwrap_or_default();
     let blank = |byte: &u8| byte.is_ascii_whitespace();
@@ -129,7 +131,8 @@ pub fn with_variable(words: &[OsString], variable: Option<OsString>) -> Vec<OsSt
     options.chain(words.iter().cloned()).collect()
 }
 
-/// Whether a file has suppressions in Valgrind's own form: its first line that is no comment opens a brace.
+/// Whether a file has suppressions in Valgrind's own form: its first line that is no comment opens
+/// a brace.
 fn has_valgrinds_form(path: &Path) -> bool {
     let Ok(text) = bounded::read(path, SUPPRESSIONS_MAX, "suppressions") else {
         // What is wrong with it is said when it is read.

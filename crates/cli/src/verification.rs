@@ -36,7 +36,8 @@ pub struct Verification {
 }
 
 impl EventSink for Verification {
-    /// Never fails: the program runs on, and [`conclude`](Verification::conclude) says what went wrong.
+    /// Never fails: the program runs on, and [`conclude`](Verification::conclude) says what went
+    /// wrong.
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         if self.trouble.is_none() {
             self.stacks.observe(event);

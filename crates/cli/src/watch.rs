@@ -1,14 +1,18 @@
 //! `brownout report DIR --watch`: a page that is served while a campaign goes on.
 //!
-//! **Purpose.** Whoever watches a campaign sees its curves grow. The page is the one that `-o` writes; besides, it asks for what is new.
+//! **Purpose.** Whoever watches a campaign sees its curves grow. The page is the one that `-o`
+//! writes; besides, it asks for what is new.
 //!
-//! **Guarantee.** Only this machine is served: the socket is bound to 127.0.0.1. A page of somebody else, in the same browser, gets nothing: the
-//! address has a random part that only who started the tool knows, and a request whose `Host` is not this very address is refused, so that a
-//! name that is made to point here (DNS rebinding) is of no use. No answer may be embedded or kept. Nothing that a request says is used but
-//! its path, which is compared with two names; nothing is read but the campaign's folder, and nothing is written. Whoever sends nothing, or
-//! very much, is cut off and keeps nobody else waiting.
+//! **Guarantee.** Only this machine is served: the socket is bound to 127.0.0.1. A page of somebody
+//! else, in the same browser, gets nothing: the address has a random part that only who started the
+//! tool knows, and a request whose `Host` is not this very address is refused, so that a name that
+//! is made to point here (DNS rebinding) is of no use. No answer may be embedded or kept. Nothing
+//! that a request says is used but its path, which is compared with two names; nothing is read but
+//! the campaign's folder, and nothing is written. Whoever sends nothing, or very much, is cut off
+//! and keeps nobody else waiting.
 //!
-//! **Source.** RFC 9112 (HTTP/1.1), as little of it as a browser needs: `GET` and `HEAD`, a connection each.
+//! **Source.** RFC 9112 (HTTP/1.1), as little of it as a browser needs: `GET` and `HEAD`, a
+//! connection each.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
@@ -66,7 +70,8 @@ impl Server {
         format!("http://{}/{}/", self.address, self.secret)
     }
 
-    /// Serves what `make` makes of the folder, until `stop` is true. What cannot be made is said in its place.
+    /// Serves what `make` makes of the folder, until `stop` is true. What cannot be made is said in
+    /// its place.
     pub fn serve(
         &self,
         stop: &AtomicBool,
@@ -201,7 +206,8 @@ impl Answer {
     }
 }
 
-/// Reads up to the empty line behind the head. None: it is no request, or too long, or does not come.
+/// Reads up to the empty line behind the head. None: it is no request, or too long, or does not
+/// come.
 fn read_head(stream: &mut TcpStream) -> io::Result<Option<Request>> {
     let begun = Instant::now();
     let mut head = Vec::new();

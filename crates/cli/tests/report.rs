@@ -11,7 +11,8 @@ fn brownout(folder: &Path, args: &[&str]) -> Output {
     command(folder, args).output().unwrap()
 }
 
-/// As on a developer's own machine, wherever the tests run: in CI, having checked nothing is a failure.
+/// As on a developer's own machine, wherever the tests run: in CI, having checked nothing is a
+/// failure.
 fn command(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_brownout"));
     command

@@ -8,7 +8,8 @@
 //! Engine code is built for baseline x86-64: it may use xmm0–15 but never their wider parts, so
 //! saving those sixteen is enough.
 //!
-//! `bo_fast_begin..bo_fast_end` may be single-stepped by `signal.rs`: no engine lock is taken there.
+//! `bo_fast_begin..bo_fast_end` may be single-stepped by `signal.rs`: no engine lock is taken
+//! there.
 
 use crate::address::CacheAddr;
 use crate::context::{GRANULES_OFFSET, IBTC_OFFSET, ThreadContext, off, slot};
@@ -45,7 +46,8 @@ extern "C" fn signal_too_early(_: i32, _: &mut SigInfo, _: &mut UContext) {
     crate::fatal_bug("a signal before the engine is set up");
 }
 
-/// Called once, by the first thread, before it enters the cache and before there is a signal handler.
+/// Called once, by the first thread, before it enters the cache and before there is a signal
+/// handler.
 pub fn install(upcalls: Upcalls) {
     // SAFETY: the only thread, and nothing has been called by it yet.
     unsafe { UPCALLS = upcalls };
@@ -102,7 +104,8 @@ core::arch::global_asm!(
     "bo_safepoint:",
     "int3",
     // ------------------------------------------------------------------ indirect branch missed
-    // From a failed tag check: rcx = target - tag, rdx = -tag. BRANCH_RCX and BRANCH_RDX hold the program's.
+    // From a failed tag check: rcx = target - tag, rdx = -tag. BRANCH_RCX and BRANCH_RDX hold the
+    // program's.
     ".p2align 4",
     "bo_miss_tag:",
     "not rdx",
@@ -143,17 +146,20 @@ core::arch::global_asm!(
     "jmp qword ptr gs:[{resume}]",
 
     // ------------------------------------------------------------------ a further event of a block
-    // As bo_log, where an earlier site of the same block has logged and the record has no value; falls through at its end, with the
-    // program's rcx still in its slot. Never run here: sites have copies of it, so that nothing but direct jumps are between a program's
-    // instructions. It must not depend on where it is.
+    // As bo_log, where an earlier site of the same block has logged and the record has no value;
+    // falls through at its end, with the program's rcx still in its slot. Never run here: sites
+    // have copies of it, so that nothing but direct jumps are between a program's instructions. It
+    // must not depend on where it is.
     //
-    // Stores are dear: they wait behind the program's, which may miss all caches, and the processor holds only so many.
+    // Stores are dear: they wait behind the program's, which may miss all caches, and the processor
+    // holds only so many.
     ".global bo_log_inline_begin", ".global bo_log_inline_end", ".p2align 4",
     "bo_log_inline_begin:",
     "mov gs:[{asm}+0], rax",
     "lahf", "seto al", "mov gs:[{asm}+8], rax",
     "mov gs:[{asm}+16], rdx", "mov gs:[{asm}+24], rbx",
-    // -- an earlier site of the same block logged since the block was entered: same activation, same context
+    // -- an earlier site of the same block logged since the block was entered: same activation,
+    // same context
     "mov rdx, [rcx + {site_token}]",
     "cmp rdx, gs:[{last_token}]", "jne 54f",
     "movabs rbx, {control}",
@@ -229,8 +235,9 @@ core::arch::global_asm!(
     "bo_log_inline_end:",
 
     // ------------------------------------------------------------------ a tracked access happened
-    // rcx = site; the program's rcx is in SITE_RCX; site_addr is set, and site_alias if the record has the value; everything else is
-    // the program's. Appends the record and goes on at the site's continuation.
+    // rcx = site; the program's rcx is in SITE_RCX; site_addr is set, and site_alias if the record
+    // has the value; everything else is the program's. Appends the record and goes on at the site's
+    // continuation.
     ".global bo_log", ".p2align 6",
     "bo_log:",
     "mov gs:[{asm}+0], rax",
@@ -239,7 +246,8 @@ core::arch::global_asm!(
     "mov gs:[{asm}+32], rsi", "mov gs:[{asm}+40], rdi",
     // Between here and bo_log_known only the program's stack is read that could fault: see `fixup`.
     ".global bo_log_context", "bo_log_context:",
-    // -- an earlier site of the same block logged since the block was entered: same activation, same context
+    // -- an earlier site of the same block logged since the block was entered: same activation,
+    // same context
     "mov rdx, [rcx + {site_token}]",
     "cmp rdx, gs:[{last_token}]", "jne 4f",
     "mov esi, gs:[{last_context}]",
@@ -258,8 +266,8 @@ core::arch::global_asm!(
     // -- the entry that this site used last
     "mov rbx, [rcx + {site_hint}]",
     "cmp [rbx], rsi", "jne 40f",
-    // The chain: context, length, (slot, value) pairs in groups of four, a zero slot ends it. Groups, because the
-    // end of a loop over single pairs is mispredicted nearly every time.
+    // The chain: context, length, (slot, value) pairs in groups of four, a zero slot ends it.
+    // Groups, because the end of a loop over single pairs is mispredicted nearly every time.
     "mov rdx, [rbx + {entry_chain}]",
     "41:",
     "mov rax, [rdx + {pairs}]", "mov rax, [rax]", "cmp rax, [rdx + {pairs} + 8]", "jne 40f",
@@ -418,8 +426,8 @@ core::arch::global_asm!(
     "jmp bo_exit",
 
     // ------------------------------------------------------------------ a client request
-    // As bo_log, but rcx = site of the request; the program's rax points at the request block. Requests that are
-    // only recorded are appended here; others leave.
+    // As bo_log, but rcx = site of the request; the program's rax points at the request block.
+    // Requests that are only recorded are appended here; others leave.
     ".global bo_request", ".p2align 4",
     "bo_request:",
     "mov gs:[{asm}+0], rax",
@@ -507,8 +515,8 @@ core::arch::global_asm!(
     "bo_fast_end:",
 
     // ------------------------------------------------------------------ system calls of the program
-    // rdi = [u64; 7] (number, arguments). Returns the result in rax, rdx = 0; or rdx = 1 if a signal came first and
-    // the call was not made.
+    // rdi = [u64; 7] (number, arguments). Returns the result in rax, rdx = 0; or rdx = 1 if a
+    // signal came first and the call was not made.
     ".global bo_syscall", ".global bo_syscall_check", ".global bo_syscall_insn", ".global bo_syscall_abort",
     "bo_syscall:",
     "push rbx",
@@ -530,8 +538,8 @@ core::arch::global_asm!(
     "ret",
 
     // ------------------------------------------------------------------ thread creation
-    // rdi = flags, rsi = the child's context, rdx = ptid, rcx = ctid, r8 = tls. The child starts on its own
-    // engine stack in bo_thread_start with nothing but its context.
+    // rdi = flags, rsi = the child's context, rdx = ptid, rcx = ctid, r8 = tls. The child starts on
+    // its own engine stack in bo_thread_start with nothing but its context.
     ".global bo_clone",
     "bo_clone:",
     "mov r10, rcx",
@@ -549,7 +557,8 @@ core::arch::global_asm!(
     "call [rip + {upcalls} + {up_thread_start}]",
     "jmp bo_enter",
 
-    // rdi = address of the context's in_use word: frees the context and ends the thread, using no stack in between.
+    // rdi = address of the context's in_use word: frees the context and ends the thread, using no
+    // stack in between.
     ".global bo_thread_exit",
     "bo_thread_exit:",
     "mov edx, esi",
@@ -559,7 +568,8 @@ core::arch::global_asm!(
     "syscall",
     "ud2",
 
-    // rdi = rsp of a complete rt_sigframe (behind pretcode): the kernel restores everything from it.
+    // rdi = rsp of a complete rt_sigframe (behind pretcode): the kernel restores everything from
+    // it.
     ".global bo_sigreturn",
     "bo_sigreturn:",
     "mov rsp, rdi",

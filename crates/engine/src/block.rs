@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 pub type BlockId = u32;
 pub const NO_BLOCK: BlockId = u32::MAX;
 
-/// Program registers that are in spill slots while a stretch of emitted code runs: what a fault in it must give back.
+/// Program registers that are in spill slots while a stretch of emitted code runs: what a fault in
+/// it must give back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Saved {
     /// Hardware number and slot.
@@ -94,8 +95,9 @@ pub struct Block {
 
 pub struct Exit {
     pub target: ProgramAddr,
-    /// If there is one: what the top of the stack holds for certain at the target, because a call has just pushed it and nothing was
-    /// written since. There the target has a block of its own, which returns by a direct jump.
+    /// If there is one: what the top of the stack holds for certain at the target, because a call
+    /// has just pushed it and nothing was written since. There the target has a block of its own,
+    /// which returns by a direct jump.
     pub returns_to: ProgramAddr,
     /// Address of the branch's rel32.
     pub patch: CacheAddr,

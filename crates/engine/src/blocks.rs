@@ -1,10 +1,11 @@
 //! The table of all blocks.
 //!
 //! Invariants (tag `CACHE`):
-//! - CACHE-1: code that was ever reachable is never overwritten, only its patchable words are, each with one
-//!   atomic store that lies in one cache line.
+//! - CACHE-1: code that was ever reachable is never overwritten, only its patchable words are, each
+//!   with one atomic store that lies in one cache line.
 //! - CACHE-2: a dead block is reached by no link, no table of this process, and its prefix fails.
-//! - CACHE-3: all of [`Engine`] is behind its lock, which no thread holds while it runs in the cache.
+//! - CACHE-3: all of [`Engine`] is behind its lock, which no thread holds while it runs in the
+//!   cache.
 
 use crate::address::{CacheAddr, ProgramAddr};
 use crate::block::{Block, BlockId, Exit, NO_BLOCK, Saved};
@@ -27,7 +28,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 pub enum Arrival {
     Branch,
     Indirect,
-    /// Back from the engine, in the middle of straight code perhaps: after a fault, a signal, a request.
+    /// Back from the engine, in the middle of straight code perhaps: after a fault, a signal, a
+    /// request.
     Resume,
 }
 
@@ -37,7 +39,8 @@ pub struct Engine {
     pub exits: Vec<Exit>,
     /// Program address to block, live ones only.
     pub by_pc: hashbrown::HashMap<ProgramAddr, BlockId, PcHash>,
-    /// Where threads have only ever resumed: no branch leads there, and other blocks go on through it.
+    /// Where threads have only ever resumed: no branch leads there, and other blocks go on through
+    /// it.
     resumed: hashbrown::HashSet<ProgramAddr, PcHash>,
     /// Program address and return address to the block for that return address, live ones only.
     by_return: hashbrown::HashMap<(ProgramAddr, ProgramAddr), BlockId, PcHash>,
@@ -159,7 +162,8 @@ impl Engine {
         let id = self.blocks.len() as BlockId;
         let arena_index = self.arenas.for_code(pc);
         let first_exit = self.exits.len() as u32;
-        // A block stays within its first page if the page is writable: one protection then covers it.
+        // A block stays within its first page if the page is writable: one protection then covers
+        // it.
         let limit = if range.writable {
             limit.min(ProgramAddr::new((page + 1) << 12)).max(pc + 1)
         } else {
@@ -172,7 +176,8 @@ impl Engine {
         };
         let (t, hot, cold, last_page) = loop {
             let arena = &self.arenas.list[arena_index];
-            // SAFETY: the arena hands out its unused part to this one emitter each; the lock is held.
+            // SAFETY: the arena hands out its unused part to this one emitter each; the lock is
+            // held.
             let (mut hot, mut cold) = unsafe {
                 (
                     Emitter::new(arena.hot, arena.hot_end()),
@@ -511,8 +516,8 @@ impl Engine {
     pub fn grow_lookup(&mut self) {
         let shift = LOOKUP.shift.load(Ordering::Relaxed);
         let bits = if shift == 64 { 14 } else { 64 - shift + 1 };
-        // On the engine's heap, so that the program's own mappings fall where they would without us. The old table is left to
-        // concurrent readers for good.
+        // On the engine's heap, so that the program's own mappings fall where they would without
+        // us. The old table is left to concurrent readers for good.
         let new =
             Box::leak(alloc::vec![0u64; 2 * ((1 << bits) + PROBES as usize)].into_boxed_slice())
                 .as_ptr();

@@ -1,14 +1,19 @@
-//! The program's heap in forked runs (`session.rs`): copied as a whole where runs write to most of it.
+//! The program's heap in forked runs (`session.rs`): copied as a whole where runs write to most of
+//! it.
 //!
-//! A fork copies no memory; each page that a run writes to is copied then, at the price of a fault. A program that tidies up before it ends
-//! writes to all of its heap: closing a libpmemobj pool means 25,000 calls of `free`, and 2,000 faults, which cost more than all the rest of
-//! a run. So the first run says how much of its heap it has written to ([`count`]). If that is a good part of it, then the kept process
-//! shows its heap to forks no more ([`Heap::prepare`]), and each run begins with fresh memory in its place, in large pages, and a copy of what it held.
+//! A fork copies no memory; each page that a run writes to is copied then, at the price of a fault.
+//! A program that tidies up before it ends writes to all of its heap: closing a libpmemobj pool
+//! means 25,000 calls of `free`, and 2,000 faults, which cost more than all the rest of a run. So
+//! the first run says how much of its heap it has written to ([`count`]). If that is a good part of
+//! it, then the kept process shows its heap to forks no more ([`Heap::prepare`]), and each run
+//! begins with fresh memory in its place, in large pages, and a copy of what it held.
 //!
-//! Guarantee: the program finds the same bytes at the same addresses, in private memory of its own. It could tell only by `/proc/self/maps`, where memory
-//! by which the heap grows has a line of its own.
+//! Guarantee: the program finds the same bytes at the same addresses, in private memory of its own.
+//! It could tell only by `/proc/self/maps`, where memory by which the heap grows has a line of its
+//! own.
 //!
-//! On kernels that have been told not to use large pages nothing is gained, and everything stays as a fork makes it.
+//! On kernels that have been told not to use large pages nothing is gained, and everything stays as
+//! a fork makes it.
 
 use crate::control::control;
 use crate::maps;
@@ -19,7 +24,8 @@ const PAGE: u64 = 4096;
 const LARGE: u64 = 2 << 20;
 /// Nothing smaller is worth it.
 const LEAST: u64 = 2 * LARGE;
-/// It pays if one page of so many is written to: a fault takes 2 µs, a page's share of a whole copy a quarter of one.
+/// It pays if one page of so many is written to: a fault takes 2 µs, a page's share of a whole copy
+/// a quarter of one.
 const ONE_OF: u64 = 6;
 
 const PRCTL: u64 = 157;
@@ -69,8 +75,8 @@ impl Heap {
         if written * ONE_OF < self.len / PAGE {
             return;
         }
-        // SAFETY: new memory, wherever there is room; it goes before a run goes on. The heap's bytes are read by nobody but us meanwhile, and what
-        // is said about it concerns forks only.
+        // SAFETY: new memory, wherever there is room; it goes before a run goes on. The heap's
+        // bytes are read by nobody but us meanwhile, and what is said about it concerns forks only.
         unsafe {
             let at = sc!(
                 nr::MMAP,
@@ -99,8 +105,8 @@ impl Heap {
         let Some(copy) = self.copy else {
             return;
         };
-        // SAFETY: the place of the heap is empty, because forks do not get it; the kernel still counts it as the heap. The copy is as long, and nobody
-        // but this function uses it here.
+        // SAFETY: the place of the heap is empty, because forks do not get it; the kernel still
+        // counts it as the heap. The copy is as long, and nobody but this function uses it here.
         unsafe {
             let is_off = sc!(PRCTL, PR_GET_THP_DISABLE, 0u64, 0u64, 0u64, 0u64);
             sc!(PRCTL, PR_SET_THP_DISABLE, 0u64, 0u64, 0u64, 0u64);
@@ -130,7 +136,8 @@ fn has_large_pages() -> bool {
     !setting.is_empty() && !setting.windows(7).any(|word| word == b"[never]")
 }
 
-/// At the end of a run: how many pages of the heap are its own by now, told to the kept process. Once is enough.
+/// At the end of a run: how many pages of the heap are its own by now, told to the kept process.
+/// Once is enough.
 pub fn count() {
     let (start, len) = (START.load(Ordering::Relaxed), LEN.load(Ordering::Relaxed));
     let told = &control().kept_written;

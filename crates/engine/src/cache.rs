@@ -1,8 +1,9 @@
 //! Code-cache memory: arenas near the code that they hold translations of.
 //!
-//! An arena lies within reach of RIP-relative operands of its code. It has a hot part (block bodies, laid
-//! out in the order of translation) and a cold part (exit stubs, constants, tracked-access tails). Both only
-//! grow: code is never overwritten, because another thread may be in it; dead blocks are unlinked.
+//! An arena lies within reach of RIP-relative operands of its code. It has a hot part (block
+//! bodies, laid out in the order of translation) and a cold part (exit stubs, constants,
+//! tracked-access tails). Both only grow: code is never overwritten, because another thread may be
+//! in it; dead blocks are unlinked.
 
 use crate::address::{CacheAddr, ProgramAddr};
 use crate::sys::{self, sc};
@@ -46,16 +47,16 @@ impl Arena {
             && self.hot + 0x1_0000 < self.hot_end()
             && self.cold + 0x1_0000 < self.end()
     }
-    /// Called after the hot part has grown: programs with much code get huge pages for it. Small ones do not, because
-    /// clearing one takes longer than they run.
+    /// Called after the hot part has grown: programs with much code get huge pages for it. Small
+    /// ones do not, because clearing one takes longer than they run.
     pub fn grown(&mut self) {
         const MADV_HUGEPAGE: u64 = 14;
         const MADV_COLLAPSE: u64 = 25;
         let used = self.hot - self.base;
         if self.huge == 0 && used > HUGE / 4 {
             self.huge = HUGE;
-            // What is there already is moved, which other threads do not notice; kernels without this say no.
-            // SAFETY: our own memory; contents stay.
+            // What is there already is moved, which other threads do not notice; kernels without
+            // this say no. SAFETY: our own memory; contents stay.
             unsafe { sc!(sys::nr::MADVISE, self.base.get(), HUGE, MADV_COLLAPSE) };
         }
         if self.huge != 0 && used > self.huge - HUGE / 4 {

@@ -16,8 +16,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 pub const IBTC_OFFSET: u32 = 0x2_0000;
 pub const IBTC_ENTRIES: usize = 0x1_0000;
-/// The index is 16 bits of the target from this one on: targets are rarely closer than 4 bytes, and the wider window has fewer
-/// collisions in large programs.
+/// The index is 16 bits of the target from this one on: targets are rarely closer than 4 bytes, and
+/// the wider window has fewer collisions in large programs.
 pub const IBTC_SHIFT: u8 = 2;
 
 /// Where the table has the entry for `target`.
@@ -25,7 +25,8 @@ pub fn ibtc_index(target: ProgramAddr) -> usize {
     (target.get() >> IBTC_SHIFT) as usize & (IBTC_ENTRIES - 1)
 }
 pub const GRANULES_OFFSET: u32 = 0xA_0000;
-/// One entry per 2 GiB of address space: distance to the alias, 0 if no tracked memory, [`GRANULE_MIXED`].
+/// One entry per 2 GiB of address space: distance to the alias, 0 if no tracked memory,
+/// [`GRANULE_MIXED`].
 pub const GRANULES: usize = 0x1_0000;
 pub const GRANULE_SHIFT: u32 = 31;
 /// Tracked and other memory share this granule; or it needs its own distance: ask the engine.
@@ -50,7 +51,8 @@ const _: () = assert!(EDGES_OFFSET as u64 + brownout_abi::EDGES as u64 <= FOLLOW
 const _: () = assert!(FOLLOW_OFFSET as u64 + FOLLOW_LEN <= STRIDE);
 const _: () = assert!(THREADS_BASE + CONTEXTS_MAX * STRIDE <= brownout_abi::ENGINE_LIMIT);
 
-/// Spill slots by purpose. Emitted sequences never nest, so slots are shared by design only where named so.
+/// Spill slots by purpose. Emitted sequences never nest, so slots are shared by design only where
+/// named so.
 pub mod slot {
     /// rcx of an indirect branch.
     pub const BRANCH_RCX: usize = 0;
@@ -114,7 +116,8 @@ pub struct ThreadContext {
     pub tx_depth: u64,
     /// pmemcheck requests that may be left out, as bits.
     pub optional_requests: u64,
-    /// Jumps backwards and the like that the thread still makes without asking whether it may go on: see `translate/points.rs`.
+    /// Jumps backwards and the like that the thread still makes without asking whether it may go
+    /// on: see `translate/points.rs`.
     pub budget: u64,
     /// Bytes of what was executed and is not in the ring yet.
     pub follow: u64,
@@ -137,7 +140,8 @@ pub struct ThreadContext {
     pub stepped_from: CacheAddr,
     pub thread: u32,
     pub tid: u32,
-    /// The number of its process, by which its threads are told from those of others in the same memory; 0 until that is known.
+    /// The number of its process, by which its threads are told from those of others in the same
+    /// memory; 0 until that is known.
     pub group: u32,
     pub pending: Pending,
     pub handlers: *mut SignalHandlers,
@@ -150,11 +154,13 @@ pub struct ThreadContext {
     /// Under way: an irregular access whose operand registers are shifted. See `pm/irregular.rs`.
     pub irregular: crate::pm::under_way::State,
     pub process: u32,
-    /// A child with its parent's memory (vfork): it is a thread of its parent's process in the stream until it execs.
+    /// A child with its parent's memory (vfork): it is a thread of its parent's process in the
+    /// stream until it execs.
     pub borrows_memory: bool,
     /// The number that the program knows this thread by, if made up.
     pub shown_tid: u32,
-    /// Address of the system call that is in the stream (a read of standard input, a deadly signal) and not yet made; 0 if none.
+    /// Address of the system call that is in the stream (a read of standard input, a deadly signal)
+    /// and not yet made; 0 if none.
     pub announced: ProgramAddr,
     engine_write: core::sync::atomic::AtomicBool,
     /// The base of `fs` as it is told with what was executed; 0 if it has to be asked for.
@@ -163,8 +169,8 @@ pub struct ThreadContext {
     pub seat: u32,
     /// An instruction that is started over, at which it is not asked again whether it goes on.
     pub skip_point: ProgramAddr,
-    /// Where 0 is written when it ends, and a futex woken; where its list of robust futexes begins. Both are the kernel's business unless
-    /// threads take turns.
+    /// Where 0 is written when it ends, and a futex woken; where its list of robust futexes begins.
+    /// Both are the kernel's business unless threads take turns.
     pub clear_tid: u64,
     pub robust_list: u64,
     /// Mask that a new thread starts with.
@@ -216,7 +222,8 @@ pub mod off {
 #[inline(always)]
 fn current() -> *mut ThreadContext {
     let p: u64;
-    // SAFETY: GS points at this thread's context from the engine's entry on; `self_ptr` is its first field.
+    // SAFETY: GS points at this thread's context from the engine's entry on; `self_ptr` is its
+    // first field.
     unsafe {
         core::arch::asm!("mov {}, gs:[0]", out(reg) p, options(nostack, readonly, preserves_flags));
     }
@@ -233,7 +240,8 @@ impl ThreadContext {
         self.self_ptr + SIGNAL_STACK_OFFSET
     }
 
-    /// Maps (or reuses) a context. Its entry points and tables are still to be filled (`process.rs`).
+    /// Maps (or reuses) a context. Its entry points and tables are still to be filled
+    /// (`process.rs`).
     pub fn allocate() -> Fresh {
         let _one_at_a_time = ALLOCATION.lock();
         for i in 0..CONTEXTS_MAX {
@@ -256,8 +264,8 @@ impl ThreadContext {
                 if crate::mode().edges {
                     map_edges(base + EDGES_OFFSET as u64);
                 }
-                // All of it is filled soon; page by page that would cost more than all else at a launch.
-                // SAFETY: our own, fresh.
+                // All of it is filled soon; page by page that would cost more than all else at a
+                // launch. SAFETY: our own, fresh.
                 unsafe { sys::populate(base + IBTC_OFFSET as u64, 8 * IBTC_ENTRIES as u64) };
                 // Only now: others look at everything below the mark.
                 HIGH_WATER.store(i + 1, Ordering::Release);
@@ -313,8 +321,8 @@ impl Fresh {
 impl core::ops::Deref for Fresh {
     type Target = ThreadContext;
     fn deref(&self) -> &ThreadContext {
-        // SAFETY: contexts stay mapped for ever; `allocate` has marked this one as in use for the caller alone, and others look at it as
-        // a `Peer` only, word by word.
+        // SAFETY: contexts stay mapped for ever; `allocate` has marked this one as in use for the
+        // caller alone, and others look at it as a `Peer` only, word by word.
         unsafe { &*self.0 }
     }
 }
@@ -328,9 +336,9 @@ impl core::ops::DerefMut for Fresh {
 
 /// The calling thread's context, for its signal handler.
 ///
-/// The handler may have interrupted engine code that has a `&mut` to the context and goes on with it afterwards. So the handler has no
-/// reference, only words: those that engine code, too, reads where the handler may have changed them, by [`ThreadContext::has_pending`]
-/// and its like.
+/// The handler may have interrupted engine code that has a `&mut` to the context and goes on with
+/// it afterwards. So the handler has no reference, only words: those that engine code, too, reads
+/// where the handler may have changed them, by [`ThreadContext::has_pending`] and its like.
 #[derive(Clone, Copy)]
 pub struct Interrupted(*mut ThreadContext);
 
@@ -343,10 +351,11 @@ impl Interrupted {
     /// All of it.
     ///
     /// # Safety
-    /// No Rust code of the engine was interrupted, or none that will go on: emitted code and the assembly around it have no references. And the
-    /// caller asks once.
+    /// No Rust code of the engine was interrupted, or none that will go on: emitted code and the
+    /// assembly around it have no references. And the caller asks once.
     pub unsafe fn whole<'a>(self) -> &'a mut ThreadContext {
-        // SAFETY: contexts stay mapped for ever; no other reference to this one is in use, as the caller knows.
+        // SAFETY: contexts stay mapped for ever; no other reference to this one is in use, as the
+        // caller knows.
         unsafe { &mut *self.0 }
     }
 
@@ -375,7 +384,8 @@ impl Interrupted {
 
     /// [`ThreadContext::suspend_mask`]
     pub fn suspend_mask(self) -> Option<u64> {
-        // SAFETY: as above; it is written as a whole, with all asynchronous signals blocked or none waited for.
+        // SAFETY: as above; it is written as a whole, with all asynchronous signals blocked or none
+        // waited for.
         unsafe { (&raw const (*self.0).suspend_mask).read_volatile() }
     }
 
@@ -393,7 +403,8 @@ impl Interrupted {
         mask: u64,
         base: Option<u64>,
     ) {
-        // SAFETY: as above. Nothing is pending, so engine code looks at none of this before it finds the flag.
+        // SAFETY: as above. Nothing is pending, so engine code looks at none of this before it
+        // finds the flag.
         unsafe {
             (&raw mut (*self.0).pending.info).write_volatile(*info);
             (&raw mut (*self.0).pending.mask).write_volatile(mask);
@@ -403,7 +414,8 @@ impl Interrupted {
         }
     }
 
-    /// Holds synchronous signal number `i` of [`SYNC`](crate::sigdata::SYNC), unless one is held already.
+    /// Holds synchronous signal number `i` of [`SYNC`](crate::sigdata::SYNC), unless one is held
+    /// already.
     pub fn hold(self, i: usize, info: &crate::sigdata::SigInfo) {
         // SAFETY: as above.
         unsafe {
@@ -415,7 +427,8 @@ impl Interrupted {
     }
 }
 
-/// A context as any thread may look at it, while its own thread runs and changes it: never as a whole, only word by word.
+/// A context as any thread may look at it, while its own thread runs and changes it: never as a
+/// whole, only word by word.
 #[derive(Clone, Copy)]
 pub struct Peer(*mut ThreadContext);
 
@@ -437,7 +450,8 @@ impl Peer {
 
     /// [`ThreadContext::group`], as it is just now.
     pub fn group(self) -> u32 {
-        // SAFETY: contexts stay mapped for ever; an aligned word, which its thread writes as a whole.
+        // SAFETY: contexts stay mapped for ever; an aligned word, which its thread writes as a
+        // whole.
         unsafe { (&raw const (*self.0).group).read_volatile() }
     }
 
@@ -465,7 +479,8 @@ impl Peer {
         unsafe { (&raw const (*self.0).context_cache).read_volatile() }
     }
 
-    /// That of the calling thread: for emitted code that is about to be made, and knows the thread that it is for.
+    /// That of the calling thread: for emitted code that is about to be made, and knows the thread
+    /// that it is for.
     pub fn current() -> Peer {
         Peer(current())
     }
@@ -494,7 +509,8 @@ fn map_edges(at: u64) {
     const MAY_MOVE_AND_FIXED: u64 = sys::MREMAP_MAYMOVE | sys::MREMAP_FIXED;
     let control = crate::control::control();
     let there = control.edges.0.as_ptr() as u64;
-    // SAFETY: an old length of 0 makes a second mapping of the same shared pages, and leaves the first.
+    // SAFETY: an old length of 0 makes a second mapping of the same shared pages, and leaves the
+    // first.
     let got = unsafe { sc!(sys::nr::MREMAP, there, 0, LEN, MAY_MOVE_AND_FIXED, at) };
     if got != at as i64 {
         crate::fatal_bug("cannot map the table of edges");
@@ -510,8 +526,8 @@ pub fn reset_after_fork() {
 }
 
 impl ThreadContext {
-    // The signal handler reads and writes the context of the thread that it interrupts, behind the compiler's back:
-    // what it shares with ordinary engine code goes through these.
+    // The signal handler reads and writes the context of the thread that it interrupts, behind the
+    // compiler's back: what it shares with ordinary engine code goes through these.
 
     /// The asynchronous signal that waits for delivery, 0 if none.
     pub fn pending_signal(&self) -> i32 {

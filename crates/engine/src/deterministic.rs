@@ -1,13 +1,17 @@
-//! Removing randomness: time, process numbers, random bytes, time-stamp counters, file times, numbers of devices that are none.
+//! Removing randomness: time, process numbers, random bytes, time-stamp counters, file times,
+//! numbers of devices that are none.
 //!
-//! With address-space randomisation off (the launcher sees to that), two runs of a single-threaded program with the
-//! same input then make the same system calls with the same results and touch the same addresses. What stays real: file
-//! content, inode numbers, what other processes do, scheduling of threads.
+//! With address-space randomisation off (the launcher sees to that), two runs of a single-threaded
+//! program with the same input then make the same system calls with the same results and touch the
+//! same addresses. What stays real: file content, inode numbers, what other processes do,
+//! scheduling of threads.
 //!
-//! Time is a counter that every question advances; sleeping advances it by what was asked for. Process numbers are handed
-//! out in order of creation and translated in the calls that name processes. File systems without a device (a private view is one) get
-//! their number when they are mounted, from what happens to be free; programs are shown one that follows from where they are mounted, so that it is
-//! the same in all runs, and after a crash. (In `/proc/self/mountinfo` they still find the kernel's.)
+//! Time is a counter that every question advances; sleeping advances it by what was asked for.
+//! Process numbers are handed out in order of creation and translated in the calls that name
+//! processes. File systems without a device (a private view is one) get their number when they are
+//! mounted, from what happens to be free; programs are shown one that follows from where they are
+//! mounted, so that it is the same in all runs, and after a crash. (In `/proc/self/mountinfo` they
+//! still find the kernel's.)
 
 use crate::address::ProgramAddr;
 use crate::clock::EPOCH_NS;
@@ -60,8 +64,8 @@ fn random_bytes(out: &mut [u8]) {
     }
 }
 
-/// At the program's first instruction: the kernel's auxiliary vector names the vDSO (whose clock we could not see) and
-/// sixteen random bytes.
+/// At the program's first instruction: the kernel's auxiliary vector names the vDSO (whose clock we
+/// could not see) and sixteen random bytes.
 pub fn init(ctx: &mut ThreadContext, shown: u32) {
     if !on() {
         return;
@@ -101,7 +105,8 @@ pub fn init(ctx: &mut ThreadContext, shown: u32) {
     }
 }
 
-/// The process or thread that the kernel has called `before` is called `now`: a copy of it goes on in its place.
+/// The process or thread that the kernel has called `before` is called `now`: a copy of it goes on
+/// in its place.
 pub fn is_now(before: u32, now: u32) {
     for pid in PIDS.lock().iter_mut().filter(|pid| pid.0 == before) {
         pid.0 = now;
@@ -185,7 +190,8 @@ pub fn reset_after_fork() {
     PIDS.reset_after_fork();
 }
 
-/// An instruction whose result differs from run to run, or tells of the processor; the caller moves on.
+/// An instruction whose result differs from run to run, or tells of the processor; the caller moves
+/// on.
 pub fn instruction(ctx: &mut ThreadContext, insn: &Instruction) {
     match insn.mnemonic() {
         Mnemonic::Rdtsc | Mnemonic::Rdtscp => {
@@ -227,7 +233,8 @@ pub fn instruction(ctx: &mut ThreadContext, insn: &Instruction) {
             ctx.gpr[2] = r.edx as u64;
         }
         Mnemonic::Xgetbv => {
-            // The translator sends only those here that ask for XCR0 or may: others are the processor's business.
+            // The translator sends only those here that ask for XCR0 or may: others are the
+            // processor's business.
             let (register, mut value) = (ctx.gpr[1] as u32, 0);
             if register <= 1 {
                 value = crate::insn::xgetbv(register);
@@ -316,7 +323,8 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
         nr::GETPPID => {
             // SAFETY: no arguments.
             let real = unsafe { sc!(nr::GETPPID) } as u32;
-            // A parent of the same program is known; any other has a number that changes from run to run.
+            // A parent of the same program is known; any other has a number that changes from run
+            // to run.
             let known = PIDS.lock().iter().find(|p| p.0 == real).map(|p| p.1);
             Some(known.map_or(1, i64::from))
         }
@@ -470,8 +478,8 @@ fn minor(device: u64) -> u64 {
     device & 0xff | device >> 12 & 0xffff_ff00
 }
 
-/// Under which number the program knows a file system that has no device, by its minor number. One that is mounted nowhere (that of pipes)
-/// keeps its own: it has it since the machine was started.
+/// Under which number the program knows a file system that has no device, by its minor number. One
+/// that is mounted nowhere (that of pipes) keeps its own: it has it since the machine was started.
 fn shown_device(minor: u64) -> u64 {
     let mut known = DEVICES.lock();
     let found = known.iter().find(|device| device.0 == minor);

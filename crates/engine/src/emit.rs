@@ -1,4 +1,5 @@
-//! Machine code, written byte by byte: the few instruction forms that emitted sequences are made of.
+//! Machine code, written byte by byte: the few instruction forms that emitted sequences are made
+//! of.
 //!
 //! Only forms that leave the flags alone are offered, except where a name says otherwise. Program
 //! instructions that need a changed operand go through iced's encoder instead.
@@ -255,8 +256,8 @@ impl Emitter {
         unsafe { (patch.get() as *mut u32).write_unaligned(distance) };
     }
 
-    /// Pads with no-operations so that the 4 bytes at `at + lead` do not straddle a cache line: only then
-    /// is patching them one atomic store for other threads.
+    /// Pads with no-operations so that the 4 bytes at `at + lead` do not straddle a cache line:
+    /// only then is patching them one atomic store for other threads.
     pub fn align_patch(&mut self, lead: u64) {
         let p = (self.at + lead).get();
         if p & 63 > 60 {
@@ -284,8 +285,8 @@ impl Emitter {
     }
 }
 
-/// Displacement from the code at `next` to other code, or to data of the program's; the caller knows
-/// that both ends are in reach.
+/// Displacement from the code at `next` to other code, or to data of the program's; the caller
+/// knows that both ends are in reach.
 pub fn rel32(next: CacheAddr, target: u64) -> u32 {
     let d = target.wrapping_sub(next.get()) as i64;
     if d != d as i32 as i64 {

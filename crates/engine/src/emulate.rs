@@ -86,7 +86,8 @@ pub fn interpret(ctx: &mut ThreadContext, payload: u64) {
     }
 }
 
-/// Selectors of 64-bit user code and of its stack, the only ones that the kernel gives a program by default.
+/// Selectors of 64-bit user code and of its stack, the only ones that the kernel gives a program by
+/// default.
 const USER_CODE: u64 = 0x33;
 const USER_STACK: u64 = 0x2b;
 

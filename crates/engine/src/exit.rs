@@ -20,7 +20,8 @@ pub const SITE_END: u64 = 7;
 pub const LOCKED: u64 = 8;
 /// An instruction that cannot be supported; `ctx.rip`.
 pub const UNSUPPORTED: u64 = 9;
-/// The instruction at `ctx.rip` runs over the end of executable memory; payload: after how many bytes.
+/// The instruction at `ctx.rip` runs over the end of executable memory; payload: after how many
+/// bytes.
 pub const FETCH_FAULT: u64 = 11;
 /// As [`LOG`], but the ring is locked by another thread.
 pub const LOG_WAITING: u64 = 12;

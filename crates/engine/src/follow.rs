@@ -3,15 +3,19 @@
 //! ```text
 //!  emitted code (translate/follow.rs) ─▶ words in the thread's own buffer ─▶ the ring, before anything else has its place there
 //! ```
-//! Guarantee: what the tool reads of a thread's words, between two events, is what the thread has executed between them, as far as that
-//! touches memory; of instructions that do not, some may come with the next words. For that, the buffer is emptied wherever the order
-//! matters: where the thread may lose its turn (which is before each access to tracked memory), at system calls, and when it dies. Since one
-//! thread runs at a time, the words of all threads are in the order in which they were executed.
+//! Guarantee: what the tool reads of a thread's words, between two events, is what the thread has
+//! executed between them, as far as that touches memory; of instructions that do not, some may come
+//! with the next words. For that, the buffer is emptied wherever the order matters: where the
+//! thread may lose its turn (which is before each access to tracked memory), at system calls, and
+//! when it dies. Since one thread runs at a time, the words of all threads are in the order in
+//! which they were executed.
 //!
-//! How far a thread has come in a block is told in words of [`brownout_abi::follow`]: by emitted code for the ways that blocks are
-//! left by themselves, and here for all others (faults, signals, instructions that are started over).
+//! How far a thread has come in a block is told in words of [`brownout_abi::follow`]: by emitted
+//! code for the ways that blocks are left by themselves, and here for all others (faults, signals,
+//! instructions that are started over).
 //!
-//! Deviation: what a thread has executed since it had the turn last is lost if its process is killed from outside.
+//! Deviation: what a thread has executed since it had the turn last is lost if its process is
+//! killed from outside.
 
 use crate::address::ProgramAddr;
 use crate::context::{FOLLOW_LEN, FOLLOW_OFFSET, ThreadContext};
@@ -85,7 +89,8 @@ pub fn push(ctx: &mut ThreadContext, words: &[u64]) {
         crate::fatal_bug("what was executed does not fit its buffer");
     }
     let at = ctx.self_ptr + u64::from(FOLLOW_OFFSET) + ctx.follow;
-    // SAFETY: the buffer is part of the context, which is this thread's; there is room, as just seen.
+    // SAFETY: the buffer is part of the context, which is this thread's; there is room, as just
+    // seen.
     unsafe { core::ptr::copy_nonoverlapping(words.as_ptr(), at as *mut u64, words.len()) };
     ctx.follow += len;
 }
@@ -123,7 +128,8 @@ pub fn returns(ctx: &mut ThreadContext, frame: u64) {
     }
 }
 
-/// The thread stands at `ctx.rip`, and something else is about to have its place in the order of things.
+/// The thread stands at `ctx.rip`, and something else is about to have its place in the order of
+/// things.
 pub fn stands(ctx: &mut ThreadContext) {
     if on() && ctx.follow != 0 {
         push(ctx, &[word(AT, 0, ctx.rip.get())]);

@@ -105,13 +105,15 @@ impl Heap {
     }
 }
 
-// SAFETY: blocks are power-of-two sized and aligned to their size (up to a page), never handed out twice.
+// SAFETY: blocks are power-of-two sized and aligned to their size (up to a page), never handed out
+// twice.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.take(layout).0
     }
 
-    /// Large tables are mostly never touched: they are not to be cleared when they are zeros anyway.
+    /// Large tables are mostly never touched: they are not to be cleared when they are zeros
+    /// anyway.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         let (block, is_zero) = self.take(layout);
         if !is_zero && !block.is_null() {

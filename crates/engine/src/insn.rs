@@ -1,4 +1,5 @@
-//! Small facts about instructions that translation needs. (Memory forms: the `brownout-insn` crate.)
+//! Small facts about instructions that translation needs. (Memory forms: the `brownout-insn`
+//! crate.)
 
 use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
@@ -90,7 +91,8 @@ pub fn writes_memory(insn: &Instruction) -> bool {
     info.used_memory().iter().any(|m| writes(m.access()))
 }
 
-/// Whether the instruction writes no memory and leaves the stack pointer alone, whichever way it goes; or is a return.
+/// Whether the instruction writes no memory and leaves the stack pointer alone, whichever way it
+/// goes; or is a return.
 pub fn keeps_stack(insn: &Instruction) -> bool {
     match insn.flow_control() {
         FlowControl::Return => true,
@@ -112,7 +114,8 @@ fn writes(access: OpAccess) -> bool {
     matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite)
 }
 
-/// Whether the memory operand is in the stack segment, by its base register: a bad address is another fault there.
+/// Whether the memory operand is in the stack segment, by its base register: a bad address is
+/// another fault there.
 pub fn is_stack_operand(insn: &Instruction) -> bool {
     insn.memory_segment() == Register::SS
 }
@@ -146,7 +149,8 @@ pub fn is_flush(insn: &Instruction) -> bool {
     )
 }
 
-/// Whether a thread that comes to it may lose its turn, where threads take turns, whatever memory it touches.
+/// Whether a thread that comes to it may lose its turn, where threads take turns, whatever memory
+/// it touches.
 pub fn always_asks(insn: &Instruction) -> bool {
     insn.mnemonic() == iced_x86::Mnemonic::Pause
         || brownout_insn::fence(insn).is_some()

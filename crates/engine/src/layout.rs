@@ -1,19 +1,22 @@
 //! Where the parts of a deterministic program lie.
 //!
-//! In deterministic mode the engine decides on addresses, not the kernel: before the first instruction of a program it moves
-//! what the kernel has loaded (program, interpreter, stack, heap), and from then on it answers "anywhere" in `mmap`,
-//! `mremap` and `shmat` itself. So addresses repeat even where address-space randomisation cannot be turned off (containers
-//! deny `personality`), and they can be *chosen*: runs with different layout numbers have no address of ordinary memory in
-//! common, runs with the same number have all. An exploration gives its recorded run another layout than its recoveries. A pointer
-//! to ordinary memory that the program keeps in persistent memory then leads nowhere after the crash, as it does after a real one.
+//! In deterministic mode the engine decides on addresses, not the kernel: before the first
+//! instruction of a program it moves what the kernel has loaded (program, interpreter, stack,
+//! heap), and from then on it answers "anywhere" in `mmap`, `mremap` and `shmat` itself. So
+//! addresses repeat even where address-space randomisation cannot be turned off (containers deny
+//! `personality`), and they can be *chosen*: runs with different layout numbers have no address of
+//! ordinary memory in common, runs with the same number have all. An exploration gives its recorded
+//! run another layout than its recoveries. A pointer to ordinary memory that the program keeps in
+//! persistent memory then leads nowhere after the crash, as it does after a real one.
 //!
 //! ```text
 //!  layout 0  program 0x5555_5555_4000, heap behind it   mappings below 0x7fff_f7ff_f000   stack below 0x7fff_ffff_f000
 //!  layout n  program n * 128 GiB higher, the rest as much lower
 //! ```
-//! Layout 0 is what the kernel itself chooses without randomisation. What stays: programs linked to a fixed address (their
-//! heap moves), mappings that the program places itself (`MAP_FIXED`, and hints that can be followed), those below
-//! 4 GiB (`MAP_32BIT`), huge pages, and what the kernel maps on its own behalf (the ring of `io_setup`).
+//! Layout 0 is what the kernel itself chooses without randomisation. What stays: programs linked to
+//! a fixed address (their heap moves), mappings that the program places itself (`MAP_FIXED`, and
+//! hints that can be followed), those below 4 GiB (`MAP_32BIT`), huge pages, and what the kernel
+//! maps on its own behalf (the ring of `io_setup`).
 //!
 //! Nothing of this concerns programs that do not run in deterministic mode.
 
@@ -31,8 +34,8 @@ use brownout_abi::{ENGINE_BASE, ENGINE_LIMIT, Launch, PM_BASE, PM_LEN};
 use brownout_syscalls::pipeline::{Call, Rest, Stage};
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Distance between two layouts. All of them lie in what the sanitizers leave to the program (see the addresses in `abi`), so it is
-/// not more.
+/// Distance between two layouts. All of them lie in what the sanitizers leave to the program (see
+/// the addresses in `abi`), so it is not more.
 const STEP: u64 = 128 << 30;
 /// Where the kernel puts position-independent programs without randomisation.
 const PROGRAM: u64 = 0x5555_5555_4000;
@@ -49,7 +52,8 @@ const HEAP_STEP: u64 = 64 << 30;
 /// Where things wait while their places are exchanged.
 const ASIDE: u64 = ENGINE_LIMIT + STEP;
 
-/// Free stretches below the stack, sorted. Something of another's may lie in them: `MAP_FIXED_NOREPLACE` tells.
+/// Free stretches below the stack, sorted. Something of another's may lie in them:
+/// `MAP_FIXED_NOREPLACE` tells.
 static HOLES: SpinLock<Vec<(u64, u64)>> = SpinLock::new(Vec::new());
 
 /// Where mappings begin, downwards.
@@ -85,7 +89,8 @@ impl Part {
     }
 }
 
-/// The words that the kernel has put on the stack: `argc`, arguments, environment, auxiliary vector.
+/// The words that the kernel has put on the stack: `argc`, arguments, environment, auxiliary
+/// vector.
 struct Table {
     words: Vec<u64>,
     /// Index of the first pair of the auxiliary vector.
@@ -154,7 +159,8 @@ fn image(headers: u64, count: u64, bias: Option<u64>) -> Option<Image> {
     const PT_LOAD: u32 = 1;
     const PT_PHDR: u32 = 6;
     let (mut low, mut high, mut align, mut own) = (u64::MAX, 0, 4096, None);
-    // Without PT_PHDR the headers lie where the segment with their file offset says; they follow the ELF header.
+    // Without PT_PHDR the headers lie where the segment with their file offset says; they follow
+    // the ELF header.
     let mut first = None;
     for n in 0..count.min(256) {
         let mut head = [0u64; 7];
@@ -198,8 +204,8 @@ fn interpreter(base: u64) -> Option<Image> {
     image(base + headers, count, Some(base))
 }
 
-/// Brings program, interpreter, stack and heap to their places. Not one instruction has run, so nothing but the kernel's own
-/// table on the stack knows addresses.
+/// Brings program, interpreter, stack and heap to their places. Not one instruction has run, so
+/// nothing but the kernel's own table on the stack knows addresses.
 pub fn arrange(launch: &Launch) -> Launch {
     let mut launch = *launch;
     if !on() {
@@ -239,7 +245,8 @@ pub fn arrange(launch: &Launch) -> Launch {
         });
     }
     for m in maps.iter().filter(|m| m.path.starts_with(b"[v")) {
-        // The vDSO's clock is not ours, so the program does not get to know of it (see `deterministic`).
+        // The vDSO's clock is not ours, so the program does not get to know of it (see
+        // `deterministic`).
         if m.end <= STACK_TOP {
             // SAFETY: nobody has taken its address yet.
             unsafe { sc!(nr::MUNMAP, m.start, m.end - m.start) };
@@ -313,8 +320,8 @@ fn relocate(start: u64, len: u64, to: u64) {
     }
 }
 
-/// Puts the table back on the stack, whose other content has been moved already. Between table and strings the kernel leaves a
-/// random gap, which this closes. Returns the stack pointer.
+/// Puts the table back on the stack, whose other content has been moved already. Between table and
+/// strings the kernel leaves a random gap, which this closes. Returns the stack pointer.
 fn place_table(table: &mut Table, old: u64) -> u64 {
     let (lists, _) = table.words.split_at(table.auxiliary);
     let strings = lists[1..].iter().copied().chain(table.get(AT_EXECFN));
@@ -357,7 +364,8 @@ fn place_table(table: &mut Table, old: u64) -> u64 {
     at
 }
 
-/// Tells the kernel where things are now: `brk` begins at `heap`, and `/proc` shows arguments and auxiliary vector.
+/// Tells the kernel where things are now: `brk` begins at `heap`, and `/proc` shows arguments and
+/// auxiliary vector.
 fn tell_kernel(table: &Table, sp: u64, heap: Option<u64>, parts: &[Part]) {
     const PRCTL: u64 = 157;
     const PR_SET_MM: u64 = 35;
@@ -493,8 +501,9 @@ fn failed(result: i64) -> bool {
 /// Attempts to find a free place before the kernel is asked.
 const TRIES: u32 = 16;
 
-/// Makes a call that needs `len` bytes somewhere, with the place that was found; it must not replace anything. `None` in the
-/// place of a result: there is no room, or the kernel refuses for another reason, and may say so itself.
+/// Makes a call that needs `len` bytes somewhere, with the place that was found; it must not
+/// replace anything. `None` in the place of a result: there is no room, or the kernel refuses for
+/// another reason, and may say so itself.
 fn somewhere(len: u64, mut call: impl FnMut(u64) -> Option<i64>) -> Option<Option<i64>> {
     for _ in 0..TRIES {
         let Some(at) = take(len) else { break };

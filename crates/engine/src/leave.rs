@@ -7,7 +7,8 @@ use crate::exit;
 
 /// Called by `bo_exit`; leaves the place to go on in `ctx.resume`.
 pub extern "C" fn engine_dispatch(ctx: &mut ThreadContext) {
-    // Once before, because what follows may not come back, and once behind, because it may translate.
+    // Once before, because what follows may not come back, and once behind, because it may
+    // translate.
     crate::pm::code_was_read(ctx);
     let arg = ctx.exit_arg;
     dispatch(ctx);
@@ -17,8 +18,8 @@ pub extern "C" fn engine_dispatch(ctx: &mut ThreadContext) {
     }
 }
 
-/// The program single-steps itself. The kernel returns from a system call in a way that makes it and the next instruction one step;
-/// others are made again.
+/// The program single-steps itself. The kernel returns from a system call in a way that makes it
+/// and the next instruction one step; others are made again.
 #[cold]
 fn goes_on_stepping(ctx: &mut ThreadContext, exit: u64) {
     if matches!(exit, exit::SYSCALL | exit::LOCKED | exit::CODE_CHANGED) {

@@ -1,8 +1,9 @@
 //! All registers of a thread that has left the cache, for Rust code to read and to change.
 //!
-//! General registers and flags are in the context anyway. Of vector registers only the low 128 bits are there; what lies above them, mask
-//! registers and the x87 stack are still in the processor, because engine code never touches them. They are fetched when they are first
-//! asked for, by `xsave`, and put back, by `xrstor`, if they were changed.
+//! General registers and flags are in the context anyway. Of vector registers only the low 128 bits
+//! are there; what lies above them, mask registers and the x87 stack are still in the processor,
+//! because engine code never touches them. They are fetched when they are first asked for, by
+//! `xsave`, and put back, by `xrstor`, if they were changed.
 
 use crate::context::ThreadContext;
 use alloc::boxed::Box;
@@ -10,8 +11,8 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicU32, Ordering};
 use iced_x86::Instruction;
 
-/// x87, SSE, AVX, mask registers, and both parts of AVX-512. Not protection keys, which are the process's; not tiles, which are
-/// large, and which nobody asks for.
+/// x87, SSE, AVX, mask registers, and both parts of AVX-512. Not protection keys, which are the
+/// process's; not tiles, which are large, and which nobody asks for.
 const COMPONENTS: u64 = 0xE7;
 const X87: u64 = 1 << 0;
 const SSE: u64 = 1 << 1;
@@ -91,7 +92,8 @@ impl<'a> Machine<'a> {
         value
     }
 
-    /// The low 128 bits of vector register `n`, of 16; the others as 0, because they were not asked for.
+    /// The low 128 bits of vector register `n`, of 16; the others as 0, because they were not asked
+    /// for.
     pub fn low_vector(&self, n: usize) -> [u64; 8] {
         let [low, high] = self.ctx.xmm[n & 15];
         [low, high, 0, 0, 0, 0, 0, 0]
@@ -124,7 +126,8 @@ impl<'a> Machine<'a> {
         self.write(MASKS, 8 * n, &[value]);
     }
 
-    /// The x87 unit and MXCSR, as `fxsave` lays them out. (The vector registers in it are not the program's.)
+    /// The x87 unit and MXCSR, as `fxsave` lays them out. (The vector registers in it are not the
+    /// program's.)
     pub fn legacy(&mut self) -> &[u8; 512] {
         self.area().0.first_chunk().expect("the area is longer")
     }
@@ -139,8 +142,9 @@ impl<'a> Machine<'a> {
         let ctx = &*self.ctx;
         self.area.get_or_insert_with(|| {
             let mut area = Box::new(Area([0; 4096]));
-            // SAFETY: the area is aligned and large enough for these components, see `place`; the processor has `xsave`, because
-            // the operating system could not have switched on what emitted code needs (`rorx`) without.
+            // SAFETY: the area is aligned and large enough for these components, see `place`; the
+            // processor has `xsave`, because the operating system could not have switched on what
+            // emitted code needs (`rorx`) without.
             unsafe {
                 asm!("xsave64 [{}]", in(reg) &raw mut *area, in("eax") COMPONENTS as u32, in("edx") 0, options(nostack, preserves_flags))
             };
@@ -171,7 +175,8 @@ impl<'a> Machine<'a> {
     fn write(&mut self, component: usize, at: usize, words: &[u64]) {
         let is_zero = words.iter().all(|w| *w == 0);
         let area = self.area();
-        // A component that was never used stays so: the program can see the difference, and the processor feels it.
+        // A component that was never used stays so: the program can see the difference, and the
+        // processor feels it.
         if is_zero && in_use(area) >> component & 1 == 0 {
             return self.uses(SSE);
         }
@@ -189,13 +194,14 @@ impl<'a> Machine<'a> {
         area.0[HEADER..HEADER + 8].copy_from_slice(&now.to_le_bytes());
     }
 
-    /// Puts back what was changed. From here on nothing but engine code runs until the thread is in the cache again.
+    /// Puts back what was changed. From here on nothing but engine code runs until the thread is in
+    /// the cache again.
     pub fn put_back(self) {
         let Some(area) = self.area.filter(|_| self.is_changed) else {
             return;
         };
-        // SAFETY: an area that `xsave` has filled, and changes to values that registers can have. The low parts of vector registers are in
-        // the context, from where they are loaded last.
+        // SAFETY: an area that `xsave` has filled, and changes to values that registers can have.
+        // The low parts of vector registers are in the context, from where they are loaded last.
         unsafe {
             asm!("xrstor64 [{}]", in(reg) &raw const *area, in("eax") COMPONENTS as u32, in("edx") 0, options(nostack, preserves_flags),
                 out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
@@ -216,18 +222,21 @@ fn write_words(bytes: &mut [u8], words: &[u64]) {
     }
 }
 
-/// Where each component lies in an area, once that was asked: 0 before, [`ABSENT`] if there is none.
+/// Where each component lies in an area, once that was asked: 0 before, [`ABSENT`] if there is
+/// none.
 static PLACES: [AtomicU32; 8] = [const { AtomicU32::new(0) }; 8];
 const ABSENT: u32 = u32::MAX;
 
-/// Where a component lies in an area. `None`: the processor, or the operating system, does not have it.
+/// Where a component lies in an area. `None`: the processor, or the operating system, does not have
+/// it.
 fn place(component: usize) -> Option<usize> {
     let known = PLACES[component].load(Ordering::Relaxed);
     if known != 0 {
         return (known != ABSENT).then_some(known as usize);
     }
     let place = ask_place(component);
-    // The answer is always the same, so it does not matter who writes it down. In a virtual machine the question costs more than all else.
+    // The answer is always the same, so it does not matter who writes it down. In a virtual machine
+    // the question costs more than all else.
     PLACES[component].store(place.unwrap_or(ABSENT), Ordering::Relaxed);
     place.map(|at| at as usize)
 }

@@ -10,11 +10,14 @@
 //! Rules for all code in this crate (it is a guest in a foreign process):
 //! - no libc, no FS/TLS, no program stack: own stacks, own heap, direct system calls;
 //! - GS points at the thread's [`context::ThreadContext`], FS and everything else is the program's;
-//! - baseline x86-64 only: vector registers wider than xmm are never touched, so they need no saving;
+//! - baseline x86-64 only: vector registers wider than xmm are never touched, so they need no
+//!   saving;
 //! - file descriptors are opened only for the length of one function;
-//! - an error is the user's ([`fatal_unsupported`]), or ours ([`fatal_bug`]); neither is ever silent.
+//! - an error is the user's ([`fatal_unsupported`]), or ours ([`fatal_bug`]); neither is ever
+//!   silent.
 //!
-//! Modules form layers, from the bottom to the top; nothing names what lies above it (`cargo xtask graph` sees to that):
+//! Modules form layers, from the bottom to the top; nothing names what lies above it (`cargo xtask
+//! graph` sees to that):
 //!
 //! ```text
 //!  plain data            address, block, clock, context, exit, hash, lookup, mode, requests, sigdata, pm::under_way
@@ -28,8 +31,8 @@
 //!  signals, threads      signal, process, session
 //!  ways into the engine  syscall, emulate, leave
 //! ```
-//! The hand-written routines are entered from below, by emitted code and by the kernel, and lead to the top: [`asm::Upcalls`] is the one
-//! table of what they call, and it is filled here.
+//! The hand-written routines are entered from below, by emitted code and by the kernel, and lead to
+//! the top: [`asm::Upcalls`] is the one table of what they call, and it is filled here.
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(not(test), no_main)]
 
@@ -139,8 +142,9 @@ pub extern "C" fn start(launch: &abi::Launch) -> ! {
     unsafe { asm::bo_enter() }
 }
 
-/// Takes write access from the engine's code and constants, which nothing changes from here on: a wild pointer of the program's
-/// faults there as it would without us. What the engine writes to cannot be protected, because it is the same thread that writes.
+/// Takes write access from the engine's code and constants, which nothing changes from here on: a
+/// wild pointer of the program's faults there as it would without us. What the engine writes to
+/// cannot be protected, because it is the same thread that writes.
 fn protect_image() {
     const PT_LOAD: u32 = 1;
     const PT_GNU_RELRO: u32 = 0x6474_e552;
@@ -163,7 +167,8 @@ fn protect_image() {
         }
         let start = (abi::ENGINE_BASE + word(header + 0x10)) & !4095;
         let end = sys::page_up(abi::ENGINE_BASE + word(header + 0x10) + word(header + 0x28));
-        // SAFETY: as the linker has it, which gives segments pages of their own. Relocations have been made.
+        // SAFETY: as the linker has it, which gives segments pages of their own. Relocations have
+        // been made.
         unsafe { sys::sc!(sys::nr::MPROTECT, start, end - start, prot) };
     }
 }

@@ -109,7 +109,8 @@ pub fn clone(
     let (seat, borrows_memory) = (child.seat, child.borrows_memory);
     // From here on it is the child's.
     let child = child.give_away();
-    // SAFETY: `child` is fresh and stays alive until the thread ends. The caller has refused pointers to PM.
+    // SAFETY: `child` is fresh and stays alive until the thread ends. The caller has refused
+    // pointers to PM.
     let ret = unsafe { asm::bo_clone(flags_told, child.address(), ptid, ctid, tls) };
     if turn::on() {
         let child_group = if flags & CLONE_THREAD == 0 {
@@ -135,8 +136,9 @@ pub fn clone(
     ret
 }
 
-/// Where threads take turns, a seat for the child, and the flags that the kernel is told: what it would do at the child's end, the engine does. So it does with
-/// the child's number, because the program knows the child by another one than the kernel.
+/// Where threads take turns, a seat for the child, and the flags that the kernel is told: what it
+/// would do at the child's end, the engine does. So it does with the child's number, because the
+/// program knows the child by another one than the kernel.
 fn schedule_child(
     ctx: &mut ThreadContext,
     child: &mut ThreadContext,
@@ -200,9 +202,9 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
     }
     let holes = crate::layout::lock_for_fork();
     let heap = crate::heap::HEAP.lock();
-    // The kernel takes `stack` for the child; ours is the copy of this one, so the program's goes into its registers.
-    // Waiting for the child there would be waiting with all locks of the engine: see `Departure`.
-    // SAFETY: a plain fork as far as the engine is concerned.
+    // The kernel takes `stack` for the child; ours is the copy of this one, so the program's goes
+    // into its registers. Waiting for the child there would be waiting with all locks of the
+    // engine: see `Departure`. SAFETY: a plain fork as far as the engine is concerned.
     let ret = unsafe { sc!(nr::CLONE, told, 0, ptid, ctid, tls) };
     drop(heap);
     drop(holes);
@@ -269,7 +271,8 @@ fn fork(ctx: &mut ThreadContext, flags: u64, stack: u64, ptid: u64, ctid: u64, t
 }
 
 /// By which a parent learns that its child has ended or executes another program: both close the
-/// child's end of this pipe. (A child that closes all descriptors on its way to `execve` is let go a little early.)
+/// child's end of this pipe. (A child that closes all descriptors on its way to `execve` is let go
+/// a little early.)
 struct Departure {
     parents: u64,
     childs: u64,
@@ -310,7 +313,8 @@ impl Departure {
 
 const O_CLOEXEC: u64 = 0x8_0000;
 
-/// Moves a descriptor to where the program's own are unlikely to come: it finds them numbered as without us.
+/// Moves a descriptor to where the program's own are unlikely to come: it finds them numbered as
+/// without us.
 fn out_of_the_way(fd: u32) -> u64 {
     const F_DUPFD_CLOEXEC: u64 = 1030;
     const FIRST: u64 = 200;
@@ -325,7 +329,8 @@ fn out_of_the_way(fd: u32) -> u64 {
     }
 }
 
-/// The program makes or enters namespaces, as flags of `clone` say: if numbers of processes begin anew there, the tool must know.
+/// The program makes or enters namespaces, as flags of `clone` say: if numbers of processes begin
+/// anew there, the tool must know.
 pub fn may_enter_namespace(flags: u64) {
     if flags & CLONE_NEWPID != 0 {
         let c = control();
@@ -356,8 +361,8 @@ pub fn clone_arguments(a: &[u64; 6]) -> (u64, u64, u64, u64, u64) {
     )
 }
 
-/// `getppid`. Orphans of the program are the tool's children, so that it can wait for them. They are told that their parent is the
-/// first process, as they would be natively.
+/// `getppid`. Orphans of the program are the tool's children, so that it can wait for them. They
+/// are told that their parent is the first process, as they would be natively.
 pub fn parent() -> i64 {
     const INIT: i64 = 1;
     // SAFETY: no arguments.
@@ -413,8 +418,9 @@ unsafe extern "C" {
 /// `execve` and `execveat`: the tool outside seizes this thread, so that the engine is there
 /// again when the new program begins. `None`: a signal comes first.
 ///
-/// All asynchronous signals are blocked from here on: one that came to our handler now would be gone with the old program. The
-/// kernel keeps them, and the tool gives the new program the mask that this one believes to have.
+/// All asynchronous signals are blocked from here on: one that came to our handler now would be
+/// gone with the old program. The kernel keeps them, and the tool gives the new program the mask
+/// that this one believes to have.
 pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> Option<i64> {
     let old = dispositions::block_all();
     if ctx.has_pending() {
@@ -435,7 +441,8 @@ pub fn exec(ctx: &mut ThreadContext, call: &[u64; 7]) -> Option<i64> {
         ctx.thread as u64,
         inherited,
     ]);
-    // If the call succeeds, it ends all other threads of this process. The tool gives the ring back then.
+    // If the call succeeds, it ends all other threads of this process. The tool gives the ring back
+    // then.
     let ring = (followed && crate::context::has_siblings(ctx))
         .then(|| crate::pm::hold_ring(ctx))
         .flatten();

@@ -1,14 +1,16 @@
 //! Files that the program finds elsewhere: it names one path, the kernel is told another.
 //!
-//! A path that leads to itself is only told of: a program in a private view finds its files at their own names.
+//! A path that leads to itself is only told of: a program in a private view finds its files at
+//! their own names.
 //!
-//! The table comes with the control block, so it holds for every program of a run. A path is compared in two steps. Its
-//! last component is compared with those in the table, which decides nearly always. Only if one matches is the folder
-//! resolved by the kernel, and the whole compared.
+//! The table comes with the control block, so it holds for every program of a run. A path is
+//! compared in two steps. Its last component is compared with those in the table, which decides
+//! nearly always. Only if one matches is the folder resolved by the kernel, and the whole compared.
 //!
-//! A symbolic link to a redirected file leads where the file's own name would, if the call follows links. Deviations: the
-//! program may notice by `/proc/self/fd`, by listing the folder, and by device and inode numbers; renaming between a
-//! redirected path and another one that is not may cross file systems; `openat2` that forbids absolute paths fails.
+//! A symbolic link to a redirected file leads where the file's own name would, if the call follows
+//! links. Deviations: the program may notice by `/proc/self/fd`, by listing the folder, and by
+//! device and inode numbers; renaming between a redirected path and another one that is not may
+//! cross file systems; `openat2` that forbids absolute paths fails.
 
 use crate::context::ThreadContext;
 use crate::control::control;
@@ -69,7 +71,8 @@ pub fn init() {
 /// Leads paths elsewhere.
 pub const STAGE: Stage<ThreadContext> = Stage {
     name: "redirects",
-    // Whether there are any differs between the runs of one session, so the table may fill up later.
+    // Whether there are any differs between the runs of one session, so the table may fill up
+    // later.
     takes: |number| !path_arguments(number).is_empty(),
     pass,
 };
@@ -87,7 +90,8 @@ fn pass(ctx: &mut ThreadContext, call: &Call, rest: Rest<ThreadContext>) -> Opti
     Some(result)
 }
 
-/// Replaces paths among the arguments of a call. Returns those that are in the table, as the program gave them.
+/// Replaces paths among the arguments of a call. Returns those that are in the table, as the
+/// program gave them.
 fn apply(number: u64, args: &mut [u64; 6]) -> Vec<Vec<u8>> {
     let mut replaced = Vec::new();
     for &(folder, path, links) in path_arguments(number) {

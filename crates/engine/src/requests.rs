@@ -9,22 +9,25 @@ pub const PREAMBLE_REST: [u8; 15] = [
 ];
 pub const PREAMBLE_LEN: u64 = 4 + PREAMBLE_REST.len() as u64;
 
-/// pmemcheck requests that are recorded and need no other action or answer, as bits: flush and fence, and everything about clean ranges and
-/// transactions, whose numbers are in a row.
+/// pmemcheck requests that are recorded and need no other action or answer, as bits: flush and
+/// fence, and everything about clean ranges and transactions, whose numbers are in a row.
 pub const PLAIN: u32 =
     1 << DO_FLUSH | 1 << DO_FENCE | ((2 << REMOVE_THREAD_FROM_TX_N) - (1 << SET_CLEAN));
-/// Of those: requests that lean recordings leave out where they change nothing. Ranges come into a transaction and leave it, or are clean,
-/// and there is no transaction, or no tracked memory there, or no rule wants it in one ([`UNLOGGED`]). A range is written
-/// back that is on its way past the cache.
+/// Of those: requests that lean recordings leave out where they change nothing. Ranges come into a
+/// transaction and leave it, or are clean, and there is no transaction, or no tracked memory there,
+/// or no rule wants it in one ([`UNLOGGED`]). A range is written back that is on its way past the
+/// cache.
 pub const OPTIONAL: u32 = 1 << DO_FLUSH | 1 << SET_CLEAN | 1 << ADD_TO_TX | 1 << REMOVE_FROM_TX;
 
-/// Of those, requests that no finding will ever name: flush and fence, clean ranges, what is taken out of a transaction. Where
-/// values are not recorded, their calling contexts are not either: they are a third of what a libpmemobj program does.
+/// Of those, requests that no finding will ever name: flush and fence, clean ranges, what is taken
+/// out of a transaction. Where values are not recorded, their calling contexts are not either: they
+/// are a third of what a libpmemobj program does.
 pub const BOOKKEEPING: u32 =
     1 << DO_FLUSH | 1 << DO_FENCE | 1 << SET_CLEAN | 1 << REMOVE_FROM_TX | 1 << REMOVE_FROM_TX_N;
 
-/// The largest range that need not be in a transaction (start, length): libpmemobj's lanes. In lean recordings, that parts of it come
-/// into a transaction and leave it again is left out: the rules do not ask, and it is every seventh event of a libpmemobj program.
+/// The largest range that need not be in a transaction (start, length): libpmemobj's lanes. In lean
+/// recordings, that parts of it come into a transaction and leave it again is left out: the rules
+/// do not ask, and it is every seventh event of a libpmemobj program.
 #[repr(C)]
 pub struct Unlogged {
     pub start: AtomicU64,

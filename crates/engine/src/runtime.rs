@@ -1,7 +1,9 @@
-//! What the compiler expects to find: memory functions, and unwinding symbols that are never called.
+//! What the compiler expects to find: memory functions, and unwinding symbols that are never
+//! called.
 
 core::arch::global_asm!(
-    // Written out, because a compiler recognises such loops and would call the function from itself.
+    // Written out, because a compiler recognises such loops and would call the function from
+    // itself.
     ".global memcpy",
     ".global memmove",
     ".global memset",

@@ -27,9 +27,9 @@ fn call_for_text(
     let c = control();
     // What the thread did before it asks comes before the answer.
     publish();
-    // The lock names its holder, so that the tool can free it if that is killed. Among processes of several PID namespaces the name may be
-    // that of two: then the tool frees it when both are gone.
-    // SAFETY: no arguments.
+    // The lock names its holder, so that the tool can free it if that is killed. Among processes of
+    // several PID namespaces the name may be that of two: then the tool frees it when both are
+    // gone. SAFETY: no arguments.
     let own = unsafe { sys::sc!(sys::nr::GETTID) } as u32;
     while let Err(holder) =
         c.service_lock
@@ -38,7 +38,8 @@ fn call_for_text(
         sys::futex_wait(&c.service_lock, holder, WAIT_NS);
         exit_if_orphaned();
     }
-    // Numbers do not tell the tool who asks, if this is a PID namespace of its own. This does. (The lock is ours.)
+    // Numbers do not tell the tool who asks, if this is a PID namespace of its own. This does. (The
+    // lock is ours.)
     let mark = c.service_mark.load(Ordering::Relaxed).wrapping_add(1);
     MARK.store(mark, Ordering::Relaxed);
     c.service_mark.store(mark, Ordering::Relaxed);
@@ -69,7 +70,8 @@ fn call_for_text(
     answer
 }
 
-/// The tool was killed, or has ended this run: without it nothing is recorded and no program replaced. The target must not hang.
+/// The tool was killed, or has ended this run: without it nothing is recorded and no program
+/// replaced. The target must not hang.
 pub fn exit_if_orphaned() {
     if control().tool.load(Ordering::Acquire) & TOOL_IS_GONE != 0 {
         // SAFETY: ends the process.
@@ -77,7 +79,8 @@ pub fn exit_if_orphaned() {
     }
 }
 
-/// See [`Request::AttachForExec`]. True if the thread is seized and its next program will have the engine.
+/// See [`Request::AttachForExec`]. True if the thread is seized and its next program will have the
+/// engine.
 pub fn attach_for_exec(args: &[u64; 8]) -> bool {
     call(Request::AttachForExec, args, &[]).0 == 1
 }

@@ -1,29 +1,36 @@
 //! A process that is kept, and forked from for one run after the other.
 //!
-//! The first program of a session runs up to a stated place and stops there, with everything that the engine has translated until then. Whenever
-//! the tool asks, it forks, and the child is a run: it goes on from the place as if it had just come there. So loading, relocating and
-//! translating are done once, and what a run has translated on top is told to the kept process ([`brownout_abi::learned`]), which does
-//! the same before it forks again.
+//! The first program of a session runs up to a stated place and stops there, with everything that
+//! the engine has translated until then. Whenever the tool asks, it forks, and the child is a run:
+//! it goes on from the place as if it had just come there. So loading, relocating and translating
+//! are done once, and what a run has translated on top is told to the kept process
+//! ([`brownout_abi::learned`]), which does the same before it forks again.
 //!
-//! **Where it stops.** A run must not be able to tell that it was forked. What a process has found out before it was forked must therefore be what
-//! it would have found out in each run:
-//! - `WORLD`: runs differ in what lies in some folders. The program stops before the first system call that is not known to be
-//!   independent of that ([`is_private`]). If in doubt, it stops: early is slower, never wrong.
-//! - `INPUT`: runs differ in what standard input yields, or a file that takes its place. The program stops before the first call on it, or
-//!   that names it. Calls before that whose effect a child would not inherit are refused ([`survives_fork`]), and so is a stop with pipes,
-//!   sockets or anonymous shared memory at hand, because one run would find in them what another has done.
+//! **Where it stops.** A run must not be able to tell that it was forked. What a process has found
+//! out before it was forked must therefore be what it would have found out in each run:
+//! - `WORLD`: runs differ in what lies in some folders. The program stops before the first system
+//!   call that is not known to be independent of that ([`is_private`]). If in doubt, it stops:
+//!   early is slower, never wrong.
+//! - `INPUT`: runs differ in what standard input yields, or a file that takes its place. The
+//!   program stops before the first call on it, or that names it. Calls before that whose effect a
+//!   child would not inherit are refused ([`survives_fork`]), and so is a stop with pipes, sockets
+//!   or anonymous shared memory at hand, because one run would find in them what another has done.
 //!
-//! Where a client of the tool's is the input, that takes the place of standard input: the program stops before it first waits for somebody to connect.
-//! Sockets that listen may then be at hand. All runs have them in common; the tool sees to it that nobody is left in their queues. A set that `epoll`
-//! watches would be common to all runs, too, so each run gets one of its own, with the same in it.
+//! Where a client of the tool's is the input, that takes the place of standard input: the program
+//! stops before it first waits for somebody to connect. Sockets that listen may then be at hand.
+//! All runs have them in common; the tool sees to it that nobody is left in their queues. A set
+//! that `epoll` watches would be common to all runs, too, so each run gets one of its own, with the
+//! same in it.
 //!
 //! Only deterministic programs are kept: others know the time and their number.
 //!
-//! **The protocol.** Tool and kept process take turns by `Control::kept_state`. While it waits, the kept process touches nothing. When told to fork, it
-//! sets back what the last run has changed in the control memory, because it knows what was there ([`Kept`]); what the tool decides (redirects, known
-//! files) the tool has written before. Positions of open files are shared with the children, so they are set back as well.
-//! Then it learns what was found out, says which child is to go on, forks the child for the run after that, and waits again. So a child is made
-//! while its predecessor runs.
+//! **The protocol.** Tool and kept process take turns by `Control::kept_state`. While it waits, the
+//! kept process touches nothing. When told to fork, it sets back what the last run has changed in
+//! the control memory, because it knows what was there ([`Kept`]); what the tool decides
+//! (redirects, known files) the tool has written before. Positions of open files are shared with
+//! the children, so they are set back as well. Then it learns what was found out, says which child
+//! is to go on, forks the child for the run after that, and waits again. So a child is made while
+//! its predecessor runs.
 
 use crate::address::ProgramAddr;
 use crate::blocks::{Arrival, ENGINE};
@@ -45,11 +52,13 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Where this process is to stop: one of [`stop_at`].
 static STOP: AtomicU32 = AtomicU32::new(stop_at::NOWHERE);
-/// What the kernel has of the thread and does not give to a child: where it clears the thread's number, and its robust futexes.
+/// What the kernel has of the thread and does not give to a child: where it clears the thread's
+/// number, and its robust futexes.
 static CLEAR_TID: AtomicU64 = AtomicU64::new(0);
 static ROBUST: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-/// What was open at the start of the program. Pipes and the like among it are the business of whoever has launched the tool.
+/// What was open at the start of the program. Pipes and the like among it are the business of
+/// whoever has launched the tool.
 static INHERITED: SpinLock<Vec<u64>> = SpinLock::new(Vec::new());
 
 /// Called at the start of a program; `is_first` if it is that of the launch.
@@ -117,7 +126,8 @@ fn refuse(why: &str) -> ! {
 
 // ---------------------------------------------------------------- stopping and forking
 
-/// What the control memory and the kernel have of the stopped process, to be set back before each fork.
+/// What the control memory and the kernel have of the stopped process, to be set back before each
+/// fork.
 struct Kept {
     next_thread: u32,
     next_process: u32,
@@ -234,7 +244,8 @@ fn serve() -> bool {
     let c = control();
     let kept = Kept::take();
     let mut heap = Heap::find();
-    // The child for the next run is made while the last one runs: where there is a processor for it, it costs no time.
+    // The child for the next run is made while the last one runs: where there is a processor for
+    // it, it costs no time.
     let mut spare = 0;
     tell(kept_state::WAITS);
     loop {
@@ -248,7 +259,8 @@ fn serve() -> bool {
             }
         }
         kept.restore();
-        // While a run is under way, translation would go by what that has made of the shared memory (whether it has several threads).
+        // While a run is under way, translation would go by what that has made of the shared memory
+        // (whether it has several threads).
         learn();
         heap.prepare();
         if spare <= 0 {
@@ -288,7 +300,8 @@ fn wait_for_turn(kept: &Kept, heap: &Heap) -> bool {
         // SAFETY: numbers only. If the tool has ended before, that is noticed below.
         unsafe { sc!(PRCTL, PR_SET_PDEATHSIG, SIGKILL) };
     }
-    // SAFETY: a group of its own; the list that the program has told the kernel about this thread; no arguments.
+    // SAFETY: a group of its own; the list that the program has told the kernel about this thread;
+    // no arguments.
     let own = unsafe {
         if c.kept_flags & kept_flags::OWN_GROUP != 0 {
             sc!(SETPGID, 0, 0);
@@ -338,7 +351,8 @@ fn tell(state: u32) {
     sys::futex_wake(word, 1);
 }
 
-/// A child of the tool, not of this process: so it has the parent that a program has which the tool has launched.
+/// A child of the tool, not of this process: so it has the parent that a program has which the tool
+/// has launched.
 fn fork() -> i64 {
     const CLONE_PARENT: u64 = 0x8000;
     const CLONE_CHILD_CLEARTID: u64 = 0x20_0000;
@@ -349,13 +363,15 @@ fn fork() -> i64 {
         0 => 0,
         _ => CLONE_CHILD_CLEARTID,
     };
-    // SAFETY: this is the only thread, and it holds no lock. The address is the one that the program has given to the kernel for this.
+    // SAFETY: this is the only thread, and it holds no lock. The address is the one that the
+    // program has given to the kernel for this.
     unsafe { sc!(nr::CLONE, CLONE_PARENT | SIGCHLD | tid, 0, 0, tid_at, 0) }
 }
 
 // ---------------------------------------------------------------- learning
 
-/// Does what the runs so far have done. The code is the same, so a translation made here is as good.
+/// Does what the runs so far have done. The code is the same, so a translation made here is as
+/// good.
 fn learn() {
     let c = control();
     let count = (c.learned_count.swap(0, Ordering::AcqRel) as usize).min(LEARNED_MAX);
@@ -398,7 +414,8 @@ const SET_TID_ADDRESS: u64 = 218;
 const SET_ROBUST_LIST: u64 = 273;
 const PRCTL: u64 = 157;
 const AT_FDCWD: u64 = -100i64 as u64;
-/// Flags of `open` that only look, or concern the descriptor: `O_NONBLOCK`, `O_LARGEFILE`, `O_DIRECTORY`, `O_NOFOLLOW`, `O_NOATIME`, `O_CLOEXEC`, `O_PATH`.
+/// Flags of `open` that only look, or concern the descriptor: `O_NONBLOCK`, `O_LARGEFILE`,
+/// `O_DIRECTORY`, `O_NOFOLLOW`, `O_NOATIME`, `O_CLOEXEC`, `O_PATH`.
 const LOOKING: u64 =
     0o4_000 | 0o100_000 | 0o200_000 | 0o400_000 | 0o1_000_000 | 0o2_000_000 | 0o10_000_000;
 
@@ -410,7 +427,8 @@ const S_IFSOCK: u32 = 0o140_000;
 
 /// Whether what a call does is the same in all runs, and nobody else can tell that it was made.
 fn is_private(number: u64, a: &[u64; 6]) -> bool {
-    // What it has opened itself: that is a file that does not differ. Closing one that was inherited may be seen by others.
+    // What it has opened itself: that is a file that does not differ. Closing one that was
+    // inherited may be seen by others.
     let own_file = |fd: u64| {
         fd as i32 > 2
             && crate::pm::file_mode(fd)
@@ -425,7 +443,8 @@ fn is_private(number: u64, a: &[u64; 6]) -> bool {
         nr::MPROTECT | nr::MUNMAP | nr::BRK | nr::MADVISE | nr::MREMAP => true,
         nr::RT_SIGACTION | nr::RT_SIGPROCMASK | nr::RT_SIGRETURN | nr::SIGALTSTACK => true,
         nr::ARCH_PRCTL | SET_TID_ADDRESS | SET_ROBUST_LIST | nr::RSEQ => true,
-        // getpid, uname, getcwd; getuid, getgid, geteuid, getegid, getppid; getresuid, getresgid; gettid
+        // getpid, uname, getcwd; getuid, getgid, geteuid, getegid, getppid; getresuid, getresgid;
+        // gettid
         nr::GETPID | 63 | 79 | 102 | 104 | 107 | 108 | nr::GETPPID | 118 | 120 | nr::GETTID => true,
         // getrlimit, sysinfo, sched_getaffinity; clock_getres
         97 | 99 | 204 | 229 => true,
@@ -513,7 +532,8 @@ fn resolved(path: &[u8]) -> Option<Vec<u8>> {
 
 /// Whether nothing at an absolute path differs between runs.
 fn is_same_everywhere(path: &[u8]) -> bool {
-    // Of `/proc` and `/dev`, what tells of the machine and of the program's own mappings, and what has no state.
+    // Of `/proc` and `/dev`, what tells of the machine and of the program's own mappings, and what
+    // has no state.
     const OF_PROC: [&[u8]; 12] = [
         b"/proc/self/exe",
         b"/proc/self/maps",
@@ -562,7 +582,8 @@ fn concerns_input(number: u64, a: &[u64; 6]) -> bool {
         // accept, accept4
         43 | 288 => crate::mode().client,
         nr::MMAP => crate::pm::maps_input(number, a),
-        // Whatever else takes a descriptor first; what is no descriptor is not standard input either.
+        // Whatever else takes a descriptor first; what is no descriptor is not standard input
+        // either.
         nr::READ
         | nr::READV
         | nr::PREAD64
@@ -593,29 +614,36 @@ fn survives_fork(number: u64, a: &[u64; 6]) -> bool {
         nr::MMAP => {
             a[3] & sys::MAP_ANONYMOUS == 0 || a[3] & sys::MAP_TYPE == sys::MAP_PRIVATE
         }
-        // Record locks are the process's own (F_SETLK, F_SETLKW); what else there is concerns the descriptor.
+        // Record locks are the process's own (F_SETLK, F_SETLKW); what else there is concerns the
+        // descriptor.
         nr::FCNTL => !matches!(a[1], 6 | 7),
         nr::FUTEX => a[1] & 0x7f == 1,
         // prctl: PR_SET_NAME and PR_GET_NAME
         PRCTL => matches!(a[0], 15 | 16),
-        // socket, bind, listen, getsockname, setsockopt, getsockopt; epoll_create, epoll_ctl, epoll_create1. What comes of them is looked at when
-        // the program stops.
+        // socket, bind, listen, getsockname, setsockopt, getsockopt; epoll_create, epoll_ctl,
+        // epoll_create1. What comes of them is looked at when the program stops.
         41 | 49 | 50 | 51 | 54 | 55 | 213 | 233 | 291 => crate::mode().client,
         // read to close, stat, fstat, lstat, lseek
         0..=6 | 8
-        // mprotect to brk, signals, ioctl, pread64 to access, sched_yield to madvise, dup, dup2, nanosleep, getpid
+        // mprotect to brk, signals, ioctl, pread64 to access, sched_yield to madvise, dup, dup2,
+        // nanosleep, getpid
         | 10..=21 | 24..=28 | 32 | 33 | 35 | 39
-        // uname, flock to getrusage, sysinfo, times, getuid, getgid, geteuid, getegid, getppid, getpgrp
+        // uname, flock to getrusage, sysinfo, times, getuid, getgid, geteuid, getegid, getppid,
+        // getpgrp
         | 63 | 73..=100 | 102 | 104 | 107 | 108 | 110 | 111
-        // getresuid, getresgid, getpgid, getsid, rt_sigpending, sigaltstack, statfs, fstatfs, getpriority
+        // getresuid, getresgid, getpgid, getsid, rt_sigpending, sigaltstack, statfs, fstatfs,
+        // getpriority
         | 118 | 120 | 121 | 124 | 127 | 131 | 137 | 138 | 140
         // sched_get…, arch_prctl, setrlimit, sync, gettid, xattr, time
         | 143 | 145..=148 | 158 | 160 | 162 | 186 | 188..=199 | 201
-        // sched_getaffinity, getdents64, set_tid_address, fadvise64, clock_gettime to clock_nanosleep
+        // sched_getaffinity, getdents64, set_tid_address, fadvise64, clock_gettime to
+        // clock_nanosleep
         | 204 | 217 | SET_TID_ADDRESS | 221 | 228..=230
-        // openat to faccessat, set_robust_list, sync_file_range, utimensat, fallocate, dup3, preadv, pwritev
+        // openat to faccessat, set_robust_list, sync_file_range, utimensat, fallocate, dup3,
+        // preadv, pwritev
         | 257..=269 | SET_ROBUST_LIST | 277 | 280 | 285 | 292 | 295 | 296
-        // prlimit64, name_to_handle_at, syncfs, getcpu, renameat2, getrandom, memfd_create, copy_file_range to pwritev2
+        // prlimit64, name_to_handle_at, syncfs, getcpu, renameat2, getrandom, memfd_create,
+        // copy_file_range to pwritev2
         | 302 | 303 | 306 | 309 | 316 | 318 | 319 | 326..=328
         // statx, rseq, openat2, faccessat2
         | 332 | 334 | 437 | 439 => true,
@@ -639,7 +667,8 @@ fn refuse_what_runs_would_share() {
     }
 }
 
-/// Descriptor, position and flags of all open files, and of sockets that listen. Pipes, other sockets and the like that the program has made are refused.
+/// Descriptor, position and flags of all open files, and of sockets that listen. Pipes, other
+/// sockets and the like that the program has made are refused.
 fn open_files() -> Vec<(u64, i64, i64)> {
     let mut files = Vec::new();
     for fd in open_descriptors() {
@@ -779,7 +808,8 @@ mod epoll {
             const EPOLL_CTL_ADD: u64 = 1;
             const DUP3: u64 = 292;
             const CLOEXEC: u64 = 0o2_000_000;
-            // SAFETY: descriptors of this process; an event of ours. The new set takes the number of the old one.
+            // SAFETY: descriptors of this process; an event of ours. The new set takes the number
+            // of the old one.
             unsafe {
                 let made = sc!(EPOLL_CREATE1, CLOEXEC);
                 for member in &self.members {
@@ -810,7 +840,8 @@ fn open_descriptors() -> Vec<u64> {
                 break;
             }
             let mut rest = &buffer[..n as usize];
-            // struct linux_dirent64: inode, offset, length of the entry (at 16), type, name (at 19).
+            // struct linux_dirent64: inode, offset, length of the entry (at 16), type, name (at
+            // 19).
             while rest.len() > 19 {
                 let len = usize::from(u16::from_le_bytes([rest[16], rest[17]]));
                 if let Some((fd, _)) = sys::read_decimal(&rest[19..])

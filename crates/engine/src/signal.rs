@@ -8,12 +8,13 @@
 //!  deliver = copy the kernel's frame to the program's stack, with the program's registers, and go on in its handler
 //! ```
 //! While one signal is pending all asynchronous ones stay blocked, so the kernel queues the rest.
-//! Our handlers carry `SA_RESTART` exactly when the program's does: the kernel then decides about restarting, and a
-//! restarted call shows as "not yet made" (`bo_syscall_insn`), which is what the program re-executes.
+//! Our handlers carry `SA_RESTART` exactly when the program's does: the kernel then decides about
+//! restarting, and a restarted call shows as "not yet made" (`bo_syscall_insn`), which is what the
+//! program re-executes.
 //!
-//! SIGSEGV, SIGBUS, SIGTRAP, SIGILL and SIGFPE are always ours and never really blocked; the program's idea of them is kept in
-//! `handlers` and `blocked_sync`. One that is sent while the program believes it blocked is held: by the thread that it was sent to, or
-//! for the process.
+//! SIGSEGV, SIGBUS, SIGTRAP, SIGILL and SIGFPE are always ours and never really blocked; the
+//! program's idea of them is kept in `handlers` and `blocked_sync`. One that is sent while the
+//! program believes it blocked is held: by the thread that it was sent to, or for the process.
 
 use crate::address::{CacheAddr, ProgramAddr, Reach};
 use crate::asm;
@@ -48,9 +49,11 @@ const SEGV_MAPERR: u64 = 1;
 const DF: u64 = 0x400;
 const RF: u64 = 0x1_0000;
 
-/// One that was sent to the process, while all its threads blocked it. No lock: a signal may interrupt whoever looks.
+/// One that was sent to the process, while all its threads blocked it. No lock: a signal may
+/// interrupt whoever looks.
 struct HeldSlot {
-    /// [`EMPTY`], [`CHANGING`] or the process that has it. (Processes that share memory share this.)
+    /// [`EMPTY`], [`CHANGING`] or the process that has it. (Processes that share memory share
+    /// this.)
     state: AtomicU32,
     info: UnsafeCell<SigInfo>,
 }
@@ -138,7 +141,8 @@ fn hold(it: Interrupted, sig: i32, info: &SigInfo) {
 }
 
 const SI_QUEUE: i32 = -1;
-/// Code by which a thread tells another one that a signal is held for the process that the other does not block.
+/// Code by which a thread tells another one that a signal is held for the process that the other
+/// does not block.
 const TAKE_HELD: i32 = -0x626f;
 
 fn send(group: u32, tid: u32, sig: i32, info: &SigInfo) -> i64 {
@@ -212,8 +216,8 @@ fn install(sig: i32, action: &SigAction) {
     } else {
         SigAction {
             handler: asm::bo_signal_entry as *const () as usize as u64,
-            // Faults inside our own handler must reach us again: as a bug report, or as the program's
-            // stack overflow.
+            // Faults inside our own handler must reach us again: as a bug report, or as the
+            // program's stack overflow.
             flags: SA_SIGINFO
                 | SA_RESTORER
                 | SA_ONSTACK
@@ -239,7 +243,8 @@ pub extern "C" fn signal_handler(sig: i32, info: &mut SigInfo, uc: &mut UContext
             return safepoint(unsafe { it.whole() }, uc);
         }
         if info.code() == TRAP_TRACE {
-            // SAFETY: emitted code and assembly are stepped through, up to the first instruction on the way to Rust code.
+            // SAFETY: emitted code and assembly are stepped through, up to the first instruction on
+            // the way to Rust code.
             let ctx = unsafe { it.whole() };
             return match ctx.stepping {
                 true => stepped(ctx, uc),
@@ -251,7 +256,8 @@ pub extern "C" fn signal_handler(sig: i32, info: &mut SigInfo, uc: &mut UContext
         if code != routine(asm::bo_syscall_insn) + SYSCALL_LEN {
             return fault(it, sig, info, uc);
         }
-        // The kernel's answer to a system call of the program's (`uretprobe`). It cannot be held off.
+        // The kernel's answer to a system call of the program's (`uretprobe`). It cannot be held
+        // off.
         if it.peer().blocked_sync() & bit(sig) != 0
             || action_in(it.handlers(), sig).handler == SIG_IGN
         {
@@ -301,7 +307,8 @@ fn asynchronous(it: Interrupted, sig: i32, info: &SigInfo, uc: &mut UContext) {
         return enter(ctx, uc);
     }
     if it.pending_signal() != 0 {
-        // Only a synchronous signal sent by kill() can arrive while another is pending. It is delivered behind that one.
+        // Only a synchronous signal sent by kill() can arrive while another is pending. It is
+        // delivered behind that one.
         let i = SYNC.iter().position(|s| *s == sig);
         match i {
             Some(i) => it.hold(i, info),
@@ -327,7 +334,8 @@ fn restart_call(uc: &mut UContext) {
     let call = routine(asm::bo_syscall_insn);
     if uc.m.code() == call + SYSCALL_LEN && uc.m.rax == -sys::EINTR as u64 {
         uc.m.set_code(call);
-        // SAFETY: there RBX points to the number and arguments of the call, and of these registers only RAX has changed.
+        // SAFETY: there RBX points to the number and arguments of the call, and of these registers
+        // only RAX has changed.
         uc.m.rax = unsafe { *(uc.m.rbx as *const u64) };
     }
 }
@@ -377,10 +385,12 @@ fn stop_stepping(ctx: &mut ThreadContext, uc: &mut UContext) {
     }
 }
 
-/// A step that the program makes by its own trap flag. It sees those that end at its own instructions.
+/// A step that the program makes by its own trap flag. It sees those that end at its own
+/// instructions.
 fn own_step(ctx: &mut ThreadContext, info: &mut SigInfo, uc: &mut UContext) {
     let code = uc.m.code();
-    // The instruction that clears the flag is a step, too. It may have led into an emitted sequence.
+    // The instruction that clears the flag is a step, too. It may have led into an emitted
+    // sequence.
     let ends = uc.m.eflags & TF == 0;
     match boundary(code) {
         Some((pc, true)) => {
@@ -435,7 +445,8 @@ fn stepped(ctx: &mut ThreadContext, uc: &mut UContext) {
     }
 }
 
-/// The instruction at `code` was stepped over. If it is a `pushf` of the program's, it has pushed our trap flag as well.
+/// The instruction at `code` was stepped over. If it is a `pushf` of the program's, it has pushed
+/// our trap flag as well.
 fn hide_trap_flag(code: CacheAddr, rsp: u64) {
     const PUSHF: u8 = 0x9C;
     const INSN_LEN_MAX: u64 = 15;
@@ -640,8 +651,8 @@ fn fault(it: Interrupted, sig: i32, info: &mut SigInfo, uc: &mut UContext) {
     enter(ctx, uc)
 }
 
-/// A fault came in the middle of an instruction's code: gives the program its registers back, and undoes what was begun. The only place where
-/// that is done.
+/// A fault came in the middle of an instruction's code: gives the program its registers back, and
+/// undoes what was begun. The only place where that is done.
 fn restore(
     ctx: &mut ThreadContext,
     saved: Saved,
@@ -694,7 +705,8 @@ fn unsafe_bytes(v: &mut u64) -> &mut [u8] {
     unsafe { core::slice::from_raw_parts_mut(v as *mut u64 as *mut u8, 8) }
 }
 
-/// Delivers the fault of the instruction at which `uc` stands. If a signal waits for the boundary behind it, this is the boundary.
+/// Delivers the fault of the instruction at which `uc` stands. If a signal waits for the boundary
+/// behind it, this is the boundary.
 fn deliver_fault(ctx: &mut ThreadContext, info: &SigInfo, uc: &mut UContext) {
     stop_stepping(ctx, uc);
     ctx.pending.fault = Some(Fault {
@@ -773,9 +785,10 @@ fn show_state(ctx: &mut ThreadContext, uc: &mut UContext) {
     ctx.rip = uc.m.pc();
 }
 
-/// `uc` holds the program's state (RIP a program address): changes it to the handler's first instruction,
-/// with a signal frame on the program's stack. `mask`: what the program's mask is before the handler, and goes back to
-/// behind it; `base`: what the handler's own mask starts from, if something else.
+/// `uc` holds the program's state (RIP a program address): changes it to the handler's first
+/// instruction, with a signal frame on the program's stack. `mask`: what the program's mask is
+/// before the handler, and goes back to behind it; `base`: what the handler's own mask starts from,
+/// if something else.
 fn deliver(
     ctx: &mut ThreadContext,
     sig: i32,
@@ -846,7 +859,8 @@ fn deliver(
     // If the stack cannot take the frame, this is where the program dies.
     show_state(ctx, uc);
     crate::follow::signal(ctx, frame_at, sp - frame_at);
-    // SAFETY: the program's stack, as the kernel would write it; a fault here is recognised by `in_engine_write`.
+    // SAFETY: the program's stack, as the kernel would write it; a fault here is recognised by
+    // `in_engine_write`.
     unsafe {
         ctx.set_engine_write(true);
         core::ptr::copy_nonoverlapping(uc.m.fpstate as *const u8, fp as *mut u8, fp_len as usize);
@@ -896,8 +910,8 @@ unsafe fn fp_state_len(fpstate: u64) -> u64 {
 
 // ---------------------------------------------------------------- system calls about signals
 
-/// `rt_sigreturn`: restores the program's state from its frame, through the kernel, so that vector state and
-/// everything else is exactly what the frame says.
+/// `rt_sigreturn`: restores the program's state from its frame, through the kernel, so that vector
+/// state and everything else is exactly what the frame says.
 pub fn sigreturn(ctx: &mut ThreadContext) -> ! {
     let at = ctx.gpr[4] - 8;
     crate::follow::returns(ctx, at);
@@ -1028,8 +1042,8 @@ pub fn sigprocmask(ctx: &mut ThreadContext, a: &[u64; 6]) -> i64 {
     0
 }
 
-/// What was held and is not blocked any more becomes pending. The caller has all asynchronous signals blocked, and says which mask
-/// to go back to.
+/// What was held and is not blocked any more becomes pending. The caller has all asynchronous
+/// signals blocked, and says which mask to go back to.
 fn release_held(ctx: &mut ThreadContext) {
     if ctx.pending_signal() == 0
         && let Some((sig, info)) = take_held(ctx, !ctx.blocked_sync)
@@ -1082,8 +1096,9 @@ pub fn sigtimedwait(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     })
 }
 
-/// `rt_sigqueueinfo` and `rt_tgsigqueueinfo` to this very process, of a synchronous signal with a code that the kernel gives to faults.
-/// When it arrived, nobody could tell it from a fault, so it does not take the way through the kernel.
+/// `rt_sigqueueinfo` and `rt_tgsigqueueinfo` to this very process, of a synchronous signal with a
+/// code that the kernel gives to faults. When it arrived, nobody could tell it from a fault, so it
+/// does not take the way through the kernel.
 pub fn queue_own(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Option<i64> {
     let (tid, sig, at) = match number {
         nr::RT_TGSIGQUEUEINFO => (a[1] as u32, a[2] as i32, a[3]),
@@ -1223,7 +1238,8 @@ pub fn after_failed_exec() {
 
 /// The flags that `iret` of user mode sets.
 pub fn set_flags(ctx: &mut ThreadContext, flags: u64) {
-    // Carry, parity, auxiliary, zero, sign, direction, overflow, nested task, alignment check, identification.
+    // Carry, parity, auxiliary, zero, sign, direction, overflow, nested task, alignment check,
+    // identification.
     const SETTABLE: u64 = 0x24_4cd5;
     ctx.rflags = ctx.rflags & !SETTABLE | flags & SETTABLE;
     let steps = flags & TF != 0;

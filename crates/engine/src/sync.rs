@@ -1,8 +1,8 @@
 //! Locks of the engine. They spin briefly, then yield to the scheduler.
 //!
 //! [`EngineLock`] protects the translator's global state. It is taken only in engine code proper
-//! (never while a thread runs in the code cache), so a signal handler that interrupted the cache may
-//! take it, and one that interrupted engine code must not (and does not: see `signal.rs`).
+//! (never while a thread runs in the code cache), so a signal handler that interrupted the cache
+//! may take it, and one that interrupted engine code must not (and does not: see `signal.rs`).
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};

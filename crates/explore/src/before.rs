@@ -1,11 +1,11 @@
 //! Files as they were before a run, in memory as far as anybody has asked for them.
 //!
-//! A search asks for the same few lines at every failure point, thousands of times each: a call to the kernel for each of them took more
-//! time than the recoveries.
+//! A search asks for the same few lines at every failure point, thousands of times each: a call to
+//! the kernel for each of them took more time than the recoveries.
 //!
-//! Guarantee: a line is what the file held when the line's page was first asked for. The files are copies that nobody changes
-//! (`recording.rs` makes them), so that is what they held before the run. Beyond the end, and where a file cannot be read, there are
-//! zeros: a file grows by zeros.
+//! Guarantee: a line is what the file held when the line's page was first asked for. The files are
+//! copies that nobody changes (`recording.rs` makes them), so that is what they held before the
+//! run. Beyond the end, and where a file cannot be read, there are zeros: a file grows by zeros.
 
 use std::fs::File;
 use std::sync::{Arc, OnceLock};
@@ -73,7 +73,8 @@ mod tests {
 
     use super::*;
 
-    /// Every line of a file with holes, an odd size and a page of zeros is what the file holds; beyond it there is nothing.
+    /// Every line of a file with holes, an odd size and a page of zeros is what the file holds;
+    /// beyond it there is nothing.
     #[test]
     fn lines_are_those_of_the_file() {
         let file = tempfile::tempfile().expect("a file");

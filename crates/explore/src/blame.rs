@@ -1,14 +1,19 @@
 //! What beside the lost stores is to blame, and what to do about it.
 //!
-//! The smallest set of lost stores (see [`minimise`](crate::minimise)) says what recovery misses. That is half of the story if something
-//! else survives that came too early. So a few more questions are asked, each answered by a recovery, looked up or run:
+//! The smallest set of lost stores (see [`minimise`](crate::minimise)) says what recovery misses.
+//! That is half of the story if something else survives that came too early. So a few more
+//! questions are asked, each answered by a recovery, looked up or run:
 //!
 //! - Which other store must survive for the failure? It has overtaken the one that is lost.
-//! - Does recovery fail, too, if it is the other way round? Then no order helps, and both must become persistent together.
-//! - Does it fail, too, if a store that is lost in part is lost as a whole? Then it is order, not tearing.
-//! - When did recovery begin to fail with everything surviving, and when does it stop? Between the two lies what is not atomic.
+//! - Does recovery fail, too, if it is the other way round? Then no order helps, and both must
+//!   become persistent together.
+//! - Does it fail, too, if a store that is lost in part is lost as a whole? Then it is order, not
+//!   tearing.
+//! - When did recovery begin to fail with everything surviving, and when does it stop? Between the
+//!   two lies what is not atomic.
 //!
-//! [`advice`] turns the answers into a sentence. It errs on the side of saying less: what no recovery has shown is not claimed.
+//! [`advice`] turns the answers into a sentence. It errs on the side of saying less: what no
+//! recovery has shown is not claimed.
 
 use std::ops::Range;
 
@@ -41,7 +46,8 @@ pub struct Blame {
     pub completes: Option<Moment>,
 }
 
-/// Asks. `lost` are the moments of the lost stores, `is_partial` whether the first of them is lost in part.
+/// Asks. `lost` are the moments of the lost stores, `is_partial` whether the first of them is lost
+/// in part.
 pub fn look(
     search: &mut Search<'_>,
     failure: &Failure,
@@ -76,7 +82,8 @@ pub fn look(
     Ok(blame)
 }
 
-/// The image without some stores, as far as they can be lost; what follows them in their lines is lost, too.
+/// The image without some stores, as far as they can be lost; what follows them in their lines is
+/// lost, too.
 fn without(image: &Image, moments: &[Moment]) -> Image {
     let mut image = image.clone();
     for unit in image.view.open().to_vec() {
@@ -113,7 +120,8 @@ fn without(image: &Image, moments: &[Moment]) -> Image {
     image
 }
 
-/// The first store that must survive for the failure, in another unit than what is lost or before it.
+/// The first store that must survive for the failure, in another unit than what is lost or before
+/// it.
 fn overtaker(
     search: &mut Search<'_>,
     failure: &Failure,
@@ -176,8 +184,8 @@ fn overtaker(
     Ok(found)
 }
 
-/// Whether recovery has failed at every earlier point at which a file is there and not empty, everything surviving; and the store with which
-/// it began to fail.
+/// Whether recovery has failed at every earlier point at which a file is there and not empty,
+/// everything surviving; and the store with which it began to fail.
 fn since_when(
     search: &mut Search<'_>,
     failure: &Failure,
@@ -223,8 +231,9 @@ fn until_when(search: &mut Search<'_>, failure: &Failure) -> Result<Option<Momen
     Ok(None)
 }
 
-/// Those of the failure points at which all that was done to names and sizes survives. The others of the same place come before them in the list, but
-/// not in time: what such a one has lost was done long ago, perhaps, and it may have an empty file again.
+/// Those of the failure points at which all that was done to names and sizes survives. The others
+/// of the same place come before them in the list, but not in time: what such a one has lost was
+/// done long ago, perhaps, and it may have an empty file again.
 fn whole_points(search: &Search<'_>, layer: usize, among: Range<u32>) -> Vec<u32> {
     let points = &search.layers[layer].recording.points;
     among

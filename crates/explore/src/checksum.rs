@@ -1,19 +1,22 @@
 //! Recognises data that carries its own checksum.
 //!
-//! Recovery that verifies a checksum reads much uncertain data and then takes all of it or none: of its many torn contents each is
-//! rejected alike, unless it has the right checksum by chance. Which function a recovery computes is not known; but if a well-known one, over a
-//! stretch that covers something uncertain, gives exactly what is stored there, then that is no accident: a
-//! sum of 64 bits matches by chance once in 10^19 times, one of 32 bits (tried some thousand times) once in a million. What is read
-//! behind the stretch is not covered.
+//! Recovery that verifies a checksum reads much uncertain data and then takes all of it or none: of
+//! its many torn contents each is rejected alike, unless it has the right checksum by chance. Which
+//! function a recovery computes is not known; but if a well-known one, over a stretch that covers
+//! something uncertain, gives exactly what is stored there, then that is no accident: a sum of 64
+//! bits matches by chance once in 10^19 times, one of 32 bits (tried some thousand times) once in a
+//! million. What is read behind the stretch is not covered.
 //!
-//! Which way it errs: data with a checksum of another kind is not recognised. That a recovery which keeps such a sum also looks
-//! at it, and does nothing else with what it has rejected, is not seen here; the search wants recovery to have read the sum, and all torn contents
-//! that it has tried to end alike, or as what is not torn does, before it believes it. That is no proof, so what it leaves out for this reason is
-//! told as a limitation.
+//! Which way it errs: data with a checksum of another kind is not recognised. That a recovery which
+//! keeps such a sum also looks at it, and does nothing else with what it has rejected, is not seen
+//! here; the search wants recovery to have read the sum, and all torn contents that it has tried to
+//! end alike, or as what is not torn does, before it believes it. That is no proof, so what it
+//! leaves out for this reason is told as a limitation.
 
 use std::cmp::Reverse;
 
-/// Bytes before what is uncertain at which the summed stretch may begin: a header may be certain already.
+/// Bytes before what is uncertain at which the summed stretch may begin: a header may be certain
+/// already.
 pub const BEFORE: usize = 1024;
 /// Bytes behind it at which it may end: what was not written to is summed, too.
 pub const BEHIND: usize = 8192;
@@ -34,8 +37,8 @@ pub struct Summed {
     pub sum: (usize, usize),
 }
 
-/// The longest stretch of `bytes` that covers what is at `from` and has its checksum beside it or in it. `ends` are where reads of something
-/// uncertain end, in order.
+/// The longest stretch of `bytes` that covers what is at `from` and has its checksum beside it or
+/// in it. `ends` are where reads of something uncertain end, in order.
 pub fn stretch(bytes: &[u8], from: usize, ends: &[usize]) -> Option<Summed> {
     let first = from / WORD * WORD;
     if first + WORD > bytes.len() {
@@ -87,8 +90,8 @@ impl Fletcher {
         u64::from(self.high) << 32 | u64::from(self.low)
     }
 
-    /// Whether the sum is this one, or becomes it by one more word that is small: libpmemobj's logs add the number of their generation,
-    /// which stands elsewhere.
+    /// Whether the sum is this one, or becomes it by one more word that is small: libpmemobj's logs
+    /// add the number of their generation, which stands elsewhere.
     fn is(self, stored: u64) -> bool {
         let (low, high) = (stored as u32, (stored >> 32) as u32);
         let number = low.wrapping_sub(self.low);
@@ -98,7 +101,8 @@ impl Fletcher {
     }
 }
 
-/// The longest stretch from the beginning of the bytes that has its sum in one of its first words, or in its last.
+/// The longest stretch from the beginning of the bytes that has its sum in one of its first words,
+/// or in its last.
 fn fletcher_within(bytes: &[u8], at_least: usize) -> Option<Found> {
     let heads = [0, WORD, 2 * WORD];
     let stored = heads.map(|at| word(bytes, at).filter(|sum| *sum != 0));
@@ -129,7 +133,8 @@ fn fletcher_within(bytes: &[u8], at_least: usize) -> Option<Found> {
 /// The polynomials of zlib and of the processor's instruction, reflected.
 const POLYNOMIALS: [u32; 2] = [0xedb8_8320, 0x82f6_3b78];
 
-/// The longest stretch from the beginning of the bytes that begins with its CRC-32 and ends with a read, or soon after the last.
+/// The longest stretch from the beginning of the bytes that begins with its CRC-32 and ends with a
+/// read, or soon after the last.
 fn crc_within(bytes: &[u8], at_least: usize, start: usize, ends: &[usize]) -> Option<Found> {
     let last = ends.last().copied()?;
     let is_end = |end: usize| {
@@ -199,7 +204,8 @@ mod tests {
             assert!(covers(&bytes, 520, 1200), "{start}..{end}, {at}");
             let found = stretch(&bytes, 520, &[1200]).expect("it covers that");
             assert_eq!(found.sum, (at, 8));
-            // Not everything is covered. (Zeros in front add nothing to a sum, so they may count to it.)
+            // Not everything is covered. (Zeros in front add nothing to a sum, so they may count to
+            // it.)
             assert!(!covers(&bytes, 520, end + 8));
             bytes[700] ^= 1;
             assert!(!covers(&bytes, 520, 1200));
@@ -256,7 +262,8 @@ mod tests {
         }
     }
 
-    /// As in libpmemobj's redo logs: what says that there is no further entry lies behind what is summed.
+    /// As in libpmemobj's redo logs: what says that there is no further entry lies behind what is
+    /// summed.
     #[test]
     fn what_lies_behind_is_not_covered() {
         let mut bytes = data();

@@ -1,10 +1,11 @@
 //! How two outputs of recovery differ: in their items, or only in the order of these.
 //!
-//! Items are lines; of one line, what is between spaces, commas and brackets. A hash table that was rehashed holds the same in another
-//! order; a log or a queue that has another order is broken. Nobody but the user knows which one it is, so order is told
-//! apart from content.
+//! Items are lines; of one line, what is between spaces, commas and brackets. A hash table that was
+//! rehashed holds the same in another order; a log or a queue that has another order is broken.
+//! Nobody but the user knows which one it is, so order is told apart from content.
 //!
-//! Words of a line may change places only as whole tuples: `x 1 y 2` is the same as `y 2 x 1`, but not as `x 2 y 1`.
+//! Words of a line may change places only as whole tuples: `x 1 y 2` is the same as `y 2 x 1`, but
+//! not as `x 2 y 1`.
 
 use std::collections::BTreeMap;
 
@@ -87,8 +88,9 @@ pub fn is_reordered(printed: &[u8], expected: &[u8]) -> bool {
     differs && mine.len() == theirs.len() && pairs.all(|(a, b)| are_shuffled(a, b))
 }
 
-/// Whether outputs are answers to so many questions, one in a line, which lie at other places: a line that occurs several times says
-/// nothing of which item it is about, so it is its place that does.
+/// Whether outputs are answers to so many questions, one in a line, which lie at other places: a
+/// line that occurs several times says nothing of which item it is about, so it is its place that
+/// does.
 pub fn are_answers(printed: &[u8], expected: &[u8], questions: usize) -> bool {
     let (a, b) = (lines(printed), lines(expected));
     let is_repeated = |line: &[u8]| b.iter().filter(|other| **other == line).count() > 1;
@@ -170,7 +172,8 @@ pub fn without_addresses(output: &[u8]) -> Vec<u8> {
     text
 }
 
-/// What is missing of what was expected, what is too much, and what is elsewhere: in words. `None` if they are equal.
+/// What is missing of what was expected, what is too much, and what is elsewhere: in words. `None`
+/// if they are equal.
 pub fn difference(printed: &[u8], expected: &[u8]) -> Option<String> {
     if printed == expected {
         return None;
@@ -230,7 +233,8 @@ pub fn difference(printed: &[u8], expected: &[u8]) -> Option<String> {
     Some(parts.join("; "))
 }
 
-/// Items of the first that are not where they are in the second: all but a longest common subsequence.
+/// Items of the first that are not where they are in the second: all but a longest common
+/// subsequence.
 fn moved<'i>(a: &[&'i [u8]], b: &[&'i [u8]]) -> Vec<&'i [u8]> {
     /// Beyond so many, only those that begin where the two differ.
     const EXACT_MAX: usize = 2000;
@@ -282,8 +286,9 @@ fn listed(items: &[String]) -> String {
     }
 }
 
-/// Items that all of some outputs have and `printed` has not, if `printed` has nothing that none of them has: data that was there
-/// before the operation under way and should be there after it. Nothing else happened to it: it is gone.
+/// Items that all of some outputs have and `printed` has not, if `printed` has nothing that none of
+/// them has: data that was there before the operation under way and should be there after it.
+/// Nothing else happened to it: it is gone.
 pub fn gone(printed: &[u8], allowed: &[Vec<u8>]) -> Vec<String> {
     let by_words = lines(printed).len() <= 1 && allowed.iter().all(|o| lines(o).len() <= 1);
     let items = |output| -> Vec<&[u8]> {

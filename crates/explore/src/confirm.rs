@@ -1,10 +1,13 @@
 //! Settles what one run can only suspect: does it matter that this store was never made persistent?
 //!
-//! A finding of `check` is *confirmed* if exploration has found a crash state in which recovery fails (natively, too) and in which a store of the
-//! same line of code is among those whose loss is needed for that; *harmless* if all crash states were explored and there is none,
-//! because recovery never reads what was stored, or does the same without it; else *unsettled*. So nothing is called harmless if
-//! anything was left out that exploration looks at unasked ([`Coverage`](brownout_findings::Coverage)), or if a failing crash state that has lost
-//! the store was not looked into. What it does not look at unasked is named where something is called harmless.
+//! A finding of `check` is *confirmed* if exploration has found a crash state in which recovery
+//! fails (natively, too) and in which a store of the same line of code is among those whose loss is
+//! needed for that; *harmless* if all crash states were explored and there is none, because
+//! recovery never reads what was stored, or does the same without it; else *unsettled*. So nothing
+//! is called harmless if anything was left out that exploration looks at unasked
+//! ([`Coverage`](brownout_findings::Coverage)), or if a failing crash state that has lost the store
+//! was not looked into. What it does not look at unasked is named where something is called
+//! harmless.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,9 +88,10 @@ fn left_out(exploration: &Exploration) -> String {
     limits.join("; ")
 }
 
-/// For each suspected line that no finding blames yet: a crash state that fails if its store, and what was stored to the same unit
-/// afterwards, is lost, and does not if the unit survives. The smallest set of another finding may have left it out. Where no crash state
-/// fails there is nothing to look for.
+/// For each suspected line that no finding blames yet: a crash state that fails if its store, and
+/// what was stored to the same unit afterwards, is lost, and does not if the unit survives. The
+/// smallest set of another finding may have left it out. Where no crash state fails there is
+/// nothing to look for.
 pub fn witnesses(
     search: &mut Search<'_>,
     suspects: &[String],

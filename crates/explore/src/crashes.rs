@@ -99,8 +99,8 @@ pub struct CrashImage {
 pub struct Wanted {
     /// At which ordering points.
     pub points: Points,
-    /// So many images at most for each. Unless they are drawn, the first two are everything and only what is certain.
-    /// Default: 4.
+    /// So many images at most for each. Unless they are drawn, the first two are everything and
+    /// only what is certain. Default: 4.
     pub per_point: usize,
     /// Decides what is left to chance. Default: 0.
     pub seed: u64,
@@ -124,8 +124,9 @@ pub enum Points {
     All,
     /// So many, evenly spread, the last among them.
     AtMost(usize),
-    /// So many, one of each of as many stretches of the run; which one says the seed. What is tried there is drawn, too: with other seeds all points and all
-    /// kinds of crashes have their turn, where the others begin with everything and what is certain at the same points each time.
+    /// So many, one of each of as many stretches of the run; which one says the seed. What is tried
+    /// there is drawn, too: with other seeds all points and all kinds of crashes have their turn,
+    /// where the others begin with everything and what is certain at the same points each time.
     Drawn(usize),
 }
 

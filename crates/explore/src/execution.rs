@@ -103,7 +103,8 @@ pub struct Setting {
     pub names: Option<Promise>,
     /// What recovery prints after whole operations, once that is known.
     pub expected: OnceLock<HashSet<Vec<u8>>>,
-    /// Lines whose content differs between failure points; what is read elsewhere is the same for all. `None`: any may.
+    /// Lines whose content differs between failure points; what is read elsewhere is the same for
+    /// all. `None`: any may.
     pub varying: Option<FxHashSet<LineKey>>,
     /// Whether threads take turns.
     pub turns: Turns,
@@ -133,7 +134,8 @@ impl Turns {
         self.are_wanted
     }
 
-    /// What the threads of all runs are decided by, except those of the recorded one: nobody is interrupted without need.
+    /// What the threads of all runs are decided by, except those of the recorded one: nobody is
+    /// interrupted without need.
     fn schedule() -> Schedule {
         Schedule::new(StrategyKind::GoOn, 0)
     }
@@ -180,9 +182,10 @@ pub struct Acknowledged {
 
 /// Runs a recovery on an image.
 ///
-/// A program whose threads take turns cannot be kept ready ([`brownout_host::Session`]), so it costs a launch. Most recoveries have one
-/// thread, and do the same with turns and without: those are run without. Only when one shows more threads it is run again
-/// with turns, and all that follow are run with turns at once.
+/// A program whose threads take turns cannot be kept ready ([`brownout_host::Session`]), so it
+/// costs a launch. Most recoveries have one thread, and do the same with turns and without: those
+/// are run without. Only when one shows more threads it is run again with turns, and all that
+/// follow are run with turns at once.
 pub fn execute(
     setting: &Setting,
     recover: &Command,

@@ -5,12 +5,14 @@
 //!                                             │ pool.rs: threads, each with a world of its own
 //!                                             └ tests: a closure that reads the image, or a plain process
 //! ```
-//! A [`Request`] is plain data: this program with this input on these files under this schedule. It refers to nothing that an
-//! executor keeps, so requests may be answered in any order, by anybody who has the files that the image stands on.
+//! A [`Request`] is plain data: this program with this input on these files under this schedule. It
+//! refers to nothing that an executor keeps, so requests may be answered in any order, by anybody
+//! who has the files that the image stands on.
 //!
-//! Guarantee: each request that was started is answered once, by its number, unless the executor says that it is broken. An answer depends on
-//! the request alone: what an earlier one has done to the files is never seen by a later one. What cannot be promised is that a
-//! program does the same each time; who asks must expect two answers to the same request to differ.
+//! Guarantee: each request that was started is answered once, by its number, unless the executor
+//! says that it is broken. An answer depends on the request alone: what an earlier one has done to
+//! the files is never seen by a later one. What cannot be promised is that a program does the same
+//! each time; who asks must expect two answers to the same request to differ.
 
 use std::time::Duration;
 
@@ -31,12 +33,12 @@ pub struct Request {
     pub want: Want,
 }
 
-/// What is decided for a run besides its input. Whether threads take turns is the same for all runs of an exploration
-/// ([`Turns`](crate::execution::Turns)).
+/// What is decided for a run besides its input. Whether threads take turns is the same for all runs
+/// of an exploration ([`Turns`](crate::execution::Turns)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// Where the program's memory lies: other numbers, other addresses. What is run after the program on the same files gets the
-    /// numbers that follow.
+    /// Where the program's memory lies: other numbers, other addresses. What is run after the
+    /// program on the same files gets the numbers that follow.
     pub layout: u32,
 }
 
@@ -57,8 +59,9 @@ pub enum Want {
 }
 
 impl Request {
-    /// A recovery on what a crash has left. It gets other addresses than the runs before it that have written to these files: a pointer to
-    /// ordinary memory that one of them has left there leads nowhere, as it does after a real restart.
+    /// A recovery on what a crash has left. It gets other addresses than the runs before it that
+    /// have written to these files: a pointer to ordinary memory that one of them has left there
+    /// leads nowhere, as it does after a real restart.
     pub fn recovery(program: &Command, image: Image, want: Want) -> Request {
         Request {
             program: program.clone(),
@@ -70,7 +73,8 @@ impl Request {
         }
     }
 
-    /// A run of the program that the exploration is about, from its beginning; then the recovery. It lies where the recorded run did.
+    /// A run of the program that the exploration is about, from its beginning; then the recovery.
+    /// It lies where the recorded run did.
     pub fn orderly(program: Command, image: Image, recovery: &Command) -> Request {
         Request {
             program,
@@ -94,7 +98,8 @@ pub trait Executor {
     /// How many requests it works on at once.
     fn size(&self) -> usize;
 
-    /// Begins with a request, or queues it. The number names it in the answer; later requests have larger ones.
+    /// Begins with a request, or queues it. The number names it in the answer; later requests have
+    /// larger ones.
     fn start(&mut self, request: Request) -> u64;
 
     /// The next answer, if there is one within the time.

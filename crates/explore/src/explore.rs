@@ -42,16 +42,17 @@ use crate::world::World;
 const FAILURES_PER_CAUSE: usize = 3;
 /// Crashes in a row, if nobody asks for a depth.
 const DEPTH: u32 = 2;
-/// If nobody asks for a depth, all recoveries are cut short in turn if there are so few. Else some are: so many more are run for that, or this
-/// part of those until then, if that is more.
+/// If nobody asks for a depth, all recoveries are cut short in turn if there are so few. Else some
+/// are: so many more are run for that, or this part of those until then, if that is more.
 const NESTED_AUTO: u64 = 64;
 const NESTED_PART: u64 = 4;
 /// Name of the journal in the folder.
 const JOURNAL: &str = "journal";
 /// When time is up, what was found is looked into for so long.
 const AFTERWORK: Duration = Duration::from_secs(10);
-/// Behind that, where the time is bounded, native runs on crash images are begun for so long. Each has its own time, which does not depend on
-/// what is left: one that is cut off would look like one that never ends.
+/// Behind that, where the time is bounded, native runs on crash images are begun for so long. Each
+/// has its own time, which does not depend on what is left: one that is cut off would look like one
+/// that never ends.
 const CONFIRMATION: Duration = Duration::from_secs(30);
 /// Bounds of the first recovery, on which the others' depend.
 const FIRST_LIMITS: Limits = Limits {
@@ -220,7 +221,8 @@ fn explore_recorded(
     Ok(exploration)
 }
 
-/// Tells who counts where in the recorded run the power failed, and in how many states that were settled.
+/// Tells who counts where in the recorded run the power failed, and in how many states that were
+/// settled.
 fn count_crashes(search: &Search<'_>, options: &Options) {
     let Some(touches) = &options.touches else {
         return;
@@ -402,7 +404,8 @@ fn limit_by_run(coverage: &mut Coverage, recording: &Recording, control: &Contro
     }
 }
 
-/// What delays in store buffers may add. `overlaps`: where they may, if threads took turns (see `brownout_schedule`'s `buffers.rs`).
+/// What delays in store buffers may add. `overlaps`: where they may, if threads took turns (see
+/// `brownout_schedule`'s `buffers.rs`).
 fn limit_by_delays(coverage: &mut Coverage, recording: &Recording, overlaps: Option<u64>) {
     if recording.storing_threads < 2 {
         return;
@@ -654,8 +657,9 @@ fn open_journal(
     fs::create_dir_all(&options.folder).map_err(io_error("cannot make the folder"))?;
     let path = options.folder.join(JOURNAL);
     if !options.resume {
-        // Of what recovery knows besides persistent memory, only the files that it opens are seen: not that one is not there, nor variables, nor
-        // what comes from a server. So only the user can say that it is the same.
+        // Of what recovery knows besides persistent memory, only the files that it opens are seen:
+        // not that one is not there, nor variables, nor what comes from a server. So only the user
+        // can say that it is the same.
         match fs::remove_file(&path) {
             Err(e) if e.kind() != ErrorKind::NotFound => {
                 return Err(io_error("cannot begin the journal anew")(e));
@@ -992,14 +996,16 @@ fn identity(options: &Options, recording: &Recording) -> [u8; 32] {
     hash.update(format!("{:?} {:?}", options.model, options.promise).as_bytes());
     hash.update(options.checker.as_deref().unwrap_or_default().as_bytes());
     hash.update(format!("{} {}", options.operations, options.depth == Some(1)).as_bytes());
-    // Which turns the recorded run has taken is in its digest. Those of recoveries are always decided alike, if they are.
+    // Which turns the recorded run has taken is in its digest. Those of recoveries are always
+    // decided alike, if they are.
     hash.update(&[u8::from(options.schedule.is_some())]);
     hash.update(options.recover.display().as_bytes());
     for file in options.recover.stdin.iter().chain(&options.program.stdin) {
         hash.update(&fs::read(file).unwrap_or_default());
     }
-    // Programs that were built anew may recover otherwise, so may scripts and configurations: the journal itself has what recoveries
-    // have used. A file that the command line names and that none has opened yet is one that the next may open.
+    // Programs that were built anew may recover otherwise, so may scripts and configurations: the
+    // journal itself has what recoveries have used. A file that the command line names and that
+    // none has opened yet is one that the next may open.
     let recover = std::iter::once(&options.recover.program).chain(&options.recover.args);
     let recover = recover.map(|word| word.to_string_lossy().into_owned());
     let words: Vec<String> = recover.chain(options.checker.clone()).collect();

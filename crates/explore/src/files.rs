@@ -11,7 +11,8 @@ use crate::line::LINE;
 
 const BLOCK: usize = 64 << 10;
 
-/// Copies content, size and permissions. Blocks of zeros become holes: pools are large and nearly empty.
+/// Copies content, size and permissions. Blocks of zeros become holes: pools are large and nearly
+/// empty.
 pub fn copy_sparse(from: &File, to: &Path) -> io::Result<File> {
     let meta = from.metadata()?;
     let file = OpenOptions::new()

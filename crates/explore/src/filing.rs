@@ -1,9 +1,12 @@
-//! The files of a run: which names they have, how long they are, and under which keys their contents are known.
+//! The files of a run: which names they have, how long they are, and under which keys their
+//! contents are known.
 //!
-//! The stream numbers files in order of appearance. A recording numbers *contents*: a file has a new one when it is made and whenever it is cut
-//! short, because what was there before comes back if the cut is lost in a crash ([`brownout_model::names`]). Keys, lines and units are those of
-//! contents. Contents of persistent memory come first; those of ordinary files, which are written back by the page whatever the domain, have numbers of their
-//! own range, so that a unit tells of which kind it is.
+//! The stream numbers files in order of appearance. A recording numbers *contents*: a file has a
+//! new one when it is made and whenever it is cut short, because what was there before comes back
+//! if the cut is lost in a crash ([`brownout_model::names`]). Keys, lines and units are those of
+//! contents. Contents of persistent memory come first; those of ordinary files, which are written
+//! back by the page whatever the domain, have numbers of their own range, so that a unit tells of
+//! which kind it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,7 +19,8 @@ use crate::site::Site;
 use crate::unit::{ORDINARY, PAGE, is_ordinary};
 use crate::view::{Entry, FileState, Files};
 
-/// Those of persistent memory end here: so that units of lines lie below those of ordinary files' pages.
+/// Those of persistent memory end here: so that units of lines lie below those of ordinary files'
+/// pages.
 const PM_END: u32 = 1 << 13;
 
 /// Something that was done to names or sizes, for whoever reads a finding.
@@ -38,7 +42,8 @@ pub struct NameStep {
 /// See the module's header.
 pub struct Filing {
     pub names: Names,
-    /// Names are what this is about; else every change is durable at once, and a file keeps its content.
+    /// Names are what this is about; else every change is durable at once, and a file keeps its
+    /// content.
     is_exact: bool,
     /// The content that each file has now.
     contents: BTreeMap<FileId, FileId>,
@@ -47,7 +52,8 @@ pub struct Filing {
     pub steps: Vec<NameStep>,
     /// What happened and is not part of the crash states, in words.
     pub unfollowed: BTreeSet<String>,
-    /// Paths of files whose permissions, owner or extended attributes have changed, and what of them.
+    /// Paths of files whose permissions, owner or extended attributes have changed, and what of
+    /// them.
     attributes: BTreeSet<(Vec<u8>, String)>,
     /// Pages that were stored to since the file was last mapped.
     faulted: FxHashSet<(FileId, u64)>,
@@ -163,7 +169,8 @@ impl Filing {
         content
     }
 
-    /// A file has turned out to be persistent memory: its content gets another number. Both numbers, if it had one of an ordinary file.
+    /// A file has turned out to be persistent memory: its content gets another number. Both
+    /// numbers, if it had one of an ordinary file.
     pub fn upgrade(&mut self, file: FileId) -> Option<(FileId, FileId)> {
         let old = self.content(file).filter(|content| is_ordinary(*content))?;
         let new = self.allocate(false);
@@ -348,7 +355,8 @@ impl Filing {
         self.attributes.insert((path.to_vec(), what));
     }
 
-    /// What of the attributes of files that are followed has changed: crashes leave all of it as it was first.
+    /// What of the attributes of files that are followed has changed: crashes leave all of it as it
+    /// was first.
     pub fn attributes(&self) -> impl Iterator<Item = String> {
         let known = self.attributes.iter();
         let known = known.filter(|(path, _)| self.names.knows(path));
@@ -363,8 +371,8 @@ impl Filing {
         self.faulted.retain(|(other, _)| *other != file);
     }
 
-    /// A store to a page of a mapping, the first one: then the kernel makes durable what is needed to find the page again, because the
-    /// mapping counts as one with `MAP_SYNC`.
+    /// A store to a page of a mapping, the first one: then the kernel makes durable what is needed
+    /// to find the page again, because the mapping counts as one with `MAP_SYNC`.
     pub fn faults(&mut self, file: FileId, offset: u64) -> bool {
         self.faulted.insert((file, offset / PAGE))
     }

@@ -344,7 +344,8 @@ pub fn explain(
     Ok(())
 }
 
-/// What recovery does after a crash at the same point that loses no store, unless this one lost none.
+/// What recovery does after a crash at the same point that loses no store, unless this one lost
+/// none.
 fn nothing_lost(
     search: &mut Search<'_>,
     failure: &Failure,

@@ -1,11 +1,14 @@
-//! Where the programs of an exploration run: in private views of the machine if the kernel allows, else beside the user's files.
+//! Where the programs of an exploration run: in private views of the machine if the kernel allows,
+//! else beside the user's files.
 //!
-//! `BROWNOUT_ISOLATION` chooses: `auto` (the default), `user` (as `auto`, but by a user namespace even for root), `files` (private files, but the
-//! machine's network), `redirect` (no private view).
+//! `BROWNOUT_ISOLATION` chooses: `auto` (the default), `user` (as `auto`, but by a user namespace
+//! even for root), `files` (private files, but the machine's network), `redirect` (no private
+//! view).
 //!
-//! If the tool is killed, nothing of it stays: a small process that does nothing else waits for its end, ends the programs in its
-//! views, and removes its folder. Should that be killed, too, the next tool of the same user does it: each folder is locked by its owner as long as
-//! that lives, so it can be seen which may go.
+//! If the tool is killed, nothing of it stays: a small process that does nothing else waits for its
+//! end, ends the programs in its views, and removes its folder. Should that be killed, too, the
+//! next tool of the same user does it: each folder is locked by its owner as long as that lives, so
+//! it can be seen which may go.
 
 use std::fs::{self, File};
 use std::io::{self, PipeWriter};
@@ -53,7 +56,8 @@ impl Ground {
         Ground::with_network(true)
     }
 
-    /// As [`new`](Self::new); programs have a network of their own, where that goes, or the machine's.
+    /// As [`new`](Self::new); programs have a network of their own, where that goes, or the
+    /// machine's.
     pub fn with_network(own: bool) -> io::Result<Ground> {
         let places = || [PathBuf::from("/dev/shm"), std::env::temp_dir()];
         for place in places() {
@@ -73,8 +77,8 @@ impl Ground {
         }
         let folder = made.unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))?;
         let lock = File::open(folder.path())?;
-        // SAFETY: our own descriptor. A file system without locks leaves the folder without one; then it is swept too early by nobody, because
-        // nobody gets a lock there.
+        // SAFETY: our own descriptor. A file system without locks leaves the folder without one;
+        // then it is swept too early by nobody, because nobody gets a lock there.
         unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
         let guard = guard(folder.path()).ok();
         let wanted = std::env::var(VARIABLE).unwrap_or_default();
@@ -151,8 +155,8 @@ impl Ground {
     }
 }
 
-/// Patterns of the files that are persistent memory because they lie on a file system that is mounted so. In a private view they lie elsewhere, and
-/// the kernel does not say it any more.
+/// Patterns of the files that are persistent memory because they lie on a file system that is
+/// mounted so. In a private view they lie elsewhere, and the kernel does not say it any more.
 pub fn persistent_mounts() -> Vec<String> {
     let text = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let is_dax = |option: &str| matches!(option, "dax" | "dax=always");
@@ -166,7 +170,8 @@ pub fn persistent_mounts() -> Vec<String> {
         .collect()
 }
 
-/// Starts a process that cleans up after this one if it is killed. It is told by the pipe when all is well.
+/// Starts a process that cleans up after this one if it is killed. It is told by the pipe when all
+/// is well.
 fn guard(folder: &Path) -> io::Result<PipeWriter> {
     let folder = fs::canonicalize(folder)?;
     brownout_host::guard::fork(move |mut waits| {

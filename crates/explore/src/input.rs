@@ -1,7 +1,8 @@
-//! The lines of a program's standard input, and how many of them it has consumed when it asks for more.
+//! The lines of a program's standard input, and how many of them it has consumed when it asks for
+//! more.
 //!
-//! What counts is the position in the file, not how often the program reads: a shell reads byte by byte, a long line comes in
-//! several pieces, and a block may hold several lines.
+//! What counts is the position in the file, not how often the program reads: a shell reads byte by
+//! byte, a long line comes in several pieces, and a block may hold several lines.
 
 use std::sync::Arc;
 
@@ -73,7 +74,8 @@ impl Consumed {
         self.lines
     }
 
-    /// The program asks for what is at a position. Whether it is done with more lines than when it last asked.
+    /// The program asks for what is at a position. Whether it is done with more lines than when it
+    /// last asked.
     pub fn asks(&mut self, at: u64) -> bool {
         let lines = &self.lines;
         let mut whole = lines.ends.partition_point(|end| *end <= at) as u64;
@@ -81,7 +83,8 @@ impl Consumed {
             // No file: nothing is known of lines.
             whole = 0;
         } else if lines.is_open() && at >= lines.text.len() as u64 {
-            // A line without line feed is over only when its reader is told that nothing follows. Whoever asks a second time knows.
+            // A line without line feed is over only when its reader is told that nothing follows.
+            // Whoever asks a second time knows.
             whole += u64::from(self.at_end);
             self.at_end = true;
         }

@@ -1,8 +1,9 @@
 //! Whether a run's stores might have come in another order.
 //!
-//! Which way it errs: a run that could not have gone otherwise (a thread that is joined before the next one stores) may be called
-//! interleaved, since what orders threads is not looked at. The converse needs a process that runs on its own, stores, and happens to
-//! be over before the next one begins: it is taken for waited for, as a shell does.
+//! Which way it errs: a run that could not have gone otherwise (a thread that is joined before the
+//! next one stores) may be called interleaved, since what orders threads is not looked at. The
+//! converse needs a process that runs on its own, stores, and happens to be over before the next
+//! one begins: it is taken for waited for, as a shell does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,7 +67,8 @@ impl Interleaving {
         self.processes.values().map(|p| p.storing.len()).sum()
     }
 
-    /// Whether any other thread than this one has stored. (Threads have one number in all processes.)
+    /// Whether any other thread than this one has stored. (Threads have one number in all
+    /// processes.)
     pub fn have_others_stored(&self, thread: ThreadId) -> bool {
         let mut storing = self.processes.values().flat_map(|p| &p.storing);
         storing.any(|other| *other != thread)

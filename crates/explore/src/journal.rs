@@ -1,13 +1,16 @@
 //! What an exploration has found out so far, on disk, so that an interrupted one can go on.
 //!
-//! One file: a header that names the exploration, then frames, each with its length and a check sum, appended as they come. A frame is an execution, as
-//! far as it differs from the one before, or a file that executions behind it have run or opened, with a digest of its content. Guarantee: a file that
-//! was cut short anywhere (`kill -9`, a full disk) yields every whole frame before the cut; one of another exploration, or one that has a file
-//! which is not what it was, yields nothing and is begun anew.
+//! One file: a header that names the exploration, then frames, each with its length and a check
+//! sum, appended as they come. A frame is an execution, as far as it differs from the one before,
+//! or a file that executions behind it have run or opened, with a digest of its content. Guarantee:
+//! a file that was cut short anywhere (`kill -9`, a full disk) yields every whole frame before the
+//! cut; one of another exploration, or one that has a file which is not what it was, yields nothing
+//! and is begun anew.
 //!
-//! Deviations: files are looked at where the tool finds them, so what the set-up has made or changed in its private view is not; nor is a file that the
-//! run itself changes (the identity has its content), or one of the kernel's. A file that has changed after the first execution that used it is noticed
-//! only if it changes again.
+//! Deviations: files are looked at where the tool finds them, so what the set-up has made or
+//! changed in its private view is not; nor is a file that the run itself changes (the identity has
+//! its content), or one of the kernel's. A file that has changed after the first execution that
+//! used it is noticed only if it changes again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -28,7 +31,8 @@ const MAGIC: &[u8; 8] = b"BOEXJ\0\0\x04";
 /// No execution is longer; a damaged length must not fill the memory.
 const FRAME_MAX: usize = 1 << 30;
 
-/// The files that an execution found: by number, there or not, size; names; numbers that contents have not got yet.
+/// The files that an execution found: by number, there or not, size; names; numbers that contents
+/// have not got yet.
 pub type Found = (
     Vec<(u32, bool, u64)>,
     BTreeMap<Vec<u8>, NameEntry>,
@@ -84,8 +88,8 @@ enum Frame {
     Execution(Box<Execution>),
 }
 
-/// An execution as it is written. Most of them read nearly what the one before has read: only what lies between their common beginning
-/// and their common end is there.
+/// An execution as it is written. Most of them read nearly what the one before has read: only what
+/// lies between their common beginning and their common end is there.
 #[derive(Serialize, Deserialize)]
 struct Execution {
     files: Vec<(u32, bool, u64)>,
@@ -384,7 +388,8 @@ mod tests {
         )
     }
 
-    /// What an execution has used must be what it was, whichever execution it was and however the file has changed.
+    /// What an execution has used must be what it was, whichever execution it was and however the
+    /// file has changed.
     #[test]
     fn executions_count_as_long_as_what_they_used_is_the_same() {
         let folder = tempfile::tempdir().unwrap();

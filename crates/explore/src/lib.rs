@@ -6,13 +6,16 @@
 //!             crash states                    ▼  │ what was read, and how it ended
 //!                                    trie ◀─ pool of worlds, each runs recoveries
 //! ```
-//! Guarantee: an [`explore`]d run was tried in every distinct crash state of the model, with as many crashes in a row as the statistics say, or the
-//! coverage says what was left out; every finding was shown by an execution, and is an error only if it was shown natively, too. What the
-//! model leaves out (permissions, times, other inputs) is in `docs/explore.md`. Sources: Jaaru (failure points, constraint refinement), and for names "All file systems are not created equal" (see
-//! `brownout_model::names`). The deviations are in the headers of the modules that have them.
+//! Guarantee: an [`explore`]d run was tried in every distinct crash state of the model, with as
+//! many crashes in a row as the statistics say, or the coverage says what was left out; every
+//! finding was shown by an execution, and is an error only if it was shown natively, too. What the
+//! model leaves out (permissions, times, other inputs) is in `docs/explore.md`. Sources: Jaaru
+//! (failure points, constraint refinement), and for names "All file systems are not created equal"
+//! (see `brownout_model::names`). The deviations are in the headers of the modules that have them.
 //!
-//! Beside whole explorations there is what other analyses go on from: [`crashes`] gives crash images of a [`Run`] as plain data, a
-//! [`RunRecorder`] records a run that somebody else launches or forks, [`Options::start`] has everything begin with files that are on no disk, and
+//! Beside whole explorations there is what other analyses go on from: [`crashes`] gives crash
+//! images of a [`Run`] as plain data, a [`RunRecorder`] records a run that somebody else launches
+//! or forks, [`Options::start`] has everything begin with files that are on no disk, and
 //! [`Exploration::distinct`] tells which crashes recovery can tell apart.
 mod before;
 mod blame;

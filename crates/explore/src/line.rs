@@ -1,4 +1,5 @@
-//! Cache lines of tracked files, whoever maps them where: what recovery reads and what a crash leaves are told by the line.
+//! Cache lines of tracked files, whoever maps them where: what recovery reads and what a crash
+//! leaves are told by the line.
 
 use brownout_model::{Key, LINE_BYTES, keys};
 use brownout_trace::event::FileId;

@@ -1,8 +1,10 @@
 //! The smallest set of lost stores that still breaks recovery.
 //!
-//! From a crash state that fails, everything that did not matter is made to survive: first unit by unit, then store by store.
-//! What is left is lost for a reason. If that is nothing, the harm may be done by a store that survives although its operation is not
-//! over (an unlogged change): then those are found, in the same way. Every step is a recovery, looked up or run; it must fail in the same way.
+//! From a crash state that fails, everything that did not matter is made to survive: first unit by
+//! unit, then store by store. What is left is lost for a reason. If that is nothing, the harm may
+//! be done by a store that survives although its operation is not over (an unlogged change): then
+//! those are found, in the same way. Every step is a recovery, looked up or run; it must fail in
+//! the same way.
 
 use brownout_host::LaunchError;
 use brownout_model::{Moment, Survivors, Unit};
@@ -23,8 +25,8 @@ pub struct Minimal {
     pub survivors: Vec<Moment>,
 }
 
-/// The failure with as few changes of names and sizes lost as possible: of the failure points at the same place, the first that fails in the
-/// same way with everything stored that is there.
+/// The failure with as few changes of names and sizes lost as possible: of the failure points at
+/// the same place, the first that fails in the same way with everything stored that is there.
 pub fn keep_names(search: &mut Search<'_>, failure: Failure) -> Result<Failure, LaunchError> {
     let points = &search.layers[failure.layer].recording.points;
     let own = &points[failure.point as usize];
@@ -129,7 +131,8 @@ pub fn minimise(
     }))
 }
 
-/// Of an image that has lost nothing: the units that must survive for it to fail, and in each the first store that must.
+/// Of an image that has lost nothing: the units that must survive for it to fail, and in each the
+/// first store that must.
 fn harmful_survivors(
     search: &mut Search<'_>,
     failure: &Failure,
@@ -216,7 +219,8 @@ mod tests {
         }
     }
 
-    /// What is tried lies strictly between what fails and what does not, most survivors first, and never touches the unordered.
+    /// What is tried lies strictly between what fails and what does not, most survivors first, and
+    /// never touches the unordered.
     #[test]
     fn candidates_lie_between_the_failing_and_the_whole() {
         for now in 0..4 {

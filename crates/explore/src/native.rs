@@ -1,7 +1,7 @@
 //! The last word on a finding: the recovery run natively, on its image, at the program's own path.
 //!
-//! It happens in a private view, or else beside the user's files: then [`Originals`] keeps what they are and puts it back, whatever happens between.
-//! What the recovery leaves running is ended.
+//! It happens in a private view, or else beside the user's files: then [`Originals`] keeps what
+//! they are and puts it back, whatever happens between. What the recovery leaves running is ended.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -54,7 +54,8 @@ impl Originals {
         Ok(())
     }
 
-    /// Puts an image there instead; files without one are removed. They stay until the next [`restore`](Self::restore).
+    /// Puts an image there instead; files without one are removed. They stay until the next
+    /// [`restore`](Self::restore).
     pub fn replace(&self, images: &BTreeMap<FileId, PathBuf>) -> io::Result<()> {
         for (id, file) in &self.files {
             match images.get(id) {
@@ -95,8 +96,9 @@ impl Stage<'_> {
         over(&self.setting.stop, self.until)
     }
 
-    /// Runs the recovery natively on an image, whose files are also in `images`; and whatever else has judged it, according to `expected`. What
-    /// the program's annotations say is seen under the engine only, and taken from there.
+    /// Runs the recovery natively on an image, whose files are also in `images`; and whatever else
+    /// has judged it, according to `expected`. What the program's annotations say is seen under the
+    /// engine only, and taken from there.
     pub fn recover(
         &mut self,
         image: &Image,
@@ -166,7 +168,8 @@ fn run(command: &Command, patience: Duration, world: &World) -> io::Result<Outco
         Some(view) => Some(view.enter(&std::env::current_dir()?)?),
         None => None,
     };
-    // SAFETY: only async-signal-safe calls between fork and exec. The view lives until this function ends.
+    // SAFETY: only async-signal-safe calls between fork and exec. The view lives until this
+    // function ends.
     unsafe {
         process.pre_exec(move || {
             if let Some(enter) = &mut enter {
@@ -308,7 +311,8 @@ fn children() -> Vec<i32> {
     found
 }
 
-/// Ends what has come to us since `others` were all. Nothing else of ours runs beside a native run, so it is what that has left behind.
+/// Ends what has come to us since `others` were all. Nothing else of ours runs beside a native run,
+/// so it is what that has left behind.
 fn end_children_but(others: &[i32]) {
     // Each may have children, which come to us when it ends.
     for _ in 0..1000 {

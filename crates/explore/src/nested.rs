@@ -5,9 +5,11 @@
 //!                   ▲                                                                              │
 //!                   └── those that hold something else there are recorded and cut short, too ◀─────┘
 //! ```
-//! Guarantee: recoveries after the second crash see what they can see after any first crash. Two crash states after which the first recovery reads the same
-//! may differ in what it does not read; if it overwrites that, or the second recovery looks there, the difference comes back. But as long as no second recovery reads
-//! a byte in which two of them differ, one tells all about the other.
+//! Guarantee: recoveries after the second crash see what they can see after any first crash. Two
+//! crash states after which the first recovery reads the same may differ in what it does not read;
+//! if it overwrites that, or the second recovery looks there, the difference comes back. But as
+//! long as no second recovery reads a byte in which two of them differ, one tells all about the
+//! other.
 
 use brownout_findings::Limit;
 use brownout_findings::numbers::either;
@@ -36,8 +38,9 @@ pub struct Nesting {
     pub record: RecordOptions,
 }
 
-/// Of these recoveries, so many were cut short. Only where nobody asked for crashes in recovery, it is no failure to leave the rest when the
-/// time is up, or when enough was run; but it is told. Whoever ends the exploration cuts it short, whatever it does just then.
+/// Of these recoveries, so many were cut short. Only where nobody asked for crashes in recovery, it
+/// is no failure to leave the rest when the time is up, or when enough was run; but it is told.
+/// Whoever ends the exploration cuts it short, whatever it does just then.
 fn leave(
     search: &mut Search<'_>,
     nesting: &Nesting,
@@ -146,7 +149,8 @@ enum Told {
 }
 
 impl Nested<'_> {
-    /// Cuts a recovery short, which is the same after all these crash states. False if the search was stopped.
+    /// Cuts a recovery short, which is the same after all these crash states. False if the search
+    /// was stopped.
     fn cut_short(&mut self, search: &mut Search<'_>, mut left: Vec<State>) -> Result<bool, Error> {
         // The first comes first.
         left.reverse();
@@ -253,7 +257,8 @@ impl Nested<'_> {
     }
 }
 
-/// Whether what was tried tells how recoveries end that follow a crash of the recovery of `state`: if they can see nothing else there, and if their ends mean the same.
+/// Whether what was tried tells how recoveries end that follow a crash of the recovery of `state`:
+/// if they can see nothing else there, and if their ends mean the same.
 fn tells(search: &Search<'_>, tried: &Tried, state: &State) -> Told {
     let view = search.view(state.layer, state.point);
     let mut open = None;

@@ -1,16 +1,20 @@
-//! Operations of the recorded run: how many are over at a failure point, and what recovery prints after each.
+//! Operations of the recorded run: how many are over at a failure point, and what recovery prints
+//! after each.
 //!
-//! Operations are the lines of its input, if it reads any: when it has consumed a line wholly and asks for more, that operation is
-//! over. Else they are its outputs. What recovery prints after k operations is found out by running the program on the first k lines; by
-//! outputs, by running recovery on the state in which the k-th was written, with everything surviving.
+//! Operations are the lines of its input, if it reads any: when it has consumed a line wholly and
+//! asks for more, that operation is over. Else they are its outputs. What recovery prints after k
+//! operations is found out by running the program on the first k lines; by outputs, by running
+//! recovery on the state in which the k-th was written, with everything surviving.
 //!
-//! Guarantee: no correct program is blamed for how it reads. A program need not carry out a line before it asks for the next (it may
-//! read all first, or commit several together). So what it has stored when it asks, with everything surviving, is compared with what is
-//! there after each number of lines: that many are over, no more.
+//! Guarantee: no correct program is blamed for how it reads. A program need not carry out a line
+//! before it asks for the next (it may read all first, or commit several together). So what it has
+//! stored when it asks, with everything surviving, is compared with what is there after each number
+//! of lines: that many are over, no more.
 //!
-//! With lines, outputs acknowledge, too. An output counts if it ends a line, if what it may speak of is already there with everything
-//! surviving, and if no other such output follows before more input is asked for: so a prompt, an echo of the command or a word on how
-//! far it has come are not taken for a promise.
+//! With lines, outputs acknowledge, too. An output counts if it ends a line, if what it may speak
+//! of is already there with everything surviving, and if no other such output follows before more
+//! input is asked for: so a prompt, an echo of the command or a word on how far it has come are not
+//! taken for a promise.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -28,7 +32,8 @@ use crate::recording::{FailurePoint, Reason, Recording};
 use crate::search::Search;
 use crate::view::{Base, Image, Narrowed, Timeline, View};
 
-/// Where references come from the recorded run instead of runs of their own, so many are compared with runs.
+/// Where references come from the recorded run instead of runs of their own, so many are compared
+/// with runs.
 const REFERENCE_SAMPLES: usize = 8;
 
 /// See the module's header.
@@ -106,8 +111,9 @@ impl Operations {
         }
     }
 
-    /// What recovery prints after each number of operations; `None` if nothing is known of them, or the search was stopped. With more operations
-    /// than `runs_max` allows, references come from the recorded run instead of runs of their own.
+    /// What recovery prints after each number of operations; `None` if nothing is known of them, or
+    /// the search was stopped. With more operations than `runs_max` allows, references come from
+    /// the recorded run instead of runs of their own.
     pub fn references(
         &mut self,
         search: &mut Search<'_>,
@@ -133,8 +139,8 @@ impl Operations {
         }
     }
 
-    /// By failure point: how many lines the program has acknowledged, by asking for more or by what it printed. `None` if the search was
-    /// stopped.
+    /// By failure point: how many lines the program has acknowledged, by asking for more or by what
+    /// it printed. `None` if the search was stopped.
     fn acknowledged_lines(
         &self,
         search: &mut Search<'_>,
@@ -215,7 +221,8 @@ struct Told {
     seen: Outcome,
 }
 
-/// By failure point, how many operations were acknowledged; and whether the program asks for more before it has carried out what it has read.
+/// By failure point, how many operations were acknowledged; and whether the program asks for more
+/// before it has carried out what it has read.
 fn floors(told: &[Told], references: &References, points: usize) -> (Vec<u64>, bool) {
     // How many operations are there with everything surviving: the fewest, if several numbers fit.
     let mut there: Vec<Option<u64>> = Vec::new();
@@ -237,7 +244,8 @@ fn floors(told: &[Told], references: &References, points: usize) -> (Vec<u64>, b
         floors[next_point..now.point].fill(floor);
         next_point = now.point;
         let acknowledged = match now.how {
-            // If what is there is no whole number of operations, the program is to blame, unless it asks at any time.
+            // If what is there is no whole number of operations, the program is to blame, unless it
+            // asks at any time.
             Tells::Asks if lags => there[i].unwrap_or(floor),
             Tells::Asks => there[i].unwrap_or(now.consumed),
             // Another line that speaks of the same follows: this one need not be the promise.
@@ -290,15 +298,16 @@ fn by_lines(
     };
     if is_few {
         let expected: HashSet<Vec<u8>> = references.outputs.iter().cloned().collect();
-        // From now on, a recovery that prints something else is run twice. Nobody else sets it before.
+        // From now on, a recovery that prints something else is run twice. Nobody else sets it
+        // before.
         let _ = search.settings.runs.expected.set(expected);
     }
     let asks = |point: &FailurePoint| point.consumed;
     let Some(before) = by_points(search, initial, 0, asks)? else {
         return Ok(Measured::Stopped);
     };
-    // If already the state before the first operation prints something else when the program did not end in order, the output tells
-    // of the crash itself. Then the recorded run is the measure.
+    // If already the state before the first operation prints something else when the program did
+    // not end in order, the output tells of the crash itself. Then the recorded run is the measure.
     let ends_otherwise = before
         .first()
         .is_none_or(|before| references.count_in(before, 0, 0) != Some(0));
@@ -337,7 +346,8 @@ fn by_lines(
     }))
 }
 
-/// What recovery prints after runs of the program on the first lines of its input; `None` if the search was stopped.
+/// What recovery prints after runs of the program on the first lines of its input; `None` if the
+/// search was stopped.
 fn after_lines(
     search: &mut Search<'_>,
     program: &Command,
@@ -384,7 +394,8 @@ fn by_outputs(search: &mut Search<'_>, initial: &Image) -> Result<Option<Referen
     }))
 }
 
-/// What recovery does where the recorded run has just completed k operations, for each k; and at the end. `None` if the search was stopped.
+/// What recovery does where the recorded run has just completed k operations, for each k; and at
+/// the end. `None` if the search was stopped.
 fn by_points(
     search: &mut Search<'_>,
     initial: &Image,
@@ -430,7 +441,8 @@ fn by_points(
     Ok(Some(outcomes))
 }
 
-/// Whether recovery prints addresses: the same state is recovered once more, elsewhere in memory. `None` if the search was stopped.
+/// Whether recovery prints addresses: the same state is recovered once more, elsewhere in memory.
+/// `None` if the search was stopped.
 pub fn prints_addresses(search: &mut Search<'_>) -> Result<Option<bool>, Error> {
     let last = search.layers[0].recording.points.len() as u32 - 1;
     let here = newest_at(search, last);
@@ -570,8 +582,8 @@ mod tests {
             .collect()
     }
 
-    /// When the program asks behind a line, that line is over: whether it reads lines, bytes or blocks. The end of the input is asked
-    /// for, too.
+    /// When the program asks behind a line, that line is over: whether it reads lines, bytes or
+    /// blocks. The end of the input is asked for, too.
     #[test]
     fn lines_are_over_when_more_is_asked_for_behind_them() {
         let by_line = [
@@ -627,7 +639,8 @@ mod tests {
         }
     }
 
-    /// Events at failure points 0, 1, 2, …, by consumed lines and what recovery prints with everything surviving.
+    /// Events at failure points 0, 1, 2, …, by consumed lines and what recovery prints with
+    /// everything surviving.
     fn floors_of(events: &[(Tells, u64, &str)]) -> (Vec<u64>, bool) {
         let references = references(&["", "a\n", "a\nb\n", "a\nb\n", "b\n"]);
         let told: Vec<Told> = events
@@ -742,7 +755,8 @@ mod tests {
         assert!(texts.eq(["ok"; 4].map(str::to_owned)));
     }
 
-    /// If nobody judges them, acknowledgements are worth a crash only while a new store is uncertain.
+    /// If nobody judges them, acknowledgements are worth a crash only while a new store is
+    /// uncertain.
     #[test]
     fn acknowledgements_that_nobody_judges_add_few_failure_points() {
         let events = [

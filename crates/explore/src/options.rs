@@ -24,18 +24,19 @@ use crate::statistics::Numbers;
 /// Files to begin with, where the machine's own are not what the program is to find.
 #[derive(Clone)]
 pub struct Start {
-    /// Makes the private views in which everything runs. Whoever has made it cleans up after it, also if the tool is killed
-    /// ([`Ground`](crate::Ground) does).
+    /// Makes the private views in which everything runs. Whoever has made it cleans up after it,
+    /// also if the tool is killed ([`Ground`](crate::Ground) does).
     pub enclosures: Arc<Enclosures>,
-    /// What lies on the machine's files, of views of the same maker: the first covers those behind it. Nothing may run in those views any more,
-    /// nor change them.
+    /// What lies on the machine's files, of views of the same maker: the first covers those behind
+    /// it. Nothing may run in those views any more, nor change them.
     pub layers: Vec<Layer>,
 }
 
 /// What to explore, and how.
 #[derive(Clone)]
 pub struct Options {
-    /// Files to begin with; the set-up, the program and recoveries find them. Default: the machine as it is.
+    /// Files to begin with; the set-up, the program and recoveries find them. Default: the machine
+    /// as it is.
     pub start: Option<Start>,
     /// Shell command that prepares what is not explored.
     pub setup: Option<String>,
@@ -55,12 +56,14 @@ pub struct Options {
     pub ordered: bool,
     /// What was acknowledged by output must survive, if there is any.
     pub acknowledged_survives: bool,
-    /// One thread runs at a time, and this says which: in the recorded run. In recoveries, and where the program is run again for reference, whoever has the
-    /// turn goes on then. Default: threads run as the machine has it.
+    /// One thread runs at a time, and this says which: in the recorded run. In recoveries, and
+    /// where the program is run again for reference, whoever has the turn goes on then. Default:
+    /// threads run as the machine has it.
     pub schedule: Option<Schedule>,
     /// Delays in the store buffers of several threads must be covered, or there is no verdict.
     pub store_buffers: bool,
-    /// Lines of code (see [`suspect`](crate::suspect)) whose stores are suspected: whether each matters is found out.
+    /// Lines of code (see [`suspect`](crate::suspect)) whose stores are suspected: whether each
+    /// matters is found out.
     pub suspects: Vec<String>,
     /// A command that judges.
     pub checker: Option<String>,
@@ -68,16 +71,20 @@ pub struct Options {
     pub depth: Option<u32>,
     /// Recoveries at a time.
     pub jobs: usize,
-    /// So many recoveries at most are run to search crash states; what finds out about operations, and what looks into a failure, comes on top.
-    /// Failure points are then taken in an order in which the first few are spread over the run. Default: as many as it takes.
+    /// So many recoveries at most are run to search crash states; what finds out about operations,
+    /// and what looks into a failure, comes on top. Failure points are then taken in an order in
+    /// which the first few are spread over the run. Default: as many as it takes.
     pub recoveries_max: Option<u64>,
-    /// So many times at most the program is run from its beginning to learn what recovery prints after whole operations; where there are more
-    /// operations, states of the recorded run are the measure, and some are compared with runs. At least two. Default: 100.
+    /// So many times at most the program is run from its beginning to learn what recovery prints
+    /// after whole operations; where there are more operations, states of the recorded run are the
+    /// measure, and some are compared with runs. At least two. Default: 100.
     pub references_max: usize,
-    /// So many failing crash states are looked into at most; what is beyond is counted. Default: 60.
+    /// So many failing crash states are looked into at most; what is beyond is counted.
+    /// Default: 60.
     pub failures_max: usize,
-    /// Failing crash states that seem to be of these causes ([`Exploration::causes`] of earlier explorations) are not looked into, which saves most
-    /// of what a failure costs; the coverage says that there are some. Default: none.
+    /// Failing crash states that seem to be of these causes ([`Exploration::causes`] of earlier
+    /// explorations) are not looked into, which saves most of what a failure costs; the coverage
+    /// says that there are some. Default: none.
     pub known_causes: BTreeSet<String>,
     /// No longer than this.
     pub time: Option<Duration>,
@@ -87,10 +94,11 @@ pub struct Options {
     pub self_test: u64,
     /// Go on where an interrupted exploration in this folder ended.
     pub resume: bool,
-    /// Keep a journal of what recoveries have shown in the folder, to resume by, until all is explored. Default: yes; a small exploration is
-    /// cheaper without.
+    /// Keep a journal of what recoveries have shown in the folder, to resume by, until all is
+    /// explored. Default: yes; a small exploration is cheaper without.
     pub journal: bool,
-    /// So many recoveries that did something different are told at most, with the crashes that they followed. Default: none.
+    /// So many recoveries that did something different are told at most, with the crashes that they
+    /// followed. Default: none.
     pub distinct_max: usize,
     /// Where crash images go.
     pub folder: PathBuf,
@@ -100,7 +108,8 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
     /// A recovery that takes longer does not end.
     pub patience: Option<Duration>,
-    /// Counts where the program and recoveries touch persistent memory, and where the power fails. Default: nobody does.
+    /// Counts where the program and recoveries touch persistent memory, and where the power fails.
+    /// Default: nobody does.
     pub touches: Option<Touches>,
 }
 
@@ -110,7 +119,8 @@ const NAMES_MAX: usize = 128;
 const NAMES_EXHAUSTIVE: usize = 100_000;
 
 impl Options {
-    /// An exploration of a program as it is unless somebody says otherwise; crash images go to a folder.
+    /// An exploration of a program as it is unless somebody says otherwise; crash images go to a
+    /// folder.
     pub fn new(program: Command, recover: Command, folder: PathBuf) -> Options {
         Options {
             start: None,
@@ -156,7 +166,8 @@ impl Options {
     }
 }
 
-/// Every name that is not as it was before the recorded run, and what it is now: as in a crash image.
+/// Every name that is not as it was before the recorded run, and what it is now: as in a crash
+/// image.
 pub type Files = Vec<(PathBuf, FileContent)>;
 
 /// A recovery that did what no other one did before it.
@@ -176,7 +187,8 @@ pub struct Distinct {
 pub struct Exploration {
     /// What is wrong, with the crash that shows each.
     pub findings: Vec<(Finding, CrashSpec)>,
-    /// What the failing crash states that were looked into, or were known, seem to be caused by: a rule and lines of code.
+    /// What the failing crash states that were looked into, or were known, seem to be caused by: a
+    /// rule and lines of code.
     pub causes: BTreeSet<String>,
     /// Stores whose loss breaks recovery: their stacks, and which finding says so.
     pub blamed: Vec<(Vec<Frame>, usize)>,
@@ -186,10 +198,12 @@ pub struct Exploration {
     pub coverage: Coverage,
     /// Suspects (see [`Options::suspects`]) that may matter or not, although all was explored.
     pub unsettled: BTreeSet<String>,
-    /// Recoveries that did something different, if somebody asks for them ([`Options::distinct_max`]): of those that come to the same end, the
-    /// first; then others, as long as there is room.
+    /// Recoveries that did something different, if somebody asks for them
+    /// ([`Options::distinct_max`]): of those that come to the same end, the first; then others, as
+    /// long as there is room.
     pub distinct: Vec<Distinct>,
-    /// What the crash of each finding has left, in the order of the findings, if somebody asks for distinct recoveries; `None` of more crashes than one.
+    /// What the crash of each finding has left, in the order of the findings, if somebody asks for
+    /// distinct recoveries; `None` of more crashes than one.
     pub left: Vec<Option<Files>>,
     /// What a reader must know.
     pub notes: Vec<String>,
@@ -202,7 +216,8 @@ pub struct Exploration {
 }
 
 impl Exploration {
-    /// In the shape that all analyses share, and the crash that shows each finding, in the same order.
+    /// In the shape that all analyses share, and the crash that shows each finding, in the same
+    /// order.
     pub fn into_outcome(self) -> (Outcome<Numbers>, Vec<CrashSpec>) {
         let (findings, crashes) = self.findings.into_iter().unzip();
         let outcome = Outcome {

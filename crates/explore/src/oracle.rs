@@ -183,7 +183,8 @@ impl References {
         is_reordered(printed, expected) && !are_answers(printed, expected, self.questions)
     }
 
-    /// What is left of an output without the lines that never appear after whole operations: recovery may remark on the crash.
+    /// What is left of an output without the lines that never appear after whole operations:
+    /// recovery may remark on the crash.
     fn without_remarks(&self, output: &[u8]) -> Vec<u8> {
         let lines = |bytes: &'_ [u8]| -> Vec<Vec<u8>> {
             bytes
@@ -198,7 +199,8 @@ impl References {
         kept.flatten().collect()
     }
 
-    /// What recovery has printed of the data: without its remarks on the crash, if it has made any and makes them only once.
+    /// What recovery has printed of the data: without its remarks on the crash, if it has made any
+    /// and makes them only once.
     fn data(&self, outcome: &Outcome) -> Vec<u8> {
         let plain = |output: &[u8]| match self.addresses {
             true => without_addresses(output),
@@ -219,7 +221,8 @@ impl References {
         }
     }
 
-    /// How many whole operations an outcome shows, of those from `from` to `to`: the fewest, in this order if there are such.
+    /// How many whole operations an outcome shows, of those from `from` to `to`: the fewest, in
+    /// this order if there are such.
     pub fn count_in(&self, outcome: &Outcome, from: u64, to: u64) -> Option<u64> {
         let data = self.data(outcome);
         let outputs = || (from..=to).zip(self.within(Span { from, to }));
@@ -246,8 +249,9 @@ pub struct Oracle {
     /// What recovery ends with if nothing is wrong.
     pub good_exit: i32,
     pub references: Option<References>,
-    /// Operations are known by their outputs only. Several may be under way when one is acknowledged (a group commit), so a state
-    /// between two of them is no failure; one from before an acknowledgement is.
+    /// Operations are known by their outputs only. Several may be under way when one is
+    /// acknowledged (a group commit), so a state between two of them is no failure; one from before
+    /// an acknowledgement is.
     pub only_durability: bool,
     /// The order of what recovery prints belongs to what must survive.
     pub ordered: bool,
@@ -543,7 +547,8 @@ mod tests {
         assert_eq!(rules.len(), all.len(), "each has a rule of its own");
     }
 
-    /// The same items in another order are a symptom of their own, or none of its own if order matters.
+    /// The same items in another order are a symptom of their own, or none of its own if order
+    /// matters.
     #[test]
     fn another_order_is_told_from_another_content() {
         let outputs = ["1 2 \n", "1 2 3 \n", "2 3 \n", "2 3 4 \n"];

@@ -27,8 +27,9 @@ pub enum Hang {
 }
 
 impl Status {
-    /// The signal that ended the program, or one that it ran: a shell exits with 128 + n if its last command was killed by signal n.
-    /// Signals that others send (a request to end, a broken pipe) do not count there, since programs choose such codes as well.
+    /// The signal that ended the program, or one that it ran: a shell exits with 128 + n if its
+    /// last command was killed by signal n. Signals that others send (a request to end, a broken
+    /// pipe) do not count there, since programs choose such codes as well.
     pub fn killed_by(self) -> Option<i32> {
         match self {
             Status::Signal(signal) => Some(signal),
@@ -75,8 +76,8 @@ pub struct Outcome {
     pub stderr: Vec<u8>,
     /// How the checker command ended, and what it said; if there is one and recovery ended well.
     pub checker: Option<(Status, Vec<u8>)>,
-    /// What recovery printed when it was run once more, on what it had left: only if what it printed first is not to be expected
-    /// after any number of operations.
+    /// What recovery printed when it was run once more, on what it had left: only if what it
+    /// printed first is not to be expected after any number of operations.
     pub again: Option<Vec<u8>>,
     /// Conditions that the program has declared to hold after recovery, and that do not.
     pub broken: Vec<String>,

@@ -1,7 +1,9 @@
-//! The stream of a run as it is where nobody asks for names: for analyses that look at persistent memory only.
+//! The stream of a run as it is where nobody asks for names: for analyses that look at persistent
+//! memory only.
 //!
-//! A file is defined when it is first mapped, with the size that it has then; what is done to it before, to names, and to ordinary files is left out.
-//! [`PmOnly::from_first_change`] keeps what is done to persistent memory before, also if it turns out only then that it is some. What is left
+//! A file is defined when it is first mapped, with the size that it has then; what is done to it
+//! before, to names, and to ordinary files is left out. [`PmOnly::from_first_change`] keeps what is
+//! done to persistent memory before, also if it turns out only then that it is some. What is left
 //! out is named in [`PmOnly::left_out`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,7 +155,8 @@ impl<'s> PmOnly<'s> {
         true
     }
 
-    /// A file was found. Those of persistent memory are told with what was done to them while they passed for ordinary ones.
+    /// A file was found. Those of persistent memory are told with what was done to them while they
+    /// passed for ordinary ones.
     fn found(&mut self, event: &Event<'_>) -> io::Result<()> {
         let EventKind::File {
             file,

@@ -1,9 +1,12 @@
-//! Programs that are kept ready in a world, so that the next run of one costs a fork and not a launch.
+//! Programs that are kept ready in a world, so that the next run of one costs a fork and not a
+//! launch.
 //!
-//! Guarantee: a run is what a launch would have been ([`Session`]). The runs of an exploration differ in what lies in the folders of the
-//! tracked files, so a kept program has not looked there. It is kept as long as the world's view is, in which it was launched; where it
-//! cannot be kept, it is launched each time. So is one whose threads take turns: who has the turn, and all that was decided, lies in memory that the
-//! kept process and its children would share, and nothing sets that back.
+//! Guarantee: a run is what a launch would have been ([`Session`]). The runs of an exploration
+//! differ in what lies in the folders of the tracked files, so a kept program has not looked there.
+//! It is kept as long as the world's view is, in which it was launched; where it cannot be kept, it
+//! is launched each time. So is one whose threads take turns: who has the turn, and all that was
+//! decided, lies in memory that the kept process and its children would share, and nothing sets
+//! that back.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -65,8 +68,8 @@ impl Ready {
             .retain(|(_, state)| matches!(state, State::CannotBeKept));
     }
 
-    /// Runs a program. Anything may differ between runs in the folders `places`. One that will be run `often` is kept from the first time on; what
-    /// is run once only need not be.
+    /// Runs a program. Anything may differ between runs in the folders `places`. One that will be
+    /// run `often` is kept from the first time on; what is run once only need not be.
     pub fn run(
         &mut self,
         config: &LaunchConfig,

@@ -3,20 +3,25 @@
 //! [`Recorder`] takes the events of a run and gives a [`Recording`]: a [`Timeline`] with one version of each unit where it
 //! changed, and the failure points. A failure point lies
 //!
-//! - before each event that makes something certain, and after the last, if anything was stored since the previous point. Between
-//!   two such events the set of crash states only grows, so the last moment has them all. Under eADR every piece of a store is such
-//!   an event, so there is a point between any two, and one before the first;
-//! - at each acknowledgement to the outside (output written, input asked for) while anything is uncertain, because what was
-//!   acknowledged must survive. If nobody judges acknowledgements, or the program asks in the middle of a line, only if anything was
-//!   stored since the previous point.
+//! - before each event that makes something certain, and after the last, if anything was stored
+//!   since the previous point. Between two such events the set of crash states only grows, so the
+//!   last moment has them all. Under eADR every piece of a store is such an event, so there is a
+//!   point between any two, and one before the first;
+//! - at each acknowledgement to the outside (output written, input asked for) while anything is
+//!   uncertain, because what was acknowledged must survive. If nobody judges acknowledgements, or
+//!   the program asks in the middle of a line, only if anything was stored since the previous
+//!   point.
 //!
-//! What names and sizes a crash may leave says [`brownout_model::names`]. Each such state is a failure point of its own, at the same place: what
-//! recovery finds by name is fixed before it runs, what it reads is chosen as it goes on.
+//! What names and sizes a crash may leave says [`brownout_model::names`]. Each such state is a
+//! failure point of its own, at the same place: what recovery finds by name is fixed before it
+//! runs, what it reads is chosen as it goes on.
 //!
-//! Deviations: `write` to persistent memory counts as a store, which `fsync` or `msync` completes. What is written to an ordinary file is written back by the
-//! page, in every domain. A mapping counts as one with `MAP_SYNC` (but in the page domain): the first store to a page makes the file's
-//! existence and size durable. Where nobody asks for names, sizes and the existence of files are durable at once. What libpmemobj
-//! declares clean by request is left as the instructions made it.
+//! Deviations: `write` to persistent memory counts as a store, which `fsync` or `msync` completes.
+//! What is written to an ordinary file is written back by the page, in every domain. A mapping
+//! counts as one with `MAP_SYNC` (but in the page domain): the first store to a page makes the
+//! file's existence and size durable. Where nobody asks for names, sizes and the existence of files
+//! are durable at once. What libpmemobj declares clean by request is left as the instructions made
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -80,11 +85,13 @@ pub enum Reason {
 #[derive(Clone, Debug)]
 pub struct FailurePoint {
     pub reason: Reason,
-    /// The event that does not happen any more (or, for an acknowledgement, that just did). `None` at the end.
+    /// The event that does not happen any more (or, for an acknowledgement, that just did). `None`
+    /// at the end.
     pub site: Option<Site>,
     /// Model events so far.
     pub moment: u64,
-    /// Lines of input that the program had consumed wholly when it last asked for more; `None` before it has asked.
+    /// Lines of input that the program had consumed wholly when it last asked for more; `None`
+    /// before it has asked.
     pub consumed: Option<u64>,
     /// How many outputs it has written to its standard output.
     pub outputs: u64,
@@ -127,7 +134,8 @@ pub struct Recording {
     pub storing_threads: usize,
     /// They might have stored in another order.
     pub is_interleaved: bool,
-    /// A system call has stored to persistent memory, or has synced it, when another thread had stored.
+    /// A system call has stored to persistent memory, or has synced it, when another thread had
+    /// stored.
     pub synced_beside: bool,
     /// Its standard input, if it has read it.
     pub input: Option<Lines>,
@@ -157,7 +165,8 @@ impl Recording {
         Recording::name_of(self.digest)
     }
 
-    /// What it did to attributes of files, which crashes leave as they were first; `None` if that is nothing.
+    /// What it did to attributes of files, which crashes leave as they were first; `None` if that
+    /// is nothing.
     pub fn attributes_left(&self, who: &str) -> Option<String> {
         let first = self.attributes.first()?;
         let more = match self.attributes.len() {
@@ -187,7 +196,8 @@ impl Recording {
 #[derive(Clone, Copy, Debug)]
 pub struct RecordOptions {
     pub model: Config,
-    /// A failure point at each acknowledgement, although nothing was stored since the last or is uncertain.
+    /// A failure point at each acknowledgement, although nothing was stored since the last or is
+    /// uncertain.
     pub judge_acknowledgements: bool,
     /// What is promised about names and sizes; `None` if they count as durable at once.
     pub names: Option<Promise>,
@@ -208,7 +218,8 @@ pub struct Recorder {
     unit_bytes: u64,
     /// Where copies of files go; `None` if the files are known already.
     scratch: Option<PathBuf>,
-    /// Gives what a file held before the run, where what it holds when it is first seen is something else.
+    /// Gives what a file held before the run, where what it holds when it is first seen is
+    /// something else.
     originals: Option<Originals>,
     /// By the stream's number, until the file is defined.
     bases: BTreeMap<FileId, (PathBuf, Option<File>)>,
@@ -216,7 +227,8 @@ pub struct Recorder {
     filing: Filing,
     /// What ordinary files hold.
     pages: History,
-    /// Names and files of before the run, by when they were first seen (in failure points), so that earlier points have them, too.
+    /// Names and files of before the run, by when they were first seen (in failure points), so that
+    /// earlier points have them, too.
     found: Vec<(usize, Vec<u8>, Entry, Option<FileState>)>,
     places: u32,
     names_sampled: bool,
@@ -436,7 +448,8 @@ impl Recorder {
 
     fn apply(&mut self, site: Site, op: Op<'_>, did: Did) -> io::Result<()> {
         let event = ModelEvent::new(Thread(site.thread.0), op);
-        // Under eADR every piece of a store is durable by itself, so the power can fail between two.
+        // Under eADR every piece of a store is durable by itself, so the power can fail between
+        // two.
         if self.options.model.domain == Domain::Eadr {
             for piece in event.pieces(self.options.model.atomicity) {
                 self.apply_one(site, &piece, did)?;
@@ -478,7 +491,8 @@ impl Recorder {
 
     fn step(&mut self, site: Site, did: Did) {
         self.steps.push(Step { site, did });
-        // Not its place among all events: how often threads wait for each other is chance, and changes no crash state.
+        // Not its place among all events: how often threads wait for each other is chance, and
+        // changes no crash state.
         self.digest.update(&site.pc.0.to_le_bytes());
         debug_assert_eq!(self.steps.len() as u64, self.history.now().0);
     }
@@ -655,7 +669,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// A new content begins with the first bytes of an old one, as far as those are known to be there.
+    /// A new content begins with the first bytes of an old one, as far as those are known to be
+    /// there.
     fn fork(&mut self, old: FileId, new: FileId, size: u64) {
         if let Some(file) = self.files.get(&old) {
             let file = TrackedFile {
@@ -1039,7 +1054,8 @@ impl EventSink for Recorder {
                 if *code == annotation::REGISTER_VARIABLE {
                     let (start, len) = (TargetAddr(args[1]), args[2]);
                     let ranges = self.spaces.ranges(event.thread, start, len);
-                    // If a part of it is no persistent memory, it is not known how far into it the others are.
+                    // If a part of it is no persistent memory, it is not known how far into it the
+                    // others are.
                     let is_whole = ranges.iter().map(|range| range.len).sum::<u64>() == len;
                     let mut into = 0;
                     for range in ranges.into_iter().filter(|_| is_whole) {

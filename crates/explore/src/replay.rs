@@ -59,12 +59,14 @@ fn image_of(recording: &Recording, point: &FailurePoint, crash: &OneCrash) -> Im
 pub struct Located {
     /// The run.
     pub run: Run,
-    /// The stores that the crash loses, with what was to make them durable; and last the crash. They have the numbers of the events that `raw` got.
+    /// The stores that the crash loses, with what was to make them durable; and last the crash.
+    /// They have the numbers of the events that `raw` got.
     pub events: Vec<Event>,
 }
 
-/// Records the run of a finding again, and says where in it the finding's crash happens. `None` if it is another run this time: the program, its input
-/// or its files have changed, or threads have stored in another order.
+/// Records the run of a finding again, and says where in it the finding's crash happens. `None` if
+/// it is another run this time: the program, its input or its files have changed, or threads have
+/// stored in another order.
 pub fn locate(
     options: &Options,
     spec: &CrashSpec,

@@ -39,7 +39,8 @@ pub struct Recorded {
     pub notes: Vec<String>,
     /// It was not stopped before its end.
     pub is_whole: bool,
-    /// If threads took turns: how often their store buffers may have held something at the same time.
+    /// If threads took turns: how often their store buffers may have held something at the same
+    /// time.
     pub overlaps: Option<u64>,
     /// What is not known of it.
     pub coverage: Coverage,
@@ -79,7 +80,8 @@ fn set_up(
     let Some(setup) = &options.setup else {
         return Ok(None);
     };
-    // Under the engine, though nothing is recorded: what it makes must be the same next time, identifiers and seeds included.
+    // Under the engine, though nothing is recorded: what it makes must be the same next time,
+    // identifiers and seeds included.
     let mut config = LaunchConfig::new("sh", ["-c", setup]);
     config.deterministic = true;
     config.enclosure = view.cloned();
@@ -285,10 +287,12 @@ fn nothing(options: &Options, scratch: &Path, coverage: Coverage) -> Recorded {
     }
 }
 
-/// Files that the command line names, if they are there. `seen` says where the tool finds what programs call by a path.
+/// Files that the command line names, if they are there. `seen` says where the tool finds what
+/// programs call by a path.
 fn named(options: &Options, seen: &dyn Fn(&Path) -> PathBuf) -> Vec<PathBuf> {
     let words = options.program.args.iter().map(PathBuf::from);
-    // A pattern without special characters is a path; of others the last component may be one in this folder.
+    // A pattern without special characters is a path; of others the last component may be one in
+    // this folder.
     let globs = options.pm_globs.iter().flat_map(|glob| {
         let name = glob.rsplit('/').next().unwrap_or(glob);
         [PathBuf::from(glob), PathBuf::from(name)]
@@ -309,8 +313,9 @@ fn named(options: &Options, seen: &dyn Fn(&Path) -> PathBuf) -> Vec<PathBuf> {
     files
 }
 
-/// Files that the command line names, as they are before a run beside the user's files. The recording shows a file from its first mapping
-/// on; what the program did to it until then (`ftruncate`, `O_TRUNC`) can only be undone if somebody has looked before.
+/// Files that the command line names, as they are before a run beside the user's files. The
+/// recording shows a file from its first mapping on; what the program did to it until then
+/// (`ftruncate`, `O_TRUNC`) can only be undone if somebody has looked before.
 struct Before {
     files: BTreeMap<PathBuf, (u64, PathBuf)>,
 }
@@ -345,7 +350,8 @@ impl Before {
     }
 }
 
-/// Corrects what the recording took for the beginning, where names are recorded: a file that was removed and made anew has been there.
+/// Corrects what the recording took for the beginning, where names are recorded: a file that was
+/// removed and made anew has been there.
 fn complete(recording: &mut Recording) {
     for file in recording.files.values_mut() {
         let name = file.path.as_os_str().as_encoded_bytes();
@@ -357,7 +363,8 @@ fn complete(recording: &mut Recording) {
     }
 }
 
-/// Copies up the files that the program probably maps: an overlay shows two different files to who has opened one to read and then to write.
+/// Copies up the files that the program probably maps: an overlay shows two different files to who
+/// has opened one to read and then to write.
 fn copy_up(options: &Options, view: &Enclosure) {
     for path in named(options, &|path| view.path(path)) {
         // What cannot be written to is not copied, and needs no copy.
@@ -385,7 +392,8 @@ pub struct Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // An exploration has done this already, and said so if it failed. This is for those that ended early.
+        // An exploration has done this already, and said so if it failed. This is for those that
+        // ended early.
         let _ = self.restore();
     }
 }
@@ -396,8 +404,9 @@ impl Run {
         self.originals.as_ref().map_or(Ok(()), Originals::restore)
     }
 
-    /// What the run began with, for a program that is run once more: a private view on it, or `None` where there are none. Then the files
-    /// are as they were before the run; they are put back once more when this goes.
+    /// What the run began with, for a program that is run once more: a private view on it, or
+    /// `None` where there are none. Then the files are as they were before the run; they are put
+    /// back once more when this goes.
     pub fn beginning(&self) -> io::Result<Option<Arc<Enclosure>>> {
         let Some((makers, below)) = &self.origin.enclosures else {
             self.restore()?;
@@ -425,14 +434,16 @@ impl Run {
         (output.unwrap_or_default(), error)
     }
 
-    /// Equal for equal runs: what was stored by whom, and on which files. `None` if it is explored already, or if a copy of a file cannot be read.
+    /// Equal for equal runs: what was stored by whom, and on which files. `None` if it is explored
+    /// already, or if a copy of a file cannot be read.
     pub fn name(&self) -> Option<String> {
         let recorded = self.recorded.as_ref()?;
         let digest = digest_with_files(&recorded.recording).ok()?;
         Some(Recording::name_of(digest))
     }
 
-    /// What was recorded, once, with its name: it takes reading all files, so it waits until somebody needs it.
+    /// What was recorded, once, with its name: it takes reading all files, so it waits until
+    /// somebody needs it.
     pub(crate) fn take(&mut self) -> Result<Recorded, Error> {
         let recorded = self.recorded.take();
         let mut recorded = recorded.ok_or_else(|| Error::Usage("nothing was recorded".into()))?;
@@ -561,11 +572,13 @@ pub fn record_beside(options: &Options, besides: Besides<'_>) -> Result<Run, Err
     })
 }
 
-/// Records a run that somebody else launches, or forks from a kept process ([`brownout_host::Session`]): it is the sink of that run.
+/// Records a run that somebody else launches, or forks from a kept process
+/// ([`brownout_host::Session`]): it is the sink of that run.
 ///
-/// Guarantee: the [`Run`] is the one that [`record_run`] would have given, if the program finds the same files and the same input. The launch
-/// must have been [prepared](RunRecorder::prepare), must happen in a private view, and must have no known files. What the run has left in files
-/// that the recording does not follow is not there when it is explored.
+/// Guarantee: the [`Run`] is the one that [`record_run`] would have given, if the program finds the
+/// same files and the same input. The launch must have been [prepared](RunRecorder::prepare), must
+/// happen in a private view, and must have no known files. What the run has left in files that the
+/// recording does not follow is not there when it is explored.
 pub struct RunRecorder {
     recorder: Recorder,
     origin: Origin,
@@ -581,11 +594,13 @@ impl RunRecorder {
         follow(config, pm_globs);
     }
 
-    /// For one run on the input. `originals` gives, for what a program calls by a path, a file that holds what was there before the run and stays
-    /// so as long as the run is of interest; `None` if nothing was there. A kept process has changed its files before the run begins,
-    /// so what they hold then would not do.
+    /// For one run on the input. `originals` gives, for what a program calls by a path, a file that
+    /// holds what was there before the run and stays so as long as the run is of interest; `None`
+    /// if nothing was there. A kept process has changed its files before the run begins, so what
+    /// they hold then would not do.
     ///
-    /// The options say where recoveries begin ([`Options::start`]), if the run is to be explored; they must hold the same files.
+    /// The options say where recoveries begin ([`Options::start`]), if the run is to be explored;
+    /// they must hold the same files.
     pub fn new(
         options: &Options,
         input: Vec<u8>,

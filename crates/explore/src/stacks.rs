@@ -1,7 +1,7 @@
 //! Call stacks of events, made when somebody asks.
 //!
-//! Most recoveries end well and nobody wants their stacks. So only what the stream defines is kept, as it came; symbols are looked
-//! up later, on another thread.
+//! Most recoveries end well and nobody wants their stacks. So only what the stream defines is kept,
+//! as it came; symbols are looked up later, on another thread.
 
 use brownout_findings::Frame;
 use brownout_symbols::{Options, Stacks};

@@ -4,8 +4,10 @@
 //!  Run ─▶ Trial ─▶ crash(wish) ─▶ recover ─▶ Tried: how it ended, what is wrong with that, what is there now
 //!                     └▶ all_survive, right_before: what to compare it with    └▶ show: the same natively
 //! ```
-//! Guarantee: a crash that is given is legal, whatever was asked for; there is none if what was asked for cannot be. Whether a recovery has failed is
-//! judged as an exploration judges it, by how it ends on what the whole run leaves. Threads of a recovery take turns, so that it ends the same way each time.
+//! Guarantee: a crash that is given is legal, whatever was asked for; there is none if what was
+//! asked for cannot be. Whether a recovery has failed is judged as an exploration judges it, by how
+//! it ends on what the whole run leaves. Threads of a recovery take turns, so that it ends the same
+//! way each time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -36,7 +38,8 @@ use crate::unit::{PAGE, is_ordinary, unit_of};
 use crate::view::{Image, View};
 use crate::world::World;
 
-/// A recovery that makes so many times the steps of one without a crash does not end; nor one that takes so many times as long.
+/// A recovery that makes so many times the steps of one without a crash does not end; nor one that
+/// takes so many times as long.
 const STEPS_FACTOR: u64 = 20;
 const STEPS_MIN: u64 = 300_000;
 const TIME_FACTOR: u32 = 30;
@@ -81,7 +84,8 @@ pub struct Happened {
 pub struct Crash {
     image: Image,
     point: u32,
-    /// What was to be kept is there in every crash at this moment. Else it is there only if its line has left the cache by itself.
+    /// What was to be kept is there in every crash at this moment. Else it is there only if its
+    /// line has left the cache by itself.
     pub is_certain: bool,
 }
 
@@ -116,7 +120,8 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Has the recovery of the options run on what the whole run leaves; then each of `more` as well. They are known by their numbers: the recovery is 0.
+    /// Has the recovery of the options run on what the whole run leaves; then each of `more` as
+    /// well. They are known by their numbers: the recovery is 0.
     pub fn new(options: &Options, mut run: Run, more: &[Command]) -> Result<Trial, Error> {
         let Recorded { recording, .. } = run.take()?;
         // A run that was cut short may have touched nothing yet.
@@ -198,7 +203,8 @@ impl Trial {
         })
     }
 
-    /// Why what a procedure does after a crash says nothing: it does not end well although nothing was lost.
+    /// Why what a procedure does after a crash says nothing: it does not end well although nothing
+    /// was lost.
     pub fn is_unfit(&self, procedure: usize) -> Option<String> {
         let procedure = &self.procedures[procedure];
         let symptom = procedure
@@ -207,7 +213,8 @@ impl Trial {
         Some(symptom.describe(&procedure.control))
     }
 
-    /// What of the procedures' ends cannot be judged, although nothing was lost: the first, for people.
+    /// What of the procedures' ends cannot be judged, although nothing was lost: the first, for
+    /// people.
     pub fn not_judged(&self) -> Option<String> {
         const ANYWAY: &str = "even if nothing is lost at the end of the run";
         let told = |(number, procedure): (usize, &Procedure)| {
@@ -235,7 +242,8 @@ impl Trial {
         self.recording.name()
     }
 
-    /// The first crash of those that are wanted, in which everything has survived that may; if there are several, the first in which what is kept is certain.
+    /// The first crash of those that are wanted, in which everything has survived that may; if
+    /// there are several, the first in which what is kept is certain.
     pub fn crash(&self, wish: Wish<'_>) -> Option<Crash> {
         let (lost, kept) = (self.parts(wish.lost)?, self.parts(wish.kept)?);
         let moments = lost.iter().chain(&kept).map(|(_, moment, _)| moment.0);
@@ -289,7 +297,8 @@ impl Trial {
         first
     }
 
-    /// The crash right before a store, in which all of `lost` is lost, as far as it can be, and everything else has survived.
+    /// The crash right before a store, in which all of `lost` is lost, as far as it can be, and
+    /// everything else has survived.
     pub fn right_before(&self, store: Stored, lost: &[Stored]) -> Option<Crash> {
         let first = *self.stores.get(&store.event)?.first()? as u64;
         let last = Moment(first);
@@ -345,7 +354,8 @@ impl Trial {
         Some(found)
     }
 
-    /// Whether two stores touch a line in common (a page, if that is what is written back): then one cannot be lost without what came after it there.
+    /// Whether two stores touch a line in common (a page, if that is what is written back): then
+    /// one cannot be lost without what came after it there.
     pub fn share_unit(&self, one: Stored, other: Stored) -> bool {
         let units = |stored| {
             let parts = self.parts(&[stored]).unwrap_or_default();
@@ -465,7 +475,8 @@ impl Trial {
         self.resolver.get_or_insert_with(|| definitions.resolve())
     }
 
-    /// What a store has changed: its bytes right before it, and right after. None if nothing was uncertain about it at any failure point.
+    /// What a store has changed: its bytes right before it, and right after. None if nothing was
+    /// uncertain about it at any failure point.
     pub fn change(&self, stored: Stored) -> Option<(Vec<u8>, Vec<u8>)> {
         let parts = self.parts(&[stored])?;
         let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -534,7 +545,8 @@ impl Trial {
     pub fn recover(&mut self, crash: &Crash, procedure: usize) -> Result<Tried, Error> {
         let mut outcome = self.execute(crash, procedure)?;
         if let Status::Hang(Hang::Blocked | Hang::Time) = outcome.status {
-            // A busy machine may keep anybody waiting. It has to hang twice, the second time for longer.
+            // A busy machine may keep anybody waiting. It has to hang twice, the second time for
+            // longer.
             let limits = self.procedures[procedure].setting.limits;
             let patient = &mut self.procedures[procedure].setting.limits;
             patient.idle = limits.idle.map(|idle| 2 * idle);
@@ -576,7 +588,8 @@ impl Trial {
         Ok(execution.outcome)
     }
 
-    /// Runs a procedure natively on what a crash leaves, and says how to do that by hand; the files go to a folder.
+    /// Runs a procedure natively on what a crash leaves, and says how to do that by hand; the files
+    /// go to a folder.
     pub fn show(
         &mut self,
         crash: &Crash,
@@ -623,7 +636,8 @@ impl Trial {
     }
 }
 
-/// A program that ran while somebody wanted all to end was cut short, perhaps. That looks as if it hung, and must not be judged.
+/// A program that ran while somebody wanted all to end was cut short, perhaps. That looks as if it
+/// hung, and must not be judged.
 fn unless_stopped(stop: &AtomicBool) -> Result<(), Error> {
     match stop.load(Ordering::Relaxed) {
         true => Err(Error::Stopped),
@@ -643,7 +657,8 @@ fn newest(recording: &Recording, point: u32) -> Image {
     }
 }
 
-/// Takes stores out of what survives, and with them what cannot have survived then. False if one of them cannot be lost.
+/// Takes stores out of what survives, and with them what cannot have survived then. False if one of
+/// them cannot be lost.
 fn lose(
     view: &View,
     lost: &[(Unit, Moment, ByteRange)],

@@ -1,13 +1,15 @@
 //! Recoveries that have been run, by what they read: so that none is ever run twice.
 //!
-//! Recovery is a deterministic function of what it reads. A path from the root is one execution: each read of persistent memory
-//! in order (only bytes that it has neither read nor written before), with what it saw, and the outcome at
-//! the end. Two executions that see the same do the same, whatever failure point their images come from. So walking the trie with
-//! the possible contents of a failure point yields the outcomes that are known, and exactly the first reads at which something
-//! new would have to be run.
+//! Recovery is a deterministic function of what it reads. A path from the root is one execution:
+//! each read of persistent memory in order (only bytes that it has neither read nor written
+//! before), with what it saw, and the outcome at the end. Two executions that see the same do the
+//! same, whatever failure point their images come from. So walking the trie with the possible
+//! contents of a failure point yields the outcomes that are known, and exactly the first reads at
+//! which something new would have to be run.
 //!
-//! Guarantee: exact. Contents are compared, not hashed. A path that contradicts one already there (another read at the same
-//! place after the same contents) means that the recovery depends on something else; the insertion is refused.
+//! Guarantee: exact. Contents are compared, not hashed. A path that contradicts one already there
+//! (another read at the same place after the same contents) means that the recovery depends on
+//! something else; the insertion is refused.
 
 use brownout_model::{LineBytes, LineMask};
 use rustc_hash::FxHashMap;
@@ -114,7 +116,8 @@ impl Trie {
         PathId(self.paths)
     }
 
-    /// Walks along the contents that `see` gives. `see` is asked for each read, in order, and answers what is there.
+    /// Walks along the contents that `see` gives. `see` is asked for each read, in order, and
+    /// answers what is there.
     pub fn walk(&self, mut see: impl FnMut(&Read) -> LineBytes) -> Reached {
         let Some(mut node) = self.nodes.first() else {
             return Reached::Unknown;
@@ -142,7 +145,8 @@ impl Trie {
         }
     }
 
-    /// Marks the place at which a walk became unknown as being found out. `see` must answer as in that walk.
+    /// Marks the place at which a walk became unknown as being found out. `see` must answer as in
+    /// that walk.
     pub fn reserve(&mut self, mut see: impl FnMut(&Read) -> LineBytes) -> NodeId {
         if self.nodes.is_empty() {
             return self.new_node(End::Pending);
@@ -290,12 +294,14 @@ impl Trie {
         self.insert(node, path, outcome)
     }
 
-    /// Gives a reserved place back: what was run there does not fit. Whoever comes to it runs it again.
+    /// Gives a reserved place back: what was run there does not fit. Whoever comes to it runs it
+    /// again.
     pub fn give_back(&mut self, pending: NodeId) {
         self.nodes[pending.0 as usize].end = End::Open;
     }
 
-    /// Settles a reserved place with an outcome although its path does not fit: the recovery is not deterministic.
+    /// Settles a reserved place with an outcome although its path does not fit: the recovery is not
+    /// deterministic.
     pub fn settle(&mut self, pending: NodeId, outcome: u32) {
         let path = self.new_path();
         let node = &mut self.nodes[pending.0 as usize];
@@ -334,7 +340,8 @@ mod tests {
         z ^ z >> 31
     }
 
-    /// A deterministic program: what it reads next, and how it ends, follows from what it has read so far.
+    /// A deterministic program: what it reads next, and how it ends, follows from what it has read
+    /// so far.
     fn recover(program: u64, memory: &Memory) -> (Path, u32) {
         let mut known = [0u64; LINES as usize];
         let mut state = mix(program, 0);
@@ -463,7 +470,8 @@ mod tests {
             }
         }
 
-        /// A recovery that does something else after the same contents is refused, and what is known stays.
+        /// A recovery that does something else after the same contents is refused, and what is
+        /// known stays.
         #[test]
         fn another_path_after_the_same_contents_is_refused(
             program: u64,
@@ -487,7 +495,8 @@ mod tests {
             if trie.walk(seeing(odd)) != Reached::Unknown {
                 return Ok(());
             }
-            // It must agree with what is known up to the place that was reserved; beyond, it may do as it likes.
+            // It must agree with what is known up to the place that was reserved; beyond, it may do
+            // as it likes.
             let asked = std::cell::Cell::new(0);
             trie.walk(|read| {
                 asked.set(asked.get() + 1);

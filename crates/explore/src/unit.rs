@@ -1,7 +1,7 @@
 //! What is written back at once: lines of persistent memory, pages of ordinary files.
 //!
-//! A unit is known by its number alone: contents of ordinary files have numbers of their own range ([`ORDINARY`]), so that its number tells of
-//! which kind it is.
+//! A unit is known by its number alone: contents of ordinary files have numbers of their own range
+//! ([`ORDINARY`]), so that its number tells of which kind it is.
 
 use brownout_model::{Key, Unit, keys};
 use brownout_trace::event::FileId;

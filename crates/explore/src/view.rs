@@ -1,9 +1,10 @@
 //! What persistent memory may hold at a failure point, and one image chosen from that.
 //!
-//! A [`Timeline`] keeps, for every unit that a run stored to, what it may hold at each failure point: a new version where that
-//! changed. A [`View`] is the timeline at one point. [`Narrowed`] says how far the reads of a recovery have
-//! narrowed a view; an [`Image`] is one memory of those left. A timeline stands on the files as they were before its run,
-//! or on an image, if the run was itself a recovery.
+//! A [`Timeline`] keeps, for every unit that a run stored to, what it may hold at each failure
+//! point: a new version where that changed. A [`View`] is the timeline at one point. [`Narrowed`]
+//! says how far the reads of a recovery have narrowed a view; an [`Image`] is one memory of those
+//! left. A timeline stands on the files as they were before its run, or on an image, if the run was
+//! itself a recovery.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,14 +52,16 @@ mod number {
     }
 }
 
-/// All files that a crash may leave, apart from their bytes: which there are, how long they are, what they are called.
+/// All files that a crash may leave, apart from their bytes: which there are, how long they are,
+/// what they are called.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Files {
     /// By content: a file that was cut short has had several, of which at most one is there.
     pub states: BTreeMap<FileId, FileState>,
     /// Every name that the run has touched. None, if nobody looks at names.
     pub names: BTreeMap<Vec<u8>, Entry>,
-    /// Numbers of contents that a run on these files may give: of persistent memory, and of ordinary files.
+    /// Numbers of contents that a run on these files may give: of persistent memory, and of
+    /// ordinary files.
     pub next: (u32, u32),
 }
 
@@ -223,7 +226,8 @@ impl View {
         self.choices(self.timeline.unit_of(line))
     }
 
-    /// Whether a line certainly holds the same at another failure point of the same run; a quick answer, which may be no where it does.
+    /// Whether a line certainly holds the same at another failure point of the same run; a quick
+    /// answer, which may be no where it does.
     pub fn holds_as(&self, other: &View, line: LineKey) -> bool {
         let unit = self.timeline.unit_of(line);
         Arc::ptr_eq(&self.timeline, &other.timeline)
@@ -276,7 +280,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// How many crashes it comes after: 1 if the recorded run was cut short, 2 if its recovery was, too.
+    /// How many crashes it comes after: 1 if the recorded run was cut short, 2 if its recovery was,
+    /// too.
     pub fn crashes(&self) -> u32 {
         1 + match &self.view.timeline.base {
             Base::Files(_) => 0,
@@ -456,7 +461,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Every version of every unit: what the history knew at that point, long after it has gone on.
+        /// Every version of every unit: what the history knew at that point, long after it has gone
+        /// on.
         #[test]
         fn a_view_is_the_history_as_it_was(
             config in config(),
@@ -504,7 +510,8 @@ mod tests {
                     };
                     seen.push((line, *mask, bytes));
                 }
-                // The image that is run agrees with everything that was read, and elsewhere nothing is lost.
+                // The image that is run agrees with everything that was read, and elsewhere nothing
+                // is lost.
                 let image = Image::newest(&view, &narrowed, &files);
                 for (line, mask, bytes) in seen {
                     prop_assert_eq!(masked(&image.line(line), mask), bytes);
@@ -525,8 +532,9 @@ mod tests {
             }
         }
 
-        /// A crash in a recovery stands on the image that the first crash left: what the recovery has not stored to is as it was
-        /// there, and no line that differs from the files is left out.
+        /// A crash in a recovery stands on the image that the first crash left: what the recovery
+        /// has not stored to is as it was there, and no line that differs from the files is left
+        /// out.
         #[test]
         fn a_second_crash_stands_on_the_first(
             config in config(),

@@ -1,18 +1,22 @@
 //! The files that a recovery finds, set to one crash image after the other.
 //!
-//! A world is what one thread runs recoveries in, one at a time; those of different worlds share nothing. There are two kinds:
+//! A world is what one thread runs recoveries in, one at a time; those of different worlds share
+//! nothing. There are two kinds:
 //!
-//! - **Enclosed**: in a private view of the machine ([`Enclosure`]), where every file has its own name. Below it lie the user's files, what
-//!   the set-up changed, and what the recorded run changed (so files that are not tracked are there as the run left them). What a
-//!   recovery does beyond stores to tracked files (files made, removed, renamed, written to; ports in use) is noticed when it
-//!   has ended. Files that it has only made (a lock, a log) are taken away; after anything else the next one gets a fresh view. So no recovery sees what another one did.
-//! - **Redirected**, where the kernel allows no private view: copies in a folder of the world's own, to which the engine leads the program
-//!   when it names the originals.
+//! - **Enclosed**: in a private view of the machine ([`Enclosure`]), where every file has its own
+//!   name. Below it lie the user's files, what the set-up changed, and what the recorded run
+//!   changed (so files that are not tracked are there as the run left them). What a recovery does
+//!   beyond stores to tracked files (files made, removed, renamed, written to; ports in use) is
+//!   noticed when it has ended. Files that it has only made (a lock, a log) are taken away; after
+//!   anything else the next one gets a fresh view. So no recovery sees what another one did.
+//! - **Redirected**, where the kernel allows no private view: copies in a folder of the world's
+//!   own, to which the engine leads the program when it names the originals.
 //!
-//! The interface: [`World::lay`] is the one place where a crash state is put into the world: which files there are, how long they are, and what
-//! they hold. [`World::find`] says where the tool sees what programs in the world call by a path; it is true until the next `lay`.
-//! [`World::equip`] tells a launch to happen here, and [`World::after`] looks at what it has left. Between two images only the lines that differ are
-//! written, and those that the last recovery has stored to.
+//! The interface: [`World::lay`] is the one place where a crash state is put into the world: which
+//! files there are, how long they are, and what they hold. [`World::find`] says where the tool sees
+//! what programs in the world call by a path; it is true until the next `lay`. [`World::equip`]
+//! tells a launch to happen here, and [`World::after`] looks at what it has left. Between two
+//! images only the lines that differ are written, and those that the last recovery has stored to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -38,7 +42,8 @@ use crate::recording::TrackedFile;
 use crate::unit::is_ordinary;
 use crate::view::{Entry, FileState, Files, Image};
 
-/// What a checker reads, in an enclosed world. The same in all of them, so that it does the same in all of them.
+/// What a checker reads, in an enclosed world. The same in all of them, so that it does the same in
+/// all of them.
 const TOLD: &str = "brownout-acknowledged";
 
 struct WorldFile {
@@ -154,7 +159,8 @@ impl World {
         self.enclosed.as_ref().map(|enclosed| &enclosed.view)
     }
 
-    /// Where the tool finds what a program in this world calls `path`. True until the next [`lay`](Self::lay).
+    /// Where the tool finds what a program in this world calls `path`. True until the next
+    /// [`lay`](Self::lay).
     pub fn find(&self, path: &Path) -> PathBuf {
         if let Some(view) = self.view() {
             return view.path(path);
@@ -232,7 +238,8 @@ impl World {
         self.called.get(&file)
     }
 
-    /// The files that are there now, as the tool finds them: persistent memory first, and no more than can be followed.
+    /// The files that are there now, as the tool finds them: persistent memory first, and no more
+    /// than can be followed.
     pub fn existing(&self) -> Vec<(PathBuf, FileId)> {
         if self.names.is_some() {
             let there = self.called.iter().take(KNOWN_FILES_MAX);
@@ -290,8 +297,9 @@ impl World {
         Ok(())
     }
 
-    /// Every name of the image, and the files, folders and links that they stand for. What the last image had, too, stays as it is; the
-    /// rest is made anew. Nothing outside the private view is touched.
+    /// Every name of the image, and the files, folders and links that they stand for. What the last
+    /// image had, too, stays as it is; the rest is made anew. Nothing outside the private view is
+    /// touched.
     fn lay_names(&mut self, files: &Files, view: &Enclosure) -> io::Result<()> {
         if self.names.as_ref() == Some(&files.names) && self.can_stay(files, view) {
             for (id, state) in &files.states {
@@ -399,7 +407,8 @@ impl World {
         })
     }
 
-    /// Names that stand for the same in the `old` image and in this one, and do so in the view: they need not be made anew. Files with several names are left out.
+    /// Names that stand for the same in the `old` image and in this one, and do so in the view:
+    /// they need not be made anew. Files with several names are left out.
     fn staying(
         &self,
         old: &BTreeMap<Vec<u8>, Entry>,
@@ -475,7 +484,8 @@ impl World {
         Ok(())
     }
 
-    /// A run is over: looks at what it has left besides what it was seen to do to tracked files. `made` are files that it made and mapped.
+    /// A run is over: looks at what it has left besides what it was seen to do to tracked files.
+    /// `made` are files that it made and mapped.
     pub fn after(&mut self, made: &[PathBuf]) {
         let Some(enclosed) = &mut self.enclosed else {
             for path in made {
@@ -520,7 +530,8 @@ impl World {
 }
 
 impl WorldFile {
-    /// Makes a file that is there as long as this. Its permissions are as they were, whatever the last recovery did to them.
+    /// Makes a file that is there as long as this. Its permissions are as they were, whatever the
+    /// last recovery did to them.
     fn fit(&self, size: u64) -> io::Result<()> {
         let Some(handle) = &self.handle else {
             return Ok(());
@@ -623,7 +634,8 @@ mod tests {
         FileId(file + 1)
     }
 
-    /// Files as they were, and a run that stores to some of their lines: one store between two failure points.
+    /// Files as they were, and a run that stores to some of their lines: one store between two
+    /// failure points.
     struct Scene {
         folder: tempfile::TempDir,
         tracked: BTreeMap<FileId, TrackedFile>,
@@ -637,7 +649,8 @@ mod tests {
     impl Scene {
         fn new(stores: &[(u32, u64, u8)], enclosed: bool) -> Scene {
             let mountpoint = enclosed.then(|| tempfile::tempdir().expect("a folder"));
-            // Where the kernel allows none, the other kind is tested twice; the suites say what this machine can do.
+            // Where the kernel allows none, the other kind is tested twice; the suites say what
+            // this machine can do.
             let enclosures = mountpoint
                 .as_ref()
                 .and_then(|at| Enclosures::new(at.path(), Path::new("/"), None, false).ok());
@@ -974,7 +987,8 @@ mod tests {
         assert_eq!(world.view().map(|view| view.root().to_path_buf()), before);
     }
 
-    /// A lock or a log that a recovery makes is gone before the next one, and the view, with the programs that are kept in it, stays.
+    /// A lock or a log that a recovery makes is gone before the next one, and the view, with the
+    /// programs that are kept in it, stays.
     #[test]
     fn files_that_were_only_made_are_taken_away() {
         let scene = Scene::new(&[(0, 1, 7)], true);
@@ -1030,7 +1044,8 @@ mod tests {
         );
     }
 
-    /// Names are laid down as the image has them, whatever was there before, and only in the private view.
+    /// Names are laid down as the image has them, whatever was there before, and only in the
+    /// private view.
     #[test]
     fn names_are_those_of_the_image() {
         let scene = Scene::new(&[], true);

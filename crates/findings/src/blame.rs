@@ -1,7 +1,7 @@
 //! Whose frame is it: which frame of a stack stands for what an event did.
 //!
-//! **Purpose.** A store that `memcpy` makes is not `memcpy`'s doing. Whoever names a place (a headline, a suggestion, a cause) asks
-//! here, so that all name the same.
+//! **Purpose.** A store that `memcpy` makes is not `memcpy`'s doing. Whoever names a place (a
+//! headline, a suggestion, a cause) asks here, so that all name the same.
 //!
 //! | frame | whose doing |
 //! |---|---|
@@ -11,9 +11,9 @@
 //! | libpmemobj and its kin with source lines | its own: whoever has those is their author |
 //! | everything else, the program's own headers included | its own |
 //!
-//! The *cause* of an event is the innermost frame that is not its caller's doing. The *site* to show is the innermost one from there on that has a
-//! source line. What lies outside `main` belongs to the C library or to a language's start-up code; it says nothing, and differs
-//! between systems.
+//! The *cause* of an event is the innermost frame that is not its caller's doing. The *site* to
+//! show is the innermost one from there on that has a source line. What lies outside `main` belongs
+//! to the C library or to a language's start-up code; it says nothing, and differs between systems.
 //!
 //! **Guarantee.** Every stack that is not empty has a cause and a site.
 
@@ -22,7 +22,8 @@ use crate::{Event, Finding, Frame, Role};
 /// Libraries whose functions store, write back and fence on behalf of a caller.
 const PRIMITIVES: [&str; 5] = ["libc", "libpmem", "libpmem2", "ld-linux-x86-64", "[vdso]"];
 
-/// Libraries that PM programs are built on. Without debug information their inside tells their user nothing.
+/// Libraries that PM programs are built on. Without debug information their inside tells their user
+/// nothing.
 const FOUNDATIONS: [&str; 4] = ["libpmemobj", "libpmemlog", "libpmemblk", "libpmempool"];
 
 /// How the names of headers end.
@@ -77,7 +78,8 @@ fn starts_program(name: &str) -> bool {
         )
 }
 
-/// The frames up to `main`, which has no name in a stripped program; or up to what a thread begins with.
+/// The frames up to `main`, which has no name in a stripped program; or up to what a thread begins
+/// with.
 pub fn inside_main(stack: &[Frame]) -> &[Frame] {
     for (at, frame) in stack.iter().enumerate() {
         match frame.function.as_deref() {
@@ -120,8 +122,8 @@ pub fn frame(stack: &[Frame]) -> Option<&Frame> {
     Some(&stack[site(stack)?])
 }
 
-/// Where the code that includes a header asks for what is done there: the first frame around the site that is in no header. None if
-/// the site is in none itself.
+/// Where the code that includes a header asks for what is done there: the first frame around the
+/// site that is in no header. None if the site is in none itself.
 pub fn including(stack: &[Frame]) -> Option<&Frame> {
     let at = site(stack)?;
     if !is_header(&stack[at]) {
@@ -154,7 +156,8 @@ pub fn spoken(frame: &Frame) -> String {
     }
 }
 
-/// As [`spoken`], of the frame to show. What is in a header is done for somebody, who is named, too: `pm.h:7, for list.c:41`.
+/// As [`spoken`], of the frame to show. What is in a header is done for somebody, who is named,
+/// too: `pm.h:7, for list.c:41`.
 pub fn place(stack: &[Frame]) -> String {
     match (frame(stack), including(stack)) {
         (Some(site), Some(user)) => format!("{}, for {}", spoken(site), spoken(user)),
@@ -163,7 +166,8 @@ pub fn place(stack: &[Frame]) -> String {
     }
 }
 
-/// As [`spoken`], of the frame in which something can be mended: what a header does, it does for whoever includes it.
+/// As [`spoken`], of the frame in which something can be mended: what a header does, it does for
+/// whoever includes it.
 pub fn mended_at(stack: &[Frame]) -> String {
     match including(stack) {
         Some(user) => spoken(user),

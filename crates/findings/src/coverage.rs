@@ -1,14 +1,15 @@
 //! What an analysis has looked at, and what it has not.
 //!
-//! A [`Coverage`] is a list of [`Limitation`]s, each made where it becomes known. It alone decides the [`Verdict`], and with it the
-//! exit status and what may be claimed of something that was not found: nothing is called clean, and nothing harmless, beyond
-//! what was looked at.
+//! A [`Coverage`] is a list of [`Limitation`]s, each made where it becomes known. It alone decides
+//! the [`Verdict`], and with it the exit status and what may be claimed of something that was not
+//! found: nothing is called clean, and nothing harmless, beyond what was looked at.
 //!
-//! There are two sorts. A limitation *cuts* if the analysis ended before it was done; what was found until then is shown, and the
-//! verdict is [`Verdict::Incomplete`]. The others *bound* an analysis that was done: what was found stands for itself
-//! ([`Verdict::Findings`]), but that nothing was found proves nothing beyond the bound. Who knows a limitation and can live with
-//! it accepts it (`--accept`): then it does not count for the verdict, and is still told. What nobody expects of an analysis unless he
-//! asks for it is [accepted from the beginning](Coverage::spare).
+//! There are two sorts. A limitation *cuts* if the analysis ended before it was done; what was
+//! found until then is shown, and the verdict is [`Verdict::Incomplete`]. The others *bound* an
+//! analysis that was done: what was found stands for itself ([`Verdict::Findings`]), but that
+//! nothing was found proves nothing beyond the bound. Who knows a limitation and can live with it
+//! accepts it (`--accept`): then it does not count for the verdict, and is still told. What nobody
+//! expects of an analysis unless he asks for it is [accepted from the beginning](Coverage::spare).
 
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +47,8 @@ pub enum Limit {
     Limits,
     /// Runs that had read the same went on differently.
     Nondeterministic,
-    /// Whoever was to judge could not: recovery fails although nothing is lost, so that its failure proves nothing, or a detector has failed.
+    /// Whoever was to judge could not: recovery fails although nothing is lost, so that its failure
+    /// proves nothing, or a detector has failed.
     Unjudged,
     /// The program did something whose consequences are not modelled.
     Unsupported,
@@ -148,8 +150,8 @@ impl Coverage {
         });
     }
 
-    /// Notes something that is not looked at because nobody has asked for it: it is accepted from the beginning. It is told all the same, and
-    /// not everything was looked at.
+    /// Notes something that is not looked at because nobody has asked for it: it is accepted from
+    /// the beginning. It is told all the same, and not everything was looked at.
     pub fn spare(&mut self, kind: Limit, text: impl Into<String>) {
         self.add(Limitation {
             kind,
@@ -232,8 +234,8 @@ impl Coverage {
         }
     }
 
-    /// Whether what was asked for was not done, so that success would be a lie: a verdict that is [`Verdict::Incomplete`], or a
-    /// pattern that matched nothing.
+    /// Whether what was asked for was not done, so that success would be a lie: a verdict that is
+    /// [`Verdict::Incomplete`], or a pattern that matched nothing.
     pub fn falls_short(&self, found: bool) -> bool {
         let is_unmatched = self.open().contains(&Limit::Unmatched);
         is_unmatched || self.verdict(found) == Verdict::Incomplete

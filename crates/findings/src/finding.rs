@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::touches::Touched;
 use crate::{Coverage, Role, RuleId, Severity, Verdict};
 
-/// Version of the JSON form. Grows by one when a field changes its meaning or goes; new fields do not count.
+/// Version of the JSON form. Grows by one when a field changes its meaning or goes; new fields do
+/// not count.
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// One level of a call stack, innermost first in a list.
@@ -30,8 +31,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Code of the compiler or of a language's standard library that was compiled into the program: intrinsics, `std::copy`,
-    /// `copy_from_slice`. It does what its caller asks for.
+    /// Code of the compiler or of a language's standard library that was compiled into the program:
+    /// intrinsics, `std::copy`, `copy_from_slice`. It does what its caller asks for.
     pub fn is_standard_library(&self) -> bool {
         /// Headers of compilers and systems.
         const BEGINNINGS: [&str; 4] = [
@@ -62,7 +63,8 @@ pub struct Place {
     pub size: u64,
     /// Address of the first byte in the program that was run.
     pub address: u64,
-    /// What the program calls these bytes, if that is certain: `root->count`, or a name that it has registered.
+    /// What the program calls these bytes, if that is certain: `root->count`, or a name that it has
+    /// registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -70,7 +72,8 @@ pub struct Place {
 /// Something that happened in the run and belongs to a finding. Reports number them from 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// What it was, one word: `store`, `flush`, `fence`, `log`, `alloc`, `assertion`, `tx-end`, `unmap`, `exit`, `load`, ….
+    /// What it was, one word: `store`, `flush`, `fence`, `log`, `alloc`, `assertion`, `tx-end`,
+    /// `unmap`, `exit`, `load`, ….
     pub role: Role,
     /// One line: "8 bytes are stored here". No final stop.
     pub text: String,
@@ -138,7 +141,8 @@ pub struct Reproduction {
 pub struct Timeline {
     /// In the order of the run.
     pub steps: Vec<TimelineStep>,
-    /// What recovery does on what a crash at the same point leaves if nothing is lost, if that was tried: "exit code 0".
+    /// What recovery does on what a crash at the same point leaves if nothing is lost, if that was
+    /// tried: "exit code 0".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nothing_lost: Option<NothingLost>,
 }
@@ -193,8 +197,8 @@ pub enum Fate {
     LostInPart,
 }
 
-/// How much one place in the code writes back and fences. The statistics of `check` have a list of these, by the name
-/// [`Effort::STATISTIC`].
+/// How much one place in the code writes back and fences. The statistics of `check` have a list of
+/// these, by the name [`Effort::STATISTIC`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effort {
     /// Where in the code, innermost first. Empty for all places together that are not listed.
@@ -274,10 +278,12 @@ pub struct Finding {
     /// How to see it natively, if it is about one crash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reproduction: Option<Reproduction>,
-    /// In which programs and tests it was seen, if that says more than the command line of the analysis: the first ones, each once.
+    /// In which programs and tests it was seen, if that says more than the command line of the
+    /// analysis: the first ones, each once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub origins: Vec<Origin>,
-    /// What the run did to the cache lines in question, if the analysis knows more of that than the events tell.
+    /// What the run did to the cache lines in question, if the analysis knows more of that than the
+    /// events tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
     /// A line of source that would mend it, where that can be said.
@@ -285,7 +291,8 @@ pub struct Finding {
     pub sketch: Option<Sketch>,
 }
 
-/// A line to be put into a source file. It is a sketch: nobody has compiled it, and the program may have other names for what it calls.
+/// A line to be put into a source file. It is a sketch: nobody has compiled it, and the program may
+/// have other names for what it calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sketch {
     /// The file, as frames name it.
@@ -368,7 +375,8 @@ pub struct Analysed {
     /// How the program ended: "exit code 0", "signal 11".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
-    /// The words after `brownout` that gave this report; empty if they are not known, or are no text.
+    /// The words after `brownout` that gave this report; empty if they are not known, or are no
+    /// text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// What was taken to survive a power failure, by the name that `--domain` has for it.

@@ -1,11 +1,13 @@
-//! What an analysis has to say: plain data, the catalogue of rules, whose frame it is, and how all write numbers.
+//! What an analysis has to say: plain data, the catalogue of rules, whose frame it is, and how all
+//! write numbers.
 //!
-//! **Purpose.** Every analysis produces [`Finding`]s and one [`Report`]; only `brownout-report` renders them. The
-//! types here *are* the documented JSON form (`docs/report.md`, `schema/report.schema.json`).
+//! **Purpose.** Every analysis produces [`Finding`]s and one [`Report`]; only `brownout-report`
+//! renders them. The types here *are* the documented JSON form (`docs/report.md`,
+//! `schema/report.schema.json`).
 //!
-//! **Guarantee.** Nothing here looks for anything: no rule, no rendering of findings, no I/O. Two decisions are made here, so that
-//! all make them alike: the verdict, of what was found and of what was looked at ([`Coverage`]), and which frame of a stack stands for an
-//! event ([`blame`]).
+//! **Guarantee.** Nothing here looks for anything: no rule, no rendering of findings, no I/O. Two
+//! decisions are made here, so that all make them alike: the verdict, of what was found and of what
+//! was looked at ([`Coverage`]), and which frame of a stack stands for an event ([`blame`]).
 //!
 //! ```
 //! use brownout_findings::{Severity, rules};

@@ -3,8 +3,8 @@
 //! ```text
 //!  analysis ─▶ Outcome ─▶ Report ─▶ fingerprints, suppressions, baseline ─▶ verdict, exit status, output
 //! ```
-//! An analysis decides what it has found and what it has looked at. It knows nothing of reports, and a report nothing of analyses: only
-//! the type of the statistics differs.
+//! An analysis decides what it has found and what it has looked at. It knows nothing of reports,
+//! and a report nothing of analyses: only the type of the statistics differs.
 //!
 //! ```
 //! use brownout_findings::{Analysed, Limit, Outcome, Verdict};
@@ -24,7 +24,8 @@ use serde_json::{Map, Value};
 use crate::touches::Touched;
 use crate::{Analysed, Coverage, Finding, Report, SCHEMA_VERSION, Tool};
 
-/// What an analysis came to. `S` are its numbers: a struct whose fields are the statistics of the report, by name.
+/// What an analysis came to. `S` are its numbers: a struct whose fields are the statistics of the
+/// report, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome<S> {
     /// What is wrong. Fingerprints are not assigned yet.

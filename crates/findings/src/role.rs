@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 macro_rules! roles {
     ($($name:ident $word:literal $text:literal)*) => {
-        /// What an event of a finding was. In reports it is one word (`docs/report.md` has the list).
+        /// What an event of a finding was. In reports it is one word (`docs/report.md` has the
+        /// list).
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub enum Role {
             $(#[doc = $text] $name,)*

@@ -1,7 +1,9 @@
-//! The catalogue of built-in rules: one row a rule, and [`RuleId`], which names the rule of a finding.
+//! The catalogue of built-in rules: one row a rule, and [`RuleId`], which names the rule of a
+//! finding.
 //!
-//! Ids are stable: they stand in suppressions, baselines and scripts. Inside the tool a rule is a [`BuiltIn`], so that a name that is not
-//! in the catalogue does not compile; custom rules bring their own.
+//! Ids are stable: they stand in suppressions, baselines and scripts. Inside the tool a rule is a
+//! [`BuiltIn`], so that a name that is not in the catalogue does not compile; custom rules bring
+//! their own.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -23,7 +25,8 @@ pub enum Analysis {
     Fuzz,
     /// It takes an interleaving of threads.
     Race,
-    /// It takes an input that is solved for. It has no rules of its own: it applies those of `check`.
+    /// It takes an input that is solved for. It has no rules of its own: it applies those of
+    /// `check`.
     Symex,
 }
 
@@ -53,7 +56,8 @@ pub struct Rule {
     pub severity: Severity,
     /// On unless switched off.
     pub default_on: bool,
-    /// What it looks for, one line, no final stop. Those of other analyses than `check` begin with the analysis.
+    /// What it looks for, one line, no final stop. Those of other analyses than `check` begin with
+    /// the analysis.
     pub summary: &'static str,
     /// Its page, as `brownout explain` shows it (Markdown).
     pub page: &'static str,
@@ -137,7 +141,8 @@ pub fn of(analysis: Analysis) -> impl Iterator<Item = &'static Rule> {
     RULES.iter().filter(move |rule| rule.analysis == analysis)
 }
 
-/// The rule that a finding is about: a built-in one, or one that somebody has brought. In reports it is its id.
+/// The rule that a finding is about: a built-in one, or one that somebody has brought. In reports
+/// it is its id.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RuleId(Who);
 
@@ -278,7 +283,8 @@ impl RuleSet {
         self.0 = self.0 & !(1 << at) | u64::from(on) << at;
     }
 
-    /// Switches the rules of a severity on or off. What is off by default is only switched on by its name, or with all.
+    /// Switches the rules of a severity on or off. What is off by default is only switched on by
+    /// its name, or with all.
     pub fn set_group(&mut self, severity: Severity, on: bool) {
         let in_group = |rule: &&Rule| rule.severity == severity && (rule.default_on || !on);
         for rule in of(Analysis::Check).filter(in_group) {

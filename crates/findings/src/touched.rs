@@ -4,12 +4,12 @@
 //! purpose, was executed and did such a thing; its number is how often, over all runs that were
 //! counted. What was executed at no line that is known counts as [`unknown`](Touched::unknown).
 //!
-//! A line is [missed](Touched::missed) if code of it could persist something and no run that was counted has seen it
-//! do so.
+//! A line is [missed](Touched::missed) if code of it could persist something and no run that was
+//! counted has seen it do so.
 //!
-//! **Deviation.** Which instructions *could* store to persistent memory, or read it, is known of none that has not. So of what was not
-//! executed, only write-backs, fences and calls of libpmem's functions are there. Whether those would concern persistent memory is not known
-//! either.
+//! **Deviation.** Which instructions *could* store to persistent memory, or read it, is known of
+//! none that has not. So of what was not executed, only write-backs, fences and calls of libpmem's
+//! functions are there. Whether those would concern persistent memory is not known either.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,8 @@ impl Adding {
         }
     }
 
-    /// Something could be done at the line that stands for a call stack. What a language's library has in itself is nobody's to reach.
+    /// Something could be done at the line that stands for a call stack. What a language's library
+    /// has in itself is nobody's to reach.
     pub fn could(&mut self, stack: &[Frame], touch: Touch) {
         if !stack.iter().all(Frame::is_standard_library)
             && let Some(place) = place_of(stack)

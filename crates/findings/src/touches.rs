@@ -77,8 +77,8 @@ pub struct Touched {
     /// So many places of the code, each with its callers, have no source line.
     #[serde(default)]
     pub unknown: u64,
-    /// Lines that could make something persistent, or store to persistent memory by libpmem's functions, and were not seen to do so:
-    /// how often is 0.
+    /// Lines that could make something persistent, or store to persistent memory by libpmem's
+    /// functions, and were not seen to do so: how often is 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missed: Vec<TouchedFile>,
 }

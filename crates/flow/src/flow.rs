@@ -44,8 +44,8 @@ pub enum At {
 pub struct MemoryOperand {
     /// How its address is found.
     pub at: At,
-    /// Bytes; 0 if only known at run time (`xsave`); of one element for string instructions, of all elements together for
-    /// [`At::Elements`].
+    /// Bytes; 0 if only known at run time (`xsave`); of one element for string instructions, of all
+    /// elements together for [`At::Elements`].
     pub bytes: u16,
     /// Bytes of one element, for [`At::Elements`]; otherwise as `bytes`.
     pub element_bytes: u16,

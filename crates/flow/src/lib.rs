@@ -38,8 +38,8 @@
 //! 3. Whether an instruction faults is no output.
 //! 4. What the processor or the kernel supplies (time, random numbers, selectors, what a system
 //!    call returns) has no label. The caller labels what system calls write.
-//! 5. Pointers to the last x87 instruction and its operand, which `fnstenv` and its like store, have
-//!    no label.
+//! 5. Pointers to the last x87 instruction and its operand, which `fnstenv` and its like store,
+//!    have no label.
 //! 6. Nor has the header of an area that processor state is saved to (see [`transfer_state`]).
 //!
 //! # Cost

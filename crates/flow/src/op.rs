@@ -1,8 +1,8 @@
 //! The operations that move labels, and their interpreter.
 //!
 //! An instruction's data flow is a short straight list of these. They run in order, and each reads
-//! all of a byte's (or a lane's) sources before it writes that byte or lane; `flow` builds lists in which no
-//! operation overwrites what a later byte still needs, by way of temporaries.
+//! all of a byte's (or a lane's) sources before it writes that byte or lane; `flow` builds lists in
+//! which no operation overwrites what a later byte still needs, by way of temporaries.
 
 use crate::place::Place;
 

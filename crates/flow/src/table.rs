@@ -1,7 +1,7 @@
 //! The table: which rule gives the data flow of which instructions.
 //!
-//! A legacy instruction without a row is unknown. For a vector instruction without one, every output
-//! byte depends on every input byte.
+//! A legacy instruction without a row is unknown. For a vector instruction without one, every
+//! output byte depends on every input byte.
 
 use crate::Unknown;
 use crate::build::{Answer, Builder};

@@ -168,8 +168,8 @@ impl Sources {
 }
 
 impl Builder<'_> {
-    /// Writes a result to operand 0: merges it under the mask, if there is one, whose bits stand for
-    /// lanes of this many bytes, and clears what has to be cleared.
+    /// Writes a result to operand 0: merges it under the mask, if there is one, whose bits stand
+    /// for lanes of this many bytes, and clears what has to be cleared.
     pub fn write_vector(&mut self, result: Span, lane: usize) -> Answer {
         let to = self.data(0)?;
         let result = result.low(to.len());
@@ -357,8 +357,8 @@ impl Builder<'_> {
         }
     }
 
-    /// An operation that is the same for each lane. `combine(to, a, b)` gives two sources' labels to
-    /// a third place, of which it reads nothing that it has overwritten.
+    /// An operation that is the same for each lane. `combine(to, a, b)` gives two sources' labels
+    /// to a third place, of which it reads nothing that it has overwritten.
     fn lanewise(
         &mut self,
         lane: u8,
@@ -825,8 +825,8 @@ impl Builder<'_> {
         self.write_vector(result, lane)
     }
 
-    /// `vpternlog`: the immediate is a table of 8 bits; an operand that makes no difference in it is
-    /// no source.
+    /// `vpternlog`: the immediate is a table of 8 bits; an operand that makes no difference in it
+    /// is no source.
     fn ternary(&mut self, lane: usize) -> Answer {
         let to = self.data(0)?;
         let table = self.immediate();

@@ -237,8 +237,8 @@ impl Campaign {
         }
     }
 
-    /// Flips inputs of the loaded code, which takes `before` to `self.base`; the labels say what was
-    /// declared for each of them. Calls with each flip that did not fault, its number, and what
+    /// Flips inputs of the loaded code, which takes `before` to `self.base`; the labels say what
+    /// was declared for each of them. Calls with each flip that did not fault, its number, and what
     /// changed.
     fn flip_each(
         &mut self,
@@ -740,9 +740,9 @@ fn what_changes_behind_a_sequence_was_declared() {
     assert!(spread > 10 * executed, "flips must have consequences");
 }
 
-/// The mnemonics whose flow must be nearly exact, and the share of the declared dependencies that is
-/// to be seen at least, in percent. What is missing shows seldom (a sign, a carry over many bytes) or
-/// is not defined (`bswap` of 16 bits).
+/// The mnemonics whose flow must be nearly exact, and the share of the declared dependencies that
+/// is to be seen at least, in percent. What is missing shows seldom (a sign, a carry over many
+/// bytes) or is not defined (`bswap` of 16 bits).
 const EXACT: &[(Mnemonic, usize)] = &[
     (Mnemonic::Mov, 95),
     (Mnemonic::Movzx, 95),
@@ -783,8 +783,8 @@ const EXACT: &[(Mnemonic, usize)] = &[
     (Mnemonic::Vpxor, 95),
 ];
 
-/// How many of the declared dependencies are ever seen. Flags do not count: that a flag depends on a
-/// byte shows too seldom.
+/// How many of the declared dependencies are ever seen. Flags do not count: that a flag depends on
+/// a byte shows too seldom.
 #[test]
 fn little_is_declared_in_vain() {
     let seed = environment("BROWNOUT_SEED", 0x9EC);

@@ -1,9 +1,11 @@
-//! Runs a program, labels every byte that it loads from persistent memory by where it comes from, and counts what depends on that.
+//! Runs a program, labels every byte that it loads from persistent memory by where it comes from,
+//! and counts what depends on that.
 //!
 //! ```text
 //! cargo run --release -p brownout-follow --example follow -- [--plain | --told] [--pm GLOB]… PROGRAM ARGS…
 //! ```
-//! `--plain` follows nothing, `--told` has the program tell what it executes and makes nothing of it: what both cost.
+//! `--plain` follows nothing, `--told` has the program tell what it executes and makes nothing of
+//! it: what both cost.
 #![allow(clippy::print_stdout)]
 
 use brownout_follow::{Access, Follower, Label, Observer, Sets};

@@ -35,21 +35,23 @@ pub struct Access {
 
 /// Who says what has labels, and hears of what depends on them.
 pub trait Observer {
-    /// An instruction, or the kernel, loads tracked bytes: the number of a source in `sources[i]` labels byte `i`, 0 does not. All bytes are
-    /// of one file, one behind the other.
+    /// An instruction, or the kernel, loads tracked bytes: the number of a source in `sources[i]`
+    /// labels byte `i`, 0 does not. All bytes are of one file, one behind the other.
     ///
     /// The event of the load has come before; of what a system call reads, it comes behind.
     fn loads(&mut self, access: &Access, sources: &mut [u32]);
 
-    /// An instruction, or the kernel, has stored to tracked memory what depends on sources: `content[i]` is what byte `i` depends on, `address` is what
-    /// the address, or the number of bytes, was computed from. Not called if there is no label in either. The event of the store has come
-    /// before.
+    /// An instruction, or the kernel, has stored to tracked memory what depends on sources:
+    /// `content[i]` is what byte `i` depends on, `address` is what the address, or the number of
+    /// bytes, was computed from. Not called if there is no label in either. The event of the store
+    /// has come before.
     fn stores(&mut self, access: &Access, content: &[Label], address: Label, sets: &Sets);
 
     /// Bytes with labels have left the process by a system call, which is over.
     fn leaves(&mut self, access: &Access, content: &[Label], sets: &Sets);
 
-    /// A system call is over: which of the bytes have labels that it has written to memory, or mapped there. By default none.
+    /// A system call is over: which of the bytes have labels that it has written to memory, or
+    /// mapped there. By default none.
     fn receives(&mut self, call: &Received) -> Vec<Given> {
         let _ = call;
         Vec::new()
@@ -175,20 +177,23 @@ impl Follower {
         self
     }
 
-    /// The addresses of all instructions that have read anything with a label, or have overwritten it, if that was asked for.
+    /// The addresses of all instructions that have read anything with a label, or have overwritten
+    /// it, if that was asked for.
     #[must_use]
     pub fn touched(&self) -> Option<&HashSet<u64>> {
         self.touched.as_ref()
     }
 
-    /// Whether what is loaded by a pointer with a label has that label, too. See the crate; by default it has.
+    /// Whether what is loaded by a pointer with a label has that label, too. See the crate; by
+    /// default it has.
     #[must_use]
     pub fn by_pointers(mut self, on: bool) -> Follower {
         self.moves.by_pointers = on;
         self
     }
 
-    /// How many instructions were executed whose data flow is not known. What they wrote has no label.
+    /// How many instructions were executed whose data flow is not known. What they wrote has no
+    /// label.
     #[must_use]
     pub fn given_up(&self) -> u64 {
         self.given_up
@@ -357,7 +362,8 @@ impl Follower {
     ///
     /// # Errors
     ///
-    /// It makes no sense: that is a bug of ours, or a program that has overwritten the engine's memory.
+    /// It makes no sense: that is a bug of ours, or a program that has overwritten the engine's
+    /// memory.
     pub fn executed(&mut self, what: &Executed<'_>, observer: &mut dyn Observer) -> io::Result<()> {
         match *what {
             Executed::Block {
@@ -595,7 +601,8 @@ impl Follower {
         }
     }
 
-    /// Of bytes that a process has been given, those in `part` lie at an address and one behind the other: they get their labels.
+    /// Of bytes that a process has been given, those in `part` lie at an address and one behind the
+    /// other: they get their labels.
     fn receive(&mut self, process: ProcessId, address: u64, part: Range<u64>, given: &[Given]) {
         for given in given {
             let from = given.from.max(part.start);
@@ -612,7 +619,8 @@ impl Follower {
         }
     }
 
-    /// A process was started with bytes that have labels, at an address: [`EventKind::ProcessStart`] has told of it.
+    /// A process was started with bytes that have labels, at an address:
+    /// [`EventKind::ProcessStart`] has told of it.
     pub fn begins_with(&mut self, process: ProcessId, address: u64, given: &[Given]) {
         self.receive(process, address, 0..u64::MAX, given);
     }
@@ -704,7 +712,8 @@ impl Follower {
         }
     }
 
-    /// The kernel has written there: what it has read from tracked files, or what depends on nothing.
+    /// The kernel has written there: what it has read from tracked files, or what depends on
+    /// nothing.
     fn kernel_wrote(&mut self, thread: &mut Thread, number: ThreadId, address: u64, len: u64) {
         let call = &mut thread.call;
         let wrote = call.wrote as u64;
@@ -754,10 +763,12 @@ fn senseless(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Where the components of processor state lie on this machine, which is the one that the program runs on.
+/// Where the components of processor state lie on this machine, which is the one that the program
+/// runs on.
 fn machine_layout() -> XsaveLayout {
     let (low, high): (u32, u32);
-    // SAFETY: it reads a register that programs may read, and has no effects; processors that the tool runs on have it.
+    // SAFETY: it reads a register that programs may read, and has no effects; processors that the
+    // tool runs on have it.
     unsafe {
         std::arch::asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack));
     }
@@ -865,7 +876,8 @@ impl Run<'_> {
         at.saturating_add(LONGEST) > first && at < end.saturating_add(LONGEST)
     }
 
-    /// The thread has left the block at `step`; if that is a repeated string instruction, `rcx` tells how far it has come.
+    /// The thread has left the block at `step`; if that is a repeated string instruction, `rcx`
+    /// tells how far it has come.
     fn part(&mut self, step: usize, rcx: u64) {
         let Some(open) = self.thread.open else {
             return;

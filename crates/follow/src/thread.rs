@@ -185,7 +185,8 @@ pub struct Given {
     pub from: u64,
     /// How many.
     pub len: u64,
-    /// The number of the source that labels the first; the next number is that of the second, and so on. Not 0.
+    /// The number of the source that labels the first; the next number is that of the second, and
+    /// so on. Not 0.
     pub source: u32,
 }
 

@@ -1,5 +1,5 @@
-//! One test case run again and again with all detectors on, against the same program launched natively: executions a second, and where their
-//! time goes. `cargo xtask bench fuzz` calls it.
+//! One test case run again and again with all detectors on, against the same program launched
+//! natively: executions a second, and where their time goes. `cargo xtask bench fuzz` calls it.
 //!
 //! ```text
 //!  speed RUNS POOL INPUT PROGRAM ARGS…

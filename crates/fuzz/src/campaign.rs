@@ -5,9 +5,10 @@
 //!     ▲                  │
 //!     └──── others' news ┘
 //! ```
-//! Guarantee: a case or a finding is in the journal before anybody counts it, so that `kill -9` at any moment loses none that was told; a campaign
-//! that is resumed begins with all of them. The files of cases and findings are for people and other tools; those that are missing are made anew, from the
-//! journal and the images, when a campaign is resumed.
+//! Guarantee: a case or a finding is in the journal before anybody counts it, so that `kill -9` at
+//! any moment loses none that was told; a campaign that is resumed begins with all of them. The
+//! files of cases and findings are for people and other tools; those that are missing are made
+//! anew, from the journal and the images, when a campaign is resumed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -310,7 +311,8 @@ impl Books {
         }
     }
 
-    /// What an earlier run of the tool has left. Files that are missing, because it was killed before it had made them, are made.
+    /// What an earlier run of the tool has left. Files that are missing, because it was killed
+    /// before it had made them, are made.
     fn recall(&mut self, records: Vec<Record>, into: &mut Beginning) -> Result<Spent, Error> {
         let mut spent = Spent::default();
         let mut names = HashMap::new();
@@ -491,7 +493,8 @@ impl Books {
         Ok(())
     }
 
-    /// Where a finding's case belongs, and its name there; it counts from now on. `None` for what is only slow.
+    /// Where a finding's case belongs, and its name there; it counts from now on. `None` for what
+    /// is only slow.
     fn shelved(&mut self, found: &Found) -> Option<(Shelf, CaseName)> {
         let is_wrong = found.finding.severity == Severity::Correctness;
         let (shelf, count) = match found.is_hang() {

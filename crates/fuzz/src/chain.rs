@@ -6,8 +6,9 @@ use crate::case::Case;
 use crate::error::Error;
 use crate::mutate::INPUT_MAX;
 
-/// The same case from images nearer to the root, with all that was done since as one input: nearest to the root first. Crashes cannot be left out that way.
-/// What the program does when it starts and ends in between is left out, so that it need not show the same.
+/// The same case from images nearer to the root, with all that was done since as one input: nearest
+/// to the root first. Crashes cannot be left out that way. What the program does when it starts and
+/// ends in between is left out, so that it need not show the same.
 pub fn nearer(store: &Store, case: &Case) -> Result<Vec<Case>, Error> {
     let mut found = Vec::new();
     let mut input = case.input.clone();

@@ -1,7 +1,9 @@
-//! A closer look at a test case that was worth keeping: what crashes of its run leave, and what recovery makes of them.
+//! A closer look at a test case that was worth keeping: what crashes of its run leave, and what
+//! recovery makes of them.
 //!
-//! The run is recorded once more, from the same image. The crash images that the model allows become parents of further test cases; and, as far as the
-//! budget allows, an exploration tries all that recovery can tell apart, and judges.
+//! The run is recorded once more, from the same image. The crash images that the model allows
+//! become parents of further test cases; and, as far as the budget allows, an exploration tries all
+//! that recovery can tell apart, and judges.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -68,7 +70,8 @@ impl Deep {
         Ok(self.closer.explore(recorded, time, known)?)
     }
 
-    /// Keeps crash images of a run, so many at most. Which of those that the model allows these are is drawn.
+    /// Keeps crash images of a run, so many at most. Which of those that the model allows these are
+    /// is drawn.
     pub fn crash_images(
         &self,
         workshop: &Workshop,
@@ -108,7 +111,8 @@ impl Deep {
         Ok(())
     }
 
-    /// Keeps what the crashes have left that an exploration has found recovery to tell apart, and those of its findings; the latter are returned.
+    /// Keeps what the crashes have left that an exploration has found recovery to tell apart, and
+    /// those of its findings; the latter are returned.
     pub fn explored_images(
         &self,
         workshop: &Workshop,
@@ -143,7 +147,8 @@ fn chosen_as(chosen: &[(u64, usize, Vec<bool>)]) -> Kept {
     Kept::Chosen(serde_json::to_vec(chosen).unwrap_or_default())
 }
 
-/// Keeps what a crash of a run has left, and says whether it is new. `None` if that cannot be an image.
+/// Keeps what a crash of a run has left, and says whether it is new. `None` if that cannot be an
+/// image.
 fn keep(
     workshop: &Workshop,
     recorded: &Recorded,
@@ -163,7 +168,8 @@ fn keep(
     Ok(Some((added.id, added.is_new)))
 }
 
-/// An image with some of its bytes flipped, as a fuzzer does it that knows nothing of images: for comparison. `None` if it has no bytes.
+/// An image with some of its bytes flipped, as a fuzzer does it that knows nothing of images: for
+/// comparison. `None` if it has no bytes.
 pub fn flipped(workshop: &Workshop, image: ImageId, seed: u64) -> Result<Option<ImageId>, Error> {
     use brownout_images::Entry;
     use libafl_bolts::rands::StdRand;
@@ -199,7 +205,8 @@ pub fn flipped(workshop: &Workshop, image: ImageId, seed: u64) -> Result<Option<
     Ok(Some(added.id))
 }
 
-/// What a crash has left, as the contents of an image. `None` if it has left something that is not kept.
+/// What a crash has left, as the contents of an image. `None` if it has left something that is not
+/// kept.
 fn contents<'c>(
     workshop: &Workshop,
     parent: &Manifest,
@@ -288,7 +295,8 @@ impl Base<'_> {
     }
 }
 
-/// A file made of what it held before and of what has changed; `is_same` if it has the name that it had.
+/// A file made of what it held before and of what has changed; `is_same` if it has the name that it
+/// had.
 fn file(
     base: &Base<'_>,
     is_same: bool,

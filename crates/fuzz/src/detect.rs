@@ -1,6 +1,8 @@
-//! The user's own detector: a command that looks at what a run has left, and says whether that is as it should be.
+//! The user's own detector: a command that looks at what a run has left, and says whether that is
+//! as it should be.
 //!
-//! It gets a folder of its own, with copies, so that it cannot change an image, whatever it does there:
+//! It gets a folder of its own, with copies, so that it cannot change an image, whatever it does
+//! there:
 //!
 //! ```text
 //! FOLDER/input              what the program has read
@@ -9,9 +11,11 @@
 //! FOLDER/stdout, stderr     what it has printed, up to a mebibyte each
 //! ```
 //!
-//! 0 is fine, 1 is a finding, and whatever else comes of it is a failure of the detector and nothing of the program's.
+//! 0 is fine, 1 is a finding, and whatever else comes of it is a failure of the detector and
+//! nothing of the program's.
 //!
-//! A detector takes longer than a run. So it is asked only about runs that have shown something new (and while what it has found is made small).
+//! A detector takes longer than a run. So it is asked only about runs that have shown something new
+//! (and while what it has found is made small).
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -90,8 +94,8 @@ impl Detector {
         }
     }
 
-    /// Asks it about a run. Its folder is made in the machine's folder for temporary files, because the tool's own is not one that other programs can see, and is
-    /// removed afterwards.
+    /// Asks it about a run. Its folder is made in the machine's folder for temporary files, because
+    /// the tool's own is not one that other programs can see, and is removed afterwards.
     pub fn ask(&self, left: &Left<'_>) -> Result<Verdict, Error> {
         let place = tempfile::Builder::new()
             .prefix("brownout-detect-")
@@ -192,7 +196,8 @@ impl Detector {
                 return Ok(Some(status));
             }
             if begun.elapsed() > self.patience || self.stop.load(Ordering::Relaxed) {
-                // SAFETY: the group is that of our child, which was not waited for yet, so that its number is nobody else's.
+                // SAFETY: the group is that of our child, which was not waited for yet, so that its
+                // number is nobody else's.
                 unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
                 child.wait()?;
                 return Ok(None);

@@ -7,9 +7,11 @@
 //!  run.sh       runs the program once
 //!  rebuild.sh   lays the files down, runs the program with each input, and compares
 //! ```
-//! **Guarantee.** The script runs the program natively, without the tool, and says whether the files are those of the campaign, byte for byte. They are if the program stores
-//! nothing that differs from run to run. Many programs do: libpmemobj keeps addresses of libraries, and of where the pool is mapped, in the pool, which differ
-//! between any two native runs. With `BROWNOUT` set to the tool, each run happens under that, at the addresses that it had in the campaign, and the
+//! **Guarantee.** The script runs the program natively, without the tool, and says whether the
+//! files are those of the campaign, byte for byte. They are if the program stores nothing that
+//! differs from run to run. Many programs do: libpmemobj keeps addresses of libraries, and of where
+//! the pool is mapped, in the pool, which differ between any two native runs. With `BROWNOUT` set
+//! to the tool, each run happens under that, at the addresses that it had in the campaign, and the
 //! files are the same byte for byte.
 
 use std::fmt::Write as _;
@@ -83,8 +85,9 @@ fn inside(folder: &str, path: &Path) -> String {
 }
 
 impl Kept {
-    /// Writes into a folder what it takes to make an image again. The files to begin with are those of the root, or, if a crash or flipped bytes are part of the way, which
-    /// no sequence of commands makes, those that the last of these has left.
+    /// Writes into a folder what it takes to make an image again. The files to begin with are those
+    /// of the root, or, if a crash or flipped bytes are part of the way, which no sequence of
+    /// commands makes, those that the last of these has left.
     pub fn export(&self, image: ImageId, to: &Path) -> Result<Chain, Error> {
         let chain = self.store.export(image)?;
         fs::create_dir_all(to)?;

@@ -1,11 +1,14 @@
 //! What makes an execution worth keeping, and how much.
 //!
-//! [`Sight`] carries what an execution has shown: four maps of counters. [`Novelty`] remembers what was seen before and decides as PMFuzz does
-//! (algorithm 2): a place that was never seen is priority 2, one that was seen with a clearly different counter is 1, the rest is not worth keeping.
-//! Counters are different if they fall into different classes of AFL's (1, 2, 3, 4–7, 8–15, 16–31, 32–127, 128 and more).
+//! [`Sight`] carries what an execution has shown: four maps of counters. [`Novelty`] remembers what
+//! was seen before and decides as PMFuzz does (algorithm 2): a place that was never seen is
+//! priority 2, one that was seen with a clearly different counter is 1, the rest is not worth
+//! keeping. Counters are different if they fall into different classes of AFL's (1, 2, 3, 4–7,
+//! 8–15, 16–31, 32–127, 128 and more).
 //!
-//! Deviation: the paper has one map of PM operations and leaves the rest to AFL++. Here new persistency situations and new ways of recovery
-//! (what the program did on an image before it turned to its input) count as much as new PM paths, and new edges give priority 1.
+//! Deviation: the paper has one map of PM operations and leaves the rest to AFL++. Here new
+//! persistency situations and new ways of recovery (what the program did on an image before it
+//! turned to its input) count as much as new PM paths, and new edges give priority 1.
 
 use std::borrow::Cow;
 

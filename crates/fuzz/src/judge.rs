@@ -1,12 +1,16 @@
 //! What is wrong with an execution, found once over a whole campaign.
 //!
-//! Looked at are: what check's rules say, death by a signal, and a run that does not end. Rules find the same things in nearly every run, and to give a
-//! finding its words takes a hundred times as long as a run. So what was found is first told apart by rule and code ([`Watch::site`]); only what
-//! was not seen before gets its words, and a fingerprint, which decides whether it is really new.
+//! Looked at are: what check's rules say, death by a signal, and a run that does not end. Rules
+//! find the same things in nearly every run, and to give a finding its words takes a hundred times
+//! as long as a run. So what was found is first told apart by rule and code ([`Watch::site`]); only
+//! what was not seen before gets its words, and a fingerprint, which decides whether it is really
+//! new.
 //!
-//! A run that gives up or hangs has no place in the code at which that happens. Such runs are told apart by how they end, by what was printed last (without
-//! numbers, which differ from image to image), and by the last place that did something to persistent memory. So one known failure does not hide others; and so that
-//! a program that prints what it finds does not give hundreds of findings, only so many of one ending are told ([`VARIANTS_MAX`], [`HANGS_MAX`]).
+//! A run that gives up or hangs has no place in the code at which that happens. Such runs are told
+//! apart by how they end, by what was printed last (without numbers, which differ from image to
+//! image), and by the last place that did something to persistent memory. So one known failure does
+//! not hide others; and so that a program that prints what it finds does not give hundreds of
+//! findings, only so many of one ending are told ([`VARIANTS_MAX`], [`HANGS_MAX`]).
 
 use std::collections::BTreeMap;
 
@@ -23,7 +27,8 @@ use crate::sanitizer::{self, Reported};
 use crate::traces::Place;
 use brownout_stage::{Ran, is_fault, signal_name};
 
-/// So many findings of one exit code are told, if they differ in what was printed and in what was done last.
+/// So many findings of one exit code are told, if they differ in what was printed and in what was
+/// done last.
 const VARIANTS_MAX: u32 = 24;
 /// And so many hangs: each costs many times as long as another run.
 const HANGS_MAX: u32 = 8;
@@ -51,7 +56,8 @@ pub struct Ended<'r> {
     pub ran: &'r Ran,
     /// How it ended.
     pub ending: Ending,
-    /// What it printed on its standard error; on its standard output, if that is all that a failing recovery has said.
+    /// What it printed on its standard error; on its standard output, if that is all that a failing
+    /// recovery has said.
     pub printed: &'r [u8],
     /// Its image is what a crash has left.
     pub after_crash: bool,
@@ -136,8 +142,9 @@ fn hashed(value: impl std::hash::Hash) -> u64 {
     hasher.finish()
 }
 
-/// What tells findings apart over a campaign: the rule, and the lines (or addresses) of what happened. What is only slow has as many call stacks as there are ways to
-/// it; of these only its place counts, and from where its module was called.
+/// What tells findings apart over a campaign: the rule, and the lines (or addresses) of what
+/// happened. What is only slow has as many call stacks as there are ways to it; of these only its
+/// place counts, and from where its module was called.
 pub fn key(finding: &Finding) -> String {
     if let Some(key) = key_of_end(finding) {
         return format!("{key:016x}");
@@ -215,7 +222,8 @@ fn place_of_symptom(finding: &Finding) -> Option<(Option<&str>, Option<&str>, Op
     Some((frame.function.as_deref(), frame.file.as_deref(), frame.line))
 }
 
-/// A line without what differs from image to image: numbers, and words that have digits or no letters in them.
+/// A line without what differs from image to image: numbers, and words that have digits or no
+/// letters in them.
 fn plain(line: &str) -> String {
     let in_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut plain = String::new();
@@ -315,7 +323,8 @@ impl Judge {
         self.found.entry(key).or_insert(found);
     }
 
-    /// Keeps a finding, if it is new. `of_seed`: the case's image is what a crash of a seed's run has left.
+    /// Keeps a finding, if it is new. `of_seed`: the case's image is what a crash of a seed's run
+    /// has left.
     pub fn keep(&mut self, finding: Finding, case: &Case, of_seed: bool) {
         let recovers = |rule: BuiltIn| finding.rule == rule;
         let in_recovery = [
@@ -331,7 +340,8 @@ impl Judge {
         });
     }
 
-    /// Whether crashes of a seed's run have recovery fail in the same way, as far as they were tried, in an exploration or otherwise.
+    /// Whether crashes of a seed's run have recovery fail in the same way, as far as they were
+    /// tried, in an exploration or otherwise.
     fn is_known_of_seed(&self, finding: &Finding) -> bool {
         let said = plain(said(finding).unwrap_or_default());
         let place = place_of_symptom(finding);
@@ -346,7 +356,8 @@ impl Judge {
 
     /// The same for what an exploration of the case has found; `crash` is what the crash has left.
     pub fn keep_explored(&mut self, mut finding: Finding, case: &Case, crash: Option<ImageId>) {
-        // Its crash image lies in a folder that is gone when the exploration is. The campaign's own command makes it again.
+        // Its crash image lies in a folder that is gone when the exploration is. The campaign's own
+        // command makes it again.
         if let Some(seen) = finding.reproduction.take().filter(|seen| seen.confirmed) {
             let status = seen.status;
             finding.notes.push(format!(
@@ -398,7 +409,8 @@ impl Judge {
         }
     }
 
-    /// Everything that a run shows, by its keys; also what is known. What is new is kept: it counts as seen from now on.
+    /// Everything that a run shows, by its keys; also what is known. What is new is kept: it counts
+    /// as seen from now on.
     pub fn keys(&mut self, case: &Case, ended: Ended<'_>, analysis: Analysis) -> Vec<String> {
         let mut keys = Vec::new();
         for finding in self.findings(&ended, analysis, false) {

@@ -55,7 +55,8 @@ pub struct Least {
     pub written: Vec<u64>,
     /// Cases that are needed besides, but only show what they show on an image that no input makes.
     pub left_out: Vec<u64>,
-    /// How much the written ones show, and how much all show: places in all maps, with their classes of counters.
+    /// How much the written ones show, and how much all show: places in all maps, with their
+    /// classes of counters.
     pub shown: (usize, usize),
 }
 
@@ -142,7 +143,8 @@ impl Kept {
         })
     }
 
-    /// What an id means: `12` or `id:000012` (a case of the queue), `img:5` (an image), 16 digits (a finding).
+    /// What an id means: `12` or `id:000012` (a case of the queue), `img:5` (an image), 16 digits
+    /// (a finding).
     pub fn find(&self, id: &str) -> Result<Named, Error> {
         if let Some(found) = self.found.get(id) {
             return Ok(Named::Finding(id.to_owned(), Box::new(found.clone())));
@@ -269,7 +271,8 @@ impl Kept {
         Ok(workshop)
     }
 
-    /// Runs a case once more and says what it shows; with a key, only whether it shows that finding, which may take an exploration.
+    /// Runs a case once more and says what it shows; with a key, only whether it shows that
+    /// finding, which may take an exploration.
     pub fn repeat(&self, case: &Case, key: Option<&str>) -> Result<Vec<Found>, Error> {
         let judge = Judge::new(self.check(), SymbolOptions::default());
         let workshop = Arc::new(self.workshop()?);
@@ -310,10 +313,13 @@ impl Kept {
         Ok(shown.map(|(_, found)| found).collect())
     }
 
-    /// Runs all cases again, and writes the smallest set of inputs into a folder that shows the same.
+    /// Runs all cases again, and writes the smallest set of inputs into a folder that shows the
+    /// same.
     ///
-    /// A folder of inputs knows no images. So whatever can be shown from the root is shown by inputs from there: those of cases on the root, and those of cases on
-    /// normal images with all that led there in front. What only cases on other images show is theirs; they are named, and not written.
+    /// A folder of inputs knows no images. So whatever can be shown from the root is shown by
+    /// inputs from there: those of cases on the root, and those of cases on normal images with all
+    /// that led there in front. What only cases on other images show is theirs; they are named, and
+    /// not written.
     pub fn least(
         &self,
         to: &Path,
@@ -412,7 +418,8 @@ impl Kept {
         }
     }
 
-    /// Runs natively what an exploration runs after a crash, on what that has left; the terminal is its own.
+    /// Runs natively what an exploration runs after a crash, on what that has left; the terminal is
+    /// its own.
     pub fn recover_natively(&self, crash: ImageId) -> Result<ExitStatus, Error> {
         let workshop = self.workshop()?;
         let (view, named) = workshop.laid_with_input(crash)?;
@@ -439,7 +446,8 @@ impl Kept {
     fn put_into(&self, view: &Enclosure, command: &mut std::process::Command) -> Result<(), Error> {
         command.current_dir(&self.settings.folder);
         let enter = view.enter(&self.settings.folder)?;
-        // SAFETY: it makes system calls only, and whoever has the view keeps it until the command has ended.
+        // SAFETY: it makes system calls only, and whoever has the view keeps it until the command
+        // has ended.
         unsafe { command.pre_exec(enter) };
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! The smallest set of test cases that shows what all of them show.
 //!
-//! What a case shows is a set of places in the four maps of `feedback.rs`, each with its class of counters. To choose the fewest cases is NP-hard, so it is
-//! done greedily (again and again the case that adds most), which takes at most ln(n) times as many as needed; afterwards whatever has become
-//! superfluous goes. Guarantee: the chosen ones show all, and each of them shows something that no other one of them shows.
+//! What a case shows is a set of places in the four maps of `feedback.rs`, each with its class of
+//! counters. To choose the fewest cases is NP-hard, so it is done greedily (again and again the
+//! case that adds most), which takes at most ln(n) times as many as needed; afterwards whatever has
+//! become superfluous goes. Guarantee: the chosen ones show all, and each of them shows something
+//! that no other one of them shows.
 
 use std::collections::BinaryHeap;
 
@@ -98,15 +100,17 @@ impl Cover {
         }
     }
 
-    /// Chooses among candidates until they show all that any of them shows, and says which; `wanted` are the places that count. Of two that
-    /// add as much, that of the lower cost is chosen, then the earlier one.
+    /// Chooses among candidates until they show all that any of them shows, and says which;
+    /// `wanted` are the places that count. Of two that add as much, that of the lower cost is
+    /// chosen, then the earlier one.
     pub fn choose(&mut self, candidates: &[(Shown, usize)], wanted: Option<&Cover>) -> Vec<usize> {
         let counts = |at: u32| wanted.is_none_or(|wanted| wanted.times[at as usize] > 0);
         let shown: Vec<Shown> = candidates
             .iter()
             .map(|(shown, _)| Shown(shown.0.iter().copied().filter(|at| counts(*at)).collect()))
             .collect();
-        // What a candidate adds only shrinks, so that whoever is first with a fresh figure is the best.
+        // What a candidate adds only shrinks, so that whoever is first with a fresh figure is the
+        // best.
         let mut heap = BinaryHeap::new();
         for (n, shown) in shown.iter().enumerate() {
             let entry = |gain| (gain, std::cmp::Reverse((candidates[n].1, n)));
@@ -125,7 +129,8 @@ impl Cover {
             self.add(&shown[n]);
             chosen.push(n);
         }
-        // Those that were chosen late may show all that an early one was chosen for. The costly ones go first.
+        // Those that were chosen late may show all that an early one was chosen for. The costly
+        // ones go first.
         let mut order = chosen.clone();
         order.sort_by_key(|n| std::cmp::Reverse(candidates[*n].1));
         for n in order {
@@ -204,7 +209,8 @@ mod tests {
         assert_eq!(Cover::default().choose(&sets, Some(&wanted)), [2]);
     }
 
-    /// A place with another class is something else; with another count of the same class it is not.
+    /// A place with another class is something else; with another count of the same class it is
+    /// not.
     #[test]
     fn classes_count() {
         let shown = |count: u8| {

@@ -1,14 +1,17 @@
-//! Generates inputs, and normal and crash images, that reach persistent-memory code, and judges what happens.
+//! Generates inputs, and normal and crash images, that reach persistent-memory code, and judges
+//! what happens.
 //!
 //! ```text
 //!  seeds ─▶ corpus ─▶ scheduler ─▶ changed inputs ─▶ runner: a warm server for each image ─▶ sight ─▶ novelty ─▶ corpus
 //!             ▲                                         │                                      └▶ judge ─▶ findings
 //!             └── images: what runs leave, what crashes leave ◀┘
 //! ```
-//! **Source.** PMFuzz (ASPLOS'21): test cases are inputs and images, images come from the program or from crashes, PM paths steer.
+//! **Source.** PMFuzz (ASPLOS'21): test cases are inputs and images, images come from the program
+//! or from crashes, PM paths steer.
 //!
-//! **Deviations.** Crash images follow the persistency model instead of killing the program; what was pending at fences, and what recovery does, steer
-//! the search as PM paths do; every execution is judged. The loop, corpora and mutators of bytes are LibAFL's.
+//! **Deviations.** Crash images follow the persistency model instead of killing the program; what
+//! was pending at fences, and what recovery does, steer the search as PM paths do; every execution
+//! is judged. The loop, corpora and mutators of bytes are LibAFL's.
 mod campaign;
 mod case;
 mod chain;

@@ -1,7 +1,8 @@
 //! How inputs are changed: by operations, if anything is known about those, and by bytes.
 //!
-//! Operations are the business of `brownout-inputs`, bytes that of LibAFL's havoc; words and numbers that the program waits for are put among
-//! bytes, too. Which of the two is tried depends on how well each has done of late.
+//! Operations are the business of `brownout-inputs`, bytes that of LibAFL's havoc; words and
+//! numbers that the program waits for are put among bytes, too. Which of the two is tried depends
+//! on how well each has done of late.
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;

@@ -78,7 +78,8 @@ pub struct Options {
     pub patience: Duration,
     /// Ends the campaign when true.
     pub stop: Arc<AtomicBool>,
-    /// Counts where persistent memory is touched, and where the power fails; by default nobody does.
+    /// Counts where persistent memory is touched, and where the power fails; by default nobody
+    /// does.
     pub touches: Option<Touches>,
     /// How the tool was called.
     pub command_line: String,
@@ -125,8 +126,8 @@ impl Options {
     }
 }
 
-/// What is known about operations: what the user says, else what the user's seeds show. Other test cases were made by changing bytes, too, and show
-/// nothing.
+/// What is known about operations: what the user says, else what the user's seeds show. Other test
+/// cases were made by changing bytes, too, and show nothing.
 fn known(templates: Option<&Templates>, tokens: &Tokens, cases: &[Begun]) -> Operations {
     let mut tokens = tokens.clone();
     let templates = match templates {
@@ -147,7 +148,8 @@ mod tests {
     use super::*;
     use crate::case::Case;
 
-    /// A campaign that is resumed knows what it knew: what havoc has made does not hide what the seeds show.
+    /// A campaign that is resumed knows what it knew: what havoc has made does not hide what the
+    /// seeds show.
     #[test]
     fn operations_are_learnt_from_seeds_alone() {
         let image = format!("{:032x}", 1).parse().expect("an id");

@@ -1,7 +1,9 @@
 //! Other fuzzers, with which inputs are exchanged while all of them run.
 //!
-//! The coordinator takes what is new from their queues, now and then, and puts it into an [`Inbox`]; whichever worker has time runs it on the root image, and keeps
-//! what is new. How far their queues were read is written down only when nothing waits any more, so that a campaign that was killed takes the rest again.
+//! The coordinator takes what is new from their queues, now and then, and puts it into an
+//! [`Inbox`]; whichever worker has time runs it on the root image, and keeps what is new. How far
+//! their queues were read is written down only when nothing waits any more, so that a campaign that
+//! was killed takes the rest again.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -94,7 +96,8 @@ impl Partners {
         })
     }
 
-    /// Exchanges, if it is time to, or if this is the last chance. What is to be written down is returned, and what the user should know, once.
+    /// Exchanges, if it is time to, or if this is the last chance. What is to be written down is
+    /// returned, and what the user should know, once.
     pub fn meet(
         &mut self,
         inbox: &Inbox,

@@ -1,10 +1,11 @@
 //! The images that test cases may start from, and which of them is tried next.
 //!
-//! An image that was never tried comes first, newest first half of the time; then those that have borne fruit. Crash images and normal ones take turns, because
-//! there are many more of the former.
+//! An image that was never tried comes first, newest first half of the time; then those that have
+//! borne fruit. Crash images and normal ones take turns, because there are many more of the former.
 //!
-//! All images of the store are there, whoever has made them: this worker, another one, or a campaign that is resumed. Workers share who tries which image
-//! first; those that are another's turn count as tried.
+//! All images of the store are there, whoever has made them: this worker, another one, or a
+//! campaign that is resumed. Workers share who tries which image first; those that are another's
+//! turn count as tried.
 
 use brownout_images::{ImageId, Origin, Store};
 use libafl_bolts::rands::Rand;
@@ -38,7 +39,8 @@ pub enum Kinds {
 }
 
 impl ImagePool {
-    /// Takes in what has been added to the store, of these kinds. `turn` is which of so many workers this one is.
+    /// Takes in what has been added to the store, of these kinds. `turn` is which of so many
+    /// workers this one is.
     pub fn catch_up(&mut self, store: &Store, kinds: Kinds, (turn, workers): (usize, usize)) {
         while let Some(id) = store.nth(self.seen) {
             let number = self.seen;
@@ -126,7 +128,8 @@ mod tests {
         format!("{n:032x}").parse().expect("an id")
     }
 
-    /// Nobody waits for ever, and crash images, of which there are many, do not crowd out the others.
+    /// Nobody waits for ever, and crash images, of which there are many, do not crowd out the
+    /// others.
     #[test]
     fn each_is_tried_once_before_any_is_tried_twice() {
         let mut pool = ImagePool::default();

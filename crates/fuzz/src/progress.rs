@@ -26,6 +26,7 @@ pub struct Progress {
     pub findings: (u64, u64),
     /// Executions a second, lately.
     pub rate: f64,
-    /// When how many PM paths had been reached, of runs and of recoveries: seconds since the tool was started, and their number.
+    /// When how many PM paths had been reached, of runs and of recoveries: seconds since the tool
+    /// was started, and their number.
     pub reached: Vec<(f64, u32)>,
 }

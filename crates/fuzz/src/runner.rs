@@ -1,7 +1,7 @@
 //! Runs test cases: LibAFL's executor, on servers that are kept ready.
 //!
-//! Servers of the images that were used last stay open; opening one costs as much as some dozens of runs on it. Each run is judged by `judge.rs`
-//! as soon as it has ended.
+//! Servers of the images that were used last stay open; opening one costs as much as some dozens of
+//! runs on it. Each run is judged by `judge.rs` as soon as it has ended.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -256,7 +256,8 @@ impl Runner {
                 last: attempt.traces.last,
             };
             if !self.judge.knows_hang(&ended) {
-                // The machine may have been busy with something else. Who says that a program does not end must have waited.
+                // The machine may have been busy with something else. Who says that a program does
+                // not end must have waited.
                 attempt = self.attempt(case, HANG_FACTOR * patience)?;
             }
         }
@@ -276,7 +277,8 @@ impl Runner {
         self.cut += u64::from(ran.outcome.stopped.is_some_and(is_cut));
         let ending = match (ran.outcome.stopped, ran.outcome.status) {
             _ if is_hang(&ran) => Ending::Hang,
-            // However it ends when it is told to, that is not what it was told to do with its input.
+            // However it ends when it is told to, that is not what it was told to do with its
+            // input.
             (None, ExitStatus::Code(_)) if ran.is_done => Ending::Code(0),
             (None, ExitStatus::Signal(libc::SIGTERM | libc::SIGKILL)) if ran.is_done => {
                 Ending::Code(0)

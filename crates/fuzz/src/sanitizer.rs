@@ -1,4 +1,5 @@
-//! What a sanitizer says on standard error: a program that was built with `-fsanitize=address`, `undefined`, `leak` or `thread` notices more than a signal shows.
+//! What a sanitizer says on standard error: a program that was built with `-fsanitize=address`,
+//! `undefined`, `leak` or `thread` notices more than a signal shows.
 //!
 //! ```text
 //! ==4277==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x602000000019 at pc 0x5618198c3453 …
@@ -8,7 +9,8 @@
 //!
 //! map.c:18:50: runtime error: signed integer overflow: 5 + 2147483647 cannot be represented in type 'int'
 //! ```
-//! A report is believed only if the run also ended badly, or if there is a summary: a program may print such words about somebody else.
+//! A report is believed only if the run also ended badly, or if there is a summary: a program may
+//! print such words about somebody else.
 
 use brownout_findings::Frame;
 
@@ -52,7 +54,8 @@ pub fn read(text: &[u8], ended_badly: bool) -> Option<Reported> {
         } else if let Some(frame) = line.strip_prefix('#') {
             if (headline.is_some() || wrong.is_some()) && !is_whole && stack.len() < FRAMES_MAX {
                 let frame = parsed(frame);
-                // A runtime error may have a stack, too, whose first frame is the place that it has named.
+                // A runtime error may have a stack, too, whose first frame is the place that it has
+                // named.
                 if stack.len() == 1 && headline.is_none() && frame.as_ref().is_some_and(is_first) {
                     stack.clear();
                 }

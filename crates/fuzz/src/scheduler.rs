@@ -1,7 +1,9 @@
 //! Which test case is changed next: by chance, in proportion to its weight.
 //!
-//! A weight grows with the priority of the case (see `feedback.rs`) and shrinks with each time that it was chosen. The choice depends on the generator of the
-//! state alone, so that campaigns can be repeated; LibAFL's own sampler goes through a map in an order that differs from process to process.
+//! A weight grows with the priority of the case (see `feedback.rs`) and shrinks with each time that
+//! it was chosen. The choice depends on the generator of the state alone, so that campaigns can be
+//! repeated; LibAFL's own sampler goes through a map in an order that differs from process to
+//! process.
 
 use libafl::corpus::{Corpus, CorpusId};
 use libafl::schedulers::Scheduler;

@@ -24,8 +24,9 @@ pub struct Place {
 pub struct Traces {
     /// The last operation on persistent memory, if there was one.
     pub last: Option<Place>,
-    /// How much recording the run, and going through its crashes, takes: what changes or orders anything. Write-backs alone do neither, and a library that
-    /// makes a pool writes back ten times as many lines as it has changed.
+    /// How much recording the run, and going through its crashes, takes: what changes or orders
+    /// anything. Write-backs alone do neither, and a library that makes a pool writes back ten
+    /// times as many lines as it has changed.
     pub weight: u64,
     callers: FxHashMap<ContextId, TargetAddr>,
 }

@@ -5,11 +5,11 @@
 //!                   ─▶ ImageStage: an image that nobody has tried, with inputs that are there
 //!                   ─▶ ChangeStage: the case's input, changed again and again, on its image; before the first time, by what its run compares
 //! ```
-//! What a worker does follows from its seed, its cases and the order in which it learns of those of others; with one worker, from the seed and the
-//! number of executions alone.
+//! What a worker does follows from its seed, its cases and the order in which it learns of those of
+//! others; with one worker, from the seed and the number of executions alone.
 //!
-//! A case that another worker has told about is looked at closely by that one, and changed by both. A run that cannot be made is noted, and the worker goes
-//! on, unless hardly any can be made.
+//! A case that another worker has told about is looked at closely by that one, and changed by both.
+//! A run that cannot be made is noted, and the worker goes on, unless hardly any can be made.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -62,14 +62,16 @@ type Loop = StdFuzzer<
 const ENERGY: usize = 96;
 /// Runs that making one finding's case small may take.
 const MINIMISE: usize = 150;
-/// Of so many images that are tried, crashes in a run on one become images, too, whether that run showed anything new or not.
+/// Of so many images that are tried, crashes in a run on one become images, too, whether that run
+/// showed anything new or not.
 const DRIFT: usize = 3;
 /// So many of them.
 const DRIFT_IMAGES: usize = 4;
-/// And how long it may take, whatever each of them does, in a campaign whose time is limited. One that is limited in executions is to be
-/// the same on a busy machine.
+/// And how long it may take, whatever each of them does, in a campaign whose time is limited. One
+/// that is limited in executions is to be the same on a busy machine.
 const MINIMISE_TIME: Duration = Duration::from_secs(20);
-/// A run that does more to persistent memory ([`Traces::weight`](crate::traces::Traces::weight)) is not looked at closely.
+/// A run that does more to persistent memory ([`Traces::weight`](crate::traces::Traces::weight)) is
+/// not looked at closely.
 const WEIGHT_MAX: u64 = 20_000;
 /// So many runs in a row that cannot be made end a worker, and fewer if none could be made before.
 const FAILURES_MAX: u32 = 200;
@@ -78,7 +80,8 @@ const FIRST_FAILURES_MAX: u32 = 16;
 const GIFTS: usize = 16;
 /// Inputs that are tried on a new image.
 const TRIALS: usize = 8;
-/// So many of them, on what a crash has left, are new ones that do something with the keys of the run that was cut short.
+/// So many of them, on what a crash has left, are new ones that do something with the keys of the
+/// run that was cut short.
 const PROBES: usize = 4;
 
 /// What a worker tells everybody.
@@ -264,7 +267,8 @@ impl libafl::executors::HasObservers for Bench<'_> {
 }
 
 impl Bench<'_> {
-    /// Has the worker go on although something could not be done for a case. Not if nothing can be kept, nor if the same happens again and again.
+    /// Has the worker go on although something could not be done for a case. Not if nothing can be
+    /// kept, nor if the same happens again and again.
     fn survive<T>(&mut self, done: Result<T, Error>) -> Result<Option<T>, libafl::Error> {
         let error = match done {
             Ok(done) => return Ok(Some(done)),
@@ -406,7 +410,8 @@ fn priority_of(state: &State, id: CorpusId) -> u8 {
     })
 }
 
-/// What stages have in common: LibAFL may not restart them half-way, because nothing here survives the process.
+/// What stages have in common: LibAFL may not restart them half-way, because nothing here survives
+/// the process.
 macro_rules! plain_stage {
     ($name:ident) => {
         impl<S> Restartable<S> for $name {
@@ -466,7 +471,8 @@ impl<EM> Stage<Bench<'_>, EM, State, Loop> for DeepStage {
 }
 
 impl Bench<'_> {
-    /// Runs a case, and says whether it is worth a closer look: one that goes on and on would take all the time that there is.
+    /// Runs a case, and says whether it is worth a closer look: one that goes on and on would take
+    /// all the time that there is.
     fn is_short(&mut self, case: &Case) -> Result<bool, Error> {
         let kind = self.runner.run(case)?;
         // What is found is made small, by other runs.
@@ -480,7 +486,8 @@ impl Bench<'_> {
         Ok(kind != ExitKind::Timeout && !is_much)
     }
 
-    /// Makes images of what the case's run leaves, and of what crashes of it leave; explores, if there is time.
+    /// Makes images of what the case's run leaves, and of what crashes of it leave; explores, if
+    /// there is time.
     fn look(
         &mut self,
         case: &Case,
@@ -910,7 +917,8 @@ fn begin(
         if *is_seed && state.corpus().count() > before {
             bench.tell_case(case, None, "seed", priority_of(state, id).max(1));
         }
-        // An earlier run of the tool may have had no detector, or another one. One worker is enough to see.
+        // An earlier run of the tool may have had no detector, or another one. One worker is enough
+        // to see.
         if !*is_seed && turn == 0 {
             bench.detect(case);
         }

@@ -74,7 +74,8 @@ pub fn of(pid: libc::pid_t) -> Beginning {
     }
 }
 
-/// Of `/proc/PID/stat`, the 49th field (`arg_end`). The second is a name in parentheses, which may hold anything.
+/// Of `/proc/PID/stat`, the 49th field (`arg_end`). The second is a name in parentheses, which may
+/// hold anything.
 fn words_end(stat: &[u8]) -> u64 {
     let Some(name_end) = stat.iter().rposition(|byte| *byte == b')') else {
         return 0;

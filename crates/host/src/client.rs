@@ -4,9 +4,10 @@
 //!  program: listen() ─▶ engine asks, and waits ─▶ Client::listening: connects, sends ─▶ program goes on, and finds a connection
 //!  meanwhile, in the loop that takes events: Client::look, again and again ─▶ Wish: nothing yet, end in order, be ended
 //! ```
-//! Guarantee: what the client has sent in [`listening`](Client::listening) is there before the program can look. So with one thread, the same client
-//! gives the same run. A program that is ended because the client wishes so has ended, and was not [stopped](crate::Stopped): its sink gets the end, with the
-//! signal if that was its end.
+//! Guarantee: what the client has sent in [`listening`](Client::listening) is there before the
+//! program can look. So with one thread, the same client gives the same run. A program that is
+//! ended because the client wishes so has ended, and was not [stopped](crate::Stopped): its sink
+//! gets the end, with the signal if that was its end.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -79,7 +80,8 @@ pub trait Client: Send + Sync {
     /// The program has begun to listen, and waits until this returns.
     fn listening(&self, address: &Address);
 
-    /// Called all the time while the program runs, so it must be quick. What the threads do costs some system calls to find out.
+    /// Called all the time while the program runs, so it must be quick. What the threads do costs
+    /// some system calls to find out.
     fn look(&self, activity: &mut dyn FnMut() -> Activity) -> Wish;
 }
 

@@ -125,8 +125,8 @@ impl Shared {
             None => memory_file(c"brownout-control")?,
         };
         file.set_len(CONTROL_LEN + RING_LEN)?;
-        // SAFETY: fresh mappings of our own file; the ring goes twice in a row over a reservation of twice its size. From
-        // the third line on they belong to a value that undoes them.
+        // SAFETY: fresh mappings of our own file; the ring goes twice in a row over a reservation
+        // of twice its size. From the third line on they belong to a value that undoes them.
         let mapping = unsafe {
             let ring = map(std::ptr::null_mut(), 2 * RING_LEN, None)?;
             let control = map(std::ptr::null_mut(), CONTROL_LEN, Some((&file, 0)))
@@ -150,7 +150,8 @@ impl Shared {
         control.mode = beginning.mode;
         // So that no request of another run has the same.
         let mut mark = [0u8; 8];
-        // SAFETY: our own buffer. Should there be no random numbers, the marks of this run begin at 0.
+        // SAFETY: our own buffer. Should there be no random numbers, the marks of this run begin
+        // at 0.
         unsafe { libc::getrandom(mark.as_mut_ptr().cast(), mark.len(), 0) };
         control
             .service_mark
@@ -198,8 +199,9 @@ impl Shared {
         self.0.control
     }
 
-    /// The stream position up to which records are published, for a reader that has taken all before `read`. A program may have written
-    /// anything there; records begin at multiples of 8 whatever it is.
+    /// The stream position up to which records are published, for a reader that has taken all
+    /// before `read`. A program may have written anything there; records begin at multiples of 8
+    /// whatever it is.
     pub fn published(&self, read: u64) -> u64 {
         let write = self.control().ring_write.load(Acquire);
         read + (write.wrapping_sub(read) & (RING_LEN - 1) & !7)
@@ -226,7 +228,8 @@ impl Shared {
         }
     }
 
-    /// Says in front of which instructions the state is told; sorted, and no more than there is room for. Before the program begins.
+    /// Says in front of which instructions the state is told; sorted, and no more than there is
+    /// room for. Before the program begins.
     pub fn choose(&self, chosen: &[u64]) {
         let control = self.control();
         let count = chosen.len().min(control.chosen.len());

@@ -1,7 +1,8 @@
 //! Ring records to events.
 //!
-//! The ring lies in memory that the program can write to. Whatever is there, reading it neither panics nor goes on for ever: what is not a
-//! record ends the stream with [`Broken`], which is a bug of ours (or a program that has overwritten the engine's memory).
+//! The ring lies in memory that the program can write to. Whatever is there, reading it neither
+//! panics nor goes on for ever: what is not a record ends the stream with [`Broken`], which is a
+//! bug of ours (or a program that has overwritten the engine's memory).
 
 use crate::control::{Records, Shared};
 use crate::rare::WORDS;
@@ -12,7 +13,8 @@ use brownout_trace::{Beginning, Executed};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::io;
 
-/// Compiles patterns of persistent memory, which are matched with absolute paths. `*` does not cross `/`; `**` does.
+/// Compiles patterns of persistent memory, which are matched with absolute paths. `*` does not
+/// cross `/`; `**` does.
 pub fn globs(patterns: &[String]) -> Result<GlobSet, LaunchError> {
     let mut set = GlobSetBuilder::new();
     for p in patterns {
@@ -128,7 +130,8 @@ impl Decoder {
         })
     }
 
-    /// One whole record, of those that a [`Batch`] leaves. If it asks for an answer, that is returned with the thread that waits for it.
+    /// One whole record, of those that a [`Batch`] leaves. If it asks for an answer, that is
+    /// returned with the thread that waits for it.
     pub fn record(
         &mut self,
         r: &[u8],
@@ -284,13 +287,14 @@ impl Decoder {
 /// Bytes of a write-back.
 const LINE: u64 = 64;
 
-/// Events that are handed to the sink at a time: enough that calling it costs nothing beside them, few enough that they are still in the
-/// innermost cache when it reads them.
+/// Events that are handed to the sink at a time: enough that calling it costs nothing beside them,
+/// few enough that they are still in the innermost cache when it reads them.
 const EVENTS_AT_ONCE: usize = 32;
 
 /// A stretch of the stream, as events.
 ///
-/// It ends before a record that is more than an event: one that asks, or that announces a process, or that is put together from several.
+/// It ends before a record that is more than an event: one that asks, or that announces a process,
+/// or that is put together from several.
 struct Batch<'r, 'd> {
     records: Records<'r>,
     decoder: &'d mut Decoder,
@@ -305,11 +309,12 @@ struct Batch<'r, 'd> {
 }
 
 impl<'r, 'd> Batch<'r, 'd> {
-    /// The records from `read` on that begin before `end`, as far as there are no more than `events_max` events. The writer has
-    /// published all before `published`.
+    /// The records from `read` on that begin before `end`, as far as there are no more than
+    /// `events_max` events. The writer has published all before `published`.
     ///
     /// # Safety
-    /// The writer has published this stretch, and it is not released while the batch, or an event from it, lives.
+    /// The writer has published this stretch, and it is not released while the batch, or an event
+    /// from it, lives.
     unsafe fn new(
         records: Records<'r>,
         decoder: &'d mut Decoder,
@@ -424,14 +429,15 @@ pub struct Taken {
 
 /// What else a record means to whoever reads the ring.
 pub trait Reader {
-    /// A process of the run has told a number. If a program was started in it, that is what it was started with.
+    /// A process of the run has told a number. If a program was started in it, that is what it was
+    /// started with.
     fn announced(&mut self, pid: i32) -> Option<Beginning>;
     /// The thread with this number gets an answer.
     fn answered(&mut self, thread: u32, answer: [u64; 3]);
 }
 
-/// Gives the records from `read` on that begin before `stop` to the sink (`None`: to nobody), up to `events_max` events in total. The writer has
-/// published all before `published`.
+/// Gives the records from `read` on that begin before `stop` to the sink (`None`: to nobody), up to
+/// `events_max` events in total. The writer has published all before `published`.
 ///
 /// # Safety
 /// Nothing before `published` is released meanwhile.
@@ -527,7 +533,8 @@ pub fn asker(r: &[u8]) -> Option<u32> {
     asks.then(|| u16::from_le_bytes([r[2], r[3]]) as u32)
 }
 
-/// Which words of the records in a copy of a stretch of the stream are the number of the process that wrote them, as the kernel has it.
+/// Which words of the records in a copy of a stretch of the stream are the number of the process
+/// that wrote them, as the kernel has it.
 pub fn own_numbers(stretch: &[u64], pid: u32) -> Vec<usize> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -548,7 +555,8 @@ pub fn own_numbers(stretch: &[u64], pid: u32) -> Vec<usize> {
     found
 }
 
-/// The process that this record announces, and its number as a process of the run knows it, if it is such a record.
+/// The process that this record announces, and its number as a process of the run knows it, if it
+/// is such a record.
 pub fn announced(r: &[u8]) -> Option<(ProcessId, i32)> {
     if r[1] != kind::RARE || u64_at(r, 16) != rare::THREAD_START || r.len() < HEAD_LEN + 32 {
         return None;
@@ -778,7 +786,8 @@ mod tests {
         let mut rare = vec![head(kind::RARE, 9), 48 << 32, 999];
         rare.extend([0; 6]);
         assert_eq!(broken(&rare), "an unknown event");
-        // Half of a long access whose writer was killed is forgotten: what follows it is not its rest.
+        // Half of a long access whose writer was killed is forgotten: what follows it is not its
+        // rest.
         let cut = [
             head(kind::STORE, 4),
             100 << 32,

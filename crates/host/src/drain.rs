@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Fewer bytes than these are left for a moment: a reader on the writer's heels takes its cache lines away, record by
-/// record, and slows it down more than all that is done with the records.
+/// Fewer bytes than these are left for a moment: a reader on the writer's heels takes its cache
+/// lines away, record by record, and slows it down more than all that is done with the records.
 const BATCH: u64 = 128 << 10;
 /// That moment. The program fills a hundredth of the ring in it.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -33,7 +33,8 @@ const BIRTH: Duration = Duration::from_millis(100);
 const LEFT_BEHIND: Duration = Duration::from_millis(200);
 /// How often memory is looked at: what is had by touching pages comes to some 100 MB meanwhile.
 const WEIGHING: Duration = Duration::from_millis(20);
-/// How long the program may take, when it got a signal that was passed on, to end in order. Whoever has sent it will not wait for ever.
+/// How long the program may take, when it got a signal that was passed on, to end in order. Whoever
+/// has sent it will not wait for ever.
 const PASS_ON_GRACE: Duration = Duration::from_secs(3);
 
 /// What came of a run.
@@ -169,7 +170,8 @@ impl Watch<'_> {
 pub struct Prologue {
     /// The records.
     pub words: Vec<u64>,
-    /// Files that were seen for the first time: before which byte, which, and where the tool finds them.
+    /// Files that were seen for the first time: before which byte, which, and where the tool finds
+    /// them.
     pub files: Vec<(u64, FileId, PathBuf)>,
 }
 
@@ -378,7 +380,8 @@ pub fn drain(
                 continue;
             }
             if all_known || since.elapsed() >= BIRTH {
-                // Whoever is not where it was said to be, or has not been able to say anything, is looked for.
+                // Whoever is not where it was said to be, or has not been able to say anything, is
+                // looked for.
                 let may_be_more = !all_known || processes.may_miss_some();
                 if may_be_more && processes.search(true) {
                     continue;

@@ -1,5 +1,5 @@
-//! A private view of the machine for a program: what it does to files, to the network and to System V objects is seen by nobody else, and is
-//! gone when the view is dropped.
+//! A private view of the machine for a program: what it does to files, to the network and to System
+//! V objects is seen by nobody else, and is gone when the view is dropped.
 //!
 //! ```text
 //!  the user's file systems ──────────────────────────────┐ never written to
@@ -9,19 +9,23 @@
 //!                                            │ root(): the tool reads and writes files in it, from outside
 //!                                            ▼ LaunchConfig::enclosure: a program is started in it
 //! ```
-//! A view is a mount namespace. Each writable file system of the machine is covered by an overlay whose upper folder lies in memory;
-//! what is no place for files (`/proc`, `/sys`, devices), and what is read-only, is shown as it is. With it comes a network namespace, in which
-//! there is only the loopback interface, and each program gets an IPC namespace of its own.
+//! A view is a mount namespace. Each writable file system of the machine is covered by an overlay
+//! whose upper folder lies in memory; what is no place for files (`/proc`, `/sys`, devices), and
+//! what is read-only, is shown as it is. With it comes a network namespace, in which there is only
+//! the loopback interface, and each program gets an IPC namespace of its own.
 //!
-//! [`Enclosures`] owns the memory, as a file system that is mounted in a namespace of its own and has no name outside. So when the tool
-//! ends, by whatever signal, the kernel takes back everything. Only the empty folder on which that is mounted may be left behind.
+//! [`Enclosures`] owns the memory, as a file system that is mounted in a namespace of its own and
+//! has no name outside. So when the tool ends, by whatever signal, the kernel takes back
+//! everything. Only the empty folder on which that is mounted may be left behind.
 //!
-//! Root makes the namespaces directly; everybody else in a user namespace. There the mounts that were inherited cannot be taken apart, so that
-//! a folder with other file systems below it cannot be covered as a whole: it is made anew, with copies of its files, and its
-//! subfolders are covered one by one. Where the kernel allows neither, there is no view, and the reason is said.
+//! Root makes the namespaces directly; everybody else in a user namespace. There the mounts that
+//! were inherited cannot be taken apart, so that a folder with other file systems below it cannot
+//! be covered as a whole: it is made anew, with copies of its files, and its subfolders are covered
+//! one by one. Where the kernel allows neither, there is no view, and the reason is said.
 //!
-//! The steps of making one are planned here and executed in a forked child, because a thread of a larger process cannot change its mount
-//! namespace. The child makes system calls only, and allocates nothing.
+//! The steps of making one are planned here and executed in a forked child, because a thread of a
+//! larger process cannot change its mount namespace. The child makes system calls only, and
+//! allocates nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -169,8 +173,9 @@ impl std::fmt::Display for Denied {
 }
 
 impl Enclosures {
-    /// Finds out what there is on this machine, and whether views can be made. `mountpoint` is an empty folder that stays as long as this does;
-    /// programs will be started in `here`. Without `network`, programs share the machine's.
+    /// Finds out what there is on this machine, and whether views can be made. `mountpoint` is an
+    /// empty folder that stays as long as this does; programs will be started in `here`. Without
+    /// `network`, programs share the machine's.
     pub fn new(
         mountpoint: &Path,
         here: &Path,
@@ -318,8 +323,8 @@ impl Enclosures {
         Ok(layer)
     }
 
-    /// A new view. Of `below`, the first covers those behind it, and all cover what the machine has. Nothing may run any more in the views that
-    /// they were made in.
+    /// A new view. Of `below`, the first covers those behind it, and all cover what the machine
+    /// has. Nothing may run any more in the views that they were made in.
     pub fn enclose(self: &Arc<Self>, below: &[Layer]) -> io::Result<Enclosure> {
         let layer = self.layer()?;
         let (mounts, network, root) = self
@@ -514,8 +519,8 @@ impl Enclosure {
         network.is_some_and(|network| network.sockets.iter().any(any))
     }
 
-    /// Everything that was changed, created or removed in it, as programs name it. A folder is named if something in it is; a name that was
-    /// removed is named, too.
+    /// Everything that was changed, created or removed in it, as programs name it. A folder is
+    /// named if something in it is; a name that was removed is named, too.
     pub fn changed(&self) -> io::Result<BTreeMap<PathBuf, Changed>> {
         let mut found = BTreeMap::new();
         for (n, place) in self.makers.places.iter().enumerate() {
@@ -527,16 +532,18 @@ impl Enclosure {
         Ok(found)
     }
 
-    /// Has a folder that lies below listed among what was [changed](Self::changed), as it is once a file was made in it. So [`take_back`](Self::take_back) can take such files away and
-    /// has nothing else to take back.
+    /// Has a folder that lies below listed among what was [changed](Self::changed), as it is once a
+    /// file was made in it. So [`take_back`](Self::take_back) can take such files away and has
+    /// nothing else to take back.
     pub fn open_up(&self, folder: &Path) -> io::Result<()> {
         let file = self.path(folder).join(".brownout-probe");
         File::options().write(true).create_new(true).open(&file)?;
         fs::remove_file(&file)
     }
 
-    /// Takes away what was made in it since `then` ([`changed`](Self::changed)), and says whether it is as it was then: nothing was removed, nothing that was there is another
-    /// file now, and what was made covered nothing. The contents of what was there then are not looked at.
+    /// Takes away what was made in it since `then` ([`changed`](Self::changed)), and says whether
+    /// it is as it was then: nothing was removed, nothing that was there is another file now, and
+    /// what was made covered nothing. The contents of what was there then are not looked at.
     pub fn take_back(&self, then: &BTreeMap<PathBuf, Changed>) -> io::Result<bool> {
         let now = self.changed()?;
         if now == *then {
@@ -548,8 +555,8 @@ impl Enclosure {
         if !then.iter().all(is_same) {
             return Ok(false);
         }
-        // What lies in a folder comes behind it. If something of the same name lies below, the overlay notes the removal: that is as it was if
-        // it had been noted, and else it is not.
+        // What lies in a folder comes behind it. If something of the same name lies below, the
+        // overlay notes the removal: that is as it was if it had been noted, and else it is not.
         for (path, changed) in now.iter().rev() {
             if !is_new(path) || changed.is_removal() {
                 continue;
@@ -566,7 +573,8 @@ impl Enclosure {
         Ok(self.changed()? == *then)
     }
 
-    /// Ends every process that is still in the view. Which they are is not guessed: they are in its mount namespace, where nobody else is.
+    /// Ends every process that is still in the view. Which they are is not guessed: they are in its
+    /// mount namespace, where nobody else is.
     pub fn end_all(&self) {
         let Ok(own) = self.mounts.metadata() else {
             return;
@@ -578,7 +586,8 @@ impl Enclosure {
         });
     }
 
-    /// For a child of this process, between `fork` and `exec`: goes into the view, and there to `here`. Makes system calls only.
+    /// For a child of this process, between `fork` and `exec`: goes into the view, and there to
+    /// `here`. Makes system calls only.
     ///
     /// The view must live until the call.
     pub fn enter(&self, here: &Path) -> io::Result<impl FnMut() -> io::Result<()> + use<>> {
@@ -591,7 +600,8 @@ impl Enclosure {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
             };
-            // SAFETY: descriptors of namespaces that are open as long as the view lives; a path of ours.
+            // SAFETY: descriptors of namespaces that are open as long as the view lives; a path of
+            // ours.
             unsafe {
                 if let Some(user) = user {
                     checked(libc::setns(user, libc::CLONE_NEWUSER))?;
@@ -606,8 +616,8 @@ impl Enclosure {
         })
     }
 
-    /// A file for a program in the view and the tool to share: as the tool has it, and where the program finds it. `None`: the program may
-    /// look into the tool's own descriptors.
+    /// A file for a program in the view and the tool to share: as the tool has it, and where the
+    /// program finds it. `None`: the program may look into the tool's own descriptors.
     pub(crate) fn hand(&self, name: &str) -> io::Result<Option<(File, Handed)>> {
         if self.makers.privilege == Privilege::Root {
             return Ok(None);
@@ -629,7 +639,8 @@ impl Enclosure {
     }
 }
 
-/// Ends every process in the views of a tool that is gone, whose memory was mounted at `mountpoint`: their overlays bear its name.
+/// Ends every process in the views of a tool that is gone, whose memory was mounted at
+/// `mountpoint`: their overlays bear its name.
 pub fn end_orphans(mountpoint: &Path) {
     let own = mark(mountpoint);
     let own = own.as_os_str().as_bytes();
@@ -669,7 +680,8 @@ fn end_those(is_meant: impl Fn(i32) -> bool) {
             if process < 0 {
                 continue;
             }
-            // SAFETY: the descriptor is ours. It names the process that had the number when it was opened; that one is looked at again.
+            // SAFETY: the descriptor is ours. It names the process that had the number when it was
+            // opened; that one is looked at again.
             unsafe {
                 let process = File::from_raw_fd(process);
                 if is_meant(pid) {
@@ -731,7 +743,8 @@ fn list(upper: &Path, at: &Path, found: &mut BTreeMap<PathBuf, Changed>) -> io::
     Ok(())
 }
 
-/// What a name stands for that was changed in a view, without its content. Two of one view are equal if nothing happened to the name.
+/// What a name stands for that was changed in a view, without its content. Two of one view are
+/// equal if nothing happened to the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
     mode: u32,
@@ -754,7 +767,8 @@ impl Changed {
         *self == Changed::REMOVED
     }
 
-    /// The name is a file or a symbolic link that was made or changed; else it is a folder, or was removed.
+    /// The name is a file or a symbolic link that was made or changed; else it is a folder, or was
+    /// removed.
     pub fn is_file(&self) -> bool {
         matches!(self.mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFLNK)
     }
@@ -914,7 +928,8 @@ fn mounts() -> io::Result<Vec<Mount>> {
     Ok(mounts)
 }
 
-/// The number of the mount that is seen at a path, if the kernel tells, and whether that is a folder. `None`: it cannot be looked at.
+/// The number of the mount that is seen at a path, if the kernel tells, and whether that is a
+/// folder. `None`: it cannot be looked at.
 fn mount_at(path: &Path) -> Option<(Option<u64>, bool)> {
     const STATX_MNT_ID: u32 = 0x1000;
     let path = c_path(path).ok()?;
@@ -964,7 +979,8 @@ fn holder<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
     above.max_by_key(|mount| mount.at.components().count())
 }
 
-/// How a mount below the root folder is treated. `shown`: what is shown as it is, with what is below.
+/// How a mount below the root folder is treated. `shown`: what is shown as it is, with what is
+/// below.
 fn treat(mount: &Mount, here: &Path, mounts: &[Mount], shown: &[PathBuf]) -> Option<Place> {
     let at = mount.at.clone();
     let is_shown = shown.iter().any(|above| at.starts_with(above));
@@ -1021,8 +1037,9 @@ fn plan_as_user(
     fs::set_permissions(&skeleton, fs::Permissions::from_mode(0o755))?;
     fs::create_dir(skeleton.join(HANDED))?;
     cover(&root, mounts, here, &skeleton, &mut places, &mut Vec::new())?;
-    // A folder that belongs to somebody else, or to another group, cannot be copied into the upper layer, and then nothing below it can be
-    // changed. So an overlay begins at the outermost folder from which on all are ours, on the way to where programs are started.
+    // A folder that belongs to somebody else, or to another group, cannot be copied into the upper
+    // layer, and then nothing below it can be changed. So an overlay begins at the outermost folder
+    // from which on all are ours, on the way to where programs are started.
     let own = here.ancestors().take_while(|folder| is_ours(folder)).last();
     let own = own.or(Some(here).filter(|here| is_writable(here)));
     if let Some(own) = own
@@ -1160,7 +1177,8 @@ impl Child {
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
-                // SAFETY: as above. The other ends are closed so that the death of the parent is noticed.
+                // SAFETY: as above. The other ends are closed so that the death of the parent is
+                // noticed.
                 unsafe {
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
                     libc::close(said.as_raw_fd());
@@ -1240,7 +1258,8 @@ fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-/// The namespace in which the memory is mounted, the user namespace if one is needed, and the memory.
+/// The namespace in which the memory is mounted, the user namespace if one is needed, and the
+/// memory.
 fn make_base(at: &Path, privilege: Privilege) -> io::Result<(File, Option<File>, File)> {
     // SAFETY: no arguments.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };

@@ -1,8 +1,8 @@
 //! Where a program or library has the functions whose calls are recorded.
 //!
-//! A file that cannot be read or parsed has none: its calls are then not seen, which loses performance findings and
-//! causes none. What was found is kept as long as the tool runs, by path and time of change: runs that repeat map the same
-//! few libraries.
+//! A file that cannot be read or parsed has none: its calls are then not seen, which loses
+//! performance findings and causes none. What was found is kept as long as the tool runs, by path
+//! and time of change: runs that repeat map the same few libraries.
 
 use brownout_trace::event::{LIBRARY_FUNCTIONS, THREAD_FUNCTIONS_FROM};
 use object::{Object, ObjectSegment, ObjectSymbol};

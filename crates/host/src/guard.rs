@@ -1,15 +1,18 @@
 //! What is to be done when this process is gone, whatever has ended it.
 //!
-//! A *guard* is a process that was forked for that, and only waits. The kernel tells it of our end by a pipe, so that SIGKILL is no exception. It is
-//! nobody's child, and neither the terminal's signals nor the end of a process group concern it.
+//! A *guard* is a process that was forked for that, and only waits. The kernel tells it of our end
+//! by a pipe, so that SIGKILL is no exception. It is nobody's child, and neither the terminal's
+//! signals nor the end of a process group concern it.
 //!
-//! Programs that [die with the tool](crate::LaunchConfig::dies_with_tool) have one guard for all launches of this process. It is told of each run by
-//! the run's control memory, and ends every process that has that memory, and what descends from such a process (a program that is not
-//! followed). The kernel itself ends the first process of a run (`PR_SET_PDEATHSIG`), but no other. Programs in a private view are left
-//! to whoever has made the view.
+//! Programs that [die with the tool](crate::LaunchConfig::dies_with_tool) have one guard for all
+//! launches of this process. It is told of each run by the run's control memory, and ends every
+//! process that has that memory, and what descends from such a process (a program that is not
+//! followed). The kernel itself ends the first process of a run (`PR_SET_PDEATHSIG`), but no other.
+//! Programs in a private view are left to whoever has made the view.
 //!
-//! Deviation: a process that is just executing another program has no control memory, and none of its parents may have it either; such a one stays,
-//! and runs natively. If the guard is ended, too, processes end when they next need the tool.
+//! Deviation: a process that is just executing another program has no control memory, and none of
+//! its parents may have it either; such a one stays, and runs natively. If the guard is ended, too,
+//! processes end when they next need the tool.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,8 +28,9 @@ const MESSAGE: usize = 17;
 /// One may just be making another; but nobody is hunted for ever.
 const ROUNDS_MAX: u32 = 1000;
 
-/// Forks a process that does this work and ends. It has nothing of ours but memory and the reading end of a pipe; what is written to the other end
-/// reaches it, and when nobody has that any more, it reads the end.
+/// Forks a process that does this work and ends. It has nothing of ours but memory and the reading
+/// end of a pipe; what is written to the other end reaches it, and when nobody has that any more,
+/// it reads the end.
 ///
 /// The work must not wait for other threads of ours: they are not there.
 pub fn fork(work: impl FnOnce(PipeReader)) -> io::Result<PipeWriter> {
@@ -38,8 +42,8 @@ pub fn fork(work: impl FnOnce(PipeReader)) -> io::Result<PipeWriter> {
         libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut was, 0, 0, 0);
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
     }
-    // SAFETY: `fork` of the C library leaves its memory usable in the child, which uses nothing else of ours but what it is given, and
-    // ends by `_exit`.
+    // SAFETY: `fork` of the C library leaves its memory usable in the child, which uses nothing
+    // else of ours but what it is given, and ends by `_exit`.
     let between = unsafe { libc::fork() };
     if between == 0 {
         // SAFETY: as above.
@@ -167,7 +171,8 @@ fn end_all(runs: &[Mark]) {
     }
 }
 
-/// Whether a process is of these runs, or descends from one that is. `known` has the answers for its ancestors.
+/// Whether a process is of these runs, or descends from one that is. `known` has the answers for
+/// its ancestors.
 fn is_meant(number: ProcNumber, runs: &[Mark], known: &mut BTreeMap<u32, bool>) -> bool {
     let mut way = Vec::new();
     let mut at = Some(number);

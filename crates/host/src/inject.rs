@@ -1,9 +1,9 @@
 //! Puts the engine into a process that is stopped at its first instruction.
 //!
-//! The kernel has loaded program and interpreter and not one instruction has run. System calls
-//! are made in the stopped process, one at a time, by stepping over a `syscall` instruction that
-//! stands for a moment at its entry point: open the engine's memory file, map it, map control block and ring, map a
-//! first stack. Then registers are set to the engine's entry and the process is let go.
+//! The kernel has loaded program and interpreter and not one instruction has run. System calls are
+//! made in the stopped process, one at a time, by stepping over a `syscall` instruction that stands
+//! for a moment at its entry point: open the engine's memory file, map it, map control block and
+//! ring, map a first stack. Then registers are set to the engine's entry and the process is let go.
 
 use crate::enclosure::{Enclosure, Handed};
 use brownout_abi::{CONTROL_BASE, CONTROL_LEN, ENGINE_BASE, Launch, RING_BASE, RING_LEN};
@@ -18,7 +18,8 @@ use std::sync::OnceLock;
 mod image {
     include!(concat!(env!("OUT_DIR"), "/engine.rs"));
 
-    /// Page-aligned in memory, and so in the file that the executable was loaded from: it can be mapped from there.
+    /// Page-aligned in memory, and so in the file that the executable was loaded from: it can be
+    /// mapped from there.
     #[repr(C, align(4096))]
     pub struct Pages<const N: usize>(pub [u8; N]);
     pub static BYTES: &Pages<{ include_bytes!(concat!(env!("OUT_DIR"), "/engine.bin")).len() }> =
@@ -35,13 +36,14 @@ pub struct Image {
     /// Where the engine is in this very executable, or in the file that was handed over.
     offset: u64,
     control: File,
-    /// Files for a program that may not look into our descriptors: the engine, and the control block.
+    /// Files for a program that may not look into our descriptors: the engine, and the control
+    /// block.
     handed: Option<(Handed, Handed)>,
 }
 
 impl Image {
-    /// Finds the engine in the file that this program was loaded from: targets map it from there, so its pages are
-    /// shared by all of them and read from disk once.
+    /// Finds the engine in the file that this program was loaded from: targets map it from there,
+    /// so its pages are shared by all of them and read from disk once.
     pub fn new(control: File) -> io::Result<Image> {
         static OFFSET: OnceLock<u64> = OnceLock::new();
         let offset = match OFFSET.get() {
@@ -215,8 +217,8 @@ impl Target {
         unsafe { check(libc::ptrace(PTRACE_SETSIGMASK, self.pid, 8, &mask)).map(|_| ()) }
     }
 
-    /// A signal has stopped the process that cannot be blocked, or must not be: it is kept for later. SIGTRAP by whatever but a step:
-    /// somebody has sent it.
+    /// A signal has stopped the process that cannot be blocked, or must not be: it is kept for
+    /// later. SIGTRAP by whatever but a step: somebody has sent it.
     fn keep(&self, signal: i32, kept: &Kept) {
         // SAFETY: plain data, filled by the kernel.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -230,7 +232,8 @@ impl Target {
     /// Sends what was kept. The process is still stopped, so it waits there.
     fn send(&self, kept: &Kept) {
         for (signal, info) in kept.borrow_mut().drain(..) {
-            // SAFETY: our tracee, which has not been waited for. Who may not say what another has said sends it in its own name.
+            // SAFETY: our tracee, which has not been waited for. Who may not say what another has
+            // said sends it in its own name.
             unsafe {
                 let pid = self.pid;
                 let call = libc::SYS_rt_tgsigqueueinfo;
@@ -304,8 +307,8 @@ impl Target {
         }
     }
 
-    /// Maps the engine and sets the registers to its entry. If that fails, the program is as it was, so that it can run
-    /// on its own.
+    /// Maps the engine and sets the registers to its entry. If that fails, the program is as it
+    /// was, so that it can run on its own.
     ///
     /// Signals wait meanwhile: the kernel keeps those that can be blocked, we keep the others.
     pub fn inject(&self, image: &Image, previous: Previous) -> io::Result<()> {
@@ -313,7 +316,8 @@ impl Target {
             Some(mask) => mask,
             None => self.mask()?,
         };
-        // Not SIGTRAP: that is how a step ends, and blocking it would have the kernel forget what the program does about it.
+        // Not SIGTRAP: that is how a step ends, and blocking it would have the kernel forget what
+        // the program does about it.
         self.set_mask(!(1 << (libc::SIGTRAP - 1)))?;
         let kept = Kept::default();
         let result = self.inject_masked(image, previous, &kept);

@@ -115,11 +115,13 @@ pub struct Prepared {
     pub own_group: bool,
     /// Files that are tracked from the beginning.
     pub known: Vec<KnownFile>,
-    /// Who ends it if we are gone; nobody, if it is not to end, or if that is the task of who has made its private view.
+    /// Who ends it if we are gone; nobody, if it is not to end, or if that is the task of who has
+    /// made its private view.
     pub guarded: Option<Guarded>,
 }
 
-/// Makes everything that a program needs to be launched. The command is to be started while `config` lives.
+/// Makes everything that a program needs to be launched. The command is to be started while
+/// `config` lives.
 pub fn prepare(
     config: &LaunchConfig,
     records: bool,
@@ -249,7 +251,8 @@ pub fn prepare(
     })
 }
 
-/// Whether randomness is removed. What is scheduled must do the same when it is given the same turns.
+/// Whether randomness is removed. What is scheduled must do the same when it is given the same
+/// turns.
 fn is_deterministic(config: &LaunchConfig) -> bool {
     config.deterministic || config.schedule.is_some()
 }
@@ -287,25 +290,27 @@ fn command(
         None => None,
     };
     let dies_with_tool = config.dies_with_tool;
-    // SAFETY: only async-signal-safe calls between fork and exec. The view lives as long as `config`.
+    // SAFETY: only async-signal-safe calls between fork and exec. The view lives as long as
+    // `config`.
     unsafe {
         command.pre_exec(move || {
             if let Some(enter) = &mut enter {
                 enter()?;
             }
             if dies_with_tool {
-                // The thread that starts the program stays until it has ended, so it ends before the program only if the tool does.
+                // The thread that starts the program stays until it has ended, so it ends before
+                // the program only if the tool does.
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
             }
             let persona = libc::personality(0xffff_ffff);
             libc::personality(persona as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
             if deterministic {
-                // Whether the kernel has a huge page at hand differs from run to run, and programs can tell: by
-                // resident sizes, and by which mappings it aligns for that.
+                // Whether the kernel has a huge page at hand differs from run to run, and programs
+                // can tell: by resident sizes, and by which mappings it aligns for that.
                 libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
             }
-            // A signal that came between here and `execve` would stop the process, and nobody would let it go on. So all wait but the one
-            // that tells of `execve`.
+            // A signal that came between here and `execve` would stop the process, and nobody would
+            // let it go on. So all wait but the one that tells of `execve`.
             let all = !(1u64 << (libc::SIGTRAP - 1));
             libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &all, 0, 8);
             if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) < 0 {
@@ -317,7 +322,8 @@ fn command(
     Ok(command)
 }
 
-/// Starts the command, which stops before its first instruction. It is traced by the calling thread.
+/// Starts the command, which stops before its first instruction. It is traced by the calling
+/// thread.
 pub fn spawn(mut command: Command) -> Result<libc::pid_t, LaunchError> {
     // SAFETY: orphans of the program come to us, so that they can be followed and waited for.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
@@ -337,10 +343,12 @@ pub fn spawn(mut command: Command) -> Result<libc::pid_t, LaunchError> {
     Ok(pid)
 }
 
-/// Puts the engine into a program that has just been [spawned](spawn) by this thread, and lets it run. If that fails, it is no more.
+/// Puts the engine into a program that has just been [spawned](spawn) by this thread, and lets it
+/// run. If that fails, it is no more.
 pub fn let_go(pid: libc::pid_t, image: &Image) -> Result<(), LaunchError> {
     let target = Target::new(pid);
-    // The program inherits what we have inherited; the standard library would have it begin with nothing blocked.
+    // The program inherits what we have inherited; the standard library would have it begin with
+    // nothing blocked.
     let mut mask = 0u64;
     // SAFETY: asks only; eight bytes of ours.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, 0, 0, &raw mut mask, 8) };
@@ -416,7 +424,8 @@ pub fn outcome(
     }
 }
 
-/// Devices and inodes of the standard streams and of the input: they are not files of the program's own.
+/// Devices and inodes of the standard streams and of the input: they are not files of the program's
+/// own.
 fn streams(config: &LaunchConfig) -> Vec<(u64, u64)> {
     let files = [&config.stdin, &config.stdout, &config.stderr];
     let metadata = (0..).zip(files).filter_map(|(fd, file)| match file {
@@ -483,7 +492,8 @@ fn file_life(path: &Path) -> u64 {
     abi::file_life(abi::life::BIRTH, birth.as_flattened())
 }
 
-/// Device and inode of the input, and whether it is a regular file. Without a standard input nothing is one.
+/// Device and inode of the input, and whether it is a regular file. Without a standard input
+/// nothing is one.
 fn input(config: &LaunchConfig) -> (u64, u64, bool) {
     let input = match config.input.as_ref().or(config.stdin.as_ref()) {
         Some(file) => file.metadata(),

@@ -6,12 +6,14 @@
 //!                                                             ▼               ▼
 //!                                                       service thread    drain loop ─▶ EventSink
 //! ```
-//! Guarantee: events reach the sink in the engine's total order, none is dropped; when the sink is slow, the program
-//! waits. When the sink fails, the program runs on and the failure is reported at the end. A run can be bounded
-//! ([`Limits`]); a stream that was cut short has no `End`.
+//! Guarantee: events reach the sink in the engine's total order, none is dropped; when the sink is
+//! slow, the program waits. When the sink fails, the program runs on and the failure is reported at
+//! the end. A run can be bounded ([`Limits`]); a stream that was cut short has no `End`.
 //!
-//! [`record`] and [`run`] may be called on several threads at once, each with its own program, and leave no mapping, descriptor,
-//! thread or process behind (but one [`guard`] a tool, where programs are to end with it). The calling thread's other children, if it has any, are taken for the program's.
+//! [`record`] and [`run`] may be called on several threads at once, each with its own program, and
+//! leave no mapping, descriptor, thread or process behind (but one [`guard`] a tool, where programs
+//! are to end with it). The calling thread's other children, if it has any, are taken for the
+//! program's.
 //!
 //! [`Session`] keeps a program ready and forks it for one run after the other.
 //!
@@ -75,108 +77,127 @@ pub struct LaunchConfig {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// Files that are persistent memory, as patterns on their absolute path; a pattern begins with `/` or `**`. Default: none.
+    /// Files that are persistent memory, as patterns on their absolute path; a pattern begins with
+    /// `/` or `**`. Default: none.
     pub pm_globs: Vec<String>,
     /// Record loads of tracked memory too. Default: no, they cost most and few analyses need them.
     pub loads: bool,
-    /// Record how threads exclude each other and wait for each other, too: calls of the C library's functions for that, and
-    /// locked instructions elsewhere. Default: no.
+    /// Record how threads exclude each other and wait for each other, too: calls of the C library's
+    /// functions for that, and locked instructions elsewhere. Default: no.
     pub threads: bool,
-    /// Capture store values. Default: yes. Without them, requests that only keep books (`SET_CLEAN` and the like) come
-    /// without calling context, too.
+    /// Capture store values. Default: yes. Without them, requests that only keep books (`SET_CLEAN`
+    /// and the like) come without calling context, too.
     pub values: bool,
     /// Remove randomness. Default: no.
     pub deterministic: bool,
-    /// Which addresses a [deterministic](Self::deterministic) program gets for its stack, heap, libraries and mappings: the same
-    /// number, the same addresses; another number, others, of which none is in use under the first (up to 7; then they repeat).
-    /// Programs linked to a fixed address keep that. Default: 0.
+    /// Which addresses a [deterministic](Self::deterministic) program gets for its stack, heap,
+    /// libraries and mappings: the same number, the same addresses; another number, others, of
+    /// which none is in use under the first (up to 7; then they repeat). Programs linked to a fixed
+    /// address keep that. Default: 0.
     pub layout: u32,
     /// Execute `clwb` and its kin on tracked memory, not only record them. Default: no: on ordinary
     /// files nothing is gained by it, and they dominate store-heavy programs.
     pub execute_flushes: bool,
     /// Leave out what no built-in rule needs. Default: no.
     pub lean: bool,
-    /// Tell what programs were started with ([`EventSink::beginning`]). Default: no, few want to know.
+    /// Tell what programs were started with ([`EventSink::beginning`]). Default: no, few want to
+    /// know.
     pub beginnings: bool,
     /// Standard input. Default: inherited.
     pub stdin: Option<std::fs::File>,
-    /// The file that is the program's input, if that is not its standard input: it finds it by its name, in the view in which it runs. Counts
-    /// wherever standard input does. Default: none.
+    /// The file that is the program's input, if that is not its standard input: it finds it by its
+    /// name, in the view in which it runs. Counts wherever standard input does. Default: none.
     pub input: Option<std::fs::File>,
-    /// Somebody who connects to the program where it listens, and who is its input. Default: nobody.
+    /// Somebody who connects to the program where it listens, and who is its input. Default:
+    /// nobody.
     pub client: Option<Arc<dyn Client>>,
     /// Standard output. Default: inherited.
     pub stdout: Option<std::fs::File>,
     /// Standard error. Default: inherited.
     pub stderr: Option<std::fs::File>,
-    /// Record when the program reads its standard input and writes to the world, which tracked files it has created, where it
-    /// looks for [redirected](Self::redirects) files, and where a signal ends it. Default: no, few analyses need it.
+    /// Record when the program reads its standard input and writes to the world, which tracked
+    /// files it has created, where it looks for [redirected](Self::redirects) files, and where a
+    /// signal ends it. Default: no, few analyses need it.
     pub boundaries: bool,
-    /// Each read of standard input yields at most one line. Works where [`stdin`](Self::stdin) is a regular file; other
-    /// input comes as it comes. Default: no.
+    /// Each read of standard input yields at most one line. Works where [`stdin`](Self::stdin) is a
+    /// regular file; other input comes as it comes. Default: no.
     pub line_input: bool,
-    /// Track every regular file as soon as the program changes it, ordinary ones too, and record what happens to names. The
-    /// standard streams and pseudo file systems are left out. Default: no.
+    /// Track every regular file as soon as the program changes it, ordinary ones too, and record
+    /// what happens to names. The standard streams and pseudo file systems are left out. Default:
+    /// no.
     pub names: bool,
     /// Note which branches are taken: [`Outcome::edges`]. Default: no.
     pub edges: bool,
-    /// Note what is compared: [`Outcome::comparisons`]. That makes the program several times as slow. Default: no.
+    /// Note what is compared: [`Outcome::comparisons`]. That makes the program several times as
+    /// slow. Default: no.
     pub comparisons: bool,
-    /// One thread runs at a time, and this says which. The program is made [deterministic](Self::deterministic) then, too: with the same decisions it does
-    /// the same again, event for event. Only recordings can be scheduled. Default: threads run as the machine has it.
+    /// One thread runs at a time, and this says which. The program is made
+    /// [deterministic](Self::deterministic) then, too: with the same decisions it does the same
+    /// again, event for event. Only recordings can be scheduled. Default: threads run as the
+    /// machine has it.
     pub schedule: Option<Schedule>,
-    /// Tell what threads execute, by [`EventSink::executed`]: for whoever follows data through the run. That makes it several times as slow.
-    /// Only for runs that are scheduled. Default: no.
+    /// Tell what threads execute, by [`EventSink::executed`]: for whoever follows data through the
+    /// run. That makes it several times as slow. Only for runs that are scheduled. Default: no.
     pub follow: bool,
-    /// Tell the state in front of these instructions, given by their addresses, by [`EventSink::executed`]; and system calls. At most
-    /// [`CAPTURE_MAX`] of them, sorted. Only recordings can be captured. Default: no.
+    /// Tell the state in front of these instructions, given by their addresses, by
+    /// [`EventSink::executed`]; and system calls. At most [`CAPTURE_MAX`] of them, sorted. Only
+    /// recordings can be captured. Default: no.
     pub capture: Option<Arc<[u64]>>,
-    /// Show the program a processor without vectors wider than SSE's, and without other instructions of that time: its libraries then choose their simplest code.
-    /// What it executes without asking is executed. Default: no.
+    /// Show the program a processor without vectors wider than SSE's, and without other
+    /// instructions of that time: its libraries then choose their simplest code. What it executes
+    /// without asking is executed. Default: no.
     pub plain_cpu: bool,
-    /// Record which regular files the program opens, with [`boundaries`](Self::boundaries). Default: no.
+    /// Record which regular files the program opens, with [`boundaries`](Self::boundaries).
+    /// Default: no.
     pub opens: bool,
-    /// Files that are tracked from the beginning, not from their first mapping on, under numbers of the caller's choice. They must
-    /// exist. They get no `File` event and no [`EventSink::new_file`]. Files that are found on the way get other numbers. Default: none.
+    /// Files that are tracked from the beginning, not from their first mapping on, under numbers of
+    /// the caller's choice. They must exist. They get no `File` event and no
+    /// [`EventSink::new_file`]. Files that are found on the way get other numbers. Default: none.
     pub known_files: Vec<(PathBuf, FileId)>,
     /// Files that are found on the way get numbers above this one, too. Default: 0.
     pub last_file: FileId,
-    /// Files that the program finds elsewhere: where it names the first path, the kernel gets the second. Absolute paths,
-    /// the first one without symbolic links in its folder. Default: none.
+    /// Files that the program finds elsewhere: where it names the first path, the kernel gets the
+    /// second. Absolute paths, the first one without symbolic links in its folder. Default: none.
     pub redirects: Vec<(PathBuf, PathBuf)>,
-    /// The view of the machine in which the program runs. [`known_files`](Self::known_files) are still named as the tool finds them; the
-    /// program, and what is [redirected](Self::redirects), as the program does. Default: the tool's own.
+    /// The view of the machine in which the program runs. [`known_files`](Self::known_files) are
+    /// still named as the tool finds them; the program, and what is [redirected](Self::redirects),
+    /// as the program does. Default: the tool's own.
     pub enclosure: Option<Arc<Enclosure>>,
-    /// All processes of the run end if the tool does, whatever ends it (see [`guard`]). Default: no.
+    /// All processes of the run end if the tool does, whatever ends it (see [`guard`]). Default:
+    /// no.
     pub dies_with_tool: bool,
     /// When the program is stopped. Default: never.
     pub limits: Limits,
     /// The program is stopped when this becomes true. Default: none.
     pub stop: Option<Arc<AtomicBool>>,
-    /// A signal that was sent to this process and is the program's, 0 until there is one. All processes of the run get it; in a recording,
-    /// those that have not ended some seconds later are killed, so that what was seen until then can be reported. Default: none.
+    /// A signal that was sent to this process and is the program's, 0 until there is one. All
+    /// processes of the run get it; in a recording, those that have not ended some seconds later
+    /// are killed, so that what was seen until then can be reported. Default: none.
     pub pass_on: Option<Arc<AtomicI32>>,
 }
 
 /// So many instructions can be [captured](LaunchConfig::capture).
 pub const CAPTURE_MAX: usize = brownout_abi::CHOSEN_MAX;
 
-/// Bounds of a run. When one is hit, the program and all that it has started are killed; the run counts as finished,
-/// with [`Outcome::stopped`] set.
+/// Bounds of a run. When one is hit, the program and all that it has started are killed; the run
+/// counts as finished, with [`Outcome::stopped`] set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// So many events have reached the sink; not one more does.
     pub events: Option<u64>,
-    /// No process of the run has used the processor for so long: they wait for ever. Those that the program has left behind when it
-    /// ended are not waited for as long, see [`Stopped::LeftBehind`].
+    /// No process of the run has used the processor for so long: they wait for ever. Those that the
+    /// program has left behind when it ended are not waited for as long, see
+    /// [`Stopped::LeftBehind`].
     pub idle: Option<Duration>,
     /// So much time has passed since the launch.
     pub wall: Option<Duration>,
-    /// Of a scheduled run: it has come to so many points at which another thread could go on. It is looked at from time to time, so that there may be
-    /// some more. Unlike time, it says the same on a busy machine.
+    /// Of a scheduled run: it has come to so many points at which another thread could go on. It is
+    /// looked at from time to time, so that there may be some more. Unlike time, it says the same
+    /// on a busy machine.
     pub steps: Option<u64>,
-    /// Bytes of memory of their own that the processes of the run have together; what they share (files, persistent memory) does not count. They are looked
-    /// at some dozens of times a second, so that they may have had more for a moment.
+    /// Bytes of memory of their own that the processes of the run have together; what they share
+    /// (files, persistent memory) does not count. They are looked at some dozens of times a second,
+    /// so that they may have had more for a moment.
     pub memory: Option<u64>,
 }
 
@@ -195,8 +216,8 @@ pub enum Stopped {
     Memory,
     /// [`LaunchConfig::stop`].
     Asked,
-    /// The program itself has ended, by itself; what it has started and left behind does nothing but wait. [`Outcome::status`] is the
-    /// program's own.
+    /// The program itself has ended, by itself; what it has started and left behind does nothing
+    /// but wait. [`Outcome::status`] is the program's own.
     LeftBehind,
 }
 
@@ -263,26 +284,31 @@ pub struct Outcome {
     pub hints: Vec<PathBuf>,
     /// Sentences for the user, in order.
     pub notes: Vec<String>,
-    /// Those of them that say which rights programs of the run did not get because they were followed.
+    /// Those of them that say which rights programs of the run did not get because they were
+    /// followed.
     pub lost_rights: Vec<String>,
     /// From start to end.
     pub wall: Duration,
     /// Number of events that reached the sink.
     pub events: u64,
-    /// Why the run was ended before its time, if it was. Then the status is that of a killed program.
+    /// Why the run was ended before its time, if it was. Then the status is that of a killed
+    /// program.
     pub stopped: Option<Stopped>,
     /// How long threads of the program have waited for the sink, in total.
     pub waited: Duration,
-    /// Which ways were taken at conditional and indirect branches, if [`LaunchConfig::edges`] was asked for: 1 for each pair of source and target,
-    /// at the same place in every run of the program under the same [layout](LaunchConfig::layout). Few pairs share a place with others.
+    /// Which ways were taken at conditional and indirect branches, if [`LaunchConfig::edges`] was
+    /// asked for: 1 for each pair of source and target, at the same place in every run of the
+    /// program under the same [layout](LaunchConfig::layout). Few pairs share a place with others.
     pub edges: Option<Box<[u8]>>,
-    /// What was compared, if [`LaunchConfig::comparisons`] was asked for; of a kept program, since its stop.
+    /// What was compared, if [`LaunchConfig::comparisons`] was asked for; of a kept program, since
+    /// its stop.
     pub comparisons: Vec<Comparison>,
     /// What was decided, if [`LaunchConfig::schedule`] was asked for.
     pub scheduled: Option<Scheduled>,
 }
 
-/// Two things that the program has compared with each other, or has handed to a function that may do so.
+/// Two things that the program has compared with each other, or has handed to a function that may
+/// do so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comparison {
     /// The instruction: its distance from the beginning of its module's code.

@@ -1,18 +1,24 @@
-//! Which processes belong to a run, and what their numbers are: as the kernel says, never as a program says.
+//! Which processes belong to a run, and what their numbers are: as the kernel says, never as a
+//! program says.
 //!
-//! A program tells its own number, which is the number in *its* PID namespace. Here that may be nobody's number, or a stranger's. So
-//! a number that came from a program is only a hint where to look:
+//! A program tells its own number, which is the number in *its* PID namespace. Here that may be
+//! nobody's number, or a stranger's. So a number that came from a program is only a hint where to
+//! look:
 //!
-//! - A **process** belongs to a run if it has the run's control memory mapped, by device and inode, at the place where the engine has
-//!   it. Only such a process is ever opened, and it is opened by pidfd, so that it stays the same one.
-//! - The **thread** that makes a service request puts a mark into memory of its own. The thread that has this mark is the one.
+//! - A **process** belongs to a run if it has the run's control memory mapped, by device and inode,
+//!   at the place where the engine has it. Only such a process is ever opened, and it is opened by
+//!   pidfd, so that it stays the same one.
+//! - The **thread** that makes a service request puts a mark into memory of its own. The thread
+//!   that has this mark is the one.
 //!
-//! Three kinds of numbers meet: the program's (in its namespace), ours (in that of this process, for system calls), and those by which
-//! `/proc` calls its folders (of the namespace that `/proc` was mounted in: ours, or one around it). `NSpid` in `/proc/N/status` has
-//! all of them, from the outermost inwards.
+//! Three kinds of numbers meet: the program's (in its namespace), ours (in that of this process,
+//! for system calls), and those by which `/proc` calls its folders (of the namespace that `/proc`
+//! was mounted in: ours, or one around it). `NSpid` in `/proc/N/status` has all of them, from the
+//! outermost inwards.
 //!
-//! Deviation: where the memory of a process cannot be looked at (it has made itself not dumpable, and we are not privileged), it counts as
-//! one of the run if it descends from this process. That is no stranger; it might be of another run of the same tool.
+//! Deviation: where the memory of a process cannot be looked at (it has made itself not dumpable,
+//! and we are not privileged), it counts as one of the run if it descends from this process. That
+//! is no stranger; it might be of another run of the same tool.
 
 use crate::control::Shared;
 use brownout_abi::CONTROL_BASE;
@@ -212,7 +218,8 @@ impl Members {
             return false;
         };
         let mut at = number.0;
-        // Numbers of parents are not always smaller; a chain as long as this is a circle of numbers that were given anew.
+        // Numbers of parents are not always smaller; a chain as long as this is a circle of numbers
+        // that were given anew.
         for _ in 0..10_000 {
             match Status::read(&format!("/proc/{at}")) {
                 Some(status) if status.parent == us.0 => return true,
@@ -223,10 +230,12 @@ impl Members {
         false
     }
 
-    /// Opens a process of the run by a number that one of its processes has told, which need not be right.
+    /// Opens a process of the run by a number that one of its processes has told, which need not be
+    /// right.
     pub fn open(&self, told: libc::pid_t) -> Option<Member> {
         let (fd, number) = pidfd(told)?;
-        // It is the same process before and behind the look at its memory: it has not given its number away.
+        // It is the same process before and behind the look at its memory: it has not given its
+        // number away.
         let is_member = self.has(number) && number_of(&fd) == Some(number);
         is_member.then_some(Member {
             pid: told,
@@ -235,8 +244,9 @@ impl Members {
         })
     }
 
-    /// Opens a process that has ended, by a number that was told in our own namespace. It has nothing left to be known by, and no signal
-    /// can hurt it; but it is to be taken note of, should it become a child of ours.
+    /// Opens a process that has ended, by a number that was told in our own namespace. It has
+    /// nothing left to be known by, and no signal can hurt it; but it is to be taken note of,
+    /// should it become a child of ours.
     pub fn open_ended(&self, told: libc::pid_t) -> Option<Member> {
         let (fd, number) = pidfd(told)?;
         let has_ended = Status::read(&format!("/proc/{}", number.0))?.has_ended();
@@ -262,7 +272,8 @@ impl Members {
         let open = |number: ProcNumber| {
             let status = Status::read(&format!("/proc/{}", number.0))?;
             let pid = *status.numbers.get(self.level)?;
-            // Only what is a process here, too: the number is from `/proc`, the descriptor by our number.
+            // Only what is a process here, too: the number is from `/proc`, the descriptor by our
+            // number.
             self.open(pid as libc::pid_t)
                 .filter(|member| member.number == number)
         };
@@ -322,8 +333,9 @@ impl Members {
             || self.tasks().iter().any(|path| is_it(path))
     }
 
-    /// Whether a process that calls itself `told` is there and runs, whatever memory it has: one that is just executing another program has none of
-    /// ours. In another PID namespace it may be mistaken for one that has the same number there.
+    /// Whether a process that calls itself `told` is there and runs, whatever memory it has: one
+    /// that is just executing another program has none of ours. In another PID namespace it may be
+    /// mistaken for one that has the same number there.
     pub fn is_running(&self, told: u32) -> bool {
         let is_it = |path: &str| {
             Status::read(path)
@@ -358,7 +370,8 @@ pub fn parent(number: ProcNumber) -> Option<ProcNumber> {
     (status.parent > 0).then_some(ProcNumber(status.parent))
 }
 
-/// A descriptor for the process that `/proc` calls so. This process must be in the namespace of `/proc`, or one in it.
+/// A descriptor for the process that `/proc` calls so. This process must be in the namespace of
+/// `/proc`, or one in it.
 pub fn open(number: ProcNumber) -> Option<OwnedFd> {
     let us = Status::read("/proc/self")?;
     let status = Status::read(&format!("/proc/{}", number.0))?;

@@ -1,7 +1,7 @@
 //! Instrumentation that any command can be given from outside, to try the translator with it.
 //!
-//! `BROWNOUT_PASSES=edges,interpret` adds these passes of the engine to every program that the tool runs. Nothing that a program can see
-//! changes, nor any event.
+//! `BROWNOUT_PASSES=edges,interpret` adds these passes of the engine to every program that the tool
+//! runs. Nothing that a program can see changes, nor any event.
 
 use crate::LaunchError;
 use brownout_abi as abi;

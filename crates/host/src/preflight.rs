@@ -17,7 +17,8 @@ pub fn find_program(program: &OsStr) -> Result<PathBuf, LaunchError> {
     resolve(program, &Path::to_path_buf)
 }
 
-/// Finds the program as a shell would, and checks that it can be run. `seen` says where the tool finds what the program calls by a path.
+/// Finds the program as a shell would, and checks that it can be run. `seen` says where the tool
+/// finds what the program calls by a path.
 pub fn resolve(program: &OsStr, seen: &dyn Fn(&Path) -> PathBuf) -> Result<PathBuf, LaunchError> {
     if program.is_empty() {
         return Err(LaunchError::NotFound(PathBuf::from("")));
@@ -130,8 +131,8 @@ fn check(
     Ok(())
 }
 
-/// Whether the processor has what emitted code uses. Answers what the user hides of it, and what it lacks of the instructions that
-/// are otherwise recorded instead of executed.
+/// Whether the processor has what emitted code uses. Answers what the user hides of it, and what it
+/// lacks of the instructions that are otherwise recorded instead of executed.
 pub fn check_machine() -> Result<(Features, Features), LaunchError> {
     let hidden = hidden_features()?;
     if hidden.has(Feature::Bmi2) || !std::is_x86_feature_detected!("bmi2") {

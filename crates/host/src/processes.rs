@@ -1,15 +1,17 @@
 //! The processes of one run: which there are, whether they have ended, how to end them.
 //!
-//! The program is a child of the thread that launched it. Others are announced in the stream and are watched by
-//! pidfd, because an orphan becomes a child of the tool's *first* thread, whichever thread launched its ancestor. So runs
-//! on several threads do not mix up each other's processes.
+//! The program is a child of the thread that launched it. Others are announced in the stream and
+//! are watched by pidfd, because an orphan becomes a child of the tool's *first* thread, whichever
+//! thread launched its ancestor. So runs on several threads do not mix up each other's processes.
 //!
-//! Guarantee: nobody else is ever sent a signal. What the stream says is a program's word, and means another process, or none, if the
-//! program is in a PID namespace of its own. Whoever is watched has shown that it belongs to the run ([`Members`]), and signals go to
-//! descriptors, not to numbers. Where there are such namespaces, the run's processes are looked for in `/proc`.
+//! Guarantee: nobody else is ever sent a signal. What the stream says is a program's word, and
+//! means another process, or none, if the program is in a PID namespace of its own. Whoever is
+//! watched has shown that it belongs to the run ([`Members`]), and signals go to descriptors, not
+//! to numbers. Where there are such namespaces, the run's processes are looked for in `/proc`.
 //!
-//! Deviation: a process that a program makes which is not followed (see the engine's limitations) announces nothing. A run
-//! on the first thread waits for it, as its reaper; a run on another thread does not.
+//! Deviation: a process that a program makes which is not followed (see the engine's limitations)
+//! announces nothing. A run on the first thread waits for it, as its reaper; a run on another
+//! thread does not.
 
 use crate::ExitStatus;
 use crate::client::Activity;
@@ -59,10 +61,12 @@ impl Watched {
         has_ended(&self.0.fd)
     }
 
-    /// Whether somebody has taken note of its end, after it has ended. We do, if it is a child of any thread of ours.
+    /// Whether somebody has taken note of its end, after it has ended. We do, if it is a child of
+    /// any thread of ours.
     fn is_reaped(&self) -> bool {
         let fd = self.0.fd.as_raw_fd();
-        // SAFETY: plain data, filled by the kernel; a descriptor of ours, and a signal that is none.
+        // SAFETY: plain data, filled by the kernel; a descriptor of ours, and a signal that is
+        // none.
         unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let flags = libc::WEXITED | libc::WNOHANG | libc::__WALL;
@@ -71,7 +75,8 @@ impl Watched {
         }
     }
 
-    /// Bytes of memory that it shares with nobody, but for those that it was forked from; 0 if it is gone.
+    /// Bytes of memory that it shares with nobody, but for those that it was forked from; 0 if it
+    /// is gone.
     fn memory(&self) -> u64 {
         let text = std::fs::read_to_string(format!("/proc/{}/statm", self.0.pid));
         let text = text.unwrap_or_default();
@@ -131,7 +136,8 @@ fn wait_for(fds: &mut [libc::pollfd], timeout: Duration) {
     };
 }
 
-/// How long the program may have got a signal by itself, before it is passed on: `timeout` and terminals send it to all of a group.
+/// How long the program may have got a signal by itself, before it is passed on: `timeout` and
+/// terminals send it to all of a group.
 pub const PASS_ON_AFTER: Duration = Duration::from_millis(200);
 
 /// How long a signal waits at most until it is seen.
@@ -146,7 +152,8 @@ pub struct Processes {
     status: Option<ExitStatus>,
     /// Those that have not ended, as far as they are known.
     watched: Vec<Watched>,
-    /// Those that have ended and that their parents have not asked for. They come to us when these end.
+    /// Those that have ended and that their parents have not asked for. They come to us when these
+    /// end.
     zombies: Vec<Watched>,
     /// This thread has no children any more.
     childless: bool,
@@ -155,8 +162,8 @@ pub struct Processes {
     /// One was announced that is not where it was said to be.
     missing: bool,
     searched: Option<Instant>,
-    /// The first process was forked from this one, which has the run's memory, too, and is not of the run. Then the first is the child of another
-    /// thread of ours.
+    /// The first process was forked from this one, which has the run's memory, too, and is not of
+    /// the run. Then the first is the child of another thread of ours.
     kept: Option<ProcNumber>,
 }
 
@@ -221,7 +228,8 @@ impl Processes {
         }
     }
 
-    /// Searches for processes of the run that are not known, if there may be any. True if one was found.
+    /// Searches for processes of the run that are not known, if there may be any. True if one was
+    /// found.
     pub fn search(&mut self, is_urgent: bool) -> bool {
         let is_due = self.missing && self.searched.is_none_or(|at| at.elapsed() >= SEARCH);
         if !is_due && !is_urgent {
@@ -309,7 +317,8 @@ impl Processes {
     /// Kills those that run. To be repeated until all have ended: one may just be making another.
     pub fn kill(&mut self) {
         self.search(false);
-        // SAFETY: the group has its number as long as its leader has not been taken note of; a process is named by descriptor.
+        // SAFETY: the group has its number as long as its leader has not been taken note of; a
+        // process is named by descriptor.
         unsafe {
             if self.own_group && self.status.is_none() && !self.childless {
                 libc::kill(-self.first, libc::SIGKILL);
@@ -339,7 +348,8 @@ impl Processes {
         }
         while !self.childless {
             if let Some(signal) = pass_on {
-                // Those that the first has left behind. They are not known, so that they are searched for if need be.
+                // Those that the first has left behind. They are not known, so that they are
+                // searched for if need be.
                 wait_for(&mut [], LOOK);
                 if signal.load(Ordering::Relaxed) != 0 {
                     self.search(true);
@@ -447,8 +457,8 @@ enum Whom {
 
 /// Takes one ended child. `None`: none has ended yet.
 ///
-/// A child that one of our tracer threads has seized also shows its ptrace stops here. Those are the tracer's: so this only
-/// looks first, and takes what has really ended.
+/// A child that one of our tracer threads has seized also shows its ptrace stops here. Those are
+/// the tracer's: so this only looks first, and takes what has really ended.
 fn reap(whom: Whom) -> io::Result<Option<(libc::pid_t, i32)>> {
     let flags = libc::WEXITED | libc::WNOWAIT | libc::__WALL | libc::WNOHANG;
     let (kind, id, flags) = match whom {

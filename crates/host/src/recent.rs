@@ -1,7 +1,8 @@
 //! What came last before the engine failed, on request.
 //!
-//! `BROWNOUT_LAST_EVENTS=50` keeps the last fifty events of each run in words, and adds them to the message if the run
-//! ends with a bug of ours. Without the variable nothing is kept, and nothing is slower.
+//! `BROWNOUT_LAST_EVENTS=50` keeps the last fifty events of each run in words, and adds them to the
+//! message if the run ends with a bug of ours. Without the variable nothing is kept, and nothing is
+//! slower.
 
 use brownout_trace::maps::MapFault;
 use brownout_trace::{EventSink, LastEvents, Tee};

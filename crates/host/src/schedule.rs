@@ -13,9 +13,11 @@ pub use brownout_abi::schedule::{
 pub struct Schedule {
     /// The strategy, and what it needs.
     pub plan: Plan,
-    /// With [`StrategyKind::Replay`]: what was decided in the run that is repeated. With [`StrategyKind::Steer`]: what is to be decided.
+    /// With [`StrategyKind::Replay`]: what was decided in the run that is repeated. With
+    /// [`StrategyKind::Steer`]: what is to be decided.
     pub decisions: Vec<Decision>,
-    /// With [`StrategyKind::Replay`]: [`Scheduled::check`] of the run that is repeated, if it is known; see [`Scheduled::misfit`].
+    /// With [`StrategyKind::Replay`]: [`Scheduled::check`] of the run that is repeated, if it is
+    /// known; see [`Scheduled::misfit`].
     pub check: Option<u64>,
 }
 
@@ -76,9 +78,10 @@ impl Schedule {
         }
     }
 
-    /// With these decisions, in the order of their steps, where they can be followed: at that step, that thread gets the turn if it can go on. Everywhere
-    /// else, and after the last of them, whoever has the turn goes on. Their check numbers do not count. The run reports its own list, as
-    /// every run does, and that is the one to be repeated.
+    /// With these decisions, in the order of their steps, where they can be followed: at that step,
+    /// that thread gets the turn if it can go on. Everywhere else, and after the last of them,
+    /// whoever has the turn goes on. Their check numbers do not count. The run reports its own
+    /// list, as every run does, and that is the one to be repeated.
     pub fn steer(decisions: Vec<Decision>) -> Schedule {
         Schedule {
             plan: Plan::new(StrategyKind::Steer, 0),
@@ -103,12 +106,14 @@ pub struct Scheduled {
     pub steps: u64,
     /// Where somebody did who would not have by itself.
     pub decisions: Vec<Decision>,
-    /// A number made of all places at which decisions were possible: runs that differ there have another one.
+    /// A number made of all places at which decisions were possible: runs that differ there have
+    /// another one.
     pub check: u64,
     /// Decisions that were to be repeated and never came up.
     pub left: usize,
-    /// How often something was stored, written back or fenced while the store buffer of another thread's processor may still have held such a thing.
-    /// If never, what reaches persistent memory does so in the recorded order, whatever is delayed.
+    /// How often something was stored, written back or fenced while the store buffer of another
+    /// thread's processor may still have held such a thing. If never, what reaches persistent
+    /// memory does so in the recorded order, whatever is delayed.
     pub overlaps: u64,
     /// The first few thousand steps, if [`Schedule::keeping_turns`] asked for them.
     pub turns: Vec<Turn>,
@@ -116,13 +121,14 @@ pub struct Scheduled {
     pub pursuit: Pursuit,
     /// The most threads that there were at a time. One: there was nothing to decide.
     pub threads: u32,
-    /// All threads came to wait for each other: see [`EventKind::Stuck`](brownout_trace::event::EventKind::Stuck).
+    /// All threads came to wait for each other: see
+    /// [`EventKind::Stuck`](brownout_trace::event::EventKind::Stuck).
     pub is_deadlock: bool,
 }
 
 impl Scheduled {
-    /// How this run differs from the one that `schedule` repeats, as far as the list tells. (A run in which a decision comes up at another place ends
-    /// there, with an error.)
+    /// How this run differs from the one that `schedule` repeats, as far as the list tells. (A run
+    /// in which a decision comes up at another place ends there, with an error.)
     pub fn misfit(&self, schedule: &Schedule) -> Option<Misfit> {
         if schedule.plan.kind() != StrategyKind::Replay {
             return None;

@@ -48,7 +48,8 @@ struct Inner {
     /// By device, inode and life.
     files: HashMap<(u64, u64, u64), u32>,
     last_file: u32,
-    /// Numbers of files that are not persistent memory, and tracked only because the run changes them.
+    /// Numbers of files that are not persistent memory, and tracked only because the run changes
+    /// them.
     ordinary: HashSet<u32>,
     /// Open as long as the run lasts, so that no inode number comes to stand for another file.
     held: Vec<std::fs::File>,
@@ -70,7 +71,8 @@ struct Inner {
     replaced: Vec<Member>,
     /// It does. (Without a drain loop nobody would close them.)
     collects: bool,
-    /// What programs were started with that the drain loop has not come to yet, if anybody wants to know.
+    /// What programs were started with that the drain loop has not come to yet, if anybody wants to
+    /// know.
     beginnings: Option<Beginnings>,
 }
 
@@ -93,7 +95,8 @@ impl Reply {
 }
 
 impl State {
-    /// `known` are the files that are tracked from the beginning; numbers up to `last` are not given to others.
+    /// `known` are the files that are tracked from the beginning; numbers up to `last` are not
+    /// given to others.
     pub fn new(
         globs: GlobSet,
         members: Members,
@@ -197,7 +200,8 @@ impl State {
         }
     }
 
-    /// Processes that have asked to be followed through an `execve`. While that is under way, nothing else shows that they belong to the run.
+    /// Processes that have asked to be followed through an `execve`. While that is under way,
+    /// nothing else shows that they belong to the run.
     pub fn take_replaced(&self) -> Vec<Member> {
         std::mem::take(&mut self.lock().replaced)
     }
@@ -218,7 +222,8 @@ impl State {
         }
     }
 
-    /// A program is in this process now, and has not run yet: notes what it lacks because it is traced.
+    /// A program is in this process now, and has not run yet: notes what it lacks because it is
+    /// traced.
     pub fn note_lost_rights(&self, pid: libc::pid_t) {
         if crate::preflight::lacks_file_capabilities(pid) {
             let exe = std::fs::read_link(crate::members::folder(pid).join("exe"));
@@ -271,8 +276,9 @@ impl State {
         crate::turns::pass_on_for_the_dead(shared, &self.members);
     }
 
-    /// Frees the ring if the thread that has it is no more. Its record was not published, so nothing of it is seen. `since` remembers from call
-    /// to call what has not moved; `one_has_ended` is a reason not to wait.
+    /// Frees the ring if the thread that has it is no more. Its record was not published, so
+    /// nothing of it is seen. `since` remembers from call to call what has not moved;
+    /// `one_has_ended` is a reason not to wait.
     pub fn free_ring_of_the_dead(
         &self,
         shared: &Shared,
@@ -316,8 +322,8 @@ fn free_ring(c: &brownout_abi::Control, holder: u32) {
         .compare_exchange(holder, 0, Ordering::AcqRel, Ordering::Relaxed);
 }
 
-/// Where the tool finds a program's file whose root folder is another one: at its own name if that is the same file, because what is known of
-/// it is kept by name.
+/// Where the tool finds a program's file whose root folder is another one: at its own name if that
+/// is the same file, because what is known of it is kept by name.
 fn same_or_inside(root: &Path, path: &Path) -> PathBuf {
     use std::os::unix::fs::MetadataExt;
     let inside = root.join(path.strip_prefix("/").unwrap_or(path));
@@ -340,8 +346,9 @@ pub struct Service {
     _last_will: Arc<LastWill>,
 }
 
-/// A robust futex: when the thread that has signed this ends, for whatever reason, the kernel marks the word in the control memory
-/// that has its number. By that the engine knows that the tool is gone, in whatever PID namespace it may be.
+/// A robust futex: when the thread that has signed this ends, for whatever reason, the kernel marks
+/// the word in the control memory that has its number. By that the engine knows that the tool is
+/// gone, in whatever PID namespace it may be.
 #[repr(C)]
 struct LastWill {
     /// The kernel's `struct robust_list_head`: the first entry, ...
@@ -419,7 +426,8 @@ impl Service {
         }
     }
 
-    /// Waits until no request is under way, and forgets who has made the last one: nobody is there who could ask.
+    /// Waits until no request is under way, and forgets who has made the last one: nobody is there
+    /// who could ask.
     pub fn settle(&self) {
         let c = self.shared.control();
         while c.service_state.load(Ordering::Acquire) == 1 {
@@ -431,7 +439,8 @@ impl Service {
 
     pub fn stop(self) {
         self.stop.store(true, Ordering::Release);
-        // No process is left that could ask. The state must change, or a thread that is about to sleep on it would.
+        // No process is left that could ask. The state must change, or a thread that is about to
+        // sleep on it would.
         let state = &self.shared.control().service_state;
         state.store(u32::MAX, Ordering::Release);
         futex_wake(state);
@@ -686,7 +695,8 @@ fn classify(state: &State, args: [u64; 8], text: &[u8]) -> (u32, u64, bool) {
     (ClassifyAnswer::TrackedNew as u32, id as u64, !is_pm)
 }
 
-/// Whether a path leads to something that outlives a crash: not to a pseudo file system, nor to a file in memory without a name.
+/// Whether a path leads to something that outlives a crash: not to a pseudo file system, nor to a
+/// file in memory without a name.
 fn is_kept(path: &Path) -> bool {
     let is_pseudo = ["/proc", "/sys", "/dev"]
         .iter()
@@ -750,7 +760,8 @@ fn follow_exec(failed_at: u64, thread: u32, previous: Previous, image: &Image, s
         let signal = libc::WSTOPSIG(status);
         let event = status >> 16;
         if event == libc::PTRACE_EVENT_EXEC {
-            // The old program and all its threads are gone; with this one, so that none was in the middle of a record.
+            // The old program and all its threads are gone; with this one, so that none was in the
+            // middle of a record.
             free_ring(state.members.control(), thread);
             state.note_beginning(pid);
             state.note_lost_rights(pid);
@@ -777,7 +788,8 @@ fn follow_exec(failed_at: u64, thread: u32, previous: Previous, image: &Image, s
             let _ = stopped.detach(0);
             return;
         }
-        // Any other signal is the program's. If it is to stop, it stays stopped until it is told to go on.
+        // Any other signal is the program's. If it is to stop, it stays stopped until it is told to
+        // go on.
         let is_group_stop = event == libc::PTRACE_EVENT_STOP && signal != libc::SIGTRAP;
         let (how, deliver) = match (is_group_stop, event) {
             (true, _) => (libc::PTRACE_LISTEN, 0),

@@ -6,12 +6,14 @@
 //!                              ▼                                  ▼                    ▼
 //!                          prologue ─────────────────────────▶ run: prologue, then what the child does ─▶ EventSink
 //! ```
-//! Guarantee: a run gives the sink the events that a launch would have given it. It costs a fork instead of an `execve`, and neither loads nor
-//! relocates nor translates again what was loaded and translated before, by the kept process or by any earlier run. The engine's `session.rs`
-//! says where a program can stop for this to be true, and by which protocol the shared memory is set back.
+//! Guarantee: a run gives the sink the events that a launch would have given it. It costs a fork
+//! instead of an `execve`, and neither loads nor relocates nor translates again what was loaded and
+//! translated before, by the kept process or by any earlier run. The engine's `session.rs` says
+//! where a program can stop for this to be true, and by which protocol the shared memory is set
+//! back.
 //!
-//! The kept process and its children are children of the session's service thread: so a run can be made on any thread, and other
-//! launches on that thread do not take the kept process for theirs.
+//! The kept process and its children are children of the session's service thread: so a run can be
+//! made on any thread, and other launches on that thread do not take the kept process for theirs.
 
 use crate::control::{futex_wait, futex_wake};
 use crate::drain::{Prologue, drain};
@@ -36,10 +38,13 @@ use std::time::{Duration, Instant};
 /// Where a program stops, to be forked from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopAt {
-    /// Before it looks at anything in these folders (absolute paths), or does more than look anywhere. Runs may then find there what they like.
+    /// Before it looks at anything in these folders (absolute paths), or does more than look
+    /// anywhere. Runs may then find there what they like.
     World(Vec<PathBuf>),
-    /// Before it first turns to its standard input, or names the [file](LaunchConfig::input) that is its input. Runs may then read what they like. What the program has done to files until then it has
-    /// done once: whoever starts a run sees to it that files are as they were at the stop.
+    /// Before it first turns to its standard input, or names the [file](LaunchConfig::input) that
+    /// is its input. Runs may then read what they like. What the program has done to files until
+    /// then it has done once: whoever starts a run sees to it that files are as they were at the
+    /// stop.
     Input,
 }
 
@@ -74,14 +79,16 @@ pub struct Session {
 }
 
 impl Session {
-    /// Launches the program and lets it run to its stop. It must be deterministic, and its standard input a file.
+    /// Launches the program and lets it run to its stop. It must be deterministic, and its standard
+    /// input a file.
     ///
     /// Where it cannot be kept, that is [`LaunchError::NotKept`]: it may well be launched.
     pub fn open(config: &LaunchConfig, stop: StopAt) -> Result<Session, LaunchError> {
         if !config.deterministic {
             return Err(not_kept("it is not deterministic"));
         }
-        // The table of turns is shared by all that run, and a run would go on with what the one before it has left there.
+        // The table of turns is shared by all that run, and a run would go on with what the one
+        // before it has left there.
         if config.schedule.is_some() {
             return Err(not_kept("its threads take turns"));
         }
@@ -243,8 +250,9 @@ impl Session {
         }
     }
 
-    /// One run. Of the configuration counts what may differ between runs: [`known_files`](LaunchConfig::known_files),
-    /// [`last_file`](LaunchConfig::last_file), [`redirects`](LaunchConfig::redirects), [`limits`](LaunchConfig::limits) and
+    /// One run. Of the configuration counts what may differ between runs:
+    /// [`known_files`](LaunchConfig::known_files), [`last_file`](LaunchConfig::last_file),
+    /// [`redirects`](LaunchConfig::redirects), [`limits`](LaunchConfig::limits) and
     /// [`stop`](LaunchConfig::stop). All else is as it was when the session was opened.
     ///
     /// After [`LaunchError::NotKept`] no run was made, and none can be made any more.

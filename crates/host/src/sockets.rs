@@ -1,14 +1,16 @@
 //! Sockets that belong to the network of a private view, for the tool to use.
 //!
-//! A socket stays in the network namespace in which it was made, whoever uses it. Only a process can go into a namespace, and in general not one with several
-//! threads. So a child of the tool makes sockets on demand: it gets the namespace, and gives the socket back. One child serves all views of an
-//! [`Enclosures`](crate::Enclosures).
+//! A socket stays in the network namespace in which it was made, whoever uses it. Only a process
+//! can go into a namespace, and in general not one with several threads. So a child of the tool
+//! makes sockets on demand: it gets the namespace, and gives the socket back. One child serves all
+//! views of an [`Enclosures`](crate::Enclosures).
 //!
 //! ```text
 //!  tool ── kind, network namespace ──▶ child: setns, socket ── socket, or an error number ──▶ tool
 //! ```
-//! The child makes system calls only, and allocates nothing. It is the child of a thread that does nothing but wait for it: those that run
-//! programs take note of the ends of their own children. It ends when the tool does, or closes the channel.
+//! The child makes system calls only, and allocates nothing. It is the child of a thread that does
+//! nothing but wait for it: those that run programs take note of the ends of their own children. It
+//! ends when the tool does, or closes the channel.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -40,7 +42,8 @@ impl SocketMaker {
         std::thread::Builder::new()
             .name("sockets".into())
             .spawn(move || {
-                // SAFETY: the child makes system calls only, on its own copies, and ends by `_exit`.
+                // SAFETY: the child makes system calls only, on its own copies, and ends by
+                // `_exit`.
                 let child = unsafe { libc::fork() };
                 match child {
                     0 => serve(theirs.as_raw_fd(), user),
@@ -139,8 +142,9 @@ fn send(channel: RawFd, number: i32, descriptor: Option<RawFd>) -> io::Result<()
         iov_base: (&raw mut number).cast(),
         iov_len: 4,
     };
-    // SAFETY: a structure of zeros is valid; it is filled with addresses of local variables that live until the call is over. The room beside
-    // is large enough for one header and one descriptor.
+    // SAFETY: a structure of zeros is valid; it is filled with addresses of local variables that
+    // live until the call is over. The room beside is large enough for one header and one
+    // descriptor.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut piece;

@@ -1,7 +1,8 @@
 //! The turns of a scheduled run, as the tool sees them.
 //!
-//! The table is in the control block. The threads of the program change it, whoever has the turn; the tool writes it before the run, reads it
-//! after, and steps in only where the thread that has the turn is no more.
+//! The table is in the control block. The threads of the program change it, whoever has the turn;
+//! the tool writes it before the run, reads it after, and steps in only where the thread that has
+//! the turn is no more.
 
 use brownout_abi::schedule::{Point, Table, Verdict};
 use brownout_trace::event::{Event, EventKind, FileId, ProcessId};
@@ -36,7 +37,8 @@ pub fn steps(shared: &Shared) -> u64 {
 
 /// After it.
 pub fn end(shared: &Shared) -> Scheduled {
-    // SAFETY: all threads of the program have ended. Whatever they have left there is plain numbers.
+    // SAFETY: all threads of the program have ended. Whatever they have left there is plain
+    // numbers.
     let table = unsafe { &*table(shared) };
     Scheduled {
         steps: table.steps(),
@@ -71,7 +73,8 @@ pub fn pass_on_for_the_dead(shared: &Shared, members: &Members) {
         return;
     }
     let numbers = || {
-        // SAFETY: only numbers are read; whoever has the turn may just be writing them, and then it is alive.
+        // SAFETY: only numbers are read; whoever has the turn may just be writing them, and then it
+        // is alive.
         let seat = unsafe { &*table(shared) }.seat(turn - 1);
         (seat.pid, seat.tid)
     };
@@ -113,7 +116,8 @@ pub fn pass_on_for_the_dead(shared: &Shared, members: &Members) {
     futex_wake(&schedule.gates[next]);
 }
 
-/// Leaves out loads, which are recorded where threads take turns, because each is a place to decide at.
+/// Leaves out loads, which are recorded where threads take turns, because each is a place to decide
+/// at.
 pub struct WithoutLoads<'s>(pub &'s mut dyn EventSink);
 
 impl EventSink for WithoutLoads<'_> {

@@ -87,7 +87,8 @@ fn too_long() {
     assert!(values.iter().copied().eq(0..values.len() as u64));
 }
 
-/// Threads that only look again and again make no events; they are counted all the same, if they are scheduled.
+/// Threads that only look again and again make no events; they are counted all the same, if they
+/// are scheduled.
 #[test]
 fn too_many_steps() {
     let folder = Folder::new();

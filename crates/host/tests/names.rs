@@ -152,7 +152,8 @@ int main(int argc, char **argv) {
     );
 }
 
-/// Not what they are, but that they were changed: of regular files, by name or descriptor, if the call succeeds.
+/// Not what they are, but that they were changed: of regular files, by name or descriptor, if the
+/// call succeeds.
 #[test]
 fn changes_of_attributes_are_told() {
     let folder = Folder::new();

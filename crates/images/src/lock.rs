@@ -19,8 +19,8 @@ use std::sync::{Mutex, MutexGuard};
 /// The name of the file in the store's folder.
 const NAME: &str = "images.lock";
 
-/// The folders of the stores that this process writes to, by device and inode: a folder may have several paths, or (in a mount of the tool's own) none that
-/// leads there by itself.
+/// The folders of the stores that this process writes to, by device and inode: a folder may have
+/// several paths, or (in a mount of the tool's own) none that leads there by itself.
 static HELD: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
 /// Lets nobody else write to a store as long as it is there.

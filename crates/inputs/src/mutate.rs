@@ -101,8 +101,9 @@ impl Mutator {
         work.finish()
     }
 
-    /// A few operations on what another input has left, which may have been cut short: mostly with its keys, and as often with operations that are only tried
-    /// now and then as with the usual ones. `None` without any template.
+    /// A few operations on what another input has left, which may have been cut short: mostly with
+    /// its keys, and as often with operations that are only tried now and then as with the usual
+    /// ones. `None` without any template.
     pub fn probe(&self, before: &[u8], random: &mut dyn Below) -> Option<Vec<u8>> {
         let count = self.templates.operations.len();
         if count == 0 {

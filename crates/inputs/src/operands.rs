@@ -1,14 +1,16 @@
 //! From what a program has compared to inputs for which the comparison comes out the other way.
 //!
-//! If one side of a comparison stands in the input, in whatever form, the other side is put in its place (input-to-state correspondence, as in
-//! REDQUEEN and AFL++'s CmpLog). Deviation: those look for bytes only. Programs that take commands read numbers from text, so a number is also looked for
-//! as it would be written, and its neighbours are tried with it, because half of all comparisons ask for less or more. Numbers below 256 are looked
-//! for as single bytes, too: C compares characters, and lengths of one byte, as `int`.
+//! If one side of a comparison stands in the input, in whatever form, the other side is put in its
+//! place (input-to-state correspondence, as in REDQUEEN and AFL++'s CmpLog). Deviation: those look
+//! for bytes only. Programs that take commands read numbers from text, so a number is also looked
+//! for as it would be written, and its neighbours are tried with it, because half of all
+//! comparisons ask for less or more. Numbers below 256 are looked for as single bytes, too: C
+//! compares characters, and lengths of one byte, as `int`.
 
 use crate::numbers;
 
-/// A comparison, in the order of memory. Numbers have 1, 2, 4 or 8 bytes and come from registers; what is longer, or from memory that
-/// a function was given, is a string or a block of bytes.
+/// A comparison, in the order of memory. Numbers have 1, 2, 4 or 8 bytes and come from registers;
+/// what is longer, or from memory that a function was given, is a string or a block of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Compared<'a> {
     /// One side.
@@ -73,7 +75,8 @@ fn places<'a>(input: &'a [u8], word: &'a [u8]) -> impl Iterator<Item = usize> + 
         .map(|(at, _)| at)
 }
 
-/// Single bytes are everywhere: those that begin a line or a word come first, and there are few tries.
+/// Single bytes are everywhere: those that begin a line or a word come first, and there are few
+/// tries.
 fn bytes(input: &[u8], from: u8, to: u8, found: &mut Vec<Replaced>) {
     let begins = |at: usize| at == 0 || input[at - 1].is_ascii_whitespace();
     let word = [from];
@@ -161,7 +164,8 @@ fn binary(input: &[u8], from: &[u8], to: &[u8], found: &mut Vec<Replaced>) {
     }
 }
 
-/// Single bytes that were made wider before they were compared, as C does with each character. Zeros are everywhere.
+/// Single bytes that were made wider before they were compared, as C does with each character.
+/// Zeros are everywhere.
 fn promoted(input: &[u8], from: &[u8], to: &[u8], found: &mut Vec<Replaced>) {
     let byte = |side: &[u8]| u8::try_from(unsigned(side)).ok();
     if let (Some(from), Some(to)) = (byte(from), byte(to))
@@ -171,7 +175,8 @@ fn promoted(input: &[u8], from: &[u8], to: &[u8], found: &mut Vec<Replaced>) {
     }
 }
 
-/// Strings and blocks. How much of them counts is not known: to the first zero byte, or a usual size.
+/// Strings and blocks. How much of them counts is not known: to the first zero byte, or a usual
+/// size.
 fn block(input: &[u8], from: &[u8], to: &[u8], found: &mut Vec<Replaced>) {
     let text = |side: &[u8]| {
         let end = side.iter().position(|byte| *byte == 0);
@@ -194,7 +199,8 @@ fn block(input: &[u8], from: &[u8], to: &[u8], found: &mut Vec<Replaced>) {
     }
     let word = &to[..text(to)];
     if !word.is_empty() {
-        // In place of the whole word that stands there, of the string that was compared, and of as many bytes.
+        // In place of the whole word that stands there, of the string that was compared, and of as
+        // many bytes.
         let rest = &input[at..];
         let ends = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0;
         let whole = rest.iter().position(ends).unwrap_or(rest.len());

@@ -155,8 +155,8 @@ impl Tokens {
         self.add_pair(&written(left), &written(right)) || new
     }
 
-    /// Puts a word, or a number as a machine has it, somewhere into bytes; what comes out is another
-    /// input, of so many bytes at most. `None` if nothing is known that fits.
+    /// Puts a word, or a number as a machine has it, somewhere into bytes; what comes out is
+    /// another input, of so many bytes at most. `None` if nothing is known that fits.
     ///
     /// It is for inputs that no template describes: in those, nobody knows what is a field.
     pub fn graft(&self, input: &[u8], most: usize, random: &mut dyn Below) -> Option<Vec<u8>> {

@@ -3,9 +3,11 @@
 use brownout_abi::cpu::Feature;
 use iced_x86::{CpuidFeature, EncodingKind, Instruction, Mnemonic, OpKind};
 
-/// The feature without which this instruction does not exist; `None` if that is none that can be hidden.
+/// The feature without which this instruction does not exist; `None` if that is none that can be
+/// hidden.
 ///
-/// Faster strings ([`Feature::Erms`]) are no instructions of their own, and BMI2 is never missing where this is asked.
+/// Faster strings ([`Feature::Erms`]) are no instructions of their own, and BMI2 is never missing
+/// where this is asked.
 #[must_use]
 pub fn feature_of(insn: &Instruction) -> Option<Feature> {
     Some(match insn.mnemonic() {

@@ -5,10 +5,11 @@
 //!
 //! After [`emulate`] returns `Ok`, the register image and the memory hold what the CPU would have
 //! left there; `tests/native.rs` compares with the CPU for every family, vector length and masking
-//! style, except `movdir64b` and the FP16 move, which few CPUs have. If [`Memory`] faults, the image
-//! is one that the architecture allows at a fault: a gather or scatter has completed and unmasked
-//! the elements before the faulting one, and can be executed again; every other instruction has
-//! changed no register. A masked store may have stored the lanes below the faulting ones.
+//! style, except `movdir64b` and the FP16 move, which few CPUs have. If [`Memory`] faults, the
+//! image is one that the architecture allows at a fault: a gather or scatter has completed and
+//! unmasked the elements before the faulting one, and can be executed again; every other
+//! instruction has changed no register. A masked store may have stored the lanes below the faulting
+//! ones.
 //!
 //! # What it covers
 //!

@@ -1,10 +1,11 @@
 //! What one unit may hold after a crash, looked at on its own.
 //!
-//! [`CrashState`](crate::CrashState) borrows a whole [`History`](crate::History) and answers for one moment. An exploration visits many moments, in any
-//! order, on several threads; [`Choices`] is one unit at one moment, self-contained, and [`Cut`]s say how
-//! far reads have narrowed it. Guarantee: the same contents as `CrashState`, for domains in which units are independent
-//! ([`Rules::orders_epochs`](crate::Rules) is false; a property test compares the two). Reads that see equal bytes are
-//! one outcome: a list of cuts stands for the union of what each allows.
+//! [`CrashState`](crate::CrashState) borrows a whole [`History`](crate::History) and answers for
+//! one moment. An exploration visits many moments, in any order, on several threads; [`Choices`] is
+//! one unit at one moment, self-contained, and [`Cut`]s say how far reads have narrowed it.
+//! Guarantee: the same contents as `CrashState`, for domains in which units are independent
+//! ([`Rules::orders_epochs`](crate::Rules) is false; a property test compares the two). Reads that
+//! see equal bytes are one outcome: a list of cuts stands for the union of what each allows.
 
 use crate::types::{ByteRange, LINE_BYTES, Moment, Unit};
 
@@ -39,7 +40,8 @@ pub struct Choices {
     pub(crate) writes: Vec<UncertainWrite>,
 }
 
-/// What is still possible: between `lo` and `hi` of the ordered stores survived; each unordered one did, did not, or may have.
+/// What is still possible: between `lo` and `hi` of the ordered stores survived; each unordered one
+/// did, did not, or may have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cut {
     pub(crate) lo: usize,
@@ -82,8 +84,9 @@ impl Choices {
         Cut::open(self.writes.iter().map(|w| (w.unordered, w.certain)))
     }
 
-    /// What is possible if the power has failed earlier, right after a moment: of the stores that were made later, none has survived. A state
-    /// that was possible then is possible now, unless something has completed in between.
+    /// What is possible if the power has failed earlier, right after a moment: of the stores that
+    /// were made later, none has survived. A state that was possible then is possible now, unless
+    /// something has completed in between.
     pub fn open_until(&self, last: Moment) -> Cut {
         let mut cut = self.open();
         let ordered = self.writes.iter().filter(|write| !write.unordered);
@@ -127,8 +130,9 @@ impl Choices {
             .collect()
     }
 
-    /// What a read of the bytes `mask` of the line at `offset` in the unit may see, given that one of `cuts` holds; and what
-    /// then still holds. No two have equal bytes. The order is by age: the oldest write-back first.
+    /// What a read of the bytes `mask` of the line at `offset` in the unit may see, given that one
+    /// of `cuts` holds; and what then still holds. No two have equal bytes. The order is by age:
+    /// the oldest write-back first.
     pub fn read(&self, cuts: &[Cut], offset: u64, mask: LineMask) -> Vec<(LineBytes, Vec<Cut>)> {
         let line_start = self.unit.0 * self.size() as u64 + offset;
         let overlaps: Vec<bool> = self
@@ -150,7 +154,8 @@ impl Choices {
         seen
     }
 
-    /// The masked bytes of a line if no store to its unit is left that could be lost. Most reads are of such lines, so this is quick.
+    /// The masked bytes of a line if no store to its unit is left that could be lost. Most reads
+    /// are of such lines, so this is quick.
     pub fn settled(&self, offset: u64, mask: LineMask) -> Option<LineBytes> {
         if !self.writes.is_empty() {
             return None;
@@ -192,7 +197,8 @@ impl Choices {
 }
 
 impl Cut {
-    /// Nothing is decided yet. Each store, in cache order, says whether it is unordered and whether it certainly survived.
+    /// Nothing is decided yet. Each store, in cache order, says whether it is unordered and whether
+    /// it certainly survived.
     pub(crate) fn open(stores: impl Iterator<Item = (bool, bool)>) -> Cut {
         let (mut lo, mut hi, mut choices) = (0, 0, Vec::new());
         for (unordered, certain) in stores {
@@ -210,8 +216,9 @@ impl Cut {
         }
     }
 
-    /// The cuts into which a read divides this one, the oldest write-back first. Each store, in cache order, says whether it is
-    /// unordered and whether the read overlaps it. What a cut of the result leaves open does not touch the read.
+    /// The cuts into which a read divides this one, the oldest write-back first. Each store, in
+    /// cache order, says whether it is unordered and whether the read overlaps it. What a cut of
+    /// the result leaves open does not touch the read.
     pub(crate) fn split(&self, stores: impl Iterator<Item = (bool, bool)>) -> Vec<Cut> {
         let mut segments = Vec::new();
         let mut choices = vec![self.unordered.clone()];
@@ -274,7 +281,8 @@ impl Cut {
         }
     }
 
-    /// One content of those; `choose` decides, by a number that is smaller than the one that it is given.
+    /// One content of those; `choose` decides, by a number that is smaller than the one that it is
+    /// given.
     pub fn pick(&self, mut choose: impl FnMut(usize) -> usize) -> Survivors {
         let ordered = self.lo + choose(self.hi - self.lo + 1);
         let mut decide = |choice: &Option<bool>| choice.unwrap_or_else(|| choose(2) == 1);

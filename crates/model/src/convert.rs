@@ -1,9 +1,10 @@
 //! From recorded events to the model's.
 //!
-//! Guarantee: every recorded event that changes persistency *by itself* has a counterpart. Three kinds
-//! need what only the caller knows, and give `None`: `FileWrite`, `Fsync` and `Truncate` name a file, so
-//! whoever keeps the table of mappings passes them on as stores and [`Op::Msync`] of the mapped ranges;
-//! program requests (`Pmemcheck`, `Annotation`) are the caller's to interpret, since some are about its rules.
+//! Guarantee: every recorded event that changes persistency *by itself* has a counterpart. Three
+//! kinds need what only the caller knows, and give `None`: `FileWrite`, `Fsync` and `Truncate` name
+//! a file, so whoever keeps the table of mappings passes them on as stores and [`Op::Msync`] of the
+//! mapped ranges; program requests (`Pmemcheck`, `Annotation`) are the caller's to interpret, since
+//! some are about its rules.
 
 use brownout_trace::event::{Access, Event as Recorded, EventKind, FenceKind, MS_SYNC};
 
@@ -18,9 +19,9 @@ fn write<'a>(access: &Access<'a>) -> Write<'a> {
     }
 }
 
-/// The model's event for a recorded one, of a run of one process that maps one file once: its addresses
-/// are taken for [keys](crate::keys), or `None` if it says nothing about persistency (or see the
-/// module's header).
+/// The model's event for a recorded one, of a run of one process that maps one file once: its
+/// addresses are taken for [keys](crate::keys), or `None` if it says nothing about persistency (or
+/// see the module's header).
 pub fn from_recorded<'a>(recorded: &Recorded<'a>) -> Option<Event<'a>> {
     let op = match &recorded.kind {
         EventKind::Store(access) | EventKind::KernelStore { access, .. } => {

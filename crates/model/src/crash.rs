@@ -1,15 +1,16 @@
 //! Crash states: the enumerating view, which enumerates only what is read.
 //!
-//! [`History`] follows the events and keeps, per unit, the content that is certain and the stores that are
-//! not; [`CrashState`] is the set of all memories that a crash at that point may leave, narrowed by each
-//! read (Jaaru, section 4). Guarantee: exactly the legal crash states of the configured domain, no more
-//! and no fewer. Memory follows the stores not yet persisted: a line stored to for ever and never
-//! persisted keeps them all, since each is a legal outcome.
+//! [`History`] follows the events and keeps, per unit, the content that is certain and the stores
+//! that are not; [`CrashState`] is the set of all memories that a crash at that point may leave,
+//! narrowed by each read (Jaaru, section 4). Guarantee: exactly the legal crash states of the
+//! configured domain, no more and no fewer. Memory follows the stores not yet persisted: a line
+//! stored to for ever and never persisted keeps them all, since each is a legal outcome.
 //!
-//! A crash state is, per unit, a *cut* of its cached stores (those before it persisted) and a choice
-//! for each unordered store; [`Cut`] says how a read divides it. Under HOPS, cuts of different units constrain each other: a persisted
-//! store implies all stores of its thread before the last `ofence`. Every such implication points to an earlier
-//! store, so the legal cuts of a unit stay an interval, and propagating bounds is exact.
+//! A crash state is, per unit, a *cut* of its cached stores (those before it persisted) and a
+//! choice for each unordered store; [`Cut`] says how a read divides it. Under HOPS, cuts of
+//! different units constrain each other: a persisted store implies all stores of its thread before
+//! the last `ofence`. Every such implication points to an earlier store, so the legal cuts of a
+//! unit stay an interval, and propagating bounds is exact.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -120,8 +121,9 @@ impl History {
         std::mem::take(&mut self.changed)
     }
 
-    /// What a unit may hold if the crash is now, by itself; `None` if nothing was ever stored to it. Exact where units are
-    /// independent, which they are in all domains but those that [order epochs](Rules::orders_epochs).
+    /// What a unit may hold if the crash is now, by itself; `None` if nothing was ever stored to
+    /// it. Exact where units are independent, which they are in all domains but those that [order
+    /// epochs](Rules::orders_epochs).
     pub fn choices(&self, id: Unit) -> Option<Choices> {
         let unit = self.units.get(&id)?;
         let writes = unit.writes.iter().map(|write| UncertainWrite {
@@ -138,8 +140,8 @@ impl History {
         })
     }
 
-    /// Whether the event would make something certain that is not: the moment before it is worth a crash, since afterwards fewer
-    /// states are possible.
+    /// Whether the event would make something certain that is not: the moment before it is worth a
+    /// crash, since afterwards fewer states are possible.
     pub fn completes(&self, event: &Event<'_>) -> bool {
         let fence = self.rules.fence_of(&event.op).is_some_and(|rule| {
             let Some(view) = self.threads.get(&event.thread) else {
@@ -180,8 +182,9 @@ impl History {
         self.now.0 += 1;
     }
 
-    /// Begins memory at `to` with what a unit of this or another history may hold, of its first bytes `len`: what is certain, and the stores that may
-    /// be missing, each at its moment. Unordered stores among them are never completed.
+    /// Begins memory at `to` with what a unit of this or another history may hold, of its first
+    /// bytes `len`: what is certain, and the stores that may be missing, each at its moment.
+    /// Unordered stores among them are never completed.
     pub fn adopt(&mut self, choices: &Choices, to: Key, len: u64) {
         let from = choices.unit().0 * choices.size() as u64;
         let keep = ByteRange::new(Key(from), len.min(choices.size() as u64));
@@ -523,9 +526,9 @@ impl CrashState<'_> {
 
     /// Everything that a read of `range` may see, oldest write-back first. Never empty.
     ///
-    /// `range` is clipped to the unit in which it begins; read wider ranges unit by unit. Options differ in the
-    /// stores read from, so two may hold equal bytes. Reads of a word at a time keep the list short:
-    /// unordered stores multiply.
+    /// `range` is clipped to the unit in which it begins; read wider ranges unit by unit. Options
+    /// differ in the stores read from, so two may hold equal bytes. Reads of a word at a time keep
+    /// the list short: unordered stores multiply.
     pub fn may_read(&self, range: ByteRange) -> Vec<ReadOption> {
         let unit_bytes = self.history.rules.unit_bytes;
         let range = range.split(unit_bytes).next().unwrap_or(range);

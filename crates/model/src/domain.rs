@@ -181,8 +181,8 @@ pub enum FlushOrder {
     /// synchronised with it, through memory that the trace does not show.
     #[default]
     Recorded,
-    /// Anywhere after its thread's last store to the line, load, fence or locked instruction that the
-    /// trace shows (Px86 to the letter). Another thread's store in between is not covered.
+    /// Anywhere after its thread's last store to the line, load, fence or locked instruction that
+    /// the trace shows (Px86 to the letter). Another thread's store in between is not covered.
     Program,
 }
 

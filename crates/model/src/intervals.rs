@@ -2,8 +2,9 @@
 //!
 //! Follows PMTest, sections 4.4 and 5.2. Guarantee: what it calls persisted is in every legal crash
 //! state, and what it calls ordered is never reordered in one; it may fail to see that something is
-//! persisted or ordered (for instance by standing in one line). Memory follows the lines stored to and the lines
-//! flushed since the last fence, not the number of events; an event costs time in the lines it touches.
+//! persisted or ordered (for instance by standing in one line). Memory follows the lines stored to
+//! and the lines flushed since the last fence, not the number of events; an event costs time in the
+//! lines it touches.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,8 @@ use crate::types::{
     ByteRange, Epoch, Event, FlushKind, Key, LINE_BYTES, Line, Moment, Op, Tag, Thread,
 };
 
-/// When something happens: not before `from`, and by the beginning of `to` at the latest, if that is known.
+/// When something happens: not before `from`, and by the beginning of `to` at the latest, if that
+/// is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
     /// The epoch in which it can happen first.
@@ -25,8 +27,8 @@ pub struct Interval {
 
 /// The intervals of a byte range and of the last store to it.
 ///
-/// Bytes of a line that became persistent together are told apart by epochs only: `stored`, `tag` and
-/// `flush_tag` are then those of the latest store among them.
+/// Bytes of a line that became persistent together are told apart by epochs only: `stored`, `tag`
+/// and `flush_tag` are then those of the latest store among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// How far the last store has come.
@@ -221,8 +223,8 @@ impl Intervals {
         self.apply_at(Moment(self.now.0 + 1), event, tag)
     }
 
-    /// As [`apply_tagged`](Self::apply_tagged), for callers with a clock of their own. It must not go back; what belongs together
-    /// may have one moment.
+    /// As [`apply_tagged`](Self::apply_tagged), for callers with a clock of their own. It must not
+    /// go back; what belongs together may have one moment.
     #[inline]
     pub fn apply_at(&mut self, moment: Moment, event: &Event<'_>, tag: Tag) -> Outcome {
         self.now = moment;
@@ -268,7 +270,8 @@ impl Intervals {
         }
     }
 
-    /// As [`apply_at`](Self::apply_at) of [`Op::Store`]. Tells whose unpersisted bytes it overwrote.
+    /// As [`apply_at`](Self::apply_at) of [`Op::Store`]. Tells whose unpersisted bytes it
+    /// overwrote.
     #[inline(always)]
     pub fn store_at(
         &mut self,
@@ -281,7 +284,8 @@ impl Intervals {
         self.store(thread, range, self.rules.store, tag)
     }
 
-    /// As [`apply_at`](Self::apply_at) of [`Op::NtStore`]. Tells whose unpersisted bytes it overwrote.
+    /// As [`apply_at`](Self::apply_at) of [`Op::NtStore`]. Tells whose unpersisted bytes it
+    /// overwrote.
     #[inline]
     pub fn nt_store_at(
         &mut self,
@@ -294,8 +298,8 @@ impl Intervals {
         self.store_any(thread, range, self.rules.nt_store, tag)
     }
 
-    /// As [`apply_at`](Self::apply_at) of a fence: `sfence`, `mfence`, or a locked instruction on memory that is not tracked. Tells whether it
-    /// completed something.
+    /// As [`apply_at`](Self::apply_at) of a fence: `sfence`, `mfence`, or a locked instruction on
+    /// memory that is not tracked. Tells whether it completed something.
     #[inline]
     pub fn fence_at(&mut self, moment: Moment, thread: Thread) -> bool {
         self.now = moment;
@@ -330,7 +334,8 @@ impl Intervals {
         self.flush(thread, line.range(), rule, tag)
     }
 
-    /// A write-back of every line in `range`, of `kind`, by other means than one instruction a line.
+    /// A write-back of every line in `range`, of `kind`, by other means than one instruction a
+    /// line.
     pub fn flush_range(
         &mut self,
         moment: Moment,
@@ -416,7 +421,8 @@ impl Intervals {
             .filter(|(_, status)| !status.state.is_persisted())
     }
 
-    /// True if the last stores to the line of `addr`, as far as they were made after `moment`, are all in every crash state.
+    /// True if the last stores to the line of `addr`, as far as they were made after `moment`, are
+    /// all in every crash state.
     #[inline]
     pub fn is_line_persisted_since(&mut self, addr: Key, moment: Moment) -> bool {
         let Some(slot) = self.shadow.find(addr.0) else {
@@ -441,7 +447,8 @@ impl Intervals {
             .all(|(_, status)| status.persist.to.is_some())
     }
 
-    /// True if no crash state has any of the last stores to `b` without all of the last stores to `a`.
+    /// True if no crash state has any of the last stores to `b` without all of the last stores to
+    /// `a`.
     ///
     /// Where neither was stored to there is nothing to order, and the answer is yes.
     pub fn is_ordered_before(&self, a: ByteRange, b: ByteRange) -> bool {

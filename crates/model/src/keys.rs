@@ -1,7 +1,8 @@
 //! One address space for all tracked bytes, whoever maps them where.
 //!
-//! An analysis gives the model *keys* in place of addresses: the file's number above the offset. So two mappings of a file, or two
-//! processes, share state. A [`Key`] is no [`TargetAddr`]: neither can be passed where the other is meant.
+//! An analysis gives the model *keys* in place of addresses: the file's number above the offset. So
+//! two mappings of a file, or two processes, share state. A [`Key`] is no [`TargetAddr`]: neither
+//! can be passed where the other is meant.
 //!
 //! Deviation: what lies at 16 TiB or beyond in a file has no key, and ranges are cut off there.
 
@@ -48,8 +49,9 @@ pub fn place(key: Key) -> (FileId, u64) {
     )
 }
 
-/// Calls `each` with the keys of `len` bytes at `addr` and where they begin among those bytes; most often once. Ends at the first
-/// byte that is not tracked, with an error: if this is an access that was recorded, the recording is wrong.
+/// Calls `each` with the keys of `len` bytes at `addr` and where they begin among those bytes; most
+/// often once. Ends at the first byte that is not tracked, with an error: if this is an access that
+/// was recorded, the recording is wrong.
 #[inline]
 pub fn translate(
     spaces: &mut AddressSpaces,

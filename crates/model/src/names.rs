@@ -1,35 +1,45 @@
 //! Which names and sizes of files a crash may leave.
 //!
-//! **Purpose.** [`Names`] follows what a run does to names (files, folders, symbolic links) and to the sizes of files, and gives the
-//! [`NameState`]s that a crash may leave. What files hold is not its business: a state says which *content* of a file is visible, and
-//! [`History`](crate::History) says what that may be. A content begins when a file is made, and anew when it is cut short, because what was
-//! there before comes back only if the cut is lost, and what is written afterwards is there only if it is not.
+//! **Purpose.** [`Names`] follows what a run does to names (files, folders, symbolic links) and to
+//! the sizes of files, and gives the [`NameState`]s that a crash may leave. What files hold is not
+//! its business: a state says which *content* of a file is visible, and [`History`](crate::History)
+//! says what that may be. A content begins when a file is made, and anew when it is cut short,
+//! because what was there before comes back only if the cut is lost, and what is written afterwards
+//! is there only if it is not.
 //!
-//! **Guarantee.** Exactly the states of the chosen [`Promise`], each once, unless there are more than the caller wants; then
-//! it says so. A property test compares them with brute force over all subsets of the operations.
+//! **Guarantee.** Exactly the states of the chosen [`Promise`], each once, unless there are more
+//! than the caller wants; then it says so. A property test compares them with brute force over all
+//! subsets of the operations.
 //!
-//! Every operation that is not yet certain *needs* some earlier ones. A crash keeps any set of operations that holds, with each, those that
-//! it needs, and all that are certain. The two promises differ in who needs whom, and in what a sync makes certain.
+//! Every operation that is not yet certain *needs* some earlier ones. A crash keeps any set of
+//! operations that holds, with each, those that it needs, and all that are certain. The two
+//! promises differ in who needs whom, and in what a sync makes certain.
 //!
-//! **[`Promise::Ordered`]**, the default: what journalling file systems (ext4 with `data=ordered`, XFS) do. Operations on names, and explicit
-//! changes of size (`ftruncate`, `fallocate`, `O_TRUNC`), go to one journal in their order: each needs the one before.
-//! A file that grows by `write` has its new size only when its data is written back (delayed allocation), which may be long after a
-//! later renaming has become durable: such a growth needs only earlier changes of the same file's size, and nothing needs it. That is the file of length zero that is found
-//! after a crash where data was renamed into place without `fsync`.
-//! `fsync` of a file makes certain the last operation on that file and all before it; `fdatasync` (and `msync`, and
-//! the first store to a page of a mapping with `MAP_SYNC`) the last one that made it or changed its size. `fsync` of a folder makes certain the last
-//! operation in that folder and all before it. ext4 commits its whole journal instead, later operations on other files included; XFS only
-//! does what is said here, so nothing more is promised.
+//! **[`Promise::Ordered`]**, the default: what journalling file systems (ext4 with `data=ordered`,
+//! XFS) do. Operations on names, and explicit changes of size (`ftruncate`, `fallocate`,
+//! `O_TRUNC`), go to one journal in their order: each needs the one before. A file that grows by
+//! `write` has its new size only when its data is written back (delayed allocation), which may be
+//! long after a later renaming has become durable: such a growth needs only earlier changes of the
+//! same file's size, and nothing needs it. That is the file of length zero that is found after a
+//! crash where data was renamed into place without `fsync`. `fsync` of a file makes certain the
+//! last operation on that file and all before it; `fdatasync` (and `msync`, and the first store to
+//! a page of a mapping with `MAP_SYNC`) the last one that made it or changed its size. `fsync` of a
+//! folder makes certain the last operation in that folder and all before it. ext4 commits its whole
+//! journal instead, later operations on other files included; XFS only does what is said here, so
+//! nothing more is promised.
 //!
-//! **[`Promise::Posix`]**: what the standard says and no more. Each operation may or may not have happened. It needs only earlier ones
-//! on the same names, those that made the folders it is in, and, of sizes, those on the same file. Names become certain by `fsync` of their folder
-//! alone, sizes by `fsync` of the file alone. A renaming is still atomic.
+//! **[`Promise::Posix`]**: what the standard says and no more. Each operation may or may not have
+//! happened. It needs only earlier ones on the same names, those that made the folders it is in,
+//! and, of sizes, those on the same file. Names become certain by `fsync` of their folder alone,
+//! sizes by `fsync` of the file alone. A renaming is still atomic.
 //!
-//! **Source.** `fsync(2)`, `rename(2)`, `open(2)`; the kernel's `fs/ext4/fsync.c`, `fs/xfs/xfs_file.c`, `mm/msync.c`; Pillai et al., "All file systems are
-//! not created equal" (OSDI 2014), from which the view as a partial order of operations comes.
+//! **Source.** `fsync(2)`, `rename(2)`, `open(2)`; the kernel's `fs/ext4/fsync.c`,
+//! `fs/xfs/xfs_file.c`, `mm/msync.c`; Pillai et al., "All file systems are not created equal" (OSDI
+//! 2014), from which the view as a partial order of operations comes.
 //!
-//! **Deviations.** 1. Contents of a file are independent of its size: bytes below the size whose write is lost read as what was there before,
-//! or zero. 2. Owners, permissions, times and attributes are not modelled. 3. Allocated space (`FALLOC_FL_KEEP_SIZE`) is not.
+//! **Deviations.** 1. Contents of a file are independent of its size: bytes below the size whose
+//! write is lost read as what was there before, or zero. 2. Owners, permissions, times and
+//! attributes are not modelled. 3. Allocated space (`FALLOC_FL_KEEP_SIZE`) is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -81,7 +91,8 @@ pub enum Change {
         /// The name.
         path: Path,
     },
-    /// A name became another one, which may have stood for something else. A folder moves with all that is in it.
+    /// A name became another one, which may have stood for something else. A folder moves with all
+    /// that is in it.
     Move {
         /// The old name.
         from: Path,
@@ -451,7 +462,8 @@ impl Names {
         chosen
     }
 
-    /// Whether a sync would make something certain that is not: the moment before it is worth a crash.
+    /// Whether a sync would make something certain that is not: the moment before it is worth a
+    /// crash.
     pub fn completes(&self, sync: &Sync<'_>) -> bool {
         self.is_uncertain()
             && self
@@ -496,7 +508,8 @@ impl Names {
         self.state(&certain)
     }
 
-    /// The states that a crash may leave, the newest first, and whether these are all. At most about `max`.
+    /// The states that a crash may leave, the newest first, and whether these are all. At most
+    /// about `max`.
     pub fn states(&self, max: usize) -> (Vec<NameState>, bool) {
         let mut found = Found::default();
         let n = self.pending.len();
@@ -924,7 +937,8 @@ mod tests {
         true
     }
 
-    /// Forces what a sync covers; what that needs follows from [`legal`] once nothing else is legal.
+    /// Forces what a sync covers; what that needs follows from [`legal`] once nothing else is
+    /// legal.
     fn force(promise: Promise, done: &mut [Done], covers: impl Fn(&Done) -> bool) {
         let chosen: Vec<bool> = done.iter().map(covers).collect();
         for (at, chosen) in chosen.into_iter().enumerate() {

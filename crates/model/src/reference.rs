@@ -1,7 +1,8 @@
 //! Legal crash states by brute force, for small cases: what the other two views are tested against.
 //!
-//! It shares nothing with them but the event type: every *set* of stores is tried, and kept if no rule of the
-//! domain, read off the event sequence and nothing else, forbids it. Exponential on purpose.
+//! It shares nothing with them but the event type: every *set* of stores is tried, and kept if no
+//! rule of the domain, read off the event sequence and nothing else, forbids it. Exponential on
+//! purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 

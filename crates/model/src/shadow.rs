@@ -3,9 +3,10 @@
 //! ```text
 //!  address ─▶ chunk (2 MiB) ─▶ page (16 KiB) ─▶ line: entry ─▶ entry ─▶ …    one entry a set of bytes with one history
 //! ```
-//! Guarantee: entries of a line have disjoint, non-empty masks. Memory follows the pages ever stored to. A line's first entry
-//! stands in its page, together with what is known of the others, so that the usual event touches one cache line here; further
-//! entries are taken from a free list. Memory comes in slabs, not per event, and a slab never moves.
+//! Guarantee: entries of a line have disjoint, non-empty masks. Memory follows the pages ever
+//! stored to. A line's first entry stands in its page, together with what is known of the others,
+//! so that the usual event touches one cache line here; further entries are taken from a free list.
+//! Memory comes in slabs, not per event, and a slab never moves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Index, IndexMut};
@@ -20,7 +21,8 @@ const CHUNK_BYTES: u64 = CHUNK_PAGES as u64 * PAGE_BYTES;
 /// No entry, no page.
 const NONE: u32 = 0;
 
-/// Bytes of one line that were stored together (or became persistent together), and how far they have come.
+/// Bytes of one line that were stored together (or became persistent together), and how far they
+/// have come.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Entry {
@@ -125,7 +127,8 @@ pub(crate) struct Shadow {
     free: u32,
     /// Entries that were never used: from, to.
     fresh: (u32, u32),
-    /// Pages whose lines were all forgotten. What stands behind these lines' first entries becomes free when they are used again.
+    /// Pages whose lines were all forgotten. What stands behind these lines' first entries becomes
+    /// free when they are used again.
     free_pages: Vec<u32>,
 }
 
@@ -290,7 +293,8 @@ impl Shadow {
         first.rest_open == 0 && first.state.is_persisted()
     }
 
-    /// Calls `change` with each entry of a line that is not persisted, and with the first in any case. Tells whether these were several.
+    /// Calls `change` with each entry of a line that is not persisted, and with the first in any
+    /// case. Tells whether these were several.
     #[inline]
     pub fn update(&mut self, slot: Slot, mut change: impl FnMut(&mut Entry)) -> bool {
         let first = &mut self.entries[slot.0];
@@ -323,7 +327,8 @@ impl Shadow {
         Some(&mut self.entries[slot.0]).filter(|first| first.rest_open == 0)
     }
 
-    /// `store` takes the place of whatever is known of its bytes. Tells whose store it has overwritten, if that was not persisted.
+    /// `store` takes the place of whatever is known of its bytes. Tells whose store it has
+    /// overwritten, if that was not persisted.
     #[inline(always)]
     pub fn overwrite(&mut self, slot: Slot, store: &Stored) -> Option<Tag> {
         let first = &mut self.entries[slot.0];
@@ -358,7 +363,8 @@ impl Shadow {
         overwritten
     }
 
-    /// Takes `mask` out of all entries of the line; `seen` is shown each entry that loses bytes, as it was.
+    /// Takes `mask` out of all entries of the line; `seen` is shown each entry that loses bytes, as
+    /// it was.
     #[inline]
     pub fn remove(&mut self, slot: Slot, mask: u64, mut seen: impl FnMut(&Entry)) {
         if self.entries[slot.0].rest_mask & mask != 0 {
@@ -414,7 +420,8 @@ impl Shadow {
         first.rest_open -= closed;
     }
 
-    /// Adds an entry. Its bytes must be in no other. What is still to persist comes first: the next events are about that.
+    /// Adds an entry. Its bytes must be in no other. What is still to persist comes first: the next
+    /// events are about that.
     fn add(&mut self, slot: Slot, store: &Stored) {
         let first = &mut self.entries[slot.0];
         if first.mask == 0 {
@@ -435,8 +442,9 @@ impl Shadow {
         self.entries[place] = second;
     }
 
-    /// Joins entries of a line that became persistent at `to` and that no question can tell apart. They are the newest, so
-    /// they stand together behind the first; what stands behind an older one stays as it is.
+    /// Joins entries of a line that became persistent at `to` and that no question can tell apart.
+    /// They are the newest, so they stand together behind the first; what stands behind an older
+    /// one stays as it is.
     pub fn join_persisted(&mut self, slot: Slot, to: Epoch) {
         let older =
             |entry: &Entry| entry.state == Persistency::Persisted && entry.persist_to != to.0;
@@ -526,7 +534,8 @@ impl Shadow {
             })
     }
 
-    /// Forgets all entries of whole pages in `range`. Their lines' slots must not be used any more; tells which these are.
+    /// Forgets all entries of whole pages in `range`. Their lines' slots must not be used any more;
+    /// tells which these are.
     pub fn clear_pages(&mut self, range: ByteRange) -> impl Fn(Slot) -> bool + use<> {
         let mut cleared = BTreeSet::new();
         self.clear_into(range, &mut cleared);

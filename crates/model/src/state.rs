@@ -12,11 +12,14 @@ pub enum Persistency {
     /// Not stored to, as far as this run is concerned. Persistent by definition.
     #[default]
     Clean,
-    /// In the cache. May persist at any time, or never. Becomes `Flushing` or `Persisted` by a write-back.
+    /// In the cache. May persist at any time, or never. Becomes `Flushing` or `Persisted` by a
+    /// write-back.
     Dirty,
-    /// In the cache with a write-back under way. `Persisted` at the next fence of a thread that flushed it.
+    /// In the cache with a write-back under way. `Persisted` at the next fence of a thread that
+    /// flushed it.
     Flushing,
-    /// On its way past the cache. `Persisted` at the next fence of the thread that stored it; no flush helps.
+    /// On its way past the cache. `Persisted` at the next fence of the thread that stored it; no
+    /// flush helps.
     Draining,
     /// In every crash state from here on.
     Persisted,

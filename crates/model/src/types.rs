@@ -23,13 +23,15 @@ impl From<ThreadId> for Thread {
     }
 }
 
-/// What stands for a byte of persistent memory: see [`keys`](crate::keys). No program has such an address.
+/// What stands for a byte of persistent memory: see [`keys`](crate::keys). No program has such an
+/// address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Key(pub u64);
 
 impl Key {
-    /// The key of a byte in a run of one process that maps one file once: there addresses tell bytes apart.
+    /// The key of a byte in a run of one process that maps one file once: there addresses tell
+    /// bytes apart.
     #[inline]
     pub fn of_lone_mapping(addr: TargetAddr) -> Key {
         Key(addr.0)
@@ -57,8 +59,8 @@ impl Line {
 pub struct Unit(pub u64);
 
 /// A span of time between two fences. Every fence of any thread begins a new one, and so does
-/// whatever else completes a persist at once (`clflush`, `msync`, a store under eADR): two things of
-/// one epoch are never ordered by it.
+/// whatever else completes a persist at once (`clflush`, `msync`, a store under eADR): two things
+/// of one epoch are never ordered by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 
@@ -137,7 +139,8 @@ pub enum Atomicity {
     Word,
     /// A store inside one line is never torn: what ADR parts do in practice.
     Line,
-    /// A store inside one page is never torn: what one `write` puts into an ordinary file is written back with its page.
+    /// A store inside one page is never torn: what one `write` puts into an ordinary file is
+    /// written back with its page.
     Page,
 }
 
@@ -207,8 +210,9 @@ impl<'a> Write<'a> {
         self.bytes.as_deref()
     }
 
-    /// The parts that a crash can separate, in the order in which they are stored: in the order of keys, but for a string instruction that goes
-    /// downwards. Of such instructions no part is larger than an element (unless a store inside one line is never torn).
+    /// The parts that a crash can separate, in the order in which they are stored: in the order of
+    /// keys, but for a string instruction that goes downwards. Of such instructions no part is
+    /// larger than an element (unless a store inside one line is never torn).
     pub fn pieces(&self, atomicity: Atomicity) -> impl Iterator<Item = Write<'_>> {
         let size = atomicity.bytes();
         let (step, descending) = match (self.elements, atomicity) {
@@ -235,7 +239,8 @@ impl<'a> Write<'a> {
     }
 }
 
-/// Cuts a range into elements of `step` bytes, counted from its beginning, and these at multiples of `size`.
+/// Cuts a range into elements of `step` bytes, counted from its beginning, and these at multiples
+/// of `size`.
 struct Parts {
     /// What is not begun yet.
     rest: ByteRange,
@@ -294,7 +299,8 @@ pub enum Op<'a> {
     NtStore(Write<'a>),
     /// A locked read-modify-write of tracked memory: a fence, a load and a store.
     Rmw(Write<'a>),
-    /// A load. It persists nothing; under [`FlushOrder::Program`](crate::FlushOrder) it keeps later write-backs in place.
+    /// A load. It persists nothing; under [`FlushOrder::Program`](crate::FlushOrder) it keeps later
+    /// write-backs in place.
     Load(ByteRange),
     /// A write-back of one line.
     Flush {
@@ -361,7 +367,8 @@ impl<'a> Event<'a> {
     }
 }
 
-/// What the caller calls an event by (its code location, say). Kept with what the event did; not interpreted.
+/// What the caller calls an event by (its code location, say). Kept with what the event did; not
+/// interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u32);
 
@@ -406,7 +413,8 @@ mod tests {
         assert_eq!(pieces(8, 3, Some((1, true)), word), downwards);
         assert_eq!(pieces(8, 8, Some((4, false)), word), [(8, 12), (12, 16)]);
         assert_eq!(pieces(8, 8, Some((4, true)), word), [(12, 16), (8, 12)]);
-        // An element that is not aligned is torn at the word's end, and never joined with its neighbour.
+        // An element that is not aligned is torn at the word's end, and never joined with its
+        // neighbour.
         assert_eq!(
             pieces(4, 16, Some((8, false)), word),
             [(4, 8), (8, 12), (12, 16), (16, 20)]

@@ -1,6 +1,8 @@
-//! A search from beginning to end: the first run, the search, and the folder that keeps what was found.
+//! A search from beginning to end: the first run, the search, and the folder that keeps what was
+//! found.
 //!
-//! With a folder, each finding is written down when it is made, so that nothing is lost if the tool is killed; `resume` takes them over and goes on behind the last schedule.
+//! With a folder, each finding is written down when it is made, so that nothing is lost if the tool
+//! is killed; `resume` takes them over and goes on behind the last schedule.
 
 use std::fs;
 use std::path::Path;
@@ -436,7 +438,8 @@ fn conclude(raced: &mut Raced, searched: Searched) {
     raced.found = searched.found;
     raced.over = searched.over;
     raced.remarks = searched.remarks;
-    // That is what a search of schedules is, so nobody need accept it; but nobody is told that all was looked at.
+    // That is what a search of schedules is, so nobody need accept it; but nobody is told that all
+    // was looked at.
     raced.coverage.limit(
         Limit::Interleaving,
         format!(

@@ -1,7 +1,8 @@
 //! What was found: one finding a bug, whichever worker comes to it and however often.
 //!
-//! Guarantee: what is known of a bug only grows. An error takes the place of a warning about the same bug, and never the other way round, although one worker
-//! may still be making a warning small when another has already come to the error.
+//! Guarantee: what is known of a bug only grows. An error takes the place of a warning about the
+//! same bug, and never the other way round, although one worker may still be making a warning small
+//! when another has already come to the error.
 
 use brownout_findings::{Finding, Severity};
 
@@ -39,7 +40,8 @@ pub(crate) struct Discoveries {
 }
 
 impl Discoveries {
-    /// Something of this bug has shown itself again. Whether a finding about it would say more than what is known.
+    /// Something of this bug has shown itself again. Whether a finding about it would say more than
+    /// what is known.
     pub fn is_worth_telling(&mut self, key: &str, is_error: bool) -> bool {
         match self.known(key) {
             Some(known) => {

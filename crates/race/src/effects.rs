@@ -1,12 +1,18 @@
-//! What becomes of a sighting: stores to persistent memory, and output, that were computed from bytes that were not persistent yet.
+//! What becomes of a sighting: stores to persistent memory, and output, that were computed from
+//! bytes that were not persistent yet.
 //!
-//! The run is made again under the same schedule, and this time its data flow is followed ([`brownout_follow`]). Each load of bytes that are not persistent is a source.
-//! A store that depends on a source, by its content or by its address, is an effect as long as the source is not persistent: a crash may then leave the effect
-//! without its source. So is what leaves the process. A thread may also have *decided* by what it has read, or by a copy of it that was never persistent, which data flow
-//! does not tell; so what it stores afterwards, while the source is not persistent, counts, too, and only if recovery fails over it.
+//! The run is made again under the same schedule, and this time its data flow is followed
+//! ([`brownout_follow`]). Each load of bytes that are not persistent is a source. A store that
+//! depends on a source, by its content or by its address, is an effect as long as the source is not
+//! persistent: a crash may then leave the effect without its source. So is what leaves the process.
+//! A thread may also have *decided* by what it has read, or by a copy of it that was never
+//! persistent, which data flow does not tell; so what it stores afterwards, while the source is not
+//! persistent, counts, too, and only if recovery fails over it.
 //!
-//! Source: PMRace (ASPLOS 2022), section 3.1 (PM inter- and intra-thread inconsistency) and 4.3. Deviations: what leaves the process counts, too; labels follow data by the byte;
-//! an effect counts when it is stored, not only when it is written back, because a line may leave the cache at any time. Whether that makes a difference is told.
+//! Source: PMRace (ASPLOS 2022), section 3.1 (PM inter- and intra-thread inconsistency) and 4.3.
+//! Deviations: what leaves the process counts, too; labels follow data by the byte; an effect
+//! counts when it is stored, not only when it is written back, because a line may leave the cache
+//! at any time. Whether that makes a difference is told.
 
 use std::collections::VecDeque;
 use std::io;
@@ -95,7 +101,8 @@ impl Effects {
         }
     }
 
-    /// All effects, in the order of the run; how many values were given up on; and what else was seen.
+    /// All effects, in the order of the run; how many values were given up on; and what else was
+    /// seen.
     pub fn finish(self) -> (Vec<Effect>, u64, Watch) {
         (self.found.effects, self.follower.given_up(), self.watch)
     }

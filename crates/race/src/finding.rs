@@ -1,4 +1,5 @@
-//! What was found, in words: the interleaving as numbered events, each with its thread, its stack and its bytes.
+//! What was found, in words: the interleaving as numbered events, each with its thread, its stack
+//! and its bytes.
 
 use brownout_explore::{Happened, Stored, Trial, signal_name};
 use brownout_findings::numbers::{counted, either};
@@ -101,7 +102,8 @@ fn finish(
     finding
 }
 
-/// An effect that outlives its source. `unlock` is where the lock that both threads take is given back too early, if that is known.
+/// An effect that outlives its source. `unlock` is where the lock that both threads take is given
+/// back too early, if that is known.
 pub fn of_effect(
     effect: &Effect,
     judged: &Judged,

@@ -1,12 +1,14 @@
-//! Goals: a store and a load of different threads that are to come together while the store is not persistent.
+//! Goals: a store and a load of different threads that are to come together while the store is not
+//! persistent.
 //!
 //! | a goal comes from | because |
 //! |---|---|
 //! | a meeting | a run has brought both to the same bytes, in whatever order |
 //! | a prediction | neither locks nor any order that one run has shown keep them apart (`brownout_check`, as in `check --threads`) |
 //!
-//! Schedules are directed at goals (`pm_aware.rs` of `brownout_schedule`): the ones that were tried least come first, predictions before mere meetings. What becomes
-//! of a prediction is its [`Prospect`].
+//! Schedules are directed at goals (`pm_aware.rs` of `brownout_schedule`): the ones that were tried
+//! least come first, predictions before mere meetings. What becomes of a prediction is its
+//! [`Prospect`].
 
 use std::collections::BTreeMap;
 
@@ -26,8 +28,9 @@ const MET_COUNTS: u32 = 3;
 pub enum Prospect {
     /// A schedule has shown it: the load came before the store was persistent.
     Proven,
-    /// In the schedules that were directed at it, whoever reads there was waiting for the thread that had stored, each time. (By a lock that is spun on nobody is
-    /// seen to wait; such a prediction stays open.)
+    /// In the schedules that were directed at it, whoever reads there was waiting for the thread
+    /// that had stored, each time. (By a lock that is spun on nobody is seen to wait; such a
+    /// prediction stays open.)
     Refuted,
     /// Neither.
     Open,
@@ -141,7 +144,8 @@ impl Goals {
         }
     }
 
-    /// Predictions in their words, with how they stand, and how many schedules were directed at them.
+    /// Predictions in their words, with how they stand, and how many schedules were directed at
+    /// them.
     pub fn predictions(&self) -> Vec<(String, Prospect, u32)> {
         let told = |aim: &Aim| {
             let words = aim.predicted.as_ref()?.words.clone();

@@ -6,11 +6,12 @@
 //! | 2 | the same inputs once more, under other schedules | as above, every fourth time |
 //! | 3 | the input: operations are added, removed, moved, their keys made to meet (`brownout_inputs`) | the search is over |
 //!
-//! Without seeds there is one input, and tier 1 is all there is. An input that was made stays if one of its runs has shown something new. Which thread gets which operation is up to the program, and
-//! so to the schedule.
+//! Without seeds there is one input, and tier 1 is all there is. An input that was made stays if
+//! one of its runs has shown something new. Which thread gets which operation is up to the program,
+//! and so to the schedule.
 //!
-//! Source: PMRace (ASPLOS 2022), sections 4.4 and 4.5. Deviation: its second tier repeats executions because each is another interleaving by chance; here that takes
-//! other seeds.
+//! Source: PMRace (ASPLOS 2022), sections 4.4 and 4.5. Deviation: its second tier repeats
+//! executions because each is another interleaving by chance; here that takes other seeds.
 
 use std::fs;
 use std::io;
@@ -21,7 +22,8 @@ use brownout_inputs::{Change, Mutator, Templates, Tokens, Weights, learn};
 
 use crate::site::mix;
 
-/// Runs of a seed, of an input that was made, and of one that has its turn again, unless something new is seen.
+/// Runs of a seed, of an input that was made, and of one that has its turn again, unless something
+/// new is seen.
 const SEED_RUNS: u32 = 32;
 const MADE_RUNS: u32 = 6;
 const AGAIN_RUNS: u32 = 12;
@@ -35,7 +37,8 @@ const INPUT_MAX: usize = 16 << 10;
 pub struct Input {
     /// Where it is; none: there is nothing to read.
     pub path: Option<PathBuf>,
-    /// What it holds, if the search has made it, or was given it as a seed; the file goes with it. Else the file is the user's.
+    /// What it holds, if the search has made it, or was given it as a seed; the file goes with it.
+    /// Else the file is the user's.
     pub made: Option<Vec<u8>>,
 }
 
@@ -137,7 +140,8 @@ impl Inputs {
         }
     }
 
-    /// Seeds, and what is made of them; `earlier` ones have come to stay in the campaign that goes on.
+    /// Seeds, and what is made of them; `earlier` ones have come to stay in the campaign that goes
+    /// on.
     pub fn made_of(
         seeds: &Seeds,
         earlier: Vec<Vec<u8>>,
@@ -328,7 +332,8 @@ mod tests {
             others += u32::from(!seeds().inputs.contains(&content(&turn)));
         }
         assert!(others > 100 && others < 350, "{others}");
-        // Nothing new was seen, so nothing stays, and nothing is left behind but seeds and what is tried now.
+        // Nothing new was seen, so nothing stays, and nothing is left behind but seeds and what is
+        // tried now.
         assert_eq!(inputs.counts().1, 2);
         assert!(fs::read_dir(folder.path()).unwrap().count() <= 3);
     }

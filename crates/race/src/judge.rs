@@ -6,8 +6,11 @@
 //! | same moment | nothing is lost | the store to the word is lost |
 //! | earlier | right before the effect, its source lost | right before the store |
 //!
-//! **Confirmed**: recovery (or what is to run after it) fails or hangs on the bad image, and on none of the others. So it is neither what recovery does anyway, nor the
-//! loss of the source alone. Of what is only stored *after* the source was read, that is all there is. **Unrepaired**: nothing fails, the effect is certain at that moment, and its bytes are still there after recovery. **Repaired**: they are not.
+//! **Confirmed**: recovery (or what is to run after it) fails or hangs on the bad image, and on
+//! none of the others. So it is neither what recovery does anyway, nor the loss of the source
+//! alone. Of what is only stored *after* the source was read, that is all there is. **Unrepaired**:
+//! nothing fails, the effect is certain at that moment, and its bytes are still there after
+//! recovery. **Repaired**: they are not.
 
 use std::path::Path;
 
@@ -38,7 +41,8 @@ pub struct Judged {
     /// Which procedure showed it.
     pub procedure: usize,
     pub tried: Option<Tried>,
-    /// What happens after a crash at the same moment in which nothing is lost, if that is no better.
+    /// What happens after a crash at the same moment in which nothing is lost, if that is no
+    /// better.
     pub fails_anyway: Option<String>,
 }
 
@@ -67,7 +71,8 @@ impl Judged {
     }
 }
 
-/// The crash that leaves an effect without its source, if there is one. There is none where both lie in one line, for instance.
+/// The crash that leaves an effect without its source, if there is one. There is none where both
+/// lie in one line, for instance.
 fn bad_crash(trial: &Trial, effect: &Effect) -> Option<Crash> {
     let source = [Stored {
         event: effect.source.store.event,
@@ -161,7 +166,8 @@ pub fn effect(trial: &mut Trial, effect: &Effect, procedures: usize) -> Result<J
     })
 }
 
-/// The crash, and the same with all lost that the thread of the source may lose, except what shares a line with the effect. With each, what is lost.
+/// The crash, and the same with all lost that the thread of the source may lose, except what shares
+/// a line with the effect. With each, what is lost.
 fn worse_and_worse(trial: &Trial, crash: &Crash, effect: &Effect) -> Vec<(Crash, Vec<Stored>)> {
     let source = Stored {
         event: effect.source.store.event,
@@ -192,7 +198,8 @@ fn worse_and_worse(trial: &Trial, crash: &Crash, effect: &Effect) -> Vec<(Crash,
 enum Change {
     /// Nothing: it has stored what was there, as a compare-and-exchange does that fails.
     None,
-    /// One bit, which was set and is not any more: how a mark is taken back that says "not persistent yet". Whoever reads that word leaves the mark out.
+    /// One bit, which was set and is not any more: how a mark is taken back that says "not
+    /// persistent yet". Whoever reads that word leaves the mark out.
     ClearsBit,
     /// Something else.
     Some,

@@ -1,4 +1,5 @@
-//! What is shown of a search while it goes on: the past that a [`Snapshot`] needs, and how one is made.
+//! What is shown of a search while it goes on: the past that a [`Snapshot`] needs, and how one is
+//! made.
 
 use std::time::Duration;
 

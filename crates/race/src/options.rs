@@ -27,7 +27,8 @@ pub struct Options {
     pub continues: Option<Command>,
     /// A command that judges what recovery has left.
     pub checker: Option<String>,
-    /// Inputs to begin with, of which others are made; none: the program's standard input is what [`Options::program`] says.
+    /// Inputs to begin with, of which others are made; none: the program's standard input is what
+    /// [`Options::program`] says.
     pub seeds: Option<Seeds>,
     /// Files that are persistent memory.
     pub pm_globs: Vec<String>,

@@ -1,4 +1,5 @@
-//! Predictions: what one run tells about others, by locks and order. The judgement is that of `check --threads`; here each prediction becomes a goal.
+//! Predictions: what one run tells about others, by locks and order. The judgement is that of
+//! `check --threads`; here each prediction becomes a goal.
 
 use std::io;
 

@@ -19,7 +19,8 @@ use crate::options::{Error, Options, io_error, together};
 use crate::stage::{Act, Bounds, Ran, Stage};
 use crate::watch::Watch;
 
-/// What is to be seen. Names are made of addresses of code: the same for the same program and libraries.
+/// What is to be seen. Names are made of addresses of code: the same for the same program and
+/// libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {

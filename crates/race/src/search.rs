@@ -32,13 +32,15 @@ use crate::proof::What;
 use crate::stage::{Act, Ran, Stage};
 use crate::watch::Watch;
 
-/// Without a bound, the search ends when so many schedules in a row have shown nothing new, and no longer than this.
+/// Without a bound, the search ends when so many schedules in a row have shown nothing new, and no
+/// longer than this.
 const QUIET_RUNS: u64 = 150;
 const TIME: Duration = Duration::from_secs(60);
-/// A candidate is followed in so many runs: what a thread makes of what it reads depends on the schedule, too.
+/// A candidate is followed in so many runs: what a thread makes of what it reads depends on the
+/// schedule, too.
 const FOLLOWED_MAX: u32 = 4;
-/// It is given up if so many runs went another way, or did not end, when they were run again to follow it, or if no crash leaves what they made of it
-/// without what they had read.
+/// It is given up if so many runs went another way, or did not end, when they were run again to
+/// follow it, or if no crash leaves what they made of it without what they had read.
 const IN_VAIN_MAX: u32 = 16;
 /// A change of a word is tried so often.
 const CHANGE_TRIES_MAX: u32 = 2;
@@ -90,7 +92,8 @@ struct State {
     judged: FxHashMap<u64, Verdict>,
     /// Stores and loads of which an effect is confirmed.
     confirmed: FxHashSet<(u64, u64)>,
-    /// Effects that were tried of a store and a load; those that are only stored afterwards by themselves.
+    /// Effects that were tried of a store and a load; those that are only stored afterwards by
+    /// themselves.
     by_pair: FxHashMap<(u64, u64, u64), u32>,
     changes: FxHashMap<u64, u32>,
     deadlocks: FxHashSet<u64>,
@@ -103,7 +106,8 @@ struct State {
     remarks: Vec<Remark>,
     /// Recovery fails after a crash in which nothing is lost: where, and how.
     fails_anyway: Option<String>,
-    /// What runs after a crash ends so though nothing is lost that some of its failures prove nothing.
+    /// What runs after a crash ends so though nothing is lost that some of its failures prove
+    /// nothing.
     not_judged: Option<String>,
     /// Not all effects of the last run that was looked into have been tried.
     has_more: bool,
@@ -118,8 +122,8 @@ type Pairs = FxHashSet<(u64, u64)>;
 /// What came of running a schedule again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Looked {
-    /// It was the same run. Of these reads something durable was made, but no crash leaves that without what was read:
-    /// they may lie in one line this time, and in two another time.
+    /// It was the same run. Of these reads something durable was made, but no crash leaves that
+    /// without what was read: they may lie in one line this time, and in two another time.
     Followed(Pairs),
     /// It was another run, or did not come to its end.
     InVain,
@@ -156,7 +160,8 @@ pub struct Searched {
     pub not_followed: u64,
     /// Recovery fails after a crash in which nothing is lost: where, and how.
     pub fails_anyway: Option<String>,
-    /// What runs after a crash ends so though nothing is lost that some of its failures prove nothing.
+    /// What runs after a crash ends so though nothing is lost that some of its failures prove
+    /// nothing.
     pub not_judged: Option<String>,
 }
 
@@ -191,8 +196,8 @@ struct Next {
 struct Shown {
     input: Arc<Input>,
     decisions: Vec<Decision>,
-    /// [`Scheduled::check`](brownout_host::Scheduled::check) of the run, if it has been run, and did not have to be ended.
-    /// (How far a run gets that is ended differs by a few points.)
+    /// [`Scheduled::check`](brownout_host::Scheduled::check) of the run, if it has been run, and
+    /// did not have to be ended. (How far a run gets that is ended differs by a few points.)
     check: Option<u64>,
 }
 
@@ -230,7 +235,8 @@ pub struct First {
     pub begun: Instant,
     /// How it ended, if by itself.
     pub end: Option<ExitStatus>,
-    /// What it is called if it was killed by a mistake of the program's own: that takes no schedule.
+    /// What it is called if it was killed by a mistake of the program's own: that takes no
+    /// schedule.
     pub death: Option<u64>,
 }
 
@@ -437,7 +443,8 @@ impl<'o> Search<'o> {
         }))
     }
 
-    /// What the run with that number is decided by. The first run of an input is one in which nobody is interrupted.
+    /// What the run with that number is decided by. The first run of an input is one in which
+    /// nobody is interrupted.
     fn schedule(&self, state: &mut State, number: u64, is_first: bool) -> (Schedule, Option<Goal>) {
         const TURNS: [(StrategyKind, bool); 8] = [
             (StrategyKind::PmAware, true),

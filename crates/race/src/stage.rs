@@ -1,7 +1,8 @@
-//! Where programs run: each run in a private view of the machine, on the files that the set-up has left, under a schedule.
+//! Where programs run: each run in a private view of the machine, on the files that the set-up has
+//! left, under a schedule.
 //!
-//! Guarantee: every run begins with the same files and the same input, and no run sees what another has left. So what a run does depends on its schedule
-//! alone.
+//! Guarantee: every run begins with the same files and the same input, and no run sees what another
+//! has left. So what a run does depends on its schedule alone.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,8 @@ use serde::{Deserialize, Serialize};
 use crate::inputs::Input;
 use crate::options::{Error, Options, io_error};
 
-/// A run that does more to persistent memory than so many times as much as the first one does not end.
+/// A run that does more to persistent memory than so many times as much as the first one does not
+/// end.
 const EVENTS_FACTOR: u64 = 40;
 const EVENTS_MIN: u64 = 200_000;
 /// Bounds of the first run.
@@ -27,7 +29,8 @@ const FIRST_EVENTS: u64 = 20_000_000;
 const FIRST_WALL: Duration = Duration::from_secs(60);
 const WALL_FACTOR: u32 = 40;
 const WALL_MIN: Duration = Duration::from_secs(5);
-/// A run that spins comes to points at which others could go on, again and again, without an event. So many are enough to tell.
+/// A run that spins comes to points at which others could go on, again and again, without an event.
+/// So many are enough to tell.
 const STEPS_FACTOR: u64 = 40;
 const STEPS_MIN: u64 = 1_000_000;
 
@@ -50,8 +53,8 @@ impl Ran {
     }
 }
 
-/// What a run may do, where that is counted and not timed: a run under the same schedule is ended at
-/// the same place.
+/// What a run may do, where that is counted and not timed: a run under the same schedule is ended
+/// at the same place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounds {
     events: Option<u64>,
@@ -316,7 +319,8 @@ impl Stage {
 
 fn set_up(options: &Options, setup: &str, view: &Arc<Enclosure>) -> Result<(), Error> {
     let null = || File::options().read(true).write(true).open("/dev/null");
-    // Under the engine, though nothing is recorded: what it makes must be the same next time, identifiers and seeds included.
+    // Under the engine, though nothing is recorded: what it makes must be the same next time,
+    // identifiers and seeds included.
     let mut config = LaunchConfig::new("sh", ["-c", setup]);
     config.deterministic = true;
     config.enclosure = Some(view.clone());

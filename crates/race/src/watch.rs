@@ -1,5 +1,6 @@
-//! What the threads of a run did to persistent memory, in order: who read what another had not made persistent, who touched the same bytes, which words
-//! they agree by, and where they came to wait for each other.
+//! What the threads of a run did to persistent memory, in order: who read what another had not made
+//! persistent, who touched the same bytes, which words they agree by, and where they came to wait
+//! for each other.
 //!
 //! ```text
 //!  event ─▶ keys (file, offset) ─▶ model ─▶ sightings   a load of bytes that were not persistent
@@ -8,8 +9,9 @@
 //! ```
 //! A sighting is no bug: see `effects.rs` for what becomes of it.
 //!
-//! Source: PMRace (ASPLOS 2022), sections 3 and 4.2 (candidates, PM alias pairs). Deviation: what was written back and fenced counts as persistent by this
-//! project's model, in which only the fence of the thread that wrote back counts.
+//! Source: PMRace (ASPLOS 2022), sections 3 and 4.2 (candidates, PM alias pairs). Deviation: what
+//! was written back and fenced counts as persistent by this project's model, in which only the
+//! fence of the thread that wrote back counts.
 
 use std::collections::VecDeque;
 use std::io;
@@ -73,23 +75,28 @@ pub struct Watch {
     chains: FxHashMap<ContextId, u64>,
     index: u64,
     granules: FxHashMap<u64, Granule>,
-    /// Files that are no persistent memory: they are told because a crash may lose what is in them, and threads may agree by them.
+    /// Files that are no persistent memory: they are told because a crash may lose what is in them,
+    /// and threads may agree by them.
     ordinary: FxHashSet<FileId>,
-    /// By eight bytes: the stores since they were last persistent. In a crash all of them may be lost, whatever was stored over them since.
+    /// By eight bytes: the stores since they were last persistent. In a crash all of them may be
+    /// lost, whatever was stored over them since.
     open: FxHashMap<u64, Vec<u64>>,
     /// By thread: its last stores, some of which may be persistent by now.
     pending: FxHashMap<ThreadId, VecDeque<(u64, ByteRange)>>,
-    /// Non-temporal stores of others that a thread has read, and of those the ones whose line it has written back since. What another thread can read has
-    /// left the buffer of the one that has stored it; so a reader can make it persistent.
+    /// Non-temporal stores of others that a thread has read, and of those the ones whose line it
+    /// has written back since. What another thread can read has left the buffer of the one that has
+    /// stored it; so a reader can make it persistent.
     seen_streaming: FxHashMap<ThreadId, Vec<(ByteRange, u64)>>,
     flushed_streaming: FxHashMap<ThreadId, Vec<(ByteRange, u64)>>,
-    /// Those that readers have made persistent, by event. The model knows nothing of what was read, so it waits for a fence of the thread that has stored.
+    /// Those that readers have made persistent, by event. The model knows nothing of what was read,
+    /// so it waits for a fence of the thread that has stored.
     helped: FxHashSet<u64>,
     /// What the last locked instruction has read that was not persistent, and its event.
     read_by_locked: (u64, Vec<(ByteRange, Done)>),
     /// By the names of store and load.
     pub sightings: FxHashMap<(u64, u64), Sighting>,
-    /// Pairs of accesses of different threads to the same bytes, with what was persistent between them.
+    /// Pairs of accesses of different threads to the same bytes, with what was persistent between
+    /// them.
     pub pairs: FxHashSet<u64>,
     /// Stores and loads of different threads at the same bytes: the addresses of the instructions.
     pub meetings: FxHashSet<(u64, u64)>,
@@ -111,8 +118,8 @@ pub struct Watch {
     pub threads: usize,
     /// The event by which persistent memory last came to hold something else, and when that was.
     changed: (u64, Instant),
-    /// By thread, and by the name of the place: how often it has come there in a long stretch in which
-    /// nothing has changed.
+    /// By thread, and by the name of the place: how often it has come there in a long stretch in
+    /// which nothing has changed.
     returns: FxHashMap<ThreadId, FxHashMap<u64, (Done, u32)>>,
     /// The signal that has ended the program, and where.
     pub died: Option<(Done, i32)>,
@@ -157,15 +164,15 @@ impl Watch {
         }
     }
 
-    /// Whether nothing has changed in persistent memory for the second half of the run, by its events or
-    /// by its time. (Who looks at ordinary memory does so without events.)
+    /// Whether nothing has changed in persistent memory for the second half of the run, by its
+    /// events or by its time. (Who looks at ordinary memory does so without events.)
     pub fn is_quiet(&self, wall: Duration) -> bool {
         let (event, moment) = self.changed;
         2 * (self.index - event) > self.index || 2 * moment.elapsed() > wall
     }
 
-    /// Where each thread that has not ended was last seen; of several places to which it comes again and
-    /// again, always the same one, whenever the run is ended.
+    /// Where each thread that has not ended was last seen; of several places to which it comes
+    /// again and again, always the same one, whenever the run is ended.
     pub fn whereabouts(&self) -> Vec<Done> {
         let place = |(thread, last): (&ThreadId, &Done)| {
             let places = self.returns.get(thread);
@@ -253,8 +260,9 @@ impl Watch {
         }
     }
 
-    /// Whether bytes that a store has stored may still be lost, whatever was stored over them since. (No promise: it may have become persistent before something
-    /// else was stored there. The model has the last word.)
+    /// Whether bytes that a store has stored may still be lost, whatever was stored over them
+    /// since. (No promise: it may have become persistent before something else was stored there.
+    /// The model has the last word.)
     pub fn is_pending(&self, range: ByteRange, store: u64) -> bool {
         if self.helped.contains(&store) {
             return false;

@@ -1,7 +1,9 @@
 //! Words of persistent memory by which threads may agree: locks, flags, versions.
 //!
-//! A word counts if locked instructions change it, if a thread reads it again and again at the same place without storing anything in between, if
-//! somebody waits for it in a futex, if it is set and set back and another thread looks at it, or if the program says that it is one. Whether it matters is found out by crashes, not here: this only says where to look.
+//! A word counts if locked instructions change it, if a thread reads it again and again at the same
+//! place without storing anything in between, if somebody waits for it in a futex, if it is set and
+//! set back and another thread looks at it, or if the program says that it is one. Whether it
+//! matters is found out by crashes, not here: this only says where to look.
 
 use brownout_model::ByteRange;
 use rustc_hash::FxHashMap;
@@ -62,7 +64,8 @@ fn word_of(key: u64) -> u64 {
 }
 
 impl Words {
-    /// Takes note of what bytes hold now. True if that is not what they held, or if either is not known.
+    /// Takes note of what bytes hold now. True if that is not what they held, or if either is not
+    /// known.
     fn learn(&mut self, range: ByteRange, bytes: &[u8]) -> bool {
         let mut is_new = false;
         let bytes = bytes.iter().copied().map(Some);
@@ -97,8 +100,8 @@ impl Words {
         }
     }
 
-    /// A thread stores. True if the bytes hold something else than before, as far as that is known: a
-    /// lock that is tried and not got stores what is there.
+    /// A thread stores. True if the bytes hold something else than before, as far as that is known:
+    /// a lock that is tried and not got stores what is there.
     pub fn store(&mut self, done: Done, range: ByteRange, bytes: &[u8], is_locked: bool) -> bool {
         if let Some(reads) = self.reads.get_mut(&done.site.thread.0)
             && !is_locked

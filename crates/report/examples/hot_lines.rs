@@ -1,7 +1,9 @@
-//! A whole analysis in a hundred lines: which ten lines of persistent memory are stored to most often?
+//! A whole analysis in a hundred lines: which ten lines of persistent memory are stored to most
+//! often?
 //!
-//! It takes events as any analysis does ([`EventSink`]), without the engine or the host, and yields what any analysis yields
-//! ([`Outcome`]); the rest follows. `cargo run -p brownout-report --example hot_lines -- TRACE` takes a trace of `brownout record`.
+//! It takes events as any analysis does ([`EventSink`]), without the engine or the host, and yields
+//! what any analysis yields ([`Outcome`]); the rest follows. `cargo run -p brownout-report
+//! --example hot_lines -- TRACE` takes a trace of `brownout record`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

@@ -2,10 +2,12 @@
 //!
 //! **Purpose.** A project that has findings already wants to hear of new ones only.
 //!
-//! **Guarantee.** A finding is known if the baseline holds one with the same [fingerprint](crate::fingerprint), unless both reports show
-//! that it is at another place of the same function (`same.rs` has the details); each finding of the baseline makes one known.
-//! Nothing else of the baseline counts. So it may come from another machine and from any version of Brownout whose reports have the same or an older
-//! schema; what this version cannot read of it is taken for unknown, and the fingerprint counts alone.
+//! **Guarantee.** A finding is known if the baseline holds one with the same
+//! [fingerprint](crate::fingerprint), unless both reports show that it is at another place of the
+//! same function (`same.rs` has the details); each finding of the baseline makes one known. Nothing
+//! else of the baseline counts. So it may come from another machine and from any version of
+//! Brownout whose reports have the same or an older schema; what this version cannot read of it is
+//! taken for unknown, and the fingerprint counts alone.
 
 use std::error::Error;
 use std::fmt;
@@ -117,7 +119,8 @@ impl Baseline {
         self.side.is_empty()
     }
 
-    /// A sentence for the report if the baseline was itself made against a baseline, and so lacks what that one held.
+    /// A sentence for the report if the baseline was itself made against a baseline, and so lacks
+    /// what that one held.
     pub fn note(&self) -> Option<String> {
         (self.known > 0).then(|| {
             format!(
@@ -128,8 +131,8 @@ impl Baseline {
     }
 }
 
-/// Takes out what the baseline knows; also says how many findings that were. They need their fingerprints, and the source lines around
-/// them, as far as those could be read.
+/// Takes out what the baseline knows; also says how many findings that were. They need their
+/// fingerprints, and the source lines around them, as far as those could be read.
 pub fn new_only(
     findings: Vec<Finding>,
     sources: &[SourceText],

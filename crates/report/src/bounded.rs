@@ -1,5 +1,5 @@
-//! Reads files that users name and that are small if they are what they are meant to be: an option may name a device that never ends, or a
-//! core file.
+//! Reads files that users name and that are small if they are what they are meant to be: an option
+//! may name a device that never ends, or a core file.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,10 +1,11 @@
 //! Two reports side by side: what is new, what is gone, what is still there.
 //!
-//! **Guarantee.** Findings are known again by their [fingerprints](crate::fingerprint), so that a rebuild or moved lines make no
-//! difference; and, where both reports have them, by the source lines to blame and the names of the bytes, so that a bug that
-//! was mended is not taken for one that was made in the same function (`same.rs` has the details). A finding without a fingerprint is not compared with
-//! any other. *Gone* means that the new report does not have it; where that may have another reason than a repair, [`Comparison::doubts`]
-//! says so.
+//! **Guarantee.** Findings are known again by their [fingerprints](crate::fingerprint), so that a
+//! rebuild or moved lines make no difference; and, where both reports have them, by the source
+//! lines to blame and the names of the bytes, so that a bug that was mended is not taken for one
+//! that was made in the same function (`same.rs` has the details). A finding without a fingerprint
+//! is not compared with any other. *Gone* means that the new report does not have it; where that
+//! may have another reason than a repair, [`Comparison::doubts`] says so.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -49,7 +50,8 @@ pub struct Comparison<'a> {
     pub old: &'a Report,
     /// The report after.
     pub new: &'a Report,
-    /// Each finding of both, once, in the order of [`Change::ALL`]. What is still there is told as the new report tells it.
+    /// Each finding of both, once, in the order of [`Change::ALL`]. What is still there is told as
+    /// the new report tells it.
     pub findings: Vec<(Change, &'a Finding)>,
 }
 
@@ -92,7 +94,8 @@ impl<'a> Comparison<'a> {
             .join(", ")
     }
 
-    /// Why what is gone may not be mended, and what is new may not be new. Sentences without final stop.
+    /// Why what is gone may not be mended, and what is new may not be new. Sentences without final
+    /// stop.
     pub fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
         let gone = self.count(Change::Gone) > 0;

@@ -1,9 +1,11 @@
 //! A sketch as a unified diff, for the page.
 //!
-//! **Guarantee.** The lines around the new one are those that travel with the report. If the report does not have them, or the file was changed after the
-//! program was built, so that lines may have moved, there is no diff.
+//! **Guarantee.** The lines around the new one are those that travel with the report. If the report
+//! does not have them, or the file was changed after the program was built, so that lines may have
+//! moved, there is no diff.
 //!
-//! **Deviations.** Lines that excerpts have cut short end with `…`, so the diff is for eyes; that is what a sketch is.
+//! **Deviations.** Lines that excerpts have cut short end with `…`, so the diff is for eyes; that
+//! is what a sketch is.
 
 use brownout_findings::{Sketch, SourceText};
 

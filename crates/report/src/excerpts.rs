@@ -1,14 +1,17 @@
 //! Source lines that travel with a report.
 //!
-//! **Purpose.** A page, or a saved report, is read elsewhere: on a machine that has no sources, or after they have changed. So the lines
-//! around what findings name are put into the report while they can still be read.
+//! **Purpose.** A page, or a saved report, is read elsewhere: on a machine that has no sources, or
+//! after they have changed. So the lines around what findings name are put into the report while
+//! they can still be read.
 //!
-//! **Guarantee.** Only ordinary files are read, each once. Only lines near a frame that the report names are taken, and what is taken is
-//! bounded: [`AROUND`] lines on either side, [`LINE_CHARS_MAX`] characters of a line, [`TEXT_BYTES_MAX`] bytes in all. The findings at the
-//! front of the report come first, so that it is the least important ones that go without; lines that touched persistent memory, where
-//! those were counted, come last.
+//! **Guarantee.** Only ordinary files are read, each once. Only lines near a frame that the report
+//! names are taken, and what is taken is bounded: [`AROUND`] lines on either side,
+//! [`LINE_CHARS_MAX`] characters of a line, [`TEXT_BYTES_MAX`] bytes in all. The findings at the
+//! front of the report come first, so that it is the least important ones that go without; lines
+//! that touched persistent memory, where those were counted, come last.
 //!
-//! **Deviations.** A line that is cut ends with `…`. Bytes that are not UTF-8 are replaced, as everywhere in reports.
+//! **Deviations.** A line that is cut ends with `…`. Bytes that are not UTF-8 are replaced, as
+//! everywhere in reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -32,8 +35,8 @@ struct Taken {
     newer: bool,
 }
 
-/// Puts the lines into the report. Paths that are relative start in the folder. A report that has lines already keeps those alone: they
-/// are older, and so nearer to what was analysed.
+/// Puts the lines into the report. Paths that are relative start in the folder. A report that has
+/// lines already keeps those alone: they are older, and so nearer to what was analysed.
 pub fn attach(report: &mut Report, folder: Option<&Path>) {
     attach_if(report, folder, |_| true);
 }
@@ -44,7 +47,8 @@ const SOURCES: &[&str] = &[
     "S", "go", "d", "zig", "f90", "adb", "pas",
 ];
 
-/// As [`attach`], for a report whose frames may be somebody else's: only files below the folder that are named as sources are read.
+/// As [`attach`], for a report whose frames may be somebody else's: only files below the folder
+/// that are named as sources are read.
 pub fn attach_below(report: &mut Report, folder: &Path) {
     let Ok(below) = folder.canonicalize() else {
         return;
@@ -125,7 +129,8 @@ fn attach_if(report: &mut Report, folder: Option<&Path>, may_read: impl Fn(&str)
         .collect();
 }
 
-/// The frames that a report shows the source of: the one that stands for the event, and whoever includes its header.
+/// The frames that a report shows the source of: the one that stands for the event, and whoever
+/// includes its header.
 fn named(stack: &[Frame]) -> impl Iterator<Item = &Frame> {
     let site = site::site(stack).map(|at| &stack[at]);
     site.into_iter().chain(site::including(stack))

@@ -1,19 +1,22 @@
 //! Identities of findings that survive a rebuild.
 //!
-//! **Purpose.** A suppression or a baseline must know a finding again after lines have moved, the program was built
-//! elsewhere, or libraries lie at other addresses. [`assign`] gives each finding a *fingerprint*, and a *root cause* that
-//! findings of one store line share.
+//! **Purpose.** A suppression or a baseline must know a finding again after lines have moved, the
+//! program was built elsewhere, or libraries lie at other addresses. [`assign`] gives each finding
+//! a *fingerprint*, and a *root cause* that findings of one store line share.
 //!
-//! **Guarantee.** A fingerprint depends on the rule, the roles of the events, and the names of functions and modules on
-//! their stacks; not on events that only explain the others (stores that came too early or too late, where a file was found), nor on lines, columns, addresses, paths, messages, counts or threads. No two findings of a call get the
-//! same one. The order of the findings does not matter, unless they agree in everything that is looked at.
+//! **Guarantee.** A fingerprint depends on the rule, the roles of the events, and the names of
+//! functions and modules on their stacks; not on events that only explain the others (stores that
+//! came too early or too late, where a file was found), nor on lines, columns, addresses, paths,
+//! messages, counts or threads. No two findings of a call get the same one. The order of the
+//! findings does not matter, unless they agree in everything that is looked at.
 //!
 //! **Deviations.**
 //!
-//! 1. A frame without a function is named by its module and offset, and so changes with a rebuild. There is
-//!    nothing better to go by.
-//! 2. Findings that differ only in lines are numbered in the order of their lines. If one of them goes, the ones after
-//!    it move up: the number of known findings stays right, but which of them is called new may not.
+//! 1. A frame without a function is named by its module and offset, and so changes with a rebuild.
+//!    There is nothing better to go by.
+//! 2. Findings that differ only in lines are numbered in the order of their lines. If one of them
+//!    goes, the ones after it move up: the number of known findings stays right, but which of them
+//!    is called new may not.
 //! 3. Frames outside `main` do not count: a system update would change them.
 //! 4. Clones that compilers make (`f.constprop.0`, `f.part.1`) count as the function itself.
 
@@ -25,7 +28,8 @@ use brownout_findings::{Event, Finding, Frame, Role};
 use crate::site;
 use crate::text::base_name;
 
-/// Number of hexadecimal digits. 64 bits: among 100,000 findings a chance collision has odds of 1 to 3 billion.
+/// Number of hexadecimal digits. 64 bits: among 100,000 findings a chance collision has odds of 1
+/// to 3 billion.
 pub const DIGITS: usize = 16;
 
 /// Fills `fingerprint` and `root_cause` of every finding.
@@ -70,7 +74,8 @@ fn fingerprints(findings: &[Finding]) -> Vec<String> {
     out
 }
 
-/// The same for findings that only lines, bytes and numbers tell apart: the fingerprint of the first of them.
+/// The same for findings that only lines, bytes and numbers tell apart: the fingerprint of the
+/// first of them.
 pub(crate) fn kind(finding: &Finding) -> String {
     let mut hash = Hash::new("fingerprint");
     hash.text(finding.rule.as_str());
@@ -85,8 +90,8 @@ pub(crate) fn kind(finding: &Finding) -> String {
     hash.finish()
 }
 
-/// Whether an event only explains what the others say. Which crash of a cause is looked into first depends on the machine's load, and
-/// with it what else is found to blame.
+/// Whether an event only explains what the others say. Which crash of a cause is looked into first
+/// depends on the machine's load, and with it what else is found to blame.
 fn explains(event: &Event) -> bool {
     matches!(event.role, Role::Early | Role::Late | Role::Lookup)
 }
@@ -276,8 +281,9 @@ mod tests {
         findings.into_iter().map(pair).collect()
     }
 
-    /// Fingerprints stand in files that users keep. If this test fails, either undo the change or raise the version in
-    /// `Hash::new` and say in the changelog that suppressions must be made anew.
+    /// Fingerprints stand in files that users keep. If this test fails, either undo the change or
+    /// raise the version in `Hash::new` and say in the changelog that suppressions must be made
+    /// anew.
     #[test]
     fn fingerprints_do_not_change_between_versions() {
         let all = of(vec![push(10), push(20)]);

@@ -6,9 +6,10 @@ use crate::baseline::{Baseline, new_only};
 use crate::suppress::{Date, Suppressions};
 use crate::{fingerprint, order};
 
-/// Names the findings, takes out what is suppressed, then what the baseline knows, sorts the rest, counts, adds notes
-/// about the suppressions and the baseline, and settles the verdict: `Clean` and `Findings` follow from what is left and
-/// what was looked at; the other two stay, since leaving findings out makes no run complete.
+/// Names the findings, takes out what is suppressed, then what the baseline knows, sorts the rest,
+/// counts, adds notes about the suppressions and the baseline, and settles the verdict: `Clean` and
+/// `Findings` follow from what is left and what was looked at; the other two stay, since leaving
+/// findings out makes no run complete.
 pub fn finish(
     report: &mut Report,
     suppressions: Option<&Suppressions>,

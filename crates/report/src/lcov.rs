@@ -2,16 +2,17 @@
 //! read.
 //!
 //! **Purpose.** `--coverage FILE`: existing viewers (genhtml, editors, code hosts) show where runs
-//! stored to persistent memory, wrote back, fenced and began transactions, where recovery looked and
-//! where the power failed; and so what no test has reached yet.
+//! stored to persistent memory, wrote back, fenced and began transactions, where recovery looked
+//! and where the power failed; and so what no test has reached yet.
 //!
 //! **Guarantee.** It has what a report [says](brownout_findings::touched), and nothing else. Each
-//! sort of event is a test of its own (`TN`), so that viewers can tell them apart. Lines that could have written back or
-//! fenced and were not seen to do so have the count 0.
+//! sort of event is a test of its own (`TN`), so that viewers can tell them apart. Lines that could
+//! have written back or fenced and were not seen to do so have the count 0.
 //!
-//! **Deviation.** Of what was not executed, only write-backs, fences and calls of libpmem are there: which instructions *could* store
-//! to persistent memory is known of none that has not. So the share of lines hit says little, and
-//! the view of the source tells more than the number. Names that would break a line are left out.
+//! **Deviation.** Of what was not executed, only write-backs, fences and calls of libpmem are
+//! there: which instructions *could* store to persistent memory is known of none that has not. So
+//! the share of lines hit says little, and the view of the source tells more than the number. Names
+//! that would break a line are left out.
 //!
 //! **Source.** The description of the format in geninfo's manual page.
 

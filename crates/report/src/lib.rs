@@ -1,17 +1,21 @@
 //! Findings for people and machines.
 //!
-//! **Purpose.** Takes a [`Report`] as an analysis made it, gives its findings identities that survive a rebuild
-//! ([`fingerprint`]), leaves out what is suppressed ([`suppress`]) or known already ([`baseline`]), and writes the rest:
-//! [`terminal`] and [`html`] for people, [`json`], [`sarif`] and [`junit`] for programs, [`pmemcheck`] and [`valgrind`] for scripts that grep.
-//! [`finish`] does the first part in the right order, [`render`] the second. Reports that were [`saved`] can be shown again, and two of
-//! them [compared](mod@compare), and many [made one](merge); [`excerpts`] are the source lines that travel with them.
+//! **Purpose.** Takes a [`Report`] as an analysis made it, gives its findings identities that
+//! survive a rebuild ([`fingerprint`]), leaves out what is suppressed ([`suppress`]) or known
+//! already ([`baseline`]), and writes the rest: [`terminal`] and [`html`] for people, [`json`],
+//! [`sarif`] and [`junit`] for programs, [`pmemcheck`] and [`valgrind`] for scripts that grep.
+//! [`finish`] does the first part in the right order, [`render`] the second. Reports that were
+//! [`saved`] can be shown again, and two of them [compared](mod@compare), and many [made
+//! one](merge); [`excerpts`] are the source lines that travel with them.
 //!
-//! **Guarantee.** Rendering decides nothing and drops nothing silently: what is shortened or left out is counted in the
-//! output. No text from a program (names, paths, source lines) reaches a terminal with control characters in it. Equal
-//! reports give equal bytes; only [`terminal`], [`junit`] and [`excerpts`] read files, the sources of which they show a few lines.
+//! **Guarantee.** Rendering decides nothing and drops nothing silently: what is shortened or left
+//! out is counted in the output. No text from a program (names, paths, source lines) reaches a
+//! terminal with control characters in it. Equal reports give equal bytes; only [`terminal`],
+//! [`junit`] and [`excerpts`] read files, the sources of which they show a few lines.
 //!
-//! **Source.** SARIF 2.1.0 (OASIS), what GitHub's code scanning asks of it, the JUnit dialect that Jenkins and GitLab
-//! read, Valgrind's suppressions, pmemcheck's summary. The layout on the terminal follows miri and rustc.
+//! **Source.** SARIF 2.1.0 (OASIS), what GitHub's code scanning asks of it, the JUnit dialect that
+//! Jenkins and GitLab read, Valgrind's suppressions, pmemcheck's summary. The layout on the
+//! terminal follows miri and rustc.
 //!
 //! ```
 //! use brownout_findings::{Analysed, Report, SCHEMA_VERSION, Tool, Verdict};

@@ -1,8 +1,8 @@
 //! Many reports made one: of the tests of a suite, of the jobs of a night.
 //!
 //! **Guarantee.** Findings are the same if their [fingerprints](crate::fingerprint) are, unless the
-//! reports show that they are at different places of one function (`same.rs` has the details); each is
-//! told once, as the first report has it, with how often all have seen it and which programs and
+//! reports show that they are at different places of one function (`same.rs` has the details); each
+//! is told once, as the first report has it, with how often all have seen it and which programs and
 //! tests show it. Nothing of any report is lost that a verdict depends on: the whole is as
 //! incomplete as its parts are, and says which. That some runs touched no persistent memory is a
 //! note; only if none did, nothing was checked.

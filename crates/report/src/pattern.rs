@@ -1,7 +1,8 @@
 //! Patterns of suppressions, and how a list of them matches a stack.
 //!
-//! `*` stands for any text, `?` for one character, `\` takes away the meaning of the next character. Brackets and braces
-//! mean themselves, because names of functions are full of them (`Vec<[u8; 4]>`, `{closure#0}`).
+//! `*` stands for any text, `?` for one character, `\` takes away the meaning of the next
+//! character. Brackets and braces mean themselves, because names of functions are full of them
+//! (`Vec<[u8; 4]>`, `{closure#0}`).
 
 use brownout_findings::Frame;
 use regex::Regex;
@@ -108,7 +109,8 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// True if the patterns match the stack from its innermost frame on. Frames further out than the last pattern are free.
+/// True if the patterns match the stack from its innermost frame on. Frames further out than the
+/// last pattern are free.
 pub fn matches_stack(patterns: &[Pattern], stack: &[Frame]) -> bool {
     // Greedy: it is enough to go back to the last `...`, as in any matching of wildcards.
     let (mut pattern, mut frame) = (0, 0);

@@ -1,14 +1,15 @@
 //! A summary like pmemcheck's, for scripts that grep it.
 //!
-//! **Purpose.** Lets CI that was written for pmemcheck go on with Brownout: the same lines, and the last one is
-//! `ERROR SUMMARY: N errors`.
+//! **Purpose.** Lets CI that was written for pmemcheck go on with Brownout: the same lines, and the
+//! last one is `ERROR SUMMARY: N errors`.
 //!
-//! **Guarantee.** N is the number of distinct correctness findings; 0 means none. `Number of stores not made persistent: N`
-//! is always there. As with every form, a run in which nothing was checked, or not all, says so; the line before the
-//! last does.
+//! **Guarantee.** N is the number of distinct correctness findings; 0 means none. `Number of stores
+//! not made persistent: N` is always there. As with every form, a run in which nothing was checked,
+//! or not all, says so; the line before the last does.
 //!
-//! **Deviations.** pmemcheck counts superfluous flushes as errors when it is asked to look for them; here performance
-//! findings are listed and never counted. Rules that it does not have get lines of the same kind.
+//! **Deviations.** pmemcheck counts superfluous flushes as errors when it is asked to look for
+//! them; here performance findings are listed and never counted. Rules that it does not have get
+//! lines of the same kind.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

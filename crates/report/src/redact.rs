@@ -2,12 +2,13 @@
 //!
 //! **Purpose.** A page is sent to others, who need not know where its maker's files are.
 //!
-//! **Guarantee.** In every text of the report, wherever it stands, the working folder is `.`, the home folder is `~`, and so is every
-//! folder of the form `/home/NAME` and `/root`. Replay tokens hold command lines in a form that is not looked into, so they are taken out.
-//! Nothing else changes.
+//! **Guarantee.** In every text of the report, wherever it stands, the working folder is `.`, the
+//! home folder is `~`, and so is every folder of the form `/home/NAME` and `/root`. Replay tokens
+//! hold command lines in a form that is not looked into, so they are taken out. Nothing else
+//! changes.
 //!
-//! **Deviations.** Commands that reproduce a crash natively have shortened paths, too, and may have to be completed by hand. What a
-//! path is made of is known by its characters alone.
+//! **Deviations.** Commands that reproduce a crash natively have shortened paths, too, and may have
+//! to be completed by hand. What a path is made of is known by its characters alone.
 
 use brownout_findings::Report;
 use serde_json::Value;
@@ -73,7 +74,8 @@ fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.')
 }
 
-/// Whether a path can begin after this text: it is not the middle of another one. It may be glued to an option: `-I/home/ann`.
+/// Whether a path can begin after this text: it is not the middle of another one. It may be glued
+/// to an option: `-I/home/ann`.
 fn can_begin(before: &str) -> bool {
     let is_apart = |c: char| c.is_whitespace() || "'\"`:=,;()[]{}<>|&".contains(c);
     let word = before.rsplit(is_apart).next().unwrap_or_default();

@@ -1,21 +1,25 @@
 //! Which findings of two reports are the same bug.
 //!
-//! **Purpose.** A [fingerprint](crate::fingerprint) is made of functions, so that moved lines do not matter. The price is that it does
-//! not tell apart what two lines of one function do: who mends one of them and makes the same mistake at another has the same
-//! fingerprint as before. Where both reports have more to go by, [`pairs`] looks at that, too: the text of the source line that is to
-//! blame, the lines around it, and what the program calls the bytes.
+//! **Purpose.** A [fingerprint](crate::fingerprint) is made of functions, so that moved lines do
+//! not matter. The price is that it does not tell apart what two lines of one function do: who
+//! mends one of them and makes the same mistake at another has the same fingerprint as before.
+//! Where both reports have more to go by, [`pairs`] looks at that, too: the text of the source line
+//! that is to blame, the lines around it, and what the program calls the bytes.
 //!
-//! **Guarantee.** Each finding has at most one partner, and swapping the reports gives the same pairs. Two findings of one fingerprint
-//! are different only if both reports show that: another text at the line *and* other lines around it, or other names of the bytes.
-//! Where one of the reports lacks the lines (it was made without sources, or they were changed after the build) or the names, the
-//! fingerprint alone counts. Lines that move, blank lines and indentation make no difference.
+//! **Guarantee.** Each finding has at most one partner, and swapping the reports gives the same
+//! pairs. Two findings of one fingerprint are different only if both reports show that: another
+//! text at the line *and* other lines around it, or other names of the bytes. Where one of the
+//! reports lacks the lines (it was made without sources, or they were changed after the build) or
+//! the names, the fingerprint alone counts. Lines that move, blank lines and indentation make no
+//! difference.
 //!
 //! **Deviations.**
 //!
-//! 1. Whoever changes a line that has a known finding, and also one of the two lines before or after it, gets a new finding, unless the
-//!    bytes have the same name as before and neither report shows both lines.
-//! 2. Of lines with the same text, the same names and the same lines around them, or of which nothing is known, as many are known as
-//!    there were before; which ones may be told wrongly.
+//! 1. Whoever changes a line that has a known finding, and also one of the two lines before or
+//!    after it, gets a new finding, unless the bytes have the same name as before and neither
+//!    report shows both lines.
+//! 2. Of lines with the same text, the same names and the same lines around them, or of which
+//!    nothing is known, as many are known as there were before; which ones may be told wrongly.
 //! 3. Callers count by the names of their functions alone.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -101,7 +105,8 @@ impl Side {
     }
 }
 
-/// For each finding of `new` the one of `old` that is the same. What has no fingerprint has no partner.
+/// For each finding of `new` the one of `old` that is the same. What has no fingerprint has no
+/// partner.
 pub fn pairs(old: &Side, new: &Side) -> Vec<Option<usize>> {
     let mut pairing = Pairing {
         old,
@@ -110,7 +115,8 @@ pub fn pairs(old: &Side, new: &Side) -> Vec<Option<usize>> {
         of_new: vec![None; new.len()],
     };
     type Key<'a> = Option<(&'a str, Vec<&'a Look>)>;
-    // The strongest reasons come first. With each, one that has the same fingerprint is the first choice.
+    // The strongest reasons come first. With each, one that has the same fingerprint is the first
+    // choice.
     let by_name: [fn(&Known) -> &str; 2] = [|known| &known.fingerprint, |known| &known.kind];
     for name in by_name {
         pairing.by(|known| -> Key { Some((name(known), known.whole()?.collect())) });
@@ -170,7 +176,8 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Those are the same that have the same fingerprint, unless more is known and speaks against it.
+    /// Those are the same that have the same fingerprint, unless more is known and speaks against
+    /// it.
     fn by_fingerprint(&mut self) {
         let mut waiting: HashMap<&str, VecDeque<usize>> = HashMap::new();
         for (at, known) in self.old.findings.iter().enumerate() {
@@ -337,7 +344,8 @@ mod tests {
     use super::*;
     use brownout_findings::{Excerpt, Place, Severity};
 
-    /// A report on a program of one file: findings are at the lines with a mark, `@name` or `@` alone, which are not part of them.
+    /// A report on a program of one file: findings are at the lines with a mark, `@name` or `@`
+    /// alone, which are not part of them.
     fn side(program: &str) -> Side {
         let mut findings = Vec::new();
         let mut text = Vec::new();
@@ -394,7 +402,8 @@ mod tests {
         let old = "void put(p)\n{\n p->a = 1;@\n p->b = 2;\n persist(&p->b);\n}";
         let swapped = "void put(p)\n{\n p->a = 1;\n persist(&p->a);\n p->b = 2;@\n}";
         assert_eq!(partners(old, swapped), [None]);
-        // One is mended, and one stays: it is that one, although it has got the fingerprint of the other.
+        // One is mended, and one stays: it is that one, although it has got the fingerprint of the
+        // other.
         let two = "{\n p->a = 1;@\n p->b = 2;@\n}";
         assert_eq!(partners(two, "{\n p->b = 2;@\n}"), [Some(1)]);
         assert_eq!(partners("{\n p->b = 2;@\n}", two), [None, Some(0)]);

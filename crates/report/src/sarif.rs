@@ -1,17 +1,21 @@
 //! SARIF 2.1.0, for editors and code hosts.
 //!
-//! **Purpose.** One run with the catalogue of rules, and one result for each finding: location, related locations, code
-//! flow and stacks of its numbered events, fingerprints. Can be uploaded to GitHub's code scanning as it is.
+//! **Purpose.** One run with the catalogue of rules, and one result for each finding: location,
+//! related locations, code flow and stacks of its numbered events, fingerprints. Can be uploaded to
+//! GitHub's code scanning as it is.
 //!
-//! **Guarantee.** Valid by the official schema, whatever the report holds (a property test says so). Files below the
-//! current folder have relative URIs with the base `%SRCROOT%`; others have absolute ones.
+//! **Guarantee.** Valid by the official schema, whatever the report holds (a property test says
+//! so). Files below the current folder have relative URIs with the base `%SRCROOT%`; others have
+//! absolute ones.
 //!
 //! **Deviations.**
 //!
-//! 1. GitHub refuses results without a file and a line. Where no source line is known, the location is line 1 of the module
-//!    or program, and `properties` has the offset.
-//! 2. Columns are bytes, as debug information gives them; SARIF counts characters. They differ after non-ASCII text.
-//! 3. GitHub adds `primaryLocationLineHash` itself; giving our own would draw a warning on every upload.
+//! 1. GitHub refuses results without a file and a line. Where no source line is known, the location
+//!    is line 1 of the module or program, and `properties` has the offset.
+//! 2. Columns are bytes, as debug information gives them; SARIF counts characters. They differ
+//!    after non-ASCII text.
+//! 3. GitHub adds `primaryLocationLineHash` itself; giving our own would draw a warning on every
+//!    upload.
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -110,7 +114,8 @@ struct Run<'a> {
     properties: Value,
 }
 
-/// Results are made while they are written: all of them at once take a gigabyte for ten thousand findings.
+/// Results are made while they are written: all of them at once take a gigabyte for ten thousand
+/// findings.
 struct Results<'a> {
     context: Context<'a>,
     rules: &'a Rules<'a>,

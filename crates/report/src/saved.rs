@@ -1,8 +1,8 @@
 //! Reports that were saved as JSON, read back.
 //!
-//! **Guarantee.** Whatever the file holds, the answer is a report or one sentence that names the file, says what is wrong with it and what
-//! to do. Nothing is guessed: a report that was cut off is refused as a whole, and so is one of a later form, whose fields may mean
-//! something else.
+//! **Guarantee.** Whatever the file holds, the answer is a report or one sentence that names the
+//! file, says what is wrong with it and what to do. Nothing is guessed: a report that was cut off
+//! is refused as a whole, and so is one of a later form, whose fields may mean something else.
 
 use std::error::Error;
 use std::fmt;
@@ -158,7 +158,8 @@ mod tests {
     }
 
     proptest! {
-        /// A report that lacks its end, or has another byte somewhere, is a report or an error of one line, and never a panic.
+        /// A report that lacks its end, or has another byte somewhere, is a report or an error of
+        /// one line, and never a panic.
         #[test]
         fn damage_is_never_more_than_an_error(cut in 0usize..2000, at in 0usize..2000, byte: u8) {
             let whole = whole();

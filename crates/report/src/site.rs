@@ -1,4 +1,5 @@
-//! Places as people want to read them. Which frame stands for an event, [`blame`](brownout_findings::blame) says.
+//! Places as people want to read them. Which frame stands for an event,
+//! [`blame`](brownout_findings::blame) says.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! Lines of source files, for excerpts.
 //!
-//! Each file is read once. A file that is gone, changed, too long or no ordinary file is nothing special: the excerpt is
-//! then missing, or comes with a warning.
+//! Each file is read once. A file that is gone, changed, too long or no ordinary file is nothing
+//! special: the excerpt is then missing, or comes with a warning.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -114,7 +114,8 @@ impl SourceFile {
         }
     }
 
-    /// A line, from 1, without its end; none if the file has no such line or it is too long for source text.
+    /// A line, from 1, without its end; none if the file has no such line or it is too long for
+    /// source text.
     pub fn line(&self, number: u32) -> Option<&str> {
         let at = usize::try_from(number).ok()?.checked_sub(1)?;
         let start = *self.line_starts.get(at)?;
@@ -127,8 +128,8 @@ impl SourceFile {
         (line.len() <= LINE_BYTES_MAX).then_some(line)
     }
 
-    /// The line with its neighbours, or nothing if the file has no such line. The column (from 1, in bytes) gets a mark if the
-    /// line has text there.
+    /// The line with its neighbours, or nothing if the file has no such line. The column (from 1,
+    /// in bytes) gets a mark if the line has text there.
     pub fn excerpt(&self, number: u32, column: Option<u32>) -> Vec<Line> {
         let Some(line) = self.line(number) else {
             return Vec::new();
@@ -203,7 +204,8 @@ fn window(line: &str, first: usize) -> String {
             out.push('…');
             break;
         }
-        // The first column shown says that there is more to the left, and half a wide character or tab is blank.
+        // The first column shown says that there is more to the left, and half a wide character or
+        // tab is blank.
         let shown = cell.start + cell.width - first.max(cell.start);
         if first > 0 && cell.start <= first && cell.width > 0 {
             out.push('…');

@@ -1,11 +1,12 @@
 //! Suppressions: findings that somebody has looked at and decided to live with.
 //!
-//! **Purpose.** Reads the TOML files that describe them (the format is in `docs/report.md`), takes the findings out that
-//! they describe, and says which entries did nothing or are out of date. [`generate`] writes such a file.
+//! **Purpose.** Reads the TOML files that describe them (the format is in `docs/report.md`), takes
+//! the findings out that they describe, and says which entries did nothing or are out of date.
+//! [`generate`] writes such a file.
 //!
-//! **Guarantee.** A finding is hidden only by an entry all of whose conditions it meets. A mistake in a file is an error
-//! with file, line and column, never an entry that quietly means something else. What [`generate`] writes hides exactly
-//! the findings that it was given.
+//! **Guarantee.** A finding is hidden only by an entry all of whose conditions it meets. A mistake
+//! in a file is an error with file, line and column, never an entry that quietly means something
+//! else. What [`generate`] writes hides exactly the findings that it was given.
 //!
 //! ```
 //! use brownout_report::suppress::Suppressions;

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 
-/// True for characters that would change how a terminal or a page shows what follows, break a line, or show as nothing.
+/// True for characters that would change how a terminal or a page shows what follows, break a line,
+/// or show as nothing.
 ///
-/// Beside control characters these are the bidirectional controls, which can make source text look like other source
-/// text, Unicode's own line ends, characters without width or ink (soft hyphen, joiners, fillers, tags, by which two names can look the same), and
-/// the two non-characters that XML forbids. Variation selectors that choose between two looks of a character are not among them. The page's script has
-/// the same list.
+/// Beside control characters these are the bidirectional controls, which can make source text look
+/// like other source text, Unicode's own line ends, characters without width or ink (soft hyphen,
+/// joiners, fillers, tags, by which two names can look the same), and the two non-characters that
+/// XML forbids. Variation selectors that choose between two looks of a character are not among
+/// them. The page's script has the same list.
 pub fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')

@@ -1,4 +1,5 @@
-//! The toy analysis of `examples/hot_lines.rs` goes the way of all analyses: events in, from wherever, and a report out.
+//! The toy analysis of `examples/hot_lines.rs` goes the way of all analyses: events in, from
+//! wherever, and a report out.
 
 use std::io::Cursor;
 
@@ -26,7 +27,8 @@ fn event(kind: EventKind<'_>) -> Event<'_> {
     }
 }
 
-/// A program that maps a pool and stores to line `n` of it `n + 1` times, for twelve lines; then twice across the first two.
+/// A program that maps a pool and stores to line `n` of it `n + 1` times, for twelve lines; then
+/// twice across the first two.
 fn run(sink: &mut dyn EventSink, has_end: bool) {
     let (process, thread, file) = (ProcessId(1), ThreadId(1), FileId(1));
     let mut events = vec![

@@ -1,4 +1,5 @@
-//! The page: what it is made of, that nothing of a program's gets out of its place, and how large it is.
+//! The page: what it is made of, that nothing of a program's gets out of its place, and how large
+//! it is.
 
 mod support;
 
@@ -22,7 +23,8 @@ use support::*;
 
 // ------------------------------------------------------------------ reading
 
-/// A page as a browser reads it: tags with their attributes, and what stands in the elements that hold text only.
+/// A page as a browser reads it: tags with their attributes, and what stands in the elements that
+/// hold text only.
 #[derive(Default)]
 struct Read {
     tags: RefCell<Vec<String>>,
@@ -447,7 +449,8 @@ fn payloads() -> Vec<String> {
     all
 }
 
-/// The page of a hostile report has exactly the tags of a harmless one, and its data has the text as it was.
+/// The page of a hostile report has exactly the tags of a harmless one, and its data has the text
+/// as it was.
 #[test]
 fn nothing_of_a_program_becomes_part_of_the_page() {
     let harmless = read(&page(&[all_of("x")])).tags.take();
@@ -727,7 +730,8 @@ proptest! {
         prop_assert_eq!(there.count(Change::New) + there.count(Change::Still), new.findings.len());
     }
 
-    /// Any report becomes a page that a browser reads without an error, and equal reports become equal pages.
+    /// Any report becomes a page that a browser reads without an error, and equal reports become
+    /// equal pages.
     #[test]
     fn any_report_becomes_a_page(one in any_report(), two in any_report()) {
         let reports = [one, two];

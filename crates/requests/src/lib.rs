@@ -1,10 +1,12 @@
 //! The numbers of client requests: what programs and their libraries say about themselves.
 //!
-//! Two vocabularies share Valgrind's client-request preamble: [`annotation`]s of this project, and the requests of [`pmemcheck`], which
-//! libpmem and libpmemobj make. The engine recognises them, `trace` makes them part of the vocabulary of events, and the bindings
-//! for C and Rust spell the same numbers.
+//! Two vocabularies share Valgrind's client-request preamble: [`annotation`]s of this project, and
+//! the requests of [`pmemcheck`], which libpmem and libpmemobj make. The engine recognises them,
+//! `trace` makes them part of the vocabulary of events, and the bindings for C and Rust spell the
+//! same numbers.
 //!
-//! Guarantee: a number never changes its meaning, because programs are compiled with it and traces hold it.
+//! Guarantee: a number never changes its meaning, because programs are compiled with it and traces
+//! hold it.
 //!
 //! ```
 //! use brownout_requests::{ANNOTATION_BASE, annotation};
@@ -18,8 +20,9 @@ pub const ANNOTATION_BASE: u64 = 0x424f_0000;
 /// pmemcheck's code space ('P','C').
 pub const PMEMCHECK_BASE: u64 = 0x5043_0000;
 
-/// pmemcheck's requests that mean something here: offsets from [`PMEMCHECK_BASE`], arguments in order. `_N` ones take the number of a
-/// transaction first, the others mean the calling thread's own.
+/// pmemcheck's requests that mean something here: offsets from [`PMEMCHECK_BASE`], arguments in
+/// order. `_N` ones take the number of a transaction first, the others mean the calling thread's
+/// own.
 pub mod pmemcheck {
     /// addr, len: track this range.
     pub const REGISTER_PMEM_MAPPING: u32 = 0;
@@ -67,7 +70,8 @@ pub mod pmemcheck {
 
 /// This project's annotations: offsets from [`ANNOTATION_BASE`], arguments in order.
 ///
-/// `include/brownout.h` and `crates/annotations` spell the same numbers; a test compares them. Numbers never change.
+/// `include/brownout.h` and `crates/annotations` spell the same numbers; a test compares them.
+/// Numbers never change.
 pub mod annotation {
     /// Answers [`INTERFACE`]. Natively the answer is 0. Not an event.
     pub const RUNNING: u32 = 0x00;
@@ -97,7 +101,8 @@ pub mod annotation {
     pub const SECTION_BEGIN: u32 = 0x0b;
     /// It ends: what the thread stored since its beginning must be persistent.
     pub const SECTION_END: u32 = 0x0c;
-    /// Waits until all is checked; answers the number of failed checks (correctness findings) so far.
+    /// Waits until all is checked; answers the number of failed checks (correctness findings) so
+    /// far.
     pub const CHECKPOINT: u32 = 0x0d;
     /// HOPS' ordering fence.
     pub const OFENCE: u32 = 0x0e;
@@ -113,13 +118,15 @@ pub mod annotation {
     pub const TX_ALLOC: u32 = 0x13;
     /// addr, len: forget what is pending on the range: it is as good as persistent.
     pub const SET_CLEAN: u32 = 0x14;
-    /// addr, len, initial: a lock, flag or version; after recovery it must hold `initial`, as a little-endian number of `len` bytes.
+    /// addr, len, initial: a lock, flag or version; after recovery it must hold `initial`, as a
+    /// little-endian number of `len` bytes.
     pub const SYNC_VAR: u32 = 0x15;
     /// name, addr, len: a name for a range. (First argument a string, as in all codes from 0x8000.)
     pub const REGISTER_VARIABLE: u32 = 0x8000;
     /// name: forget it.
     pub const UNREGISTER_VARIABLE: u32 = 0x8001;
-    /// name, address of two 64-bit words that receive address and length; answers 1 if the name is known.
+    /// name, address of two 64-bit words that receive address and length; answers 1 if the name is
+    /// known.
     pub const FIND_VARIABLE: u32 = 0x8002;
     /// text: a marker in the trace.
     pub const MARKER: u32 = 0x8003;

@@ -1,22 +1,25 @@
 //! The border between the tool and a rule's library.
 //!
-//! **Purpose.** All that crosses it: two tables of functions, and the structures that they pass. Everything is
-//! `repr(C)` and made of integers and pointers, so any compiler with a C interface can be on either side.
+//! **Purpose.** All that crosses it: two tables of functions, and the structures that they pass.
+//! Everything is `repr(C)` and made of integers and pointers, so any compiler with a C interface
+//! can be on either side.
 //!
-//! **How it grows.** A library exports one [`PluginTable`] as [`SYMBOL`]. `magic`, `version` and `size` come first in
-//! every version; nothing else is read until they fit.
+//! **How it grows.** A library exports one [`PluginTable`] as [`SYMBOL`]. `magic`, `version` and
+//! `size` come first in every version; nothing else is read until they fit.
 //!
-//! - [`VERSION`] grows when something changes its meaning or goes. The tool then refuses older libraries, by name.
-//! - New fields go to the end of a structure that begins with its `size`. The tool accepts a library's table that is
-//!   longer than its own, and a library accepts a longer [`HostTable`] and longer events. A library refuses a
-//!   tool whose structures are shorter than those that it was built with.
-//! - A structure without `size` is frozen for its version. New [`KindCode`]s may appear: a library that does not
-//!   know one ignores it.
+//! - [`VERSION`] grows when something changes its meaning or goes. The tool then refuses older
+//!   libraries, by name.
+//! - New fields go to the end of a structure that begins with its `size`. The tool accepts a
+//!   library's table that is longer than its own, and a library accepts a longer [`HostTable`] and
+//!   longer events. A library refuses a tool whose structures are shorter than those that it was
+//!   built with.
+//! - A structure without `size` is frozen for its version. New [`KindCode`]s may appear: a library
+//!   that does not know one ignores it.
 //!
-//! **Promises.** Pointers that are passed to a function are valid until it returns, and no longer; the instance and the
-//! static tables are the exceptions. `call` is valid for the call that it was passed to. No function unwinds. The tool
-//! calls one instance from one thread at a time, and may change the thread between calls. Text is UTF-8 unless it
-//! comes from the checked program.
+//! **Promises.** Pointers that are passed to a function are valid until it returns, and no longer;
+//! the instance and the static tables are the exceptions. `call` is valid for the call that it was
+//! passed to. No function unwinds. The tool calls one instance from one thread at a time, and may
+//! change the thread between calls. Text is UTF-8 unless it comes from the checked program.
 
 use std::ffi::c_void;
 
@@ -33,7 +36,8 @@ pub const VERSION: u32 = 1;
 /// Name of the exported table.
 pub const SYMBOL: &str = "brownout_rule_plugin";
 
-/// What an entry point of a library returns when all went well. Anything else: it has called [`HostTable::fail`].
+/// What an entry point of a library returns when all went well. Anything else: it has called
+/// [`HostTable::fail`].
 pub const OK: u32 = 0;
 /// See [`OK`].
 pub const FAILED: u32 = 1;
@@ -106,8 +110,9 @@ pub struct PluginTable {
     pub version: u32,
     /// Size of this structure, as the library knows it.
     pub size: u32,
-    /// Makes an instance and describes it in `info`, whose strings live as long as the instance. Returns null after it has
-    /// called [`HostTable::fail`]. `host` lives as long as the instance. No other function of `host` may be called here.
+    /// Makes an instance and describes it in `info`, whose strings live as long as the instance.
+    /// Returns null after it has called [`HostTable::fail`]. `host` lives as long as the instance.
+    /// No other function of `host` may be called here.
     pub create: Option<
         unsafe extern "C" fn(
             host: *const HostTable,
@@ -171,7 +176,8 @@ pub struct HostTable {
     pub report: unsafe extern "C" fn(call: *mut c_void, finding: *const RawFinding),
 }
 
-/// [`Info`](crate::Info) at the border. The tool sets `size` before the call; the library fills in the rest.
+/// [`Info`](crate::Info) at the border. The tool sets `size` before the call; the library fills in
+/// the rest.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawInfo {
@@ -183,8 +189,8 @@ pub struct RawInfo {
     pub needs: u32,
     /// 0.
     pub reserved: u32,
-    /// Bit *n* stands for the kind of number *n*: the tool may leave out events whose bit is 0. It sets all bits before
-    /// the call.
+    /// Bit *n* stands for the kind of number *n*: the tool may leave out events whose bit is 0. It
+    /// sets all bits before the call.
     pub kinds: u64,
     /// The rule's id.
     pub id: RawBytes,
@@ -192,7 +198,8 @@ pub struct RawInfo {
     pub summary: RawBytes,
 }
 
-/// [`Event`] at the border: one structure for all kinds. A field that a kind does not use is 0 or empty.
+/// [`Event`] at the border: one structure for all kinds. A field that a kind does not use is 0 or
+/// empty.
 ///
 /// | kind | `code` | `flags` | `args` | `bytes` | `text` |
 /// |---|---|---|---|---|---|
@@ -518,7 +525,8 @@ impl RawStatus {
         }
     }
 
-    /// The status in Rust's terms. A state that this crate does not know counts as the weakest, dirty.
+    /// The status in Rust's terms. A state that this crate does not know counts as the weakest,
+    /// dirty.
     pub fn status(&self) -> Status {
         Status {
             place: self.place,

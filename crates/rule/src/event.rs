@@ -1,8 +1,8 @@
-//! What a rule sees: the tool's event stream, with addresses resolved to files and with requests of the program
-//! decoded.
+//! What a rule sees: the tool's event stream, with addresses resolved to files and with requests of
+//! the program decoded.
 //!
-//! The types marked "part of the interface" are `repr(C)`, hold only integers, and cross the border as they are. Their
-//! layout is frozen for a version of the interface ([`crate::abi::VERSION`]).
+//! The types marked "part of the interface" are `repr(C)`, hold only integers, and cross the border
+//! as they are. Their layout is frozen for a version of the interface ([`crate::abi::VERSION`]).
 
 use std::fmt;
 
@@ -37,7 +37,8 @@ number! {
     FileId(u32)
 }
 number! {
-    /// A calling context: the chain of return addresses above an instruction. Meaningful to the tool only.
+    /// A calling context: the chain of return addresses above an instruction. Meaningful to the
+    /// tool only.
     ContextId(u32)
 }
 
@@ -93,7 +94,8 @@ impl ByteRange {
 
 /// Bytes of a tracked file, and where the program sees them. Part of the interface.
 ///
-/// With a file, the file and the offset count; without, the address does, in the process of the event.
+/// With a file, the file and the offset count; without, the address does, in the process of the
+/// event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Place {
@@ -126,7 +128,8 @@ impl Place {
         ByteRange::new(self.address, self.len)
     }
 
-    /// The part of it that `other` holds too, if there is one: compared by file if both have one, else by address.
+    /// The part of it that `other` holds too, if there is one: compared by file if both have one,
+    /// else by address.
     pub fn intersection(self, other: impl Into<Place>) -> Option<Place> {
         let other = other.into();
         let by_file = self.file != FileId(0) && other.file != FileId(0);
@@ -155,7 +158,8 @@ impl From<ByteRange> for Place {
     }
 }
 
-/// Where and when something happened. Keep it to name an earlier event in a later finding. Part of the interface.
+/// Where and when something happened. Keep it to name an earlier event in a later finding. Part of
+/// the interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Site {
@@ -247,7 +251,8 @@ impl Event<'_> {
 
 /// What happened.
 ///
-/// A request that has a kind of its own (a transaction's beginning, a marker, …) comes as that kind only.
+/// A request that has a kind of its own (a transaction's beginning, a marker, …) comes as that kind
+/// only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind<'a> {
@@ -475,7 +480,8 @@ codes! {
 }
 
 impl<'a> Kind<'a> {
-    /// A store of `len` bytes whose values are not known, at `address` and at the same offset of file 1: for tests.
+    /// A store of `len` bytes whose values are not known, at `address` and at the same offset of
+    /// file 1: for tests.
     pub fn store(address: u64, len: u64) -> Self {
         Kind::Store(Access {
             place: Place::new(Address(address), len, FileId(1), address),

@@ -1,7 +1,7 @@
 //! The library's side of the border: entry points around a [`Rule`].
 //!
-//! **Guarantee.** No panic leaves an entry point: it becomes a failure of the call, with message and place. The tool's
-//! tables are read only after their sizes have been checked.
+//! **Guarantee.** No panic leaves an entry point: it becomes a failure of the call, with message
+//! and place. The tool's tables are read only after their sizes have been checked.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -52,11 +52,12 @@ unsafe extern "C" fn create<R: Rule>(
         )
     };
     if version != VERSION {
-        // The tool looks at our version before it calls us. If it does not, there is nobody to tell: the place of `fail`
-        // is known for our version only.
+        // The tool looks at our version before it calls us. If it does not, there is nobody to
+        // tell: the place of `fail` is known for our version only.
         return std::ptr::null_mut();
     }
-    // SAFETY: from here on the table is of our version, and `fail` is in every table of our version.
+    // SAFETY: from here on the table is of our version, and `fail` is in every table of our
+    // version.
     let link = unsafe { Link::new(&*host, call) };
     // SAFETY: the tool sets the size before the call.
     let info_size = unsafe { (*info).size };
@@ -100,15 +101,16 @@ unsafe extern "C" fn event<R: Rule>(
     call: *mut c_void,
     event: *const RawEvent,
 ) -> u32 {
-    // SAFETY: `instance` is what `create::<R>` returned, and calls come one at a time; the tool keeps host and call valid
-    // for this one.
+    // SAFETY: `instance` is what `create::<R>` returned, and calls come one at a time; the tool
+    // keeps host and call valid for this one.
     let (instance, link) = unsafe {
         (
             &mut *instance.cast::<Instance<R>>(),
             Link::new(&*host, call),
         )
     };
-    // SAFETY: the tool keeps the event valid for this call, and it is as long as we think, as checked by `create`.
+    // SAFETY: the tool keeps the event valid for this call, and it is as long as we think, as
+    // checked by `create`.
     let event = unsafe { (*event).event() };
     let done = guarded(link, || {
         let mut reporter = Reporter::new(link, Some(&event));
@@ -169,7 +171,8 @@ thread_local! {
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Catches panics, and keeps their message and place in `PANIC` instead of printing them: the tool reports them.
+/// Catches panics, and keeps their message and place in `PANIC` instead of printing them: the tool
+/// reports them.
 fn quietly<T>(code: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     static HOOK: Once = Once::new();
     // A library has its own copy of the standard library, so this hook is not the tool's.

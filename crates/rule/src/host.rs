@@ -1,15 +1,16 @@
 //! The tool's side of the border: loads rules and drives them.
 //!
-//! **Purpose.** [`Plugin::load`] takes a shared library; [`Plugin::event`] passes it an event, together with
-//! [`HostServices`] that answer its questions and take its findings.
+//! **Purpose.** [`Plugin::load`] takes a shared library; [`Plugin::event`] passes it an event,
+//! together with [`HostServices`] that answer its questions and take its findings.
 //!
-//! **Guarantee.** A file that is no rule is refused before any code of it runs. Nothing of a library's table is read
-//! before magic, version and size fit. What a library says (id,
-//! severity, texts) is checked or made valid. A rule that fails is disabled: the failing call returns the reason
-//! once, later calls do nothing. A panic of the services passes through the rule to the caller.
+//! **Guarantee.** A file that is no rule is refused before any code of it runs. Nothing of a
+//! library's table is read before magic, version and size fit. What a library says (id, severity,
+//! texts) is checked or made valid. A rule that fails is disabled: the failing call returns the
+//! reason once, later calls do nothing. A panic of the services passes through the rule to the
+//! caller.
 //!
-//! **Deviations.** A library stays loaded until the process ends: destructors of its thread-local data may still have
-//! to run.
+//! **Deviations.** A library stays loaded until the process ends: destructors of its thread-local
+//! data may still have to run.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -32,19 +33,22 @@ use crate::event::{Event, Place, Site, ThreadId};
 use crate::state::Status;
 use crate::{Info, Rule, Severity};
 
-/// What an analysis gives to rules. Questions are about the moment before the event that is being passed
-/// ([`Plugin::event`]), or the end of the run ([`Plugin::end`]). A [`Place`] with a file (not 0) is meant in that file; one
-/// without is meant at its address in the event's process, and is nowhere at the end of the run.
+/// What an analysis gives to rules. Questions are about the moment before the event that is being
+/// passed ([`Plugin::event`]), or the end of the run ([`Plugin::end`]). A [`Place`] with a file
+/// (not 0) is meant in that file; one without is meant at its address in the event's process, and
+/// is nowhere at the end of the run.
 pub trait HostServices {
     /// [`Pm::is_persisted`](crate::Pm::is_persisted).
     fn is_persisted(&self, place: Place) -> bool;
     /// [`Pm::is_ordered_before`](crate::Pm::is_ordered_before).
     fn is_ordered_before(&self, earlier: Place, later: Place) -> bool;
-    /// [`Pm::status`](crate::Pm::status): calls `visit` for each part of `place` that was stored to, in address order.
+    /// [`Pm::status`](crate::Pm::status): calls `visit` for each part of `place` that was stored
+    /// to, in address order.
     fn status(&self, place: Place, visit: &mut dyn FnMut(Status));
     /// [`Pm::in_transaction`](crate::Pm::in_transaction).
     fn in_transaction(&self, thread: ThreadId) -> bool;
-    /// [`Pm::is_logged`](crate::Pm::is_logged): logged or allocated by the thread's open transaction.
+    /// [`Pm::is_logged`](crate::Pm::is_logged): logged or allocated by the thread's open
+    /// transaction.
     fn is_logged(&self, thread: ThreadId, place: Place) -> bool;
     /// Takes a finding of the rule.
     fn report(&mut self, rule: &Info, finding: Finding);
@@ -102,8 +106,8 @@ impl fmt::Display for RuleFailed {
 
 impl std::error::Error for RuleFailed {}
 
-/// Takes apart what a user writes behind `--rule`: `FILE` or `FILE:OPTIONS`. The first colon counts, so the file's path
-/// holds none.
+/// Takes apart what a user writes behind `--rule`: `FILE` or `FILE:OPTIONS`. The first colon
+/// counts, so the file's path holds none.
 ///
 /// ```
 /// # use std::{ffi::OsStr, path::Path};
@@ -135,8 +139,8 @@ pub struct Plugin {
     failed: Option<RuleFailed>,
 }
 
-// SAFETY: `Rule` is `Send`, and the interface promises the same of other libraries: calls come one at a time, from any
-// thread.
+// SAFETY: `Rule` is `Send`, and the interface promises the same of other libraries: calls come one
+// at a time, from any thread.
 unsafe impl Send for Plugin {}
 
 impl fmt::Debug for Plugin {
@@ -149,7 +153,8 @@ impl fmt::Debug for Plugin {
 }
 
 impl Plugin {
-    /// Loads the library at `path` and starts its rule with `options`. A library can be loaded several times.
+    /// Loads the library at `path` and starts its rule with `options`. A library can be loaded
+    /// several times.
     #[cfg(feature = "host")]
     pub fn load(path: &Path, options: &str) -> Result<Plugin, LoadError> {
         let name = path.display().to_string();
@@ -180,7 +185,8 @@ impl Plugin {
             summary: RawBytes::EMPTY,
         };
         let call = Call::default();
-        // SAFETY: the arguments live through the call, as the interface asks; the table was checked.
+        // SAFETY: the arguments live through the call, as the interface asks; the table was
+        // checked.
         let instance = unsafe {
             (table.create)(
                 &raw const HOST,
@@ -251,7 +257,8 @@ impl Plugin {
         let raw = RawEvent::new(event);
         let function = self.table.event;
         self.call(services, |instance, call| {
-            // SAFETY: the arguments live through the call; the table was checked; `&mut self` makes it the only one.
+            // SAFETY: the arguments live through the call; the table was checked; `&mut self` makes
+            // it the only one.
             unsafe { function(instance, &raw const HOST, call, &raw const raw) }
         })
     }
@@ -385,7 +392,8 @@ impl Call<'_> {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Runs `question`; its panic waits until the rule has returned. After one the services are left alone.
+    /// Runs `question`; its panic waits until the rule has returned. After one the services are
+    /// left alone.
     fn ask<T>(&self, otherwise: T, question: impl FnOnce(&mut dyn HostServices, &Info) -> T) -> T {
         let Some((services, info)) = &self.services else {
             return otherwise;

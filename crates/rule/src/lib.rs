@@ -1,15 +1,15 @@
 //! Custom rules for `brownout check`, built apart from it.
 //!
-//! **Purpose.** An author implements [`Rule`] over the event stream and the model's state, exports it with
-//! [`export_rule!`], builds a `cdylib`, and passes it as `--rule libmyrule.so`. No source of the tool is touched.
-//! `docs/custom-rules.md` teaches it; `examples/rules` holds complete ones.
+//! **Purpose.** An author implements [`Rule`] over the event stream and the model's state, exports
+//! it with [`export_rule!`], builds a `cdylib`, and passes it as `--rule libmyrule.so`. No source
+//! of the tool is touched. `docs/custom-rules.md` teaches it; `examples/rules` holds complete ones.
 //!
-//! **Guarantee.** What crosses the border is C: see [`abi`]. A rule built by another compiler works; one built for
-//! another version of the interface is refused with a sentence that says so. A rule that panics is disabled and
-//! reported. Without features the crate has no dependencies.
+//! **Guarantee.** What crosses the border is C: see [`abi`]. A rule built by another compiler
+//! works; one built for another version of the interface is refused with a sentence that says so. A
+//! rule that panics is disabled and reported. Without features the crate has no dependencies.
 //!
-//! **Deviation.** A rule is native code in the tool's process. Nothing protects the tool from `unsafe` code in it,
-//! from an endless loop, or from `exit`.
+//! **Deviation.** A rule is native code in the tool's process. Nothing protects the tool from
+//! `unsafe` code in it, from an endless loop, or from `exit`.
 //!
 //! ```
 //! use brownout_rule::{Event, Info, Kind, Pm, Reporter, Rule};
@@ -71,7 +71,8 @@ pub use state::{State, Status};
 
 /// Exports a rule from a `cdylib`. Once a library.
 ///
-/// Needs unwinding panics: with `panic = "abort"` a bug in the rule would end the tool, so that does not compile.
+/// Needs unwinding panics: with `panic = "abort"` a bug in the rule would end the tool, so that
+/// does not compile.
 #[macro_export]
 macro_rules! export_rule {
     ($rule:ty) => {

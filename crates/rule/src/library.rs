@@ -1,10 +1,11 @@
 //! A rule's file: looked into first, then loaded.
 //!
-//! **Purpose.** The dynamic linker believes what a file says: it dies of a truncated one, and runs the initialisers of
-//! whatever it is given. So the file is parsed first, and loaded only if it is complete and exports a rule's table.
+//! **Purpose.** The dynamic linker believes what a file says: it dies of a truncated one, and runs
+//! the initialisers of whatever it is given. So the file is parsed first, and loaded only if it is
+//! complete and exports a rule's table.
 //!
-//! **Deviation.** A file that is damaged *inside* its segments, or that changes between look and load, is the linker's
-//! to judge.
+//! **Deviation.** A file that is damaged *inside* its segments, or that changes between look and
+//! load, is the linker's to judge.
 
 use std::ffi::c_void;
 use std::path::Path;
@@ -61,7 +62,8 @@ pub(crate) fn table(path: &Path, name: &str) -> Result<Exported, LoadError> {
     Ok(Exported { address, size })
 }
 
-/// The size of the table that a file exports, if it exports one; why it is not a library, if it is none.
+/// The size of the table that a file exports, if it exports one; why it is not a library, if it is
+/// none.
 fn exported_size(bytes: &[u8]) -> Result<Option<usize>, &'static str> {
     let file = ElfFile64::<LittleEndian>::parse(bytes)
         .map_err(|_| "it is not a complete 64-bit ELF file")?;

@@ -8,7 +8,8 @@ use crate::state::Status;
 
 /// The tool's end of a call.
 ///
-/// Safe to use because of how it is made: only [`Link::new`] makes one, and that is where the promise is given.
+/// Safe to use because of how it is made: only [`Link::new`] makes one, and that is where the
+/// promise is given.
 #[derive(Clone, Copy)]
 pub(crate) struct Link<'a> {
     host: &'a HostTable,
@@ -36,12 +37,13 @@ impl<'a> Link<'a> {
 
 /// The state of persistent memory, as the tool's model has it.
 ///
-/// At an event it is the state *before* the event takes effect; in [`Rule::end`](crate::Rule::end), after the last.
-/// A question is about a [`Place`], in its file; or about a [`ByteRange`](crate::ByteRange), at its address in the event's
-/// process. In [`Rule::end`](crate::Rule::end) there is no such process: ask for places there.
+/// At an event it is the state *before* the event takes effect; in [`Rule::end`](crate::Rule::end),
+/// after the last. A question is about a [`Place`], in its file; or about a
+/// [`ByteRange`](crate::ByteRange), at its address in the event's process. In
+/// [`Rule::end`](crate::Rule::end) there is no such process: ask for places there.
 ///
-/// Answers err on one side: what is called persisted or ordered is so in every crash that the model allows; what no crash
-/// shows out of order may still be called unordered.
+/// Answers err on one side: what is called persisted or ordered is so in every crash that the model
+/// allows; what no crash shows out of order may still be called unordered.
 pub struct Pm<'a> {
     link: Link<'a>,
 }
@@ -51,13 +53,15 @@ impl<'a> Pm<'a> {
         Pm { link }
     }
 
-    /// True if the last stores to all of `place` survive every crash from now on. Bytes that were never stored to do.
+    /// True if the last stores to all of `place` survive every crash from now on. Bytes that were
+    /// never stored to do.
     pub fn is_persisted(&self, place: impl Into<Place>) -> bool {
         // SAFETY: `Link::new`.
         unsafe { (self.link.host.is_persisted)(self.link.call, place.into()) != 0 }
     }
 
-    /// True if no crash leaves any of the last stores to `later` without all of the last stores to `earlier`.
+    /// True if no crash leaves any of the last stores to `later` without all of the last stores to
+    /// `earlier`.
     pub fn is_ordered_before(&self, earlier: impl Into<Place>, later: impl Into<Place>) -> bool {
         let (earlier, later) = (earlier.into(), later.into());
         // SAFETY: `Link::new`.
@@ -67,8 +71,8 @@ impl<'a> Pm<'a> {
     /// The parts of `place` that were stored to in this run, in address order.
     pub fn status(&self, place: impl Into<Place>) -> Vec<Status> {
         unsafe extern "C" fn push(data: *mut c_void, status: *const RawStatus) {
-            // SAFETY: `data` is the vector below, which nobody else touches meanwhile; `status` is valid for this call,
-            // and as long as we think, which `export::create` has checked.
+            // SAFETY: `data` is the vector below, which nobody else touches meanwhile; `status` is
+            // valid for this call, and as long as we think, which `export::create` has checked.
             let (found, status) = unsafe { (&mut *data.cast::<Vec<Status>>(), &*status) };
             found.push(status.status());
         }
@@ -85,7 +89,8 @@ impl<'a> Pm<'a> {
         unsafe { (self.link.host.in_transaction)(self.link.call, thread) != 0 }
     }
 
-    /// True if the thread's open transaction covers all of `place`: every byte was logged by it, or allocated in it.
+    /// True if the thread's open transaction covers all of `place`: every byte was logged by it, or
+    /// allocated in it.
     pub fn is_logged(&self, thread: ThreadId, place: impl Into<Place>) -> bool {
         // SAFETY: `Link::new`.
         unsafe { (self.link.host.is_logged)(self.link.call, thread, place.into()) != 0 }

@@ -6,7 +6,8 @@ use crate::pm::Link;
 
 /// Takes findings.
 ///
-/// Report every occurrence: the tool groups findings of one rule whose code is the same, and counts them.
+/// Report every occurrence: the tool groups findings of one rule whose code is the same, and counts
+/// them.
 pub struct Reporter<'a> {
     link: Link<'a>,
     /// `None` at the end of the run.
@@ -18,10 +19,11 @@ impl<'a> Reporter<'a> {
         Reporter { link, event }
     }
 
-    /// Begins a finding about the current event. In [`Rule::end`](crate::Rule::end) it is about the end of the run,
-    /// which has no place in the code: [`FindingBuilder::at`] gives it one.
+    /// Begins a finding about the current event. In [`Rule::end`](crate::Rule::end) it is about the
+    /// end of the run, which has no place in the code: [`FindingBuilder::at`] gives it one.
     ///
-    /// `message`: one sentence, no final stop, the same for every occurrence (addresses go into notes).
+    /// `message`: one sentence, no final stop, the same for every occurrence (addresses go into
+    /// notes).
     pub fn finding(&mut self, message: impl Into<String>) -> FindingBuilder<'_> {
         let here = self.event.map(Event::site).unwrap_or_default();
         FindingBuilder {

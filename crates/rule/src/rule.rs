@@ -10,15 +10,16 @@ use crate::report::Reporter;
 ///
 /// One instance sees one run. Its calls come one at a time, though not always on one thread.
 pub trait Rule: Sized + Send + 'static {
-    /// A new rule. `options` is what the user wrote behind the library's name, else empty; an error is one sentence
-    /// for the user.
+    /// A new rule. `options` is what the user wrote behind the library's name, else empty; an error
+    /// is one sentence for the user.
     fn new(options: &str) -> Result<Self, String>;
 
     /// What the rule is. Asked once, after [`Rule::new`].
     fn info(&self) -> Info;
 
-    /// The next event. `pm` answers for the moment *before* it takes effect: at a [`Kind::TxAdd`](crate::Kind::TxAdd) the range is not yet
-    /// logged by it, at a store the bytes are as they were.
+    /// The next event. `pm` answers for the moment *before* it takes effect: at a
+    /// [`Kind::TxAdd`](crate::Kind::TxAdd) the range is not yet logged by it, at a store the bytes
+    /// are as they were.
     fn event(&mut self, event: &Event<'_>, pm: &Pm<'_>, report: &mut Reporter<'_>);
 
     /// The run is over, in order or not. `pm` answers for the moment after the last event.
@@ -39,18 +40,20 @@ pub enum Severity {
 /// What a rule is, and what it needs of the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// Stable id, of small letters, digits and hyphens: it stands in suppressions, baselines and scripts.
+    /// Stable id, of small letters, digits and hyphens: it stands in suppressions, baselines and
+    /// scripts.
     pub id: Cow<'static, str>,
     /// How bad its findings are.
     pub severity: Severity,
     /// What it looks for, one line, no final stop.
     pub summary: Cow<'static, str>,
-    /// It looks at the bytes of stores ([`Access::bytes`](crate::Access::bytes)). Costs time and memory.
+    /// It looks at the bytes of stores ([`Access::bytes`](crate::Access::bytes)). Costs time and
+    /// memory.
     pub needs_values: bool,
     /// It looks at loads ([`Kind::Load`](crate::Kind::Load)). Costs much time.
     pub needs_loads: bool,
-    /// Bit *n* is 0 if it does not look at events of the kind with number *n*. All bits are 1 unless [`Info::only`] says
-    /// otherwise.
+    /// Bit *n* is 0 if it does not look at events of the kind with number *n*. All bits are 1
+    /// unless [`Info::only`] says otherwise.
     pub kinds: u64,
 }
 
@@ -81,8 +84,8 @@ impl Info {
         }
     }
 
-    /// Names the kinds that it looks at; the others then cost next to nothing. A kind that the tool does not know how to
-    /// leave out may come nevertheless.
+    /// Names the kinds that it looks at; the others then cost next to nothing. A kind that the tool
+    /// does not know how to leave out may come nevertheless.
     #[must_use]
     pub fn only(mut self, kinds: &[KindCode]) -> Self {
         self.kinds = kinds.iter().fold(0, |bits, kind| bits | kind.bit());

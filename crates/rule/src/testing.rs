@@ -1,7 +1,7 @@
 //! A bench for rules: events by hand, answers by hand, findings to look at.
 //!
-//! Runs a rule through the same interface as the tool, without a program, a recording or a shared library. Needs the
-//! feature `testing`, in the rule's `[dev-dependencies]`.
+//! Runs a rule through the same interface as the tool, without a program, a recording or a shared
+//! library. Needs the feature `testing`, in the rule's `[dev-dependencies]`.
 
 use crate::event::{Address, ContextId, Event, EventIndex, Kind, Place, ProcessId, ThreadId};
 use crate::host::{Finding, HostServices, LoadError, Plugin, RuleFailed};

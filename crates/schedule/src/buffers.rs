@@ -1,21 +1,28 @@
-//! Whether delays in the store buffers of processors could have changed the order in which a run reached persistent memory.
+//! Whether delays in the store buffers of processors could have changed the order in which a run
+//! reached persistent memory.
 //!
-//! One thread runs at a time, so a run has one order in which instructions are executed. On x86, what a thread stores then waits in its processor's
-//! store buffer. Stores, `clflush` and `sfence` leave it in order, some time later; `clwb` and `clflushopt` leave it no earlier than the stores
-//! to their line before them. It is empty behind a locked instruction, and behind a system call that others can notice: the kernel takes
-//! locks for those. What a crash may leave follows from the order in which things *leave*.
+//! One thread runs at a time, so a run has one order in which instructions are executed. On x86,
+//! what a thread stores then waits in its processor's store buffer. Stores, `clflush` and `sfence`
+//! leave it in order, some time later; `clwb` and `clflushopt` leave it no earlier than the stores
+//! to their line before them. It is empty behind a locked instruction, and behind a system call
+//! that others can notice: the kernel takes locks for those. What a crash may leave follows from
+//! the order in which things *leave*.
 //!
-//! **Guarantee.** Say that something of the persistent kind (store, write-back, fence) is executed by one thread while the buffer of another thread
-//! may still hold something of that kind: the two *overlap*. If nothing in a run overlaps, everything leaves in the order in which it was executed,
-//! whatever is delayed and for how long: what a thread has executed has left before another thread executes anything of the
-//! kind, and each buffer is in order. If the power fails while a buffer holds something, memory is as if it had failed earlier, before the
-//! first of that was executed. So store buffers then add no crash state to those of the recorded order.
+//! **Guarantee.** Say that something of the persistent kind (store, write-back, fence) is executed
+//! by one thread while the buffer of another thread may still hold something of that kind: the two
+//! *overlap*. If nothing in a run overlaps, everything leaves in the order in which it was
+//! executed, whatever is delayed and for how long: what a thread has executed has left before
+//! another thread executes anything of the kind, and each buffer is in order. If the power fails
+//! while a buffer holds something, memory is as if it had failed earlier, before the first of that
+//! was executed. So store buffers then add no crash state to those of the recorded order.
 //!
-//! If something overlaps, there is another order: the later one may leave first. (What is loaded may forbid that, if a thread has learned from
-//! another that it has stored, be it in ordinary memory; that is not looked at. So an overlap is a reason to say that delays were not explored,
+//! If something overlaps, there is another order: the later one may leave first. (What is loaded
+//! may forbid that, if a thread has learned from another that it has stored, be it in ordinary
+//! memory; that is not looked at. So an overlap is a reason to say that delays were not explored,
 //! and never a reason to say that something is wrong.)
 //!
-//! `mfence` empties the buffer, too; a point does not tell it from `sfence`, so it counts as the weaker one.
+//! `mfence` empties the buffer, too; a point does not tell it from `sfence`, so it counts as the
+//! weaker one.
 //!
 //! **Source.** Px86 (Raad and others, POPL 2020); x86-TSO (Sewell and others, CACM 2010).
 
@@ -88,7 +95,8 @@ mod tests {
 
     const THREADS: usize = 3;
 
-    /// All orders in which what is executed in this order may reach memory, by trying every delay. Loads are left out.
+    /// All orders in which what is executed in this order may reach memory, by trying every delay.
+    /// Loads are left out.
     fn orders(executed: &[(usize, PointKind)]) -> BTreeSet<Vec<usize>> {
         let mut found = BTreeSet::new();
         // How far the run is, what each buffer holds, and what has left.

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use crate::seat::Point;
 
-/// Decisions of one run. After so many of them everybody goes on as by itself, so that every run can be
-/// repeated.
+/// Decisions of one run. After so many of them everybody goes on as by itself, so that every run
+/// can be repeated.
 pub const DECISIONS_MAX: usize = 1 << 16;
 
 /// Somebody went on who would not have by itself.
@@ -20,7 +20,8 @@ pub struct Decision {
     pub check: u16,
 }
 
-/// Steps of one run that are written down, where that is asked for. Of a longer run, the first so many.
+/// Steps of one run that are written down, where that is asked for. Of a longer run, the first so
+/// many.
 pub const TURNS_MAX: usize = 1 << 13;
 
 /// A step of a run: who came to it, and who went on.
@@ -46,7 +47,8 @@ impl Turn {
     }
 }
 
-/// As bytes: the distance to the step before, the thread, the check. Numbers below 128 take one byte.
+/// As bytes: the distance to the step before, the thread, the check. Numbers below 128 take one
+/// byte.
 pub fn encode(decisions: &[Decision]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut before = 0;

@@ -43,7 +43,8 @@ pub enum PointKind {
 }
 
 impl PointKind {
-    /// Whether somebody else goes on here unless there is a reason: a thread that waits for others by looking again and again would starve them.
+    /// Whether somebody else goes on here unless there is a reason: a thread that waits for others
+    /// by looking again and again would starve them.
     pub fn gives_way(self) -> bool {
         matches!(self, PointKind::Yield | PointKind::Spin)
     }
@@ -79,7 +80,8 @@ pub enum SeatState {
     Ready = 1,
     /// It waits in a futex, until somebody wakes it.
     Futex = 2,
-    /// It waits for something in the kernel, and tries again when anybody has made a call that may have changed it.
+    /// It waits for something in the kernel, and tries again when anybody has made a call that may
+    /// have changed it.
     Retry = 3,
     /// It waits for a signal.
     Signal = 4,

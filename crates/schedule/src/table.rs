@@ -9,8 +9,8 @@ use core::sync::atomic::Ordering;
 /// What one step costs in the time that the program sees.
 pub const STEP_NS: u64 = 100;
 
-/// What it costs to come to `point`. Who spins or yields has let some time pass; programs that wait for a time in this way should not have to
-/// do so for ever.
+/// What it costs to come to `point`. Who spins or yields has let some time pass; programs that wait
+/// for a time in this way should not have to do so for ever.
 fn cost(point: &Point) -> u64 {
     match point.kind {
         PointKind::Yield => 50 * STEP_NS,
@@ -65,7 +65,8 @@ pub struct Table {
     diverged: u32,
     /// When the next timer of a process is due: its kernel's number, or 0, and the time.
     alarms: [(u32, u64); ALARMS],
-    /// The seat, plus one, of a thread that has got the turn only to try again what it waits for; 0: none.
+    /// The seat, plus one, of a thread that has got the turn only to try again what it waits for;
+    /// 0: none.
     trying: u32,
     /// How things were when that was decided.
     before: Before,
@@ -157,7 +158,8 @@ impl Table {
         &mut self.seats[seat]
     }
 
-    /// Whether a thread that is there, or has just told where it waits for ever, is known to the program by this number.
+    /// Whether a thread that is there, or has just told where it waits for ever, is known to the
+    /// program by this number.
     pub fn knows(&self, number: u32) -> bool {
         let used = &self.seats[..self.used as usize];
         used.iter().any(|seat| seat.number == number)
@@ -251,7 +253,8 @@ impl Table {
 
     // ---------------------------------------------------------------- futexes
 
-    /// Wakes up to `count` of those that wait for `key` with one of the bits of `bitset`, those that came first first.
+    /// Wakes up to `count` of those that wait for `key` with one of the bits of `bitset`, those
+    /// that came first first.
     pub fn wake(&mut self, key: [u64; 2], count: u32, bitset: u32) -> u32 {
         let mut woken = 0;
         while woken < count
@@ -307,8 +310,8 @@ impl Table {
         &self.made[..(self.made_count as usize).min(DECISIONS_MAX)]
     }
 
-    /// Whether there is room for a decision. What cannot be written down must not be decided, or nobody
-    /// could repeat the run.
+    /// Whether there is room for a decision. What cannot be written down must not be decided, or
+    /// nobody could repeat the run.
     fn may_decide(&self) -> bool {
         (self.made_count as usize) < DECISIONS_MAX && u32::try_from(self.steps).is_ok()
     }
@@ -328,7 +331,8 @@ impl Table {
         self.strategies.pursuit()
     }
 
-    /// How many of the decisions that were wanted have not been followed. With [`Kind::Steer`]: whose steps have not come.
+    /// How many of the decisions that were wanted have not been followed. With [`Kind::Steer`]:
+    /// whose steps have not come.
     pub fn left(&self) -> usize {
         (self.wanted_count - self.followed.min(self.wanted_count)) as usize
     }
@@ -364,9 +368,10 @@ impl Table {
         seat.state == SeatState::Retry && !is_due
     }
 
-    /// The thread in seat `seat` comes to wait again. If it has tried what it waits for in vain, and has done nothing else since it got the turn, it is as
-    /// if it had not got it: how often somebody tries depends on the kernel, and must not show in what is decided. Then decide again what was
-    /// asked for.
+    /// The thread in seat `seat` comes to wait again. If it has tried what it waits for in vain,
+    /// and has done nothing else since it got the turn, it is as if it had not got it: how often
+    /// somebody tries depends on the kernel, and must not show in what is decided. Then decide
+    /// again what was asked for.
     pub fn takes_back(&mut self, seat: usize) -> Option<(Option<usize>, Point)> {
         if self.trying != seat as u32 + 1 {
             return None;
@@ -380,7 +385,8 @@ impl Table {
         Some(((before.me as usize).checked_sub(1), before.point))
     }
 
-    /// The thread in seat `me` has come to `point`; or, if there is none, the one that had the turn is gone. Who goes on?
+    /// The thread in seat `me` has come to `point`; or, if there is none, the one that had the turn
+    /// is gone. Who goes on?
     pub fn decide(&mut self, me: Option<usize>, point: Point) -> Verdict {
         let asked = (me, point, self.steps, self.clock, self.check);
         self.trying = 0;
@@ -482,8 +488,8 @@ impl Table {
             .find(|(_, seat)| is_it(seat))
             .map(|(at, _)| at)
             .filter(|_| fits);
-        // It may be able to when time has passed, which happens when those that wait in the kernel have tried in vain. That is taken back, and
-        // this step comes again.
+        // It may be able to when time has passed, which happens when those that wait in the kernel
+        // have tried in vain. That is taken back, and this step comes again.
         let mut able = able.iter().map(|at| usize::from(*at));
         if chosen.is_none()
             && fits
@@ -581,7 +587,8 @@ impl Table {
     }
 }
 
-/// Who goes on if nobody has a reason to decide otherwise: the thread itself; if it cannot, or gives way, the next one in turn.
+/// Who goes on if nobody has a reason to decide otherwise: the thread itself; if it cannot, or
+/// gives way, the next one in turn.
 fn usual(me: Option<usize>, kind: PointKind, able: &[u16]) -> Option<usize> {
     let me = me.unwrap_or(0) as u16;
     if !kind.gives_way() && able.contains(&me) {

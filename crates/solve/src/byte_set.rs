@@ -36,14 +36,16 @@ impl ByteSet {
         self.0[usize::from(value / 64)] >> (value % 64) & 1 == 1
     }
 
-    /// One of them: what people would write if there is such a one, because programs that read text are most likely to do something with that. 0 if there is none.
+    /// One of them: what people would write if there is such a one, because programs that read text
+    /// are most likely to do something with that. 0 if there is none.
     pub fn nicest(self) -> u8 {
         let found = ByteSet::by_niceness().find(|value| self.has(*value));
         found.unwrap_or(0)
     }
 
-    /// All values, some of them twice: first what people would write.
-    /// The digit 0 comes after the others: many programs do not compute with it, but know what it is once they have compared it.
+    /// All values, some of them twice: first what people would write. The digit 0 comes after the
+    /// others: many programs do not compute with it, but know what it is once they have compared
+    /// it.
     pub fn by_niceness() -> impl Iterator<Item = u8> {
         let text = (b'1'..=b'9')
             .chain([b'0'])

@@ -1,9 +1,11 @@
-//! Which values each byte of the input may have behind some conditions, as far as conditions about single bytes say.
+//! Which values each byte of the input may have behind some conditions, as far as conditions about
+//! single bytes say.
 //!
 //! # Guarantee
 //!
-//! What is called impossible is: no input makes all conditions and the goal true. What is not may be impossible all the same. It costs some look-ups, so it can be asked about goals before
-//! they are worth a query.
+//! What is called impossible is: no input makes all conditions and the goal true. What is not may
+//! be impossible all the same. It costs some look-ups, so it can be asked about goals before they
+//! are worth a query.
 
 use rustc_hash::FxHashMap;
 

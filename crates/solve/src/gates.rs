@@ -7,9 +7,9 @@
 //!
 //! # Source
 //!
-//! Gates are and, exclusive or, the choice of one of two, and the majority of three, because an adder
-//! is made of exclusive ors and majorities; their clauses are those of G. Tseitin's translation.
-//! Products by constants use the non-adjacent form. Division is the school's.
+//! Gates are and, exclusive or, the choice of one of two, and the majority of three, because an
+//! adder is made of exclusive ors and majorities; their clauses are those of G. Tseitin's
+//! translation. Products by constants use the non-adjacent form. Division is the school's.
 
 use rustc_hash::FxHashMap;
 

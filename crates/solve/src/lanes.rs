@@ -8,8 +8,8 @@
 //! # How
 //!
 //! An operation is applied to 256 values in one loop, which the compiler makes vector instructions
-//! of. With two bytes, the outer one runs over those values that constraints on it alone permit, its
-//! old value first; only what depends on both bytes is evaluated in each round.
+//! of. With two bytes, the outer one runs over those values that constraints on it alone permit,
+//! its old value first; only what depends on both bytes is evaluated in each round.
 
 use crate::byte_set::ByteSet;
 use crate::op::Op;
@@ -55,7 +55,8 @@ fn dependences(program: &Program, outer: Option<usize>, inner: usize) -> Vec<u8>
 }
 
 /// Looks for values of two inputs, or of one if there is no outer one, under which all roots hold.
-/// The others have the values in `bytes`. Old values are preferred, then those that people would write ([`ByteSet::nicest`]).
+/// The others have the values in `bytes`. Old values are preferred, then those that people would
+/// write ([`ByteSet::nicest`]).
 pub(crate) fn enumerate(
     program: &Program,
     bytes: &[u8],

@@ -170,8 +170,9 @@ impl Pool {
         }
     }
 
-    /// An expression whose lowest bit that is 1 is at the same place (if there is one), and whose bits are simpler: that of a sum or a difference depend on
-    /// each other, but the lowest bit of `a - b` is where `a` and `b` differ first.
+    /// An expression whose lowest bit that is 1 is at the same place (if there is one), and whose
+    /// bits are simpler: that of a sum or a difference depend on each other, but the lowest bit of
+    /// `a - b` is where `a` and `b` differ first.
     pub fn same_lowest(&mut self, e: Expr) -> Expr {
         let node = self.node(e);
         match node.op {
@@ -199,7 +200,8 @@ impl Pool {
         }
     }
 
-    /// A number for what it computes from input bytes, whichever those are: two expressions that differ in the bytes alone have the same.
+    /// A number for what it computes from input bytes, whichever those are: two expressions that
+    /// differ in the bytes alone have the same.
     pub fn shape(&self, e: Expr) -> u64 {
         self.shapes[e.0 as usize]
     }

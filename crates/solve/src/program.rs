@@ -141,7 +141,8 @@ impl Program {
 
 /// Evaluation.
 impl Pool {
-    /// The values of an expression that depends on no more than one input byte, for each value of that.
+    /// The values of an expression that depends on no more than one input byte, for each value of
+    /// that.
     pub fn eval_byte(&self, e: Expr) -> Vec<u128> {
         if let Some(value) = self.as_constant(e) {
             return vec![value; 256];

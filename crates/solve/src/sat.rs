@@ -88,7 +88,8 @@ pub(crate) fn search(
         }
     }
     search.define(circuit);
-    // Assumed instead of asserted, so that the solver can say which of them it takes to have no model.
+    // Assumed instead of asserted, so that the solver can say which of them it takes to have no
+    // model.
     let mut assumed = Vec::with_capacity(circuit.roots.len());
     let mut root_of = FxHashMap::default();
     for (number, &root) in circuit.roots.iter().enumerate() {
@@ -97,7 +98,8 @@ pub(crate) fn search(
         }
         if root != Bit::TRUE {
             let literal = search.literal(root);
-            // One is the opposite of the other. (From here on, a variable says which root is meant.)
+            // One is the opposite of the other. (From here on, a variable says which root is
+            // meant.)
             if let Some(&opposite) = root_of.get(&!literal) {
                 return (Outcome::Unsat(vec![opposite, number]), 0);
             }

@@ -4,8 +4,8 @@
 //!
 //! A model holds: the part of the path that the changed bytes can matter to, and the goal, are
 //! evaluated by [`Pool::eval_all`] before an answer is given. That nothing can make the goal true
-//! ([`Answer::Unsat`]) is said only if all values were tried or the SAT solver (or the external one)
-//! says so. A search ends within its budget ([`Settings`]).
+//! ([`Answer::Unsat`]) is said only if all values were tried or the SAT solver (or the external
+//! one) says so. A search ends within its budget ([`Settings`]).
 //!
 //! # Deviations
 //!
@@ -49,8 +49,8 @@ pub struct Settings {
     pub time: Duration,
     /// The gates that a query may be translated to.
     pub gates: usize,
-    /// Whether all values of a byte or two are tried before the SAT solver is asked. Without, answers
-    /// are the same, later.
+    /// Whether all values of a byte or two are tried before the SAT solver is asked. Without,
+    /// answers are the same, later.
     pub enumeration: bool,
     /// A z3 binary, which is asked what the SAT solver gave up on. If it is not there, nothing is
     /// asked.
@@ -164,7 +164,8 @@ pub struct Solver {
     cache: FxHashMap<Box<[Expr]>, Cached>,
     /// Recent models, newest last.
     models: Vec<FxHashMap<u32, u8>>,
-    /// By goal: parts of paths that together rule it out, so that longer paths with the same parts need not be looked at. Sorted.
+    /// By goal: parts of paths that together rule it out, so that longer paths with the same parts
+    /// need not be looked at. Sorted.
     cores: FxHashMap<Expr, Vec<Box<[Expr]>>>,
     /// See [`Solver::why`].
     why: Vec<Expr>,
@@ -215,12 +216,14 @@ impl Solver {
         }
     }
 
-    /// After [`Answer::Unsat`]: parts of the path that rule the goal out together, if they are known. Without one of them it may be possible.
+    /// After [`Answer::Unsat`]: parts of the path that rule the goal out together, if they are
+    /// known. Without one of them it may be possible.
     pub fn why(&self) -> &[Expr] {
         &self.why
     }
 
-    /// The same as numbers of the path's conditions: those that such parts were first met in, in ascending order.
+    /// The same as numbers of the path's conditions: those that such parts were first met in, in
+    /// ascending order.
     pub fn why_at(&self) -> Vec<usize> {
         let at = |part: &Expr| self.path.known.get(part).copied();
         let mut all: Vec<usize> = self.why.iter().filter_map(at).collect();
@@ -236,8 +239,9 @@ impl Solver {
 
     /// Looks for input bytes under which all of `path` and `goal` are true.
     ///
-    /// All are expressions of one bit; those of `path` are true under `current`. Queries whose paths
-    /// are beginnings of one another, in any order, are cheap: only the new part is looked at.
+    /// All are expressions of one bit; those of `path` are true under `current`. Queries whose
+    /// paths are beginnings of one another, in any order, are cheap: only the new part is looked
+    /// at.
     pub fn solve(&mut self, pool: &mut Pool, path: &[Expr], goal: Expr, current: &[u8]) -> Answer {
         assert_eq!(pool.bits(goal), 1, "a goal has one bit");
         let start = Instant::now();
@@ -304,7 +308,8 @@ impl Solver {
         }
         let whole = goal;
         let goals = conjuncts_of(pool, goal);
-        // Before anything is made of the path: most of what cannot be is the opposite of something that must be.
+        // Before anything is made of the path: most of what cannot be is the opposite of something
+        // that must be.
         let parts = std::iter::once(&goal).chain(&goals);
         let opposites: Vec<Expr> = parts.map(|part| pool.not(*part)).collect();
         let mut met = opposites.into_iter();
@@ -348,7 +353,8 @@ impl Solver {
         self.blast(pool, slice)
     }
 
-    /// What follows from the parts that depend on one byte each: that a byte has no value left, or, if there are no other parts, a value for each.
+    /// What follows from the parts that depend on one byte each: that a byte has no value left, or,
+    /// if there are no other parts, a value for each.
     fn by_bytes(
         &mut self,
         pool: &mut Pool,
@@ -680,7 +686,8 @@ fn compensate(slice: &Slice, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Of bytes that had to change, those that the SAT solver has chosen become what people would write, as far as everything stays true.
+/// Of bytes that had to change, those that the SAT solver has chosen become what people would
+/// write, as far as everything stays true.
 fn embellish(slice: &Slice, bytes: &mut [u8]) {
     let program = &slice.program;
     let is_ugly = |at: usize| bytes[at] != slice.old[at] && !bytes[at].is_ascii_alphanumeric();

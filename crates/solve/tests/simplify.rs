@@ -86,8 +86,8 @@ proptest! {
     }
 }
 
-/// Each operation with each interesting constant on either side, on values of a byte that is extended in
-/// each way.
+/// Each operation with each interesting constant on either side, on values of a byte that is
+/// extended in each way.
 #[test]
 fn operations_with_constants_are_right() {
     let constants = [

@@ -236,8 +236,8 @@ const STAND_INS: [(&str, &str); 6] = [
     ),
 ];
 
-/// Where the stand-in is. All are written before the first is started, and each process has its own: a
-/// file that somebody writes while this one forks could not be executed.
+/// Where the stand-in is. All are written before the first is started, and each process has its
+/// own: a file that somebody writes while this one forks could not be executed.
 fn stand_in(name: &str) -> PathBuf {
     static WRITTEN: OnceLock<PathBuf> = OnceLock::new();
     let folder = WRITTEN.get_or_init(|| {
@@ -383,8 +383,8 @@ fn recorded_answers_are_those_of_z3() {
     assert!(!paths.is_empty());
 }
 
-/// The comparison itself: `cargo test -p brownout-solve --release -- --ignored`. That the text is right, and that the answers are, is
-/// tested above and in `brute.rs` without it.
+/// The comparison itself: `cargo test -p brownout-solve --release -- --ignored`. That the text is
+/// right, and that the answers are, is tested above and in `brute.rs` without it.
 #[test]
 #[ignore = "it needs Debian's z3"]
 fn answers_are_those_of_z3() {

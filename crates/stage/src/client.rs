@@ -1,18 +1,24 @@
 //! A client of a server that is fuzzed: connects, sends the input, and goes.
 //!
-//! An input is one connection, or several: wherever it contains `@NEXT@` and a line feed, another one begins. The connections are made, and all of it
-//! is sent, as soon as the program begins to listen and before it goes on ([`brownout_host::Client`]); so it finds them all when it first looks, and with one
-//! thread the same input gives the same run. What does not fit (into buffers, or into the queue of those that want to connect) follows as the server takes
-//! what came before. Answers are read, counted and thrown away.
+//! An input is one connection, or several: wherever it contains `@NEXT@` and a line feed, another
+//! one begins. The connections are made, and all of it is sent, as soon as the program begins to
+//! listen and before it goes on ([`brownout_host::Client`]); so it finds them all when it first
+//! looks, and with one thread the same input gives the same run. What does not fit (into buffers,
+//! or into the queue of those that want to connect) follows as the server takes what came before.
+//! Answers are read, counted and thrown away.
 //!
-//! **The end.** A server does not end by itself. When all is sent and the server has nothing to do any more, it gets SIGTERM; if it is still there when the
-//! time for the run is nearly up, it is killed. It has nothing to do if all its threads wait, at several looks one after the other; those that sleep for a time
-//! of their own choice are given much longer, because they may be in the middle of something. Whether it has closed its connections does not matter.
-//! A server that is at work until the time is up hangs, as any program does.
+//! **The end.** A server does not end by itself. When all is sent and the server has nothing to do
+//! any more, it gets SIGTERM; if it is still there when the time for the run is nearly up, it is
+//! killed. It has nothing to do if all its threads wait, at several looks one after the other;
+//! those that sleep for a time of their own choice are given much longer, because they may be in
+//! the middle of something. Whether it has closed its connections does not matter. A server that is
+//! at work until the time is up hangs, as any program does.
 //!
-//! **Kept servers.** A server with one thread can be kept where it first waits for clients; then the connections are made, and all is sent, before a run is
-//! forked from there. The socket that listens is common to all runs, so a connection that one of them has not accepted would be the next one's. It is
-//! known by not being closed when the run has ended, and then the server is not used any more ([`Feeder::is_over`]).
+//! **Kept servers.** A server with one thread can be kept where it first waits for clients; then
+//! the connections are made, and all is sent, before a run is forked from there. The socket that
+//! listens is common to all runs, so a connection that one of them has not accepted would be the
+//! next one's. It is known by not being closed when the run has ended, and then the server is not
+//! used any more ([`Feeder::is_over`]).
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -59,7 +65,8 @@ pub struct Served {
     pub answered: AtomicU64,
     /// How often one had to be killed.
     stubborn: AtomicU32,
-    /// A run has left one that was kept in such a state that nobody can connect any more. That would happen again.
+    /// A run has left one that was kept in such a state that nobody can connect any more. That
+    /// would happen again.
     pub(crate) is_unkeepable: AtomicBool,
 }
 
@@ -126,7 +133,8 @@ pub struct Feeder {
 }
 
 impl Feeder {
-    /// For one run of a server in a view that lasts no longer than `patience` from now on, perhaps with threads that take turns. `None`: it is no server.
+    /// For one run of a server in a view that lasts no longer than `patience` from now on, perhaps
+    /// with threads that take turns. `None`: it is no server.
     pub fn of(
         delivery: &Delivery,
         view: &Arc<Enclosure>,
@@ -159,7 +167,8 @@ impl Feeder {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Makes the connections to a server that is kept where it listens. False if nobody listens there any more.
+    /// Makes the connections to a server that is kept where it listens. False if nobody listens
+    /// there any more.
     pub fn begin(&self, address: &Address) -> bool {
         self.listening(address);
         !self.lock().open.is_empty()
@@ -223,7 +232,8 @@ impl Feeder {
                     state.open.push(connection);
                 }
                 Err(_) => {
-                    // There is no room, or nobody listens any more. Whether that changes shows when the server has nothing to do.
+                    // There is no room, or nobody listens any more. Whether that changes shows when
+                    // the server has nothing to do.
                     state.left.push_front(input);
                     break;
                 }
@@ -314,13 +324,15 @@ impl Client for Feeder {
         }
         state.next_look = Some(now + LOOK);
         let needed = match activity() {
-            // Its time passes at once, so it may be at work for ever because of timers; what clients wanted it has done.
+            // Its time passes at once, so it may be at work for ever because of timers; what
+            // clients wanted it has done.
             Activity::Busy if self.takes_turns && state.is_served() => LOOKS_TURNS,
             Activity::Busy => {
                 state.quiet = 0;
                 return Wish::Nothing;
             }
-            // Those that take turns never sleep: their time passes at once. It is the engine that pauses, ever longer, because nobody can go on.
+            // Those that take turns never sleep: their time passes at once. It is the engine that
+            // pauses, ever longer, because nobody can go on.
             Activity::Pausing if self.takes_turns => LOOKS_TURNS,
             Activity::Pausing => LOOKS_PAUSING,
             Activity::Waiting => LOOKS,
@@ -553,7 +565,8 @@ fn listening_inet(line: &str) -> Option<Address> {
     Some(Address::Inet(SocketAddr::new(ip, port)))
 }
 
-/// `0000000000000000: 00000002 00000000 00010000 0001 01 4711 /path`: the fourth number has a bit for those that listen.
+/// `0000000000000000: 00000002 00000000 00010000 0001 01 4711 /path`: the fourth number has a bit
+/// for those that listen.
 fn listening_unix(line: &[u8]) -> Option<Address> {
     let text = String::from_utf8_lossy(line).into_owned();
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -1,6 +1,8 @@
-//! A closer look at a run: recorded once more, and what recovery makes of every crash that it can tell apart.
+//! A closer look at a run: recorded once more, and what recovery makes of every crash that it can
+//! tell apart.
 //!
-//! Guarantee: the recorded run begins with the files of the image and gets its input as any run does; what an exploration of it finds is what `brownout explore` would find.
+//! Guarantee: the recorded run begins with the files of the image and gets its input as any run
+//! does; what an exploration of it finds is what `brownout explore` would find.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -24,14 +26,16 @@ use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::server::Workshop;
 
-/// Launches that may go into what recovery prints after whole operations; the recorded run is the measure otherwise.
+/// Launches that may go into what recovery prints after whole operations; the recorded run is the
+/// measure otherwise.
 const REFERENCES_MAX: usize = 12;
 
 /// So much of what a program prints is of interest.
 const PRINTED_MAX: u64 = 1 << 20;
 
-/// Causes of failing crash states that explorations of other cases have looked into. To look into one is most of what an exploration costs that finds something,
-/// and nearly all cases of a campaign show the same.
+/// Causes of failing crash states that explorations of other cases have looked into. To look into
+/// one is most of what an exploration costs that finds something, and nearly all cases of a
+/// campaign show the same.
 #[derive(Clone, Debug, Default)]
 pub struct Causes(BTreeMap<String, u32>);
 
@@ -58,11 +62,13 @@ impl Causes {
 pub struct Closer {
     /// What recovers; the program itself, with no input, if not given.
     pub recover: Option<Command>,
-    /// How long one exploration may take: a last resort, because what is bounded by time is not the same next time.
+    /// How long one exploration may take: a last resort, because what is bounded by time is not the
+    /// same next time.
     pub patience: Duration,
     /// How many recoveries one may take.
     pub recoveries_max: u64,
-    /// So many recoveries that did something different are told, with what the crashes before them have left; and likewise of findings, if this is not 0.
+    /// So many recoveries that did something different are told, with what the crashes before them
+    /// have left; and likewise of findings, if this is not 0.
     pub distinct_max: usize,
     /// The model.
     pub model: brownout_model::Config,
@@ -118,7 +124,8 @@ impl Closer {
         let folder = tempfile::tempdir_in(workshop.ground.scratch())?;
         let input = folder.path().join("input");
         fs::write(&input, bytes)?;
-        // A file that the input is a part of is what a crash may change, so that what it held before has to be known.
+        // A file that the input is a part of is what a crash may change, so that what it held
+        // before has to be known.
         if let (Delivery::Place(_), Some(named)) = (&target.delivery, &named) {
             target.delivery.write(&named.file, bytes)?;
         }
@@ -147,7 +154,8 @@ impl Closer {
             }),
             pm_globs: target.pm_globs.clone(),
             model: self.model,
-            // What the program prints after so many operations is found out by runs with so many lines of standard input.
+            // What the program prints after so many operations is found out by runs with so many
+            // lines of standard input.
             operations: self.recover.is_some() && is_stdin,
             depth: Some(1),
             journal: false,
@@ -174,7 +182,8 @@ impl Closer {
         })
     }
 
-    /// Runs a program whose input is not standard input, which explorations do not know. `before` has the files as they are before.
+    /// Runs a program whose input is not standard input, which explorations do not know. `before`
+    /// has the files as they are before.
     fn record_launch(
         &self,
         workshop: &Workshop,
@@ -222,8 +231,8 @@ impl Closer {
         Ok(recorder.finish(outcome, stdout?, stderr?)?)
     }
 
-    /// Has recovery run on all that it can tell apart. Not if it would be a server, which waits for clients and does not end.
-    /// It ends when the time is up, if it must.
+    /// Has recovery run on all that it can tell apart. Not if it would be a server, which waits for
+    /// clients and does not end. It ends when the time is up, if it must.
     pub fn explore(
         &self,
         recorded: &mut Recorded,
@@ -238,7 +247,8 @@ impl Closer {
         match recorded.run.take() {
             Some(run) => {
                 let exploration = explore_run(&recorded.options, run, &mut ())?;
-                // An exploration that is asked to stop takes the wish for granted, and sets the flag back for what it has yet to do. The campaign is to hear it, too.
+                // An exploration that is asked to stop takes the wish for granted, and sets the
+                // flag back for what it has yet to do. The campaign is to hear it, too.
                 if exploration.coverage.has(Limit::Interrupted) {
                     self.stop.store(true, Ordering::Relaxed);
                 }

@@ -9,11 +9,13 @@
 //! | `Arguments` | finds parts of the input in its arguments, where `@@1` to `@@9` are | launched |
 //! | `Socket` | listens, and somebody connects and sends the input | forked from before it first waits for clients |
 //!
-//! The file lies in the program's private view of the machine, under the same name for all runs, and is no part of an image: neither what
-//! a run leaves nor what it has changed. A file that the input is only a part of is.
+//! The file lies in the program's private view of the machine, under the same name for all runs,
+//! and is no part of an image: neither what a run leaves nor what it has changed. A file that the
+//! input is only a part of is.
 //!
-//! An argument cannot hold NUL bytes, so they are left out of it, and it is cut off where the kernel would refuse it. It is there from the
-//! beginning, so that everything that the program does counts as after it has its input.
+//! An argument cannot hold NUL bytes, so they are left out of it, and it is cut off where the
+//! kernel would refuse it. It is there from the beginning, so that everything that the program does
+//! counts as after it has its input.
 //!
 //! Who connects to a server, and when that ends, is in `client.rs`.
 
@@ -68,7 +70,8 @@ pub enum Delivery {
 pub struct Place {
     /// The file, by its absolute name.
     pub path: PathBuf,
-    /// Where in it the input begins; the rest of it is what it was. `None`: the input is all that the file holds.
+    /// Where in it the input begins; the rest of it is what it was. `None`: the input is all that
+    /// the file holds.
     pub from: Option<u64>,
 }
 
@@ -219,14 +222,16 @@ impl Delivery {
         }
     }
 
-    /// Lines of a shell script that run the program with the input that lies in `$here`, by its name. `runner` are words of the shell that stand before the program's.
+    /// Lines of a shell script that run the program with the input that lies in `$here`, by its
+    /// name. `runner` are words of the shell that stand before the program's.
     pub fn script(&self, runner: &str, program: &str, args: &[String], name: &str) -> String {
         let (before, command) = self.commands(runner, program, args, name, "/dev/null");
         format!("{before}{command} > /dev/null || true\n")
     }
 
-    /// The same in two parts: lines that make it ready, and the command with its input, whose output goes where that of the script goes and whose end is its own. `stdin` is a word of
-    /// the shell, the file that is standard input if the input is not.
+    /// The same in two parts: lines that make it ready, and the command with its input, whose
+    /// output goes where that of the script goes and whose end is its own. `stdin` is a word of the
+    /// shell, the file that is standard input if the input is not.
     pub fn commands(
         &self,
         runner: &str,
@@ -346,7 +351,8 @@ pub fn parts(word: &OsStr) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
-/// A word with parts of the input in it; and which part of the input lies where in it. A zero byte ends its part.
+/// A word with parts of the input in it; and which part of the input lies where in it. A zero byte
+/// ends its part.
 pub fn filled(
     word: &OsStr,
     input: &[u8],

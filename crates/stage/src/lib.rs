@@ -1,4 +1,5 @@
-//! A program on an image of its files, ready for one input after the other, however that reaches it.
+//! A program on an image of its files, ready for one input after the other, however that reaches
+//! it.
 //!
 //! ```text
 //!  Target ─▶ Workshop ─▶ root: the image that the set-up leaves
@@ -6,10 +7,11 @@
 //! ```
 //! Whoever tries many inputs stands on it: fuzzing, and the search for inputs that are solved for.
 //!
-//! **Guarantee.** What a run does depends on the image and the input alone, and is what a freshly launched program would do; nothing outside of its private view
-//! of the machine is changed.
+//! **Guarantee.** What a run does depends on the image and the input alone, and is what a freshly
+//! launched program would do; nothing outside of its private view of the machine is changed.
 //!
-//! **Source.** PMFuzz (ASPLOS'21) for images as a part of test cases. **Deviation.** A program is forked where it first looks at its input, not where it begins.
+//! **Source.** PMFuzz (ASPLOS'21) for images as a part of test cases. **Deviation.** A program is
+//! forked where it first looks at its input, not where it begins.
 mod client;
 mod closer;
 mod delivery;

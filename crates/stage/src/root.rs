@@ -32,7 +32,8 @@ pub fn root(origins: &Origins, ground: &Ground, store: &Store) -> Result<ImageId
         .map_err(|why| Error::NoView(why.to_owned()))?;
     let view = Arc::new(enclosures.enclose(&[])?);
     if let Some(setup) = &origins.setup {
-        // Under the engine, though nothing is recorded: what it makes must be the same next time, identifiers and seeds included.
+        // Under the engine, though nothing is recorded: what it makes must be the same next time,
+        // identifiers and seeds included.
         let mut config = LaunchConfig::new("sh", ["-c", setup]);
         config.deterministic = true;
         config.enclosure = Some(view.clone());

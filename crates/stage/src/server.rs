@@ -5,10 +5,11 @@
 //!                                                                                                  │ forked for each input
 //!                                                       pages that it wrote to are set back ◀── run ┘
 //! ```
-//! Guarantee: what a run does depends on the image and its input alone, and is what a freshly launched program would do. Pages of tracked files are
-//! set back to what they held when the program was kept; if a run does anything else to files (makes, removes, renames, resizes one, writes
-//! to one that is not tracked), the whole view is made anew before the next run. A program that cannot be kept is launched each time. How the
-//! input comes to it says `delivery.rs`.
+//! Guarantee: what a run does depends on the image and its input alone, and is what a freshly
+//! launched program would do. Pages of tracked files are set back to what they held when the
+//! program was kept; if a run does anything else to files (makes, removes, renames, resizes one,
+//! writes to one that is not tracked), the whole view is made anew before the next run. A program
+//! that cannot be kept is launched each time. How the input comes to it says `delivery.rs`.
 //!
 //! What a run has left behind ([`Server::left`]) can be asked for until the next run.
 
@@ -41,11 +42,13 @@ use crate::watch::{PAGE, Watch};
 /// See [`Workshop::events_max`].
 const EVENTS_MAX: u64 = 400_000;
 
-/// So often it is tried to keep a program of which that never succeeded. On crash images it may fail because recovery does.
+/// So often it is tried to keep a program of which that never succeeded. On crash images it may
+/// fail because recovery does.
 const REFUSED_MAX: u32 = 4;
 
-/// Which addresses a run on an image gets ([`LaunchConfig::layout`]): others than the run that left the image had. So a pointer to ordinary memory that an earlier run
-/// has left in a file leads nowhere, as after a real restart.
+/// Which addresses a run on an image gets ([`LaunchConfig::layout`]): others than the run that left
+/// the image had. So a pointer to ordinary memory that an earlier run has left in a file leads
+/// nowhere, as after a real restart.
 pub fn layout_after(image: &Node) -> u32 {
     image.depth % 2
 }
@@ -148,7 +151,8 @@ pub enum Tells {
     Path,
     /// What was compared. Such runs are slow.
     Comparisons,
-    /// The state in front of these instructions, sorted by their addresses, once the program has come to its input.
+    /// The state in front of these instructions, sorted by their addresses, once the program has
+    /// come to its input.
     Captured(Arc<[u64]>),
     /// Everything that is executed. Such runs are launched, and very slow.
     Executed,
@@ -202,11 +206,13 @@ pub struct Workshop {
     pub patience: Duration,
     /// A run that has more memory of its own, in bytes, is cut off.
     pub memory_max: Option<u64>,
-    /// A run that does more to persistent memory is cut off there, and is no finding: somebody has asked for a lot.
+    /// A run that does more to persistent memory is cut off there, and is no finding: somebody has
+    /// asked for a lot.
     pub events_max: u64,
     /// Ends whatever runs when true.
     pub stop: Arc<AtomicBool>,
-    /// Programs are kept where they can be; else each is launched, which is slower and shows the same.
+    /// Programs are kept where they can be; else each is launched, which is slower and shows the
+    /// same.
     pub keeps: bool,
     /// Programs are shown a plain processor ([`LaunchConfig::plain_cpu`]).
     pub plain_cpu: bool,
@@ -220,14 +226,16 @@ pub struct Workshop {
     refused: AtomicU32,
     /// What servers have done, if that is what is fuzzed.
     pub served: Arc<Served>,
-    /// What the program reads as its standard input if that is not what its input is; nothing by default.
+    /// What the program reads as its standard input if that is not what its input is; nothing by
+    /// default.
     pub stdin: Option<PathBuf>,
     /// Counts where runs touch persistent memory; nobody does by default.
     pub touches: Option<Touches>,
 }
 
 impl Workshop {
-    /// One that keeps programs where it can, waits for a run as long as `patience` says, and has no other limits.
+    /// One that keeps programs where it can, waits for a run as long as `patience` says, and has no
+    /// other limits.
     pub fn new(ground: Ground, store: Arc<Store>, target: Target, patience: Duration) -> Workshop {
         Workshop {
             ground,
@@ -300,7 +308,8 @@ impl Workshop {
         )
     }
 
-    /// Whether it is worth trying to keep a program: not if that has failed some times, and never succeeded.
+    /// Whether it is worth trying to keep a program: not if that has failed some times, and never
+    /// succeeded.
     fn tries_to_keep(&self) -> bool {
         let [kept, refused] = [&self.kept, &self.refused].map(|n| n.load(Ordering::Relaxed));
         let can_be =
@@ -340,7 +349,8 @@ impl Server {
         config.dies_with_tool = true;
         config.stop = Some(workshop.stop.clone());
         config.limits.wall = Some(workshop.patience);
-        // What a program leaves behind when it ends is not waited for, unless it may be a server that waits for clients.
+        // What a program leaves behind when it ends is not waited for, unless it may be a server
+        // that waits for clients.
         let serves = matches!(workshop.target.delivery, Delivery::Socket(_));
         config.limits.idle = (!serves).then_some(workshop.patience);
         config.limits.memory = workshop.memory_max;
@@ -367,7 +377,8 @@ impl Server {
             is_after_crash: matches!(node.origin, Origin::Crash { .. }),
         };
         server.take_input(named)?;
-        // Only threads that take turns can be followed, and only such runs do the same each time if there are several.
+        // Only threads that take turns can be followed, and only such runs do the same each time if
+        // there are several.
         let takes_turns = *tells == Tells::Executed || workshop.takes_turns.load(Ordering::Relaxed);
         if takes_turns {
             server.config.schedule = Some(Schedule::new(StrategyKind::GoOn, 0));
@@ -596,7 +607,8 @@ impl Server {
             };
             return Ok(capture(paths, &view)?.contents);
         }
-        // All that was there when the program was kept, and what has changed since. The store keeps what differs from the parent.
+        // All that was there when the program was kept, and what has changed since. The store keeps
+        // what differs from the parent.
         let mut pages: BTreeMap<&PathBuf, BTreeMap<u64, Box<Page>>> = BTreeMap::new();
         for (path, page) in last.into_iter().flat_map(|last| &last.pages) {
             if let Some(snapshot) = self.files.get(path) {

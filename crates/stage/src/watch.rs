@@ -2,16 +2,20 @@
 //!
 //! A [`Watch`] takes the events of one execution and fills two maps of counters:
 //!
-//! - **PM path** (PMFuzz, algorithm 1): a PM operation is an instruction that stores to, writes back or fences persistent memory, or a call of a
-//!   transactional library function. It is named by module and offset, so that a map means the same after a restart. A transition is a pair of
-//!   operations that follow each other in a thread; its counter says how often. Deviation: a call is named by where it comes from, because the function's own
-//!   address is the same for all callers.
-//! - **Situations**, which the paper does not have: at each fence, which instruction had stored to a line and which had written it back; and at
-//!   which instructions something was stored that no write-back has followed when the fence came. Two runs on the same path
-//!   differ here if one of them has left something behind.
+//! - **PM path** (PMFuzz, algorithm 1): a PM operation is an instruction that stores to, writes
+//!   back or fences persistent memory, or a call of a transactional library function. It is named
+//!   by module and offset, so that a map means the same after a restart. A transition is a pair of
+//!   operations that follow each other in a thread; its counter says how often. Deviation: a call
+//!   is named by where it comes from, because the function's own address is the same for all
+//!   callers.
+//! - **Situations**, which the paper does not have: at each fence, which instruction had stored to
+//!   a line and which had written it back; and at which instructions something was stored that no
+//!   write-back has followed when the fence came. Two runs on the same path differ here if one of
+//!   them has left something behind.
 //!
-//! Beside them it notes which pages of which files were written to, so that they can be set back, and how calling contexts hash, so that what the
-//! rules have found can be told apart without a look at symbols.
+//! Beside them it notes which pages of which files were written to, so that they can be set back,
+//! and how calling contexts hash, so that what the rules have found can be told apart without a
+//! look at symbols.
 
 use std::collections::BTreeSet;
 use std::io;

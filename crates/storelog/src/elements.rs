@@ -1,7 +1,7 @@
 //! Cuts a log into elements, one at a time.
 //!
-//! An element ends at `|` or at the end of a line. pmemcheck itself ends lines only after `STOP`, but Valgrind's own messages
-//! may stand between, and people wrap logs to look at them.
+//! An element ends at `|` or at the end of a line. pmemcheck itself ends lines only after `STOP`,
+//! but Valgrind's own messages may stand between, and people wrap logs to look at them.
 
 use std::io::{self, Read};
 use std::ops::Range;

@@ -13,19 +13,22 @@
 //! | pmemcheck's `EMIT_LOG`; the annotation `MARKER` | sections, see below |
 //! | others | nothing |
 //!
-//! Guarantee: `pmreorder` can parse the log, and finds every store that was persisted in the file, at the offset, and in
-//! the order of the recording. (`tests/pmreorder.rs` does what it does and compares the files.)
+//! Guarantee: `pmreorder` can parse the log, and finds every store that was persisted in the file,
+//! at the offset, and in the order of the recording. (`tests/pmreorder.rs` does what it does and
+//! compares the files.)
 //!
 //! Where the log is not what pmemcheck would have written:
-//! 1. Stores are cut at 8-byte borders. A `STORE` is all or nothing to `pmreorder`, and flushed whole by a flush that touches
-//!    it. pmemcheck cuts vectors likewise, but leaves unaligned words whole.
-//! 2. A file has one range of addresses, registered once, with offset 0: the program's own, where that is possible. The
-//!    module `layout` says why.
+//! 1. Stores are cut at 8-byte borders. A `STORE` is all or nothing to `pmreorder`, and flushed
+//!    whole by a flush that touches it. pmemcheck cuts vectors likewise, but leaves unaligned words
+//!    whole.
+//! 2. A file has one range of addresses, registered once, with offset 0: the program's own, where
+//!    that is possible. The module `layout` says why.
 //! 3. Flushes of ranges are widened to whole words, for the same reason as 1.
 //! 4. Markers that `pmreorder` would reject are made acceptable; the module `markers` says how.
 //!
-//! What is lost: threads. A fence in a log completes the flushes of all of them; [`Exported::threads`] says whether that matters.
-//! Stores to memory outside the tracked mappings, and what an annotation says a device stored, are left out and counted.
+//! What is lost: threads. A fence in a log completes the flushes of all of them;
+//! [`Exported::threads`] says whether that matters. Stores to memory outside the tracked mappings,
+//! and what an annotation says a device stored, are left out and counted.
 //!
 //! `pmreorder` replays a log onto the file as it was *before* the run, so keep a copy.
 
@@ -64,7 +67,8 @@ pub struct Exported {
     pub fences: u64,
     /// Markers of the program that are in it, in whatever form.
     pub markers: u64,
-    /// Threads that flushed or fenced. With more than one, the log promises more than the processor did.
+    /// Threads that flushed or fenced. With more than one, the log promises more than the processor
+    /// did.
     pub threads: usize,
     /// Stores that are left out, because they have no values by their nature.
     pub stores_left_out: u64,
@@ -114,15 +118,17 @@ impl<'a, W: Write> Exporter<'a, W> {
         }
     }
 
-    /// Asks `source` for the frames of every store, innermost first, and writes them behind it, as pmemcheck does with
-    /// `--log-stores-stacktraces=yes`. Its usual form is `0x109189: insert (list.c:20)`.
+    /// Asks `source` for the frames of every store, innermost first, and writes them behind it, as
+    /// pmemcheck does with `--log-stores-stacktraces=yes`. Its usual form is `0x109189: insert
+    /// (list.c:20)`.
     pub fn frames(mut self, source: impl FnMut(&Event<'_>, &mut Vec<String>) + 'a) -> Self {
         self.frame_source = Some(Box::new(source));
         self
     }
 
-    /// Whether a `clflush` is followed by a `FENCE`, since nothing later can be persistent before it. Default: yes, as
-    /// pmemcheck does without `--expect-fence-after-clflush=yes`. It completes other flushes, too, which a `clflush` does not.
+    /// Whether a `clflush` is followed by a `FENCE`, since nothing later can be persistent before
+    /// it. Default: yes, as pmemcheck does without `--expect-fence-after-clflush=yes`. It completes
+    /// other flushes, too, which a `clflush` does not.
     pub fn fence_after_clflush(mut self, yes: bool) -> Self {
         self.fence_after_clflush = yes;
         self

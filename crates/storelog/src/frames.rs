@@ -1,17 +1,19 @@
 //! The call stacks of a log: text, as Valgrind described them when it ran the program.
 //!
-//! `--log-stores-stacktraces=yes` puts them behind each store, innermost first, each beginning with its address:
-//! `0x109189: insert (list.c:20)`. They cannot be looked up again, so they are kept as they are. Each distinct stack has a
-//! number of its own, which the events of an [`Importer`](crate::Importer) carry as their context.
+//! `--log-stores-stacktraces=yes` puts them behind each store, innermost first, each beginning with
+//! its address: `0x109189: insert (list.c:20)`. They cannot be looked up again, so they are kept as
+//! they are. Each distinct stack has a number of its own, which the events of an
+//! [`Importer`](crate::Importer) carry as their context.
 //!
-//! Frames that the compiler inlined follow their caller's frame without a separator, with the same address; they are taken
-//! apart here.
+//! Frames that the compiler inlined follow their caller's frame without a separator, with the same
+//! address; they are taken apart here.
 
 use std::collections::HashMap;
 
 use brownout_trace::event::{ContextId, TargetAddr};
 
-/// Text that is kept. Programs have some thousands of distinct stacks; what comes beyond this goes without.
+/// Text that is kept. Programs have some thousands of distinct stacks; what comes beyond this goes
+/// without.
 const KEPT_LEN_MAX: usize = 256 << 20;
 
 /// The distinct call stacks seen so far.

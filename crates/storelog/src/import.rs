@@ -11,19 +11,23 @@
 //! | a message of Valgrind | `Note` |
 //! | anything else | `Annotation` `MARKER` with the element as its text |
 //!
-//! Guarantee: the events are sound as those of a recording are (definitions first). Whatever the bytes, the importer
-//! yields events or an error that says where, never panics, and holds one element, the distinct call stacks and the file names.
-//! A log that is cut off yields all its whole elements and then [`Error::Truncated`].
+//! Guarantee: the events are sound as those of a recording are (definitions first). Whatever the
+//! bytes, the importer yields events or an error that says where, never panics, and holds one
+//! element, the distinct call stacks and the file names. A log that is cut off yields all its whole
+//! elements and then [`Error::Truncated`].
 //!
-//! Before `START` only Valgrind's banner is looked at (process number, command). After `STOP` nothing but its summary may follow.
+//! Before `START` only Valgrind's banner is looked at (process number, command). After `STOP`
+//! nothing but its summary may follow.
 //!
 //! Deviations, since the log does not say more:
 //! 1. All is done by thread 1. The log knows no threads, and a fence in it completes all flushes.
-//! 2. Every write-back is a `clwb`. Behind a `clflush` pmemcheck writes a `FENCE` by itself, which has the same effect.
-//! 3. Non-temporal stores and locked instructions are plain stores. libpmem's flush request behind its non-temporal stores
-//!    is in the log as a `FLUSH`.
+//! 2. Every write-back is a `clwb`. Behind a `clflush` pmemcheck writes a `FENCE` by itself, which
+//!    has the same effect.
+//! 3. Non-temporal stores and locked instructions are plain stores. libpmem's flush request behind
+//!    its non-temporal stores is in the log as a `FLUSH`.
 //! 4. Mappings never end before the process does.
-//! 5. Stores outside every registered file belong to a file `[unregistered]`, whose offsets are addresses.
+//! 5. Stores outside every registered file belong to a file `[unregistered]`, whose offsets are
+//!    addresses.
 //! 6. The exit status is 0.
 //!
 //! ```
@@ -199,7 +203,8 @@ impl<R: Read> Importer<R> {
         Ok(Some((self.scratch.event(step), &self.frames)))
     }
 
-    /// The call stack of an event's context as the log has it, innermost frame first; empty if it has none.
+    /// The call stack of an event's context as the log has it, innermost frame first; empty if it
+    /// has none.
     pub fn frames(&self, context: ContextId) -> &[String] {
         self.frames.get(context)
     }
@@ -399,7 +404,8 @@ impl<R: Read> Importer<R> {
         Ok(())
     }
 
-    /// The number of the file whose path is in the scratch (or of the one without name), defined if it is new.
+    /// The number of the file whose path is in the scratch (or of the one without name), defined if
+    /// it is new.
     fn file(&mut self, unregistered: bool, size: u64) -> FileId {
         let path = if unregistered {
             UNREGISTERED
@@ -570,8 +576,9 @@ impl Operation {
     }
 }
 
-/// Cuts a message of Valgrind off an element: `==pid== text`, at its beginning or where pmemcheck's line was interrupted.
-/// The marks are `==` for users, `--` for debugging and `**` for the program's own.
+/// Cuts a message of Valgrind off an element: `==pid== text`, at its beginning or where pmemcheck's
+/// line was interrupted. The marks are `==` for users, `--` for debugging and `**` for the
+/// program's own.
 fn split_message(element: &[u8]) -> (&[u8], Option<(u32, &[u8])>) {
     for at in memchr::memchr3_iter(b'=', b'-', b'*', element) {
         if let Some((pid, rest)) = valgrind_prefix(&element[at..]) {

@@ -1,11 +1,13 @@
 //! Where in a log's address space each file lies.
 //!
-//! A file gets one range of addresses, in which its byte at offset n has address base + n, and is registered once. In the
-//! common case, a file mapped once and whole, these are the addresses of the program. But programs map files in pieces, twice, or
-//! after another file at the same address, and `pmreorder` cannot follow that: it ignores the offset in `REGISTER_FILE`, does a
-//! store in *every* registered file that has its address, and drops a second registration at the same place.
+//! A file gets one range of addresses, in which its byte at offset n has address base + n, and is
+//! registered once. In the common case, a file mapped once and whole, these are the addresses of
+//! the program. But programs map files in pieces, twice, or after another file at the same address,
+//! and `pmreorder` cannot follow that: it ignores the offset in `REGISTER_FILE`, does a store in
+//! *every* registered file that has its address, and drops a second registration at the same place.
 //!
-//! A file that outgrows its range is registered again at another place, and stores go there from then on.
+//! A file that outgrows its range is registered again at another place, and stores go there from
+//! then on.
 
 use std::collections::HashMap;
 use std::io;
@@ -61,8 +63,8 @@ impl Layout {
         self.files.get(&file).map_or(&[], |file| &file.places)
     }
 
-    /// A range for `file` that holds its bytes before `end`, at `wanted` if that is possible. With it, the path under which
-    /// it must be registered, if it is new.
+    /// A range for `file` that holds its bytes before `end`, at `wanted` if that is possible. With
+    /// it, the path under which it must be registered, if it is new.
     pub fn place(
         &mut self,
         file: FileId,

@@ -1,7 +1,8 @@
 //! pmemcheck's store log, in and out.
 //!
-//! Purpose: people who come from pmemcheck have logs, and have `pmreorder`. [`Importer`] reads a log as if it were a
-//! recording, so that every analysis takes it; [`Exporter`] writes a recording as a log that `pmreorder` takes.
+//! Purpose: people who come from pmemcheck have logs, and have `pmreorder`. [`Importer`] reads a
+//! log as if it were a recording, so that every analysis takes it; [`Exporter`] writes a recording
+//! as a log that `pmreorder` takes.
 //!
 //! The format is one line of elements, separated by `|`, numbers in hexadecimal:
 //!
@@ -15,13 +16,15 @@
 //! | [`export`] | events to log |
 //! | [`frames`] | the call stacks that a log holds as text |
 //!
-//! Guarantees: reading takes memory for one element and for the distinct call stacks, whatever the length of the log; no
-//! input makes it panic; what it cannot understand is an error with the place in the log. Stores keep their order and their
-//! bytes in both directions, flushes and fences keep their place among them.
+//! Guarantees: reading takes memory for one element and for the distinct call stacks, whatever the
+//! length of the log; no input makes it panic; what it cannot understand is an error with the place
+//! in the log. Stores keep their order and their bytes in both directions, flushes and fences keep
+//! their place among them.
 //!
-//! Source: what pmemcheck (`pmc_main.c` of pmem/valgrind) writes, and what `pmreorder` (PMDK 1.12) accepts. Where the
-//! two disagree, each direction follows its counterpart. What the format cannot express stands in the headers of
-//! [`import`] and [`export`], and for users in `docs/pmemcheck.md`.
+//! Source: what pmemcheck (`pmc_main.c` of pmem/valgrind) writes, and what `pmreorder` (PMDK 1.12)
+//! accepts. Where the two disagree, each direction follows its counterpart. What the format cannot
+//! express stands in the headers of [`import`] and [`export`], and for users in
+//! `docs/pmemcheck.md`.
 //!
 //! ```
 //! use brownout_storelog::{Exporter, Importer};

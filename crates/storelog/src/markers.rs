@@ -1,7 +1,8 @@
 //! Markers as `pmreorder` takes them: pairs `NAME.BEGIN`, `NAME.END` that nest.
 //!
-//! `pmreorder` gives up on a marker without one of these suffixes, and on an end that is not that of the innermost section.
-//! Programs write both: markers are free text, and the sections of several threads cross. So
+//! `pmreorder` gives up on a marker without one of these suffixes, and on an end that is not that
+//! of the innermost section. Programs write both: markers are free text, and the sections of
+//! several threads cross. So
 //!
 //! - other markers become an empty section of their name,
 //! - sections that cross are closed and opened again inside out, so that each covers what it did,
@@ -48,8 +49,9 @@ impl Sections {
     }
 }
 
-/// Text that is safe inside an element. Separators and control characters become `_`. `pmreorder` takes every element that
-/// has START in it, anywhere, for the beginning of the log, so that word changes its case.
+/// Text that is safe inside an element. Separators and control characters become `_`. `pmreorder`
+/// takes every element that has START in it, anywhere, for the beginning of the log, so that word
+/// changes its case.
 pub fn plain(text: &str) -> String {
     let text = text
         .trim()

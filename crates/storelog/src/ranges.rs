@@ -16,7 +16,8 @@ impl Ranges {
         (addr <= last).then_some((first, last))
     }
 
-    /// The largest range around `addr`, inside `first..=last`, of which nothing is in the set; `None` if `addr` is.
+    /// The largest range around `addr`, inside `first..=last`, of which nothing is in the set;
+    /// `None` if `addr` is.
     pub fn gap(&self, addr: u64, first: u64, last: u64) -> Option<(u64, u64)> {
         let from = match self.ranges.range(..=addr).next_back() {
             Some((_, &end)) if addr <= end => return None,
@@ -51,7 +52,8 @@ impl Ranges {
         self.ranges.insert(from, to);
     }
 
-    /// The lowest place at or above `from`, a multiple of `align`, where `len` bytes (at least 1) are free.
+    /// The lowest place at or above `from`, a multiple of `align`, where `len` bytes (at least 1)
+    /// are free.
     pub fn free(&self, from: u64, len: u64, align: u64) -> Option<u64> {
         let mut at = from.checked_next_multiple_of(align)?;
         loop {

@@ -11,7 +11,8 @@ const MANGLED_LEN_MAX: usize = 16 * 1024;
 /// Substitutions let a short mangled name stand for an exponentially long one; stop there.
 const DEMANGLED_LEN_MAX: usize = 64 * 1024;
 
-/// Demangles a C++ (Itanium) or Rust (legacy and v0) symbol name; any other name comes back as it is.
+/// Demangles a C++ (Itanium) or Rust (legacy and v0) symbol name; any other name comes back as it
+/// is.
 ///
 /// The hash at the end of legacy Rust names is dropped, and so is a symbol version (`f@@V_1.2`).
 pub fn demangle(name: &str) -> Cow<'_, str> {

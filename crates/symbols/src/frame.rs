@@ -46,8 +46,8 @@ pub struct Frame {
     /// File that holds the code, or a kernel name such as `[vdso]`; `None` if the address lies in
     /// no known module (code made at run time, for example).
     pub module: Option<Arc<Path>>,
-    /// The address in the terms of the module's ELF file, which is what `addr2line -e MODULE` takes;
-    /// the file offset if the file cannot be read; the plain address if there is no module.
+    /// The address in the terms of the module's ELF file, which is what `addr2line -e MODULE`
+    /// takes; the file offset if the file cannot be read; the plain address if there is no module.
     pub module_addr: u64,
 }
 

@@ -137,7 +137,8 @@ impl<'files> Parsed<'files> {
         self.dwarf.get_or_init(load).as_ref()
     }
 
-    /// The part of split DWARF that describes a unit. `None` if it is not to be found: then the unit has lines and no functions.
+    /// The part of split DWARF that describes a unit. `None` if it is not to be found: then the
+    /// unit has lines and no functions.
     fn split(
         &self,
         load: &addr2line::SplitDwarfLoad<Slice<'files>>,

@@ -10,21 +10,23 @@
 //!                                                                         └▶ module+offset
 //! ```
 //!
-//! It also says what an instruction stores to, as the programmer calls it (`root->count`), where debug information makes that certain.
+//! It also says what an instruction stores to, as the programmer calls it (`root->count`), where
+//! debug information makes that certain.
 //!
-//! **Guarantee.** A look-up never fails: what cannot be named falls back one step at a time, down to
-//! `module+offset` and the bare address. Files are opened on the first look-up that needs them,
+//! **Guarantee.** A look-up never fails: what cannot be named falls back one step at a time, down
+//! to `module+offset` and the bare address. Files are opened on the first look-up that needs them,
 //! memory-mapped, and parsed as far as needed; damaged or truncated files lose names, they cause no
-//! error. What was asked about keeps its name when its code goes away and other code comes to its addresses (`dlclose`,
-//! `execve`). It may be *wrong* (never unsafe) if a file was replaced since the recording, because a
-//! module is known by its path only. A file that another process truncates *while* it is being read
-//! ends this process with SIGBUS, as with every reader that maps files.
+//! error. What was asked about keeps its name when its code goes away and other code comes to its
+//! addresses (`dlclose`, `execve`). It may be *wrong* (never unsafe) if a file was replaced since
+//! the recording, because a module is known by its path only. A file that another process truncates
+//! *while* it is being read ends this process with SIGBUS, as with every reader that maps files.
 //!
 //! **Source.** Where separate debug files live follows the GDB manual, "Debugging Information in
 //! Separate Files" and "MiniDebugInfo"; DWARF reading is gimli's and addr2line's.
 //!
-//! **Deviations.** Nothing is downloaded: of debuginfod only the local cache is used. Split DWARF is looked for in `MODULE.dwp`, where
-//! the compiler left it (`.dwo`), and beside the module; where it is missing, units have lines but no inlined frames.
+//! **Deviations.** Nothing is downloaded: of debuginfod only the local cache is used. Split DWARF
+//! is looked for in `MODULE.dwp`, where the compiler left it (`.dwo`), and beside the module; where
+//! it is missing, units have lines but no inlined frames.
 //!
 //! ```
 //! use brownout_symbols::{CodeAddr, Options, Symbolizer};

@@ -21,15 +21,18 @@ pub struct Options {
     /// `/usr/lib/debug`, where distributions put them.
     pub debug_roots: Vec<PathBuf>,
     /// Cache of the debuginfod client. Default: `$DEBUGINFOD_CACHE_PATH`, else
-    /// `$XDG_CACHE_HOME/debuginfod_client`, else `~/.cache/debuginfod_client`: where elfutils has it.
+    /// `$XDG_CACHE_HOME/debuginfod_client`, else `~/.cache/debuginfod_client`: where elfutils has
+    /// it.
     pub debuginfod_cache: Option<PathBuf>,
-    /// Modules whose functions are wanted and whose lines are not, by the beginning of their file name. Reading the debug
-    /// information of the C library takes longer than most runs. Default: none.
+    /// Modules whose functions are wanted and whose lines are not, by the beginning of their file
+    /// name. Reading the debug information of the C library takes longer than most runs. Default:
+    /// none.
     pub names_only: Vec<String>,
 }
 
 impl Options {
-    /// For findings, which are about the program's own lines: of the [C library](C_LIBRARY) only names.
+    /// For findings, which are about the program's own lines: of the [C library](C_LIBRARY) only
+    /// names.
     pub fn for_findings() -> Options {
         Options {
             names_only: C_LIBRARY.map(str::to_owned).to_vec(),
@@ -74,8 +77,8 @@ pub(crate) fn package(described_by: &ElfFile, module: &Path) -> Option<ElfFile> 
     beside(module).or_else(|| beside(&described_by.path))
 }
 
-/// Where the file with a unit's split DWARF may be: where the compiler left it, or beside the module, if the build has moved. Whether
-/// it is the right one, its contents say.
+/// Where the file with a unit's split DWARF may be: where the compiler left it, or beside the
+/// module, if the build has moved. Whether it is the right one, its contents say.
 pub(crate) fn split_files(name: &Path, built_in: Option<&Path>, module: &Path) -> Vec<PathBuf> {
     let mut candidates = Vec::new();
     match built_in {

@@ -1,13 +1,17 @@
-//! Instructions of a file that write back or fence, and calls of libpmem's functions: what a run may not have reached.
+//! Instructions of a file that write back or fence, and calls of libpmem's functions: what a run
+//! may not have reached.
 //!
-//! **Purpose.** `--coverage` tells what was executed. A line that persists and was not executed is what somebody looks for who asks which tests
-//! are missing.
+//! **Purpose.** `--coverage` tells what was executed. A line that persists and was not executed is
+//! what somebody looks for who asks which tests are missing.
 //!
-//! **Guarantee.** Each place that is named has such an instruction, or calls such a function through its name.
+//! **Guarantee.** Each place that is named has such an instruction, or calls such a function
+//! through its name.
 //!
-//! **Deviations.** Only files with debug information are looked into, and only their section `.text`, from its beginning on; data between functions
-//! may hide instructions behind it. Stores are not named: nobody knows of an instruction that was not executed whether it stores to persistent
-//! memory. Calls through pointers, and jumps to a function at the end of another one, are not named either.
+//! **Deviations.** Only files with debug information are looked into, and only their section
+//! `.text`, from its beginning on; data between functions may hide instructions behind it. Stores
+//! are not named: nobody knows of an instruction that was not executed whether it stores to
+//! persistent memory. Calls through pointers, and jumps to a function at the end of another one,
+//! are not named either.
 
 use std::collections::HashMap;
 

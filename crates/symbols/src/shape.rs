@@ -1,18 +1,23 @@
 //! What an instruction stores to, in the programmer's words: `root->count`, `map->buckets[i].key`.
 //!
-//! **Purpose.** `pool+0x3c0560` tells nobody which member was lost. The memory operand of an instruction is registers and numbers; debug information says
-//! which variable each of these registers holds, and what the bytes are that it points to.
+//! **Purpose.** `pool+0x3c0560` tells nobody which member was lost. The memory operand of an
+//! instruction is registers and numbers; debug information says which variable each of these
+//! registers holds, and what the bytes are that it points to.
 //!
 //! ```text
 //!  mov [rax+rdx*8+16], rcx ─▶ rax + 8·rdx + 16 ─▶ walked back: load(rbp-24) + 8·load(rbp-28) + 16 ─▶ map + 8·i + 16 ─▶ map->slots[i]
 //! ```
 //!
-//! **Guarantee.** A name is said only if it follows: every register and stack slot that the address was made of is unchanged at the instruction, and is the home of
-//! the variable there; walking back stops at calls, at places that something else may jump to, and, if memory was read, at whatever may write memory;
-//! the member has exactly the size of the access, or all members that it covers are named. In any other case there is no name.
+//! **Guarantee.** A name is said only if it follows: every register and stack slot that the address
+//! was made of is unchanged at the instruction, and is the home of the variable there; walking back
+//! stops at calls, at places that something else may jump to, and, if memory was read, at whatever
+//! may write memory; the member has exactly the size of the access, or all members that it covers
+//! are named. In any other case there is no name.
 //!
-//! **Deviations.** An address is all that machine code has, so that of two arrays of equal elements that lie side by side in a structure, `second[i - 4]` looks like
-//! `first[i]`; and what is stored through a pointer that was cast is named by the type of the variable. An index that is not known is written `…`.
+//! **Deviations.** An address is all that machine code has, so that of two arrays of equal elements
+//! that lie side by side in a structure, `second[i - 4]` looks like `first[i]`; and what is stored
+//! through a pointer that was cast is named by the type of the variable. An index that is not known
+//! is written `…`.
 
 mod address;
 mod types;
@@ -33,7 +38,8 @@ pub struct Accessed {
     pub name: String,
 }
 
-/// What the access of the instruction at `pc` is called. `code` has the bytes at an address; `cfa` says where the call frame lies at `pc`.
+/// What the access of the instruction at `pc` is called. `code` has the bytes at an address; `cfa`
+/// says where the call frame lies at `pc`.
 pub(crate) fn accessed<'data>(
     unit: Unit<'_, 'data>,
     index: &UnitIndex,

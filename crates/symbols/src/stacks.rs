@@ -75,7 +75,8 @@ impl Stacks {
         self.stack_in(process, pc, context, usize::MAX)
     }
 
-    /// The stack of a place in a process's code in one of its epochs, innermost first, up to `main`: what is above it tells nothing.
+    /// The stack of a place in a process's code in one of its epochs, innermost first, up to
+    /// `main`: what is above it tells nothing.
     pub fn stack_of(
         &mut self,
         process: ProcessId,
@@ -97,7 +98,8 @@ impl Stacks {
         stack
     }
 
-    /// What the instruction at a place in a process's code, in one of its epochs, accesses, if it is `size` bytes and can be said for certain.
+    /// What the instruction at a place in a process's code, in one of its epochs, accesses, if it
+    /// is `size` bytes and can be said for certain.
     pub fn accessed(
         &mut self,
         process: ProcessId,

@@ -63,7 +63,8 @@ impl Symbolizer {
         }
     }
 
-    /// Forgets all processes, for another run. What was read of files is kept: they are taken to be the same.
+    /// Forgets all processes, for another run. What was read of files is kept: they are taken to be
+    /// the same.
     pub fn begin_again(&mut self) {
         self.modules.begin_again();
     }
@@ -105,8 +106,8 @@ impl Symbolizer {
         self.modules.locate_in(process, epoch, addr)
     }
 
-    /// What `addr` means in `process`, now: at least one frame, innermost first; all but the last are
-    /// inlined into the last.
+    /// What `addr` means in `process`, now: at least one frame, innermost first; all but the last
+    /// are inlined into the last.
     pub fn frames(&mut self, process: ProcessId, addr: CodeAddr) -> Arc<[Frame]> {
         self.frames_at(self.locate(process, addr))
     }
@@ -125,7 +126,8 @@ impl Symbolizer {
         answer
     }
 
-    /// What the instruction at a place accesses, in the programmer's words, if that can be said for certain: `root->count`.
+    /// What the instruction at a place accesses, in the programmer's words, if that can be said for
+    /// certain: `root->count`.
     pub fn accessed_at(&mut self, place: CodePlace) -> Option<Accessed> {
         let Within::File(file, offset) = place.0 else {
             return None;

@@ -16,8 +16,9 @@ struct Symbol<'data> {
     /// End of the section that it lies in.
     section_end: u64,
     name: &'data [u8],
-    /// Lower is better: a function before a label, then the name by which programmers call it (`munmap`, not `__munmap` or
-    /// `__GI_munmap`). Whether it is global does not matter, because linkers differ in that.
+    /// Lower is better: a function before a label, then the name by which programmers call it
+    /// (`munmap`, not `__munmap` or `__GI_munmap`). Whether it is global does not matter, because
+    /// linkers differ in that.
     rank: (bool, usize),
 }
 

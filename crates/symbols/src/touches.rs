@@ -10,10 +10,11 @@
 //!
 //! **Guarantee.** Every event that a [`Counting`] has seen counts once, at the line that
 //! [`brownout_findings::blame`] says. Nothing is given its name while runs go on: that is done in
-//! the end, once for each place and its callers. Lines of the program's own files that [could persist
-//! something](crate::persisting) and were not seen to do so are named, too.
+//! the end, once for each place and its callers. Lines of the program's own files that [could
+//! persist something](crate::persisting) and were not seen to do so are named, too.
 //!
-//! **Deviation.** Files of code are taken to be the same in all runs. What lies below `/lib`, `/usr/lib` and their kin is not the program's own.
+//! **Deviation.** Files of code are taken to be the same in all runs. What lies below `/lib`,
+//! `/usr/lib` and their kin is not the program's own.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

@@ -1,7 +1,7 @@
 //! What stores are called, in programs that are compiled here with several compilers and levels.
 //!
-//! Every instruction of a function is asked about, and what comes of it is judged: the name that must be there is, and no other
-//! one of the same member's kind is.
+//! Every instruction of a function is asked about, and what comes of it is judged: the name that
+//! must be there is, and no other one of the same member's kind is.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,8 @@ fn output(program: &str, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The names of what the instructions of each function store to outside of their own frame, in their order; `?` where there is none.
+/// The names of what the instructions of each function store to outside of their own frame, in
+/// their order; `?` where there is none.
 fn stores(folder: &Path, compiler: &str, flags: &[&str]) -> BTreeMap<String, Vec<String>> {
     let program: PathBuf = folder.join("shapes");
     let program = program.to_str().unwrap();
@@ -39,7 +40,8 @@ fn stores(folder: &Path, compiler: &str, flags: &[&str]) -> BTreeMap<String, Vec
         debuginfod_cache: None,
         names_only: Vec::new(),
     });
-    // Of a program without relocation, addresses are those of the file; its code lies where the segment says.
+    // Of a program without relocation, addresses are those of the file; its code lies where the
+    // segment says.
     let headers = output("readelf", &["-lW", program]);
     let code = headers
         .lines()

@@ -1,14 +1,16 @@
-//! A search from beginning to end: one searcher or several side by side, and the folder that keeps what came of it.
+//! A search from beginning to end: one searcher or several side by side, and the folder that keeps
+//! what came of it.
 //!
 //! ```text
 //!  searcher ─┬─▶ inputs that did something new to persistent memory ─▶ tests/, journal, the other searchers
 //!            └─▶ findings ─▶ journal
 //! ```
-//! Searchers differ in their seeds. What one has found worth keeping, the others run, too, and turn its decisions; nothing else is shared, so a search by several cannot be repeated
-//! exactly.
+//! Searchers differ in their seeds. What one has found worth keeping, the others run, too, and turn
+//! its decisions; nothing else is shared, so a search by several cannot be repeated exactly.
 //!
-//! **Guarantee.** What is in the folder is there when it was found, so nothing is lost if the tool is killed. To resume is to run all inputs that were kept, and to go on from
-//! there: which decisions were turned before is not known any more, and some are turned again.
+//! **Guarantee.** What is in the folder is there when it was found, so nothing is lost if the tool
+//! is killed. To resume is to run all inputs that were kept, and to go on from there: which
+//! decisions were turned before is not known any more, and some are turned again.
 
 use std::fs;
 use std::path::{Path, PathBuf};

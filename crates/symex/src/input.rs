@@ -6,11 +6,14 @@
 //! | what is sent to a server | reads of descriptors that `accept` has returned, connection by connection |
 //! | arguments | the beginning of the program: they lie in front of the end of its words, as they were given |
 //!
-//! Bytes that are not to be solved for, because a template or a range leaves them out, are given to the program like the others, and never counted here.
+//! Bytes that are not to be solved for, because a template or a range leaves them out, are given to
+//! the program like the others, and never counted here.
 //!
-//! What the kernel copies elsewhere (`sendfile`, `splice`, `copy_file_range`), the program never sees; it is counted.
+//! What the kernel copies elsewhere (`sendfile`, `splice`, `copy_file_range`), the program never
+//! sees; it is counted.
 //!
-//! Deviation: what a program takes from a connection otherwise than by `read`, `recv` and their kin (`io_uring`) follows from nothing.
+//! Deviation: what a program takes from a connection otherwise than by `read`, `recv` and their kin
+//! (`io_uring`) follows from nothing.
 
 use std::ffi::OsString;
 use std::ops::Range;
@@ -84,7 +87,8 @@ impl Layout {
         }
     }
 
-    /// Of so many bytes that begin with number `first` of the input, which may lie before its beginning: those that are solved for.
+    /// Of so many bytes that begin with number `first` of the input, which may lie before its
+    /// beginning: those that are solved for.
     fn given(&self, first: i64, count: u64) -> Vec<Given> {
         let all = i128::from(first)..i128::from(first) + i128::from(count);
         let pieces = self.free.iter().filter_map(|free| {

@@ -1,7 +1,8 @@
 //! What is wrong with a path, found once over a whole search.
 //!
-//! Looked at are what check's rules say, and death by a signal. Rules find the same in nearly every run, and to give a finding its words takes far longer
-//! than a run; so what was found is first told apart by rule and code, and only what was not seen before gets its words.
+//! Looked at are what check's rules say, and death by a signal. Rules find the same in nearly every
+//! run, and to give a finding its words takes far longer than a run; so what was found is first
+//! told apart by rule and code, and only what was not seen before gets its words.
 
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
@@ -98,7 +99,8 @@ fn note(notes: &mut Vec<String>, text: String) {
     }
 }
 
-/// What tells findings apart: the rule, and the lines (or addresses) of what happened. Of what is only slow, the innermost place.
+/// What tells findings apart: the rule, and the lines (or addresses) of what happened. Of what is
+/// only slow, the innermost place.
 fn key(finding: &Finding) -> u64 {
     let depth = match finding.severity {
         Severity::Correctness => 8,
@@ -254,7 +256,8 @@ impl Judge {
 
     /// Keeps what an exploration of the run on an input has found.
     pub fn keep_explored(&mut self, mut finding: Finding, input: &[u8]) {
-        // Its crash image lies in a folder that is gone when the exploration is. The token makes it again.
+        // Its crash image lies in a folder that is gone when the exploration is. The token makes it
+        // again.
         if let Some(seen) = finding.reproduction.take().filter(|seen| seen.confirmed) {
             let status = seen.status;
             finding.notes.push(format!(

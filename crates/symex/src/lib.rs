@@ -1,18 +1,21 @@
-//! Reaches paths that no test covers: runs a program on inputs that are solved for, branch by branch.
+//! Reaches paths that no test covers: runs a program on inputs that are solved for, branch by
+//! branch.
 //!
 //! ```text
 //!  search ─▶ input ─▶ stage: a run, forked where the program first looks at its input ─▶ run: which instructions touch the input (followed, once for new code)
 //!    ▲                                                └─▶ run: the state in front of these (captured) ─▶ shadow: what they compute ─▶ path
 //!    └──────────── solver: an input on which a decision goes the other way ◀───────────────────────────────────────────────────────────┘
 //! ```
-//! The program runs translated, with its own libraries, on the real kernel. Only the instructions that touch the input are looked at, outside of the program:
-//! some hundreds of a million.
+//! The program runs translated, with its own libraries, on the real kernel. Only the instructions
+//! that touch the input are looked at, outside of the program: some hundreds of a million.
 //!
-//! **Guarantee.** Every path was executed, on an input that anyone can give the program. A finding was seen in such a run; nothing is derived from expressions
-//! alone. An instruction that is not described makes fewer paths, never wrong ones.
+//! **Guarantee.** Every path was executed, on an input that anyone can give the program. A finding
+//! was seen in such a run; nothing is derived from expressions alone. An instruction that is not
+//! described makes fewer paths, never wrong ones.
 //!
-//! **Source.** AGAMOTTO (OSDI 2020); SAGE (NDSS 2008) for the search. **Deviations.** Those of `search/mod.rs` and `shadow.rs`. The input comes by one way (standard input, a file, a part
-//! of one, arguments, connections), to one process, and has as many bytes as it had to begin with.
+//! **Source.** AGAMOTTO (OSDI 2020); SAGE (NDSS 2008) for the search. **Deviations.** Those of
+//! `search/mod.rs` and `shadow.rs`. The input comes by one way (standard input, a file, a part of
+//! one, arguments, connections), to one process, and has as many bytes as it had to begin with.
 
 mod areas;
 mod campaign;

@@ -1,7 +1,8 @@
 //! Which code is the program's own.
 //!
-//! A branch of the C library that no run has taken is rarely what somebody searches for; one of the program, or of a library that is about persistent memory,
-//! is. So some effort is made for the latter only.
+//! A branch of the C library that no run has taken is rarely what somebody searches for; one of the
+//! program, or of a library that is about persistent memory, is. So some effort is made for the
+//! latter only.
 
 use std::collections::BTreeMap;
 

@@ -11,7 +11,8 @@ pub struct Numbers {
     pub runs: u64,
     /// Runs that were followed, to learn which instructions touch the input.
     pub learned: u64,
-    /// Of these, runs that were ended before they ended by themselves: only a part is known of them.
+    /// Of these, runs that were ended before they ended by themselves: only a part is known of
+    /// them.
     pub learned_in_part: u64,
     /// Inputs whose runs may show more such instructions, and that there was no room to remember.
     pub unlearned: u64,
@@ -107,7 +108,8 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Those of several who search side by side. What all of them may have done is not added up: the most that one has done counts.
+    /// Those of several who search side by side. What all of them may have done is not added up:
+    /// the most that one has done counts.
     pub fn of_all(all: &[Numbers]) -> Numbers {
         let mut sum = Numbers::default();
         for one in all {

@@ -17,7 +17,8 @@ use crate::input::Layout;
 /// Which decision is turned next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// Those that lead to code that was never executed, or was not behind the same changes of persistent memory.
+    /// Those that lead to code that was never executed, or was not behind the same changes of
+    /// persistent memory.
     #[default]
     Pm,
     /// The same without a look at persistent memory.
@@ -47,7 +48,8 @@ pub struct Options {
     pub program: Command,
     /// How its input reaches it.
     pub delivery: Delivery,
-    /// Its first input. There are never more bytes, nor fewer. Of a part of a file, as many bytes as there are here count, and what the file holds takes their place.
+    /// Its first input. There are never more bytes, nor fewer. Of a part of a file, as many bytes
+    /// as there are here count, and what the file holds takes their place.
     pub first: Vec<u8>,
     /// Which bytes of it may be changed, in order; none: all of them.
     pub free: Vec<Range<usize>>,
@@ -71,7 +73,8 @@ pub struct Options {
     pub paths: Option<u64>,
     /// End when something was found that is an error.
     pub until_found: bool,
-    /// The folder of the campaign: an input for each path that did something new to persistent memory, and findings.
+    /// The folder of the campaign: an input for each path that did something new to persistent
+    /// memory, and findings.
     pub out: Option<PathBuf>,
     /// How the tool was called, for those who look at the campaign: the words after `brownout`.
     pub command_line: Vec<String>,
@@ -85,8 +88,9 @@ pub struct Options {
     pub explore_share: f64,
     /// A run that takes longer does not end. Default: what others have taken decides.
     pub patience: Option<Duration>,
-    /// The program sees the processor as it is. Otherwise it is told that there are no vectors wider than SSE's, and no other instructions of that time, so that
-    /// libraries choose code that is described, and decides byte by byte where it can.
+    /// The program sees the processor as it is. Otherwise it is told that there are no vectors
+    /// wider than SSE's, and no other instructions of that time, so that libraries choose code that
+    /// is described, and decides byte by byte where it can.
     pub native_cpu: bool,
     /// A solver beside the built-in one, for what is hard.
     pub external_solver: Option<PathBuf>,

@@ -5,7 +5,8 @@
 //! busy with something else, though: that a program does not end is believed only if it was given
 //! much more time.
 //!
-//! Deviation: time is counted, not steps, so that what is cut off may differ from machine to machine.
+//! Deviation: time is counted, not steps, so that what is cut off may differ from machine to
+//! machine.
 
 use std::time::Duration;
 

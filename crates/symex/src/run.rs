@@ -1,4 +1,5 @@
-//! What is made of a run while it goes on: which instructions touch the input, and what the path depends on.
+//! What is made of a run while it goes on: which instructions touch the input, and what the path
+//! depends on.
 
 use std::collections::HashSet;
 use std::io;
@@ -89,7 +90,8 @@ impl EventSink for Learning {
     }
 }
 
-/// Follows what a run computes from the input: its instructions that touch the input have to be captured.
+/// Follows what a run computes from the input: its instructions that touch the input have to be
+/// captured.
 pub struct Following<'p> {
     /// All expressions.
     pub pool: &'p mut Pool,
@@ -98,7 +100,8 @@ pub struct Following<'p> {
     own: &'p mut OwnCode,
     /// What follows from the input, and the path.
     pub shadow: Shadow,
-    /// Instructions that have done something to persistent memory, in pairs that follow each other, and about how often; and behind how many decisions that was first.
+    /// Instructions that have done something to persistent memory, in pairs that follow each other,
+    /// and about how often; and behind how many decisions that was first.
     pub pm: FxHashMap<u64, u32>,
     /// Behind how many decisions which instructions have done something to persistent memory.
     pub pm_sites: FxHashSet<(u32, u64)>,

@@ -1,10 +1,13 @@
 //! Where programs run: on the files that the set-up has left, each run as if it were the first.
 //!
-//! Guarantee: every run begins with the same files, and no run sees what another has left. Time, random numbers, addresses and the order of threads are the
-//! same each time. So what a run does depends on its input alone.
+//! Guarantee: every run begins with the same files, and no run sees what another has left. Time,
+//! random numbers, addresses and the order of threads are the same each time. So what a run does
+//! depends on its input alone.
 //!
-//! A program is kept where it first looks at its input, and forked from there for each run (`brownout_stage`). One that starts threads or processes
-//! is launched each time instead, and they take turns: only then they do the same each time. A run that tells everything is launched, too, beside what is kept.
+//! A program is kept where it first looks at its input, and forked from there for each run
+//! (`brownout_stage`). One that starts threads or processes is launched each time instead, and they
+//! take turns: only then they do the same each time. A run that tells everything is launched, too,
+//! beside what is kept.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -113,7 +116,8 @@ impl Stage {
         !self.workshop.takes_turns.swap(true, Ordering::Relaxed)
     }
 
-    /// Has recovery run on what crashes leave of the run on an input. `None`: what recovers would not end by itself.
+    /// Has recovery run on what crashes leave of the run on an input. `None`: what recovers would
+    /// not end by itself.
     pub fn explore(
         &mut self,
         options: &Options,
@@ -133,7 +137,8 @@ impl Stage {
         self.workshop.takes_turns.load(Ordering::Relaxed)
     }
 
-    /// Runs the program on an input, for no longer than `patience`. After [`Error::is_not_kept`] the sinks may have seen a part of a run; another one can be made.
+    /// Runs the program on an input, for no longer than `patience`. After [`Error::is_not_kept`]
+    /// the sinks may have seen a part of a run; another one can be made.
     pub fn run(
         &mut self,
         input: &[u8],

@@ -1,7 +1,9 @@
 //! A first input made of a file of operations, and which of its bytes are solved for.
 //!
-//! The file is that of `fuzz` ([`brownout_inputs::templates`]). Each of its operations comes once, in their order, as often as its weight says. Fields are solved
-//! for, and what stands between them is fixed; a length is that of the field behind it, and is fixed, too. Fields do not grow: one that has no size gets one.
+//! The file is that of `fuzz` ([`brownout_inputs::templates`]). Each of its operations comes once,
+//! in their order, as often as its weight says. Fields are solved for, and what stands between them
+//! is fixed; a length is that of the field behind it, and is fixed, too. Fields do not grow: one
+//! that has no size gets one.
 
 use std::ops::Range;
 

@@ -1,12 +1,13 @@
 //! Calls that change or persist files without going through memory.
 //!
-//! A tracked file can be mapped and written by `write` alike. This module tells, from a call and its
-//! result, which bytes of which file changed. It does not look at the descriptor: whether it is a
-//! tracked file at all, and not a pipe, the caller knows. Likewise for what a call reads ([`file_read`]).
+//! A tracked file can be mapped and written by `write` alike. This module tells, from a call and
+//! its result, which bytes of which file changed. It does not look at the descriptor: whether it is
+//! a tracked file at all, and not a pipe, the caller knows. Likewise for what a call reads
+//! ([`file_read`]).
 //!
-//! **Deviations.** Reads and writes submitted by `io_submit` are not told: they have no descriptor argument.
-//! On a descriptor with `O_APPEND` the kernel ignores the offset of `pwrite64` and its vector
-//! forms; only the caller can see that flag, and must take [`WrittenAt::End`] then.
+//! **Deviations.** Reads and writes submitted by `io_submit` are not told: they have no descriptor
+//! argument. On a descriptor with `O_APPEND` the kernel ignores the offset of `pwrite64` and its
+//! vector forms; only the caller can see that flag, and must take [`WrittenAt::End`] then.
 
 use crate::memory::{Memory, Translate, View};
 
@@ -176,7 +177,8 @@ const RWF_APPEND: u64 = 0x10;
 const FICLONE: u32 = 0x4004_9409;
 const FICLONERANGE: u32 = 0x4020_940d;
 
-/// Whether a call that [can change a file](is_file_write) is one that does, as far as its arguments tell: most of `ioctl` changes none.
+/// Whether a call that [can change a file](is_file_write) is one that does, as far as its arguments
+/// tell: most of `ioctl` changes none.
 pub fn asks_for_change(nr: u64, args: &[u64; 6]) -> bool {
     nr != NR_IOCTL || matches!(args[1] as u32, FICLONE | FICLONERANGE)
 }

@@ -15,8 +15,8 @@
 //! of reach, [`Prepared::retained`] for pointers that the kernel uses after the call,
 //! [`Prepared::unknown`] for extents that only a comparison can tell (which `finish` makes).
 //!
-//! **Source.** The kernel's `syscall_64.tbl` and `uapi` headers up to Linux 6.18, and its code where
-//! the manual pages are silent (what is written on `EINTR`, which fields of `siginfo_t`).
+//! **Source.** The kernel's `syscall_64.tbl` and `uapi` headers up to Linux 6.18, and its code
+//! where the manual pages are silent (what is written on `EINTR`, which fields of `siginfo_t`).
 //!
 //! **Deviations**, all towards reporting too much or by comparison:
 //!
@@ -31,13 +31,13 @@
 //! 4. A buffer that lies partly in PM (or in two PM mappings with different aliases) is split if it
 //!    is one of a vector, else replaced by a copy for the time of the call, up to [`BOUNCE_MAX`]; a
 //!    longer one is shortened to the part before the border if a short transfer is a legal outcome.
-//!    Where the kernel writes to such a copy of a buffer that is partly not mapped at all, the program
-//!    misses the `EFAULT`.
+//!    Where the kernel writes to such a copy of a buffer that is partly not mapped at all, the
+//!    program misses the `EFAULT`.
 //! 5. Asynchronous I/O (`io_submit`) is reported when its event is collected, from the `iocb` that
 //!    the event names, which must be unchanged since. Reads through `io_uring` cannot be followed.
-//! 6. `recvmmsg` that faults in a message after the first returns the number of those before it; what
-//!    it wrote of the faulting one is not reported, and lost where a copy stood in. (The kernel has
-//!    lost the message, too.)
+//! 6. `recvmmsg` that faults in a message after the first returns the number of those before it;
+//!    what it wrote of the faulting one is not reported, and lost where a copy stood in. (The
+//!    kernel has lost the message, too.)
 //!
 //! **Use.** No PM: call nothing. Otherwise, around each call of the program:
 //!
@@ -60,8 +60,8 @@
 //! finish(&prepared, result, &engine, &engine, &mut |_addr, _len| { /* a store event */ });
 //! ```
 //!
-//! Two things stand beside that: [`may_block`] says which calls a thread may come to wait in, and [`pipeline`] is the shape
-//! in which the engine takes a call through everything that concerns it.
+//! Two things stand beside that: [`may_block`] says which calls a thread may come to wait in, and
+//! [`pipeline`] is the shape in which the engine takes a call through everything that concerns it.
 
 #![no_std]
 

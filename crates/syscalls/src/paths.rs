@@ -23,7 +23,8 @@ pub fn path_arguments(number: u64) -> &'static [PathArgument] {
         // open, creat
         2 => &[(None, 0, Flag(1, O_NOFOLLOW, false))],
         85 => &[(None, 0, Followed)],
-        // stat, access, truncate, chmod, chown, utime, statfs, utimes, setxattr, getxattr, listxattr, removexattr
+        // stat, access, truncate, chmod, chown, utime, statfs, utimes, setxattr, getxattr,
+        // listxattr, removexattr
         4 | 21 | 76 | 90 | 92 | 132 | 137 | 235 | 188 | 191 | 194 | 197 => &[(None, 0, Followed)],
         // lstat, unlink, readlink, lchown, lsetxattr, lgetxattr, llistxattr, lremovexattr
         6 | 87 | 89 | 94 | 189 | 192 | 195 | 198 => &[(None, 0, Kept)],

@@ -290,8 +290,8 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
         touches.then_some(len)
     }
 
-    /// Shortens a transfer that cannot be copied, because it is too long or not all there, to the part
-    /// on one side of the border.
+    /// Shortens a transfer that cannot be copied, because it is too long or not all there, to the
+    /// part on one side of the border.
     fn shorten(&mut self, bound: Bound, addr: u64, len: u64, args: &mut [u64; 6]) -> u64 {
         let Bound::Transfer(n) = bound else {
             return len;
@@ -579,8 +579,8 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
         false
     }
 
-    /// An array of `struct iovec`. Buffers that lie partly in PM are split, not copied: there may be
-    /// more of them than before.
+    /// An array of `struct iovec`. Buffers that lie partly in PM are split, not copied: there may
+    /// be more of them than before.
     fn iov(&mut self, addr: u64, count: u64, buffers: Buffers) -> Option<Vector> {
         if count == 0 || count > IOV_MAX {
             return None;
@@ -825,9 +825,9 @@ impl<T: Translate, M: Memory> Call<'_, T, M> {
 
     /// The `struct iocb *` array of `io_submit`.
     ///
-    /// The kernel hands the address of each `iocb` back with its event, so those are not replaced by
-    /// copies: their buffer address is changed in place for the time of the call, which is when the
-    /// kernel reads it.
+    /// The kernel hands the address of each `iocb` back with its event, so those are not replaced
+    /// by copies: their buffer address is changed in place for the time of the call, which is when
+    /// the kernel reads it.
     fn iocbs(&mut self, addr: u64, count: u64) -> Option<u64> {
         let array = self.copy(addr, count * 8)?;
         let mut changed = false;

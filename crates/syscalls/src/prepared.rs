@@ -73,8 +73,8 @@ impl Prepared {
         &self.reads
     }
 
-    /// Whether the kernel reads one of [`reads`](Self::reads) byte after byte until its content says that it ends: a string, or items
-    /// behind their number.
+    /// Whether the kernel reads one of [`reads`](Self::reads) byte after byte until its content
+    /// says that it ends: a string, or items behind their number.
     pub fn ends_itself(&self, range: &Range) -> bool {
         let end = range.addr.wrapping_add(range.len);
         let mut all = self.self_ending.iter();

@@ -16,7 +16,8 @@ pub struct Unsupported {
 
 impl Unsupported {
     /// The (positive) `errno` to answer instead of making the call, where programs are known to
-    /// have another way. Without one, make the call, [`finish`](crate::finish) it, and tell the user.
+    /// have another way. Without one, make the call, [`finish`](crate::finish) it, and tell the
+    /// user.
     pub fn answer(&self) -> Option<i32> {
         match self.reason {
             Reason::RingSetup => Some(38), // ENOSYS, as on a kernel without io_uring

@@ -46,7 +46,8 @@ const SIZE_IN_FIELD: u32 = u32::MAX;
 /// Where two fields share the detail, the second is this bit.
 const HIGH_DETAIL: u32 = 1 << 8;
 
-/// Longest row of fields (`Map` and `Annotation`), and room for the size of a long access behind them.
+/// Longest row of fields (`Map` and `Annotation`), and room for the size of a long access behind
+/// them.
 const FIELDS_MAX: usize = 6;
 
 /// Why an event cannot be encoded: it breaks the contract of [`Access`].
@@ -147,7 +148,8 @@ impl Layout {
     }
 }
 
-/// What the codec makes of the table of kinds: tags, layouts, and how the rarer kinds are taken apart and put together.
+/// What the codec makes of the table of kinds: tags, layouts, and how the rarer kinds are taken
+/// apart and put together.
 macro_rules! define_codec {
     (
         ring {
@@ -361,7 +363,8 @@ impl Number for Elements {
     }
 }
 
-/// What one of the rarer kinds consists of. One method for each place of a field that the table of kinds names.
+/// What one of the rarer kinds consists of. One method for each place of a field that the table of
+/// kinds names.
 #[derive(Default)]
 struct Parts<'a> {
     detail: u32,

@@ -277,7 +277,8 @@ pub fn dump<R: Read + Seek>(
     }
 }
 
-/// Bytes as text that stays on one line and in its order: control characters and those that turn the direction escaped, bad UTF-8 replaced.
+/// Bytes as text that stays on one line and in its order: control characters and those that turn
+/// the direction escaped, bad UTF-8 replaced.
 ///
 /// The reports have the same set of characters; a test of the command compares them.
 pub fn one_line(bytes: &[u8]) -> String {
@@ -621,7 +622,8 @@ enum Turn {
     Second,
 }
 
-/// Where the members of one event go, in one of the two turns. One method for each way to show a field that the table of kinds names.
+/// Where the members of one event go, in one of the two turns. One method for each way to show a
+/// field that the table of kinds names.
 struct Members<'m> {
     put: &'m mut dyn FnMut(&str, Value),
     turn: Turn,
@@ -698,7 +700,8 @@ impl Members<'_> {
 
 /// What a field's type looks like in JSON.
 trait Member {
-    /// The member's name, which is `name` for all but those that are told apart by it, and its value.
+    /// The member's name, which is `name` for all but those that are told apart by it, and its
+    /// value.
     fn member<'n>(&self, name: &'n str) -> (&'n str, Value);
 }
 

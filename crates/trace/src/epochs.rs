@@ -1,14 +1,16 @@
 //! When an address of code meant what.
 //!
-//! A process that replaces itself (`execve`), or unloads a library, gets other code at addresses that the stream has used already. An
-//! *epoch* is a time in which that does not happen: whoever notes down an address notes the epoch as well, and whoever turns
-//! addresses into names asks with both. Both count with this, so that they count alike.
+//! A process that replaces itself (`execve`), or unloads a library, gets other code at addresses
+//! that the stream has used already. An *epoch* is a time in which that does not happen: whoever
+//! notes down an address notes the epoch as well, and whoever turns addresses into names asks with
+//! both. Both count with this, so that they count alike.
 
 use std::collections::HashMap;
 
 use crate::event::{Event, EventKind, ProcessId};
 
-/// A stretch of a process's life in which code comes and none goes. Ordered by time; comparable within one process only.
+/// A stretch of a process's life in which code comes and none goes. Ordered by time; comparable
+/// within one process only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u32);
 

@@ -4,8 +4,8 @@
 //! same address it agrees with memory order: the engine performs the access and takes its place in
 //! the stream inside one critical section.
 //!
-//! Definitions (`File`, `Module`, `Context`, `Thread`, `Process`, `Map`) come before the first event that
-//! refers to them, so a reader needs one pass and a few tables.
+//! Definitions (`File`, `Module`, `Context`, `Thread`, `Process`, `Map`) come before the first
+//! event that refers to them, so a reader needs one pass and a few tables.
 
 use core::fmt;
 
@@ -25,7 +25,8 @@ macro_rules! id_type {
 }
 
 id_type! {
-    /// A thread of the run, numbered from 1 over all processes in order of appearance. 0 is the tool itself.
+    /// A thread of the run, numbered from 1 over all processes in order of appearance. 0 is the
+    /// tool itself.
     ThreadId(u32)
 }
 id_type! {
@@ -63,7 +64,8 @@ impl fmt::Display for TargetAddr {
 pub struct Event<'a> {
     /// The thread that did it.
     pub thread: ThreadId,
-    /// Address of the instruction (of the `syscall` instruction for what the kernel did); 0 if none.
+    /// Address of the instruction (of the `syscall` instruction for what the kernel did); 0 if
+    /// none.
     pub pc: TargetAddr,
     /// The chain of return addresses above `pc`.
     pub context: ContextId,
@@ -133,11 +135,12 @@ pub enum FenceKind {
     Locked = 2,
 }
 
-/// `MS_SYNC` of Linux' `<sys/mman.h>`: an `msync` that has written back what it names. `MS_ASYNC` promises nothing.
+/// `MS_SYNC` of Linux' `<sys/mman.h>`: an `msync` that has written back what it names. `MS_ASYNC`
+/// promises nothing.
 pub const MS_SYNC: u32 = 4;
 
-/// Library functions whose calls are recorded: what their pmemcheck requests do not tell. libpmemobj, for one, is silent when it
-/// is asked to log what the transaction has logged already.
+/// Library functions whose calls are recorded: what their pmemcheck requests do not tell.
+/// libpmemobj, for one, is silent when it is asked to log what the transaction has logged already.
 ///
 /// The index is part of the trace format: add at the end, never reorder.
 pub const LIBRARY_FUNCTIONS: &[&str] = &[
@@ -222,8 +225,8 @@ pub const LIBRARY_FUNCTIONS: &[&str] = &[
     "mq_timedreceive",
 ];
 
-/// From this one on, [`LIBRARY_FUNCTIONS`] are about threads: how they exclude each other, wait for each other, and learn
-/// what others have done. They are recorded on request only.
+/// From this one on, [`LIBRARY_FUNCTIONS`] are about threads: how they exclude each other, wait for
+/// each other, and learn what others have done. They are recorded on request only.
 pub const THREAD_FUNCTIONS_FROM: usize = 16;
 const _: () = assert!(LIBRARY_FUNCTIONS.len() > THREAD_FUNCTIONS_FROM);
 
@@ -239,7 +242,8 @@ pub enum PmReason {
     Registered = 2,
     /// It lies on a DAX mount.
     Dax = 3,
-    /// It is not persistent memory: an ordinary file that the run changes. Only where the recording was asked for names.
+    /// It is not persistent memory: an ordinary file that the run changes. Only where the recording
+    /// was asked for names.
     Changed = 4,
 }
 
@@ -271,8 +275,8 @@ pub enum NameChange {
     SyncAll = 10,
     /// Something that is not followed further; the second text says what, in a few words.
     Unfollowed = 11,
-    /// Permissions, owner or extended attributes of a regular file were changed; the second text says which. The file's number is 0 if it was not
-    /// tracked until then.
+    /// Permissions, owner or extended attributes of a regular file were changed; the second text
+    /// says which. The file's number is 0 if it was not tracked until then.
     Attributes = 12,
 }
 
@@ -358,17 +362,19 @@ macro_rules! define_kinds {
     ) => {
         /// What happened.
         ///
-        /// But for the first six, which are frequent and told apart by hand everywhere, the kinds are rows of
-        /// [`brownout_kinds::event_kinds`].
+        /// But for the first six, which are frequent and told apart by hand everywhere, the kinds
+        /// are rows of [`brownout_kinds::event_kinds`].
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum EventKind<'a> {
             /// An ordinary store, any width.
             Store(Access<'a>),
             /// A non-temporal (or direct) store: needs a fence, no flush.
             NtStore(Access<'a>),
-            /// A load, by an instruction or by the kernel for a system call (only recorded on request).
+            /// A load, by an instruction or by the kernel for a system call (only recorded on
+            /// request).
             Load(Access<'a>),
-            /// A locked read-modify-write or `xchg`; a full fence. `bytes` is the content afterwards.
+            /// A locked read-modify-write or `xchg`; a full fence. `bytes` is the content
+            /// afterwards.
             Rmw(Access<'a>),
             /// A cache-line write-back of the 64-byte line that holds `addr`.
             Flush {
@@ -383,7 +389,8 @@ macro_rules! define_kinds {
             $( $(#[$doc])* $Kind $({ $( $(#[$field_doc])* $field: $ty, )* })?, )*
         }
 
-        /// The names of the kinds, several for those that stand for several instructions or system calls.
+        /// The names of the kinds, several for those that stand for several instructions or system
+        /// calls.
         pub const NAMES: &[&str] = &[
             "store", "nt_store", "load", "rmw", "clflush", "clflushopt", "clwb", "sfence", "mfence", "locked", "fdatasync",
             $( $other_name, )* $( $name, )*
@@ -405,8 +412,8 @@ macro_rules! define_kinds {
                 }
             }
 
-            /// A copy that borrows nothing, and the text that it leaves behind, for [`EventKind::with_text`]. Values of accesses and
-            /// writes are left behind for good.
+            /// A copy that borrows nothing, and the text that it leaves behind, for
+            /// [`EventKind::with_text`]. Values of accesses and writes are left behind for good.
             pub fn without_text(&self) -> (EventKind<'static>, &'a [u8]) {
                 let mut text: &'a [u8] = &[];
                 let kind = match *self {

@@ -1,7 +1,7 @@
 //! The last events of a stream, as lines of a dump, for whoever has to find out what went wrong.
 //!
-//! Each event is put into words when it comes, because what it refers to (files, mappings) may be gone later. That is slow,
-//! and meant for debugging only.
+//! Each event is put into words when it comes, because what it refers to (files, mappings) may be
+//! gone later. That is slow, and meant for debugging only.
 
 use std::collections::VecDeque;
 use std::fmt;

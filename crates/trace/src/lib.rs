@@ -59,7 +59,8 @@ pub mod stat;
 pub mod verify;
 pub mod writer;
 
-/// Meaning of an [`Annotation`](EventKind::Annotation) event's code and arguments, and of a [`Pmemcheck`](EventKind::Pmemcheck) event's.
+/// Meaning of an [`Annotation`](EventKind::Annotation) event's code and arguments, and of a
+/// [`Pmemcheck`](EventKind::Pmemcheck) event's.
 pub use brownout_requests::{annotation, pmemcheck};
 pub use error::{Error, Place};
 pub use event::{

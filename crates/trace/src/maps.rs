@@ -142,7 +142,8 @@ impl AddressSpaces {
             } => {
                 self.threads.insert(thread, process);
             }
-            // One that is known already begins anew by `execve`, before which it has lost its mappings; or it is told twice.
+            // One that is known already begins anew by `execve`, before which it has lost its
+            // mappings; or it is told twice.
             EventKind::ProcessStart {
                 process, parent, ..
             } if !self.processes.contains_key(&process) => {

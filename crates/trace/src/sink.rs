@@ -5,9 +5,10 @@
 //!  trace    ─┼─ events ─▶ EventSink ┼▶ a trace writer
 //!  log      ─┘                      └▶ a counter
 //! ```
-//! The trait belongs to the vocabulary and not to the host, so that a consumer of events neither builds the engine nor knows where
-//! its events come from. Whoever has many events hands them over as a slice: then a sink is called once for some dozens of events, its
-//! loop over them is compiled together with what it does to each, and a `dyn EventSink` costs nothing that can be measured.
+//! The trait belongs to the vocabulary and not to the host, so that a consumer of events neither
+//! builds the engine nor knows where its events come from. Whoever has many events hands them over
+//! as a slice: then a sink is called once for some dozens of events, its loop over them is compiled
+//! together with what it does to each, and a `dyn EventSink` costs nothing that can be measured.
 //!
 //! ```
 //! use brownout_trace::{Event, EventKind, EventSink, Tee};
@@ -35,10 +36,11 @@ use crate::event::{Event, FileId, ProcessId, ThreadId};
 /// What an annotation is answered by somebody who has no answer.
 pub const NO_ANSWER: [u64; 3] = [0; 3];
 
-/// What threads execute, told by a run whose data flow is followed. These are no events: they are not counted, and no trace has them.
+/// What threads execute, told by a run whose data flow is followed. These are no events: they are
+/// not counted, and no trace has them.
 ///
-/// `words` are 8 bytes each, in the byte order of the machine; `brownout_abi::follow` says what they mean, and `brownout_follow` makes
-/// sense of them.
+/// `words` are 8 bytes each, in the byte order of the machine; `brownout_abi::follow` says what
+/// they mean, and `brownout_follow` makes sense of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Executed<'a> {
     /// A block of code that a thread may execute from now on.
@@ -83,7 +85,8 @@ pub enum Executed<'a> {
     },
 }
 
-/// What a program of the run was started with. This is no event: it is not counted, and no trace has it.
+/// What a program of the run was started with. This is no event: it is not counted, and no trace
+/// has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beginning {
     /// The kernel's number of its process.
@@ -103,34 +106,37 @@ pub trait EventSink {
     /// One event. After an error no more events come.
     fn event(&mut self, event: &Event<'_>) -> io::Result<()>;
 
-    /// Several events, in order; by default one after the other. A sink to which every nanosecond of an event matters has its own loop.
+    /// Several events, in order; by default one after the other. A sink to which every nanosecond
+    /// of an event matters has its own loop.
     fn events(&mut self, events: &[Event<'_>]) -> io::Result<()> {
         events.iter().try_for_each(|event| self.event(event))
     }
 
-    /// What to answer to an annotation that asks for an answer; called right after [`event`](Self::event) had it. The
-    /// program waits. What the words mean is the annotation's business; [`NO_ANSWER`] is all zeros.
+    /// What to answer to an annotation that asks for an answer; called right after
+    /// [`event`](Self::event) had it. The program waits. What the words mean is the annotation's
+    /// business; [`NO_ANSWER`] is all zeros.
     fn answer(&mut self, question: &Event<'_>) -> [u64; 3] {
         let _ = question;
         NO_ANSWER
     }
 
-    /// What threads have executed, in its place among the events: what an instruction does to tracked memory comes as events first, and
-    /// then the instruction. Only of runs that are to be followed; by default it is nobody's business.
+    /// What threads have executed, in its place among the events: what an instruction does to
+    /// tracked memory comes as events first, and then the instruction. Only of runs that are to be
+    /// followed; by default it is nobody's business.
     fn executed(&mut self, what: &Executed<'_>) -> io::Result<()> {
         let _ = what;
         Ok(())
     }
 
-    /// What the program was started with that is in the process from its last `ProcessStart` on; of live runs only. A process that was
-    /// forked has none of its own: its program is its parent's.
+    /// What the program was started with that is in the process from its last `ProcessStart` on; of
+    /// live runs only. A process that was forked has none of its own: its program is its parent's.
     fn beginning(&mut self, process: ProcessId, what: &Beginning) -> io::Result<()> {
         let _ = (process, what);
         Ok(())
     }
 
-    /// A tracked file is about to be mapped for the first time; the program waits until this returns, so
-    /// the content is still the initial one. `path` opens the live file.
+    /// A tracked file is about to be mapped for the first time; the program waits until this
+    /// returns, so the content is still the initial one. `path` opens the live file.
     fn new_file(&mut self, file: FileId, path: &Path) -> io::Result<()> {
         let _ = (file, path);
         Ok(())
@@ -139,7 +145,8 @@ pub trait EventSink {
 
 /// Gives events to several sinks, to each of them in order.
 ///
-/// A sink that fails ends the stream for all; those before it may have had some dozens of events more than those behind it.
+/// A sink that fails ends the stream for all; those before it may have had some dozens of events
+/// more than those behind it.
 #[derive(Default)]
 pub struct Tee<'s> {
     sinks: Vec<&'s mut dyn EventSink>,

@@ -32,8 +32,8 @@ use crate::format::{
 /// How to write. [`WriterOptions::default`] is right for recording.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
-    /// zstd level. Default -4, one of the fast ones: higher levels make traces a fifth smaller, and cost
-    /// the recording core its lead over the target.
+    /// zstd level. Default -4, one of the fast ones: higher levels make traces a fifth smaller, and
+    /// cost the recording core its lead over the target.
     pub level: i32,
     /// Events in a block, at most. Default 65,536: a few hundred kilobytes, so that a block fits
     /// the second-level cache and the site table is paid rarely. Clamped to what readers accept.
@@ -396,7 +396,8 @@ fn aligned_parts(start: u64, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::once(first).chain(rest.chunks(PAYLOAD_LEN_MAX))
 }
 
-/// Cuts between elements, in the order in which they were stored: where each part begins, and its bytes.
+/// Cuts between elements, in the order in which they were stored: where each part begins, and its
+/// bytes.
 fn element_parts(elements: Elements, bytes: &[u8]) -> Vec<(usize, &[u8])> {
     let element = usize::from(elements.bytes).max(1);
     let part = PAYLOAD_LEN_MAX / element * element;

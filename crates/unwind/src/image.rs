@@ -65,8 +65,8 @@ pub struct CodeMapping {
 
 /// An image in this process with unwind tables, as its program headers describe it.
 ///
-/// Only the unsafe constructors make one: whoever called them promised that the tables stay readable, so
-/// that [`rule_for`] is safe. Forget the module when the image is unmapped.
+/// Only the unsafe constructors make one: whoever called them promised that the tables stay
+/// readable, so that [`rule_for`] is safe. Forget the module when the image is unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Module {
     start: u64,
@@ -84,8 +84,8 @@ impl Module {
     /// Reads a module's program headers, which are `count` entries at `headers`, for an image whose
     /// addresses at run time are `load_bias` above those in its file.
     ///
-    /// Without `PT_GNU_EH_FRAME` (`gcc -static` asks for none) the tables are looked for in the readable segments, and the module is
-    /// not [indexed](Self::is_indexed).
+    /// Without `PT_GNU_EH_FRAME` (`gcc -static` asks for none) the tables are looked for in the
+    /// readable segments, and the module is not [indexed](Self::is_indexed).
     ///
     /// # Safety
     ///
@@ -137,7 +137,8 @@ impl Module {
                 .find_map(|segment| {
                     let start = load_bias.wrapping_add(segment.vaddr);
                     let bytes = bytes_from(start)?;
-                    // SAFETY: the range is a readable segment's file-backed part; the rest is the caller's promise.
+                    // SAFETY: the range is a readable segment's file-backed part; the rest is the
+                    // caller's promise.
                     let content = unsafe { bytes_at(start, bytes) };
                     let at = Tables::find_in(content)?;
                     Some((start + at as u64, bytes - at))
@@ -156,8 +157,8 @@ impl Module {
         let eh_frame_hdr_bytes = usize::try_from(tables.memsz)
             .unwrap_or(usize::MAX)
             .min(bytes_from(eh_frame_hdr)?);
-        // SAFETY: the range lies in a readable segment, and the caller promises that such segments are
-        // mapped as the program headers say and that nobody writes to the tables.
+        // SAFETY: the range lies in a readable segment, and the caller promises that such segments
+        // are mapped as the program headers say and that nobody writes to the tables.
         let hdr = unsafe { bytes_at(eh_frame_hdr, eh_frame_hdr_bytes) };
         let eh_frame = Tables::eh_frame_addr_of(hdr, eh_frame_hdr)?;
         let eh_frame_bytes_max = bytes_from(eh_frame)?;
@@ -172,12 +173,14 @@ impl Module {
         })
     }
 
-    /// Whether a look-up is a binary search. If not, make an [`index`](Self::with_index) of the module's entries.
+    /// Whether a look-up is a binary search. If not, make an [`index`](Self::with_index) of the
+    /// module's entries.
     pub fn is_indexed(&self) -> bool {
         self.tables().is_indexed()
     }
 
-    /// Calls `visit` with the first address and the entry of each function of the module, in the order of the section.
+    /// Calls `visit` with the first address and the entry of each function of the module, in the
+    /// order of the section.
     pub fn each_entry(&self, mut visit: impl FnMut(u64, u64)) {
         self.tables().each_entry(|start, end, entry| {
             if self.start <= start && start < end && end <= self.end {
@@ -186,7 +189,8 @@ impl Module {
         });
     }
 
-    /// The module with an index in the form of `.eh_frame_hdr`, which [`encode_index`](crate::encode_index) makes.
+    /// The module with an index in the form of `.eh_frame_hdr`, which
+    /// [`encode_index`](crate::encode_index) makes.
     pub fn with_index(self, index: &'static [u8]) -> Self {
         Self {
             eh_frame_hdr: index.as_ptr().expose_provenance() as u64,
@@ -220,8 +224,9 @@ impl Module {
     pub fn tables(&self) -> Tables<'_> {
         let hdr = match self.eh_frame_hdr_bytes {
             0 => &[][..],
-            // SAFETY: the constructor put the range inside of a readable segment, and its caller promised that it stays
-            // mapped and unwritten for as long as this module is used; or it is the slice of `with_index`, which lives for ever.
+            // SAFETY: the constructor put the range inside of a readable segment, and its caller
+            // promised that it stays mapped and unwritten for as long as this module is used; or it
+            // is the slice of `with_index`, which lives for ever.
             bytes => unsafe { bytes_at(self.eh_frame_hdr, bytes) },
         };
         // SAFETY: the first of these two.
@@ -230,20 +235,22 @@ impl Module {
     }
 }
 
-/// Finds the unwind tables of the image that the code at `pc` belongs to. `header` is where the beginning of its file is mapped,
-/// `header_bytes` of it, and `code` the mapping of the same file that `pc` lies in. None if that is not an x86-64 ELF file, or
-/// its program headers do not say that there is code at `pc`, or it has no tables, or its program headers are not in those bytes.
+/// Finds the unwind tables of the image that the code at `pc` belongs to. `header` is where the
+/// beginning of its file is mapped, `header_bytes` of it, and `code` the mapping of the same file
+/// that `pc` lies in. None if that is not an x86-64 ELF file, or its program headers do not say
+/// that there is code at `pc`, or it has no tables, or its program headers are not in those bytes.
 ///
-/// The header says what the image looks like, and `code` says where it is. They are separate, because the header may be in memory
-/// several times: where segments share a page of the file, as in small programs that lld or mold have linked, each of them
-/// maps that page, and the copy that is nearest to the code is not where the image begins.
+/// The header says what the image looks like, and `code` says where it is. They are separate,
+/// because the header may be in memory several times: where segments share a page of the file, as
+/// in small programs that lld or mold have linked, each of them maps that page, and the copy that
+/// is nearest to the code is not where the image begins.
 ///
 /// # Safety
 ///
-/// `header` is an address from a mapping (so that its provenance is exposed or foreign to this program), and
-/// the bytes there are readable. If they hold an ELF image, then the readable segments of the image around `code` are mapped as
-/// its program headers say, and they stay mapped and their unwind tables unwritten for as long as the
-/// returned module, or a copy of it, is used.
+/// `header` is an address from a mapping (so that its provenance is exposed or foreign to this
+/// program), and the bytes there are readable. If they hold an ELF image, then the readable
+/// segments of the image around `code` are mapped as its program headers say, and they stay mapped
+/// and their unwind tables unwritten for as long as the returned module, or a copy of it, is used.
 pub unsafe fn module_from_image(
     header: u64,
     header_bytes: u64,
@@ -278,7 +285,8 @@ pub unsafe fn module_from_image(
             .filter(|header| header.kind == PT_LOAD && header.flags & PF_X != 0)
     };
     let pc_offset = pc.get().checked_sub(code.start)?.checked_add(code.offset)?;
-    // A segment's mapping has whole pages; what is in them before and after it may be another segment's.
+    // A segment's mapping has whole pages; what is in them before and after it may be another
+    // segment's.
     let itself = |segment: &ProgramHeader| {
         let end = segment.offset.saturating_add(segment.filesz);
         (segment.offset..end).contains(&pc_offset)
@@ -299,17 +307,18 @@ pub unsafe fn module_from_image(
     unsafe { Module::from_program_headers(headers, header.phnum, load_bias) }
 }
 
-/// The rule for the frame of the instruction at `pc`, from the tables of the module that contains it.
-/// About a microsecond: cache it.
+/// The rule for the frame of the instruction at `pc`, from the tables of the module that contains
+/// it. About a microsecond: cache it.
 pub fn rule_for(module: &Module, pc: LookupPc) -> FrameRule {
     module.tables().rule_for(pc)
 }
 
 /// # Safety
 ///
-/// The range is readable and nobody writes to it during `'a`, and it is not longer than `isize::MAX`.
+/// The range is readable and nobody writes to it during `'a`, and it is not longer than
+/// `isize::MAX`.
 unsafe fn bytes_at<'a>(addr: u64, bytes: usize) -> &'a [u8] {
-    // SAFETY: passed on to the caller; bytes need no alignment. A null address cannot be inside of a
-    // mapped segment.
+    // SAFETY: passed on to the caller; bytes need no alignment. A null address cannot be inside of
+    // a mapped segment.
     unsafe { slice::from_raw_parts(with_exposed_provenance(addr as usize), bytes) }
 }

@@ -1,10 +1,10 @@
 //! Call stacks from call-frame information, inside the process that is being looked at.
 //!
 //! **Purpose.** The engine wants the chain of return addresses at every event, fast, and without
-//! keeping a shadow stack. Compilers already say, for each program counter, where the caller's frame
-//! lies (`.eh_frame`). This crate compiles that saying, once for each distinct program counter, into a
-//! 16-byte [`FrameRule`]; the engine caches the rules, and a step from a frame to its caller is then
-//! one addition and two reads of the stack.
+//! keeping a shadow stack. Compilers already say, for each program counter, where the caller's
+//! frame lies (`.eh_frame`). This crate compiles that saying, once for each distinct program
+//! counter, into a 16-byte [`FrameRule`]; the engine caches the rules, and a step from a frame to
+//! its caller is then one addition and two reads of the stack.
 //!
 //! ```text
 //!  image in memory ──module_from_image──▶ Module ──rule_for(LookupPc)──▶ FrameRule   (cached by caller)
@@ -15,33 +15,35 @@
 //! **Guarantee.** Errs towards stopping: a rule that cannot be expressed exactly is
 //! [`FrameRule::Unknown`], a saved `rbp` that cannot be found makes the cursor forget `rbp`, and
 //! [`step`] then stops with the reason instead of guessing. Only [`rule_from_code`] and
-//! [`step_by_frame_pointer`], for code without tables, are heuristics, and they have their own names so
-//! that nobody calls them by accident. Where the linker has made no index (`gcc -static`), the tables are recognised by what compilers
-//! write ([`Tables::find_in`]), and whoever can allocate makes one ([`Module::with_index`]).
-//! Corrupt tables give `Unknown` or a wrong rule, never a panic, an endless loop or a read outside of the
-//! segments that hold them. Nothing here allocates, locks or uses thread-local state.
+//! [`step_by_frame_pointer`], for code without tables, are heuristics, and they have their own
+//! names so that nobody calls them by accident. Where the linker has made no index (`gcc -static`),
+//! the tables are recognised by what compilers write ([`Tables::find_in`]), and whoever can
+//! allocate makes one ([`Module::with_index`]). Corrupt tables give `Unknown` or a wrong rule,
+//! never a panic, an endless loop or a read outside of the segments that hold them. Nothing here
+//! allocates, locks or uses thread-local state.
 //!
 //! **Source.** DWARF 5 section 6.4 (call-frame information), the System V x86-64 psABI section 3.7
 //! (register numbers, `.eh_frame`), LSB 5.0 core section 10.6 (`.eh_frame_hdr`), and the kernel's
 //! `struct rt_sigframe` for signal frames. gimli decodes entries and instructions; the rows are
-//! executed here, because only three of their columns matter (CFA, `rbp`, return address), and gimli's
-//! own execution serves as the oracle of the tests.
+//! executed here, because only three of their columns matter (CFA, `rbp`, return address), and
+//! gimli's own execution serves as the oracle of the tests.
 //!
 //! **Deviations.**
-//! 1. Only `rsp` and `rbp` are carried from frame to frame. A canonical frame address (CFA) in terms of
-//!    another register is understood where the caller knows that register ([`step_with_registers`]):
-//!    in practice the innermost frame. Deeper ones (glibc's `_dl_runtime_resolve`) end the stack.
+//! 1. Only `rsp` and `rbp` are carried from frame to frame. A canonical frame address (CFA) in
+//!    terms of another register is understood where the caller knows that register
+//!    ([`step_with_registers`]): in practice the innermost frame. Deeper ones (glibc's
+//!    `_dl_runtime_resolve`) end the stack.
 //! 2. The return address must be saved at `CFA - 8`, where `call` puts it. The few instructions in
 //!    `vfork`, `longjmp` and `setcontext` during which it lives elsewhere are `Unknown`.
-//! 3. DWARF expressions are evaluated symbolically when the rule is made, with the program counter as a
-//!    constant. Whatever does not end as `register + n` or `*(register + n) + m` is `Unknown`.
+//! 3. DWARF expressions are evaluated symbolically when the rule is made, with the program counter
+//!    as a constant. Whatever does not end as `register + n` or `*(register + n) + m` is `Unknown`.
 //!
 //! # Which address to look up
 //!
 //! A return address is the address *after* the call, which may already belong to the next function
-//! (after a call that never returns) or to a row with other rules. So a return address is looked
-//! up at `pc - 1`. The innermost frame, and a frame that a signal interrupted, are looked up at `pc` itself.
-//! [`PcKind`] says which of the two a program counter is, [`Cursor`] keeps it up to date,
+//! (after a call that never returns) or to a row with other rules. So a return address is looked up
+//! at `pc - 1`. The innermost frame, and a frame that a signal interrupted, are looked up at `pc`
+//! itself. [`PcKind`] says which of the two a program counter is, [`Cursor`] keeps it up to date,
 //! and [`LookupPc`] can only be made by saying it.
 //!
 //! # Example

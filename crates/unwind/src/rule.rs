@@ -6,8 +6,8 @@ pub enum PcKind {
     /// The instruction about to run: the innermost frame, or one that a signal interrupted.
     /// Looked up as it is.
     Exact,
-    /// The instruction after a call, as found on the stack. Looked up one byte before, inside of the
-    /// call.
+    /// The instruction after a call, as found on the stack. Looked up one byte before, inside of
+    /// the call.
     ReturnAddress,
 }
 
@@ -79,8 +79,8 @@ pub enum RbpRule {
     Lost,
 }
 
-/// How to get from a frame to its caller: the CFA (canonical frame address, the caller's `rsp` after the
-/// return), below which lies the return address, and the caller's `rbp`.
+/// How to get from a frame to its caller: the CFA (canonical frame address, the caller's `rsp`
+/// after the return), below which lies the return address, and the caller's `rbp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameRule {
     /// CFA = rsp + `cfa_offset`.
@@ -107,8 +107,8 @@ pub enum FrameRule {
         /// Where the caller's `rbp` is.
         rbp: RbpRule,
     },
-    /// CFA = *(rsp + `offset`) + `add`: OpenSSL's assembly, which saves the old `rsp` on a realigned
-    /// stack.
+    /// CFA = *(rsp + `offset`) + `add`: OpenSSL's assembly, which saves the old `rsp` on a
+    /// realigned stack.
     RspDeref {
         /// Distance from `rsp` to the slot.
         offset: i32,

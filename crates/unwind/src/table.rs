@@ -1,6 +1,7 @@
 //! From a program counter to its rule, over `.eh_frame_hdr` and `.eh_frame` as byte slices.
 //!
-//! Entirely safe code: [`crate::image`] turns a mapped image into the slices, and tests bring their own.
+//! Entirely safe code: [`crate::image`] turns a mapped image into the slices, and tests bring their
+//! own.
 
 use gimli::{
     BaseAddresses, CallFrameInstruction, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry,
@@ -53,11 +54,13 @@ impl<'a> Tables<'a> {
         Index::parse(self.hdr).is_some()
     }
 
-    /// Where `.eh_frame` begins in the content of a segment, as far as that can be told without section headers.
+    /// Where `.eh_frame` begins in the content of a segment, as far as that can be told without
+    /// section headers.
     ///
-    /// What every compiler writes at the beginning of a common entry (CIE) for x86-64 is looked for: a version, an augmentation
-    /// that begins with `z`, alignment factors 1 and -8, and column 16 for the return address. That is eleven bytes which
-    /// hardly stand together by chance. If they do, the entries that follow make no sense, and the search goes on.
+    /// What every compiler writes at the beginning of a common entry (CIE) for x86-64 is looked
+    /// for: a version, an augmentation that begins with `z`, alignment factors 1 and -8, and column
+    /// 16 for the return address. That is eleven bytes which hardly stand together by chance. If
+    /// they do, the entries that follow make no sense, and the search goes on.
     pub fn find_in(segment: &[u8]) -> Option<usize> {
         let mut from = 0;
         loop {
@@ -75,8 +78,9 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Calls `visit` with the first address, the end and the address of each function's entry. What is not an entry is skipped:
-    /// the end of the section is known only where the linker has written a terminator.
+    /// Calls `visit` with the first address, the end and the address of each function's entry. What
+    /// is not an entry is skipped: the end of the section is known only where the linker has
+    /// written a terminator.
     pub fn each_entry(&self, mut visit: impl FnMut(u64, u64, u64)) {
         let mut section = EhFrame::new(self.eh_frame, LittleEndian);
         section.set_address_size(ADDRESS_BYTES);
@@ -126,8 +130,8 @@ impl<'a> Tables<'a> {
                     .ok()?;
                 fde.contains(pc).then_some(fde)?
             }
-            // The linker wrote no table, or one in an encoding that no known linker writes: slow but
-            // right.
+            // The linker wrote no table, or one in an encoding that no known linker writes: slow
+            // but right.
             None => section
                 .fde_for_address(&bases, pc, EhFrame::cie_from_offset)
                 .ok()?,
@@ -142,8 +146,8 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// The bytes of the entry at the beginning of `rest`, its length field included. None for a terminator and for what cannot be
-/// one: entries of 4 GiB do not exist.
+/// The bytes of the entry at the beginning of `rest`, its length field included. None for a
+/// terminator and for what cannot be one: entries of 4 GiB do not exist.
 fn entry_bytes(rest: &[u8]) -> Option<usize> {
     let length = u32::from_le_bytes(*rest.first_chunk()?);
     let bytes = length as usize + 4;
@@ -182,15 +186,17 @@ pub const fn index_bytes(functions: usize) -> usize {
 /// Version and encodings, where `.eh_frame` is (not needed), number of rows.
 const INDEX_HEAD_BYTES: usize = 16;
 
-/// Writes what a linker would have written into `.eh_frame_hdr`: a table of (first address, address of the entry), which must be
-/// sorted by the first. `index` has [`index_bytes`] and stays where it is. None if it has another size.
+/// Writes what a linker would have written into `.eh_frame_hdr`: a table of (first address, address
+/// of the entry), which must be sorted by the first. `index` has [`index_bytes`] and stays where it
+/// is. None if it has another size.
 pub fn encode_index(functions: &[(u64, u64)], index: &mut [u8]) -> Option<()> {
     if index.len() != index_bytes(functions.len()) {
         return None;
     }
     let base = index.as_ptr().addr() as u64;
     let (head, rows) = index.split_at_mut(INDEX_HEAD_BYTES);
-    // `.eh_frame` as an address, four bytes of count, rows relative to the index in eight bytes a field.
+    // `.eh_frame` as an address, four bytes of count, rows relative to the index in eight bytes a
+    // field.
     head[..4].copy_from_slice(&[
         1,
         gimli::DW_EH_PE_absptr.0,
@@ -206,8 +212,8 @@ pub fn encode_index(functions: &[(u64, u64)], index: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// The sorted table in `.eh_frame_hdr`: pairs of (first address of a function, address of its entry),
-/// both relative to the header.
+/// The sorted table in `.eh_frame_hdr`: pairs of (first address of a function, address of its
+/// entry), both relative to the header.
 ///
 /// gimli has this search too; its arithmetic overflows on corrupt headers.
 struct Index<'a> {
@@ -356,7 +362,8 @@ impl Program<'_, '_> {
         };
         let mut instructions = cie.instructions(self.section, self.bases);
         while let Some(instruction) = instructions.next().ok()? {
-            // The location of initial instructions is not defined; compilers write none that move it.
+            // The location of initial instructions is not defined; compilers write none that move
+            // it.
             machine.execute(instruction, u64::MAX)?;
         }
         machine.location = self.fde.initial_address();

@@ -58,7 +58,8 @@ pub struct Step {
 /// Why there is no caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// This is the outermost frame: the stack is complete. All others mean a stack that is cut short.
+    /// This is the outermost frame: the stack is complete. All others mean a stack that is cut
+    /// short.
     Outermost,
     /// The rule is [`FrameRule::Unknown`].
     NoRule,
@@ -66,7 +67,8 @@ pub enum Stop {
     RegisterUnknown,
     /// Memory that the rule points at cannot be read.
     Unreadable,
-    /// The caller's frame would not lie above this one, or (by frame pointer) does not look like one.
+    /// The caller's frame would not lie above this one, or (by frame pointer) does not look like
+    /// one.
     Implausible,
 }
 
@@ -79,8 +81,8 @@ pub fn step(rule: FrameRule, cursor: &mut Cursor, memory: &impl Memory) -> Resul
     step_with_registers(rule, cursor, memory, |_| None)
 }
 
-/// As [`step`], for a frame in which more registers are known, usually the innermost: `registers` gives
-/// those other than `rsp` and `rbp`.
+/// As [`step`], for a frame in which more registers are known, usually the innermost: `registers`
+/// gives those other than `rsp` and `rbp`.
 #[inline]
 pub fn step_with_registers(
     rule: FrameRule,
@@ -171,13 +173,14 @@ fn step_out_of_signal(cursor: &mut Cursor, memory: &impl Memory) -> Result<Step,
     })
 }
 
-/// The largest frame that [`step_by_frame_pointer`] believes in. JIT compilers keep frames small; the usual
-/// main stack is eight times as large, so that a stale `rbp` from far above is mostly refused.
+/// The largest frame that [`step_by_frame_pointer`] believes in. JIT compilers keep frames small;
+/// the usual main stack is eight times as large, so that a stale `rbp` from far above is mostly
+/// refused.
 pub const FRAME_BYTES_MAX: u64 = 1 << 20;
 
-/// Advances the cursor to the caller in code without call-frame information (JITs), supposing that `rbp` is a
-/// frame pointer: it is aligned, not below `rsp`, at most [`FRAME_BYTES_MAX`] above it, and
-/// `is_code` accepts the return address next to it.
+/// Advances the cursor to the caller in code without call-frame information (JITs), supposing that
+/// `rbp` is a frame pointer: it is aligned, not below `rsp`, at most [`FRAME_BYTES_MAX`] above it,
+/// and `is_code` accepts the return address next to it.
 ///
 /// A heuristic. In the first and last instructions of a function, and in functions that do not
 /// set up `rbp`, it skips one caller. On an error the cursor is unchanged.
@@ -215,8 +218,8 @@ pub const RULE_CODE_BYTES_MAX: usize = 10;
 /// The rule for code that has no call-frame information but that its bytes give away: signal
 /// trampolines (musl, Go), and linkage entries (lld). Otherwise [`FrameRule::Unknown`].
 ///
-/// Give it the code at the program counter *itself*, whatever its kind; fewer than [`RULE_CODE_BYTES_MAX`]
-/// bytes will do if no more are readable.
+/// Give it the code at the program counter *itself*, whatever its kind; fewer than
+/// [`RULE_CODE_BYTES_MAX`] bytes will do if no more are readable.
 pub fn rule_from_code(code: &[u8], kind: PcKind) -> FrameRule {
     // `mov rax, 15; syscall` and `mov eax, 15; syscall`: nobody else calls `rt_sigreturn`.
     let is_sigreturn = code.starts_with(&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05])
@@ -224,8 +227,8 @@ pub fn rule_from_code(code: &[u8], kind: PcKind) -> FrameRule {
     if is_sigreturn {
         return FrameRule::SignalFrame;
     }
-    // `endbr64` may come first, then `jmp [rip + n]`: what the entry was called with is all there is on
-    // the stack.
+    // `endbr64` may come first, then `jmp [rip + n]`: what the entry was called with is all there
+    // is on the stack.
     let code = code.strip_prefix(&[0xf3, 0x0f, 0x1e, 0xfa]).unwrap_or(code);
     if kind == PcKind::Exact && code.starts_with(&[0xff, 0x25]) {
         return FrameRule::Rsp {

@@ -1,7 +1,7 @@
 //! Which edits there are.
 //!
-//! A harmless edit says why it is harmless; most are saved by the layout, because what is persisted for another reason lies in the same
-//! cache line.
+//! A harmless edit says why it is harmless; most are saved by the layout, because what is persisted
+//! for another reason lies in the same cache line.
 
 use super::Expectation::{self, Found, Harmless};
 use super::Mutant;

@@ -1,11 +1,13 @@
 //! A real browser, Debian's Chromium without a window, that opens pages and says what they do.
 //!
-//! It is spoken to by the DevTools protocol over two pipes (`--remote-debugging-pipe`): messages of JSON that end with a zero byte. A
-//! shell puts the pipes where Chromium looks for them, descriptors 3 and 4, so that nothing is needed but the standard library.
+//! It is spoken to by the DevTools protocol over two pipes (`--remote-debugging-pipe`): messages of
+//! JSON that end with a zero byte. A shell puts the pipes where Chromium looks for them,
+//! descriptors 3 and 4, so that nothing is needed but the standard library.
 //!
-//! **Guarantee.** Everything that a page throws, logs as an error, is refused by its policy, or asks the network for, is in
-//! [`Tab::take_complaints`]; the suite has a page that does all of these. Starting the browser takes a second or two, so whoever tests
-//! starts one and opens many pages. It has no profile but a new folder, and ends with its value.
+//! **Guarantee.** Everything that a page throws, logs as an error, is refused by its policy, or
+//! asks the network for, is in [`Tab::take_complaints`]; the suite has a page that does all of
+//! these. Starting the browser takes a second or two, so whoever tests starts one and opens many
+//! pages. It has no profile but a new folder, and ends with its value.
 //!
 //! **Source.** <https://chromedevtools.github.io/devtools-protocol/>.
 
@@ -350,7 +352,8 @@ impl Tab<'_> {
         save(&shot, path)
     }
 
-    /// What the page has done since that it should not: errors, and requests for anything but itself.
+    /// What the page has done since that it should not: errors, and requests for anything but
+    /// itself.
     pub fn take_complaints(&self) -> Result<Vec<String>> {
         // What was sent before the answer has arrived.
         self.evaluate("0")?;

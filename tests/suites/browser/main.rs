@@ -1,8 +1,9 @@
 //! The page that `--format html` and `brownout report` write, in a real browser.
 //!
-//! Reports of every analysis are made by the tool, become pages, and are used as a person uses them. Pictures of them are left in
-//! `target/screenshots`. What each page must keep to: it throws and logs no error, asks nobody for anything, and has no barrier that axe-core
-//! (`tests/browser`) finds, in light and in dark colours, in a wide and in a narrow window.
+//! Reports of every analysis are made by the tool, become pages, and are used as a person uses
+//! them. Pictures of them are left in `target/screenshots`. What each page must keep to: it throws
+//! and logs no error, asks nobody for anything, and has no barrier that axe-core (`tests/browser`)
+//! finds, in light and in dark colours, in a wide and in a narrow window.
 //!
 //! Rows are few, because each is a process of its own and starts a browser.
 
@@ -310,8 +311,8 @@ fn page_of_all(reports: &[(&str, Report)], options: &[&str], folder: &Path) -> R
     Ok(page)
 }
 
-/// What two runs have in common is shown once, with both. And of a function in which one bug was mended and another made, both of which have one
-/// fingerprint, each can be chosen.
+/// What two runs have in common is shown once, with both. And of a function in which one bug was
+/// mended and another made, both of which have one fingerprint, each can be chosen.
 fn several_reports_and_two_compared() -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;
@@ -451,7 +452,8 @@ fn wait_until_shown(tab: &Tab<'_>, finding: &Finding) -> Result<()> {
     ))
 }
 
-/// Every line that touched persistent memory is there, with its source and with how often it did what.
+/// Every line that touched persistent memory is there, with its source and with how often it did
+/// what.
 fn expect_coverage(tab: &Tab<'_>, report: &Report) -> Result<()> {
     let touched = report.touched.as_ref().context("nothing was counted")?;
     if touched.lines() == 0 {
@@ -678,8 +680,9 @@ impl Drop for Background {
     }
 }
 
-/// A campaign of `fuzz` is watched: its curves grow without the page being loaded again, what it finds is offered, and the way to
-/// the finding is drawn. The page that is written afterwards shows the same, and asks nobody.
+/// A campaign of `fuzz` is watched: its curves grow without the page being loaded again, what it
+/// finds is offered, and the way to the finding is drawn. The page that is written afterwards shows
+/// the same, and asks nobody.
 fn a_campaign_that_goes_on() -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;
@@ -818,7 +821,8 @@ fn listing(folder: &Path) -> Result<BTreeSet<(PathBuf, u64, std::time::SystemTim
     Ok(all)
 }
 
-/// The list has no more elements in the page for ten thousand findings than for a hundred; times are printed, for people.
+/// The list has no more elements in the page for ten thousand findings than for a hundred; times
+/// are printed, for people.
 fn ten_thousand_findings() -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;
@@ -876,8 +880,9 @@ fn ten_thousand_findings() -> Result<()> {
     Ok(())
 }
 
-/// Text that tries to become a part of the page: tags, attributes, templates, control characters; see `crates/report/tests/html.rs`, which has them,
-/// too, and sees in the page's source that nothing gets out.
+/// Text that tries to become a part of the page: tags, attributes, templates, control characters;
+/// see `crates/report/tests/html.rs`, which has them, too, and sees in the page's source that
+/// nothing gets out.
 const PAYLOADS: &str = include_str!("../../../crates/report/tests/data/payloads.json");
 
 /// A finding in which every text is this.
@@ -925,7 +930,8 @@ fn hostile(number: usize, text: &str) -> Finding {
     finding
 }
 
-/// In the browser itself: nothing of it is executed, nothing asks for anything, no element comes of it, and it is shown as it is.
+/// In the browser itself: nothing of it is executed, nothing asks for anything, no element comes of
+/// it, and it is shown as it is.
 fn hostile_text_is_text() -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;
@@ -1032,10 +1038,12 @@ fn script_is_strict() -> Result<()> {
     Ok(())
 }
 
-/// No browser is needed for this one: what the pictures of the seeded programs show is what `explore` has found out.
+/// No browser is needed for this one: what the pictures of the seeded programs show is what
+/// `explore` has found out.
 ///
-/// Of every finding with a lost store: its line has a cross right of the crash, it was stored to and not persistent right before, and no
-/// other line has one; the lost stores of the timeline are at the places that the events name.
+/// Of every finding with a lost store: its line has a cross right of the crash, it was stored to
+/// and not persistent right before, and no other line has one; the lost stores of the timeline are
+/// at the places that the events name.
 fn timelines_show_what_is_lost() -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;

@@ -75,8 +75,8 @@ fn finds() -> Result<()> {
         both[0] == both[1],
         "two campaigns find it in another way: {both:#?}"
     );
-    // It cannot change what it looks at: without it, the first images are the same. (Later ones need not be: what it
-    // finds is made small, and that takes executions.)
+    // It cannot change what it looks at: without it, the first images are the same. (Later ones
+    // need not be: what it finds is made small, and that takes executions.)
     scene.fuzz(&["--out", "three", "--executions", "600"])?;
     let kept = Kept::look(&scene.path("three"))?;
     let images: Vec<ImageId> = kept.store.iter().map(|node| node.id).collect();

@@ -1,4 +1,5 @@
-//! Runs that give up, hang or cannot be made: one does not hide others, each is counted once, and what a seed shows is told apart.
+//! Runs that give up, hang or cannot be made: one does not hide others, each is counted once, and
+//! what a seed shows is told apart.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +25,8 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// `a` and `b` leave something half done, which opening refuses; `h` and `i` do not end; `g` does what is not supported.
+/// `a` and `b` leave something half done, which opening refuses; `h` and `i` do not end; `g` does
+/// what is not supported.
 const PROGRAM: &str = r#"#include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -170,7 +172,8 @@ fn hangs() -> Result<()> {
     let options = ["--executions", "60", "--explore-share", "0"];
     let report = fuzz(&scene, &[&options[..], &["--hang-after", "200ms"]].concat())?;
     let found = of_runs(&report, "hang");
-    // Where they hang, nothing is done to persistent memory; the last that was done tells them apart.
+    // Where they hang, nothing is done to persistent memory; the last that was done tells them
+    // apart.
     ensure!(found.len() >= 2, "{found:#?}");
     let hangs = count(&scene.path("out/hangs"))?;
     ensure!(hangs == found.len(), "{hangs} files");

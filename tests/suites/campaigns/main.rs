@@ -1,7 +1,8 @@
-//! `brownout fuzz` as a campaign that somebody watches, ends, makes small and shares: what the terminal shows, and what is in the folder.
+//! `brownout fuzz` as a campaign that somebody watches, ends, makes small and shares: what the
+//! terminal shows, and what is in the folder.
 //!
-//! What campaigns reach is in `suites/fuzz.rs`. Campaigns here are limited by executions, or are ended when they have done what is waited for, so that a busy
-//! machine sees the same.
+//! What campaigns reach is in `suites/fuzz.rs`. Campaigns here are limited by executions, or are
+//! ended when they have done what is waited for, so that a busy machine sees the same.
 
 mod detect;
 mod endings;

@@ -1,4 +1,5 @@
-//! Programs that misbehave, full disks, damaged folders and kills: a campaign goes on, or says what is wrong; and nothing is lost.
+//! Programs that misbehave, full disks, damaged folders and kills: a campaign goes on, or says what
+//! is wrong; and nothing is lost.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -256,7 +257,8 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whatever is damaged: there is an error, or it is mended; never a panic, and never a finding that was not there.
+/// Whatever is damaged: there is an error, or it is mended; never a panic, and never a finding that
+/// was not there.
 fn damaged() -> Result<()> {
     let scene = Scene::of("clean_tree", Build::Fixed)?;
     scene.fuzz(&["--out", "out", "--executions", "60", "--explore-share", "0"])?;

@@ -1,4 +1,5 @@
-//! Programs annotated for PMTest and for PMRace, compiled with `include/pmtest.h` and `include/pmrace.h` and no library.
+//! Programs annotated for PMTest and for PMRace, compiled with `include/pmtest.h` and
+//! `include/pmrace.h` and no library.
 
 use std::fs;
 use std::path::PathBuf;
@@ -93,7 +94,8 @@ fn result() -> Result<()> {
     checked.expect_places(&[("not-ordered", "main"), ("not-persisted", "main")])
 }
 
-/// What a program says of its locks comes into the trace, where the words lie in the pool; no rule of one run makes anything of it.
+/// What a program says of its locks comes into the trace, where the words lie in the pool; no rule
+/// of one run makes anything of it.
 fn sync_var() -> Result<()> {
     let scratch = Scratch::new()?;
     let source = layout::workspace().join("tests/seeded/pmrace/sync_var.c");

@@ -1,4 +1,5 @@
-//! What a mapping leaves behind can still be made persistent: through the next mapping, or by the file's descriptor.
+//! What a mapping leaves behind can still be made persistent: through the next mapping, or by the
+//! file's descriptor.
 
 use anyhow::{Context, Result, ensure};
 use brownout_tests::{Invocation, Scratch, check, trial};
@@ -54,7 +55,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// What the program does next, the domain, and the text of the last event of the only finding, if there is one.
+/// What the program does next, the domain, and the text of the last event of the only finding, if
+/// there is one.
 const CASES: &[(&str, &str, Option<&str>)] = &[
     ("mapped-flushed", "x86", None),
     ("moved-flushed", "x86", None),

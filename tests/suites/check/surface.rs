@@ -145,7 +145,8 @@ int main(void)
 }
 "#;
 
-/// What a report says would mend its findings, mends them: put where it says and compiled, the program is clean.
+/// What a report says would mend its findings, mends them: put where it says and compiled, the
+/// program is clean.
 const NAMED: &str = r#"
 #include <fcntl.h>
 #include <stdint.h>
@@ -180,7 +181,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Bytes are named in findings, with optimisation and without, and not where nothing says what they are.
+/// Bytes are named in findings, with optimisation and without, and not where nothing says what they
+/// are.
 fn bytes_have_names() -> Result<()> {
     let scratch = Scratch::new()?;
     let source = scratch.join("named.c");

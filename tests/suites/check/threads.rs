@@ -1,5 +1,6 @@
-//! `--threads`: what threads could read of each other too early is found where it is, whatever the order of the run; and nothing is said
-//! where a lock or an order keeps them apart. The program is `threads.c`, one way a run.
+//! `--threads`: what threads could read of each other too early is found where it is, whatever the
+//! order of the run; and nothing is said where a lock or an order keeps them apart. The program is
+//! `threads.c`, one way a run.
 
 use anyhow::{Context, Result, ensure};
 use brownout_findings::{Finding, Severity};
@@ -13,7 +14,8 @@ const PROGRAM: &str = include_str!("threads.c");
 const RULE: &str = "unpersisted-publication";
 const OPTIONS: [&str; 5] = ["--threads", "--only", RULE, "--pm", "*.pm"];
 
-/// A way to go wrong; where the store is, and where the lock is given back; whether it really happens.
+/// A way to go wrong; where the store is, and where the lock is given back; whether it really
+/// happens.
 const WRONG: &[(&str, &str, Option<&str>, bool)] = &[
     ("mutex-late", "store", Some("unlock"), false),
     ("mutex-early", "store", Some("unlock"), false),
@@ -114,7 +116,8 @@ fn right() -> Result<()> {
     Ok(())
 }
 
-/// A recording says what the run said; one without loads or locks is refused, with the way to make it.
+/// A recording says what the run said; one without loads or locks is refused, with the way to make
+/// it.
 fn recorded() -> Result<()> {
     let scratch = program()?;
     let native = native(&scratch, "mutex-late", "wrong");
@@ -160,7 +163,8 @@ fn alone() -> Result<()> {
     checked.expect_note("one thread only: nothing to predict")
 }
 
-/// The rule is on with `--threads` unless it is switched off, and asking for it alone is an error that says what to add.
+/// The rule is on with `--threads` unless it is switched off, and asking for it alone is an error
+/// that says what to add.
 fn asked_for() -> Result<()> {
     let scratch = program()?;
     let native = native(&scratch, "mutex-late", "wrong");

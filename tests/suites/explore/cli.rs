@@ -378,7 +378,8 @@ fn seen_by_any(file: &Path) -> bool {
         })
 }
 
-/// Starts it, sends it a signal as soon as the file exists, and returns its exit code. Nothing of its own is left then.
+/// Starts it, sends it a signal as soon as the file exists, and returns its exit code. Nothing of
+/// its own is left then.
 fn interrupt_when(invocation: &Invocation, file: &Path, signal: &str) -> Result<i32> {
     tool::expect_built()?;
     let mut command = invocation.command()?;

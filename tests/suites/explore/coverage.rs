@@ -164,8 +164,8 @@ fn sampled() -> Result<()> {
     expect_incomplete(&other, &[Limit::Sampled])
 }
 
-/// Forty words with their sum in front, in no order. Recovery believes them if the sum is right; or if any but some rare ones are there, whether it has
-/// looked at the sum or not.
+/// Forty words with their sum in front, in no order. Recovery believes them if the sum is right; or
+/// if any but some rare ones are there, whether it has looked at the sum or not.
 const SUMMED: &str = r#"
 #include <fcntl.h>
 #include <immintrin.h>
@@ -219,7 +219,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// What a checksum is believed to reject is not tried in full, and that is said. Who has not looked at the sum is not believed to verify it.
+/// What a checksum is believed to reject is not tried in full, and that is said. Who has not looked
+/// at the sum is not believed to verify it.
 fn checksummed() -> Result<()> {
     let scratch = Scratch::new()?;
     let file = scratch.join("summed.c");
@@ -236,7 +237,8 @@ fn checksummed() -> Result<()> {
     expect_incomplete(&part, &[Limit::Sampled])
 }
 
-/// Permissions are not part of the crash states; that is said if they are changed, of files that matter, and is no reason to fail.
+/// Permissions are not part of the crash states; that is said if they are changed, of files that
+/// matter, and is no reason to fail.
 fn attributes() -> Result<()> {
     let scratch = Scratch::new()?;
     let program = program(&scratch)?;

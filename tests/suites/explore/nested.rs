@@ -1,4 +1,5 @@
-//! Crashes in recovery: what the first recovery has not read may decide; and what is not tried because nobody asked for it is said.
+//! Crashes in recovery: what the first recovery has not read may decide; and what is not tried
+//! because nobody asked for it is said.
 
 use std::fs;
 
@@ -39,8 +40,9 @@ fn explored(build: Build, scratch: &Scratch) -> Result<Explored> {
     explore::run(&native, &options)
 }
 
-/// Recovery overwrites two accounts unread. After most first crashes that changes nothing, and it reads the same after all of them; but where a transfer was half done, a second
-/// crash leaves it so.
+/// Recovery overwrites two accounts unread. After most first crashes that changes nothing, and it
+/// reads the same after all of them; but where a transfer was half done, a second crash leaves it
+/// so.
 fn unread() -> Result<()> {
     let scratch = Scratch::new()?;
     let found = explored(Build::Bug, &scratch)?;
@@ -51,8 +53,9 @@ fn unread() -> Result<()> {
         .context("the twin")
 }
 
-/// Keeps a sum of its words, which recovery makes anew with a word of its own that says that it is under way. With `-DBUG` that word survives before
-/// anything else, and whoever finds it takes the sum for made.
+/// Keeps a sum of its words, which recovery makes anew with a word of its own that says that it is
+/// under way. With `-DBUG` that word survives before anything else, and whoever finds it takes the
+/// sum for made.
 const SUMS: &str = r#"
 #include <fcntl.h>
 #include <immintrin.h>
@@ -127,7 +130,8 @@ fn sums(words: u32, flags: &[&str], options: &[&str]) -> Result<Explored> {
     )
 }
 
-/// Nothing was found, that counts as success, and it is said that not all crashes in recovery were tried.
+/// Nothing was found, that counts as success, and it is said that not all crashes in recovery were
+/// tried.
 fn expect_accepted_depth(explored: &Explored) -> Result<()> {
     explored.expect_clean()?;
     let coverage = &explored.report.coverage;
@@ -137,7 +141,8 @@ fn expect_accepted_depth(explored: &Explored) -> Result<()> {
     explored.expect_note("--depth 2")
 }
 
-/// With few recoveries, all are cut short in turn; with many, some, so that a mistake which each of them makes is found, and silence is not praise.
+/// With few recoveries, all are cut short in turn; with many, some, so that a mistake which each of
+/// them makes is found, and silence is not praise.
 fn many() -> Result<()> {
     const FEW: u32 = 10;
     const MANY: u32 = 120;
@@ -160,7 +165,8 @@ fn many() -> Result<()> {
     Ok(())
 }
 
-/// Recovery leaves persistent memory as it is, and begins a file of its own that it takes for whole if it is there.
+/// Recovery leaves persistent memory as it is, and begins a file of its own that it takes for whole
+/// if it is there.
 fn ordinary() -> Result<()> {
     let scratch = Scratch::new()?;
     let source = scratch.join("sums.c");

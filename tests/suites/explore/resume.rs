@@ -120,7 +120,8 @@ fn changed_programs() -> Result<()> {
     bad.expect_rule("recovery-crash")
 }
 
-/// A program that only some recoveries execute, and a file that a script reads which the command line names: neither is taken for the same.
+/// A program that only some recoveries execute, and a file that a script reads which the command
+/// line names: neither is taken for the same.
 fn changed_file() -> Result<()> {
     let scratch = Scratch::new()?;
     build(LONG, "program", &["-O1"], &scratch)?;

@@ -1,4 +1,5 @@
-//! `explore --schedule`: the recorded run is the same each time, whatever its threads do; and so it is known whether store buffers matter (`--tso`).
+//! `explore --schedule`: the recorded run is the same each time, whatever its threads do; and so it
+//! is known whether store buffers matter (`--tso`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,8 +17,9 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const CANNOT_RUN: i32 = 3;
 const FINDINGS: i32 = 1;
 
-/// `wrong` and `right`: one thread stores a number and makes it durable, too late or in time; the other copies it. `locked` and `free`: both
-/// store and make durable what they store, one at a time or side by side.
+/// `wrong` and `right`: one thread stores a number and makes it durable, too late or in time; the
+/// other copies it. `locked` and `free`: both store and make durable what they store, one at a time
+/// or side by side.
 const PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <immintrin.h>
@@ -147,7 +149,8 @@ fn fingerprints(explored: &Explored) -> Vec<&str> {
     findings.map(|finding| &*finding.fingerprint).collect()
 }
 
-/// As one thread follows the other, nothing goes wrong; some schedule shows it, always the same, and its token does, too.
+/// As one thread follows the other, nothing goes wrong; some schedule shows it, always the same,
+/// and its token does, too.
 fn decides_what_is_found() -> Result<()> {
     let setup = setup()?;
     let calm = setup.explore("wrong", &["--schedule", "go-on"])?;
@@ -220,7 +223,8 @@ fn limits(explored: &Explored, limit: Limit) -> bool {
     explored.report.coverage.has(limit)
 }
 
-/// A locked instruction lies between what one thread stores and what the next one does, in every order.
+/// A locked instruction lies between what one thread stores and what the next one does, in every
+/// order.
 fn cannot_matter() -> Result<()> {
     let setup = setup()?;
     for schedule in ["go-on", "random:1", "random:2", "pct:3", "round-robin:4"] {
@@ -253,7 +257,8 @@ fn may_matter() -> Result<()> {
         break;
     }
     ensure!(shown, "in no order do the threads store side by side");
-    // One after the other, they do not even without a lock: a thread that ends leaves nothing in its buffer.
+    // One after the other, they do not even without a lock: a thread that ends leaves nothing in
+    // its buffer.
     let explored = setup.explore("free", &["--tso", "--schedule", "go-on"])?;
     ensure!(
         !limits(&explored, Limit::StoreBuffers),

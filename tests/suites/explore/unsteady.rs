@@ -229,7 +229,8 @@ fn right(how: &str) -> Result<()> {
     explored.expect_clean()?;
     // Nothing, and each text and number of numbers, whole and torn.
     let outcomes = explored.number("distinct_outcomes")?;
-    // That threads, or chance, have decided is no reason to fail, but not all that they might decide was looked at.
+    // That threads, or chance, have decided is no reason to fail, but not all that they might
+    // decide was looked at.
     let accepted = explored.report.coverage.accepted();
     let is_told = accepted.contains(&Limit::Nondeterministic);
     ensure!(

@@ -453,7 +453,8 @@ fn many_files() -> Result<()> {
     explored.expect_clean()
 }
 
-/// The folders that an exploration keeps for itself: it holds them open, to show that they are in use.
+/// The folders that an exploration keeps for itself: it holds them open, to show that they are in
+/// use.
 pub fn own_folders(tool: u32) -> Result<Vec<PathBuf>> {
     let is_own = |link: &PathBuf| {
         let name = link.file_name().and_then(|name| name.to_str());

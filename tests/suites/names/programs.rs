@@ -129,7 +129,8 @@ fn twin(case: &Case) -> Result<()> {
     explored(case.name, &[], &[], &scratch)?.expect_clean()
 }
 
-/// That a pool was made in the same run, and that this may be lost as well, does not make a store that is lost much later a part of it.
+/// That a pool was made in the same run, and that this may be lost as well, does not make a store
+/// that is lost much later a part of it.
 fn later_is_no_creation() -> Result<()> {
     let name = "made_anew";
     let scratch = Scratch::new()?;

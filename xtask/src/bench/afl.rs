@@ -1,7 +1,8 @@
 //! Debian's AFL++ on the same programs as `bench fuzz`: what it reaches, and how fast it is.
 //!
-//! Its compiler instruments the example. AFL++ knows nothing of pools, so a wrapper lays a fresh copy of the pool down before the program's own `main`; that is what its users
-//! have to do, too. Afterwards its queue is run through the tool, which counts the PM paths.
+//! Its compiler instruments the example. AFL++ knows nothing of pools, so a wrapper lays a fresh
+//! copy of the pool down before the program's own `main`; that is what its users have to do, too.
+//! Afterwards its queue is run through the tool, which counts the PM paths.
 
 use std::fs;
 use std::path::{Path, PathBuf};

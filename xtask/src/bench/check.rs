@@ -307,7 +307,8 @@ fn growth(rows: &[Row<'_>]) -> String {
 /// The program's waiting from which on the checker's speed is what is measured.
 const WAITED_SHARE_MIN: f64 = 0.2;
 
-/// How many events a second the checker takes, by the cases in which the program had to wait for it.
+/// How many events a second the checker takes, by the cases in which the program had to wait for
+/// it.
 fn sustained(rows: &[Row<'_>]) -> String {
     let mut busy: Vec<&Row<'_>> = rows
         .iter()

@@ -3,11 +3,12 @@
 //! - **Speed**: one test case of ten commands on an existing pool, again and again, with all
 //!   detectors on, against native launches (`crates/fuzz/examples/speed.rs`), on one processor.
 //! - **Reach**: campaigns of equal time on each map, from the same two commands: as they are, with
-//!   edges alone and no images, with images whose bytes are flipped, and by AFL++ (`afl.rs`). What counts is PM
-//!   paths: pairs of PM operations that follow each other, in runs and in recoveries.
-//! - **Growth**: executions a second in each tenth of a campaign, beside how many PM paths it had reached by then.
-//! - **Known bugs** of libpmemobj's examples that commands trigger, from seeds that show none of them: how long until
-//!   each is found.
+//!   edges alone and no images, with images whose bytes are flipped, and by AFL++ (`afl.rs`). What
+//!   counts is PM paths: pairs of PM operations that follow each other, in runs and in recoveries.
+//! - **Growth**: executions a second in each tenth of a campaign, beside how many PM paths it had
+//!   reached by then.
+//! - **Known bugs** of libpmemobj's examples that commands trigger, from seeds that show none of
+//!   them: how long until each is found.
 
 use std::fs;
 use std::path::Path;
@@ -141,7 +142,8 @@ const fn bug(
     }
 }
 
-/// How long it takes to find each known bug. A campaign that takes longer than 90 seconds has not found it.
+/// How long it takes to find each known bug. A campaign that takes longer than 90 seconds has not
+/// found it.
 fn known(options: &Options) -> Result<()> {
     let limit = if options.quick { 20 } else { 90 };
     println!("\n| known bug | found after | seed shows it |\n|---|---:|---|");

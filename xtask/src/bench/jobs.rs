@@ -1,12 +1,15 @@
-//! `cargo xtask bench jobs`: what a second job gains `brownout explore`, for programs that must be alone.
+//! `cargo xtask bench jobs`: what a second job gains `brownout explore`, for programs that must be
+//! alone.
 //!
 //! ```text
 //!  alone.c ─▶ (explore --jobs 1, explore) × N ─▶ seconds, processor seconds, how many times as fast
 //! ```
 //!
-//! Each program is explored with a recovery that does little and with one that does much. With one job the program, its events and the search
-//! still overlap, so that one job keeps more than one processor busy. Two processors can then make an exploration at most as many times
-//! as fast as they have time for: twice its seconds by its processor seconds. That bound is printed beside what was reached.
+//! Each program is explored with a recovery that does little and with one that does much. With one
+//! job the program, its events and the search still overlap, so that one job keeps more than one
+//! processor busy. Two processors can then make an exploration at most as many times as fast as
+//! they have time for: twice its seconds by its processor seconds. That bound is printed beside
+//! what was reached.
 
 use std::fs;
 use std::process::Command;
@@ -23,7 +26,8 @@ const SOURCE: &str = include_str!("alone.c");
 /// How many records are stored: two failure points each.
 const RECORDS: &str = "300";
 const RECORDS_QUICK: &str = "100";
-/// Thousands of steps after looking at the records, each some nanosecond: hardly anything, and about ten milliseconds.
+/// Thousands of steps after looking at the records, each some nanosecond: hardly anything, and
+/// about ten milliseconds.
 const LITTLE: &str = "0";
 const MUCH: &str = "10000";
 /// Free on most machines; each recovery has a network of its own.
@@ -141,7 +145,8 @@ fn cases() -> Vec<Case> {
 /// What all children that have ended have used of the processors, with all that they had started.
 fn processor_time() -> Result<Duration> {
     let stat = fs::read_to_string("/proc/self/stat")?;
-    // Behind the name, which may have spaces in it: the state is field 3, so these are fields 16 and 17.
+    // Behind the name, which may have spaces in it: the state is field 3, so these are fields 16
+    // and 17.
     let behind = stat.rsplit(')').next().unwrap_or_default();
     let ticks = behind
         .split_whitespace()

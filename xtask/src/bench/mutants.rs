@@ -1,7 +1,9 @@
-//! `cargo xtask bench mutants`: how long `brownout fuzz` takes to find what an edit has broken in libpmemobj's examples.
+//! `cargo xtask bench mutants`: how long `brownout fuzz` takes to find what an edit has broken in
+//! libpmemobj's examples.
 //!
-//! `explore`'s tests are told the commands that reach the edited code. Here a campaign has to find them, from two commands on a pool that was made
-//! beforehand. A mutant is found when a correctness finding blames the function that it is known to show in.
+//! `explore`'s tests are told the commands that reach the edited code. Here a campaign has to find
+//! them, from two commands on a pool that was made beforehand. A mutant is found when a correctness
+//! finding blames the function that it is known to show in.
 
 use std::fs;
 use std::path::Path;
@@ -94,7 +96,8 @@ fn hunt(mutant: &Mutant, limit: Duration) -> Result<Option<Found>> {
     let maker = maker.to_string_lossy();
     let make = shell::quoted(&maker);
     let (seed, setup, recover, words) = match mutant.scenario {
-        // Where it matters, the map is not made beforehand. The seed of the hash functions is the same on every run.
+        // Where it matters, the map is not made beforehand. The seed of the hash functions is the
+        // same on every run.
         Scenario::Map { map, before, .. } => (
             MAP_SEED,
             match before {
@@ -113,7 +116,8 @@ fn hunt(mutant: &Mutant, limit: Duration) -> Result<Option<Found>> {
         ),
     };
     fs::write(folder.join("seed"), seed)?;
-    // `p` shows the count of some; of a radix tree it shows inner nodes, too, which are nobody's business.
+    // `p` shows the count of some; of a radix tree it shows inner nodes, too, which are nobody's
+    // business.
     let print = match mutant.scenario {
         Scenario::Map { map: "rtree", .. } => "",
         _ => "p\n",

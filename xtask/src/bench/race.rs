@@ -1,5 +1,5 @@
-//! `cargo xtask bench race`: how long `brownout race` takes to find what is wrong with the programs in `tests/race`, what it says
-//! of those that are right, and what runs cost under a schedule.
+//! `cargo xtask bench race`: how long `brownout race` takes to find what is wrong with the programs
+//! in `tests/race`, what it says of those that are right, and what runs cost under a schedule.
 //!
 //! ```text
 //!  wrong builds ─┬─▶ race, strategies in turn   ─▶ seconds until found, candidates, inconsistencies, verdicts
@@ -8,12 +8,14 @@
 //!  three programs ─▶ (native on one processor, one thread at a time, data flow followed) × N ─▶ slowdown
 //! ```
 //!
-//! A program counts as found when the report has a finding of the rule that its header names; whether the finding names the right
-//! lines is a matter of the test suite. Where the header expects an error, that is what the time is measured to; a warning of the
-//! rule does not count. The search's journal is watched for the moment at which it is there, and then the search is ended: with
-//! `--until-found`, an error of another rule would end it.
+//! A program counts as found when the report has a finding of the rule that its header names;
+//! whether the finding names the right lines is a matter of the test suite. Where the header
+//! expects an error, that is what the time is measured to; a warning of the rule does not count.
+//! The search's journal is watched for the moment at which it is there, and then the search is
+//! ended: with `--until-found`, an error of another rule would end it.
 //!
-//! One run of each is made: the same seed gives other schedules with two jobs, and times differ from run to run.
+//! One run of each is made: the same seed gives other schedules with two jobs, and times differ
+//! from run to run.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};

@@ -35,8 +35,8 @@ const STRATEGIES: [&str; 4] = ["pm", "coverage", "depth-first", "random"];
 /// The same for all strategies, since chance decides much.
 const SEEDS: [u32; 3] = [0, 1, 2];
 const SEEDS_QUICK: [u32; 1] = [0];
-/// Those of the programs that read commands from their standard input, and the build with a bug that
-/// can be found. (The others get their input in other ways.)
+/// Those of the programs that read commands from their standard input, and the build with a bug
+/// that can be found. (The others get their input in other ways.)
 const HUNTED: [(&str, Build); 8] = [
     ("fields", Build::Bug),
     ("lines", Build::Bug),

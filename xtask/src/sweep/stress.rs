@@ -1,8 +1,8 @@
 //! `sweep stress-ng`: stressors of Debian's stress-ng end alike natively and under `run`.
 //!
-//! One stressor at a time does a few hundred of its operations and verifies them. It is alike if the
-//! exit status is, and if it got on with its work: a stressor that waits for ever is ended by its
-//! own time limit, with status 0.
+//! One stressor at a time does a few hundred of its operations and verifies them. It is alike if
+//! the exit status is, and if it got on with its work: a stressor that waits for ever is ended by
+//! its own time limit, with status 0.
 
 use std::fs;
 use std::path::Path;
@@ -13,12 +13,13 @@ use brownout_tests::{Invocation, Scratch, tool};
 
 use super::common::{Comparison, Options, Try};
 
-/// By what they are about. Left out of stress-ng's own classes are those that only compute, and those
-/// that others on the machine would notice: `bigheap`, `dev-shm`, `forkheavy`, `oom-pipe`, `resources`
-/// and `tmpfs` take all memory or processes that there are, `cyclic` and `softlockup` the processors,
-/// `swap` and `watchdog` change the machine, `inotify` and `fanotify` use up what all share. `seccomp`
-/// forbids the engine's own system calls, `usersyscall` wants Syscall User Dispatch, and `opcode` runs
-/// random instructions, 32-bit system calls among them: docs/engine.md has these limits.
+/// By what they are about. Left out of stress-ng's own classes are those that only compute, and
+/// those that others on the machine would notice: `bigheap`, `dev-shm`, `forkheavy`, `oom-pipe`,
+/// `resources` and `tmpfs` take all memory or processes that there are, `cyclic` and `softlockup`
+/// the processors, `swap` and `watchdog` change the machine, `inotify` and `fanotify` use up what
+/// all share. `seccomp` forbids the engine's own system calls, `usersyscall` wants Syscall User
+/// Dispatch, and `opcode` runs random instructions, 32-bit system calls among them: docs/engine.md
+/// has these limits.
 const SUBJECTS: &[(&str, &[&str])] = &[
     (
         "signals",

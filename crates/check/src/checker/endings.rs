@@ -159,10 +159,11 @@ impl Checker {
         }
     }
 
-    /// Mappings went away while their process goes on. What was never written back may still be, through another
-    /// mapping of the file or by the file's descriptor: whoever lets a mapping grow unmaps it first. So it is judged
-    /// when the process ends. What only lacks its fence is judged at once, because nobody comes back for that, and any
-    /// locked instruction of the C library would hide it.
+    /// Mappings went away while their process goes on. What was never written back may still be,
+    /// through another mapping of the file or by the file's descriptor: whoever lets a mapping grow
+    /// unmaps it first. So it is judged when the process ends. What only lacks its fence is judged
+    /// at once, because nobody comes back for that, and any locked instruction of the C library
+    /// would hide it.
     fn mappings_go(&mut self, ranges: &[FileRange], unmapping: Unmapping) {
         for region in self.shown_no_more(ranges) {
             let dirty: Vec<ByteRange> = self
@@ -199,8 +200,8 @@ impl Checker {
         }
     }
 
-    /// A signal ended a process. It may have meant to bring to disk what it had unmapped; write-backs are made through
-    /// the mapping, so where these count, whoever unmaps has finished.
+    /// A signal ended a process. It may have meant to bring to disk what it had unmapped;
+    /// write-backs are made through the mapping, so where these count, whoever unmaps has finished.
     fn is_killed(&mut self, process: ProcessId) {
         if !self.persists_by_msync() {
             self.judge_unmapped(process);

@@ -1,12 +1,15 @@
 //! Write-backs and fences that gain nothing.
 //!
-//! Neighbouring lines written back by one instruction are one *run*, judged as a whole: `clean-flush`, `double-flush`,
-//! `oversized-flush`. A fence is judged by what it completes: `empty-fence`.
+//! Neighbouring lines written back by one instruction are one *run*, judged as a whole:
+//! `clean-flush`, `double-flush`, `oversized-flush`. A fence is judged by what it completes:
+//! `empty-fence`.
 //!
-//! `redirtied-line`: a thread writes a line back twice with a store in between and no fence. Exact when it is reported; of a thread
-//! with many lines under way at once some are missed, because few are remembered.
+//! `redirtied-line`: a thread writes a line back twice with a store in between and no fence. Exact
+//! when it is reported; of a thread with many lines under way at once some are missed, because few
+//! are remembered.
 //!
-//! `flush-outside-pm`: the engine tells of write-backs of the stack and the heap, once for each place in the code.
+//! `flush-outside-pm`: the engine tells of write-backs of the stack and the heap, once for each
+//! place in the code.
 //!
 //! `no-fence` is the headline over `missing-fence` findings of a program that has no fence at all.
 
@@ -72,7 +75,8 @@ impl Checker {
         run.lines += 1;
         run.next = line.end().0;
         let earlier = match kind {
-            // Complete by itself, and ordered: what was stored before is durable before what is stored after.
+            // Complete by itself, and ordered: what was stored before is durable before what is
+            // stored after.
             FlushKind::Clflush => None,
             _ => {
                 if outcome == FlushOutcome::Useful {
@@ -232,8 +236,9 @@ impl Checker {
 
     /// At the end: whether the program ever fenced.
     ///
-    /// Either nothing had when a region ended with something under way. Or only locked instructions did, after the last write-back, and
-    /// [`resolve`](crate::resolve) keeps that only if the first is one that the C library's `exit` makes.
+    /// Either nothing had when a region ended with something under way. Or only locked instructions
+    /// did, after the last write-back, and [`resolve`](crate::resolve) keeps that only if the first
+    /// is one that the C library's `exit` makes.
     pub(super) fn never_fenced(&mut self) {
         use brownout_model::Domain;
         let fencing = self.fencing;

@@ -3,9 +3,10 @@
 //! ```text
 //!  event ─▶ site number ─▶ keys (file, offset) ─▶ model ─▶ outcome ─▶ rules ─▶ collector
 //! ```
-//! Which rule looks where: stores (`tx-*`, `store-outside-tx`, `overwritten-unpersisted`), write-backs and fences
-//! (`clean-flush`, `double-flush`, `oversized-flush`, `redirtied-line`, `flush-outside-pm`, `empty-fence`, `no-fence`), requests (`not-*`, `*-log`, `cross-tx-overlap`), ends of mappings,
-//! processes and sections (`missing-*`, `transient-data`).
+//! Which rule looks where: stores (`tx-*`, `store-outside-tx`, `overwritten-unpersisted`),
+//! write-backs and fences (`clean-flush`, `double-flush`, `oversized-flush`, `redirtied-line`,
+//! `flush-outside-pm`, `empty-fence`, `no-fence`), requests (`not-*`, `*-log`, `cross-tx-overlap`),
+//! ends of mappings, processes and sections (`missing-*`, `transient-data`).
 
 mod annotations;
 mod endings;
@@ -42,8 +43,8 @@ use crate::thread::{FlushRun, Section, Thread};
 use crate::threads::known::Threads;
 use crate::tx::{Logged, Transaction, Transactions, own_number};
 
-/// Stores to a line that was never written back, from which on it is called transient: often enough that writing it
-/// back each time cannot have been meant.
+/// Stores to a line that was never written back, from which on it is called transient: often enough
+/// that writing it back each time cannot have been meant.
 const TRANSIENT_STORES_MIN: u16 = 64;
 
 /// What the run consisted of.
@@ -162,7 +163,8 @@ impl Fencing {
     }
 }
 
-/// Which of two independent halves of the rules a checker looks after. What the other half needs, it does not keep.
+/// Which of two independent halves of the rules a checker looks after. What the other half needs,
+/// it does not keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Duties {
     /// What is persistent when: the model, and all rules that ask it.
@@ -372,7 +374,8 @@ impl Checker {
         self.ended
     }
 
-    /// The first event that does not fit those before it, if there is one: then what was found means little.
+    /// The first event that does not fit those before it, if there is one: then what was found
+    /// means little.
     pub fn fault(&self) -> Option<MapFault> {
         self.fault
     }

@@ -2,8 +2,8 @@
 //!
 //! `overwritten-unpersisted`, `tx-unlogged-store`, `store-outside-tx`.
 //!
-//! A range and where the program has it are two arguments here, not one pair: a pair would be put together in memory and read back at once,
-//! which the processor has to wait for.
+//! A range and where the program has it are two arguments here, not one pair: a pair would be put
+//! together in memory and read back at once, which the processor has to wait for.
 
 use super::*;
 
@@ -229,8 +229,9 @@ impl Checker {
             });
     }
 
-    /// libpmemobj keeps its own heap consistent by other means than the program's transaction, and does not announce all of it. A copy
-    /// that the program has libpmem make is made persistent on purpose, beside the transaction.
+    /// libpmemobj keeps its own heap consistent by other means than the program's transaction, and
+    /// does not announce all of it. A copy that the program has libpmem make is made persistent on
+    /// purpose, beside the transaction.
     fn is_by_library(&self, tag: Tag) -> bool {
         let site = self.sites.site(tag);
         self.library_code.contains(site.process, site.pc)

@@ -1,7 +1,9 @@
-//! Transactions: what is logged twice or in two at a time, and what is not persistent when they end.
+//! Transactions: what is logged twice or in two at a time, and what is not persistent when they
+//! end.
 //!
-//! `duplicate-log`, `fresh-log`, `cross-tx-overlap`, `tx-not-persisted`. libpmemobj is silent when it is asked to log what it has
-//! logged already, so repetition is judged at its functions' entries; what it really logs comes as a request.
+//! `duplicate-log`, `fresh-log`, `cross-tx-overlap`, `tx-not-persisted`. libpmemobj is silent when
+//! it is asked to log what it has logged already, so repetition is judged at its functions'
+//! entries; what it really logs comes as a request.
 
 use super::*;
 

@@ -1,7 +1,8 @@
 //! What happened before what: vector clocks, twice.
 //!
-//! A thread's *epoch* grows with whatever others can learn of it. A clock says of each thread up to which epoch one has learnt of it, directly or
-//! through others. Every thread has two clocks, because there are two kinds of order:
+//! A thread's *epoch* grows with whatever others can learn of it. A clock says of each thread up to
+//! which epoch one has learnt of it, directly or through others. Every thread has two clocks,
+//! because there are two kinds of order:
 //!
 //! | order | made by | means |
 //! |---|---|---|
@@ -128,8 +129,8 @@ impl Clocks {
         }
     }
 
-    /// It reads what the other has stored in that epoch. What the other has learnt from third parties since counts, too: that errs on the side
-    /// of order.
+    /// It reads what the other has stored in that epoch. What the other has learnt from third
+    /// parties since counts, too: that errs on the side of order.
     pub fn read_from(&mut self, who: Who, other: Who, epoch: u64) {
         if who == other || self.knows(who, other, epoch, Order::Forced) {
             return;

@@ -1,27 +1,36 @@
-//! Prediction: which store could another thread read before it is persistent, though it perhaps did not this time.
+//! Prediction: which store could another thread read before it is persistent, though it perhaps did
+//! not this time.
 //!
 //! ```text
 //!  event ─▶ who, which lock, which bytes ─▶ Watch ─▶ sightings ─▶ findings of `unpersisted-publication`
 //!            (this file)                     windows, clocks, locks
 //! ```
-//! **Which way it errs.** A finding is a pair of accesses that no lock and no order that was *seen* keeps apart; it may be missing where
-//! one run does not show it. It can be wrong only where threads agree in a way that is not followed: by ordinary loads and stores of ordinary
-//! memory. So every way of waiting that can be seen counts as knowing all that the others have done: see `Call::Listen`.
+//! **Which way it errs.** A finding is a pair of accesses that no lock and no order that was *seen*
+//! keeps apart; it may be missing where one run does not show it. It can be wrong only where
+//! threads agree in a way that is not followed: by ordinary loads and stores of ordinary memory. So
+//! every way of waiting that can be seen counts as knowing all that the others have done: see
+//! `Call::Listen`.
 //!
-//! **Source.** HawkSet (EuroSys'25): lock sets over the time from a store until it is persistent, thread creation and join as order, and the
-//! exemption of what is initialised before it is published.
+//! **Source.** HawkSet (EuroSys'25): lock sets over the time from a store until it is persistent,
+//! thread creation and join as order, and the exemption of what is initialised before it is
+//! published.
 //!
 //! **Deviations.**
 //!
-//! 1. A pair without a common lock that came one after the other by way of *some* lock is no finding: it would be a data race if that order
-//!    were chance. HawkSet reports it (memory that is used again is its example of a false alarm).
+//! 1. A pair without a common lock that came one after the other by way of *some* lock is no
+//!    finding: it would be a data race if that order were chance. HawkSet reports it (memory that
+//!    is used again is its example of a false alarm).
 //! 2. Semaphores, condition variables, barriers and reading another thread's store order, too.
-//! 3. A reader that writes back what it has read, and fences, before it makes anything of it, is no finding.
-//! 4. Words that locked instructions change are taken for locks, unless they are written back for their own sake.
-//! 5. The entry of a function that takes a lock counts as having it: nothing that is looked at happens before it returns. A lock that was only
-//!    tried counts, too, until another thread turns out to have it.
-//! 6. Order by locked instructions on PM comes from what they read; every thread that has used such a word in ordinary memory
-//!    counts as having released it right before the next one uses it, because a release by an ordinary store is not seen.
+//! 3. A reader that writes back what it has read, and fences, before it makes anything of it, is no
+//!    finding.
+//! 4. Words that locked instructions change are taken for locks, unless they are written back for
+//!    their own sake.
+//! 5. The entry of a function that takes a lock counts as having it: nothing that is looked at
+//!    happens before it returns. A lock that was only tried counts, too, until another thread turns
+//!    out to have it.
+//! 6. Order by locked instructions on PM comes from what they read; every thread that has used such
+//!    a word in ordinary memory counts as having released it right before the next one uses it,
+//!    because a release by an ordinary store is not seen.
 
 mod clocks;
 pub mod known;
@@ -97,7 +106,8 @@ impl Checker {
                     let tag = self.tag_here(event);
                     let this = (*function, *args, tag);
                     let last = threads.last_calls.insert(event.thread, this);
-                    // An object in persistent memory, and the function's first instruction found out that it is: that begins again.
+                    // An object in persistent memory, and the function's first instruction found
+                    // out that it is: that begins again.
                     let is_again = last == Some(this);
                     let object = TargetAddr(args[0]);
                     if !is_again || self.whole(event.thread, object, 1).is_none() {
@@ -280,7 +290,8 @@ impl Checker {
                 None => args[at],
             }
         };
-        // One of these functions may call another. It goes round in circles if it comes to the same place again.
+        // One of these functions may call another. It goes round in circles if it comes to the same
+        // place again.
         let slept = threads.slept.entry(event.thread).or_default();
         let sleeps_again = slept.contains(&tag);
         match call {

@@ -1,5 +1,5 @@
-//! The judgement against its definition, on small random streams: there everything that happened before is a set of events, and every pair of a
-//! store and a load is looked at.
+//! The judgement against its definition, on small random streams: there everything that happened
+//! before is a set of events, and every pair of a store and a load is looked at.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,8 @@ enum Op {
 
 type Step = (usize, Op);
 
-/// A stream that could be: a lock has one holder, and lines are written back by whoever stored to them last.
+/// A stream that could be: a lock has one holder, and lines are written back by whoever stored to
+/// them last.
 fn stream(random: &mut Random) -> Vec<Step> {
     let mut holders = [None; LOCKS];
     let mut writers = [None; GRANULES];
@@ -120,7 +121,8 @@ fn orders(steps: &[Step]) -> [Vec<BTreeSet<usize>>; 2] {
                 }
             }
             before.push(known);
-            // Behind the load: it has read what the store tells, and what its thread has learnt of third parties since.
+            // Behind the load: it has read what the store tells, and what its thread has learnt of
+            // third parties since.
             if let Op::Load(granule) = op
                 && let Some(store) = (0..i).rev().find(|j| steps[*j].1 == Op::Store(*granule))
                 && steps[store].0 != *who
@@ -253,7 +255,8 @@ fn watch_of(threads: usize) -> Watch {
     watch
 }
 
-/// What is initialised before anybody else has touched it may be read by several threads, not only by the first.
+/// What is initialised before anybody else has touched it may be read by several threads, not only
+/// by the first.
 #[test]
 fn initialised_before_it_is_published() {
     for is_touched in [false, true] {
@@ -270,7 +273,8 @@ fn initialised_before_it_is_published() {
     }
 }
 
-/// A word that locked instructions change is a lock, unless it is written back for its own sake one day.
+/// A word that locked instructions change is a lock, unless it is written back for its own sake one
+/// day.
 #[test]
 fn locks_and_heads_of_stacks() {
     for is_head in [false, true] {

@@ -1,12 +1,13 @@
-//! Whether a load could see a store that is not persistent yet: the judgement, on threads, locks and bytes by their numbers.
+//! Whether a load could see a store that is not persistent yet: the judgement, on threads, locks
+//! and bytes by their numbers.
 //!
 //! ```text
 //!  store ─▶ window opens ─▶ locks given back: the effective set shrinks ─▶ persistent: window closes
 //!                 │                                                            │
 //!        load by another thread: it happened                  load by another thread: could it have come earlier?
 //! ```
-//! A load pairs with the store whose bytes it reads (the last one), and with a later store of other threads to bytes that it has read. What
-//! becomes of a pair:
+//! A load pairs with the store whose bytes it reads (the last one), and with a later store of other
+//! threads to bytes that it has read. What becomes of a pair:
 //!
 //! | it is no finding, if | because |
 //! |---|---|
@@ -97,7 +98,8 @@ enum Lesson {
     Users(u64),
     /// What threads of the process knew that have ended.
     Ended,
-    /// What all threads of the process know: it has been told something in a way that is not followed.
+    /// What all threads of the process know: it has been told something in a way that is not
+    /// followed.
     All,
 }
 
@@ -162,7 +164,8 @@ pub struct Watch {
     users: FxHashMap<u64, SmallVec<[Who; 4]>>,
     /// Sightings that wait until the store's window closes.
     watchers: FxHashMap<Moment, Vec<Sighting>>,
-    /// Sightings in words that locked instructions change, by granule: locks, unless the word is written back for its own sake one day.
+    /// Sightings in words that locked instructions change, by granule: locks, unless the word is
+    /// written back for its own sake one day.
     suspended: FxHashMap<u64, Vec<Sighting>>,
     /// Something was made persistent.
     has_persisted: bool,
@@ -270,8 +273,8 @@ impl Watch {
     pub fn take(&mut self, who: Who, held: Held, surely: bool) {
         self.settle(who);
         let person = &mut self.people[who];
-        // Whoever has a lock already, or not, counts as having it twice: too much is held rather than too little, until another
-        // thread has it.
+        // Whoever has a lock already, or not, counts as having it twice: too much is held rather
+        // than too little, until another thread has it.
         if person.holding.depth(held.lock) == 0 {
             person.unsure.retain(|lock| *lock != held.lock);
         }
@@ -589,7 +592,8 @@ impl Watch {
         reads.push((range.start().0 / LINE_BYTES, tag, false));
     }
 
-    /// A locked instruction has read these bytes, too. That is not judged: what it stores goes to the same line, after it.
+    /// A locked instruction has read these bytes, too. That is not judged: what it stores goes to
+    /// the same line, after it.
     fn reads_from(&mut self, who: Who, range: ByteRange) {
         for (granule, mask) in granules(range) {
             for id in self.windows.under(granule, mask) {
@@ -741,7 +745,8 @@ impl Watch {
         let key = Key(line * LINE_BYTES);
         let open = self.windows.open_in_line(key, until);
         let is_locked = |id: &WindowId| self.windows.get(*id).is_some_and(|w| w.is_locked);
-        // What locked instructions change, and what is written back for the sake of something else in its line, is a lock.
+        // What locked instructions change, and what is written back for the sake of something else
+        // in its line, is a lock.
         let (locks, data): (SmallVec<[WindowId; 8]>, SmallVec<[WindowId; 8]>) =
             open.into_iter().partition(is_locked);
         if !data.is_empty() {
@@ -829,7 +834,8 @@ impl Watch {
 
     // ------------------------------------------------------------------ what was found
 
-    /// The thread makes something of what it has read: it stores, or tells others. From here on it is too late to help.
+    /// The thread makes something of what it has read: it stores, or tells others. From here on it
+    /// is too late to help.
     fn tells(&mut self, who: Who) {
         let person = &mut self.people[who];
         person.reads.clear();

@@ -1,8 +1,9 @@
 //! From a store until it is persistent: the windows, and who has read what lies in them.
 //!
-//! A [`Window`] is what one store has left in one cache line. It is open until the line is written back and fenced, and it is remembered until
-//! all of its bytes are stored over, because whoever reads them later reads *this* store. Bytes are kept by granules of eight, with a mask: what
-//! lies in the same granule and is not the same byte is not shared.
+//! A [`Window`] is what one store has left in one cache line. It is open until the line is written
+//! back and fenced, and it is remembered until all of its bytes are stored over, because whoever
+//! reads them later reads *this* store. Bytes are kept by granules of eight, with a mask: what lies
+//! in the same granule and is not the same byte is not shared.
 
 use brownout_model::{ByteRange, Key, LINE_BYTES, Moment, Tag};
 use brownout_trace::event::ThreadId;
@@ -197,7 +198,8 @@ impl Windows {
         }
     }
 
-    /// A new window, within one line. What was there before is given to `gone` when nothing of it is left.
+    /// A new window, within one line. What was there before is given to `gone` when nothing of it
+    /// is left.
     pub fn open(&mut self, window: Window, mut gone: impl FnMut(WindowId, &Window)) -> WindowId {
         let range = window.range;
         self.clear(range, &mut gone);

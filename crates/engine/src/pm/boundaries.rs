@@ -1,21 +1,28 @@
-//! Where the program meets the world: what it asks of it, what it lets it see, which files it makes.
+//! Where the program meets the world: what it asks of it, what it lets it see, which files it
+//! makes.
 //!
-//! Only in runs that ask for it. `Input` is recorded before a read of standard input is made, once for each read that
-//! completes, with the position at which it reads: so the tool knows what was consumed before, however large the pieces are that the
-//! program reads in. `Output` is recorded after bytes have gone to anything that is not a tracked file. Standard input is told by
-//! device and inode, as the tool saw them at the launch: another descriptor of the same file counts too. Where the input is a file that
-//! the program finds by a name, that file takes the place of standard input, and the first call that names it is told as well, as a read at the
-//! beginning: a program may judge its input by its size. To map the input is to read it, from where the mapping begins. Where a client of the tool's is the input, it is told when a connection has been accepted; and
-//! when the program begins to listen, it waits until that client has connected and sent what it has to send.
+//! Only in runs that ask for it. `Input` is recorded before a read of standard input is made, once
+//! for each read that completes, with the position at which it reads: so the tool knows what was
+//! consumed before, however large the pieces are that the program reads in. `Output` is recorded
+//! after bytes have gone to anything that is not a tracked file. Standard input is told by device
+//! and inode, as the tool saw them at the launch: another descriptor of the same file counts too.
+//! Where the input is a file that the program finds by a name, that file takes the place of
+//! standard input, and the first call that names it is told as well, as a read at the beginning: a
+//! program may judge its input by its size. To map the input is to read it, from where the mapping
+//! begins. Where a client of the tool's is the input, it is told when a connection has been
+//! accepted; and when the program begins to listen, it waits until that client has connected and
+//! sent what it has to send.
 //!
-//! `Lookup` is recorded after a call that names a redirected path, for each such path. `Opened`, which has to be asked for by itself, is recorded after a
-//! regular file was opened, but for what the kernel itself opens for `execve`. `Signal` is recorded before the program
-//! is ended by a fault of its own, or by a signal that it sends itself (`kill`, `tkill`, `tgkill`): when it sends it, or when it
-//! unblocks it if it was blocked. Not recorded: death by a signal from outside, from a timer, or from the kernel during a call
-//! (`SIGPIPE`).
+//! `Lookup` is recorded after a call that names a redirected path, for each such path. `Opened`,
+//! which has to be asked for by itself, is recorded after a regular file was opened, but for what
+//! the kernel itself opens for `execve`. `Signal` is recorded before the program is ended by a
+//! fault of its own, or by a signal that it sends itself (`kill`, `tkill`, `tgkill`): when it sends
+//! it, or when it unblocks it if it was blocked. Not recorded: death by a signal from outside, from
+//! a timer, or from the kernel during a call (`SIGPIPE`).
 //!
-//! With line input a read of standard input ends behind the first line feed, whichever call makes it. The read is shortened beforehand,
-//! so the rest is still there for the next one, whoever makes it.
+//! With line input a read of standard input ends behind the first line feed, whichever call makes
+//! it. The read is shortened beforehand, so the rest is still there for the next one, whoever makes
+//! it.
 
 use super::files::{Stat, creates, fstat, is_world, remember_creation, stat_at};
 use super::record::event;
@@ -250,14 +257,16 @@ pub fn records_deaths() -> bool {
     mode.record && mode.boundaries
 }
 
-/// The program is about to be ended by `sig`. Its state is in `ctx`; `addr` is what a fault reports, else 0.
+/// The program is about to be ended by `sig`. Its state is in `ctx`; `addr` is what a fault
+/// reports, else 0.
 pub fn dies(ctx: &mut ThreadContext, sig: i32, addr: u64) {
     if records_deaths() {
         // A fault may come from the middle of a tracked access.
         ring::release_if_held(ctx);
         const SIGFPE: i32 = 8;
         if sig == SIGFPE {
-            // An access is recorded when its instruction is over. A division by what it reads from tracked memory never is.
+            // An access is recorded when its instruction is over. A division by what it reads from
+            // tracked memory never is.
             super::record::read_by_the_dying(ctx);
         }
         event(ctx, rare::SIGNAL, [sig as u64, addr, 0, 0, 0, 0], &[]);

@@ -1,15 +1,18 @@
 //! Per-thread cache from (site, frame) to calling context, read by `bo_log`.
 //!
-//! An entry is valid if the site and its frame address are the same and every return address of the chain still
-//! stands in its stack slot: then unwinding would find the same chain, because each frame's size follows from the return
-//! address inside it. (Frames whose size depends on a saved frame pointer could in theory keep their return address and move; the slot
-//! addresses are compared too, so that needs the same value in the same place by chance.)
+//! An entry is valid if the site and its frame address are the same and every return address of the
+//! chain still stands in its stack slot: then unwinding would find the same chain, because each
+//! frame's size follows from the return address inside it. (Frames whose size depends on a saved
+//! frame pointer could in theory keep their return address and move; the slot addresses are
+//! compared too, so that needs the same value in the same place by chance.)
 
 use alloc::boxed::Box;
 
-/// log2 of the number of sets of [`WAYS`] entries: 16384 entries cover the (site, frame, chain) triples of a tree walk.
+/// log2 of the number of sets of [`WAYS`] entries: 16384 entries cover the (site, frame, chain)
+/// triples of a tree walk.
 pub const SETS_SHIFT: u32 = 11;
-/// Entries that one (site, return address, frame) may have: the same frame is reached by different chains.
+/// Entries that one (site, return address, frame) may have: the same frame is reached by different
+/// chains.
 pub const WAYS: usize = 8;
 
 /// One entry; layout known to `bo_log`.
@@ -22,8 +25,8 @@ pub struct Entry {
 }
 const _: () = assert!(core::mem::size_of::<Entry>() == 16);
 
-/// What tells entries of a set apart. (The upper half of the frame's address is the stack's; the chain is compared by full
-/// addresses anyway.)
+/// What tells entries of a set apart. (The upper half of the frame's address is the stack's; the
+/// chain is compared by full addresses anyway.)
 pub fn key(site_id: u32, frame: u64) -> u64 {
     (site_id as u64) << 32 | frame as u32 as u64
 }
@@ -54,7 +57,8 @@ pub fn allocate() -> u64 {
 /// Empties a cache. Chains stay until their entries are used again.
 ///
 /// # Safety
-/// `cache` is 0 or comes from [`allocate`], and no other thread changes it meanwhile. Its owner may read it.
+/// `cache` is 0 or comes from [`allocate`], and no other thread changes it meanwhile. Its owner may
+/// read it.
 pub unsafe fn clear(cache: u64) {
     if cache == 0 {
         return;

@@ -166,7 +166,8 @@ const _: () = assert!(core::mem::size_of::<Stat>() == 144);
 pub fn stat_at(folder: u64, path: u64) -> Option<Stat> {
     const NEWFSTATAT: u64 = 262;
     let mut s = Stat::default();
-    // SAFETY: as above; of the path, which is the program's, the kernel says whether it can be read.
+    // SAFETY: as above; of the path, which is the program's, the kernel says whether it can be
+    // read.
     (unsafe { sc!(NEWFSTATAT, folder as i32, path, &mut s as *mut _, 0) } == 0).then_some(s)
 }
 

@@ -1,7 +1,8 @@
 //! Library functions whose calls are recorded.
 //!
-//! Their addresses come from the tool, which reads symbol tables; they are asked for when code is mapped, before any
-//! of it can run. `translate` puts a record in front of each function's first instruction.
+//! Their addresses come from the tool, which reads symbol tables; they are asked for when code is
+//! mapped, before any of it can run. `translate` puts a record in front of each function's first
+//! instruction.
 
 use crate::address::ProgramAddr;
 use crate::service;
@@ -34,7 +35,8 @@ pub fn at(pc: ProgramAddr) -> Option<u32> {
     FUNCTIONS.lock().get(&pc.get()).copied()
 }
 
-/// The C library, in one file or, of old, with threads in one of its own; musl has it in the loader.
+/// The C library, in one file or, of old, with threads in one of its own; musl has it in the
+/// loader.
 fn is_c_library(name: &[u8]) -> bool {
     const BEGINNINGS: [&[u8]; 5] = [
         b"libc.so",

@@ -1,12 +1,13 @@
-//! Accesses whose extent only run time shows: strings, masks, gathers, bit strings, state areas; and accesses and write-backs in
-//! granules that tracked memory shares with other memory.
+//! Accesses whose extent only run time shows: strings, masks, gathers, bit strings, state areas;
+//! and accesses and write-backs in granules that tracked memory shares with other memory.
 //!
 //! ```text
 //!  SITE_BEGIN ─▶ which bytes? ─▶ none tracked ─▶ the instruction as it is
 //!                             └▶ shift the operand to the alias, take the ring lock
 //!                                ─▶ the instruction on the alias ─▶ SITE_END ─▶ shift back, append
 //! ```
-//! Gathers and scatters, whose lanes may lie anywhere, are performed by `brownout-insn` on a register image.
+//! Gathers and scatters, whose lanes may lie anywhere, are performed by `brownout-insn` on a
+//! register image.
 
 use super::regions::REGIONS;
 use super::ring::Writer;
@@ -22,7 +23,8 @@ use brownout_abi::kind;
 use brownout_insn::{Access, MemoryForm, RegisterState, SegmentBases, XsaveLayout};
 use core::arch::asm;
 
-/// Number of `step`-byte elements from `addr` on that are all tracked by one mapping, or all not tracked.
+/// Number of `step`-byte elements from `addr` on that are all tracked by one mapping, or all not
+/// tracked.
 fn uniform(addr: u64, step: u64, down: bool) -> u64 {
     let regions = REGIONS.lock();
     let (low, high) = match regions.find(addr) {
@@ -95,7 +97,8 @@ fn ask_layout() -> XsaveLayout {
     })
 }
 
-/// The program's vector state: the wide parts are still in the CPU, the low parts of xmm0–15 in the context.
+/// The program's vector state: the wide parts are still in the CPU, the low parts of xmm0–15 in the
+/// context.
 fn capture(ctx: &ThreadContext, image: &mut Image) {
     // SAFETY: a 64-aligned buffer large enough for these components.
     unsafe {
@@ -208,8 +211,9 @@ pub fn begin(ctx: &mut ThreadContext, site: &'static Site) {
             write: false,
         });
     }
-    // The stack part of push and pop is ordinary memory (a stack in tracked memory is refused elsewhere).
-    // An empty mask accesses nothing, but the processor may still want the page to be writable.
+    // The stack part of push and pop is ordinary memory (a stack in tracked memory is refused
+    // elsewhere). An empty mask accesses nothing, but the processor may still want the page to be
+    // writable.
     let base = match site.form {
         MemoryForm::Masked(_) => brownout_insn::effective_address(&site.insn, &gpr, bases),
         MemoryForm::ImplicitRdi(_) => gpr[RDI],
@@ -412,8 +416,8 @@ pub fn end(ctx: &mut ThreadContext, site: &'static Site) {
     ctx.resume_is_boundary = true;
 }
 
-/// The redirected instruction faulted: give the program its registers. A string instruction may have got
-/// part of the way; what it stored is appended. False if none was under way.
+/// The redirected instruction faulted: give the program its registers. A string instruction may
+/// have got part of the way; what it stored is appended. False if none was under way.
 pub fn undo(ctx: &mut ThreadContext, site: &'static Site, uc: &mut UContext) -> bool {
     let work = core::mem::take(&mut ctx.irregular);
     if !work.active {
@@ -449,8 +453,9 @@ pub fn undo(ctx: &mut ThreadContext, site: &'static Site, uc: &mut UContext) -> 
 
 /// What a string instruction has accessed in so many repetitions that began with these registers.
 ///
-/// Those that compare stop at what they find. Their loads are told one by one, in the order in which they were made: so that each is
-/// a function of what those before have seen, as it would be in a loop of ordinary instructions.
+/// Those that compare stop at what they find. Their loads are told one by one, in the order in
+/// which they were made: so that each is a function of what those before have seen, as it would be
+/// in a loop of ordinary instructions.
 fn string_accesses(
     site: &Site,
     string: &brownout_insn::StringOperation,
@@ -495,8 +500,9 @@ fn effect(site: &Site) -> Option<brownout_insn::Effect> {
     })
 }
 
-/// Whether what it loads must be recorded before it runs, because it stores to the same place. (A locked instruction is one
-/// event. Strings and vectors of addresses load from elsewhere than they store to.)
+/// Whether what it loads must be recorded before it runs, because it stores to the same place. (A
+/// locked instruction is one event. Strings and vectors of addresses load from elsewhere than they
+/// store to.)
 fn loads_first(site: &Site) -> bool {
     site.form.reads()
         && site.form.writes()
@@ -507,7 +513,8 @@ fn loads_first(site: &Site) -> bool {
         )
 }
 
-/// Whether all of it can be read. If not (behind the end of the file), the instruction will fault and has loaded nothing.
+/// Whether all of it can be read. If not (behind the end of the file), the instruction will fault
+/// and has loaded nothing.
 fn is_there(a: &Access) -> bool {
     let last = a.address + a.bytes.max(1) - 1;
     let pages = (a.address >> 12) + 1..=last >> 12;
@@ -587,8 +594,8 @@ fn append_one(
     }
 }
 
-/// For what a repeated string instruction has stored: its elements, if it makes a difference that it was several. The direction flag is
-/// the program's own, and the instruction does not change it.
+/// For what a repeated string instruction has stored: its elements, if it makes a difference that
+/// it was several. The direction flag is the program's own, and the instruction does not change it.
 fn elements(ctx: &ThreadContext, site: &Site, record: u8, a: &Access) -> Option<u64> {
     let MemoryForm::String(s) = &site.form else {
         return None;

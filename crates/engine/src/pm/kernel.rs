@@ -88,7 +88,8 @@ pub fn with_prepared(
     f(ctx, &[number, b[0], b[1], b[2], b[3], b[4], b[5]])
 }
 
-/// A call with all that it does to tracked memory and files. `made` is told the result before what the call did to files is recorded.
+/// A call with all that it does to tracked memory and files. `made` is told the result before what
+/// the call did to files is recorded.
 pub fn tracked(
     ctx: &mut ThreadContext,
     call: &Call,
@@ -130,7 +131,8 @@ pub fn tracked(
     Some(result)
 }
 
-/// A call that the engine answers by itself: what it reads and writes of tracked memory is recorded all the same.
+/// A call that the engine answers by itself: what it reads and writes of tracked memory is recorded
+/// all the same.
 pub fn answered(
     ctx: &mut ThreadContext,
     number: u64,
@@ -180,7 +182,8 @@ fn kernel_writes(ctx: &mut ThreadContext, number: u64, prepared: &Prepared, resu
     }
 }
 
-/// Records what the kernel is about to read of tracked memory: before the call, because that may overwrite it.
+/// Records what the kernel is about to read of tracked memory: before the call, because that may
+/// overwrite it.
 fn kernel_reads(ctx: &mut ThreadContext, prepared: &Prepared) {
     // Buffers of asynchronous I/O count as read when they are handed over.
     let ranges = prepared.reads().iter().chain(prepared.retained());
@@ -189,7 +192,8 @@ fn kernel_reads(ctx: &mut ThreadContext, prepared: &Prepared) {
     }
     let mut here = Here::new(ctx);
     for range in ranges {
-        // A string byte by byte: how far it goes depends on what was read before. So that reads are a function of what they have seen.
+        // A string byte by byte: how far it goes depends on what was read before. So that reads are
+        // a function of what they have seen.
         let is_string = prepared.ends_itself(range);
         for (start, end) in readable_parts(range.addr, range.addr.saturating_add(range.len)) {
             let step = if is_string { 1 } else { (end - start).max(1) };
@@ -217,7 +221,8 @@ fn file_reads(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64) {
 const RWF_DSYNC: u64 = 2;
 const RWF_SYNC: u64 = 4;
 
-/// All tracked files on a device (0: on any) are durable, also those that only other processes know of.
+/// All tracked files on a device (0: on any) are durable, also those that only other processes know
+/// of.
 fn all_synced(ctx: &mut ThreadContext, device: u64) {
     for file in service::files(device) {
         event(ctx, rare::FSYNC, [file as u64, 0, 0, 0, 0, 0], &[]);
@@ -242,7 +247,8 @@ fn file_effects(ctx: &mut ThreadContext, number: u64, a: &[u64; 6], result: i64)
                 }
             }
             SyncScope::Everything => all_synced(ctx, 0),
-            // `msync` is handled with the mappings; `sync_file_range` promises nothing: not the size, not the device's cache.
+            // `msync` is handled with the mappings; `sync_file_range` promises nothing: not the
+            // size, not the device's cache.
             SyncScope::Memory { .. } | SyncScope::FileRange { .. } => {}
         }
         return;

@@ -21,9 +21,9 @@
 //!  hooks     library functions whose calls are recorded
 //!  process   starts and ends of threads and processes
 //! ```
-//! Guarantee: no store to a tracked mapping goes unrecorded. The program's own mapping is read-only (or
-//! inaccessible, when loads are recorded); only instrumented accesses go to the writable alias. An instruction that was
-//! not instrumented faults, is marked, and runs again instrumented.
+//! Guarantee: no store to a tracked mapping goes unrecorded. The program's own mapping is read-only
+//! (or inaccessible, when loads are recorded); only instrumented accesses go to the writable alias.
+//! An instruction that was not instrumented faults, is marked, and runs again instrumented.
 
 mod boundaries;
 pub mod context_cache;
@@ -65,8 +65,8 @@ use crate::address::Reach;
 use crate::context::ThreadContext;
 use site::Site;
 
-/// A record that `bo_log` could not append itself: context unknown, or no room in the ring. The access is
-/// done; in shared mode the ring lock is held.
+/// A record that `bo_log` could not append itself: context unknown, or no room in the ring. The
+/// access is done; in shared mode the ring lock is held.
 pub fn log_slow(ctx: &mut ThreadContext, site: &'static Site) {
     let mut ring = ring::Writer::adopt(ctx);
     let context = match needs_no_context(ctx, site) {

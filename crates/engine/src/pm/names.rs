@@ -1,12 +1,16 @@
-//! What the program does to names, and to files that it does not map: creation, renaming, removal, folders, sizes, `write`.
+//! What the program does to names, and to files that it does not map: creation, renaming, removal,
+//! folders, sizes, `write`.
 //!
-//! Only in runs that ask for it. There, a regular file is tracked as soon as the program changes it, be it persistent memory or
-//! not: before the first call that writes to it, truncates it, or takes, gives or moves one of its names. So the tool has its
-//! content as it was. What the call then does to names is recorded as a `Name` event once it has succeeded.
+//! Only in runs that ask for it. There, a regular file is tracked as soon as the program changes
+//! it, be it persistent memory or not: before the first call that writes to it, truncates it, or
+//! takes, gives or moves one of its names. So the tool has its content as it was. What the call
+//! then does to names is recorded as a `Name` event once it has succeeded.
 //!
-//! Deviations: names of sockets, pipes and devices, and of symbolic links that were there before the run, are not followed
-//! (`Unfollowed` says so), nor is asynchronous I/O. That permissions, owner or extended attributes of a file were changed is recorded (`Attributes`), but not
-//! what they were and are; times are not recorded at all. If another process changes the same names between our look and the call, the event says what we saw.
+//! Deviations: names of sockets, pipes and devices, and of symbolic links that were there before
+//! the run, are not followed (`Unfollowed` says so), nor is asynchronous I/O. That permissions,
+//! owner or extended attributes of a file were changed is recorded (`Attributes`), but not what
+//! they were and are; times are not recorded at all. If another process changes the same names
+//! between our look and the call, the event says what we saw.
 
 use super::files::{self, fstat};
 use super::record::event;
@@ -345,7 +349,8 @@ pub fn before(ctx: &mut ThreadContext, number: u64, a: &[u64; 6]) -> Before {
     }
 }
 
-/// A call has been made, and nothing of it is recorded yet. A file system of layers may have copied a file that it emptied.
+/// A call has been made, and nothing of it is recorded yet. A file system of layers may have copied
+/// a file that it emptied.
 pub fn made(ctx: &mut ThreadContext, before: &Before, result: i64) {
     if let Before::Opens { empties, .. } = before
         && *empties != 0
@@ -501,7 +506,8 @@ fn told(ctx: &mut ThreadContext, fd: u64, what: &[u8]) {
     }
 }
 
-/// The file behind a name that it has just got: a file system of layers may have copied it, and the copy is the same file.
+/// The file behind a name that it has just got: a file system of layers may have copied it, and the
+/// copy is the same file.
 fn renumbered(ctx: &mut ThreadContext, place: &Place, was: u32) -> u32 {
     if was != 0
         && let Some(handle) = place.open(false)

@@ -1,7 +1,8 @@
 //! Write-backs of ordinary memory: perhaps of a pointer, where what it points to was meant.
 //!
-//! Told once for each place in the code and calling context, if files are tracked at that time and the memory is the stack, the
-//! heap or otherwise nobody's file: a file that is not tracked may well be meant to be persistent.
+//! Told once for each place in the code and calling context, if files are tracked at that time and
+//! the memory is the stack, the heap or otherwise nobody's file: a file that is not tracked may
+//! well be meant to be persistent.
 
 use super::regions::{self, REGIONS};
 use super::ring::Writer;
@@ -14,7 +15,8 @@ use alloc::collections::BTreeMap;
 use brownout_abi::rare;
 use core::sync::atomic::Ordering;
 
-/// Contexts of one instruction that are told, and looks at it in vain. Beyond these it is a program that does this all day.
+/// Contexts of one instruction that are told, and looks at it in vain. Beyond these it is a program
+/// that does this all day.
 const TOLD_MAX: usize = 64;
 const LOOKS_MAX: u32 = 10_000;
 
@@ -56,7 +58,8 @@ pub fn flush(ctx: &mut ThreadContext, site: &Site, addr: u64) {
     if !is_ordinary(addr) || !crate::values::read_value(addr & !63, &mut line) {
         return;
     }
-    // Loops over a range begin with a whole line, so the pointer that was taken for its object may be anywhere in it.
+    // Loops over a range begin with a whole line, so the pointer that was taken for its object may
+    // be anywhere in it.
     let first = (addr % 64 / 8) as usize;
     let is_pointer = |word: &&u64| tracked(**word);
     let pointer = line[first..].iter().find(is_pointer);

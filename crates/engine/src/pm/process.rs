@@ -1,12 +1,15 @@
 //! Starts and ends of threads and processes, in the stream.
 //!
-//! **A fork** is in the stream where it happened: the parent has the ring from before the call until it has told of its child, and all changes of
-//! tracked mappings are made with the ring, too. So the child begins with exactly the mappings that the stream has for its parent there,
-//! whatever the parent does next, and nothing of the child's comes earlier, because it needs the ring. Should the parent be killed in
-//! between, the child tells of itself: nothing of the parent can have followed.
+//! **A fork** is in the stream where it happened: the parent has the ring from before the call
+//! until it has told of its child, and all changes of tracked mappings are made with the ring, too.
+//! So the child begins with exactly the mappings that the stream has for its parent there, whatever
+//! the parent does next, and nothing of the child's comes earlier, because it needs the ring.
+//! Should the parent be killed in between, the child tells of itself: nothing of the parent can
+//! have followed.
 //!
-//! **An end** (`exit_group`, a deadly signal) takes the ring with it if other threads of the process might still use it. The tool frees it.
-//! Processes that share memory (`CLONE_VM` without `CLONE_THREAD`; `vfork`) are one process of the stream, which ends with the last.
+//! **An end** (`exit_group`, a deadly signal) takes the ring with it if other threads of the
+//! process might still use it. The tool frees it. Processes that share memory (`CLONE_VM` without
+//! `CLONE_THREAD`; `vfork`) are one process of the stream, which ends with the last.
 
 use super::ring::{self, Writer};
 use super::{regions, site, stacks};
@@ -38,7 +41,8 @@ fn set_thread(ctx: &mut ThreadContext, thread: u32) {
     ctx.thread_bits = (ctx.thread as u64) << 16;
 }
 
-/// Lets the tool know who a thread number is. Called by the thread itself, before it first takes the ring.
+/// Lets the tool know who a thread number is. Called by the thread itself, before it first takes
+/// the ring.
 pub fn register(ctx: &ThreadContext) {
     control().threads[ctx.thread as usize & (THREADS_MAX - 1)].store(ctx.tid, Ordering::Release);
 }
@@ -47,8 +51,8 @@ fn event(ctx: &ThreadContext, which: u64, words: [u64; 6], text: &[u8]) {
     Writer::lock(ctx).rare(ctx, 0, 0, which, words, text);
 }
 
-/// The first thread of a new program. `previous`: number of the process that called `execve`; bit 32 if that was a
-/// child in its parent's memory, which now becomes a process of its own.
+/// The first thread of a new program. `previous`: number of the process that called `execve`; bit
+/// 32 if that was a child in its parent's memory, which now becomes a process of its own.
 pub fn init_process(ctx: &mut ThreadContext, previous: u64) {
     if !recording() {
         return;
@@ -64,7 +68,8 @@ pub fn init_process(ctx: &mut ThreadContext, previous: u64) {
         parent = before;
     }
     if before != 0 {
-        // The stream has it that a process is made with its parent's mappings, and loses them by `execve`.
+        // The stream has it that a process is made with its parent's mappings, and loses them by
+        // `execve`.
         if borrowed {
             announce_process(ctx, parent);
         }
@@ -156,7 +161,8 @@ fn announce_thread(ctx: &ThreadContext) {
     );
 }
 
-/// A child process is about to be made: the tool does not take the run for ended before that is in the stream.
+/// A child process is about to be made: the tool does not take the run for ended before that is in
+/// the stream.
 pub fn process_begins() {
     if recording() {
         control().unannounced.fetch_add(1, Ordering::AcqRel);
@@ -176,7 +182,8 @@ pub fn going_parallel() {
         return;
     }
     control().ring_shared.store(1, Ordering::SeqCst);
-    // Sites were translated without the lock. This thread is the only one, and it is not in the cache.
+    // Sites were translated without the lock. This thread is the only one, and it is not in the
+    // cache.
     let mut e = crate::blocks::ENGINE.lock();
     let ids: Vec<u32> = (0..e.blocks.len() as u32)
         .filter(|&i| !e.blocks[i as usize].dead && !e.blocks[i as usize].sites.is_empty())
@@ -225,7 +232,8 @@ impl Fork {
     }
 }
 
-/// Before a fork. Nothing may be allocated from here until one of the two functions that follow has been called.
+/// Before a fork. Nothing may be allocated from here until one of the two functions that follow has
+/// been called.
 pub fn fork_begins(ctx: &ThreadContext) -> Fork {
     process_begins();
     let birth = recording().then(|| Birth {

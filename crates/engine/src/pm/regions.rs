@@ -1,8 +1,9 @@
 //! Tracked mappings and their aliases.
 //!
-//! A tracked mapping is steered to one of [`STEERED`], where whole 2 GiB granules hold nothing else, so that emitted
-//! code decides with one table look-up and adds one constant. A mapping at an address that the program insists on
-//! (`MAP_FIXED`, or registered after the fact) shares its granule with other memory: there the engine is asked.
+//! A tracked mapping is steered to one of [`STEERED`], where whole 2 GiB granules hold nothing
+//! else, so that emitted code decides with one table look-up and adds one constant. A mapping at an
+//! address that the program insists on (`MAP_FIXED`, or registered after the fact) shares its
+//! granule with other memory: there the engine is asked.
 
 use crate::address::{AliasAddr, Distance, ProgramAddr, Reach};
 use crate::context::{GRANULE_MIXED, GRANULE_SHIFT, GRANULES, ThreadContext};
@@ -39,7 +40,8 @@ pub struct Regions {
     next_alias: AliasAddr,
     /// There is ordinary memory among steered mappings, for each of [`STEERED`].
     mixed: [bool; STEERED.len()],
-    /// Granules that have had an entry. The table is large and all but these are zero in every thread's.
+    /// Granules that have had an entry. The table is large and all but these are zero in every
+    /// thread's.
     marked: Vec<usize>,
 }
 
@@ -138,7 +140,8 @@ impl Regions {
         self.list.iter().find(holds)
     }
 
-    /// Stretches for a steered mapping that nothing tracked occupies, the best first. Other memory of the program's may be there.
+    /// Stretches for a steered mapping that nothing tracked occupies, the best first. Other memory
+    /// of the program's may be there.
     pub fn places(&self, len: u64) -> impl Iterator<Item = u64> + use<> {
         let near = STEERED[0];
         let (preferred, far) = (preferred_base(), STEERED[1]);
@@ -175,8 +178,8 @@ impl Regions {
         Distance::between(ProgramAddr::new(start), at)
     }
 
-    /// Ordinary memory of the program's is in `start..end`. If that is among steered mappings, whole granules say nothing there from
-    /// now on.
+    /// Ordinary memory of the program's is in `start..end`. If that is among steered mappings,
+    /// whole granules say nothing there from now on.
     pub fn ordinary(&mut self, start: u64, end: u64) {
         let mut is_news = false;
         for (range, mixed) in STEERED.iter().zip(&mut self.mixed) {
@@ -196,7 +199,8 @@ impl Regions {
         self.publish();
     }
 
-    /// Pieces that nothing tells apart any more are one again, as the kernel has it: `mremap` takes no two.
+    /// Pieces that nothing tells apart any more are one again, as the kernel has it: `mremap` takes
+    /// no two.
     pub fn join(&mut self) {
         self.list.dedup_by(|next, r| {
             let goes_on = r.end == next.start
@@ -330,14 +334,16 @@ pub fn overlaps_alias(start: u64, end: u64) -> bool {
 /// Protection of the program's own view for a protection that it asked for.
 pub fn shown_prot(prot: u64) -> u64 {
     if crate::mode().loads {
-        // None at all: on this architecture what can be executed can be read. The engine reads code at the alias.
+        // None at all: on this architecture what can be executed can be read. The engine reads code
+        // at the alias.
         0
     } else {
         prot & !sys::PROT_WRITE
     }
 }
 
-/// Whether the program's own protection lets it read or write at `addr`; `None` if nothing is mapped there.
+/// Whether the program's own protection lets it read or write at `addr`; `None` if nothing is
+/// mapped there.
 pub fn is_allowed(addr: u64, write: bool) -> Option<bool> {
     if let Some(r) = REGIONS.lock().find(addr) {
         let wanted = if write {

@@ -1,8 +1,10 @@
-//! Ways around the program's own mappings: `/proc/PID/mem`, `process_vm_readv`, `ptrace`, `remap_file_pages`, asynchronous I/O.
+//! Ways around the program's own mappings: `/proc/PID/mem`, `process_vm_readv`, `ptrace`,
+//! `remap_file_pages`, asynchronous I/O.
 //!
-//! What reaches this process's tracked memory through its own `/proc/self/mem` is led to the alias and recorded, as if it were an
-//! access of the kernel's on behalf of any other call. What reaches it from another process, or changes a mapping
-//! behind the engine's back, cannot be followed: it is refused.
+//! What reaches this process's tracked memory through its own `/proc/self/mem` is led to the alias
+//! and recorded, as if it were an access of the kernel's on behalf of any other call. What reaches
+//! it from another process, or changes a mapping behind the engine's back, cannot be followed: it
+//! is refused.
 
 use super::files::{position, tracked_file};
 use super::kernel::{self, Engine};
@@ -57,7 +59,8 @@ pub fn pass(
             }
             None
         }
-        // On the alias: where loads are recorded, the program's view cannot be read, so it could not be locked.
+        // On the alias: where loads are recorded, the program's view cannot be read, so it could
+        // not be locked.
         MLOCK | MUNLOCK | MLOCK2 | MINCORE if touches(a[0], 1) => {
             let mut b = *a;
             b[0] = super::readable_alias(a[0]);
@@ -77,7 +80,8 @@ fn touches(start: u64, len: u64) -> bool {
         .overlaps(start, start.saturating_add(len.max(1)))
 }
 
-/// A child has its parent's mappings, so an address that is tracked here is taken for tracked there.
+/// A child has its parent's mappings, so an address that is tracked here is taken for tracked
+/// there.
 fn refuse_remote(vector: u64, count: u64) {
     for i in 0..count.min(1024) {
         let mut part = [0u64; 2];

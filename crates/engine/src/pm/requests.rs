@@ -1,7 +1,7 @@
 //! What the program tells us: pmemcheck client requests, and this project's own annotations.
 //!
-//! libpmem and libpmemobj make hundreds of thousands of requests in a run, so they are appended with the same
-//! context cache as stores.
+//! libpmem and libpmemobj make hundreds of thousands of requests in a run, so they are appended
+//! with the same context cache as stores.
 
 use super::record::event;
 use super::regions::{self, REGIONS, Region};
@@ -25,9 +25,9 @@ const SILENT: [u32; 3] = [
 /// Annotations whose first argument is a string: the upper half of the code space.
 const ANNOTATION_WITH_TEXT: u64 = 0x8000;
 
-/// Ranges that the program registered, tracked or not, as end by start: what CHECK_IS_PMEM_MAPPING answers from.
-/// They lie apart and are looked up, not searched: libpmemobj removes a piece of its pool with every atomic allocation,
-/// so there are as many as objects.
+/// Ranges that the program registered, tracked or not, as end by start: what CHECK_IS_PMEM_MAPPING
+/// answers from. They lie apart and are looked up, not searched: libpmemobj removes a piece of its
+/// pool with every atomic allocation, so there are as many as objects.
 static REGISTERED: SpinLock<BTreeMap<u64, u64>> = SpinLock::new(BTreeMap::new());
 
 /// Adds a range, joined with those that it touches.
@@ -140,7 +140,8 @@ pub fn client_request(ctx: &mut ThreadContext, block: &[u64; 6]) -> Option<u64> 
         }
         pmemcheck::ADD_TO_GLOBAL_TX_IGNORE => {
             if crate::mode().lean && args[1] > UNLOGGED.len.load(Ordering::Relaxed) {
-                // A thread that sees half of the change records a request too many or too few; neither matters.
+                // A thread that sees half of the change records a request too many or too few;
+                // neither matters.
                 UNLOGGED.len.store(0, Ordering::Relaxed);
                 UNLOGGED.start.store(args[0], Ordering::Relaxed);
                 UNLOGGED.len.store(args[1], Ordering::Relaxed);

@@ -1,22 +1,25 @@
 //! Appending records from engine code.
 //!
 //! One ring, one total order. While the run has a single thread in a single process, nothing is
-//! locked. From the first `clone` on, an access and its record are made under one lock in shared memory, so the order of
-//! records agrees with the order of the accesses to each address. When the ring is full the writer waits:
-//! nothing is dropped.
+//! locked. From the first `clone` on, an access and its record are made under one lock in shared
+//! memory, so the order of records agrees with the order of the accesses to each address. When the
+//! ring is full the writer waits: nothing is dropped.
 //!
-//! **A record is whole or not there.** The lock is one word, the number of the thread that has it, so that nobody can take another's for its
-//! own and the tool knows whom to ask for. A record is written behind the tail, then the tail moves over it: whoever is killed before
-//! leaves nothing. Who ends its process, or replaces its program, while other threads of it may be between an access and its record, does so
-//! with the lock (`pm/process.rs`): they are then before or behind both. A kill from outside may still take the record of the one
-//! access that was under way.
+//! **A record is whole or not there.** The lock is one word, the number of the thread that has it,
+//! so that nobody can take another's for its own and the tool knows whom to ask for. A record is
+//! written behind the tail, then the tail moves over it: whoever is killed before leaves nothing.
+//! Who ends its process, or replaces its program, while other threads of it may be between an
+//! access and its record, does so with the lock (`pm/process.rs`): they are then before or behind
+//! both. A kill from outside may still take the record of the one access that was under way.
 //!
-//! **Locks** are taken in this order: ring, translator (`ENGINE`), then the tables of `pm`, last the heap. Emitted code holds the ring's and
-//! may fault, which wants the translator's; so nobody may wait for the ring with the translator's.
+//! **Locks** are taken in this order: ring, translator (`ENGINE`), then the tables of `pm`, last
+//! the heap. Emitted code holds the ring's and may fault, which wants the translator's; so nobody
+//! may wait for the ring with the translator's.
 //!
-//! In lean recordings a store or write-back that goes on where the previous one of its thread ended, by the same instruction or in the same
-//! copy loop, becomes part of that one's record (see [`Site::join`]). So the last record may stay unpublished until the next; and so may all that
-//! a lone thread appends within one block.
+//! In lean recordings a store or write-back that goes on where the previous one of its thread
+//! ended, by the same instruction or in the same copy loop, becomes part of that one's record (see
+//! [`Site::join`]). So the last record may stay unpublished until the next; and so may all that a
+//! lone thread appends within one block.
 
 use super::site::Site;
 use crate::address::Reach;
@@ -76,7 +79,8 @@ impl Writer {
         self.locked = false;
     }
 
-    /// Where a record of `len` bytes goes, once there is room for it and for what emitted code appends behind it.
+    /// Where a record of `len` bytes goes, once there is room for it and for what emitted code
+    /// appends behind it.
     fn reserve(&mut self, len: u64) -> u64 {
         let c = control();
         let tail = c.ring_tail.load(Ordering::Relaxed);
@@ -137,11 +141,13 @@ impl Writer {
         self.append(&[record]);
     }
 
-    /// All that engine code appends comes here: waits for room, writes, and lets the reader have it. All of the records are there, or none.
+    /// All that engine code appends comes here: waits for room, writes, and lets the reader have
+    /// it. All of the records are there, or none.
     fn append(&mut self, records: &[Record]) {
         let mut at = self.reserve(records.iter().map(Record::len).sum());
         for record in records {
-            // SAFETY: `reserve` gave us room for all of them; the second mapping of the ring continues the first.
+            // SAFETY: `reserve` gave us room for all of them; the second mapping of the ring
+            // continues the first.
             unsafe { record.put(at) };
             at += record.len();
         }
@@ -173,7 +179,8 @@ impl Writer {
     ) {
         let kind = (site.head >> 8) as u8;
         if matches!(kind, kind::CALL | kind::REQUEST) {
-            // SAFETY: the arguments that `bo_log` would have copied, in the context or the program's request block.
+            // SAFETY: the arguments that `bo_log` would have copied, in the context or the
+            // program's request block.
             let args = unsafe {
                 core::slice::from_raw_parts(alias.get() as *const u8, site.size as usize)
             };
@@ -200,7 +207,8 @@ impl Writer {
         self.long(ctx, kind, site, context, addr, alias, len, &[]);
     }
 
-    /// What a repeated string instruction stored, element by element; `elements` as [`kind::STRING_STORE`] has it.
+    /// What a repeated string instruction stored, element by element; `elements` as
+    /// [`kind::STRING_STORE`] has it.
     #[allow(clippy::too_many_arguments)]
     pub fn string_store(
         &mut self,
@@ -421,7 +429,8 @@ pub fn give_way() {
     }
 }
 
-/// Somebody else has the ring: lets others run, and looks now and then whether the tool is there to free it from the dead.
+/// Somebody else has the ring: lets others run, and looks now and then whether the tool is there to
+/// free it from the dead.
 pub fn wait_a_moment() {
     static WAITS: AtomicU32 = AtomicU32::new(0);
     sys::yield_now();

@@ -10,17 +10,19 @@ use iced_x86::Instruction;
 
 pub const FLAG_CFA_FROM_RBP: u8 = 1;
 pub const FLAG_VALUE: u8 = 2;
-/// `bo_log` may remember the cache entry that was used last. Only while the run has one thread: entries are a thread's own.
+/// `bo_log` may remember the cache entry that was used last. Only while the run has one thread:
+/// entries are a thread's own.
 pub const FLAG_HINT: u8 = 4;
 
-/// Of sites that find out their context each time: they make the thread forget its last token first.
+/// Of sites that find out their context each time: they make the thread forget its last token
+/// first.
 pub const NO_TOKEN: u64 = u64::MAX;
 
 /// What a site remembers before it has used an entry.
 static NO_ENTRY: super::context_cache::Entry = super::context_cache::Entry { key: 0, chain: 0 };
 
-/// What emitted code and `bo_log` need to know about an instrumented instruction. Lives for ever: records and
-/// code refer to it.
+/// What emitted code and `bo_log` need to know about an instrumented instruction. Lives for ever:
+/// records and code refer to it.
 #[repr(C)]
 pub struct Site {
     /// First word of its record, without the thread.
@@ -39,11 +41,12 @@ pub struct Site {
     pub scratch: u8,
     /// The context-cache entry that was used last.
     pub hint: u64,
-    /// Names the block: all its sites have the same calling context in one execution. The number of the block's first site, or
-    /// [`NO_TOKEN`].
+    /// Names the block: all its sites have the same calling context in one execution. The number of
+    /// the block's first site, or [`NO_TOKEN`].
     pub token: u64,
-    /// Not 0: the site of the records that this one's stores or write-backs may become part of, if they go on where these end. A site's own
-    /// number; for the wide stores of a block, that of the first.
+    /// Not 0: the site of the records that this one's stores or write-backs may become part of, if
+    /// they go on where these end. A site's own number; for the wide stores of a block, that of the
+    /// first.
     pub join: u32,
     pub pc: ProgramAddr,
     pub next_pc: ProgramAddr,
@@ -59,7 +62,8 @@ pub struct Site {
     pub original: CacheAddr,
     pub insn: Instruction,
     pub form: MemoryForm,
-    /// Of a write-back: not 0 as long as one of ordinary memory is worth telling. Emitted code looks at it.
+    /// Of a write-back: not 0 as long as one of ordinary memory is worth telling. Emitted code
+    /// looks at it.
     pub tells_outside: AtomicU64,
 }
 
@@ -115,7 +119,8 @@ pub fn mark(pc: ProgramAddr) -> bool {
     is_new
 }
 
-/// Counts faults of an instruction that is marked already; more than a few mean that it is not understood.
+/// Counts faults of an instruction that is marked already; more than a few mean that it is not
+/// understood.
 pub fn count_fault(pc: ProgramAddr) -> u32 {
     let mut t = TABLE.lock();
     let n = t.faults.entry(pc).or_default();
@@ -142,7 +147,8 @@ pub fn id(pc: ProgramAddr) -> u32 {
     id
 }
 
-/// A site for what engine code records on behalf of the instruction at `pc` (system calls, requests).
+/// A site for what engine code records on behalf of the instruction at `pc` (system calls,
+/// requests).
 pub fn pseudo(pc: ProgramAddr) -> &'static Site {
     if let Some(s) = TABLE.lock().pseudo.get(&pc) {
         return s;

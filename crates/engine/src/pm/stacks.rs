@@ -1,9 +1,10 @@
 //! Calling contexts: who called whom, at the moment of an event.
 //!
-//! There is no shadow stack: code that does not touch tracked memory pays nothing. At an event the stack is unwound by
-//! call-frame information (`brownout-unwind`), each return address's rule being compiled once; the per-thread
-//! cache makes the next event of the same frame a few loads (`context_cache`). Code without call-frame information
-//! is walked by frame pointer where that is plausible; else the chain ends there. Recursion is shown once.
+//! There is no shadow stack: code that does not touch tracked memory pays nothing. At an event the
+//! stack is unwound by call-frame information (`brownout-unwind`), each return address's rule being
+//! compiled once; the per-thread cache makes the next event of the same frame a few loads
+//! (`context_cache`). Code without call-frame information is walked by frame pointer where that is
+//! plausible; else the chain ends there. Recursion is shown once.
 
 use super::context_cache;
 pub use super::frames::{Lock, frame_of, lock};
@@ -34,8 +35,9 @@ impl Tables {
         id
     }
 
-    /// The context of a whole chain. Recursion is folded: a return address that is in the chain already goes back to where it
-    /// was. Else a walk over a tree would have a context for each node, and none would ever be met again.
+    /// The context of a whole chain. Recursion is folded: a return address that is in the chain
+    /// already goes back to where it was. Else a walk over a tree would have a context for each
+    /// node, and none would ever be met again.
     fn intern_folded(&mut self, pairs: &[(u64, u64)], ring: &mut Writer, thread: u32) -> u32 {
         let mut path: Vec<(u64, u32)> = Vec::with_capacity(pairs.len());
         for (_, return_addr) in pairs.iter().rev() {
@@ -53,7 +55,8 @@ impl Tables {
 }
 
 core::arch::global_asm!(
-    // rdi = chain. 1 if every slot still holds its value; a slot that cannot be read is a mismatch (`asm::fixup`).
+    // rdi = chain. 1 if every slot still holds its value; a slot that cannot be read is a mismatch
+    // (`asm::fixup`).
     ".global bo_verify",
     ".global bo_verify_read",
     ".global bo_verify_no",
@@ -80,7 +83,8 @@ unsafe extern "C" {
     pub fn bo_verify_no();
 }
 
-/// The calling context of the thread's current event at `site`. Registers are the program's, in `ctx`.
+/// The calling context of the thread's current event at `site`. Registers are the program's, in
+/// `ctx`.
 pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
     let base = if site.flags & super::site::FLAG_CFA_FROM_RBP != 0 {
         ctx.gpr[5]
@@ -137,7 +141,8 @@ pub fn context(ctx: &mut ThreadContext, site: &Site, ring: &mut Writer) -> u32 {
         }
     }
     let id = t.intern_folded(&pairs, ring, ctx.thread);
-    // What is above `main` (or a thread's start routine) does not change while it runs: not worth a look each time.
+    // What is above `main` (or a thread's start routine) does not change while it runs: not worth a
+    // look each time.
     let outer = if ctx.tid == crate::control::real_pid() {
         OUTER_FRAMES_MAIN
     } else {
@@ -175,20 +180,22 @@ pub fn module_announced(start: u64, end: u64) {
     TABLES.lock().announced.push((start, end));
 }
 
-/// Code went away, and other code may come to its addresses: then these mean something else in the stream. True if that knows some of
-/// it.
+/// Code went away, and other code may come to its addresses: then these mean something else in the
+/// stream. True if that knows some of it.
 pub fn code_unmapped(start: u64, end: u64) -> bool {
     super::hooks::code_unmapped(start, end);
     super::site::code_unmapped(ProgramAddr::new(start), ProgramAddr::new(end));
     let mut t = TABLES.lock();
     t.forget(start, end);
-    // A context that is forgotten takes the chains that begin with it along: their numbers are never looked up again.
+    // A context that is forgotten takes the chains that begin with it along: their numbers are
+    // never looked up again.
     let contexts = t.contexts.len();
     t.contexts
         .retain(|(_, return_addr), _| *return_addr <= start || *return_addr > end);
     if t.contexts.len() != contexts {
         for ctx in ThreadContext::all() {
-            // SAFETY: owners change their caches under the lock that is held here, and read keys as whole words.
+            // SAFETY: owners change their caches under the lock that is held here, and read keys as
+            // whole words.
             unsafe { context_cache::clear(ctx.context_cache()) };
         }
     }

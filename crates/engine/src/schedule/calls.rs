@@ -29,7 +29,8 @@ use alloc::vec::Vec;
 use brownout_schedule::{NO_DEADLINE, Point, PointKind, SeatState};
 use brownout_syscalls::pipeline::{Call, Rest, Stage};
 
-/// Stands right in front of the kernel: what the other stages have to say about a call holds for each time that it is made.
+/// Stands right in front of the kernel: what the other stages have to say about a call holds for
+/// each time that it is made.
 pub const STAGE: Stage<ThreadContext> = Stage {
     name: "turns",
     takes: |number| turn::on() && !is_private(number),
@@ -63,9 +64,11 @@ fn is_private(number: u64) -> bool {
         13..=15 | 131 => true,
         // getpid, getuid, getgid, geteuid, getegid, getppid, getpgrp, gettid
         39 | 102 | 104 | 107 | 108 | 110 | 111 | 186 => true,
-        // uname, gettimeofday, getrlimit, getrusage, sysinfo, times, time, clock_gettime, clock_getres, getcpu, getrandom
+        // uname, gettimeofday, getrlimit, getrusage, sysinfo, times, time, clock_gettime,
+        // clock_getres, getcpu, getrandom
         63 | 96..=100 | 201 | 228 | 229 | 309 | 318 => true,
-        // stat, fstat, lstat, access, getcwd, readlink, newfstatat, readlinkat, faccessat, statx, getdents, getdents64
+        // stat, fstat, lstat, access, getcwd, readlink, newfstatat, readlinkat, faccessat, statx,
+        // getdents, getdents64
         4..=6 | 21 | 79 | 89 | 262 | 267 | 269 | 332 | 78 | 217 => true,
         // arch_prctl, prctl, prlimit64, sched_getaffinity, sched_setaffinity
         157 | 158 | 302 | 203 | 204 => true,

@@ -6,7 +6,8 @@ use crate::sys::{nr, sc};
 use brownout_abi::rare;
 use brownout_schedule::SeatState;
 
-/// Called by each of them in turn. Does not return. `is_owner_gone`: it waits for a lock of somebody who was killed.
+/// Called by each of them in turn. Does not return. `is_owner_gone`: it waits for a lock of
+/// somebody who was killed.
 pub fn tell(ctx: &mut ThreadContext, is_owner_gone: bool) -> ! {
     let me = ctx.seat as usize;
     let lent = turn::table();

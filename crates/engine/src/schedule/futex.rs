@@ -1,10 +1,11 @@
 //! `futex`: queues in the table instead of the kernel's.
 //!
-//! Only one thread runs, so looking at a word and coming to wait for it are one step, as they are in the kernel. A word is known by its mapping's file
-//! and offset if it is shared with other processes, else by process and address.
+//! Only one thread runs, so looking at a word and coming to wait for it are one step, as they are
+//! in the kernel. A word is known by its mapping's file and offset if it is shared with other
+//! processes, else by process and address.
 //!
-//! Deviations: `FUTEX_FD` is not there, as in every kernel of the last fifteen years. Priorities are not inherited: there is one turn, and the strategy gives
-//! it to whom it likes.
+//! Deviations: `FUTEX_FD` is not there, as in every kernel of the last fifteen years. Priorities
+//! are not inherited: there is one turn, and the strategy gives it to whom it likes.
 
 use super::turn::{self, Woken, table};
 use crate::context::ThreadContext;
@@ -148,7 +149,8 @@ pub fn call(ctx: &mut ThreadContext, a: &[u64; 6]) -> Option<i64> {
     }
 }
 
-/// When a time from now on is over; the outer `None` never happens, so that bad pointers are errors of the call.
+/// When a time from now on is over; the outer `None` never happens, so that bad pointers are errors
+/// of the call.
 fn relative(at: u64) -> Option<Result<u64, i64>> {
     Some(duration(at).map(|time| match time {
         Some(ns) => table().clock().saturating_add(ns),
@@ -344,7 +346,8 @@ fn unlock_pi(ctx: &mut ThreadContext, operation: u64, addr: u64) -> i64 {
     }
 }
 
-/// Waits for `addr`, and then has the lock that it was moved to: whoever moves it says which ([`requeue_pi`]).
+/// Waits for `addr`, and then has the lock that it was moved to: whoever moves it says which
+/// ([`requeue_pi`]).
 fn wait_requeue_pi(
     ctx: &mut ThreadContext,
     operation: u64,
@@ -423,8 +426,9 @@ pub fn locks_are_left(ctx: &mut ThreadContext) {
     }
 }
 
-/// Whether the thread in `seat` waits for a lock that somebody held who is gone without having left it. Only the kernel could have told: the
-/// list of such a thread is known to it alone, and it knows threads by other numbers than the program does.
+/// Whether the thread in `seat` waits for a lock that somebody held who is gone without having left
+/// it. Only the kernel could have told: the list of such a thread is known to it alone, and it
+/// knows threads by other numbers than the program does.
 fn owner_was_killed(seat: &brownout_schedule::Seat) -> bool {
     let is_shared = seat.key[0] & OWN == 0;
     let owner = match word(seat.point.addr) {
@@ -434,7 +438,8 @@ fn owner_was_killed(seat: &brownout_schedule::Seat) -> bool {
     seat.state == SeatState::Futex && is_shared && owner != 0 && !table().knows(owner)
 }
 
-/// What the kernel does for a thread that ends: locks on its list get a word that says so, and whoever waits for its end is woken.
+/// What the kernel does for a thread that ends: locks on its list get a word that says so, and
+/// whoever waits for its end is woken.
 pub fn thread_ends(ctx: &mut ThreadContext) {
     let head = core::mem::take(&mut ctx.robust_list);
     robust_list(ctx, head, own_number(ctx));

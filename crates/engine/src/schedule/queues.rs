@@ -1,11 +1,13 @@
-//! Semaphores and message queues: System V's, and POSIX message queues. (POSIX semaphores are futexes.)
+//! Semaphores and message queues: System V's, and POSIX message queues. (POSIX semaphores are
+//! futexes.)
 //!
-//! They are asked without waiting, and again when another thread has made a call. Who waits gets what it waits for when it has the turn, so among
-//! several the strategy decides, where the kernel would serve the one that came first; a native run may see the same, since who comes first is
+//! They are asked without waiting, and again when another thread has made a call. Who waits gets
+//! what it waits for when it has the turn, so among several the strategy decides, where the kernel
+//! would serve the one that came first; a native run may see the same, since who comes first is
 //! anybody's guess.
 //!
-//! Deviation: one `semop` with operations of which some may wait and some may not is made without the turn, because the kernel does not say which of them
-//! could not be done.
+//! Deviation: one `semop` with operations of which some may wait and some may not is made without
+//! the turn, because the kernel does not say which of them could not be done.
 
 use super::futex::duration;
 use super::turn::{self, Woken, table};

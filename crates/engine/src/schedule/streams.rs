@@ -1,13 +1,17 @@
-//! Pipes and sockets: reading and writing, `splice` and its kin, `sendfile`, the opening of a named pipe, `connect`.
+//! Pipes and sockets: reading and writing, `splice` and its kin, `sendfile`, the opening of a named
+//! pipe, `connect`.
 //!
-//! A call that would wait is not made until its descriptor is ready; and since one that is ready may take less than it is given, what is to be written is
-//! written in pieces that do not wait. So nobody waits in the kernel with the turn.
+//! A call that would wait is not made until its descriptor is ready; and since one that is ready
+//! may take less than it is given, what is to be written is written in pieces that do not wait. So
+//! nobody waits in the kernel with the turn.
 //!
-//! **A named pipe** is opened without waiting. To write, that fails until somebody reads. To read, it never fails; then the pipe itself is asked whether it has a
-//! writer: `tee` of one byte that is not there answers 0 if it has none, and that it would wait if it has one.
+//! **A named pipe** is opened without waiting. To write, that fails until somebody reads. To read,
+//! it never fails; then the pipe itself is asked whether it has a writer: `tee` of one byte that is
+//! not there answers 0 if it has none, and that it would wait if it has one.
 //!
-//! Deviations: calls that want more than there is (`recvmsg` with `MSG_WAITALL`, `recvmmsg`) and several messages to a stream (`sendmmsg`) are made without the turn. A socket that lingers when it
-//! is closed may wait with the turn.
+//! Deviations: calls that want more than there is (`recvmsg` with `MSG_WAITALL`, `recvmmsg`) and
+//! several messages to a stream (`sendmmsg`) are made without the turn. A socket that lingers when
+//! it is closed may wait with the turn.
 
 use super::turn::{self, Woken, table};
 use super::waiting::{
@@ -231,8 +235,8 @@ enum To {
 }
 
 impl Pieces {
-    /// What the call is to write to a pipe or a stream. Messages are sent whole, or not at all; and so is what comes with anything else than
-    /// bytes.
+    /// What the call is to write to a pipe or a stream. Messages are sent whole, or not at all; and
+    /// so is what comes with anything else than bytes.
     fn of(call: &Call) -> Option<Pieces> {
         const SHORT: u64 = 4096;
         let [fd, data, len, flags, address, _] = call.args;
@@ -242,7 +246,8 @@ impl Pieces {
             nr::SENDTO if address == 0 => one(len),
             nr::WRITEV => stretches(data, len),
             nr::SENDMSG => {
-                // Name and its length, stretches and their number, what else comes with it and its length, flags.
+                // Name and its length, stretches and their number, what else comes with it and its
+                // length, flags.
                 let mut header = [0u64; 7];
                 let is_plain = read_value(data, &mut header) && header[0] == 0 && header[5] == 0;
                 is_plain.then(|| stretches(header[2], header[3])).flatten()
@@ -516,7 +521,8 @@ fn open(
 fn is_named_pipe(folder: u64, path: u64) -> bool {
     const LEN: usize = 18;
     let mut stat = [0u64; LEN];
-    // SAFETY: the program's path, as it gives it to the kernel itself; a structure of ours that has room.
+    // SAFETY: the program's path, as it gives it to the kernel itself; a structure of ours that has
+    // room.
     let answer = unsafe { sc!(NEWFSTATAT, folder, path, stat.as_mut_ptr(), 0) };
     answer == 0 && is_pipe_mode(stat[3] as u32)
 }
@@ -528,7 +534,8 @@ fn has_writer(fd: u64) -> bool {
         return true;
     }
     let mut ends = [0u32; 2];
-    // SAFETY: descriptors of ours, for the length of this function. The program's pipe loses nothing.
+    // SAFETY: descriptors of ours, for the length of this function. The program's pipe loses
+    // nothing.
     unsafe {
         if sc!(nr::PIPE2, ends.as_mut_ptr(), 0) < 0 {
             // It is not the program's fault; natively it would wait here.

@@ -1,10 +1,13 @@
 //! Timers of the program: they are due by the table's clock.
 //!
-//! `alarm`, `setitimer` of real time, POSIX timers that send signals, and `timerfd`, which is an `eventfd` here: reading it yields how often
-//! the timer has been due, and empties it, as it does with the kernel's.
+//! `alarm`, `setitimer` of real time, POSIX timers that send signals, and `timerfd`, which is an
+//! `eventfd` here: reading it yields how often the timer has been due, and empties it, as it does
+//! with the kernel's.
 //!
-//! Deviations: timers of processor time (`ITIMER_VIRTUAL`, `ITIMER_PROF`) are left to the kernel, and so are not repeated exactly. A descriptor of a timer
-//! that was duplicated or inherited goes on with the process that made it. Overruns are not counted. `ITIMER_REAL` does not survive `execve`.
+//! Deviations: timers of processor time (`ITIMER_VIRTUAL`, `ITIMER_PROF`) are left to the kernel,
+//! and so are not repeated exactly. A descriptor of a timer that was duplicated or inherited goes
+//! on with the process that made it. Overruns are not counted. `ITIMER_REAL` does not survive
+//! `execve`.
 
 use crate::context::ThreadContext;
 use crate::sync::SpinLock;
@@ -94,7 +97,8 @@ fn happens(ctx: &ThreadContext, name: Name, does: Does, times: u64) {
     match (does, name) {
         (Does::Nothing, _) => {}
         (Does::Count, Name::Descriptor(fd)) => {
-            // SAFETY: eight bytes of ours. A descriptor that is something else by now is the program's mistake.
+            // SAFETY: eight bytes of ours. A descriptor that is something else by now is the
+            // program's mistake.
             unsafe { sc!(nr::WRITE, fd, &raw const times, 8) };
         }
         (Does::Count, _) => {}
@@ -141,7 +145,8 @@ pub fn takes(number: u64) -> bool {
     matches!(number, 36..=38 | 222..=226 | 283 | 286 | 287)
 }
 
-/// Answers it; `None`: it is the kernel's business. `real_pid`: the kernel's number of a thread that the program names.
+/// Answers it; `None`: it is the kernel's business. `real_pid`: the kernel's number of a thread
+/// that the program names.
 pub fn call(
     ctx: &mut ThreadContext,
     table: &mut Table,

@@ -9,7 +9,8 @@ use brownout_schedule::{
 };
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// How many jumps backwards and indirect branches a thread makes without a point before it comes to one.
+/// How many jumps backwards and indirect branches a thread makes without a point before it comes to
+/// one.
 pub const BUDGET: u64 = 20_000;
 
 /// Whether threads take turns.
@@ -22,8 +23,8 @@ fn shared() -> &'static Shared {
     &control().schedule
 }
 
-/// The table, for whoever has the turn. A handle, not a reference: what it lends cannot be kept beyond the function that has asked
-/// for the handle.
+/// The table, for whoever has the turn. A handle, not a reference: what it lends cannot be kept
+/// beyond the function that has asked for the handle.
 pub struct HasTurn(*mut Table);
 
 /// The table. For whoever has the turn.
@@ -34,8 +35,9 @@ pub fn table() -> HasTurn {
 impl core::ops::Deref for HasTurn {
     type Target = Table;
     fn deref(&self) -> &Table {
-        // SAFETY: only the thread that has the turn comes here, so there is no other thread's reference, but to words that are atomic
-        // (`poked`); this thread's own handles are made for one call each, or for a few lines that make no other. The tool looks only when all
+        // SAFETY: only the thread that has the turn comes here, so there is no other thread's
+        // reference, but to words that are atomic (`poked`); this thread's own handles are made for
+        // one call each, or for a few lines that make no other. The tool looks only when all
         // threads have ended, or when the one that had the turn has.
         unsafe { &*self.0 }
     }
@@ -124,7 +126,8 @@ fn await_turn(ctx: &mut ThreadContext) {
     const WAIT_NS: u64 = 1_000_000_000;
     let seat = ctx.seat as usize;
     let gate = &shared().gates[seat];
-    // Signals that were sent before the turn was passed on arrive, at the latest, when the next call returns: so there is one after it was seen.
+    // Signals that were sent before the turn was passed on arrive, at the latest, when the next
+    // call returns: so there is one after it was seen.
     let mut seen = false;
     loop {
         let is_mine = shared().turn.load(Ordering::Acquire) == seat as u32 + 1;
@@ -144,7 +147,8 @@ fn await_turn(ctx: &mut ThreadContext) {
     await_end();
 }
 
-/// A process has passed its turn on and is about to end: what it leaves behind is there when it has.
+/// A process has passed its turn on and is about to end: what it leaves behind is there when it
+/// has.
 fn await_end() {
     const PIDFD_OPEN: u64 = 434;
     const POLL: u64 = 7;
@@ -153,7 +157,8 @@ fn await_end() {
     if pid == 0 {
         return;
     }
-    // SAFETY: a descriptor of our own, and one entry for `poll`. A process that is gone altogether has none.
+    // SAFETY: a descriptor of our own, and one entry for `poll`. A process that is gone altogether
+    // has none.
     unsafe {
         let fd = sc!(PIDFD_OPEN, pid, 0);
         if fd >= 0 {
@@ -162,7 +167,8 @@ fn await_end() {
             while sc!(POLL, &raw const entry, 1, patience_ms) == -sys::EINTR {}
             sc!(nr::CLOSE, fd);
         }
-        // Its parent is told a moment later, under a lock of the kernel's which whoever asks for a process group has to wait for.
+        // Its parent is told a moment later, under a lock of the kernel's which whoever asks for a
+        // process group has to wait for.
         sc!(nr::KILL, 0, 0);
     }
 }
@@ -321,7 +327,8 @@ pub fn away<T>(
     result
 }
 
-/// As [`away`], for a call after which nobody can promise that the run can be repeated: the user is told.
+/// As [`away`], for a call after which nobody can promise that the run can be repeated: the user is
+/// told.
 pub fn away_unrepeated<T>(
     ctx: &mut ThreadContext,
     point: Point,
@@ -406,7 +413,8 @@ pub fn process_ends(ctx: &ThreadContext, parent: u32) {
     }
 }
 
-/// A child is about to be made that has its parent's memory until it leaves it: the parent waits in the kernel, and the child goes first.
+/// A child is about to be made that has its parent's memory until it leaves it: the parent waits in
+/// the kernel, and the child goes first.
 pub fn lends_memory(ctx: &ThreadContext, child: u32) {
     let mut lent = table();
     let parent = lent.seat_mut(ctx.seat as usize);
@@ -489,11 +497,13 @@ pub fn is_deadlock_told() -> bool {
     shared().deadlock.load(Ordering::Acquire) == 2
 }
 
-/// A signal ended a wait. `restarts`: the kernel makes the call again behind a handler that asks for that.
+/// A signal ended a wait. `restarts`: the kernel makes the call again behind a handler that asks
+/// for that.
 pub fn interrupted(ctx: &ThreadContext, restarts: bool) -> Option<i64> {
     const SA_RESTART: u64 = 0x1000_0000;
     let signal = ctx.pending_signal();
-    // SAFETY: the table of this thread's process, which only its threads change, of which one runs at a time.
+    // SAFETY: the table of this thread's process, which only its threads change, of which one runs
+    // at a time.
     let actions = unsafe { &(*ctx.handlers).actions };
     let asks = actions
         .get(signal as usize)

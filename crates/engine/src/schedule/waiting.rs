@@ -1,4 +1,5 @@
-//! What calls that may wait have in common: to wait for something in the kernel, and to ask a descriptor whether it would.
+//! What calls that may wait have in common: to wait for something in the kernel, and to ask a
+//! descriptor whether it would.
 
 use super::turn::{self, Woken, interrupted};
 use crate::context::ThreadContext;

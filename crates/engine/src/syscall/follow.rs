@@ -1,7 +1,9 @@
-//! The stage of system calls that tells what leaves the process by a call, and what the kernel has written to its memory.
+//! The stage of system calls that tells what leaves the process by a call, and what the kernel has
+//! written to its memory.
 //!
-//! It stands first, so that it sees calls as the program makes them, with the program's addresses, and sees all of them, also those that
-//! the engine answers by itself. What the kernel writes is what `brownout_syscalls` knows of a call if all memory is taken for tracked.
+//! It stands first, so that it sees calls as the program makes them, with the program's addresses,
+//! and sees all of them, also those that the engine answers by itself. What the kernel writes is
+//! what `brownout_syscalls` knows of a call if all memory is taken for tracked.
 
 use crate::address::ProgramAddr;
 use crate::context::ThreadContext;
@@ -61,8 +63,8 @@ fn makes_or_leaves_a_process(number: u64) -> bool {
     )
 }
 
-/// All memory of the program, as if it were tracked, and were where the program sees it. Nothing is written there: the call is made as
-/// the program makes it.
+/// All memory of the program, as if it were tracked, and were where the program sees it. Nothing is
+/// written there: the call is made as the program makes it.
 struct All;
 
 const USER: core::ops::Range<u64> = 0x1_0000..0x8000_0000_0000;
@@ -90,7 +92,8 @@ impl Memory for All {
     }
 }
 
-/// Which memory leaves the process by this call, if all of it is taken: in the order in which it does.
+/// Which memory leaves the process by this call, if all of it is taken: in the order in which it
+/// does.
 fn leaves(number: u64, a: &[u64; 6]) -> Vec<(u64, u64)> {
     const WRITE: u64 = 1;
     const PWRITE64: u64 = 18;

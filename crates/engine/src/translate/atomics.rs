@@ -1,8 +1,9 @@
 //! Locked instructions on ordinary memory: how threads agree without a function of the C library.
 //!
-//! The thread leaves the cache in front of each and records its operand, once there is more than one thread. That is slow, and for the
-//! prediction of `check --threads` only. On tracked memory the instruction has a record of its own (`site.rs`), and those of the C library are
-//! left out: its locks are known by their functions (`pm/hooks.rs`).
+//! The thread leaves the cache in front of each and records its operand, once there is more than
+//! one thread. That is slow, and for the prediction of `check --threads` only. On tracked memory
+//! the instruction has a record of its own (`site.rs`), and those of the C library are left out:
+//! its locks are known by their functions (`pm/hooks.rs`).
 
 use super::builder::{Builder, Decoded, Form, Pass};
 use super::interpret::{Goes, Interpreter};

@@ -4,14 +4,18 @@
 //!  decode the block ─▶ pass.look ─▶ for each instruction: pass.before │ pass.instead, or as it is │ pass.after ─▶ pass.emitted
 //!                                    for each way out:     pass.edge, pass.computed_edge
 //! ```
-//! Passes are asked in the order of `passes.rs`. A pass writes through the [`Builder`]: in front of an instruction, instead of it, behind it, on a
-//! branch. Three promises make passes independent of each other:
-//! - at an instruction's boundary all registers and flags are the program's; in between a pass takes registers by
-//!   [`Builder::with_scratch`], which gives them back, also if a fault comes in between;
-//! - a fault is undone in one place (`restore` in `signal.rs`), which goes by what was declared ([`Saved`]);
+//! Passes are asked in the order of `passes.rs`. A pass writes through the [`Builder`]: in front of
+//! an instruction, instead of it, behind it, on a branch. Three promises make passes independent of
+//! each other:
+//! - at an instruction's boundary all registers and flags are the program's; in between a pass
+//!   takes registers by [`Builder::with_scratch`], which gives them back, also if a fault comes in
+//!   between;
+//! - a fault is undone in one place (`restore` in `signal.rs`), which goes by what was declared
+//!   ([`Saved`]);
 //! - one instruction has one form: the first pass that places it decides.
 //!
-//! A pass may have an instruction executed by Rust code instead, with all of the program's registers in its hands: see `interpret.rs`.
+//! A pass may have an instruction executed by Rust code instead, with all of the program's
+//! registers in its hands: see `interpret.rs`.
 
 use crate::address::{CacheAddr, ProgramAddr};
 use crate::block::{Exit, InsnMap, NO_BLOCK, Saved};
@@ -77,14 +81,15 @@ pub trait Pass: Sync {
         Placed::Nothing
     }
 
-    /// Code behind an instruction that goes on to the next one. It may not touch the program's memory: what has been executed cannot
-    /// fault any more.
+    /// Code behind an instruction that goes on to the next one. It may not touch the program's
+    /// memory: what has been executed cannot fault any more.
     fn after(&self, _b: &mut Builder, _insn: &Decoded) {}
 
     /// Code that runs when a direct branch is taken, or a conditional one is not.
     fn edge(&self, _b: &mut Builder, _edge: Edge) {}
 
-    /// Code that runs when the indirect branch at `from`, a jump or a call, is taken. rcx holds the target and must hold it behind; rdx is free.
+    /// Code that runs when the indirect branch at `from`, a jump or a call, is taken. rcx holds the
+    /// target and must hold it behind; rdx is free.
     fn computed_edge(&self, _b: &mut Builder, _from: ProgramAddr) {}
 
     /// Sees the block when it is emitted, at program addresses `pc..pc_end`.
@@ -119,8 +124,8 @@ pub struct Request<'a> {
     pub module: ProgramAddr,
     /// Blocks that exist: running into one ends this one, rather than having its code twice.
     pub known: &'a hashbrown::HashMap<ProgramAddr, crate::block::BlockId, crate::hash::PcHash>,
-    /// But for these. A row of stores to tracked memory, each of which has faulted once, would else be as many blocks, and
-    /// each would have to find out its calling context.
+    /// But for these. A row of stores to tracked memory, each of which has faulted once, would else
+    /// be as many blocks, and each would have to find out its calling context.
     pub resumed: &'a hashbrown::HashSet<ProgramAddr, crate::hash::PcHash>,
 }
 
@@ -176,13 +181,14 @@ pub struct Builder<'a> {
     pub(super) sites: Vec<&'static crate::pm::site::Site>,
     /// The block as the tool is told of it, if it is.
     pub(super) followed: Option<crate::follow::Block>,
-    /// Of the sites that share their calling context, once there is one: see [`crate::pm::site::Site::token`].
+    /// Of the sites that share their calling context, once there is one: see
+    /// [`crate::pm::site::Site::token`].
     pub(super) token: Option<u64>,
 }
 
 impl Builder<'_> {
-    /// The code of the instruction at `pc` begins here, where all registers are the program's. `saved`: which ones are not, behind the
-    /// first instruction of that code.
+    /// The code of the instruction at `pc` begins here, where all registers are the program's.
+    /// `saved`: which ones are not, behind the first instruction of that code.
     pub fn begin(&mut self, pc: ProgramAddr, saved: Saved) {
         self.map(pc, saved, true);
     }
@@ -203,13 +209,15 @@ impl Builder<'_> {
         });
     }
 
-    /// What an address is called in every run: its distance from the beginning of the module's code.
+    /// What an address is called in every run: its distance from the beginning of the module's
+    /// code.
     pub fn name(&self, pc: ProgramAddr) -> u64 {
         pc - self.request.module
     }
 
-    /// Inserts what `code` emits, with registers for its own use; behind it everything is the program's again. The code may fault on the
-    /// program's memory where that is allowed: that is a fault of the instruction at `pc`.
+    /// Inserts what `code` emits, with registers for its own use; behind it everything is the
+    /// program's again. The code may fault on the program's memory where that is allowed: that is a
+    /// fault of the instruction at `pc`.
     pub fn with_scratch(
         &mut self,
         pc: ProgramAddr,
@@ -302,7 +310,8 @@ impl Builder<'_> {
         }
     }
 
-    /// A RIP-relative operand more than 2 GiB away: through a register that the instruction does not use.
+    /// A RIP-relative operand more than 2 GiB away: through a register that the instruction does
+    /// not use.
     fn copy_far(&mut self, insn: &Instruction) {
         let used = crate::insn::gprs_used(insn);
         let scratch = [2u8, 6, 7, 8, 9, 10, 11]

@@ -1,19 +1,24 @@
-//! The state of the program in front of chosen instructions, told to the tool: what it takes to say what they compute, and from what.
+//! The state of the program in front of chosen instructions, told to the tool: what it takes to say
+//! what they compute, and from what.
 //!
 //! ```text
 //!  Control::chosen ─▶ at translation: is this instruction among them? ─▶ leave, tell, go on with the instruction
 //! ```
-//! The tool knows from an earlier run which instructions touch what it is interested in; the others are translated as without this pass, and run as fast.
+//! The tool knows from an earlier run which instructions touch what it is interested in; the others
+//! are translated as without this pass, and run as fast.
 //!
-//! A record (`kind::CAPTURED`) has the words of [`Layout`](brownout_abi::captured): the instruction itself, flags, the base of `fs`, all general registers, then
-//! pieces of memory and vector registers that the instruction names. Memory that cannot be read is left out; of a repeated string instruction there are as many
-//! bytes of each side as have room. An operand that may be an entry of a table comes with what lies around it: whoever wonders what another index would
-//! have found there finds it.
+//! A record (`kind::CAPTURED`) has the words of [`Layout`](brownout_abi::captured): the instruction
+//! itself, flags, the base of `fs`, all general registers, then pieces of memory and vector
+//! registers that the instruction names. Memory that cannot be read is left out; of a repeated
+//! string instruction there are as many bytes of each side as have room. An operand that may be an
+//! entry of a table comes with what lies around it: whoever wonders what another index would have
+//! found there finds it.
 //!
 //! A program that is to be kept (`session.rs`) tells nothing before it stops.
 //!
-//! Deviation: what an instruction reads beyond that (gathers, saved processor states, mask registers) is not told. Whoever reads the record has to know
-//! that it cannot say what such an instruction computes.
+//! Deviation: what an instruction reads beyond that (gathers, saved processor states, mask
+//! registers) is not told. Whoever reads the record has to know that it cannot say what such an
+//! instruction computes.
 
 use super::builder::{Builder, Decoded, Form, Pass};
 use super::interpret::{Goes, Interpreter};
@@ -72,7 +77,8 @@ struct Look {
 
 impl Interpreter for Look {
     fn execute(&self, machine: &mut Machine, insn: &Instruction) -> Goes {
-        // What a kept program does before it comes to its input cannot depend on it, and would be told again with each run.
+        // What a kept program does before it comes to its input cannot depend on it, and would be
+        // told again with each run.
         if crate::session::is_on_its_way() {
             return Goes::Here;
         }
@@ -179,7 +185,8 @@ fn memory(machine: &Machine, insn: &Instruction) -> [Option<(u64, usize)>; 3] {
     [operand, stack, table]
 }
 
-/// What lies around an operand that may be an entry of a table, in one piece a page: one page may be there and the next one not.
+/// What lies around an operand that may be an entry of a table, in one piece a page: one page may
+/// be there and the next one not.
 fn table(machine: &Machine, insn: &Instruction) -> [Option<(u64, usize)>; 3] {
     const PAGE: u64 = 4096;
     /// Larger numbers are taken for addresses.
@@ -225,7 +232,8 @@ fn table(machine: &Machine, insn: &Instruction) -> [Option<(u64, usize)>; 3] {
     ]
 }
 
-/// Numbers of the vector registers that it names. The first one is always there if there is any: some forms mean it without naming it.
+/// Numbers of the vector registers that it names. The first one is always there if there is any:
+/// some forms mean it without naming it.
 fn vector_registers(insn: &Instruction) -> Vec<usize> {
     let named = (0..insn.op_count())
         .filter(|n| insn.op_kind(*n) == OpKind::Register)

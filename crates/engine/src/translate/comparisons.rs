@@ -1,11 +1,14 @@
-//! What the program compares: the operands of `cmp`, and what the first two arguments of a call point to.
+//! What the program compares: the operands of `cmp`, and what the first two arguments of a call
+//! point to.
 //!
-//! Whoever searches for inputs looks for one of the two in the input, and puts the other in its place. Functions such as `memcmp` and `strcmp` are
-//! reached in many ways and have many forms, some of which no symbol names; so each call counts whose first two arguments point to memory
+//! Whoever searches for inputs looks for one of the two in the input, and puts the other in its
+//! place. Functions such as `memcmp` and `strcmp` are reached in many ways and have many forms,
+//! some of which no symbol names; so each call counts whose first two arguments point to memory
 //! that can be read, whatever it calls.
 //!
-//! The thread leaves the cache at each of these instructions and comes back to it. That is slow, and meant for one run in hundreds. An instruction
-//! that compares ever other values is noted a few times only; equal operands say nothing and are not noted at all.
+//! The thread leaves the cache at each of these instructions and comes back to it. That is slow,
+//! and meant for one run in hundreds. An instruction that compares ever other values is noted a few
+//! times only; equal operands say nothing and are not noted at all.
 
 use super::builder::{Builder, Decoded, Form, Pass};
 use super::interpret::{Goes, Interpreter};

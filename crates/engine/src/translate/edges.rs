@@ -1,12 +1,15 @@
 //! Edge coverage: which ways the program takes where it has a choice.
 //!
-//! A byte for each pair of source and target address, 1 if that way was taken. Blocks are cut where translation happens to cut them, so they
-//! name nothing; branches do. Addresses count from the beginning of their module's code, so that the same edge has the same byte in every run,
-//! wherever the module is loaded. (The targets of indirect branches count by their low bits as they are: for them that holds under the same
-//! layout.) Direct jumps and calls, and returns, are no choice, and have none.
+//! A byte for each pair of source and target address, 1 if that way was taken. Blocks are cut where
+//! translation happens to cut them, so they name nothing; branches do. Addresses count from the
+//! beginning of their module's code, so that the same edge has the same byte in every run, wherever
+//! the module is loaded. (The targets of indirect branches count by their low bits as they are: for
+//! them that holds under the same layout.) Direct jumps and calls, and returns, are no choice, and
+//! have none.
 //!
-//! The bytes are memory that the tool shares, mapped into each thread's context, where emitted code reaches them by one displacement from GS.
-//! So an edge costs one store, which needs no register and changes no flag; counting would need both, and made programs twice as slow.
+//! The bytes are memory that the tool shares, mapped into each thread's context, where emitted code
+//! reaches them by one displacement from GS. So an edge costs one store, which needs no register
+//! and changes no flag; counting would need both, and made programs twice as slow.
 
 use super::builder::{Builder, Edge, Pass};
 use crate::address::ProgramAddr;

@@ -1,4 +1,5 @@
-//! Tells the tool which instructions are executed, and where their operands are (`follow.rs` has the rest).
+//! Tells the tool which instructions are executed, and where their operands are (`follow.rs` has
+//! the rest).
 //!
 //! ```text
 //!  head of a block:    buffer full? → leave, empty it;  word HEAD with its number
@@ -7,8 +8,9 @@
 //!  x87 instruction:    word X87 with the status word
 //!  taken branch:       word EXIT
 //! ```
-//! All of it stands in front of the instruction, and in front of what other passes put there: an announced instruction counts as executed
-//! only when a later word comes, so one that faults, or loses its turn first, is announced in vain or too early, which does no harm.
+//! All of it stands in front of the instruction, and in front of what other passes put there: an
+//! announced instruction counts as executed only when a later word comes, so one that faults, or
+//! loses its turn first, is announced in vain or too early, which does no harm.
 //!
 //! The words behind DETAIL:
 //!
@@ -19,10 +21,12 @@
 //! | `xsave`, `xrstor` and their like | address, components asked for, components in use, format, x87 top in what is saved or restored |
 //! | others | address; of `movdir64b`, that of the operand in memory, then that in the register |
 //!
-//! An operand in `fs` is told without the base, which is the same for all words of a record; addresses behind DETAIL have it.
+//! An operand in `fs` is told without the base, which is the same for all words of a record;
+//! addresses behind DETAIL have it.
 //!
-//! Deviations: `xsave` is said to save all components that it is asked for, though it leaves out those in their initial state; these have no
-//! labels, unless something with a label was cleared by `vzeroall` and its like. What 32-bit addresses of elements wrap to is not looked at.
+//! Deviations: `xsave` is said to save all components that it is asked for, though it leaves out
+//! those in their initial state; these have no labels, unless something with a label was cleared by
+//! `vzeroall` and its like. What 32-bit addresses of elements wrap to is not looked at.
 
 use super::builder::{Builder, Decoded, Edge, Form, Needs, Pass};
 use super::interpret::{Goes, Interpreted, Interpreter};

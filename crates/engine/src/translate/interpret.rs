@@ -6,9 +6,10 @@
 //!                     ▼                │ or anywhere else
 //!              Interpreter::execute(Machine) ─▶ Goes
 //! ```
-//! The thread leaves the cache with all its registers saved; the interpreter finds and changes them in a [`Machine`], and says where to go on.
-//! It may execute as many instructions as it likes before it does. Signals wait meanwhile, as for all engine code. What it does to memory is
-//! its own business: accesses to tracked memory are for `pm` to make.
+//! The thread leaves the cache with all its registers saved; the interpreter finds and changes them
+//! in a [`Machine`], and says where to go on. It may execute as many instructions as it likes
+//! before it does. Signals wait meanwhile, as for all engine code. What it does to memory is its
+//! own business: accesses to tracked memory are for `pm` to make.
 
 use super::builder::{Builder, Decoded, Needs, Pass, Placed};
 use crate::address::{CacheAddr, ProgramAddr};
@@ -60,8 +61,9 @@ impl Builder<'_> {
     }
 }
 
-/// Interprets a few common instructions between registers, so that the way there and back is exercised by every program, and its cost can be
-/// measured; and puts code that changes registers and flags in front of some others. For tests.
+/// Interprets a few common instructions between registers, so that the way there and back is
+/// exercised by every program, and its cost can be measured; and puts code that changes registers
+/// and flags in front of some others. For tests.
 pub struct Exercise;
 
 const TWO_REGISTERS_AND_FLAGS: Needs = Needs {

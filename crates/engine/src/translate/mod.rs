@@ -3,12 +3,13 @@
 //! ```text
 //!  decode ─▶ passes: before, instead, behind │ copy │ relocate │ rewrite branch ─▶ exits and stubs
 //! ```
-//! A block begins at a branch target and runs through not-taken conditional branches until an unconditional
-//! transfer. Instructions are copied; only RIP-relative operands, branches, system calls and what a pass (`builder.rs`) places
-//! are rewritten. Registers are the program's at every instruction boundary: a signal or fault can be
-//! delivered there with nothing to restore.
+//! A block begins at a branch target and runs through not-taken conditional branches until an
+//! unconditional transfer. Instructions are copied; only RIP-relative operands, branches, system
+//! calls and what a pass (`builder.rs`) places are rewritten. Registers are the program's at every
+//! instruction boundary: a signal or fault can be delivered there with nothing to restore.
 //!
-//! Original return addresses go on the stack, so unwinding, longjmp and exceptions see what they expect.
+//! Original return addresses go on the stack, so unwinding, longjmp and exceptions see what they
+//! expect.
 
 mod atomics;
 mod builder;
@@ -114,7 +115,8 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
     // SAFETY: the caller found `pc..readable` to be mapped code; the program may unmap it under our
     // feet, which natively would be a fault at a random place just as well.
     let there = unsafe { core::slice::from_raw_parts(source as *const u8, len) };
-    // What is decoded, what is copied and what is compared later must be the same bytes, whatever another thread does meanwhile.
+    // What is decoded, what is copied and what is compared later must be the same bytes, whatever
+    // another thread does meanwhile.
     let mut copy = [0; INSNS_MAX * INSN_LEN_MAX as usize];
     let bytes = match request.writable {
         true => {
@@ -153,7 +155,8 @@ pub fn block(hot: &mut Emitter, cold: &mut Emitter, request: &Request) -> Transl
     }
 }
 
-/// The instructions of the block at `request.pc`, whose code is `bytes`. Emission may end it earlier.
+/// The instructions of the block at `request.pc`, whose code is `bytes`. Emission may end it
+/// earlier.
 fn decode<'a>(request: &Request, bytes: &'a [u8]) -> Vec<Decoded<'a>> {
     let pc = request.pc;
     let mut decoder = Decoder::with_ip(64, bytes, pc.get(), DecoderOptions::NONE);
@@ -276,7 +279,8 @@ impl Builder<'_> {
         next
     }
 
-    /// What no pass may have a say in: instructions that the engine performs, refuses, or lets fault. True if it is one: the block ends.
+    /// What no pass may have a say in: instructions that the engine performs, refuses, or lets
+    /// fault. True if it is one: the block ends.
     fn engines_own(&mut self, d: &Decoded) -> bool {
         let insn = &d.insn;
         let pc = d.pc();
@@ -360,7 +364,8 @@ impl Builder<'_> {
             return true;
         }
         if crate::insn::missing_feature(insn).is_some() {
-            // Also write-backs, which need no processor to be recorded: natively the program would not get past them.
+            // Also write-backs, which need no processor to be recorded: natively the program would
+            // not get past them.
             self.begin(pc, Saved::NONE);
             self.hot.bytes(&[0x0F, 0x0B]); // ud2: SIGILL at this address
             return true;
@@ -408,8 +413,8 @@ impl Builder<'_> {
                 if insn.is_call_near() {
                     self.begin(pc, Saved::NONE);
                     self.push_constant(insn.next_ip());
-                    // An own boundary would be wrong: the push is already done. Fault and step both see the pushed state only
-                    // at the target's boundary.
+                    // An own boundary would be wrong: the push is already done. Fault and step both
+                    // see the pushed state only at the target's boundary.
                     let target = ProgramAddr::target_of(insn);
                     self.edge(Edge {
                         from: pc,
@@ -502,8 +507,8 @@ impl Builder<'_> {
         }
     }
 
-    /// What is known at `target` of the return address, coming from `pc`. Nothing behind a jump backwards: a loop may wait for
-    /// another thread, and that may have changed it.
+    /// What is known at `target` of the return address, coming from `pc`. Nothing behind a jump
+    /// backwards: a loop may wait for another thread, and that may have changed it.
     fn returns_to_at(&self, pc: ProgramAddr, target: ProgramAddr) -> ProgramAddr {
         if target > pc {
             self.request.returns_to
@@ -593,7 +598,8 @@ impl Builder<'_> {
         self.jump_by_table();
     }
 
-    /// `mov rcx, [operand of the branch]`, made from the branch's own bytes: FF /2 or /4 becomes 8B /1.
+    /// `mov rcx, [operand of the branch]`, made from the branch's own bytes: FF /2 or /4 becomes 8B
+    /// /1.
     fn load_rcx(&mut self, insn: &Instruction, raw: &[u8]) {
         let mut at = 0;
         let mut out = [0u8; 16];
@@ -642,7 +648,8 @@ impl Builder<'_> {
 
     const SELF_CHECK_JUMP: u64 = 5;
 
-    /// The check's size depends on the block's length, so it stands in the cold part and comes back.
+    /// The check's size depends on the block's length, so it stands in the cold part and comes
+    /// back.
     fn leave_room_for_self_check(&mut self) {
         self.hot.nops(Self::SELF_CHECK_JUMP);
     }
@@ -703,7 +710,8 @@ impl Builder<'_> {
         // SAFETY: the room left at the body's start; the block is not yet reachable.
         let mut e = unsafe { Emitter::new(self.body, back) };
         e.jmp(check);
-        // The first instruction begins at the body, not behind the check: a boundary there re-checks.
+        // The first instruction begins at the body, not behind the check: a boundary there
+        // re-checks.
         if let Some(first) = self.insns.first_mut() {
             first.code = 0;
         }

@@ -1,11 +1,13 @@
 //! Points: where a thread may lose its turn (`schedule/`).
 //!
-//! In front of every access to tracked memory, write-back, fence, locked instruction and `pause` the thread leaves the cache and asks. Jumps
-//! backwards, indirect branches and returns only count; after many of them without a point the thread asks, too, so that nobody who waits
-//! by looking again and again keeps all others from going on.
+//! In front of every access to tracked memory, write-back, fence, locked instruction and `pause`
+//! the thread leaves the cache and asks. Jumps backwards, indirect branches and returns only count;
+//! after many of them without a point the thread asks, too, so that nobody who waits by looking
+//! again and again keeps all others from going on.
 //!
-//! Where the points are follows from what the program executes, not from how its code happens to be cut into blocks, nor from which
-//! instructions are known to touch tracked memory already: an instruction that turns out to do so is started over, with its point if it had none before.
+//! Where the points are follows from what the program executes, not from how its code happens to be
+//! cut into blocks, nor from which instructions are known to touch tracked memory already: an
+//! instruction that turns out to do so is started over, with its point if it had none before.
 
 use super::builder::{Builder, Decoded, Form, Needs, Pass};
 use super::interpret::{Goes, Interpreted, Interpreter};
@@ -118,7 +120,8 @@ fn point(machine: &mut Machine, insn: &Instruction) -> Option<Point> {
     }
 }
 
-/// Address and size of what is accessed, and whether it is written to. Of several places, one in tracked memory.
+/// Address and size of what is accessed, and whether it is written to. Of several places, one in
+/// tracked memory.
 fn accessed(machine: &Machine, insn: &Instruction, form: MemoryForm) -> Option<(u64, u32, bool)> {
     const RCX_NUMBER: usize = 1;
     const RSI: usize = 6;

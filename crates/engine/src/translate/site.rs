@@ -6,8 +6,8 @@
 //!         reload rcx; the store as it is
 //!   cold: spill r2; r2 = address + rcx (the alias); [ring lock]; the store on [r2]; append the record → next instruction
 //! ```
-//! Nothing before the store itself writes anything but spill slots, and no flag changes, so a fault restarts
-//! cleanly. What does not fit this scheme goes through `pm/irregular.rs`.
+//! Nothing before the store itself writes anything but spill slots, and no flag changes, so a fault
+//! restarts cleanly. What does not fit this scheme goes through `pm/irregular.rs`.
 //!
 //! Who appends the record:
 //!
@@ -35,7 +35,8 @@ use iced_x86::{Code, Encoder, FlowControl, Instruction, MemoryOperand, Mnemonic,
 /// Candidates for scratch registers; those below 8 first, because high-byte operands forbid REX.
 const SCRATCH: [u8; 11] = [2, 6, 7, 3, 0, 8, 9, 10, 11, 12, 13];
 
-/// Where the System V calling convention passes the first five integer arguments: rdi, rsi, rdx, rcx, r8.
+/// Where the System V calling convention passes the first five integer arguments: rdi, rsi, rdx,
+/// rcx, r8.
 const CALL_ARGUMENTS: [Gpr; 5] = [Gpr(7), Gpr(6), RDX, RCX, Gpr(8)];
 
 /// See the module's header.
@@ -116,8 +117,9 @@ impl Builder<'_> {
             Some(_) => {
                 self.begin(pc, Saved::NONE);
                 let is_sfence = insn.mnemonic() == Mnemonic::Sfence;
-                // With write-backs and non-temporal stores to tracked memory not done as such, `sfence` orders nothing that a
-                // lone thread could tell; but it waits until the other core has given up the ring's lines.
+                // With write-backs and non-temporal stores to tracked memory not done as such,
+                // `sfence` orders nothing that a lone thread could tell; but it waits until the
+                // other core has given up the ring's lines.
                 let has_effect = !is_sfence || ring::shared() || crate::mode().execute_flushes;
                 if has_effect {
                     self.copy(insn, raw);
@@ -156,7 +158,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Gives a site its block's token; the first one of a block forgets what an earlier execution left.
+    /// Gives a site its block's token; the first one of a block forgets what an earlier execution
+    /// left.
     fn share_context(&mut self, s: &mut site::Site) {
         s.token = *self.token.get_or_insert_with(|| {
             self.hot.store_imm64(off::LAST_TOKEN, 0);
@@ -164,7 +167,8 @@ impl Builder<'_> {
         });
     }
 
-    /// Logs site `s` and goes on at `next`; 0: behind. The program's rcx is in its slot, the address in `site_addr`.
+    /// Logs site `s` and goes on at `next`; 0: behind. The program's rcx is in its slot, the
+    /// address in `site_addr`.
     fn log(e: &mut Emitter, s: &site::Site, next: CacheAddr) {
         e.mov_imm64(RCX, s as *const _ as u64);
         if s.has_value() || s.finds_context() {
@@ -178,8 +182,9 @@ impl Builder<'_> {
         }
     }
 
-    /// As [`Self::log`], where [`quick`] says so, with the program's `r2` in its slot, too. Between a program's cache misses every instruction
-    /// counts: they fill the window in which the processor finds the next miss.
+    /// As [`Self::log`], where [`quick`] says so, with the program's `r2` in its slot, too. Between
+    /// a program's cache misses every instruction counts: they fill the window in which the
+    /// processor finds the next miss.
     fn log_quickly(
         e: &mut Emitter,
         s: &site::Site,
@@ -188,7 +193,8 @@ impl Builder<'_> {
         r2: Gpr,
         next: CacheAddr,
     ) {
-        // -- did an earlier site of this block log since the block was entered? Then there is room, and the context is known.
+        // -- did an earlier site of this block log since the block was entered? Then there is room,
+        // and the context is known.
         e.reload(RCX, off::LAST_TOKEN);
         e.add_rcx(-(s.token as i32));
         e.jrcxz(0);
@@ -221,8 +227,9 @@ impl Builder<'_> {
         }
     }
 
-    /// Lets a store or write-back share a record with its neighbours: see [`site::Site::join`]. Wide stores are copy loops, whose instructions a
-    /// report need not tell apart; smaller ones are fields of structures.
+    /// Lets a store or write-back share a record with its neighbours: see [`site::Site::join`].
+    /// Wide stores are copy loops, whose instructions a report need not tell apart; smaller ones
+    /// are fields of structures.
     fn join(&self, s: &mut site::Site, record: u8) {
         const WIDE: u32 = 32;
         const WIDE_NON_TEMPORAL: u32 = 16;
@@ -247,7 +254,8 @@ impl Builder<'_> {
         }
     }
 
-    /// A client request at `pc`. Plain ones are appended without leaving; the program goes on at `next`.
+    /// A client request at `pc`. Plain ones are appended without leaving; the program goes on at
+    /// `next`.
     fn request(&mut self, pc: ProgramAddr, next: ProgramAddr) {
         self.begin(pc, Saved::site(RDX.0));
         let s = site::new(
@@ -273,7 +281,8 @@ impl Builder<'_> {
         self.sites.push(s);
     }
 
-    /// The program enters library function number `function` at `pc`, whose first instruction follows.
+    /// The program enters library function number `function` at `pc`, whose first instruction
+    /// follows.
     fn library_call(&mut self, pc: ProgramAddr, function: u32) {
         self.begin(pc, Saved::NONE);
         let s = site::new(
@@ -308,7 +317,8 @@ impl Builder<'_> {
         self.sites.push(s);
     }
 
-    /// Behind a locked instruction on ordinary memory: a fence, if this thread has something to fence.
+    /// Behind a locked instruction on ordinary memory: a fence, if this thread has something to
+    /// fence.
     fn locked_tail(&mut self, insn: &Instruction) {
         let pc = ProgramAddr::of(insn);
         let s = site::new(
@@ -340,8 +350,9 @@ impl Builder<'_> {
         self.sites.push(s);
     }
 
-    /// The check whether the operand is tracked. Leaves the hot part in the "no" case with registers reloaded, and goes to
-    /// [`Builder::finish_cold`] in the "yes" case, with rcx = distance.
+    /// The check whether the operand is tracked. Leaves the hot part in the "no" case with
+    /// registers reloaded, and goes to [`Builder::finish_cold`] in the "yes" case, with rcx =
+    /// distance.
     fn check(&mut self, operand: &Operand) -> PendingJump {
         let e = &mut *self.hot;
         e.spill(off::spill(slot::SITE_RCX), RCX);
@@ -442,8 +453,8 @@ impl Builder<'_> {
         true
     }
 
-    /// The cold part behind [`Builder::check`]: access on the alias and record. Yields the stretch of code in which the program's
-    /// rcx and `r2` are in their slots if the access faults.
+    /// The cold part behind [`Builder::check`]: access on the alias and record. Yields the stretch
+    /// of code in which the program's rcx and `r2` are in their slots if the access faults.
     fn finish_cold(
         &mut self,
         jump: PendingJump,
@@ -512,7 +523,8 @@ impl Builder<'_> {
 
     /// Takes the ring lock, or leaves to wait and start the instruction over.
     fn lock(&mut self, payload: u64, r2: Gpr, r3: Gpr) {
-        /// Another thread has the lock for the length of a record: waiting here is cheaper than leaving.
+        /// Another thread has the lock for the length of a record: waiting here is cheaper than
+        /// leaving.
         const ATTEMPTS: usize = 4;
         let e = &mut *self.cold;
         e.spill(off::spill(slot::SITE_R3), r3);
@@ -577,7 +589,8 @@ impl Builder<'_> {
         self.share_context(s);
         self.join(s, record);
         let jump = self.check(&operand);
-        // Ordinary memory: rare where files are tracked, and then worth telling, until enough is told.
+        // Ordinary memory: rare where files are tracked, and then worth telling, until enough is
+        // told.
         let payload = &raw const *s as u64;
         self.hot.mov_imm64(RCX, &raw const s.tells_outside as u64);
         self.hot.bytes(&[0x48, 0x8B, 0x09]); // mov rcx, [rcx]
@@ -739,8 +752,9 @@ impl Address<'_> {
     }
 }
 
-/// Whether [`Builder::log_quickly`] is for this site: displacement from GS to the ring's tail. A lone thread needs no lock; behind
-/// another record of the same block (but in copy loops) there is nothing to find out and nothing to join.
+/// Whether [`Builder::log_quickly`] is for this site: displacement from GS to the ring's tail. A
+/// lone thread needs no lock; behind another record of the same block (but in copy loops) there is
+/// nothing to find out and nothing to join.
 fn quick(s: &site::Site) -> Option<u32> {
     if ring::shared() || s.has_value() || s.is_wide || s.finds_context() {
         return None;
@@ -774,8 +788,9 @@ impl Operand {
     }
 }
 
-/// The ordinary store with the effect of a non-temporal one, on `[r2]`. Like flushes, non-temporal stores are events, not
-/// work: on ordinary files they gain nothing, and reading the value back would wait for the memory controller.
+/// The ordinary store with the effect of a non-temporal one, on `[r2]`. Like flushes, non-temporal
+/// stores are events, not work: on ordinary files they gain nothing, and reading the value back
+/// would wait for the memory controller.
 fn temporal(insn: &Instruction, r2: Gpr) -> Option<([u8; 15], usize)> {
     use Code::*;
     let code = match insn.code() {
@@ -809,7 +824,8 @@ fn temporal(insn: &Instruction, r2: Gpr) -> Option<([u8; 15], usize)> {
     Some((out, n))
 }
 
-/// `movzx r2d, byte [r2]`. A write-back names two registers at most, so its scratch register is one of the first.
+/// `movzx r2d, byte [r2]`. A write-back names two registers at most, so its scratch register is one
+/// of the first.
 fn touch(r2: Gpr) -> [u8; 3] {
     if !matches!(r2.0, 0 | 2 | 3 | 6 | 7) {
         crate::fatal_bug("unencodable scratch register of a write-back");
@@ -817,7 +833,8 @@ fn touch(r2: Gpr) -> [u8; 3] {
     [0x0F, 0xB6, r2.0 << 3 | r2.0]
 }
 
-/// Code that puts the address of the memory operand into `r`; `None` for operands that `lea` cannot express.
+/// Code that puts the address of the memory operand into `r`; `None` for operands that `lea` cannot
+/// express.
 pub(super) fn address_code(insn: &Instruction, r: Gpr) -> Option<Vec<u8>> {
     let absolute = if insn.is_ip_rel_memory_operand() {
         Some(insn.ip_rel_memory_address())
@@ -851,8 +868,8 @@ pub(super) fn address_code(insn: &Instruction, r: Gpr) -> Option<Vec<u8>> {
     Some(encoder.take_buffer())
 }
 
-/// Takes the ring lock, or lets engine code wait for it and append the record of `s`. The program's rcx is in its slot; everything else
-/// stays as it is.
+/// Takes the ring lock, or lets engine code wait for it and append the record of `s`. The program's
+/// rcx is in its slot; everything else stays as it is.
 fn lock_or_wait(e: &mut Emitter, s: &site::Site) {
     const ATTEMPTS: usize = 8;
     e.spill(off::spill(slot::SITE_R2), RDX);
@@ -864,12 +881,13 @@ fn lock_or_wait(e: &mut Emitter, s: &site::Site) {
     e.reload(RDX, off::spill(slot::SITE_R2));
 }
 
-/// Tries to put this thread's number into the ring lock, and goes on behind if that worked, else with what `fail` emits. Changes rcx and
-/// `at`, which is neither rcx nor rax.
+/// Tries to put this thread's number into the ring lock, and goes on behind if that worked, else
+/// with what `fail` emits. Changes rcx and `at`, which is neither rcx nor rax.
 ///
-/// One compare-and-exchange: the lock says from its first moment on who has it. (An `xchg` of a mark, and the name behind it, would
-/// leave the flags alone and cost less; but then there is a moment at which a thread that had the lock before, and is still named, takes
-/// itself for its holder.)
+/// One compare-and-exchange: the lock says from its first moment on who has it. (An `xchg` of a
+/// mark, and the name behind it, would leave the flags alone and cost less; but then there is a
+/// moment at which a thread that had the lock before, and is still named, takes itself for its
+/// holder.)
 fn try_lock(e: &mut Emitter, at: Gpr, attempts: usize, fail: impl FnOnce(&mut Emitter)) {
     e.mov_imm64(at, CONTROL_BASE + offset_of!(Control, ring_lock) as u64);
     e.spill(off::spill(slot::ASM), RAX);

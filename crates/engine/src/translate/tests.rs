@@ -1,4 +1,5 @@
-//! The translator with passes, without a program: what is emitted is decoded again, and some of it is executed.
+//! The translator with passes, without a program: what is emitted is decoded again, and some of it
+//! is executed.
 
 use super::builder;
 use super::*;
@@ -267,7 +268,8 @@ fn inserted_code_changes_nothing_of_the_program() {
     let base = context.as_mut_ptr() as u64;
     const ARCH_SET_GS: u64 = 0x1001;
     let (rax, rcx, rdx, flags): (u64, u64, u64, u64);
-    // SAFETY: GS is nobody's in a test; the code above returns, and writes to the memory that GS points to.
+    // SAFETY: GS is nobody's in a test; the code above returns, and writes to the memory that GS
+    // points to.
     unsafe {
         crate::sys::sc!(158, ARCH_SET_GS, base);
         core::arch::asm!(

@@ -352,7 +352,8 @@ fn points_are_spread_evenly_and_the_last_is_among_them() {
     assert_eq!(points(Points::AtMost(0)), BTreeSet::new());
 }
 
-/// With one image for each point, other seeds reach all points and all kinds of crashes; one seed gives the same each time.
+/// With one image for each point, other seeds reach all points and all kinds of crashes; one seed
+/// gives the same each time.
 #[test]
 fn what_is_drawn_has_its_turn_by_and_by() {
     let mut events = Vec::new();

@@ -1,4 +1,5 @@
-//! A toy executor: plain processes, one at a time, on copies of the files. It shows what the seam asks for, and what not.
+//! A toy executor: plain processes, one at a time, on copies of the files. It shows what the seam
+//! asks for, and what not.
 
 use std::collections::VecDeque;
 use std::fs;

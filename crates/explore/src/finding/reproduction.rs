@@ -105,7 +105,8 @@ pub fn reproduction(
     };
     let place = steps.join(" && ");
     let command = format!("{place} && {}{stdin}", recover.display());
-    // What stands behind gdb's `run` takes the place of the arguments that `--args` gives, so all of them stand there.
+    // What stands behind gdb's `run` takes the place of the arguments that `--args` gives, so all
+    // of them stand there.
     let args = recover
         .args
         .iter()

@@ -43,7 +43,8 @@ impl Scene<'_> {
         place_of(self.recording, self.files, step, range)
     }
 
-    /// The same, with what the program calls it: the name that it has registered, else what its store says. Of a part of a store that says nothing.
+    /// The same, with what the program calls it: the name that it has registered, else what its
+    /// store says. Of a part of a store that says nothing.
     pub fn named_place(&self, resolvers: &mut Resolvers, step: &Step, range: ByteRange) -> Place {
         let registered = &self.recording.registered;
         let mut name = registered.name(range, Some(Moment(step.site.event)));
@@ -368,7 +369,8 @@ pub fn seen(scene: &Scene<'_>, lost: &Lost, execution: &Execution) -> Seen {
     seen
 }
 
-/// The bytes of a line that are read, from the first to the last. At which address recovery has the file is not known here.
+/// The bytes of a line that are read, from the first to the last. At which address recovery has the
+/// file is not known here.
 fn read_place(scene: &Scene<'_>, line: LineKey, mask: LineMask) -> Option<Place> {
     let file = scene.recording.files.get(&line.file());
     let file = file.or(scene.files.get(&line.file()))?;

@@ -1,10 +1,11 @@
 //! What the run did to the lines in question, until the power failed.
 //!
-//! **Guarantee.** What became of each store is the model's answer for this very crash: lost is what [`Lost`] has, durable is
-//! what no crash at this point could lose. Steps that are left out are counted where they are missing.
+//! **Guarantee.** What became of each store is the model's answer for this very crash: lost is what
+//! [`Lost`] has, durable is what no crash at this point could lose. Steps that are left out are
+//! counted where they are missing.
 //!
-//! **Deviations.** At most [`LINES_MAX`] lines and [`STEPS_MAX`] steps; the lost stores that findings tell come first, then what
-//! is nearest to the crash.
+//! **Deviations.** At most [`LINES_MAX`] lines and [`STEPS_MAX`] steps; the lost stores that
+//! findings tell come first, then what is nearest to the crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +104,8 @@ fn lines_of(ranges: impl Iterator<Item = ByteRange>) -> BTreeSet<LineKey> {
     lines
 }
 
-/// Positions of the steps that do something to a line: stores to it, write-backs of it, and the fences that may complete these.
+/// Positions of the steps that do something to a line: stores to it, write-backs of it, and the
+/// fences that may complete these.
 fn touching(steps: &[Step], lines: &BTreeSet<LineKey>) -> Vec<usize> {
     let touches = |range: ByteRange| {
         let (first, last) = (range.start().0, range.end().0.saturating_sub(1));

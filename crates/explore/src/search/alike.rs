@@ -1,7 +1,8 @@
 //! Crash states after which recovery does the same, because it reads the same.
 //!
-//! One execution tells of all of them how recovery ends. What a second crash leaves differs all the same: what recovery has not read may be
-//! anything, and comes back where it is overwritten, or was never touched. So all of them are kept, for [`nested`](crate::nested).
+//! One execution tells of all of them how recovery ends. What a second crash leaves differs all the
+//! same: what recovery has not read may be anything, and comes back where it is overwritten, or was
+//! never touched. So all of them are kept, for [`nested`](crate::nested).
 
 use brownout_model::LineMask;
 use rustc_hash::FxHashMap;

@@ -117,7 +117,8 @@ pub struct Ledger {
     /// Crash states that were settled, by failure point of the recorded run. Kept if the settings
     /// say so.
     pub crashed: FxHashMap<u32, u64>,
-    /// Crash states after which recovery ends well, to be cut short in turn. Kept if the settings say so.
+    /// Crash states after which recovery ends well, to be cut short in turn. Kept if the settings
+    /// say so.
     pub survived: Alike,
     /// Crashes whose recoveries did something different, and the numbers of the outcomes; as many
     /// as the settings say.

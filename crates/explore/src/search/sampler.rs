@@ -2,8 +2,8 @@
 //!
 //! Guarantee: every torn content that is [deferred](Sampler::defer) is either taken to be tried or
 //! counted as left out; of those left out, only what a recognised checksum covers that recovery has
-//! read, where all that was tried ended alike, is counted by itself instead of as sampled. Nothing is
-//! left out if everything is to be followed.
+//! read, where all that was tried ended alike, is counted by itself instead of as sampled. Nothing
+//! is left out if everything is to be followed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

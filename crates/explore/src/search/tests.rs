@@ -153,7 +153,8 @@ fn repairs(steps: u64, program: u64) -> impl Fn(&mut Memory<'_>) -> Outcome + Cl
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// After two crashes there are as many outcomes as if every image of every crash of every recovery had been tried.
+    /// After two crashes there are as many outcomes as if every image of every crash of every
+    /// recovery had been tried.
     #[test]
     fn every_outcome_of_two_crashes_is_found(acts in prop::collection::vec(act(), 0..9), steps in 0u64..9, number in 0u64..1000) {
         let program = repairs(steps, number);
@@ -190,7 +191,8 @@ proptest! {
     }
 }
 
-/// Where there are many recoveries and nobody has asked for crashes in them, so many more are run as may be, and what is left counts as that.
+/// Where there are many recoveries and nobody has asked for crashes in them, so many more are run
+/// as may be, and what is left counts as that.
 #[test]
 fn of_many_recoveries_some_are_cut_short() {
     const LINES: u64 = 12;

@@ -3,7 +3,8 @@
 //! ```text
 //!  the same run again, followed ─▶ effects ─▶ crash, recovery ─▶ fewer context switches ─▶ finding, proof
 //! ```
-//! Deadlocks, crashes of the program, and what is read and never written back, need no crash of the machine.
+//! Deadlocks, crashes of the program, and what is read and never written back, need no crash of the
+//! machine.
 
 use std::fs;
 use std::path::PathBuf;
@@ -138,7 +139,8 @@ impl Search<'_> {
         }
         let effects = self.ranked(effects, &mut watch.stacks);
         let mut changes = self.changes_worth_trying(&watch);
-        // Locks of libpmemobj begin with the number of the run that has initialised them: after a crash they are free.
+        // Locks of libpmemobj begin with the number of the run that has initialised them: after a
+        // crash they are free.
         changes
             .retain(|(_, change, _)| !finding::is_foundation(&mut watch.stacks, change.done.site));
         if effects.is_empty() && changes.is_empty() || watch.storing.is_empty() {
@@ -194,8 +196,9 @@ impl Search<'_> {
         Ok(Looked::Followed(fruitless))
     }
 
-    /// What of a run's effects may be tried, the most telling first: the program's own before those in which libpmemobj and its kin have a hand, and what depends on its
-    /// source for sure before what is only stored afterwards. The first word of each says whether it is theirs.
+    /// What of a run's effects may be tried, the most telling first: the program's own before those
+    /// in which libpmemobj and its kin have a hand, and what depends on its source for sure before
+    /// what is only stored afterwards. The first word of each says whether it is theirs.
     fn ranked(&self, effects: Vec<Effect>, stacks: &mut Stacks) -> Vec<(bool, Effect)> {
         let mut known: FxHashMap<u64, bool> = FxHashMap::default();
         let mut is_foundation = |site: Site| {
@@ -217,7 +220,8 @@ impl Search<'_> {
         ranked
     }
 
-    /// What of it is tried, now that it can be told which of it a crash can leave; and the early reads of which a crash can leave nothing.
+    /// What of it is tried, now that it can be told which of it a crash can leave; and the early
+    /// reads of which a crash can leave nothing.
     fn worth_trying(&self, ranked: Vec<(bool, Effect)>, trial: &Trial) -> (Vec<Effect>, Pairs) {
         let mut state = self.lock();
         let (mut wanted, mut fruitful, mut fruitless) =
@@ -369,7 +373,8 @@ impl Search<'_> {
         self.tell(&key, Discovery { finding, proof }, switches, books)
     }
 
-    /// Judges an effect once more under a shorter list of decisions; nothing if that comes to another verdict.
+    /// Judges an effect once more under a shorter list of decisions; nothing if that comes to
+    /// another verdict.
     fn confirm(
         &self,
         mut least: Shown,

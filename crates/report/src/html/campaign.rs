@@ -1,13 +1,16 @@
 //! A long search as the page shows it: what was reached when, and the tree of images.
 //!
-//! **Purpose.** [`Campaign`] is plain data, which whoever reads a campaign's folder fills in. Here is decided what of it is shown; the page's
-//! script only draws it. So it is tested without a browser.
+//! **Purpose.** [`Campaign`] is plain data, which whoever reads a campaign's folder fills in. Here
+//! is decided what of it is shown; the page's script only draws it. So it is tested without a
+//! browser.
 //!
-//! **Guarantee.** What is drawn is what the folder has: no point is made up between two that were written down, and what is left out is counted.
-//! The way to each image with findings is there from the root on, as long as [`IMAGES_MAX`] allows; other images follow in the order in
-//! which they came.
+//! **Guarantee.** What is drawn is what the folder has: no point is made up between two that were
+//! written down, and what is left out is counted. The way to each image with findings is there from
+//! the root on, as long as [`IMAGES_MAX`] allows; other images follow in the order in which they
+//! came.
 //!
-//! **Deviations.** Of many points at most [`POINTS_MAX`] a curve are kept: where it rises, and the last one, first.
+//! **Deviations.** Of many points at most [`POINTS_MAX`] a curve are kept: where it rises, and the
+//! last one, first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

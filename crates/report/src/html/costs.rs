@@ -1,13 +1,16 @@
-//! What write-backs and fences cost: by source line, by function, and as the tree of calls that a flame graph draws.
+//! What write-backs and fences cost: by source line, by function, and as the tree of calls that a
+//! flame graph draws.
 //!
-//! **Purpose.** Findings of performance say what is needless; this says how much of everything that is, and who asks for it.
+//! **Purpose.** Findings of performance say what is needless; this says how much of everything that
+//! is, and who asks for it.
 //!
-//! **Guarantee.** Numbers are those of [`Effort`]; nothing is estimated. A line has what the frame that stands for its instruction does itself
-//! (libraries and headers count for their callers); a function has what it and everything that it calls does, once however often
-//! it is on the stack. The tree has every listed place; what the report counts together is a branch of its own.
+//! **Guarantee.** Numbers are those of [`Effort`]; nothing is estimated. A line has what the frame
+//! that stands for its instruction does itself (libraries and headers count for their callers); a
+//! function has what it and everything that it calls does, once however often it is on the stack.
+//! The tree has every listed place; what the report counts together is a branch of its own.
 //!
-//! **Deviations.** At most [`ROWS_MAX`] lines and functions, the most needless first, and [`NODES_MAX`] branches of the tree; what is deeper
-//! or comes later counts for the branch above.
+//! **Deviations.** At most [`ROWS_MAX`] lines and functions, the most needless first, and
+//! [`NODES_MAX`] branches of the tree; what is deeper or comes later counts for the branch above.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

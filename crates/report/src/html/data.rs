@@ -1,10 +1,12 @@
 //! What the page's script gets: the findings of all reports, as one value that becomes JSON.
 //!
-//! **Guarantee.** Text stands here as the reports have it; the script makes it visible and never takes it for HTML. Numbers that may not fit
-//! into a double are text. What needs a decision (which frame stands for an event, what a picture shows) is decided here.
+//! **Guarantee.** Text stands here as the reports have it; the script makes it visible and never
+//! takes it for HTML. Numbers that may not fit into a double are text. What needs a decision (which
+//! frame stands for an event, what a picture shows) is decided here.
 //!
-//! **Deviations.** Frames and stacks are kept once and referred to by number: ten thousand findings share most of theirs. A finding that
-//! several reports have is shown once, as [`merge`](crate::merge) would have it, with all reports that have it.
+//! **Deviations.** Frames and stacks are kept once and referred to by number: ten thousand findings
+//! share most of theirs. A finding that several reports have is shown once, as
+//! [`merge`](crate::merge) would have it, with all reports that have it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -294,7 +296,8 @@ fn touched(reports: &[Report], folder: Option<&Path>) -> Option<TouchedData> {
     let mut sorts = BTreeSet::new();
     let mut files = Vec::new();
     for file in &total.files {
-        // A line of a header or a template is one, whatever the functions are that it became a part of.
+        // A line of a header or a template is one, whatever the functions are that it became a part
+        // of.
         let mut lines: BTreeMap<u32, BTreeMap<&'static str, u64>> = BTreeMap::new();
         for line in &file.lines {
             let times_of = lines.entry(line.line).or_default();

@@ -1,10 +1,12 @@
 //! JSON that can stand in an HTML page.
 //!
-//! **Guarantee.** What is written is JSON that a parser reads back to the same strings. In it stands no `<`, `>` or `&`, so that it cannot
-//! end the element it is in, nor begin a comment, whatever the strings hold. No control character, no line end of Unicode's and no
-//! bidirectional control stands in it either, so that the page's source looks as it is.
+//! **Guarantee.** What is written is JSON that a parser reads back to the same strings. In it
+//! stands no `<`, `>` or `&`, so that it cannot end the element it is in, nor begin a comment,
+//! whatever the strings hold. No control character, no line end of Unicode's and no bidirectional
+//! control stands in it either, so that the page's source looks as it is.
 //!
-//! **Source.** The HTML standard, "Restrictions for contents of script elements"; JSON, RFC 8259, section 7.
+//! **Source.** The HTML standard, "Restrictions for contents of script elements"; JSON, RFC 8259,
+//! section 7.
 
 use std::io::{self, Write};
 
@@ -53,7 +55,8 @@ fn is_unfit(c: char) -> bool {
     is_hostile(c) || is_noncharacter
 }
 
-/// The text on one line, with unfit characters as `\n`, `\u{1b}`: what the page's script makes of text, for the template.
+/// The text on one line, with unfit characters as `\n`, `\u{1b}`: what the page's script makes of
+/// text, for the template.
 pub fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

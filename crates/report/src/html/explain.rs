@@ -1,7 +1,8 @@
 //! The pages of rules, as HTML.
 //!
-//! **Guarantee.** Only the built-in pages (`docs/rules`) come here, so nothing of a program's does. Their links lead to other files of the
-//! documentation, which a page that is read elsewhere does not have: their text stays, the link goes. HTML inside a page is shown as text.
+//! **Guarantee.** Only the built-in pages (`docs/rules`) come here, so nothing of a program's does.
+//! Their links lead to other files of the documentation, which a page that is read elsewhere does
+//! not have: their text stays, the link goes. HTML inside a page is shown as text.
 
 use brownout_findings::rules::Rule;
 use pulldown_cmark::{Event, HeadingLevel, Options, Parser, Tag, TagEnd, html};

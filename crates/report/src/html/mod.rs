@@ -1,20 +1,24 @@
 //! A page for browsers: one file that holds everything.
 //!
-//! **Purpose.** What a developer opens after a CI failure, sends to a colleague, or attaches to a bug report: the overview, a list of
-//! findings that can be searched and filtered, and for each finding its story beside its source lines, with a picture.
+//! **Purpose.** What a developer opens after a CI failure, sends to a colleague, or attaches to a
+//! bug report: the overview, a list of findings that can be searched and filtered, and for each
+//! finding its story beside its source lines, with a picture.
 //!
-//! A page of a campaign that goes on can be served instead of written ([`watched`]); then it asks its server, and nobody else, for what is new.
+//! A page of a campaign that goes on can be served instead of written ([`watched`]); then it asks
+//! its server, and nobody else, for what is new.
 //!
-//! **Guarantee.** The file asks for nothing from anywhere: it has its style and its script inside, and a content-security policy that
-//! allows these two, by their hashes, and nothing else. Names, source lines and output of the program that was analysed may be hostile.
-//! They reach the page in two ways, and neither takes them for HTML: as text of the template (`page.html`), which escapes every value, and
-//! as data of the script (`escape`), which sets text and nothing else (the policy also forbids, by Trusted Types, that it could do more).
-//! Control characters, bidirectional ones included, are shown as escapes. Equal reports give equal pages. No file is read.
+//! **Guarantee.** The file asks for nothing from anywhere: it has its style and its script inside,
+//! and a content-security policy that allows these two, by their hashes, and nothing else. Names,
+//! source lines and output of the program that was analysed may be hostile. They reach the page in
+//! two ways, and neither takes them for HTML: as text of the template (`page.html`), which escapes
+//! every value, and as data of the script (`escape`), which sets text and nothing else (the policy
+//! also forbids, by Trusted Types, that it could do more). Control characters, bidirectional ones
+//! included, are shown as escapes. Equal reports give equal pages. No file is read.
 //!
 //! **Source.** The HTML standard, CSP level 3, Trusted Types, WAI-ARIA 1.2.
 //!
-//! **Deviations.** Without JavaScript there is the overview and no list. A page of many findings is as large as they are: beside the data it
-//! has less than 1 MB ([`OWN_BYTES_MAX`]).
+//! **Deviations.** Without JavaScript there is the overview and no list. A page of many findings is
+//! as large as they are: beside the data it has less than 1 MB ([`OWN_BYTES_MAX`]).
 
 pub mod campaign;
 mod costs;
@@ -56,8 +60,9 @@ pub fn render(reports: &[Report], options: &Options, out: &mut dyn Write) -> io:
     render_with(reports, &[], false, options, out)
 }
 
-/// As [`render`], with what the campaigns that the reports come from have reached. A page `is_watched` if it is served by somebody who also
-/// gives it [`watched`] under the name [`WATCHED`].
+/// As [`render`], with what the campaigns that the reports come from have reached. A page
+/// `is_watched` if it is served by somebody who also gives it [`watched`] under the name
+/// [`WATCHED`].
 pub fn render_with(
     reports: &[Report],
     campaigns: &[Campaign],
@@ -101,7 +106,8 @@ pub fn render_with(
 /// What a watched page asks for now and then, beside it.
 pub const WATCHED: &str = "now.json";
 
-/// What has changed since the page was made: figures are drawn anew, and that there are other findings is said.
+/// What has changed since the page was made: figures are drawn anew, and that there are other
+/// findings is said.
 pub fn watched(reports: &[Report], campaigns: &[Campaign]) -> io::Result<String> {
     #[derive(serde::Serialize)]
     struct Now {
@@ -163,8 +169,8 @@ pub fn compare(
     )
 }
 
-/// Values are escaped where they are put in, but for those that the template calls `safe`: style, script, policy, the built-in pages of
-/// rules, and data that has been through [`escape`].
+/// Values are escaped where they are put in, but for those that the template calls `safe`: style,
+/// script, policy, the built-in pages of rules, and data that has been through [`escape`].
 #[derive(Template)]
 #[template(path = "page.html")]
 struct Page {
@@ -348,7 +354,8 @@ fn explanations<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<Explanat
         .collect()
 }
 
-/// Allows the style and the script of this very version, and nothing else; a watched page may also ask its own server.
+/// Allows the style and the script of this very version, and nothing else; a watched page may also
+/// ask its own server.
 fn policy(is_watched: bool) -> String {
     let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
     let (connect, watch) = match is_watched {

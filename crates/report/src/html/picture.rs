@@ -1,16 +1,21 @@
 //! What a finding looks like: cache lines over the events, or threads beside each other.
 //!
-//! **Purpose.** Decides what the picture shows; the page's script only draws it. So it is tested without a browser.
+//! **Purpose.** Decides what the picture shows; the page's script only draws it. So it is tested
+//! without a browser.
 //!
-//! **Guarantee.** A picture says nothing that the finding does not. A cell has a state only if an event of the finding gave its line one:
-//! what happened to a line before its first event, or in between without being told, is [`State::Untold`] or stays as the last event left
-//! it. *Lost* and *survived* come from the finding's timeline, which has the model's answer, or else from the roles of events, whose
-//! meaning `docs/report.md` has; no model is asked here.
+//! **Guarantee.** A picture says nothing that the finding does not. A cell has a state only if an
+//! event of the finding gave its line one: what happened to a line before its first event, or in
+//! between without being told, is [`State::Untold`] or stays as the last event left it. *Lost* and
+//! *survived* come from the finding's timeline, which has the model's answer, or else from the
+//! roles of events, whose meaning `docs/report.md` has; no model is asked here.
 //!
-//! **Deviations.** Few events carry no place and still have a line: a write-back in a finding of `explore` is that of the store before it in
-//! the list (so `explore` lists them), and what has an `earlier-` role happened to the finding's line, if it has only one. A fence counts
-//! for the write-backs of its own thread, if both threads are told. Until the crash, the state of a line follows from stores, write-backs and
-//! fences alone: that a `clflush` needs no fence, or that caches survive in this domain, shows right of the crash. At most [`ROWS_MAX`] lines are shown; the others are counted.
+//! **Deviations.** Few events carry no place and still have a line: a write-back in a finding of
+//! `explore` is that of the store before it in the list (so `explore` lists them), and what has an
+//! `earlier-` role happened to the finding's line, if it has only one. A fence counts for the
+//! write-backs of its own thread, if both threads are told. Until the crash, the state of a line
+//! follows from stores, write-backs and fences alone: that a `clflush` needs no fence, or that
+//! caches survive in this domain, shows right of the crash. At most [`ROWS_MAX`] lines are shown;
+//! the others are counted.
 
 use std::collections::BTreeSet;
 
@@ -251,8 +256,8 @@ fn threads(finding: &Finding, events: &[&Event]) -> Option<Threads> {
 
 // -------------------------------------------------------------------- lines
 
-/// Positions of the events in the order in which they happened. What comes before the crash in the list came before it, but for
-/// write-backs that are too late.
+/// Positions of the events in the order in which they happened. What comes before the crash in the
+/// list came before it, but for write-backs that are too late.
 fn in_order(events: &[&Event]) -> Vec<usize> {
     let crash = events.iter().position(|event| event.role == Role::Crash);
     let end = crash.unwrap_or(events.len());
@@ -474,7 +479,8 @@ fn items<'a>(events: &[&'a Event], touched: &[Touched<'a>]) -> Vec<Item<'a>> {
     items
 }
 
-/// Told before the crash, because it belongs to what was lost, but not reached: the write-back that comes too late.
+/// Told before the crash, because it belongs to what was lost, but not reached: the write-back that
+/// comes too late.
 fn is_too_late(event: &Event, crash: &Event) -> bool {
     is_flush(event.role) && matches!((event.index, crash.index), (Some(at), Some(end)) if at >= end)
 }
@@ -716,7 +722,8 @@ mod tests {
         }
     }
 
-    /// Steps of the run stand between the events, what is far before them is folded, and the timeline decides what is lost.
+    /// Steps of the run stand between the events, what is far before them is folded, and the
+    /// timeline decides what is lost.
     #[test]
     fn a_timeline_fills_in_what_events_leave_out() {
         let mut finding = Finding::new(BuiltIn::RecoveryError, Severity::Correctness, "");

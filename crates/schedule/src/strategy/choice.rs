@@ -69,15 +69,18 @@ impl Kind {
 #[repr(C)]
 pub struct Plan {
     pub(super) kind: u32,
-    /// How many times `pct.rs` lowers a priority, plus one; how many points `round_robin.rs` gives to each.
+    /// How many times `pct.rs` lowers a priority, plus one; how many points `round_robin.rs` gives
+    /// to each.
     pub depth: u32,
     /// Of whatever is random.
     pub seed: u64,
-    /// About how many steps the run has, as one before it had; 0: nobody knows. See `pct.rs` and `random_walk.rs`.
+    /// About how many steps the run has, as one before it had; 0: nobody knows. See `pct.rs` and
+    /// `random_walk.rs`.
     pub length: u64,
     /// How many of `goals` there are.
     pub goal_count: u32,
-    /// 1: whoever went on is written down at each step ([`Table::turns`](crate::Table::turns)), and who could have.
+    /// 1: whoever went on is written down at each step ([`Table::turns`](crate::Table::turns)), and
+    /// who could have.
     pub keeps_turns: u32,
     /// Of `pm_aware.rs`.
     pub goals: [Goal; GOALS_MAX],

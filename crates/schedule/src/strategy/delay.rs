@@ -1,6 +1,7 @@
 //! Each access to persistent memory is delayed by a random time of up to a millisecond.
 //!
-//! This is the baseline of PMRace (ASPLOS 2022, section 6.1): no decisions, only time. Time is counted in points, of which each takes about a microsecond.
+//! This is the baseline of PMRace (ASPLOS 2022, section 6.1): no decisions, only time. Time is
+//! counted in points, of which each takes about a microsecond.
 
 use super::choice::{Choice, Plan, Random, Strategy};
 use crate::seat::SEATS;

@@ -11,8 +11,9 @@
 //! | replay | `table.rs` | who did in the run whose list this is |
 //! | steer | `table.rs` | who is in the list for this step, if that thread can; else as go-on |
 //!
-//! A new one is a file with a [`Strategy`], a row here, a [`Kind`], and its lines in [`Strategies`]. Its state lies in shared memory: plain
-//! data, for which zeroed memory is a valid beginning.
+//! A new one is a file with a [`Strategy`], a row here, a [`Kind`], and its lines in
+//! [`Strategies`]. Its state lies in shared memory: plain data, for which zeroed memory is a valid
+//! beginning.
 
 mod choice;
 mod delay;

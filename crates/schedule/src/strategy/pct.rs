@@ -1,10 +1,13 @@
-//! Probabilistic concurrency testing: random priorities, and a few points at which whoever has the turn falls behind all others.
+//! Probabilistic concurrency testing: random priorities, and a few points at which whoever has the
+//! turn falls behind all others.
 //!
-//! A bug that needs `d` ordering decisions is hit with a probability of at least `1 / (n * k^(d-1))`, for `n` threads and `k` points
-//! (Burckhardt and others, ASPLOS 2010). `depth` of the plan is `d`, `length` is `k`. If the plan does not say how long the run is, each run guesses:
+//! A bug that needs `d` ordering decisions is hit with a probability of at least `1 / (n *
+//! k^(d-1))`, for `n` threads and `k` points (Burckhardt and others, ASPLOS 2010). `depth` of the
+//! plan is `d`, `length` is `k`. If the plan does not say how long the run is, each run guesses:
 //! points beyond its end would change nothing, and points in its first thousandth hardly anything.
 //!
-//! Deviation: a thread that gives way (it spins, or yields) falls behind all others, too, because it waits for one of them.
+//! Deviation: a thread that gives way (it spins, or yields) falls behind all others, too, because
+//! it waits for one of them.
 
 use super::choice::{Choice, Plan, Random, Strategy};
 use crate::seat::SEATS;

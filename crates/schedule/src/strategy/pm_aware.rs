@@ -1,16 +1,19 @@
 //! Has a thread read what another one has stored and not yet persisted.
 //!
-//! Goals say which store and which load are to meet. A thread that is about to make such a load is held back until another one has
-//! made the store; then it goes on at once, before the store can be written back. Without goals every store to persistent memory is one:
-//! whoever stores is held back at its next points for a while, so that others come to see what it has stored.
+//! Goals say which store and which load are to meet. A thread that is about to make such a load is
+//! held back until another one has made the store; then it goes on at once, before the store can be
+//! written back. Without goals every store to persistent memory is one: whoever stores is held back
+//! at its next points for a while, so that others come to see what it has stored.
 //!
-//! A way out: nobody is held for more than [`HOLD_MAX`] points, and nobody if nobody else can go on.
+//! A way out: nobody is held for more than [`HOLD_MAX`] points, and nobody if nobody else can go
+//! on.
 //!
-//! What becomes of the stores that are goals is told ([`Pursuit`]): a thread that waits for whoever has stored, and has read there before, is kept out by the
-//! program itself.
+//! What becomes of the stores that are goals is told ([`Pursuit`]): a thread that waits for whoever
+//! has stored, and has read there before, is kept out by the program itself.
 //!
-//! Source: PMRace (ASPLOS 2022), section 4.2, which lets readers sleep until a store has happened, and disables a waiting place that
-//! never succeeds. Here nobody sleeps, and what is decided can be repeated.
+//! Source: PMRace (ASPLOS 2022), section 4.2, which lets readers sleep until a store has happened,
+//! and disables a waiting place that never succeeds. Here nobody sleeps, and what is decided can be
+//! repeated.
 
 use super::choice::{Choice, Goal, Plan, Random, Strategy};
 use crate::seat::{PointKind, SEATS, SeatState};
@@ -28,9 +31,11 @@ const AFTER_STORE: u64 = 40;
 pub struct Pursuit {
     /// Stores that are goals, behind which a thread was held.
     pub stores: u32,
-    /// Of those: nobody else could go on, and a thread that has made the load before was waiting. The program keeps the two apart.
+    /// Of those: nobody else could go on, and a thread that has made the load before was waiting.
+    /// The program keeps the two apart.
     pub excluded: u32,
-    /// Of those: others could go on, and did for as long as anybody is held; what they did is another matter.
+    /// Of those: others could go on, and did for as long as anybody is held; what they did is
+    /// another matter.
     pub outlasted: u32,
 }
 

@@ -1,12 +1,15 @@
 //! Anybody, at one point in so many; how many is drawn for each run.
 //!
-//! At each point would be the walk that theory likes, and a program with a dozen points needs it: with fewer decisions most of its runs are the
-//! same one. But programs also have long stretches of points at which nothing hangs on who goes on, and a thread that is interrupted in each of them
-//! hardly ever gets far ahead of the others. No rate suits both, so seeds differ in their rate; where the plan says how long the run is, it has
-//! some decisions at any rate, and never so many that there is no room for those at its end.
+//! At each point would be the walk that theory likes, and a program with a dozen points needs it:
+//! with fewer decisions most of its runs are the same one. But programs also have long stretches of
+//! points at which nothing hangs on who goes on, and a thread that is interrupted in each of them
+//! hardly ever gets far ahead of the others. No rate suits both, so seeds differ in their rate;
+//! where the plan says how long the run is, it has some decisions at any rate, and never so many
+//! that there is no room for those at its end.
 //!
-//! In half of the runs threads differ in their speed, too, by up to 64: among equals, a thread that has little to do is through with it before the
-//! next one has been started. And whoever cannot go on, or gives way, is followed by anybody, not by the next one in turn.
+//! In half of the runs threads differ in their speed, too, by up to 64: among equals, a thread that
+//! has little to do is through with it before the next one has been started. And whoever cannot go
+//! on, or gives way, is followed by anybody, not by the next one in turn.
 
 use super::choice::{Choice, Plan, Random, Strategy};
 use crate::decision::DECISIONS_MAX;
@@ -16,8 +19,8 @@ use crate::seat::SEATS;
 const RATES: [u64; 8] = [1, 1, 2, 2, 4, 8, 20, 50];
 /// Decisions that a run of known length has, about, whatever its rate.
 const DECISIONS_MIN: u64 = 4;
-/// The most. Whoever cannot go on is followed by anybody, which takes decisions, too, and an interrupted
-/// run is often longer.
+/// The most. Whoever cannot go on is followed by anybody, which takes decisions, too, and an
+/// interrupted run is often longer.
 const DECISIONS_MOST: u64 = DECISIONS_MAX as u64 / 4;
 /// How often the slowest speed is doubled, at most.
 const DOUBLINGS_MAX: u64 = 6;

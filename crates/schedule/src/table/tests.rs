@@ -1,7 +1,8 @@
 //! The table on its own, with threads that are scripts.
 //!
 //! [`Run`] does what the engine does around [`Table::decide`]: it puts threads to sleep, wakes them, tries again what waits in the
-//! kernel, and ends them. Nothing else happens in such a run, so whatever differs between two of them is the table's doing.
+//! kernel, and ends them. Nothing else happens in such a run, so whatever differs between two of
+//! them is the table's doing.
 
 use std::boxed::Box;
 use std::collections::VecDeque;
@@ -13,7 +14,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::strategy::Goal;
 
-/// A table is too large for the stack of a test, and nothing here may make one out of zeroed memory.
+/// A table is too large for the stack of a test, and nothing here may make one out of zeroed
+/// memory.
 fn on_a_large_stack(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(64 << 20);
     let thread = thread.spawn(test).expect("a thread");
@@ -83,7 +85,8 @@ fn waits_for(table: &mut Table, seat: usize, key: [u64; 2], bitset: u32) {
 enum Does {
     /// Something that others can notice.
     Comes(PointKind),
-    /// Waits for a futex, if nobody has woken it in vain before: a semaphore, in which no wake-up is lost.
+    /// Waits for a futex, if nobody has woken it in vain before: a semaphore, in which no wake-up
+    /// is lost.
     Takes(u64),
     /// Lets somebody go on who waits there.
     Gives(u64),
@@ -116,7 +119,8 @@ struct Run<'a> {
     /// By futex: wake-ups that nobody has taken.
     stock: [u32; KEYS as usize],
     written: u32,
-    /// Whoever waits in the kernel is woken when what it waits for is there, and never tries in vain.
+    /// Whoever waits in the kernel is woken when what it waits for is there, and never tries in
+    /// vain.
     knows: bool,
     story: Vec<usize>,
 }
@@ -144,7 +148,8 @@ impl<'a> Run<'a> {
 
     fn go(mut self) -> Story {
         let mut asked = (None, Point::default());
-        // How far the threads had come when there was nothing to do, and how often that was so since.
+        // How far the threads had come when there was nothing to do, and how often that was so
+        // since.
         let (mut idle, mut came) = (0, 0);
         let end = loop {
             match self.table.decide(asked.0, asked.1) {
@@ -335,7 +340,8 @@ fn a_list_gives_the_same_run() {
     });
 }
 
-/// The one that was chosen sleeps: until its time has come, whoever waits in the kernel tries, in the run and in its repetition.
+/// The one that was chosen sleeps: until its time has come, whoever waits in the kernel tries, in
+/// the run and in its repetition.
 #[test]
 fn a_decision_may_wait_for_its_time() {
     on_a_large_stack(|| {
@@ -392,8 +398,8 @@ fn steering_never_diverges() {
     });
 }
 
-/// To try what is not there yet is as if nobody had tried, whatever is wanted of the one that does. (What counts as a decision may differ: whoever
-/// would have tried might have been the usual one.)
+/// To try what is not there yet is as if nobody had tried, whatever is wanted of the one that does.
+/// (What counts as a decision may differ: whoever would have tried might have been the usual one.)
 #[test]
 fn futile_tries_leave_nothing_behind() {
     property((lists(), scripts()), |(list, scripts)| {

@@ -339,7 +339,8 @@ fn address_of(instruction: &Instruction) -> Option<Linear> {
     Some(sum)
 }
 
-/// The number of a general register, if all of it or its lower half is meant, and the width of that.
+/// The number of a general register, if all of it or its lower half is meant, and the width of
+/// that.
 fn whole(register: Register) -> Option<(u8, u8)> {
     let width = match register {
         _ if register.is_gpr64() => 8,

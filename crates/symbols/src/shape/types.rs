@@ -139,7 +139,8 @@ impl<'u, 'data> Types<'u, 'data> {
         }
     }
 
-    /// What lies at an offset from where a pointer points to, which may be the first element of an array.
+    /// What lies at an offset from where a pointer points to, which may be the first element of an
+    /// array.
     pub(super) fn behind(
         &self,
         target: Shape,

@@ -1,9 +1,9 @@
 //! Which runs are followed, to learn which instructions touch the input.
 //!
 //! To follow a run takes as long as dozens of others, and with large libraries much longer. So what
-//! makes it worth it is bounded: a run with a branch that is new is followed at once, unless too much
-//! of the time has gone into that; of those that are merely elsewhere, one of some dozens is. What is
-//! not followed is remembered, and followed when nothing else is left.
+//! makes it worth it is bounded: a run with a branch that is new is followed at once, unless too
+//! much of the time has gone into that; of those that are merely elsewhere, one of some dozens is.
+//! What is not followed is remembered, and followed when nothing else is left.
 
 use brownout_host::{CAPTURE_MAX, Outcome, Stopped};
 use brownout_stage::Tells;
@@ -14,8 +14,8 @@ use super::{Search, has_new, merge};
 use crate::options::Error;
 use crate::run::{Learning, sorted};
 
-/// Of so many runs one is followed without a branch that is new: as many, so that the same seed does
-/// the same on any machine.
+/// Of so many runs one is followed without a branch that is new: as many, so that the same seed
+/// does the same on any machine.
 const FOLLOWED_EVERY: u64 = 24;
 /// So many of the others are kept, to be followed when nothing else is left.
 const UNFOLLOWED_MAX: usize = 1000;
@@ -31,8 +31,9 @@ impl Search<'_> {
         self.numbers.learning_seconds < allowed
     }
 
-    /// Follows the run on an input if it has executed code that was not there before, or has done something with the input that was not captured (`is_suspect`): an
-    /// instruction of a loop may touch the input from the second time on. Whether more instructions are captured now.
+    /// Follows the run on an input if it has executed code that was not there before, or has done
+    /// something with the input that was not captured (`is_suspect`): an instruction of a loop may
+    /// touch the input from the second time on. Whether more instructions are captured now.
     pub(super) fn learns(
         &mut self,
         input: &[u8],
@@ -88,7 +89,8 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// Follows the run on an input, and runs it once more if it shows that something was not captured.
+    /// Follows the run on an input, and runs it once more if it shows that something was not
+    /// captured.
     fn follow_and_run(&mut self, input: Vec<u8>, is_endless: bool) -> Result<(), Error> {
         if self.follow(&input, is_endless)? {
             self.made[0].push_front((input, None));

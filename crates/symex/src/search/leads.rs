@@ -9,8 +9,8 @@ use super::pieces::{changed, with_room};
 use super::turn::{Turn, other_way};
 use crate::path::{Folded, Kind, mix};
 
-/// So many decisions in front of a way that cannot be gone behind them are turned for its sake, and on so many paths for each
-/// shape of what was decided about and each position that is in the way.
+/// So many decisions in front of a way that cannot be gone behind them are turned for its sake, and
+/// on so many paths for each shape of what was decided about and each position that is in the way.
 const TOWARDS: usize = 8;
 const TOWARDS_MAX: u32 = 8;
 /// So many decisions in front of something new in persistent memory are turned for its sake.
@@ -18,7 +18,8 @@ const AROUND: u32 = 12;
 /// A position is moved by as much as this.
 const FURTHER: usize = 2;
 
-/// Of each computation, a way is wanted so often with another layout of the input, or without what rules it out.
+/// Of each computation, a way is wanted so often with another layout of the input, or without what
+/// rules it out.
 const ASKED_MAX: u32 = 3;
 /// What is longer does not grow.
 const GROWN_MAX: usize = 8;
@@ -40,7 +41,8 @@ struct Wanted {
 }
 
 impl Search<'_> {
-    /// A decision cannot be turned. If nobody has gone the other way, decisions before it are turned that may make it possible.
+    /// A decision cannot be turned. If nobody has gone the other way, decisions before it are
+    /// turned that may make it possible.
     pub(super) fn lead_towards(&mut self, turn: Turn) {
         let test = &self.tests[turn.test as usize];
         let decision = test.decisions[turn.at as usize];
@@ -73,8 +75,9 @@ impl Search<'_> {
         *times <= ASKED_MAX
     }
 
-    /// Inputs in which what is decided about is longer: a number of one digit is never 4242, and which decisions have ended it may be hard to tell, or be somebody
-    /// else's. So its last byte is there more often, whatever that makes of all behind it.
+    /// Inputs in which what is decided about is longer: a number of one digit is never 4242, and
+    /// which decisions have ended it may be hard to tell, or be somebody else's. So its last byte
+    /// is there more often, whatever that makes of all behind it.
     fn grow(&mut self, wanted: &Wanted) {
         let (first, last) = wanted.bytes;
         let len = (last - first) as usize + 1;
@@ -98,8 +101,9 @@ impl Search<'_> {
         }
     }
 
-    /// An input on which the way would be gone, if decisions before it that rule it out did not matter: much of what libraries decide (whether a digit is a large one) makes no
-    /// difference to what they compute. Whether it is so is seen when it is run.
+    /// An input on which the way would be gone, if decisions before it that rule it out did not
+    /// matter: much of what libraries decide (whether a digit is a large one) makes no difference
+    /// to what they compute. Whether it is so is seen when it is run.
     fn relax(&mut self, wanted: &Wanted, condition: Expr) {
         let test = &self.tests[wanted.test as usize];
         let input = test.input.clone();
@@ -131,7 +135,8 @@ impl Search<'_> {
         }
     }
 
-    /// The same for branches of a new path that did depend on the input, but could not go another way whatever it is: a number of one digit is never 4242.
+    /// The same for branches of a new path that did depend on the input, but could not go another
+    /// way whatever it is: a number of one digit is never 4242.
     pub(super) fn lead_towards_folded(&mut self, test: u32, folded: &[Folded]) {
         for folded in folded {
             let way = folded.name(1 - folded.way);
@@ -164,8 +169,9 @@ impl Search<'_> {
         !self.covered.contains(&mix(way, 0)) && self.own.contains(pc)
     }
 
-    /// Those decisions are turned next that rule a way out; and those that are about the same bytes, or about
-    /// later ones, because they have made what was decided about: how many digits a number has, where a word ends.
+    /// Those decisions are turned next that rule a way out; and those that are about the same
+    /// bytes, or about later ones, because they have made what was decided about: how many digits a
+    /// number has, where a word ends.
     fn lead(&mut self, wanted: &Wanted) {
         let (first, last) = wanted.bytes;
         let test = &self.tests[wanted.test as usize];
@@ -187,7 +193,8 @@ impl Search<'_> {
         {
             return;
         }
-        // What ends a number or a word is behind it, and may have been looked at long before the number was made.
+        // What ends a number or a word is behind it, and may have been looked at long before the
+        // number was made.
         let behind = last + 1..=last + 2;
         let ends = before
             .clone()
@@ -219,7 +226,9 @@ impl Search<'_> {
         }
     }
 
-    /// The newest path has done something new to persistent memory, or has gone a new way of the program's own code, behind so many decisions each time. The last decisions before it have made what was stored, or have led there.
+    /// The newest path has done something new to persistent memory, or has gone a new way of the
+    /// program's own code, behind so many decisions each time. The last decisions before it have
+    /// made what was stored, or have led there.
     pub(super) fn look_around(&mut self, mut new: Vec<u32>) {
         let Some(test) = self.tests.len().checked_sub(1) else {
             return;
@@ -248,7 +257,8 @@ impl Search<'_> {
         for (index, (at, place)) in turns.into_iter().enumerate() {
             let key = (at, place);
             let path = &mut self.tests[test as usize];
-            // That the same was, or will be, turned on another path does not matter: there it led elsewhere.
+            // That the same was, or will be, turned on another path does not matter: there it led
+            // elsewhere.
             if path.turned.contains(&key) || path.towards.contains_key(&key) {
                 continue;
             }

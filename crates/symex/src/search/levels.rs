@@ -27,8 +27,9 @@ impl Levels {
         self.0.entry(turn.rank.novelty).or_default().push(turn);
     }
 
-    /// What no run has gone comes first, and what may lead there. Of the rest, one of the newest level as often as not, else one of the next likewise: what is less new has to wait, but not for
-    /// ever, since there may always be something newer.
+    /// What no run has gone comes first, and what may lead there. Of the rest, one of the newest
+    /// level as often as not, else one of the next likewise: what is less new has to wait, but not
+    /// for ever, since there may always be something newer.
     pub(super) fn pop(&mut self, random: &mut fastrand::Rng) -> Option<Turn> {
         self.0.retain(|_, level| !level.is_empty());
         let mut levels = self.0.iter_mut().rev();

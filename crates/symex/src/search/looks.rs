@@ -1,6 +1,8 @@
-//! A closer look at paths that have done something new to persistent memory: what recovery makes of crashes in them.
+//! A closer look at paths that have done something new to persistent memory: what recovery makes of
+//! crashes in them.
 //!
-//! Only as much of the time goes into it as was asked for; what is left when the search ends was not looked at, and the report says so.
+//! Only as much of the time goes into it as was asked for; what is left when the search ends was
+//! not looked at, and the report says so.
 
 use std::time::{Duration, Instant};
 

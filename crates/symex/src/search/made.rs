@@ -1,4 +1,5 @@
-//! Inputs that are made of others: with something inserted, or with what has led somewhere once more. Why, says `search`.
+//! Inputs that are made of others: with something inserted, or with what has led somewhere once
+//! more. Why, says `search`.
 
 use std::collections::VecDeque;
 
@@ -22,7 +23,8 @@ const LONG_MAX: usize = 16;
 const SHORTEN_EVERY: u64 = 2;
 
 impl Search<'_> {
-    /// What has led from somewhere in the newest input to a way that none had gone, is to be made shorter if it does not fit three times.
+    /// What has led from somewhere in the newest input to a way that none had gone, is to be made
+    /// shorter if it does not fit three times.
     pub(super) fn shorten_later(&mut self, input: &[u8], name: u64, from: usize) {
         let first = &self.options.first;
         let other = input.iter().zip(first).rposition(|(a, b)| a != b);
@@ -36,7 +38,8 @@ impl Search<'_> {
         }
     }
 
-    /// Runs one of them without one of its bytes, if it is time for that. What goes the same way without it takes its place.
+    /// Runs one of them without one of its bytes, if it is time for that. What goes the same way
+    /// without it takes its place.
     pub(super) fn shortens(&mut self) -> Result<bool, Error> {
         match self.numbers.paths.is_multiple_of(SHORTEN_EVERY) {
             true => self.shortens_now(),
@@ -78,13 +81,15 @@ impl Search<'_> {
         Ok(false)
     }
 
-    /// Whether to try what has new bytes inserted: as often as that has shown something new, compared with what was solved for; never quite never.
+    /// Whether to try what has new bytes inserted: as often as that has shown something new,
+    /// compared with what was solved for; never quite never.
     pub(super) fn is_worth_inserting(&mut self) -> bool {
         let [solved, made] = [0, 1].map(|n| (self.fruits[n] + 2.0) / (self.tried_so[n] + 4.0));
         self.random.f64() < (made / solved).max(1.0 / 16.0)
     }
 
-    /// An input to be run soon, unless it was. If too many wait, those that have waited longest are forgotten.
+    /// An input to be run soon, unless it was. If too many wait, those that have waited longest are
+    /// forgotten.
     pub(super) fn make(&mut self, mut input: Vec<u8>, from: Option<bool>, is_urgent: bool) {
         self.layout.fix(&mut input, &self.options.first);
         if self.inputs.insert(input.clone()) {
@@ -103,21 +108,24 @@ impl Search<'_> {
         self.made.iter_mut().find_map(VecDeque::pop_front)
     }
 
-    /// The input without most of what nobody has solved for: where something was found far behind, so that there is room for more.
+    /// The input without most of what nobody has solved for: where something was found far behind,
+    /// so that there is room for more.
     pub(super) fn squeeze(&mut self, input: &[u8], is_urgent: bool) {
         if let Some(made) = squeezed(input, &self.options.first) {
             self.make(made, Some(false), is_urgent);
         }
     }
 
-    /// Inputs that do once and twice more what has led to a change of persistent memory, three times nothing but that, and what has done so elsewhere.
+    /// Inputs that do once and twice more what has led to a change of persistent memory, three
+    /// times nothing but that, and what has done so elsewhere.
     pub(super) fn repeat(&mut self, input: &[u8], piece: Piece, is_urgent: bool) {
         let from = piece.from;
         let end = piece.end.min(input.len());
         if from >= end {
             return;
         }
-        // Where the last byte is that the first input did not have there: what looks further than it must gives no better end.
+        // Where the last byte is that the first input did not have there: what looks further than
+        // it must gives no better end.
         let first = &self.options.first;
         let other = input.iter().zip(first).rposition(|(a, b)| a != b);
         let tight = other.map_or(end, |at| (at + 1).clamp(from, end));
@@ -135,8 +143,8 @@ impl Search<'_> {
                 self.make(with_inserted(input, end, &other), None, is_urgent);
             }
         }
-        // And without what was before it, three times: there may have been too much of something, or no room.
-        // What nobody has solved for takes away room, too.
+        // And without what was before it, three times: there may have been too much of something,
+        // or no room. What nobody has solved for takes away room, too.
         let chunk = input[from..tight].to_vec();
         let tightened = tightened(&chunk, &first[from..tight]);
         for alone in [&chunk, &tightened] {
@@ -157,7 +165,8 @@ impl Search<'_> {
         }
     }
 
-    /// Inputs in which a chunk stands before, behind and between others, each on a line: some commands do something only after others, and between their like.
+    /// Inputs in which a chunk stands before, behind and between others, each on a line: some
+    /// commands do something only after others, and between their like.
     fn combine(&mut self, chunk: &[u8]) {
         let room = self.options.first.len();
         let others: Vec<Vec<u8>> = self

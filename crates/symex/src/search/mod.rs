@@ -1,36 +1,57 @@
-//! The search: a path is run, one of its decisions is turned, an input for that is solved for and run, and so on.
+//! The search: a path is run, one of its decisions is turned, an input for that is solved for and
+//! run, and so on.
 //!
 //! ```text
 //!  input ─▶ run, captured ─▶ path: decisions ─▶ queue of decisions to turn ─▶ solver ─▶ another input
 //!    ▲          │ new code: run again, followed; more instructions are captured from then on  │
 //!    └──────────┴──────────────────────────────────────────────────────────────────────────────┘
 //! ```
-//! **Guarantee.** Every path that counts was executed, on an input that exists. Where a run does not go where the solver has said, it is counted as diverged, and
-//! used as what it is.
+//! **Guarantee.** Every path that counts was executed, on an input that exists. Where a run does
+//! not go where the solver has said, it is counted as diverged, and used as what it is.
 //!
-//! **Which comes first** says the strategy (`strategies/`). By default, and without a look at persistent memory (`coverage`), it is this order: a decision is turned once for each way to it, one with many ways as often as it has others. What cannot be solved costs time only: no limit is used up by
-//! it. First comes what leads to a way of an instruction that no run has gone, with each expression once or twice. Next come decisions that may lead there (`leads.rs`): if such a way cannot be gone
-//! behind what was decided before, those are turned that end what is decided about, rule the way out, or have made what is decided about. Then come those of the program's own code on a path that is new, and ways
-//! that were not gone with such an expression (another constant, one more digit), for the nth time since persistent memory was changed, behind the same fences of persistent memory, or behind the
-//! same decisions, of which first one counts, then three and eight. Of what is equally new, what was tried less often, and then what depends on earlier bytes, so that room is left behind them.
-//! Before what a path has done anew to persistent memory, and before a way of the program's own code that none had gone, the last decisions are turned at once. What is less new than all that gets
-//! its turn, too, each level half as often as the one above it.
+//! **Which comes first** says the strategy (`strategies/`). By default, and without a look at
+//! persistent memory (`coverage`), it is this order: a decision is turned once for each way to it,
+//! one with many ways as often as it has others. What cannot be solved costs time only: no limit is
+//! used up by it. First comes what leads to a way of an instruction that no run has gone, with each
+//! expression once or twice. Next come decisions that may lead there (`leads.rs`): if such a way
+//! cannot be gone behind what was decided before, those are turned that end what is decided about,
+//! rule the way out, or have made what is decided about. Then come those of the program's own code
+//! on a path that is new, and ways that were not gone with such an expression (another constant,
+//! one more digit), for the nth time since persistent memory was changed, behind the same fences of
+//! persistent memory, or behind the same decisions, of which first one counts, then three and
+//! eight. Of what is equally new, what was tried less often, and then what depends on earlier
+//! bytes, so that room is left behind them. Before what a path has done anew to persistent memory,
+//! and before a way of the program's own code that none had gone, the last decisions are turned at
+//! once. What is less new than all that gets its turn, too, each level half as often as the one
+//! above it.
 //!
-//! **What is captured** (`follows.rs`). A run is followed, and then captured again, if it has executed a branch that is new, if it shows that something was not captured (a value is not what it should be), and
-//! if a way is new behind these fences of persistent memory: an instruction may touch the input without a branch that is new. With large libraries that takes long; then only a part of the time goes into it,
-//! and what is left is followed before the search ends because nothing else is left.
+//! **What is captured** (`follows.rs`). A run is followed, and then captured again, if it has
+//! executed a branch that is new, if it shows that something was not captured (a value is not what
+//! it should be), and if a way is new behind these fences of persistent memory: an instruction may
+//! touch the input without a branch that is new. With large libraries that takes long; then only a
+//! part of the time goes into it, and what is left is followed before the search ends because
+//! nothing else is left.
 //!
-//! **Runs that do not end** get some times what others take (`patience.rs`). The first is run again with more time before it is believed that it does not end; what the rules say is asked of none of them.
+//! **Runs that do not end** get some times what others take (`patience.rs`). The first is run again
+//! with more time before it is believed that it does not end; what the rules say is asked of none
+//! of them.
 //!
-//! **Inputs that are made** (`made.rs`). A solver changes bytes in their places, but texts have none: one more letter moves all that follows. So beside each input that was solved for, the one is run
-//! in which the new bytes stand in front of what they replace. When a run has done something new, the bytes that have led there are repeated behind
-//! themselves, or are all that is left (shortened byte by byte, if there is no room for them three times), and bytes that have led elsewhere are tried there, before and between them; and the input is tried without most of the bytes that nobody has solved for, so that there is room for more. Such inputs are made of what was solved for;
-//! what they do is looked at like everything else. Where the program's own code wants what is ruled out before it (`leads.rs`), the input is made in which what is decided about is longer, and the one
-//! that the solver finds without what rules it out: where a library decides more than it computes, that often goes there.
+//! **Inputs that are made** (`made.rs`). A solver changes bytes in their places, but texts have
+//! none: one more letter moves all that follows. So beside each input that was solved for, the one
+//! is run in which the new bytes stand in front of what they replace. When a run has done something
+//! new, the bytes that have led there are repeated behind themselves, or are all that is left
+//! (shortened byte by byte, if there is no room for them three times), and bytes that have led
+//! elsewhere are tried there, before and between them; and the input is tried without most of the
+//! bytes that nobody has solved for, so that there is room for more. Such inputs are made of what
+//! was solved for; what they do is looked at like everything else. Where the program's own code
+//! wants what is ruled out before it (`leads.rs`), the input is made in which what is decided about
+//! is longer, and the one that the solver finds without what rules it out: where a library decides
+//! more than it computes, that often goes there.
 //!
-//! **Source.** SAGE's generational search (NDSS 2008) for turning every decision of a path; AGAMOTTO (OSDI 2020), section 4, for what comes first. **Deviations.** There
-//! is no bound by generation: it hides earlier decisions. What persistent memory lies behind a branch is not computed from the program's control flow:
-//! paths that have done something new to it come first.
+//! **Source.** SAGE's generational search (NDSS 2008) for turning every decision of a path;
+//! AGAMOTTO (OSDI 2020), section 4, for what comes first. **Deviations.** There is no bound by
+//! generation: it hides earlier decisions. What persistent memory lies behind a branch is not
+//! computed from the program's control flow: paths that have done something new to it come first.
 
 mod follows;
 mod leads;
@@ -108,7 +129,8 @@ pub enum Over {
     Stopped,
 }
 
-/// An input that was not solved for. For the statistics of inserting: whether it has something inserted; None if it counts for nothing.
+/// An input that was not solved for. For the statistics of inserting: whether it has something
+/// inserted; None if it counts for nothing.
 type Made = (Vec<u8>, Option<bool>);
 
 /// See the module's header.
@@ -132,7 +154,8 @@ pub struct Search<'o> {
     stale_at: FxHashMap<u64, u32>,
     /// After how many paths one was last followed without a branch that is new.
     followed_at: u64,
-    /// Inputs whose runs may show that something was not captured, and were not followed; and whether they do not end.
+    /// Inputs whose runs may show that something was not captured, and were not followed; and
+    /// whether they do not end.
     unfollowed: VecDeque<(Vec<u8>, bool)>,
     tests: Vec<Test>,
     queue: Levels,
@@ -143,7 +166,8 @@ pub struct Search<'o> {
     /// How many were not turned yet, and how many decisions are kept, of all paths.
     waiting: u64,
     stored: usize,
-    /// By what is wanted, and what is in its way: on how many paths others were turned for its sake.
+    /// By what is wanted, and what is in its way: on how many paths others were turned for its
+    /// sake.
     led: FxHashMap<u64, u32>,
     /// By what is wanted, and the computation: how often it was.
     asked: FxHashMap<u64, u32>,
@@ -157,17 +181,20 @@ pub struct Search<'o> {
     tries: FxHashMap<u64, u32>,
     /// By the way to a decision with many ways: those that were gone or tried.
     gone: FxHashMap<u64, Vec<u128>>,
-    /// Inputs to be run that were not solved for: made of others that were. First those of runs that have done something new to persistent memory, or have gone a way of
-    /// the program's own code that none had gone.
+    /// Inputs to be run that were not solved for: made of others that were. First those of runs
+    /// that have done something new to persistent memory, or have gone a way of the program's own
+    /// code that none had gone.
     made: [VecDeque<Made>; 2],
     /// Inputs that are to be made shorter.
     long: VecDeque<Long>,
-    /// Of inputs that were solved for, and of those with inserted bytes: how many have shown something new, and how many there were.
+    /// Of inputs that were solved for, and of those with inserted bytes: how many have shown
+    /// something new, and how many there were.
     fruits: [f64; 2],
     tried_so: [f64; 2],
     /// What has led from one change of persistent memory to the next, in inputs.
     chunks: Vec<Vec<u8>>,
-    /// Of these, those that have led to something new in persistent memory, or to a way of the program's own code that none had gone.
+    /// Of these, those that have led to something new in persistent memory, or to a way of the
+    /// program's own code that none had gone.
     own_chunks: Vec<Vec<u8>>,
     inputs: FxHashSet<Vec<u8>>,
     pm: FxHashSet<u64>,
@@ -300,7 +327,8 @@ impl<'o> Search<'o> {
                 false => None,
             };
             if let Some(input) = heard {
-                // What was kept before, or by others, comes first: it has led to new behaviour of persistent memory.
+                // What was kept before, or by others, comes first: it has led to new behaviour of
+                // persistent memory.
                 if self.inputs.insert(input.clone()) {
                     self.numbers.made += 1;
                     self.try_input(input, None, None)?;
@@ -321,7 +349,8 @@ impl<'o> Search<'o> {
                 if self.shortens_now()? {
                     continue;
                 }
-                // Before nothing is left, those are followed that may show that something was not captured.
+                // Before nothing is left, those are followed that may show that something was not
+                // captured.
                 if !self.follows_what_is_left()? {
                     break Over::All;
                 }
@@ -336,7 +365,8 @@ impl<'o> Search<'o> {
         Ok(over)
     }
 
-    /// Whether bytes of the input mean something by where they are, as those of a pool do: then none is moved to see what comes of it.
+    /// Whether bytes of the input mean something by where they are, as those of a pool do: then
+    /// none is moved to see what comes of it.
     fn has_places(&self) -> bool {
         matches!(
             &self.options.delivery,
@@ -514,7 +544,8 @@ impl<'o> Search<'o> {
             };
             let ran = match ran {
                 Ok(ran) => ran,
-                // There are several threads, and one that runs with the others would not do the same again: it was ended there.
+                // There are several threads, and one that runs with the others would not do the
+                // same again: it was ended there.
                 Err(_) if following.has_company && self.stage.take_turns() => {
                     self.judge.put_back(rules.0);
                     continue;
@@ -565,7 +596,8 @@ impl<'o> Search<'o> {
                 continue;
             }
             if is_hang && !is_doubted && !self.judge.knows_hang() {
-                // The machine may have been busy with something else, or this takes longer than all before.
+                // The machine may have been busy with something else, or this takes longer than all
+                // before.
                 is_doubted = true;
                 if patience < self.patience.of_doubt() {
                     self.judge.put_back(rules.0);
@@ -656,7 +688,8 @@ impl<'o> Search<'o> {
                     self.repeat_what_led(&input, &pieces, own_at, news > 0);
                 }
             }
-            // An instruction may touch the input without a branch that is new: what is compared was the same in all runs before.
+            // An instruction may touch the input without a branch that is new: what is compared was
+            // the same in all runs before.
             let is_elsewhere = news > 0 || fresh[..=THERE].iter().any(|count| *count > 0);
             if is_elsewhere {
                 self.follows_now_and_then(&input, is_hang)?;
@@ -670,7 +703,8 @@ impl<'o> Search<'o> {
         }
     }
 
-    /// Tries more of what has led to something new on the newest path, in pieces; `own_at` is the decision of the program's own code that has first gone a new way, if any has.
+    /// Tries more of what has led to something new on the newest path, in pieces; `own_at` is the
+    /// decision of the program's own code that has first gone a new way, if any has.
     fn repeat_what_led(
         &mut self,
         input: &[u8],
@@ -698,8 +732,8 @@ impl<'o> Search<'o> {
         self.squeeze(input, is_urgent);
     }
 
-    /// Adds a path, and its decisions to the queue. How many ways are new, in each detail; and at which decision the program's own code has first gone one that is quite
-    /// new.
+    /// Adds a path, and its decisions to the queue. How many ways are new, in each detail; and at
+    /// which decision the program's own code has first gone one that is quite new.
     fn add(&mut self, input: Vec<u8>, path: Path) -> ([u32; DETAILS], Option<usize>) {
         let Path {
             decisions, folded, ..
@@ -777,7 +811,8 @@ impl<'o> Search<'o> {
         if let Some(last) = test.checked_sub(1) {
             self.forget_done(last);
         }
-        // Behind something new, what the program itself decides is turned first: which command it is, say, if there is something new in how its number is read.
+        // Behind something new, what the program itself decides is turned first: which command it
+        // is, say, if there is something new in how its number is read.
         let is_fresh = fresh[..=2].iter().any(|count| *count > 0);
         if is_fresh && self.order.helps() {
             let Test {
@@ -800,7 +835,8 @@ impl<'o> Search<'o> {
 }
 
 impl Search<'_> {
-    /// Where the first bit of a word may be that is 1, as far as what is left of the bytes allows it.
+    /// Where the first bit of a word may be that is 1, as far as what is left of the bytes allows
+    /// it.
     fn places(&mut self, left: &BytesLeft, word: Expr, is_lowest: bool) -> Vec<u32> {
         let bits = self.pool.bits(word);
         let mut places = Vec::new();
@@ -825,7 +861,8 @@ impl Search<'_> {
 /// What a query may cost.
 const CONFLICTS: u64 = 5_000;
 const SOLVING: Duration = Duration::from_millis(250);
-/// An instruction that meets outdated values is a reason to follow a run so often. (They may be outdated for a reason that no run can show.)
+/// An instruction that meets outdated values is a reason to follow a run so often. (They may be
+/// outdated for a reason that no run can show.)
 const STALE_MAX: u32 = 2;
 /// Behind which fences of persistent memory a way was gone: the detail that tells it.
 const THERE: usize = 3;
@@ -849,7 +886,8 @@ struct Expected {
 
 impl Expected {
     fn is_met(&self, decisions: &[Decision]) -> bool {
-        // What instructions decide that were not captured then is no reason to be elsewhere. (System calls, which always are, have small numbers.)
+        // What instructions decide that were not captured then is no reason to be elsewhere.
+        // (System calls, which always are, have small numbers.)
         const SYSTEM_CALLS: u64 = 0x1_0000;
         let is_known =
             |d: &&Decision| d.pc < SYSTEM_CALLS || self.chosen.binary_search(&d.pc).is_ok();

@@ -1,5 +1,5 @@
-//! What waits to be turned: taken in the order of the strategy, and given up where there is too much
-//! of it.
+//! What waits to be turned: taken in the order of the strategy, and given up where there is too
+//! much of it.
 //!
 //! Paths take up most of the memory of a search: thousands of decisions each, and a hundred paths a
 //! second. So a path is forgotten when none of its decisions waits any more; and if there are too

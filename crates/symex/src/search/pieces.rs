@@ -2,8 +2,10 @@
 
 use crate::path::Decision;
 
-/// The bytes of an input, by which change of persistent memory they have led to: where they begin and end, and behind which decision. The last bytes may have led nowhere, and are not among them.
-/// What looks further than it must (vector instructions) makes the last end too large, but hardly ever a beginning too small.
+/// The bytes of an input, by which change of persistent memory they have led to: where they begin
+/// and end, and behind which decision. The last bytes may have led nowhere, and are not among them.
+/// What looks further than it must (vector instructions) makes the last end too large, but hardly
+/// ever a beginning too small.
 pub(super) fn pieces(decisions: &[Decision], fences: u32) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut behind = 0;
@@ -23,7 +25,8 @@ pub(super) fn pieces(decisions: &[Decision], fences: u32) -> Vec<Piece> {
     pieces
 }
 
-/// An input that has gone a way of the program's own code, and is too long to have that three times.
+/// An input that has gone a way of the program's own code, and is too long to have that three
+/// times.
 pub(super) struct Long {
     pub(super) input: Vec<u8>,
     /// The way.
@@ -41,8 +44,9 @@ pub(super) struct Piece {
     pub(super) behind: usize,
 }
 
-/// An input in which, of bytes in a row that are what they were in the first input, and all the same, one is left. What is missing then follows at the end. None if there are no such
-/// bytes in front of others.
+/// An input in which, of bytes in a row that are what they were in the first input, and all the
+/// same, one is left. What is missing then follows at the end. None if there are no such bytes in
+/// front of others.
 pub(super) fn squeezed(input: &[u8], first: &[u8]) -> Option<Vec<u8>> {
     let last = input.iter().zip(first).rposition(|(a, b)| a != b)?;
     let mut made = tightened(&input[..last], first);
@@ -70,7 +74,8 @@ pub(super) fn with_inserted(input: &[u8], at: usize, what: &[u8]) -> Vec<u8> {
     made
 }
 
-/// The same; if bytes that are not what they were to begin with would be lost at its end, there is less of what nobody has solved for.
+/// The same; if bytes that are not what they were to begin with would be lost at its end, there is
+/// less of what nobody has solved for.
 pub(super) fn with_room(input: &[u8], first: &[u8], at: usize, what: &[u8]) -> Vec<u8> {
     let mut made = input[..at].to_vec();
     made.extend(what);
@@ -102,7 +107,8 @@ pub(super) fn changed(input: &[u8], changes: &[(u32, u8)]) -> Vec<u8> {
     made
 }
 
-/// The input in which new bytes stand in front of what they were to take the place of: so that what followed is still there. None if they do not lie side by side.
+/// The input in which new bytes stand in front of what they were to take the place of: so that what
+/// followed is still there. None if they do not lie side by side.
 pub(super) fn inserted(input: &[u8], changes: &[(u32, u8)]) -> Option<Vec<u8>> {
     let (first, _) = *changes.first()?;
     let is_run = changes

@@ -4,15 +4,15 @@
 //!  paths ─▶ ways, and which way came next ─▶ instructions between them that change persistent memory
 //!                                          ─▶ value of a way: its own, and most of what may follow
 //! ```
-//! An instruction that stores to persistent memory, writes it back or fences it weighs one. The value
-//! of a way is the weight of what was seen before the next decision, and, a little less with every
-//! decision, the highest value of the ways that were seen to come next. It is computed anew when
-//! something is seen that was not.
+//! An instruction that stores to persistent memory, writes it back or fences it weighs one. The
+//! value of a way is the weight of what was seen before the next decision, and, a little less with
+//! every decision, the highest value of the ways that were seen to come next. It is computed anew
+//! when something is seen that was not.
 //!
-//! **Source.** AGAMOTTO (OSDI 2020), section 4.2. **Deviations.** The control flow is what was seen,
-//! not what the code says: there is always a real path behind a value, and none for what no run has
-//! done. A way that no run has gone has the value of the others of its decision. What is far away
-//! counts less, since from within a loop over commands everything can be reached.
+//! **Source.** AGAMOTTO (OSDI 2020), section 4.2. **Deviations.** The control flow is what was
+//! seen, not what the code says: there is always a real path behind a value, and none for what no
+//! run has done. A way that no run has gone has the value of the others of its decision. What is
+//! far away counts less, since from within a loop over commands everything can be reached.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -135,7 +135,8 @@ mod tests {
     fn what_leads_to_changes_is_worth_more_and_near_ones_count_more() {
         let mut reach = Reach::default();
         let sites = |behind: u32, count: u64| (0..count).map(|pc| (behind, pc)).collect();
-        // 1 leads over 2 to 3, behind which eight instructions change persistent memory; or to 4, and nothing.
+        // 1 leads over 2 to 3, behind which eight instructions change persistent memory; or to 4,
+        // and nothing.
         let long = path(&[(1, 1), (2, 0), (3, 1)]);
         reach.add(&long, &sites(3, 8));
         reach.add(&path(&[(1, 0), (4, 0)]), &FxHashSet::default());

@@ -14,7 +14,8 @@ pub(super) struct Test {
     pub(super) decisions: Vec<Decision>,
     /// For each decision, a number for all before it.
     pub(super) before: Vec<u64>,
-    /// For each decision, how often it was met before since persistent memory was changed; 255: as often or more.
+    /// For each decision, how often it was met before since persistent memory was changed; 255: as
+    /// often or more.
     pub(super) times: Vec<u8>,
     /// The instructions that were captured.
     pub(super) chosen: Arc<[u64]>,
@@ -22,7 +23,8 @@ pub(super) struct Test {
     pub(super) open: FxHashSet<(u32, u32)>,
     /// Those that were.
     pub(super) turned: FxHashSet<(u32, u32)>,
-    /// Those that may lead to a way that no run has gone, and how many on the path are more likely to.
+    /// Those that may lead to a way that no run has gone, and how many on the path are more likely
+    /// to.
     pub(super) towards: FxHashMap<(u32, u32), u32>,
     /// Those of the program itself, if the path was new.
     pub(super) owned: FxHashSet<(u32, u32)>,

@@ -57,8 +57,9 @@ impl Rank {
     }
 }
 
-/// Behind which decisions the one at `at` stands, in ever more detail: behind nothing; with that shape; for the nth time since persistent memory was changed; behind these fences of persistent memory; there for the nth
-/// time; and there behind the last one, three and eight decisions.
+/// Behind which decisions the one at `at` stands, in ever more detail: behind nothing; with that
+/// shape; for the nth time since persistent memory was changed; behind these fences of persistent
+/// memory; there for the nth time; and there behind the last one, three and eight decisions.
 pub(super) fn setting(decisions: &[Decision], at: usize, time: u8) -> [u64; DETAILS] {
     let Decision { shape, pm, .. } = decisions[at];
     let there = mix(77, pm.which);
@@ -85,7 +86,8 @@ pub(super) fn ways(name: u64, setting: &[u64; DETAILS]) -> [u64; DETAILS] {
     setting.map(|setting| mix(name, setting))
 }
 
-/// The way that a decision did not go. Of a jump, all others are one; of a position, `place` says which.
+/// The way that a decision did not go. Of a jump, all others are one; of a position, `place` says
+/// which.
 pub(super) fn other_way(decision: &Decision, place: u32) -> u64 {
     let way = match decision.kind {
         Kind::Branch => 1 - (decision.way & 1),

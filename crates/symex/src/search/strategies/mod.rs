@@ -7,8 +7,8 @@
 //! | `depth-first` | last of the newest path first | no | no |
 //! | `random` | by chance | no | no |
 //!
-//! So `pm` and `coverage` differ in nothing but persistent memory; the other two are what their names
-//! say, and nothing else. What is kept of a search, and what is found, is the same for all.
+//! So `pm` and `coverage` differ in nothing but persistent memory; the other two are what their
+//! names say, and nothing else. What is kept of a search, and what is found, is the same for all.
 
 mod coverage;
 mod depth_first;

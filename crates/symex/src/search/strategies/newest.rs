@@ -27,8 +27,8 @@ pub(super) fn rank(known: &Known<'_>, turn: &Turn) -> Rank {
     let is_new = |way: &u64| !known.covered.contains(way) && tries(way) < VAIN_MAX;
     let detail = match decision.kind {
         Kind::Branch => others.iter().position(is_new),
-        // Somewhere else is by far not as new as the other way of a branch: there are as many places
-        // as bytes.
+        // Somewhere else is by far not as new as the other way of a branch: there are as many
+        // places as bytes.
         Kind::Position { .. } => (PLACES..DETAILS).find(|n| is_new(&others[*n])),
         // Where else it may go is not known.
         _ => (1..DETAILS).find(|n| tries(&others[*n]) == 0),
