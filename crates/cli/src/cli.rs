@@ -1643,8 +1643,8 @@ struct RuleFlags {
 /// One step in choosing rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleEdit {
-    /// All off.
-    Clear,
+    /// All built-in ones off, and custom ones, too, if that is followed by the name of one.
+    Clear { custom: bool },
     /// These on.
     Enable(Selection),
     /// These off.
@@ -1670,7 +1670,8 @@ fn refuse_custom<'r>(
     });
     match custom {
         Some(name) if !has_custom => {
-            let command = RuleFlags::augment_args(clap::Command::new(""));
+            let mut command = RuleFlags::augment_args(clap::Command::new(""));
+            command.build();
             let arg = command.get_arguments().find(|arg| arg.get_id() == id);
             selections()
                 .parse_ref(&command, arg, OsStr::new(name))
@@ -1698,7 +1699,9 @@ impl FromArgMatches for RuleEdits {
         take("disable", RuleEdit::Disable);
         if let Some(place) = take("only", RuleEdit::Enable) {
             // Sorting is stable, so this comes before the names at the same place.
-            edits.insert(0, (place, RuleEdit::Clear));
+            let mut rules = matches.get_many::<Selection>("only").into_iter().flatten();
+            let custom = rules.any(|rule| matches!(rule, Selection::Custom(_)));
+            edits.insert(0, (place, RuleEdit::Clear { custom }));
         }
         edits.sort_by_key(|(place, _)| *place);
         Ok(RuleEdits(edits.into_iter().map(|(_, edit)| edit).collect()))
@@ -2105,7 +2108,7 @@ mod tests {
             edits("--enable fresh-log --only clean-flush,empty-fence --enable not-ordered"),
             [
                 on("fresh-log"),
-                RuleEdit::Clear,
+                RuleEdit::Clear { custom: false },
                 on("clean-flush"),
                 on("empty-fence"),
                 on("not-ordered")
@@ -2114,7 +2117,7 @@ mod tests {
         // The last one counts, as for every option with one value.
         assert_eq!(
             edits("--only clean-flush --only empty-fence"),
-            [RuleEdit::Clear, on("empty-fence")]
+            [RuleEdit::Clear { custom: false }, on("empty-fence")]
         );
     }
     #[test]

@@ -631,7 +631,8 @@ mod tests {
         assert!(args.report.all);
         let only = crate::cli::Selection::One(brownout_findings::BuiltIn::EmptyFence);
         let only = crate::cli::RuleEdit::Enable(only);
-        assert_eq!(args.rules.0, [crate::cli::RuleEdit::Clear, only]);
+        let clear = crate::cli::RuleEdit::Clear { custom: false };
+        assert_eq!(args.rules.0, [clear, only]);
     }
 
     #[test]

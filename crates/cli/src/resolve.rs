@@ -1004,7 +1004,7 @@ fn rule_set<'a>(threads: bool, edits: impl IntoIterator<Item = &'a RuleEdit>) ->
     set.set(BuiltIn::UnpersistedPublication, threads);
     for edit in edits {
         match edit {
-            RuleEdit::Clear => set = RuleSet::NONE,
+            RuleEdit::Clear { .. } => set = RuleSet::NONE,
             RuleEdit::Enable(rules) => switch(&mut set, rules, true),
             RuleEdit::Disable(rules) => switch(&mut set, rules, false),
         }
@@ -1037,13 +1037,12 @@ fn custom_rules(given: &[OsString], edits: &[RuleEdit]) -> Result<CustomRules, F
             .map_err(|error| Failure::usage(error.to_string()))?;
     }
     let known: Vec<&str> = tried.custom_rules().collect();
-    // Whoever loads a rule wants it, unless he names others. Groups are about the built-in ones.
-    let is_one = |edit: &RuleEdit| matches!(edit, RuleEdit::Enable(Selection::Custom(_)));
-    let names_any = edits.iter().any(is_one);
+    // Whoever loads a rule wants it, unless another one is all that is wanted. Groups are about the
+    // built-in ones.
     let mut are_on = known.iter().map(|id| {
         let is_it = |rules: &Selection| matches!(rules, Selection::Custom(name) if name == id);
         edits.iter().fold(true, |is_on, edit| match edit {
-            RuleEdit::Clear => is_on && !names_any,
+            RuleEdit::Clear { custom } => is_on && !custom,
             RuleEdit::Enable(rules) => is_on || is_it(rules),
             RuleEdit::Disable(rules) => is_on && !is_it(rules),
         })

@@ -277,23 +277,28 @@ pub fn dump<R: Read + Seek>(
     }
 }
 
-/// Bytes as text that stays on one line and in its order: control characters and those that turn
-/// the direction escaped, bad UTF-8 replaced.
+/// Control characters, those that turn the direction, end a line for some viewers, or show as
+/// nothing, and the non-characters that XML forbids.
 ///
-/// The reports have the same set of characters; a test of the command compares them.
+/// The reports have the same set; a test of the command compares them.
+fn is_hostile(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(
+            c,
+            '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{3164}' | '\u{ffa0}'
+        )
+        || matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e01ef}')
+        || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// Bytes as text that stays on one line and in its order, and shows all that it has: such
+/// characters are escaped, bad UTF-8 is replaced.
 pub fn one_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
-        // Line and paragraph separators end lines for some viewers too.
-        let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if c.is_control()
-            || turns
-            || matches!(
-                c,
-                '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
-            )
-        {
+        if is_hostile(c) {
             line.extend(c.escape_default());
         } else {
             line.push(c);

@@ -173,7 +173,7 @@ fn from_an_image() -> Result<()> {
     ensure!(printed.contains('1'), "the map is empty: {printed}");
     let explored = brownout_explore::explore_run(&stage.options()?, recorded, &mut ())?;
     ensure!(explored.findings.is_empty(), "{:?}", explored.findings);
-    ensure!(explored.coverage.is_exhaustive(), "{:?}", explored.coverage);
+    ensure!(explored.coverage.open().is_empty(), "{:?}", explored.coverage);
     ensure!(!stage.pool().exists(), "the user's folder is changed");
     ensure!(
         !stage.scratch.join("findings").exists(),
@@ -328,7 +328,7 @@ fn forked_run() -> Result<()> {
         if commands == COMMANDS {
             let explored = brownout_explore::explore_run(&options, run, &mut ())?;
             ensure!(explored.findings.is_empty(), "{:?}", explored.findings);
-            ensure!(explored.coverage.is_exhaustive(), "{:?}", explored.coverage);
+            ensure!(explored.coverage.open().is_empty(), "{:?}", explored.coverage);
         }
     }
     Ok(())
@@ -342,7 +342,7 @@ fn small() -> Result<()> {
     options.references_max = 2;
     let whole = brownout_explore::explore(&options, &mut ())?;
     ensure!(whole.findings.is_empty(), "{:?}", whole.findings);
-    ensure!(whole.coverage.is_exhaustive(), "{:?}", whole.coverage);
+    ensure!(whole.coverage.open().is_empty(), "{:?}", whole.coverage);
     options.recoveries_max = Some(3);
     let first = brownout_explore::explore(&options, &mut ())?;
     let second = brownout_explore::explore(&options, &mut ())?;
