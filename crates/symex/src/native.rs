@@ -28,12 +28,6 @@ const BEGINNING: &str = "\
 here=$(cd \"$(dirname \"$0\")\" && pwd)
 copy=$(mktemp -d) || exit 1
 kept=$(mktemp -d) || exit 1
-is_named() {
-    for name in $named; do
-        [ \"$1\" != \"$folder/$name\" ] || return 0
-    done
-    return 1
-}
 copied() {
     for each in \"$folder\"/* \"$folder\"/.[!.]*; do
         if [ -f \"$each\" ] || is_named \"$each\"; then
@@ -70,6 +64,41 @@ fn plain(path: &Path) -> PathBuf {
     made
 }
 
+/// The words of a shell's command, whatever it does with them: blanks and signs of the shell are
+/// between them unless they are quoted.
+fn words_of(command: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word = String::new();
+    let mut quote = None;
+    let mut rest = command.chars();
+    while let Some(c) = rest.next() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            ('\\', None | Some('"')) => word.extend(rest.next()),
+            (c, Some(_)) => word.push(c),
+            ('\'' | '"', None) => quote = Some(c),
+            (c, None) if c.is_whitespace() || "();&|<>".contains(c) => {
+                words.push(std::mem::take(&mut word));
+            }
+            (c, None) => word.push(c),
+        }
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// A function of the script that knows these names, which may hold anything: in quotes nothing of a
+/// pattern stands for anything else.
+fn is_named(named: &BTreeSet<String>) -> String {
+    let mut text = String::from("is_named() {\n    case $1 in\n");
+    for name in named {
+        let _ = writeln!(text, "    \"$folder\"/{}) ;;", quoted(name));
+    }
+    text += "    *) return 1 ;;\n    esac\n}\n";
+    text
+}
+
 /// What a word of the command line may name: itself, or what is behind `=`.
 fn names(word: &str) -> impl Iterator<Item = &str> {
     [Some(word), word.split_once('=').map(|(_, value)| value)]
@@ -97,8 +126,6 @@ impl Concerned {
                 (false, Ok(inside)) => {
                     let first = inside.components().next();
                     let first = first.map(|first| first.as_os_str().to_string_lossy());
-                    // What holds blanks is no name that the script can list.
-                    let first = first.filter(|first| !first.contains(char::is_whitespace));
                     named.extend(first.map(std::borrow::Cow::into_owned));
                 }
                 _ => {
@@ -160,15 +187,11 @@ fn script(options: &Options, folder: &Path, input: &str) -> String {
         words.push(path.to_string_lossy().into_owned());
     }
     let setup = options.setup.as_deref().unwrap_or_default();
-    words.extend(setup.split_whitespace().map(|word| {
-        let around = |c: char| "'\"();&|<>".contains(c);
-        word.trim_matches(around).to_owned()
-    }));
+    words.extend(words_of(setup));
     let Concerned { named, kept } = Concerned::by(&words, folder);
     let mut text = String::from(BEGINNING);
-    let named: Vec<String> = named.into_iter().collect();
     let _ = writeln!(text, "folder={}", quoted(&folder.to_string_lossy()));
-    let _ = writeln!(text, "named={}", quoted(&named.join(" ")));
+    text += &is_named(&named);
     let kept: Vec<String> = kept.iter().map(|path| word(path.as_os_str())).collect();
     text += "end() {\n";
     for (number, path) in kept.iter().enumerate() {
@@ -178,7 +201,9 @@ fn script(options: &Options, folder: &Path, input: &str) -> String {
     for (number, path) in kept.iter().enumerate() {
         let _ = writeln!(text, "keep {number} {} || exit 1", quoted(path));
     }
-    text += "trap end EXIT\ncopied\ncd \"$copy\" || exit 1\n";
+    // A shell need not do what it is to do at its exit when a signal ends it; dash does not.
+    text += "trap end EXIT\ntrap 'exit 129' HUP\ntrap 'exit 130' INT\ntrap 'exit 143' TERM\n";
+    text += "copied\ncd \"$copy\" || exit 1\n";
     if let Some(setup) = &options.setup {
         let _ = writeln!(
             text,
@@ -199,6 +224,9 @@ fn script(options: &Options, folder: &Path, input: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -206,6 +234,7 @@ mod tests {
         let words = [
             "pool",
             "./sub/x",
+            "a b/x",
             "--log=/tmp/some.log",
             "-v",
             "/dev/null",
@@ -213,8 +242,117 @@ mod tests {
         ];
         let words = words.map(str::to_owned);
         let Concerned { named, kept } = Concerned::by(&words, Path::new("/tmp/here"));
-        assert_eq!(Vec::from_iter(named), ["pool", "sub"]);
+        assert_eq!(Vec::from_iter(named), ["a b", "pool", "sub"]);
         let kept: Vec<_> = kept.iter().map(|path| path.to_str()).collect();
         assert_eq!(kept, [Some("/tmp/some.log"), Some("/tmp/up")]);
+    }
+
+    #[test]
+    fn a_command_is_taken_apart_as_a_shell_does_it() {
+        let words = words_of(r#"./make 'a b/x' "c \" d">'e'f;(rm g\ h)"#);
+        assert_eq!(words, ["./make", "a b/x", "c \" d", "ef", "rm", "g h"]);
+    }
+
+    /// A script, the folder `here` in which it was made for a program in the shell's language, and
+    /// `left` for what it leaves.
+    struct Scripted {
+        all: tempfile::TempDir,
+        script: PathBuf,
+    }
+
+    impl Scripted {
+        fn new(program: &str, args: &[&str]) -> Scripted {
+            let all = tempfile::tempdir().expect("a folder");
+            for folder in ["here", "left", "input"] {
+                fs::create_dir(all.path().join(folder)).expect("a folder");
+            }
+            let here = all.path().join("here");
+            fs::write(here.join("program"), program).expect("a file");
+            fs::set_permissions(here.join("program"), fs::Permissions::from_mode(0o755))
+                .expect("a program");
+            let input = all.path().join("input/000");
+            fs::write(&input, "input").expect("a file");
+            let command = brownout_explore::Command {
+                program: "./program".into(),
+                args: args.iter().map(Into::into).collect(),
+                stdin: None,
+            };
+            let options = Options::new(command, b"input".to_vec());
+            let script = write_script(&options, &here, &input).expect("a script");
+            Scripted { all, script }
+        }
+
+        fn command(&self) -> Command {
+            let mut command = Command::new("sh");
+            command
+                .arg(&self.script)
+                .env("TMPDIR", self.all.path().join("left"))
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            command
+        }
+
+        /// How many folders it has left.
+        fn left(&self) -> usize {
+            fs::read_dir(self.all.path().join("left"))
+                .expect("a folder")
+                .count()
+        }
+    }
+
+    #[test]
+    fn folders_of_any_name_are_copied() {
+        for name in ["a b", "*", "it's", "[x]"] {
+            let word = format!("{name}/file");
+            let scripted = Scripted::new("#!/bin/sh\necho changed > \"$1\"\n", &[&word]);
+            let here = scripted.all.path().join("here");
+            for folder in [name, "other"] {
+                fs::create_dir(here.join(folder)).expect("a folder");
+                fs::write(here.join(folder).join("file"), "mine").expect("a file");
+            }
+            let status = scripted.command().status().expect("a shell");
+            assert!(status.success(), "{name}: {status}");
+            let file = fs::read_to_string(here.join(name).join("file")).expect("a file");
+            assert_eq!(file, "mine", "{name}");
+            // What is not named is only linked to.
+            let left = scripted.all.path().join("left");
+            let mut copies = fs::read_dir(left).expect("a folder");
+            let copy = copies.next().expect("a copy").expect("a name").path();
+            assert!(!copy.join(name).is_symlink(), "{name}");
+            assert!(copy.join("other").is_symlink(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_interrupted_is_put_back() {
+        for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+            let elsewhere = tempfile::NamedTempFile::new().expect("a file");
+            fs::write(elsewhere.path(), "mine").expect("a file");
+            let path = elsewhere.path().to_string_lossy();
+            let program = "#!/bin/sh\necho changed > \"$1\"\nexec sleep 60\n";
+            let scripted = Scripted::new(program, &[&path]);
+            let mut command = scripted.command();
+            let mut child = std::os::unix::process::CommandExt::process_group(&mut command, 0)
+                .spawn()
+                .expect("a shell");
+            let begun = Instant::now();
+            while fs::read_to_string(&*path).is_ok_and(|text| text != "changed\n") {
+                assert!(begun.elapsed() < Duration::from_secs(20), "it never began");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let group = format!("-{}", child.id());
+            let kill = "kill -s \"$0\" -- \"$1\"";
+            let mut sent = Command::new("sh");
+            let sent = sent.args(["-c", kill, signal, &group]).status();
+            let sent = sent.expect("a shell");
+            assert!(sent.success(), "{sent}");
+            let ended = child.wait().expect("an end");
+            assert_eq!(ended.code(), Some(status), "{signal}");
+            let file = fs::read_to_string(elsewhere.path()).expect("a file");
+            assert_eq!(file, "mine", "{signal}");
+            // Only the copy is left, of which the user was told nothing yet.
+            assert_eq!(scripted.left(), 1, "{signal}");
+        }
     }
 }
