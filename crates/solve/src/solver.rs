@@ -13,9 +13,10 @@
 //! 2. The path is believed to be true under the given input. If it is not, an answer may leave it
 //!    as untrue as it was.
 
-use std::mem;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use std::{fs, io, mem};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -59,8 +60,8 @@ pub struct Settings {
     /// [`Statistics::disagreements`].
     pub second_opinion: bool,
     /// A folder in which each query is kept as SMT-LIB, with what was answered as a comment on top
-    /// (`; sat`, `; unsat`, `; unknown`): for comparisons with other solvers. What cannot be
-    /// written is left out.
+    /// (`; sat`, `; unsat`, `; unknown`): for comparisons with other solvers. It is made if it is
+    /// not there. What cannot be written is left out, and counted.
     pub record: Option<PathBuf>,
 }
 
@@ -107,6 +108,10 @@ pub struct Statistics {
     /// Queries that the external solver has a model for, though none was believed to exist. Each
     /// is a bug of this crate.
     pub disagreements: u64,
+    /// Queries that could not be kept ([`Settings::record`]),
+    pub unrecorded: u64,
+    /// and why the last of them could not.
+    pub not_recorded: Option<String>,
     /// Conflicts of the SAT solver.
     pub conflicts: u64,
     /// Gates that queries were translated to.
@@ -152,6 +157,35 @@ enum Cached {
     Sat(Vec<u8>),
     Unsat,
     Unknown(&'static str),
+}
+
+/// Keeps a query in a folder.
+fn record(
+    folder: &std::path::Path,
+    pool: &Pool,
+    path: &[Expr],
+    goal: Expr,
+    answer: &Answer,
+) -> io::Result<()> {
+    /// Of all solvers of this process, each with a thread of its own.
+    static RECORDED: AtomicU64 = AtomicU64::new(0);
+    let word = match answer {
+        Answer::Sat(_) => "sat",
+        Answer::Unsat => "unsat",
+        Answer::Unknown(_) => "unknown",
+    };
+    let process = std::process::id();
+    let number = RECORDED.fetch_add(1, Ordering::Relaxed);
+    let text = smtlib::to_smtlib(pool, path, goal);
+    let file = folder.join(format!("{process}-{number:06}.smt2"));
+    let text = format!("; {word}\n{text}");
+    match fs::write(&file, &text) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(folder)?;
+            fs::write(file, text)
+        }
+        written => written,
+    }
 }
 
 /// Answers queries, and remembers.
@@ -262,29 +296,13 @@ impl Solver {
             Answer::Unsat => statistics.unsat += 1,
             Answer::Unknown(_) => statistics.unknown += 1,
         }
-        if let Some(folder) = &self.settings.record {
-            self.record(folder, pool, path, goal, &answer);
+        if let Some(folder) = &self.settings.record
+            && let Err(error) = record(folder, pool, path, goal, &answer)
+        {
+            self.statistics.unrecorded += 1;
+            self.statistics.not_recorded = Some(format!("{}: {error}", folder.display()));
         }
         answer
-    }
-
-    fn record(
-        &self,
-        folder: &std::path::Path,
-        pool: &Pool,
-        path: &[Expr],
-        goal: Expr,
-        answer: &Answer,
-    ) {
-        let word = match answer {
-            Answer::Sat(_) => "sat",
-            Answer::Unsat => "unsat",
-            Answer::Unknown(_) => "unknown",
-        };
-        let (process, number) = (std::process::id(), self.statistics.queries);
-        let text = smtlib::to_smtlib(pool, path, goal);
-        let file = folder.join(format!("{process}-{number:06}.smt2"));
-        let _ = std::fs::write(file, format!("; {word}\n{text}"));
     }
 
     fn answer(&mut self, pool: &mut Pool, path: &[Expr], goal: Expr, current: &[u8]) -> Answer {

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use brownout_random::Random;
-use brownout_solve::{Answer, Expr, Pool, Settings, Solver, to_smtlib, try_solver};
+use brownout_solve::{Answer, Expr, Pool, Settings, Solver, Statistics, to_smtlib, try_solver};
 use common::Both;
 
 const Z3: &str = "/usr/bin/z3";
@@ -340,6 +340,46 @@ fn an_external_solver_is_not_believed() {
     let (answer, solver) = ask(&stand_in("liar"));
     assert_eq!(answer, Answer::Unknown("a model that did not hold"));
     assert_eq!(solver.statistics().wrong_models, 1);
+}
+
+/// Asks some questions in several threads, each with a solver of its own, and keeps them in this
+/// folder. How many there were, and how many could not be kept.
+fn asked_side_by_side(folder: &Path) -> (u64, u64) {
+    let settings = Settings {
+        record: Some(folder.to_owned()),
+        ..Settings::default()
+    };
+    let one = |seed: u64| {
+        let mut solver = Solver::new(settings.clone());
+        for seed in [seed, seed + 100, seed + 200] {
+            let (mut both, path, goal, current) = random_query(seed, 2);
+            solver.solve(&mut both.pool, &path, goal, &current);
+        }
+        solver.statistics().clone()
+    };
+    let all: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|seed| scope.spawn(move || one(seed))).collect();
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended.map(|ended| ended.expect("no panic")).collect()
+    });
+    for one in &all {
+        assert_eq!(one.unrecorded > 0, one.not_recorded.is_some(), "{one:?}");
+    }
+    let sum = |of: fn(&Statistics) -> u64| all.iter().map(of).sum();
+    (sum(|one| one.queries), sum(|one| one.unrecorded))
+}
+
+#[test]
+fn queries_of_several_solvers_are_all_kept() {
+    let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recorded");
+    let _ = std::fs::remove_dir_all(&all);
+    let folder = all.join("not/there/yet");
+    assert_eq!(asked_side_by_side(&folder), (12, 0));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 12);
+    // Where no folder can be, that is known.
+    let file = all.join("file");
+    std::fs::write(&file, "").unwrap();
+    assert_eq!(asked_side_by_side(&file), (12, 12));
 }
 
 /// Queries of real searches, which `BROWNOUT_SYMEX_QUERIES=FOLDER brownout symex …` has left in
