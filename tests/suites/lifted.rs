@@ -39,6 +39,7 @@ fn main() {
     let trials = vec![
         trial("lifted::mapcli", mapcli),
         trial("lifted::sqlite3", sqlite3),
+        trial("lifted::judged", judged),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -53,6 +54,32 @@ fn sqlite3() -> Result<()> {
     let statement = "create table t(a, b); with recursive n(x) as (select 1 union all select x + 1 from n where x < 400) \
                      insert into t select x, x * 7 % 31 from n; select b, count(*), sum(a) from t group by b order by 2;\n";
     agrees(PathBuf::from("sqlite3"), &["-batch"], statement)
+}
+
+/// What was wrong is said, however the run has ended; fewer than were asked for are too few.
+fn judged() -> Result<()> {
+    let replay = |compared, limit, wrong: &[&str]| Replay {
+        limit,
+        compared,
+        wrong: wrong.iter().map(|&text| text.to_owned()).collect(),
+        ..Replay::default()
+    };
+    let says = |replay: &Replay, ended: Option<&'static str>| {
+        let judged = replay.judged(ended.map(anyhow::Error::msg));
+        judged.err().map(|error| format!("{error:#}"))
+    };
+    let wrong = says(&replay(3, 10, &["add: wrong"]), Some("that is enough"));
+    ensure!(wrong.as_deref() == Some("add: wrong"), "{wrong:?}");
+    let few = says(&replay(USUAL, 10 * USUAL, &[]), None);
+    ensure!(
+        few.is_some_and(|text| text.contains("too short")),
+        "too few passed"
+    );
+    let other = says(&replay(3, 10, &[]), Some("a record that makes no sense"));
+    ensure!(other.is_some_and(|text| text.contains("makes no sense")));
+    let enough = says(&replay(10, 10, &[]), Some("that is enough"));
+    ensure!(enough.is_none(), "{enough:?}");
+    Ok(())
 }
 
 fn agrees(program: PathBuf, args: &[&str], input: &str) -> Result<()> {
@@ -93,31 +120,8 @@ fn agrees(program: PathBuf, args: &[&str], input: &str) -> Result<()> {
         ..Replay::default()
     };
     let ended = brownout_host::record(&config(Some(chosen))?, &mut replay);
-    // It is ended where enough was compared.
-    ensure!(
-        replay.compared >= limit || ended.is_ok(),
-        "{:?}",
-        ended.err()
-    );
-    let Replay {
-        compared,
-        gaps,
-        left_out,
-        wrong,
-        ..
-    } = replay;
-    let left: u64 = left_out.values().sum();
-    println!(
-        "{compared} equal or not, {gaps} gaps, {left} left out: {left_out:?}, {all} addresses"
-    );
-    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
-    ensure!(
-        compared >= limit.min(USUAL),
-        "only {compared} were compared"
-    );
-    // Where they were more, something was captured that is not what was executed.
-    ensure!(gaps * 100 <= compared, "{gaps} gaps, {compared} compared");
-    Ok(())
+    println!("of {all} addresses: {}", replay.figures());
+    replay.judged(ended.err().map(anyhow::Error::from))
 }
 
 /// The addresses of all instructions that a run executes.
@@ -186,6 +190,41 @@ impl EventSink for Replay {
 }
 
 impl Replay {
+    fn figures(&self) -> String {
+        let Replay {
+            compared,
+            gaps,
+            left_out,
+            ..
+        } = self;
+        let left: u64 = left_out.values().sum();
+        format!("{compared} equal or not, {gaps} gaps, {left} left out: {left_out:?}")
+    }
+
+    /// Whether it agrees. `ended`: why the run has not ended by itself.
+    fn judged(&self, ended: Option<anyhow::Error>) -> Result<()> {
+        let Replay {
+            compared,
+            gaps,
+            limit,
+            wrong,
+            ..
+        } = self;
+        // The run is ended where that is enough of them: what they are comes first.
+        ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+        // It is ended where enough was compared, too.
+        match ended {
+            Some(error) if compared < limit => return Err(error),
+            _ => ensure!(
+                compared >= limit,
+                "only {compared} were compared, not {limit}: the run was too short"
+            ),
+        }
+        // Where they were more, something was captured that is not what was executed.
+        ensure!(gaps * 100 <= *compared, "{gaps} gaps, {compared} compared");
+        Ok(())
+    }
+
     fn step(&mut self, thread: ThreadId, state: &State) {
         let mut known = self.threads.remove(&thread).unwrap_or_default();
         self.compare(&mut known, state);
