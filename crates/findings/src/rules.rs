@@ -111,7 +111,7 @@ catalogue! {
     CheckerFailed "checker-failed" Explore Correctness true "explore: after a crash and recovery, the checker command is not content"
     Crash "crash" Fuzz Correctness true "fuzz: an input ends the program by a signal (in symex, too; in race, an order of threads)"
     Detected "detected" Fuzz Correctness true "fuzz: the user's own detector is not content with what a run has left"
-    Hang "hang" Fuzz Warning true "fuzz: with an input the program does not end"
+    Hang "hang" Fuzz Warning true "fuzz: with an input the program does not end (in symex, too)"
     InterThreadInconsistency "inter-thread-inconsistency" Race Correctness true "race: a thread makes something durable of what another one has stored and not made persistent"
     IntraThreadInconsistency "intra-thread-inconsistency" Race Correctness true "race: a thread makes something durable of what it has itself stored and not made persistent"
     PersistentLock "persistent-lock" Race Correctness true "race: a lock in persistent memory is still taken after a crash, and nobody gives it back"
