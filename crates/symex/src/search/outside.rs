@@ -11,12 +11,27 @@ use brownout_solve::{Answer, Expr};
 use super::Search;
 use super::pieces::changed;
 use super::turn::Turn;
-use crate::path::{Fault, Kind};
+use crate::path::{Decision, Fault, Kind};
 
 /// What is further away is a wild address, and no index that is too large: as a logarithm.
 const NEAR: u32 = 32;
 /// Less than a page further makes no difference.
 const PAGE: u32 = 12;
+
+/// What may be led out if this decision goes the other way: its distance, and whether that is
+/// behind the end. Not an access that was outside: the other way of that is inside.
+fn to_be_led_out(decision: &Decision) -> Option<(Expr, bool)> {
+    let is_behind = match decision.kind {
+        Kind::Fault(Fault::Behind) => true,
+        Kind::Fault(Fault::Before) => false,
+        _ => return None,
+    };
+    let is_inside = decision.way == 0;
+    decision
+        .distance
+        .filter(|_| is_inside)
+        .map(|distance| (distance, is_behind))
+}
 
 impl Search<'_> {
     /// An access leaves persistent memory with these changes of the input: those by which it stays
@@ -30,12 +45,7 @@ impl Search<'_> {
     ) -> Vec<(u32, u8)> {
         let test = &self.tests[turn.test as usize];
         let decision = test.decisions[turn.at as usize];
-        let is_behind = match decision.kind {
-            Kind::Fault(Fault::Behind) => true,
-            Kind::Fault(Fault::Before) => false,
-            _ => return changes,
-        };
-        let Some(distance) = decision.distance else {
+        let Some((distance, is_behind)) = to_be_led_out(&decision) else {
             return changes;
         };
         let input = test.input.clone();
@@ -80,5 +90,37 @@ impl Search<'_> {
             true => self.pool.slt(limit, distance),
             false => self.pool.slt(distance, limit),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::Progress;
+    use brownout_solve::Pool;
+
+    #[test]
+    fn only_what_was_inside_is_led_out() {
+        let mut pool = Pool::new();
+        let distance = pool.input(0);
+        let decision = |kind, way| Decision {
+            pc: 1,
+            kind,
+            way,
+            condition: distance,
+            value: None,
+            shape: 0,
+            bytes: (0, 0),
+            pm: Progress::default(),
+            to: 0,
+            distance: Some(distance),
+        };
+        let of = |kind, way| to_be_led_out(&decision(kind, way));
+        assert_eq!(of(Kind::Fault(Fault::Behind), 0), Some((distance, true)));
+        assert_eq!(of(Kind::Fault(Fault::Before), 0), Some((distance, false)));
+        assert_eq!(of(Kind::Fault(Fault::Behind), 1), None);
+        assert_eq!(of(Kind::Fault(Fault::Before), 1), None);
+        assert_eq!(of(Kind::Fault(Fault::Zero), 0), None);
+        assert_eq!(of(Kind::Branch, 0), None);
     }
 }
