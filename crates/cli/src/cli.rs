@@ -1053,19 +1053,23 @@ pub struct SymexArgs {
     /// A run that takes longer than this hangs
     ///
     /// The first gets five times as long before that is believed. Default: 20 times what the
-    /// slowest run has taken so far, at least 1s (and 10s for the first that hangs).
+    /// slowest run has taken so far, from 1s (500ms once a run has hung) to 20s, and at least 10s
+    /// for the first that hangs.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub hang_after: Option<Duration>,
 
     /// Which branch is turned next: pm, coverage, depth-first or random
     ///
-    /// pm turns first what leads to new code, and tells apart how far a run has come with
-    /// persistent memory; coverage does not. depth-first turns the last branch of the newest path,
-    /// random any; both try no inputs but those that are solved for.
+    /// pm turns first what leads to new code, tells apart how far a run has come with persistent
+    /// memory, and prefers what leads to more of it; coverage does not. depth-first turns the last
+    /// branch of the newest path, random any; both try no inputs but those that are solved for.
     #[arg(long, value_name = "NAME", default_value = "pm")]
     pub strategy: OrderArg,
 
     /// Seed of all chance: with the same number of paths, the same search
+    ///
+    /// That holds for one search (--jobs 1), as far as nothing is ended by a clock: a run that
+    /// hangs, a question that is too hard for the solver, explorations.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
 

@@ -18,7 +18,7 @@ use crate::input::Layout;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
     /// Those that lead to code that was never executed, or was not behind the same changes of
-    /// persistent memory.
+    /// persistent memory; of these, those that lead to more changes of it.
     #[default]
     Pm,
     /// The same without a look at persistent memory.
@@ -65,7 +65,8 @@ pub struct Options {
     pub loads: bool,
     /// Which decision is turned next.
     pub strategy: Strategy,
-    /// Decides what is left to chance.
+    /// Decides what is left to chance. One searcher does the same with the same seed, as far as
+    /// nothing is ended by a clock.
     pub seed: u64,
     /// No longer than this.
     pub time: Option<Duration>,

@@ -4,6 +4,10 @@
 //! makes it worth it is bounded: a run with a branch that is new is followed at once, unless too
 //! much of the time has gone into that; of those that are merely elsewhere, one of some dozens is.
 //! What is not followed is remembered, and followed when nothing else is left.
+//!
+//! "Time" is reckoned from what was done, not measured: so a seed leads to the same search on any
+//! machine, as far as nothing is ended by a clock (a run that does not end, a question that is too
+//! hard for the solver, explorations).
 
 use brownout_host::{CAPTURE_MAX, Outcome, Stopped};
 use brownout_stage::Tells;
@@ -24,11 +28,56 @@ const LEARNING: f64 = 0.4;
 /// But so many seconds always go into it: small programs need no more.
 const LEARNING_LEAST: f64 = 3.0;
 
-impl Search<'_> {
-    /// Whether there is time for it.
+/// What was done. About how long that takes, a machine of 2026 has said.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    /// Runs that were followed, and what all of them have executed.
+    followed: u64,
+    instructions: u64,
+    /// Runs that were captured, and what was evaluated of them.
+    captured: u64,
+    evaluated: u64,
+    queries: u64,
+}
+
+impl Done {
+    /// Seconds in runs that were followed.
+    fn learning(&self) -> f64 {
+        const LAUNCH: f64 = 45e-3;
+        const INSTRUCTION: f64 = 30e-9;
+        LAUNCH * self.followed as f64 + INSTRUCTION * self.instructions as f64
+    }
+
+    /// Seconds in all of it.
+    fn all(&self) -> f64 {
+        const RUN: f64 = 3.5e-3;
+        const INSTRUCTION: f64 = 1e-9;
+        const EVALUATION: f64 = 1e-6;
+        const QUERY: f64 = 0.3e-3;
+        // How many a run executes is known of those that were followed.
+        let instructions = self.instructions as f64 / self.followed.max(1) as f64;
+        self.learning()
+            + (RUN + INSTRUCTION * instructions) * self.captured as f64
+            + EVALUATION * self.evaluated as f64
+            + QUERY * self.queries as f64
+    }
+
+    /// Whether there is time to follow another.
     fn may_follow(&self) -> bool {
-        let allowed = LEARNING * self.begun.elapsed().as_secs_f64() + LEARNING_LEAST;
-        self.numbers.learning_seconds < allowed
+        self.learning() < LEARNING * self.all() + LEARNING_LEAST
+    }
+}
+
+impl Search<'_> {
+    fn may_follow(&self) -> bool {
+        let done = Done {
+            followed: self.numbers.learned,
+            instructions: self.followed_instructions,
+            captured: self.numbers.runs,
+            evaluated: self.numbers.evaluated,
+            queries: self.solver.statistics().queries,
+        };
+        done.may_follow()
     }
 
     /// Follows the run on an input if it has executed code that was not there before, or has done
@@ -113,6 +162,7 @@ impl Search<'_> {
         }
         let (executed, given_up) = learning.executed();
         self.numbers.instructions = self.numbers.instructions.max(executed);
+        self.followed_instructions += executed;
         self.numbers.given_up += given_up;
         let before = self.touched.len();
         self.touched.extend(learning.touched());
@@ -123,5 +173,34 @@ impl Search<'_> {
         self.numbers.not_chosen = all.len().saturating_sub(CAPTURE_MAX) as u64;
         self.chosen = all.into_iter().take(CAPTURE_MAX).collect();
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_followed_is_a_share_of_what_is_done() {
+        let small = Done {
+            followed: 50,
+            instructions: 50 * 10_000,
+            captured: 100,
+            ..Done::default()
+        };
+        assert!(small.may_follow());
+        let large = Done {
+            instructions: 50 * 12_000_000,
+            ..small
+        };
+        assert!(!large.may_follow());
+        // More of the rest is done meanwhile.
+        let mut later = large;
+        while !later.may_follow() {
+            later.captured += 100;
+            assert!(later.captured < 100_000);
+        }
+        let share = later.learning() / later.all();
+        assert!((LEARNING..0.5).contains(&share), "{share}");
     }
 }

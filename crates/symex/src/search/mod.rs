@@ -19,7 +19,8 @@
 //! on a path that is new, and ways that were not gone with such an expression (another constant,
 //! one more digit), for the nth time since persistent memory was changed, behind the same fences of
 //! persistent memory, or behind the same decisions, of which first one counts, then three and
-//! eight. Of what is equally new, what was tried less often, and then what depends on earlier
+//! eight. Of what is equally new, what was tried less often, then what leads to more of what is
+//! done to persistent memory (`reach.rs`; not for `coverage`), and then what depends on earlier
 //! bytes, so that room is left behind them. Before what a path has done anew to persistent memory,
 //! and before a way of the program's own code that none had gone, the last decisions are turned at
 //! once. What is less new than all that gets its turn, too, each level half as often as the one
@@ -50,9 +51,12 @@
 //!
 //! **Source.** SAGE's generational search (NDSS 2008) for turning every decision of a path;
 //! AGAMOTTO (OSDI 2020), section 4, for what comes first. **Deviations.** There is no bound by
-//! generation: it hides earlier decisions. What persistent memory lies behind a branch is not
-//! computed from the program's control flow: paths that have done something new to it come first.
+//! generation: it hides earlier decisions. That a path has done something new to persistent memory,
+//! and that a way is new, counts for more than how much of that lies behind a branch; and how much
+//! that is is computed from the control flow that was seen (`reach.rs`), not from the program's
+//! code.
 
+mod expected;
 mod follows;
 mod leads;
 mod levels;
@@ -74,6 +78,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use brownout_check::Analysis;
+use brownout_findings::numbers::counted;
 use brownout_host::{ExitStatus, Stopped};
 use brownout_solve::{Answer, BytesLeft, Expr, KnownSets, Pool, Settings, Solver};
 use brownout_stage::{Causes, Delivery, Place, Tells};
@@ -86,12 +91,13 @@ use crate::judge::{Ended, Found, Judge};
 use crate::modules::OwnCode;
 use crate::numbers::Numbers;
 use crate::options::{Error, Options};
-use crate::path::{Decision, Kind, Path, Progress, mix};
+use crate::path::{Kind, Path, Progress, mix};
 use crate::patience::Patience;
 use crate::run::Following;
 use crate::shadow::{Losses, first_bit};
 use crate::stage::Stage;
 use crate::tables::Tables;
+use expected::Expected;
 use levels::Levels;
 use pieces::{Long, Piece, changed, inserted, pieces};
 use reach::Reach;
@@ -152,6 +158,8 @@ pub struct Search<'o> {
     learned: Vec<u8>,
     /// By instruction that has met an outdated value: in how many runs.
     stale_at: FxHashMap<u64, u32>,
+    /// What all runs that were followed have executed.
+    followed_instructions: u64,
     /// After how many paths one was last followed without a branch that is new.
     followed_at: u64,
     /// Inputs whose runs may show that something was not captured, and were not followed; and
@@ -256,6 +264,7 @@ impl<'o> Search<'o> {
             chosen: Arc::from([]),
             learned: Vec::new(),
             stale_at: FxHashMap::default(),
+            followed_instructions: 0,
             followed_at: 0,
             unfollowed: VecDeque::new(),
             tests: Vec::new(),
@@ -362,6 +371,12 @@ impl<'o> Search<'o> {
             }
         };
         self.count();
+        let asked = self.solver.statistics();
+        if let Some(why) = &asked.not_recorded {
+            let count = counted(asked.unrecorded, "question");
+            let note = format!("{count} to the solver could not be kept: {why}");
+            self.notes.push(note);
+        }
         Ok(over)
     }
 
@@ -474,10 +489,13 @@ impl<'o> Search<'o> {
         let inserted = inserted(&test.input, &changes);
         let expected = Expected {
             before: test.before[at],
+            count: test.decisions[..at]
+                .iter()
+                .filter(|d| expected::counts(d))
+                .count(),
             pc: decision.pc,
             kind: decision.kind,
             way: decision.way,
-            at,
             chosen: test.chosen.clone(),
         };
         // There may be yet another way.
@@ -665,7 +683,9 @@ impl<'o> Search<'o> {
             // What the strategy does not look at makes no difference to it.
             let (news, fences) = match self.order.sees_pm() {
                 true => {
-                    self.reach.add(&shadow.path.decisions, &pm_sites);
+                    if self.reach.add(&shadow.path.decisions, &pm_sites) {
+                        self.put_what_has_risen();
+                    }
                     (news, shadow.pm.fences)
                 }
                 false => {
@@ -748,7 +768,7 @@ impl<'o> Search<'o> {
         for (at, decision) in decisions.iter().enumerate() {
             before.push(all);
             let name = decision.name();
-            all = mix(all, name);
+            all = expected::and(all, decision);
             if decision.pm.which != last_pm {
                 times.clear();
                 last_pm = decision.pm.which;
@@ -773,6 +793,7 @@ impl<'o> Search<'o> {
         let test = self.tests.len() as u32;
         let mut new = Vec::new();
         let mut left = BytesLeft::default();
+        let (mut asked, mut last) = (0, 0);
         for (at, (decision, before)) in decisions.iter().zip(&before).enumerate() {
             match (decision.kind, decision.value) {
                 (Kind::Bound, _) => {}
@@ -791,7 +812,16 @@ impl<'o> Search<'o> {
                     }
                 }
                 (_, None) => {
-                    if self.tried.insert(mix(*before, decision.name())) {
+                    // Of what does not count one may follow another, with nothing in between.
+                    let known = match expected::counts(decision) {
+                        true => 0,
+                        false => {
+                            asked = if *before == last { asked + 1 } else { 0 };
+                            last = *before;
+                            asked
+                        }
+                    };
+                    if self.tried.insert(mix(mix(*before, decision.name()), known)) {
                         new.push((at as u32, 0));
                     }
                 }
@@ -872,36 +902,6 @@ const OWN: usize = 6;
 const ROUGH: usize = 4;
 /// So many ways of one decision are tried behind the same decisions.
 const WAYS_MAX: usize = 64;
-
-/// What a run is expected to do.
-struct Expected {
-    before: u64,
-    pc: u64,
-    kind: Kind,
-    way: u64,
-    at: usize,
-    /// The instructions that were captured when it was known.
-    chosen: Arc<[u64]>,
-}
-
-impl Expected {
-    fn is_met(&self, decisions: &[Decision]) -> bool {
-        // What instructions decide that were not captured then is no reason to be elsewhere.
-        // (System calls, which always are, have small numbers.)
-        const SYSTEM_CALLS: u64 = 0x1_0000;
-        let is_known =
-            |d: &&Decision| d.pc < SYSTEM_CALLS || self.chosen.binary_search(&d.pc).is_ok();
-        let decisions: Vec<&Decision> = decisions.iter().filter(is_known).collect();
-        let Some(decision) = decisions.get(self.at) else {
-            return false;
-        };
-        let names = decisions[..self.at].iter().map(|d| d.name());
-        let before = names.fold(0, mix);
-        before == self.before
-            && (decision.pc, decision.kind) == (self.pc, self.kind)
-            && decision.way != self.way
-    }
-}
 
 /// Adds what was taken; whether anything was new.
 fn merge(all: &mut Vec<u8>, edges: &[u8]) -> bool {

@@ -69,6 +69,31 @@ impl Search<'_> {
         });
     }
 
+    /// Puts those that wait once more where more was found behind them than was known: ranks in the
+    /// queues only fall by themselves (`next`). A value rises a few times at most, and each time
+    /// what waits there is put once, so that this is no more work than to put it at first.
+    pub(super) fn put_what_has_risen(&mut self) {
+        let risen = self.reach.take_risen();
+        if risen.is_empty() {
+            return;
+        }
+        let mut put = Vec::new();
+        for (number, test) in self.tests.iter().enumerate() {
+            let open = test.open.iter();
+            let has_risen = |key: &&(u32, u32)| {
+                let decision = &test.decisions[key.0 as usize];
+                risen.contains(&decision.place())
+            };
+            put.extend(open.filter(has_risen).map(|key| (number as u32, *key)));
+        }
+        // Sets have no order of their own, and chance is to follow from the seed.
+        put.sort_unstable();
+        for (test, (at, place)) in put {
+            let number = self.order.number(test, at, &mut self.random);
+            self.put(self.turn(test, at, place, number));
+        }
+    }
+
     /// The decision of a path that waits to be turned, with its rank. `number` is its own.
     pub(super) fn turn(&self, test: u32, at: u32, place: u32, number: u64) -> Turn {
         let turn = Turn {

@@ -47,11 +47,14 @@ pub(super) struct Reach {
     is_new: bool,
     /// So many paths were seen since values were computed.
     waited: u32,
+    /// Decisions of which a way is worth more than it was, in steps of [`Reach::of`].
+    risen: FxHashSet<u64>,
 }
 
 impl Reach {
     /// A path, and behind how many decisions which instructions have changed persistent memory.
-    pub(super) fn add(&mut self, decisions: &[Decision], sites: &FxHashSet<(u32, u64)>) {
+    /// Whether anything may be worth more now.
+    pub(super) fn add(&mut self, decisions: &[Decision], sites: &FxHashSet<(u32, u64)>) -> bool {
         for (at, decision) in decisions.iter().enumerate() {
             let way = self.ways.entry(decision.name()).or_insert_with(|| Way {
                 place: decision.place(),
@@ -72,6 +75,12 @@ impl Reach {
         if self.is_new && (self.waited >= EVERY || self.ways.len() < FEW) {
             self.compute();
         }
+        !self.risen.is_empty()
+    }
+
+    /// The decisions of which a way has become worth more since this was asked.
+    pub(super) fn take_risen(&mut self) -> FxHashSet<u64> {
+        std::mem::take(&mut self.risen)
     }
 
     fn compute(&mut self) {
@@ -84,6 +93,9 @@ impl Reach {
                 let next = way.next.iter().filter_map(|name| known.get(name));
                 let value = way.sites.len() as f32 + KEPT * next.copied().fold(0.0, f32::max);
                 changes |= value > way.value + 0.1;
+                if step(value) > step(way.value) {
+                    self.risen.insert(way.place);
+                }
                 way.value = value;
             }
             if !changes {
@@ -92,6 +104,9 @@ impl Reach {
         }
         for way in self.ways.values() {
             let most = self.places.entry(way.place).or_default();
+            if step(way.value) > step(*most) {
+                self.risen.insert(way.place);
+            }
             *most = most.max(way.value);
         }
     }
@@ -102,8 +117,12 @@ impl Reach {
             Some(way) => way.value,
             None => self.places.get(&place).copied().unwrap_or(0.0),
         };
-        (1.0 + value).log2() as u8
+        step(value)
     }
+}
+
+fn step(value: f32) -> u8 {
+    (1.0 + value).log2() as u8
 }
 
 #[cfg(test)]
@@ -154,6 +173,24 @@ mod tests {
         reach.add(&long, &sites(3, 100));
         assert_eq!(of(&reach, 3, 1), 6);
         assert!(of(&reach, 1, 1) > 3);
+    }
+
+    #[test]
+    fn what_is_worth_more_is_told_once() {
+        let mut reach = Reach::default();
+        let sites = |behind: u32, count: u64| (0..count).map(|pc| (behind, pc)).collect();
+        let long = path(&[(1, 1), (2, 0), (3, 1)]);
+        let place = |at: usize| long[at].place();
+        assert!(!reach.add(&long, &FxHashSet::default()));
+        assert!(reach.add(&long, &sites(3, 9)));
+        let risen = reach.take_risen();
+        assert_eq!(risen, [0, 1, 2].map(place).into_iter().collect());
+        // The same again is nothing new, and more of it is if it is much more.
+        assert!(!reach.add(&long, &sites(3, 9)));
+        assert!(!reach.add(&long, &sites(3, 10)));
+        assert!(reach.add(&long, &sites(3, 40)));
+        assert!(reach.take_risen().contains(&place(0)));
+        assert!(reach.take_risen().is_empty());
     }
 
     #[test]

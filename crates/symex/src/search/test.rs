@@ -12,7 +12,7 @@ use crate::path::Decision;
 pub(super) struct Test {
     pub(super) input: Vec<u8>,
     pub(super) decisions: Vec<Decision>,
-    /// For each decision, a number for all before it.
+    /// For each decision, a number for all before it that count (`expected.rs`).
     pub(super) before: Vec<u64>,
     /// For each decision, how often it was met before since persistent memory was changed; 255: as
     /// often or more.

@@ -2,8 +2,8 @@
 //!
 //! | strategy | decisions come | inputs are made, ways that cannot be gone are led to | looks at persistent memory |
 //! |---|---|---|---|
-//! | `pm` | by how new their other way is (`newest.rs`) | yes | yes |
-//! | `coverage` | likewise | yes | no |
+//! | `pm` | by how new their other way is (`newest.rs`), then by what lies behind it (`reach.rs`) | yes | yes |
+//! | `coverage` | by how new their other way is | yes | no |
 //! | `depth-first` | last of the newest path first | no | no |
 //! | `random` | by chance | no | no |
 //!

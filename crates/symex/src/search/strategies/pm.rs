@@ -1,4 +1,6 @@
-//! What is new first, where that counts which is new behind a change of persistent memory.
+//! What is new first, where that counts which is new behind a change of persistent memory. Of what
+//! is as new, and was tried as often, that comes first which leads to more of what the program does
+//! to persistent memory (`reach.rs`).
 
 use super::super::strategy::{Known, Order};
 use super::super::turn::{Rank, Turn};
