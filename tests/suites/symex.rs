@@ -65,6 +65,11 @@ fn main() {
         trial("real::sqlite3", || {
             real("25", &["--stdin-symbolic", "12"], &["sqlite3"])
         }),
+        trial("real::python3", || {
+            // It takes a second or two, or many if the machine has much else to do.
+            let options = ["--stdin-symbolic", "6", "--hang-after", "60s"];
+            real("4", &options, &["python3", "-I", "-S", "-c", COMPILES])
+        }),
         trial("real::memcached", || {
             served(&MEMCACHED, MEMCACHED_OPERATIONS)
         }),
@@ -262,6 +267,11 @@ fn real(paths: &str, options: &[&str], program: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Python's own parser gets a line.
+const COMPILES: &str = "import os
+try: compile(os.read(0, 6), 'line', 'exec')
+except Exception: pass";
+
 const MEMCACHED: [&str; 9] = [
     "memcached",
     "-p",
@@ -394,7 +404,7 @@ fn hang_before_a_branch() -> Result<()> {
         "--stdin-symbolic",
         "1",
         "--hang-after",
-        "100ms",
+        "500ms",
     ];
     let (_, report) = report(&options, &[&program], &scratch)?;
     let told = told(&report);
