@@ -12,7 +12,7 @@
 //!  ├─ mutants.rs `bench mutants`: how long campaigns take to find planted bugs
 //!  ├─ race.rs    `bench race`: brownout race, on programs that are wrong and right, and one run under a schedule
 //!  ├─ session.rs `bench session`: runs forked from a kept process, against launches
-//!  ├─ symex.rs   `bench symex`: brownout symex, from blanks, by strategy; paths a second of libpmemobj's maps
+//!  ├─ symex.rs   `bench symex`: brownout symex, from blanks, by strategy; libpmemobj's maps, whole programs, clean ones
 //!  ├─ places.rs  folders for pools and reports
 //!  └─ redis.rs   a server and its client, for `bench check`
 //! ```

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_tests::seeded::{self, Build};
-use brownout_tests::{layout, race, tool};
+use brownout_tests::{layout, race, symex, tool};
 
 use crate::{build, setup, shell};
 
@@ -170,7 +170,18 @@ pub fn demo() -> Result<()> {
     fixed.ends_with(0)?;
 
     step(
-        "12. All of this can be looked at. The crash of the mailbox, and the campaign of step 10 with what it has reached and found, become one page for a \
+        "12. Inputs need not be known either. This program reads commands by sscanf, and loses the number 4242, if two numbers were stored before it. \
+         brownout symex begins with 36 blanks, and solves for what the program's branches ask for:",
+    );
+    let report = stage.symex_commands(&symex::binary("scan", symex::Build::Bug))?;
+    report.show_story("missing-flush", "symex.h")?;
+    report.first_line("note: input: ")?;
+    report.first_line("note: path: ")?;
+    report.closing_line()?;
+    report.ends_with(1)?;
+
+    step(
+        "13. All of this can be looked at. The crash of the mailbox, and the campaign of step 10 with what it has reached and found, become one page for a \
          browser:",
     );
     let (wrong, _) = mailbox()?;
@@ -366,6 +377,19 @@ impl Stage {
             .arg(format!("{} count.pool recover", shell::quoted(&program)))
             .args(["--until-found", "--time", "10s", "--"])
             .args([&*program, "count.pool"]);
+        self.run(&mut command)
+    }
+
+    /// `brownout symex … --stdin-symbolic 36 -- PROGRAM POOL`
+    fn symex_commands(&self, program: &Path) -> Result<Printed> {
+        self.fresh("commands.pool")?;
+        let mut command = self.brownout("symex");
+        command
+            .current_dir(&self.folder)
+            .args(["--pm", "commands.pool", "--stdin-symbolic", "36"])
+            .args(["--until-found", "--time", "1m", "--"])
+            .arg(program)
+            .arg("commands.pool");
         self.run(&mut command)
     }
 

@@ -55,7 +55,9 @@ usage: cargo xtask COMMAND
                   builds, and what one run costs under a schedule; --quick does less, --only NAME
   bench session   how many runs a second a kept process is forked into, against launches; --quick does less
   bench symex     how long `brownout symex` takes to find from blanks what is wrong in tests/symex, by strategy, and how many
-                  paths a second it runs of libpmemobj's maps; --quick does less, --only NAME
+                  paths a second it runs of libpmemobj's maps; --quick does less, --only NAME, --strategy NAME, --time TIME;
+                  --part found or mapcli does half of it, --part whole runs Debian's programs, --part clean programs without a
+                  bug (and fails if one is found), --part speed what does not touch the input
   sweep cpython   CPython's test modules natively and under `brownout run`; fails on what passes natively only;
                   --modules N (spread over all), --jobs N, --only NAME
   sweep stress-ng the same for stress-ng's stressors of signals, processes, memory and pipes

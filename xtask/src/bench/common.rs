@@ -26,6 +26,12 @@ pub struct Options {
     pub quick: bool,
     /// The checker's memory instead of its speed.
     pub memory: bool,
+    /// Only this part, of a benchmark that has several.
+    pub part: Option<String>,
+    /// Only this strategy, of a benchmark that compares them.
+    pub strategy: Option<String>,
+    /// For how long each search goes on, as `brownout` takes it (90s, 10m).
+    pub time: Option<String>,
 }
 
 impl Options {
@@ -48,6 +54,9 @@ impl Options {
                 "--json" => options.json = Some(PathBuf::from(value()?)),
                 "--quick" => options.quick = true,
                 "--memory" => options.memory = true,
+                "--part" => options.part = Some(value()?.to_owned()),
+                "--strategy" => options.strategy = Some(value()?.to_owned()),
+                "--time" => options.time = Some(value()?.to_owned()),
                 other => bail!("no such benchmark or option: {other}"),
             }
         }
