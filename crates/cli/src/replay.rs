@@ -8,6 +8,7 @@
 use std::env;
 use std::path::PathBuf;
 
+use brownout_race::Proof;
 use clap::Parser;
 
 use crate::cli::Stage;
@@ -84,7 +85,7 @@ pub fn replay(replay: &Replay) -> Result<u8, Failure> {
                 in_gdb => explore::replay(*explore, &token.fingerprint, &crash, in_gdb.is_some()),
             }
         }
-        task if replay.gdb.is_some() => Err(Failure::usage(no_gdb(&task))),
+        task if replay.gdb.is_some() => Err(Failure::usage(no_gdb(&task, &token))),
         Task::Race(race) => match &token.race {
             Some(proof) => race::replay(*race, &token.fingerprint, proof),
             None => Err(Failure::usage("this token has no schedule to replay")),
@@ -101,19 +102,27 @@ pub fn replay(replay: &Replay) -> Result<u8, Failure> {
 }
 
 /// Why gdb does not show a finding of this analysis, and what does.
-fn no_gdb(task: &Task) -> String {
+fn no_gdb(task: &Task, token: &Token) -> String {
+    const ONLY: &str = "gdb stops for findings of 'brownout check' and 'brownout explore' only";
+    const SCHEDULE: &str =
+        "a finding of 'brownout race' takes a schedule, which gdb does not follow";
+    let has_crash = token.race.as_ref().is_some_and(Proof::has_crash);
     let (why, instead) = match task {
-        Task::Race(_) => (
-            "a finding of 'brownout race' takes a schedule, which gdb does not follow",
+        Task::Race(_) if has_crash => (
+            SCHEDULE,
             "without --gdb it is shown again, and the command behind 'debugger:' runs recovery in gdb on what the crash leaves",
         ),
+        Task::Race(_) => (
+            SCHEDULE,
+            "without --gdb it is shown again; it takes no power failure, so there is no recovery to run in gdb",
+        ),
         Task::Symex(_) => (
-            "gdb stops for findings of 'brownout check' and 'brownout explore' only",
+            ONLY,
             "without --gdb this one is shown again; give its input to one of these, and take the token of the finding there",
         ),
         _ => (
-            "gdb stops for findings of 'brownout check' and 'brownout explore' only",
-            "without --gdb this one is shown again; its note names the command that runs it natively, which can be put behind 'gdb --args'",
+            ONLY,
+            "without --gdb this one is shown again; 'brownout fuzz repro DIR ID --native' runs it without Brownout",
         ),
     };
     format!("{why}; {instead}")
@@ -214,5 +223,26 @@ mod tests {
             let crafted = token(&["explore"], name).encode();
             assert!(refusal(&crafted, true).contains("fingerprint"), "{name}");
         }
+    }
+
+    /// What is promised instead of gdb is there.
+    #[test]
+    fn what_gdb_cannot_show_is_shown_otherwise() {
+        let words = ["race", "--no-config", "--", "true"];
+        let told = |proof: &str| {
+            let mut token = token(&words, "0123456789abcdef");
+            token.race = Some(serde_json::from_str(proof).expect("a proof"));
+            let line = ["brownout"].iter().chain(&words);
+            let cli = cli::Cli::try_parse_from(line).expect("a command line");
+            let task = resolve::resolve(cli, Vec::new()).ok().expect("a task");
+            no_gdb(&task, &token)
+        };
+        let deadlock = told(r#"{"schedule": [], "what": {"deadlock": {"name": 1}}}"#);
+        assert!(!deadlock.contains("debugger:"), "{deadlock}");
+        let lock = told(
+            r#"{"schedule": [], "what": {"change": {"name": 1}},
+                "crash": {"point": 1, "run": "x", "survivors": []}}"#,
+        );
+        assert!(lock.contains("debugger:"), "{lock}");
     }
 }
