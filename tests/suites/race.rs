@@ -8,7 +8,7 @@
 //! | `search::` | bugs in which no plain load is read too early, or no data flows; and their right builds |
 //! | `inputs::` | a bug that only some commands show, which the seeds do not have; and its right build |
 //! | `predictions::` | what locks and order do not keep apart is shown by a schedule, or turns out to be kept apart after all |
-//! | `usage::` | nothing to schedule, another program, a changed program, the same seed, a campaign that is killed and goes on, a recovery that says nothing, the end of the time |
+//! | `usage::` | nothing to schedule, another program, a changed program, the same seed, a campaign that is killed and goes on, a recovery that says nothing, the end of the time, a program that goes another way each time, suppressions |
 //! | `endings::` | a program that crashes, or fails, under some schedules only |
 //!
 //! `BROWNOUT_REPLAYS=N` replays each finding N times (once without), `BROWNOUT_RACE_RUNS=N` runs so
@@ -56,6 +56,8 @@ fn main() {
         trials.push(trial(format!("search::{name}"), move || searched_for(name)));
     }
     trials.push(trial("search::ordinary_file", ordinary_file));
+    trials.push(trial("search::declared_pair", declared_pair));
+    trials.push(trial("search::least_publication", least_publication));
     trials.push(trial("inputs::found", input_is_found));
     trials.push(trial("inputs::silent", inputs_are_silent));
     trials.push(trial("inputs::usage", inputs_that_make_no_sense));
@@ -69,6 +71,8 @@ fn main() {
     trials.push(trial("usage::resumed_for_more", resumed_for_more));
     trials.push(trial("usage::recovery_fails_anyway", recovery_fails_anyway));
     trials.push(trial("usage::time_ends_runs", time_ends_runs));
+    trials.push(trial("usage::another_way", another_way));
+    trials.push(trial("usage::suppressions", suppressions));
     trials.push(trial("endings::crash", crash_is_found));
     trials.push(trial("endings::exit_code", exit_code_is_told));
     trials.push(trial("usage::interrupted", interrupted));
@@ -331,6 +335,85 @@ fn ordinary_file() -> Result<()> {
         outcome.describe()
     );
     Ok(())
+}
+
+/// What the program says of a lock (which bytes, and what they hold after recovery) counts, though
+/// nothing fails.
+fn declared_pair() -> Result<()> {
+    let file = "declared_pair.c";
+    let source = layout::workspace().join("tests/race/search").join(file);
+    let source = fs::read_to_string(source)?;
+    let here = source.lines().position(|line| line.contains("/* here */"));
+    let here = here.context("a line")? as u32 + 1;
+    for build in [&["-DBUG"][..], &[]] {
+        let scratch = Scratch::new()?;
+        let binary = searched(file, build, &scratch)?;
+        let recover = format!("{binary} pool recover");
+        let words = [
+            "--jobs",
+            "1",
+            "--strategy",
+            "random",
+            "--runs",
+            "12",
+            "--recover",
+            &recover,
+            "--format",
+            "json",
+            "-o",
+            "report.json",
+        ];
+        let outcome = race_of(&binary, &words, &scratch)?;
+        let text = fs::read_to_string(scratch.join("report.json"));
+        let text = text.with_context(|| outcome.describe())?;
+        let report: Report = serde_json::from_str(&text)?;
+        if build.is_empty() {
+            ensure!(
+                outcome.status == 0 && report.findings.is_empty(),
+                "{}",
+                check::show(&report)
+            );
+            continue;
+        }
+        let [finding] = &report.findings[..] else {
+            bail!("{}", check::show(&report));
+        };
+        let at = |event: &Event| check::is_at_line(event, file, here);
+        ensure!(
+            finding.rule == "persistent-lock"
+                && finding.severity == Severity::Correctness
+                && finding.message.contains("brownout_sync_var")
+                && finding.events.first().is_some_and(at),
+            "{}",
+            check::show(&report)
+        );
+        takes_no_switch(finding)?;
+        replay(finding, scratch.path())?;
+    }
+    Ok(())
+}
+
+/// The schedule that has shown it had context switches that it does not need.
+fn takes_no_switch(finding: &Finding) -> Result<()> {
+    let note = "nobody needs to be interrupted for it";
+    let mut notes = finding.notes.iter();
+    ensure!(
+        notes.any(|text| text.starts_with(note)),
+        "{:?}",
+        finding.notes
+    );
+    Ok(())
+}
+
+fn least_publication() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = race::find("redundant_write")?;
+    let more = ["--strategy", "random", "--runs", "8"];
+    let (_, report) = run(&program, Build::Bug, &more, &scratch)?;
+    let finding = expected(&program, "unpersisted-publication", &report);
+    let finding = finding.with_context(|| check::show(&report))?;
+    takes_no_switch(finding)?;
+    replay(finding, scratch.path())
 }
 
 /// The program, a file with a seed and one with what its commands look like.
@@ -794,6 +877,104 @@ fn time_ends_runs() -> Result<()> {
         // A run that is judged takes a minute.
         ensure!(took < Duration::from_secs(30), "it took {took:?}");
     }
+    Ok(())
+}
+
+/// How often threads come round depends on how long the machine has been running. What they store
+/// they read before it is persistent.
+const UPTIME: &str = r#"
+#include <fcntl.h>
+#include <immintrin.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static volatile char *pool;
+static long rounds;
+static void *body(void *argument)
+{
+    for (long i = 0; i < rounds; i++) {
+        pool[0]++;
+        pool[64] = pool[0];
+        _mm_clflush((char *)pool);
+        _mm_clflush((char *)pool + 64);
+        _mm_sfence();
+    }
+    return argument;
+}
+int main(int argc, char **argv)
+{
+    double seconds = 0;
+    FILE *file = fopen("/proc/uptime", "r");
+    if (!file || fscanf(file, "%lf", &seconds) != 1)
+        return 2;
+    rounds = 1 + (long)(seconds * 100) % 97;
+    int fd = open(argv[argc - 1], O_RDWR | O_CREAT, 0600);
+    if (fd < 0 || ftruncate(fd, 4096) != 0)
+        return 2;
+    pool = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, body, NULL);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    return 0;
+}
+"#;
+
+/// What is seen in a run that cannot be made again is not judged, and that is said.
+fn another_way() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let binary = compiled(UPTIME, &scratch)?;
+    let more = ["--jobs", "1", "--recover", "true", "--runs", "6"];
+    let outcome = race_of(&binary, &more, &scratch)?;
+    let said = outcome.stderr_text();
+    ensure!(
+        said.contains("limit[nondeterministic]") && said.contains("another way when run again"),
+        "{}",
+        outcome.describe()
+    );
+    // Such an early read was seen in runs that have ended.
+    ensure!(
+        outcome.status != 0 && !said.contains("limit[limits]"),
+        "{}",
+        outcome.describe()
+    );
+    Ok(())
+}
+
+/// What somebody has looked at is not reported again.
+fn suppressions() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = race::find("counter_value")?;
+    let search = |more: &[&str]| {
+        let words = ["--runs", "40", "--seed", "3"];
+        run(&program, Build::Bug, &[&words, more].concat(), &scratch)
+    };
+    let (outcome, first) = search(&["--gen-suppressions", "known.toml"])?;
+    let found = first.findings.len();
+    ensure!(outcome.status == 1 && found > 0, "{}", outcome.describe());
+    let (outcome, second) = search(&["--suppressions", "known.toml"])?;
+    ensure!(
+        outcome.status == 0 && second.findings.is_empty(),
+        "{}",
+        outcome.describe()
+    );
+    ensure!(
+        second.suppressed == found as u64,
+        "{} of {found}",
+        second.suppressed
+    );
+    // By the line at which it is read, and with a reason, as it is written by hand.
+    let entry = |line: u32| {
+        format!(
+            "[[suppress]]\nstack = [\"...\", \"src:counter_value.c:{line}\"]\nreason = \"receipts are made again\"\n"
+        )
+    };
+    let by_hand: String = program.lines("read").into_iter().map(entry).collect();
+    fs::write(scratch.join("hand.toml"), by_hand)?;
+    let (outcome, third) = search(&["--suppressions", "hand.toml"])?;
+    ensure!(third.suppressed > 0, "{}", outcome.describe());
     Ok(())
 }
 

@@ -24,7 +24,7 @@ use brownout_trace::event::{Event, FileId, ThreadId};
 use brownout_trace::{EventSink, Executed};
 use rustc_hash::FxHashMap;
 
-use crate::site::{Done, name_of};
+use crate::site::{Done, is_inter, name_of, pair_of};
 use crate::watch::Watch;
 
 /// Of effects of one name, so many are kept: a later one may leave other traces.
@@ -41,6 +41,13 @@ pub struct Source {
     pub load: Done,
     pub range: ByteRange,
     pub is_inter: bool,
+}
+
+impl Source {
+    /// The early read that it is.
+    pub fn pair(&self) -> (u64, u64) {
+        pair_of(&self.store, &self.load)
+    }
 }
 
 /// How an effect depends on its source.
@@ -215,9 +222,9 @@ impl Observer for Listener<'_> {
                 store,
                 load,
                 range: part,
-                is_inter: store.site.thread != load.site.thread,
+                is_inter: is_inter(&store, &load),
             });
-            if store.site.thread != load.site.thread {
+            if is_inter(&store, &load) {
                 self.found.reads(access.thread, number);
             }
             let from = part.start().0.saturating_sub(range.start().0) as usize;

@@ -11,15 +11,25 @@
 //! alone. Of what is only stored *after* the source was read, that is all there is. **Unrepaired**:
 //! nothing fails, the effect is certain at that moment, and its bytes are still there after
 //! recovery. **Repaired**: they are not.
+//!
+//! A lock of which the program says what it holds after recovery is confirmed, too, if recovery
+//! ends well, and it does not hold that; after the other crashes it does. Nobody holds it then: all
+//! threads have ended.
+//!
+//! Source: PMRace (ASPLOS 2022), sections 3.1 (PM synchronization inconsistency) and 4.4 (a
+//! synchronization variable must have its expected value after recovery). Deviation: words of which
+//! the program says nothing are tried, too, and count if something fails.
 
 use std::path::Path;
 
 use brownout_explore::{Crash, OneCrash, Stored, Trial, Tried, Wish};
 use brownout_findings::Reproduction;
+use brownout_model::keys;
+use brownout_trace::event::FileId;
 
 use crate::effects::{Effect, How};
 use crate::options::Error;
-use crate::words;
+use crate::words::Suspect;
 
 /// What became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +51,8 @@ pub struct Judged {
     /// Which procedure showed it.
     pub procedure: usize,
     pub tried: Option<Tried>,
+    /// Nothing fails, but what a lock holds after recovery is not what the program says.
+    pub not_set_back: bool,
     /// What happens after a crash at the same moment in which nothing is lost, if that is no
     /// better.
     pub fails_anyway: Option<String>,
@@ -53,6 +65,7 @@ impl Judged {
             crash: None,
             procedure: 0,
             tried: None,
+            not_set_back: false,
             fails_anyway: None,
         }
     }
@@ -134,7 +147,7 @@ pub fn effect(trial: &mut Trial, effect: &Effect, procedures: usize) -> Result<J
                         crash: Some(crash),
                         procedure,
                         tried: Some(tried),
-                        fails_anyway: None,
+                        ..Judged::nothing()
                     });
                 }
             }
@@ -160,9 +173,9 @@ pub fn effect(trial: &mut Trial, effect: &Effect, procedures: usize) -> Result<J
             (true, false) => Verdict::Nothing,
         },
         crash: Some(crash),
-        procedure: 0,
         tried: Some(tried),
         fails_anyway,
+        ..Judged::nothing()
     })
 }
 
@@ -221,15 +234,11 @@ fn change_of(trial: &Trial, source: Stored) -> Change {
     }
 }
 
-/// Judges a change of a word that may be a lock; `next` is the change after it.
-pub fn change(
-    trial: &mut Trial,
-    change: &words::Change,
-    next: Option<&words::Change>,
-    procedures: usize,
-) -> Result<Judged, Error> {
+/// Judges a change of a word that may be a lock.
+pub fn change(trial: &mut Trial, suspect: &Suspect, procedures: usize) -> Result<Judged, Error> {
+    let next = suspect.next.as_ref();
     let this = [Stored {
-        event: change.done.event,
+        event: suspect.change.done.event,
     }];
     let during = Wish {
         lost: &[],
@@ -255,27 +264,64 @@ pub fn change(
         return Ok(Judged::nothing());
     };
     let earlier = trial.right_before(this[0], &[]);
+    let others = |trial: &Trial| {
+        let without = trial.without(&crash, &this);
+        [without, earlier.clone()].into_iter().flatten()
+    };
+    let initial = initial(suspect);
+    let mut not_set_back = None;
     for procedure in 0..procedures {
         if trial.is_unfit(procedure).is_some() {
             continue;
         }
         let tried = trial.recover(&crash, procedure)?;
-        let Some(failure) = &tried.failure else {
+        let Some(failure) = tried.failure.clone() else {
+            // Of what runs after recovery, nothing is said.
+            if procedure == 0 && !trial.is_still_there(&initial) {
+                not_set_back = Some(tried);
+            }
             continue;
         };
-        let without = trial.without(&crash, &this);
-        let others = [without, earlier.clone()];
-        if none_fails(trial, others.into_iter().flatten(), procedure)? {
+        let others = others(trial);
+        if none_fails(trial, others, procedure)? {
             return Ok(Judged {
-                verdict: Verdict::Confirmed(failure.clone()),
+                verdict: Verdict::Confirmed(failure),
                 crash: Some(crash),
                 procedure,
                 tried: Some(tried),
-                fails_anyway: None,
+                ..Judged::nothing()
             });
         }
     }
-    Ok(Judged::nothing())
+    let Some(tried) = not_set_back else {
+        return Ok(Judged::nothing());
+    };
+    for other in others(trial) {
+        let is_well = trial.recover(&other, 0)?.failure.is_none();
+        if !(is_well && trial.is_still_there(&initial)) {
+            return Ok(Judged::nothing());
+        }
+    }
+    Ok(Judged {
+        verdict: Verdict::Confirmed(NOT_SET_BACK.to_owned()),
+        crash: Some(crash),
+        tried: Some(tried),
+        not_set_back: true,
+        ..Judged::nothing()
+    })
+}
+
+/// What is wrong if nothing fails.
+const NOT_SET_BACK: &str =
+    "recovery ends well, and does not set it back to what brownout_sync_var says";
+
+/// What the program says of the bytes of a change: file, offset, and what they hold after recovery.
+pub fn initial(suspect: &Suspect) -> Vec<(FileId, u64, Vec<u8>)> {
+    let parts = suspect.initial.iter().map(|(range, bytes)| {
+        let (file, offset) = keys::place(range.start());
+        (file, offset, bytes.clone())
+    });
+    parts.collect()
 }
 
 /// Whether a procedure does well on all of these.

@@ -8,6 +8,7 @@ use brownout_findings::numbers::{counted, either};
 use brownout_host::{
     Decision, ExitStatus, Misfit, Schedule, Stopped, decode_decisions, encode_decisions,
 };
+use brownout_trace::event::FileId;
 use serde::{Deserialize, Serialize};
 
 use crate::deadlock::{deadlock_name, waits};
@@ -86,6 +87,9 @@ pub struct Proof {
     /// What then fails; nothing if the effect is only left unrepaired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
+    /// Nothing fails, but recovery does not leave this: file, offset, bytes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    initial: Vec<(u32, u64, Vec<u8>)>,
 }
 
 /// What a replay has shown.
@@ -112,6 +116,7 @@ impl Proof {
             crash: None,
             procedure: 0,
             failure: None,
+            initial: Vec::new(),
         }
     }
 
@@ -133,6 +138,21 @@ impl Proof {
             },
             ..self
         }
+    }
+
+    pub(crate) fn with_initial(self, initial: Vec<(FileId, u64, Vec<u8>)>) -> Proof {
+        let initial = initial.into_iter();
+        Proof {
+            initial: initial
+                .map(|(file, at, bytes)| (file.0, at, bytes))
+                .collect(),
+            ..self
+        }
+    }
+
+    /// Whether it takes a crash of the machine, and a recovery.
+    pub fn has_crash(&self) -> bool {
+        self.crash.is_some()
     }
 
     /// What the program reads, if the search has made that.
@@ -244,6 +264,11 @@ impl Proof {
             })
         })?;
         let tried = trial.recover(&crash, self.procedure)?;
+        let initial = self.initial.iter();
+        let initial: Vec<_> = initial
+            .map(|(file, at, bytes)| (FileId(*file), *at, bytes.clone()))
+            .collect();
+        let is_set_back = trial.is_still_there(&initial);
         says.push(match &tried.failure {
             Some(failure) => format!("after the crash, {failure}"),
             None => format!(
@@ -251,10 +276,16 @@ impl Proof {
                 tried.outcome.status
             ),
         });
+        if !is_set_back {
+            says.push("it does not set the word back to what brownout_sync_var says".to_owned());
+        }
         let shown = trial.show(&crash, self.procedure, &tried, &options.folder)?;
         says.push(format!("natively: {}", shown.command));
         says.push(format!("debugger: {}", shown.gdb));
         let What::Effect { name } = self.what else {
+            if !initial.is_empty() {
+                return Ok(tried.failure.is_none() && !is_set_back);
+            }
             // How it is seen that something hangs depends on the machine's load.
             return Ok(tried.failure.is_some() == self.failure.is_some());
         };

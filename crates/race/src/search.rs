@@ -8,20 +8,23 @@
 //! ```
 //! Strategies take turns; those that are directed at goals come most often.
 
+mod choosing;
 mod looking;
+mod state;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use brownout_campaign::status::Snapshot;
 use brownout_explore::{Command, PmOnly};
 use brownout_host::{Decision, ExitStatus, Goal, Plan, Schedule, StrategyKind};
 use brownout_trace::{EventSink, Tee};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
+use self::state::{CHANGE_TRIES_MAX, State};
 use crate::discoveries::{Discoveries, Discovery, Remark};
-use crate::goals::{Goals, Prospect};
+use crate::goals::Prospect;
 use crate::inputs::{Input, Inputs, Turn};
 use crate::judge::Verdict;
 use crate::live::Standing;
@@ -36,14 +39,6 @@ use crate::watch::Watch;
 /// longer than this.
 const QUIET_RUNS: u64 = 150;
 const TIME: Duration = Duration::from_secs(60);
-/// A candidate is followed in so many runs: what a thread makes of what it reads depends on the
-/// schedule, too.
-const FOLLOWED_MAX: u32 = 4;
-/// It is given up if so many runs went another way, or did not end, when they were run again to
-/// follow it, or if no crash leaves what they made of it without what they had read.
-const IN_VAIN_MAX: u32 = 16;
-/// A change of a word is tried so often.
-const CHANGE_TRIES_MAX: u32 = 2;
 /// The first runs of an input are asked what could happen in others.
 const PREDICTING_RUNS: u32 = 3;
 
@@ -53,82 +48,6 @@ pub trait Books: Sync {
     fn found(&self, key: &str, discovery: &Discovery);
     /// An input that has come to stay.
     fn keeps(&self, input: &[u8]);
-}
-
-/// What became of an early read, by the names of store and load.
-#[derive(Clone, Copy, Debug, Default)]
-struct Candidate {
-    /// In how many runs it was followed to their end.
-    followed: u32,
-    /// In how many that was tried and came to nothing that could be judged.
-    in_vain: u32,
-    /// It was seen in a run that did not end, which is not followed.
-    is_cut: bool,
-}
-
-impl Candidate {
-    fn is_wanted(&self) -> bool {
-        self.followed < FOLLOWED_MAX && self.in_vain < IN_VAIN_MAX
-    }
-}
-
-/// What all workers know.
-struct State {
-    next: u64,
-    /// Number of the last run that has shown something new.
-    news: u64,
-    goals: Goals,
-    inputs: Inputs,
-    pairs: FxHashSet<u64>,
-    /// Branches that were taken in the first runs of inputs.
-    edges: Vec<u8>,
-    /// By the names of store and load.
-    candidates: FxHashMap<(u64, u64), Candidate>,
-    inter: FxHashSet<(u64, u64)>,
-    /// By the name of an effect: how often it was tried; done with if that is the most.
-    effects: FxHashMap<u64, u32>,
-    /// The same for what is only stored after a source was read.
-    afterwards: FxHashMap<u64, u32>,
-    judged: FxHashMap<u64, Verdict>,
-    /// Stores and loads of which an effect is confirmed.
-    confirmed: FxHashSet<(u64, u64)>,
-    /// Effects that were tried of a store and a load; those that are only stored afterwards by
-    /// themselves.
-    by_pair: FxHashMap<(u64, u64, u64), u32>,
-    changes: FxHashMap<u64, u32>,
-    deadlocks: FxHashSet<u64>,
-    /// Words that a crash was seen to leave taken.
-    stuck_words: FxHashSet<u64>,
-    found: Discoveries,
-    numbers: Numbers,
-    /// How the program has ended that is known.
-    endings: FxHashSet<What>,
-    remarks: Vec<Remark>,
-    /// Recovery fails after a crash in which nothing is lost: where, and how.
-    fails_anyway: Option<String>,
-    /// What runs after a crash ends so though nothing is lost that some of its failures prove
-    /// nothing.
-    not_judged: Option<String>,
-    /// Not all effects of the last run that was looked into have been tried.
-    has_more: bool,
-    /// How long runs are, in steps.
-    length: u64,
-    has_diverged: u64,
-}
-
-/// Early reads, by the names of store and load.
-type Pairs = FxHashSet<(u64, u64)>;
-
-/// What came of running a schedule again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Looked {
-    /// It was the same run. Of these reads something durable was made, but no crash leaves that
-    /// without what was read: they may lie in one line this time, and in two another time.
-    Followed(Pairs),
-    /// It was another run, or did not come to its end.
-    InVain,
-    /// The search is over.
-    Over,
 }
 
 /// Why the search has ended.
@@ -263,33 +182,7 @@ impl<'o> Search<'o> {
         Search {
             options,
             stage,
-            state: Mutex::new(State {
-                next: first,
-                news: first,
-                goals: Goals::default(),
-                inputs,
-                pairs: FxHashSet::default(),
-                edges: Vec::new(),
-                candidates: FxHashMap::default(),
-                inter: FxHashSet::default(),
-                effects: FxHashMap::default(),
-                afterwards: FxHashMap::default(),
-                judged: FxHashMap::default(),
-                confirmed: FxHashSet::default(),
-                by_pair: FxHashMap::default(),
-                changes: FxHashMap::default(),
-                deadlocks: FxHashSet::default(),
-                stuck_words: FxHashSet::default(),
-                found: known,
-                numbers: Numbers::default(),
-                endings,
-                remarks: Vec::new(),
-                fails_anyway: None,
-                not_judged: None,
-                has_more: false,
-                length: 1000,
-                has_diverged: 0,
-            }),
+            state: Mutex::new(State::new(first, inputs, known, endings)),
             begun: shown.begun,
             usual_end: shown.end,
             more: more.collect(),
@@ -297,10 +190,8 @@ impl<'o> Search<'o> {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock(&self) -> MutexGuard<'_, State> {
+        state::lock(&self.state)
     }
 
     /// Searches until it is over. Findings are written into the books when they are made.
@@ -335,9 +226,11 @@ impl<'o> Search<'o> {
         let numbers = self.numbers();
         let over = self.over.into_inner().unwrap_or_else(|p| p.into_inner());
         let state = self.state.into_inner().unwrap_or_else(|p| p.into_inner());
-        let never = |candidate: &&Candidate| candidate.is_cut && candidate.followed == 0;
         Ok(Searched {
-            not_followed: state.candidates.values().filter(never).count() as u64,
+            not_followed: {
+                let candidates = state.candidates.values();
+                candidates.filter(|c| c.is_never_whole()).count() as u64
+            },
             found: state.found.into_list(),
             numbers,
             over: over.unwrap_or(Over::Stopped),
@@ -510,7 +403,12 @@ impl<'o> Search<'o> {
                 match self.look_into(&shown, ran.scheduled.check, wanted.follows, books) {
                     // What was found until then is what there is to report.
                     Err(error) if error.is_stop() => break,
-                    looked => self.count(&wanted, looked?),
+                    looked => {
+                        let looked = looked?;
+                        if wanted.follows {
+                            self.lock().count(&wanted.candidates, &looked);
+                        }
+                    }
                 }
             }
         }
@@ -533,23 +431,6 @@ impl<'o> Search<'o> {
             self.stage.run(act.with_locks(true), &mut sink)?
         };
         Ok((ran, predictor.finish()))
-    }
-
-    /// Counts what was followed, once it has been.
-    fn count(&self, wanted: &Wanted, looked: Looked) {
-        if !wanted.follows {
-            return;
-        }
-        let mut state = self.lock();
-        for key in &wanted.candidates {
-            let candidate = state.candidates.entry(*key).or_default();
-            match &looked {
-                Looked::Followed(fruitless) if fruitless.contains(key) => candidate.in_vain += 1,
-                Looked::Followed(_) => candidate.followed += 1,
-                Looked::InVain => candidate.in_vain += 1,
-                Looked::Over => {}
-            }
-        }
     }
 
     /// What a run has shown that was not known.
@@ -579,10 +460,11 @@ impl<'o> Search<'o> {
             is_new |= merge(&mut state.edges, edges);
         }
         let mut candidates = Vec::new();
+        let has_ended = ran.outcome.stopped.is_none();
         for (key, sighting) in &watch.sightings {
             is_new |= !state.candidates.contains_key(key);
             let candidate = state.candidates.entry(*key).or_default();
-            candidate.is_cut |= ran.is_endless;
+            candidate.seen(ran.is_endless, has_ended);
             if candidate.is_wanted() {
                 candidates.push(*key);
             }
@@ -591,18 +473,18 @@ impl<'o> Search<'o> {
             }
         }
         let mut locks = false;
-        for (_, word) in watch.words.suspects() {
-            for change in &word.changes {
-                let tries = state.changes.entry(change.done.site.name).or_default();
-                locks |= *tries < CHANGE_TRIES_MAX;
-            }
+        for suspect in watch.words.suspects() {
+            let name = suspect.change.done.site.name;
+            let tries = state.changes.entry(name).or_default();
+            locks |= *tries < CHANGE_TRIES_MAX;
         }
         if is_new {
             state.news = state.news.max(next.number);
             state.inputs.has_news(&next.turn.input);
         }
+        let can_follow = has_ended && !watch.sightings.is_empty();
         Wanted {
-            follows: !candidates.is_empty() || state.has_more && !watch.sightings.is_empty(),
+            follows: can_follow && state.follows(!candidates.is_empty()),
             candidates,
             locks,
         }

@@ -29,7 +29,7 @@ use brownout_trace::maps::{AddressSpaces, MapFault};
 use brownout_trace::{EventSink, annotation};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::site::{Done, Site, mix, name_of};
+use crate::site::{Done, Site, is_inter, mix, name_of, pair_of};
 use crate::words::Words;
 
 /// Accesses of threads that are remembered for eight bytes.
@@ -93,7 +93,7 @@ pub struct Watch {
     helped: FxHashSet<u64>,
     /// What the last locked instruction has read that was not persistent, and its event.
     read_by_locked: (u64, Vec<(ByteRange, Done)>),
-    /// By the names of store and load.
+    /// By [`pair_of`].
     pub sightings: FxHashMap<(u64, u64), Sighting>,
     /// Pairs of accesses of different threads to the same bytes, with what was persistent between
     /// them.
@@ -311,7 +311,7 @@ impl Watch {
     fn see(&mut self, load: Done, keys: ByteRange) {
         let seen: Vec<_> = self.unpersisted(keys).collect();
         for (range, store) in seen {
-            let is_inter = store.site.thread != load.site.thread;
+            let is_inter = is_inter(&store, &load);
             if is_inter {
                 self.met.insert((store.site.pc.0, load.site.pc.0));
             }
@@ -319,19 +319,21 @@ impl Watch {
                 let seen = self.seen_streaming.entry(load.site.thread).or_default();
                 seen.push((range, store.event));
             }
-            let key = (store.site.name, mix(load.site.name, u64::from(is_inter)));
             let never = self
                 .intervals
                 .stores_without_write_back(range.start().0)
                 .is_some();
-            let sighting = self.sightings.entry(key).or_insert(Sighting {
-                store,
-                load,
-                range,
-                is_inter,
-                is_never_flushed: true,
-                count: 0,
-            });
+            let sighting = self
+                .sightings
+                .entry(pair_of(&store, &load))
+                .or_insert(Sighting {
+                    store,
+                    load,
+                    range,
+                    is_inter,
+                    is_never_flushed: true,
+                    count: 0,
+                });
             sighting.count += 1;
             sighting.is_never_flushed &= never;
         }
@@ -519,10 +521,16 @@ impl Watch {
                 }
             }
             EventKind::Annotation { code, args, .. } if *code == annotation::SYNC_VAR => {
-                if let Some(found) = self.spaces.translate(event.thread, TargetAddr(args[0])) {
-                    self.words
-                        .declare(keys::key(found.file, found.offset).0, args[2]);
-                }
+                let words = &mut self.words;
+                let each = |keys, at| words.declare(keys, at, args[2]);
+                // It may go beyond what is mapped: then it counts up to there.
+                let _ = keys::translate(
+                    &mut self.spaces,
+                    event.thread,
+                    TargetAddr(args[0]),
+                    args[1],
+                    each,
+                );
             }
             EventKind::Output { .. } => self.last_output = Some(self.done(event)),
             EventKind::Stuck { addr } => {
@@ -564,5 +572,34 @@ impl EventSink for Watch {
         self.observe(event)?;
         self.index += 1;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brownout_model::Key;
+
+    use super::*;
+
+    #[test]
+    fn what_is_read_early_is_known_by_who_has_stored_it() {
+        let by = |thread, name| {
+            let mut done = Done::default();
+            (done.site.thread, done.site.name) = (ThreadId(thread), name);
+            done
+        };
+        let mut watch = Watch::new(Config::default());
+        let range = ByteRange::new(Key(64), 8);
+        let store = by(1, 7);
+        watch.stored(store, range, Op::Store);
+        let loads = [by(1, 8), by(2, 8)];
+        for load in loads {
+            watch.see(load, range);
+        }
+        let known = loads.map(|load| {
+            let sighting = watch.sightings.get(&pair_of(&store, &load));
+            sighting.map(|sighting| sighting.is_inter)
+        });
+        assert_eq!(known, [Some(false), Some(true)]);
     }
 }

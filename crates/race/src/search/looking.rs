@@ -15,10 +15,10 @@ use brownout_explore::Trial;
 use brownout_findings::blame;
 use brownout_findings::numbers::{counted, either};
 use brownout_host::{Decision, ExitStatus};
-use brownout_symbols::Stacks;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
-use super::{Books, CHANGE_TRIES_MAX, Looked, Over, Pairs, Search, Shown, State};
+use super::state::{CHANGE_TRIES_MAX, Looked, Pairs, State};
+use super::{Books, Over, Search, Shown, choosing};
 use crate::deadlock::{self, deadlock_name};
 use crate::discoveries::{Discovery, Remark};
 use crate::effects::{Effect, Effects, How};
@@ -28,23 +28,13 @@ use crate::judge::{self, Judged, Verdict, is_same};
 use crate::minimise::{Effort, Least, minimise};
 use crate::options::{Error, io_error};
 use crate::proof::{Proof, What};
-use crate::site::Site;
-use crate::stage::Ran;
+use crate::site::pair_of;
+use crate::stage::{Act, Ran};
 use crate::watch::{Sighting, Watch};
-use crate::words::Change;
+use crate::words::Suspect;
 
-/// An effect that is not confirmed is tried so often.
-const TRIES_MAX: u32 = 3;
-/// What is only stored afterwards is tried so often.
-const AFTERWARDS_TRIES_MAX: u32 = 2;
-/// Effects that are tried of one store and one load, unless one is confirmed.
-const EFFECTS_PER_PAIR: u32 = 16;
 /// If recovery fails so often though nothing is lost, there is nothing to be learnt from this run.
 const FAIL_ANYWAY_MAX: u32 = 3;
-/// Effects that are tried of one run; the others are when they show again.
-const RUN_MAX: usize = 16;
-/// Of these, the ones in which libraries have a hand that look after themselves.
-const THEIRS_MAX: usize = 4;
 /// What may be spent to make a list shorter.
 const EFFORT: Effort = Effort {
     runs: 60,
@@ -65,30 +55,6 @@ enum Switches {
     Needed,
     /// Nobody has tried to the end whether fewer do.
     Seen,
-}
-
-/// Whose effect it is.
-fn pair_of(effect: &Effect) -> (u64, u64) {
-    (effect.source.store.site.name, effect.source.load.site.name)
-}
-
-impl State {
-    /// Whether an effect was not tried often enough yet.
-    fn may_try(&mut self, effect: &Effect) -> bool {
-        let pair = pair_of(effect);
-        let is_after = effect.how == How::Afterwards;
-        if is_after && self.confirmed.contains(&pair) {
-            return false;
-        }
-        let (tries, tries_max) = match is_after {
-            true => (&mut self.afterwards, AFTERWARDS_TRIES_MAX),
-            false => (&mut self.effects, TRIES_MAX),
-        };
-        // That it was seen is counted, too.
-        let tries = *tries.entry(effect.name).or_default();
-        let of_pair = self.by_pair.get(&(pair.0, pair.1, u64::from(is_after)));
-        tries < tries_max && of_pair.is_none_or(|count| *count < EFFECTS_PER_PAIR)
-    }
 }
 
 impl From<&Least> for Switches {
@@ -137,36 +103,39 @@ impl Search<'_> {
             state.numbers.followed += 1;
             state.numbers.given_up += given_up;
         }
-        let effects = self.ranked(effects, &mut watch.stacks);
+        let stacks = &mut watch.stacks;
+        let is_foundation = |site| finding::is_foundation(stacks, site);
+        let effects = choosing::ranked(&self.state, effects, is_foundation);
         let mut changes = self.changes_worth_trying(&watch);
         // Locks of libpmemobj begin with the number of the run that has initialised them: after a
         // crash they are free.
         changes
-            .retain(|(_, change, _)| !finding::is_foundation(&mut watch.stacks, change.done.site));
+            .retain(|suspect| !finding::is_foundation(&mut watch.stacks, suspect.change.done.site));
         if effects.is_empty() && changes.is_empty() || watch.storing.is_empty() {
             return Ok(Looked::Followed(Pairs::default()));
         }
         let begun = Instant::now();
         let mut trial = Trial::new(&self.stage.explore, run, &self.more)?;
-        let (effects, fruitless) = self.worth_trying(effects, &trial);
+        let can_be = |effect: &Effect| judge::can_be(&trial, effect);
+        let (effects, fruitless) = choosing::worth_trying(&self.state, effects, can_be);
         let procedures = 1 + self.more.len();
         if let Some(why) = trial.not_judged() {
             self.lock().not_judged.get_or_insert(why);
         }
         // Locks first: where one stays taken, whatever else is tried may hang.
-        for (place, change, next) in &changes {
+        for suspect in &changes {
             if self.is_over() {
                 break;
             }
             // One crash that leaves a lock taken is enough.
-            if self.lock().stuck_words.contains(place) {
+            if self.lock().stuck_words.contains(&suspect.place) {
                 continue;
             }
             self.lock().numbers.locks_tried += 1;
-            let judged = judge::change(&mut trial, change, next.as_ref(), procedures)?;
+            let judged = judge::change(&mut trial, suspect, procedures)?;
             if matches!(judged.verdict, Verdict::Confirmed(_)) {
-                self.lock().stuck_words.insert(*place);
-                self.conclude_change(change, judged, &mut trial, &mut watch, shown, books)?;
+                self.lock().stuck_words.insert(suspect.place);
+                self.conclude_change(suspect, judged, &mut trial, &mut watch, shown, books)?;
             }
         }
         let mut fail_anyway = 0;
@@ -174,7 +143,7 @@ impl Search<'_> {
             if self.is_over() || fail_anyway >= FAIL_ANYWAY_MAX {
                 break;
             }
-            let pair = pair_of(effect);
+            let pair = effect.source.pair();
             let is_settled = |state: &State| {
                 matches!(state.judged.get(&effect.name), Some(Verdict::Confirmed(_)))
                     || effect.how == How::Afterwards && state.confirmed.contains(&pair)
@@ -196,83 +165,19 @@ impl Search<'_> {
         Ok(Looked::Followed(fruitless))
     }
 
-    /// What of a run's effects may be tried, the most telling first: the program's own before those
-    /// in which libpmemobj and its kin have a hand, and what depends on its source for sure before
-    /// what is only stored afterwards. The first word of each says whether it is theirs.
-    fn ranked(&self, effects: Vec<Effect>, stacks: &mut Stacks) -> Vec<(bool, Effect)> {
-        let mut known: FxHashMap<u64, bool> = FxHashMap::default();
-        let mut is_foundation = |site: Site| {
-            let known = known.entry(site.name);
-            *known.or_insert_with(|| finding::is_foundation(stacks, site))
-        };
+    fn changes_worth_trying(&self, watch: &Watch) -> Vec<Suspect> {
+        let mut wanted = watch.words.suspects();
         let mut state = self.lock();
-        let mut ranked: Vec<(bool, Effect)> = Vec::new();
-        for effect in effects {
-            let source = &effect.source;
-            let sites = [source.store.site, source.load.site, effect.done.site];
-            let is_theirs = sites.into_iter().any(&mut is_foundation);
-            let is_after = effect.how == How::Afterwards;
-            if !(is_theirs && is_after) && state.may_try(&effect) {
-                ranked.push((is_theirs, effect));
+        wanted.retain(|suspect| {
+            if state.stuck_words.contains(&suspect.place) {
+                return false;
             }
-        }
-        ranked.sort_by_key(|(is_theirs, effect)| (*is_theirs, effect.how == How::Afterwards));
-        ranked
-    }
-
-    /// What of it is tried, now that it can be told which of it a crash can leave; and the early
-    /// reads of which a crash can leave nothing.
-    fn worth_trying(&self, ranked: Vec<(bool, Effect)>, trial: &Trial) -> (Vec<Effect>, Pairs) {
-        let mut state = self.lock();
-        let (mut wanted, mut fruitful, mut fruitless) =
-            (Vec::new(), Pairs::default(), Pairs::default());
-        let mut theirs = 0;
-        state.has_more = false;
-        for (is_theirs, effect) in ranked {
-            if !state.may_try(&effect) {
-                continue;
-            }
-            let pair = pair_of(&effect);
-            if wanted.len() >= RUN_MAX || is_theirs && theirs >= THEIRS_MAX {
-                state.has_more |= !is_theirs;
-                fruitful.insert(pair);
-                continue;
-            }
-            if !judge::can_be(trial, &effect) {
-                fruitless.insert(pair);
-                continue;
-            }
-            fruitful.insert(pair);
-            theirs += usize::from(is_theirs);
-            let kind = effect.how == How::Afterwards;
-            let tries = match kind {
-                true => &mut state.afterwards,
-                false => &mut state.effects,
-            };
-            *tries.entry(effect.name).or_default() += 1;
-            let of_pair = state.by_pair.entry((pair.0, pair.1, u64::from(kind)));
-            *of_pair.or_default() += 1;
-            wanted.push(effect);
-        }
-        fruitless.retain(|pair| !fruitful.contains(pair));
-        (wanted, fruitless)
-    }
-
-    fn changes_worth_trying(&self, watch: &Watch) -> Vec<(u64, Change, Option<Change>)> {
-        let mut state = self.lock();
-        let mut wanted = Vec::new();
-        for (place, word) in watch.words.suspects() {
-            if state.stuck_words.contains(&place) {
-                continue;
-            }
-            for (at, change) in word.changes.iter().enumerate() {
-                let tries = state.changes.entry(change.done.site.name).or_default();
-                if *tries < CHANGE_TRIES_MAX {
-                    *tries += 1;
-                    wanted.push((place, *change, word.changes.get(at + 1).copied()));
-                }
-            }
-        }
+            let name = suspect.change.done.site.name;
+            let tries = state.changes.entry(name).or_default();
+            let is_wanted = *tries < CHANGE_TRIES_MAX;
+            *tries += u32::from(is_wanted);
+            is_wanted
+        });
         wanted
     }
 
@@ -285,7 +190,7 @@ impl Search<'_> {
         };
         let mut state = self.lock();
         if matches!(judged.verdict, Verdict::Confirmed(_)) {
-            state.confirmed.insert(pair_of(effect));
+            state.confirmed.insert(effect.source.pair());
         }
         let known = state.judged.entry(effect.name).or_insert(Verdict::Nothing);
         if rank(&judged.verdict) > rank(known) {
@@ -338,20 +243,13 @@ impl Search<'_> {
         let unlock = self.lock().goals.unlock_of(pair);
         let unlock = unlock.as_deref();
         let name = effect.name;
-        let shows = |decisions: &[Decision]| -> Result<Option<Vec<Decision>>, Error> {
-            if self.options.stop.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
+        let (least, switches) = self.least(shown, self.effort(), |act| {
             let mut effects = Effects::new(self.options.model);
-            let act = shown.steered(decisions).following(true);
-            let ran = self.stage.run(act, &mut effects)?;
+            let ran = self.stage.run(act.following(true), &mut effects)?;
             let shows = effects.finish().0.iter().any(|effect| effect.name == name);
-            Ok(shows.then_some(ran.scheduled.decisions))
-        };
+            Ok((ran, shows))
+        })?;
         let what = What::Effect { name };
-        let least = minimise(shown.decisions.clone(), self.effort(), shows)?;
-        let switches = Switches::from(&least);
-        let least = shown.with(least.decisions);
         // Should it not be confirmed on the short list, the long one stays.
         let least_is_whole = least.decisions.len() == shown.decisions.len();
         if !least_is_whole {
@@ -409,26 +307,90 @@ impl Search<'_> {
 
     fn conclude_change(
         &self,
-        change: &Change,
+        suspect: &Suspect,
         judged: Judged,
         trial: &mut Trial,
         watch: &mut Watch,
         shown: &Shown,
         books: &dyn Books,
     ) -> Result<(), Error> {
-        let at = finding::stack(&mut watch.stacks, change.done.site);
+        let done = suspect.change.done;
+        let at = finding::stack(&mut watch.stacks, done.site);
         let key = format!("lock {}", blame::line(&at));
         if !self.is_worth_telling(&key, true) {
             return Ok(());
         }
-        let what = What::Change {
-            name: change.done.site.name,
-        };
+        let name = done.site.name;
+        let (least, switches) = self.least(shown, self.effort(), |act| {
+            let mut watch = Watch::new(self.options.model);
+            let ran = self.stage.run(act, &mut watch)?;
+            let shows = ran.outcome.stopped.is_none()
+                && watch.words.suspects().iter().any(|s| s.is_like(suspect));
+            Ok((ran, shows))
+        })?;
+        // Should it not be confirmed on the short list, the long one stays.
+        let least_is_whole = least.decisions.len() == shown.decisions.len();
+        if !least_is_whole {
+            match self.confirm_change(least, suspect, &key) {
+                Ok(Some(discovery)) => return self.tell(&key, discovery, switches, books),
+                Ok(None) => {}
+                Err(error) if error.is_stop() => {}
+                Err(error) => return Err(error),
+            }
+        }
         let folder = self.folder(&key);
         let natively = judged.show(trial, &folder)?;
-        let proof = shown.proof(what).with_crash(&judged, trial);
-        let finding = finding::of_change(change, &judged, natively, trial, watch);
-        self.tell(&key, Discovery { finding, proof }, Switches::Seen, books)
+        let mut proof = shown
+            .proof(What::Change { name })
+            .with_crash(&judged, trial);
+        if judged.not_set_back {
+            proof = proof.with_initial(judge::initial(suspect));
+        }
+        let finding = finding::of_change(&suspect.change, &judged, natively, trial, watch);
+        let switches = match least_is_whole {
+            true => switches,
+            false => Switches::Seen,
+        };
+        self.tell(&key, Discovery { finding, proof }, switches, books)
+    }
+
+    /// Judges changes at the same place in the program once more under a shorter list of decisions,
+    /// those of the same word first; nothing if no crash leaves a word as it should not.
+    fn confirm_change(
+        &self,
+        mut least: Shown,
+        suspect: &Suspect,
+        key: &str,
+    ) -> Result<Option<Discovery>, Error> {
+        let mut watch = Watch::new(self.options.model);
+        let (run, ran) = self.stage.record(least.again(), &mut watch)?;
+        if ran.outcome.stopped.is_some() {
+            return Ok(None);
+        }
+        least.check = Some(ran.scheduled.check);
+        let mut suspects = watch.words.suspects();
+        suspects.retain(|s| s.is_like(suspect));
+        suspects.sort_by_key(|s| s.place != suspect.place);
+        suspects.truncate(CHANGE_TRIES_MAX as usize);
+        let mut trial = Trial::new(&self.stage.explore, run, &self.more)?;
+        for suspect in suspects {
+            let judged = judge::change(&mut trial, &suspect, 1 + self.more.len())?;
+            if !matches!(judged.verdict, Verdict::Confirmed(_)) {
+                continue;
+            }
+            let natively = judged.show(&mut trial, &self.folder(key))?;
+            let what = What::Change {
+                name: suspect.change.done.site.name,
+            };
+            let mut proof = least.proof(what).with_crash(&judged, &trial);
+            if judged.not_set_back {
+                proof = proof.with_initial(judge::initial(&suspect));
+            }
+            let change = &suspect.change;
+            let finding = finding::of_change(change, &judged, natively, &mut trial, &mut watch);
+            return Ok(Some(Discovery { finding, proof }));
+        }
+        Ok(None)
     }
 
     /// Whoever waits for ever.
@@ -457,21 +419,18 @@ impl Search<'_> {
         if !self.is_worth_telling(&key, true) {
             return Ok(());
         }
-        let shows = |decisions: &[Decision]| -> Result<Option<Vec<Decision>>, Error> {
-            let mut watch = Watch::new(self.options.model);
-            let ran = self.stage.run(shown.steered(decisions), &mut watch)?;
-            let shows = deadlock::waits(&ran, &watch)
-                .is_some_and(|(waits, _)| deadlock_name(&waits) == name);
-            Ok(shows.then_some(ran.scheduled.decisions))
-        };
         let mut effort = self.effort();
         if spins {
             // Each takes as long as it takes to see that nothing changes.
             effort.runs = 20;
         }
-        let least = minimise(shown.decisions.clone(), effort, shows)?;
-        let switches = Switches::from(&least);
-        let least = shown.with(least.decisions);
+        let (least, switches) = self.least(shown, effort, |act| {
+            let mut watch = Watch::new(self.options.model);
+            let ran = self.stage.run(act, &mut watch)?;
+            let shows = deadlock::waits(&ran, &watch)
+                .is_some_and(|(waits, _)| deadlock_name(&waits) == name);
+            Ok((ran, shows))
+        })?;
         let mut again = Watch::new(self.options.model);
         let ran = self.stage.run(least.again(), &mut again)?;
         let what = What::Deadlock { name };
@@ -542,16 +501,13 @@ impl Search<'_> {
         if !self.is_worth_telling(&key, true) {
             return Ok(());
         }
-        let shows = |decisions: &[Decision]| -> Result<Option<Vec<Decision>>, Error> {
+        let (least, switches) = self.least(shown, self.effort(), |act| {
             let mut watch = Watch::new(self.options.model);
-            let ran = self.stage.run(shown.steered(decisions), &mut watch)?;
+            let ran = self.stage.run(act, &mut watch)?;
             let again = ending::death(&ran, &watch);
             let shows = again.is_some_and(|again| again.name == death.name);
-            Ok(shows.then_some(ran.scheduled.decisions))
-        };
-        let least = minimise(shown.decisions.clone(), self.effort(), shows)?;
-        let switches = Switches::from(&least);
-        let least = shown.with(least.decisions);
+            Ok((ran, shows))
+        })?;
         let mut again = Watch::new(self.options.model);
         let ran = self.stage.run(least.again(), &mut again)?;
         let shortest = ending::death(&ran, &again).filter(|again| again.name == death.name);
@@ -577,21 +533,7 @@ impl Search<'_> {
         shown: &Shown,
         books: &dyn Books,
     ) -> Result<(), Error> {
-        let suspects: FxHashSet<u64> = watch
-            .words
-            .suspects()
-            .into_iter()
-            .map(|(place, _)| place)
-            .collect();
-        let is_one = |sighting: &&Sighting| {
-            sighting.is_inter
-                && sighting.is_never_flushed
-                && watch.is_never_flushed(sighting.range)
-                && !suspects.contains(&(sighting.range.start().0 & !7))
-        };
-        let mut found: Vec<Sighting> = watch.sightings.values().filter(is_one).copied().collect();
-        found.sort_unstable_by_key(|sighting| sighting.load.event);
-        for sighting in found {
+        for sighting in publications(watch) {
             let sites = [sighting.store.site, sighting.load.site];
             if sites
                 .iter()
@@ -607,11 +549,56 @@ impl Search<'_> {
             let what = What::Publication {
                 store: sighting.store.site.name,
             };
-            let proof = shown.proof(what);
-            let finding = finding::of_sighting(&sighting, watch);
-            self.tell(&key, Discovery { finding, proof }, Switches::Seen, books)?;
+            let pair = pair_of(&sighting.store, &sighting.load);
+            let same = |watch: &Watch| -> Option<Sighting> {
+                let mut all = publications(watch).into_iter();
+                all.find(|sighting| pair_of(&sighting.store, &sighting.load) == pair)
+            };
+            let (least, switches) = self.least(shown, self.effort(), |act| {
+                let mut watch = Watch::new(self.options.model);
+                let ran = self.stage.run(act, &mut watch)?;
+                let shows = ran.has_ended() && same(&watch).is_some();
+                Ok((ran, shows))
+            })?;
+            let (mut finding, mut proof, mut switches) = (
+                finding::of_sighting(&sighting, watch),
+                shown.proof(what),
+                switches,
+            );
+            if least.decisions.len() < shown.decisions.len() {
+                let mut again = Watch::new(self.options.model);
+                let ran = self.stage.run(least.again(), &mut again)?;
+                match same(&again).filter(|_| ran.has_ended()) {
+                    Some(sighting) => {
+                        finding = finding::of_sighting(&sighting, &mut again);
+                        proof = least.proof(what);
+                    }
+                    None => switches = Switches::Seen,
+                }
+            }
+            self.tell(&key, Discovery { finding, proof }, switches, books)?;
         }
         Ok(())
+    }
+
+    /// The shortest list found of decisions under which the same is seen, within bounds. `sees`
+    /// makes a run, and says whether it shows it.
+    fn least(
+        &self,
+        shown: &Shown,
+        effort: Effort,
+        mut sees: impl FnMut(Act) -> Result<(Ran, bool), Error>,
+    ) -> Result<(Shown, Switches), Error> {
+        let shows = |decisions: &[Decision]| -> Result<Option<Vec<Decision>>, Error> {
+            if self.options.stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let (ran, is_seen) = sees(shown.steered(decisions))?;
+            Ok(is_seen.then_some(ran.scheduled.decisions))
+        };
+        let least = minimise(shown.decisions.clone(), effort, shows)?;
+        let switches = Switches::from(&least);
+        Ok((shown.with(least.decisions), switches))
     }
 
     /// Whether a finding of that key says more than what is known.
@@ -682,4 +669,19 @@ impl Search<'_> {
             .fold(0, |hash, byte| crate::site::mix(hash, u64::from(byte)));
         self.options.folder.join(format!("{what}-{number:016x}"))
     }
+}
+
+/// What others read in a run and nobody ever writes back, in the order in which it is read. (What
+/// is a lock needs not be written back.)
+fn publications(watch: &Watch) -> Vec<Sighting> {
+    let locks: FxHashSet<u64> = watch.words.places().collect();
+    let is_one = |sighting: &&Sighting| {
+        sighting.is_inter
+            && sighting.is_never_flushed
+            && watch.is_never_flushed(sighting.range)
+            && !locks.contains(&(sighting.range.start().0 & !7))
+    };
+    let mut found: Vec<Sighting> = watch.sightings.values().filter(is_one).copied().collect();
+    found.sort_unstable_by_key(|sighting| sighting.load.event);
+    found
 }
