@@ -125,6 +125,11 @@ impl Error {
     pub(crate) fn is_stop(&self) -> bool {
         matches!(self, Error::Explore(brownout_explore::Error::Stopped))
     }
+
+    /// Whether a run that was to be made again went another way, and was ended for that.
+    pub(crate) fn is_other_run(&self) -> bool {
+        matches!(self, Error::Launch(LaunchError::OtherRun(_)))
+    }
 }
 
 /// For `map_err`.

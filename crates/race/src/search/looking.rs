@@ -86,7 +86,13 @@ impl Search<'_> {
     ) -> Result<Looked, Error> {
         let mut effects = Effects::new(self.options.model);
         let act = shown.again().following(follows);
-        let (run, again) = self.stage.record(act, &mut effects)?;
+        let (run, again) = match self.stage.record(act, &mut effects) {
+            Err(error) if error.is_other_run() => {
+                self.lock().has_diverged += 1;
+                return Ok(Looked::InVain);
+            }
+            recorded => recorded?,
+        };
         if self.options.stop.load(Ordering::Relaxed) || again.is_cut {
             return Ok(Looked::Over);
         }
@@ -256,7 +262,7 @@ impl Search<'_> {
             match self.confirm(least, name, &judged.verdict, unlock, &key) {
                 Ok(Some(discovery)) => return self.tell(&key, discovery, switches, books),
                 Ok(None) => {}
-                Err(error) if error.is_stop() => {}
+                Err(error) if error.is_stop() || error.is_other_run() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -334,7 +340,7 @@ impl Search<'_> {
             match self.confirm_change(least, suspect, &key) {
                 Ok(Some(discovery)) => return self.tell(&key, discovery, switches, books),
                 Ok(None) => {}
-                Err(error) if error.is_stop() => {}
+                Err(error) if error.is_stop() || error.is_other_run() => {}
                 Err(error) => return Err(error),
             }
         }
@@ -432,9 +438,9 @@ impl Search<'_> {
             Ok((ran, shows))
         })?;
         let mut again = Watch::new(self.options.model);
-        let ran = self.stage.run(least.again(), &mut again)?;
+        let ran = self.run_again(&least, &mut again)?;
         let what = What::Deadlock { name };
-        let shortest = deadlock::waits(&ran, &again);
+        let shortest = ran.and_then(|ran| deadlock::waits(&ran, &again));
         let shortest = shortest.filter(|(waits, _)| deadlock_name(waits) == name);
         let (finding, proof, switches) = match shortest {
             Some((waits, spins)) => (
@@ -509,8 +515,9 @@ impl Search<'_> {
             Ok((ran, shows))
         })?;
         let mut again = Watch::new(self.options.model);
-        let ran = self.stage.run(least.again(), &mut again)?;
-        let shortest = ending::death(&ran, &again).filter(|again| again.name == death.name);
+        let ran = self.run_again(&least, &mut again)?;
+        let shortest = ran.and_then(|ran| ending::death(&ran, &again));
+        let shortest = shortest.filter(|again| again.name == death.name);
         let (finding, proof, switches) = match shortest {
             Some(death) => (
                 finding::of_death(&mut again, &death),
@@ -567,8 +574,9 @@ impl Search<'_> {
             );
             if least.decisions.len() < shown.decisions.len() {
                 let mut again = Watch::new(self.options.model);
-                let ran = self.stage.run(least.again(), &mut again)?;
-                match same(&again).filter(|_| ran.has_ended()) {
+                let ran = self.run_again(&least, &mut again)?;
+                let has_ended = ran.is_some_and(|ran| ran.has_ended());
+                match same(&again).filter(|_| has_ended) {
                     Some(sighting) => {
                         finding = finding::of_sighting(&sighting, &mut again);
                         proof = least.proof(what);
@@ -579,6 +587,14 @@ impl Search<'_> {
             self.tell(&key, Discovery { finding, proof }, switches, books)?;
         }
         Ok(())
+    }
+
+    /// Makes the same run again; nothing if it went another way.
+    fn run_again(&self, shown: &Shown, watch: &mut Watch) -> Result<Option<Ran>, Error> {
+        match self.stage.run(shown.again(), watch) {
+            Err(error) if error.is_other_run() => Ok(None),
+            ran => ran.map(Some),
+        }
     }
 
     /// The shortest list found of decisions under which the same is seen, within bounds. `sees`
