@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use brownout_findings::{Finding, Report};
+use brownout_tests::seeded::{self, Build};
 use brownout_tests::{Invocation, Outcome, Scratch, layout, tool, trial};
 use libtest_mimic::{Arguments, Trial};
 
@@ -30,6 +31,7 @@ fn main() {
         }),
         trial("pytest", pytest),
         trial("merge", merge),
+        trial("explore_names_the_test", explore_names_the_test),
         trial("two_versions_compared", two_versions_compared),
         trial("valgrind_options", valgrind_options),
         trial("genhtml", genhtml),
@@ -40,6 +42,11 @@ fn main() {
         trial("gdb::store_of_a_program_that_has_input", || {
             gdb("store", "slot->value = 7", "missing-flush", "--stdin t.c")
         }),
+        trial(
+            "gdb::store_of_a_program_that_reads_to_its_end",
+            gdb_of_reading,
+        ),
+        trial("gdb::store_of_a_seeded_bug", gdb_of_a_seeded_bug),
         trial("gdb::crash", || {
             gdb("crash", "slot->value = 7", "missing-flush", "")
         }),
@@ -578,7 +585,10 @@ fn genhtml() -> Result<()> {
     let checked =
         project.run("brownout check --pm '*.pool' --coverage bad.info -- ./t bad.pool bad")?;
     ensure!(checked.status == 1, "{}", said(&checked));
-    expect_said(&checked, "could write back or fence, and were not seen to")?;
+    expect_said(
+        &checked,
+        "2 lines could write back, fence or call libpmem's functions, and were not seen to",
+    )?;
     let text = fs::read_to_string(project.path("bad.info"))?;
     for (sort, what) in [("flushes", "_mm_clflush"), ("fences", "_mm_sfence")] {
         ensure!(times(&text, sort, line(what)) == Some(0), "{what}: {text}");
@@ -605,8 +615,11 @@ int main(int argc, char **argv)
     volatile uint64_t *words = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (words == MAP_FAILED)
         return 9;
-    if (argc > 2)
+    if (argc > 2) {
+        _mm_clflush((const void *)&words[1]); /* only recovery writes back */
+        _mm_sfence(); /* only recovery fences */
         return words[0] > 1; /* recovery reads */
+    }
     words[0] = 1; /* each run stores */
     _mm_clflush((const void *)&words[0]); /* each run writes back */
     _mm_sfence();
@@ -636,6 +649,10 @@ fn coverage_of_every_analysis() -> Result<()> {
     };
     let (stores, writes_back) = (line("each run stores"), line("each run writes back"));
     let (recovery, some) = (line("recovery reads"), line("only some do"));
+    let only = [
+        ("flushes", line("only recovery writes back")),
+        ("fences", line("only recovery fences")),
+    ];
     let counted = |command: &str| -> Result<(String, serde_json::Value)> {
         let _ = fs::remove_file(project.path("c.pool"));
         let options = "--pm '*.pool' --coverage pm.info --format json -o r.json";
@@ -667,6 +684,9 @@ fn coverage_of_every_analysis() -> Result<()> {
     ensure!(times(&text, "stores", stores) == Some(1), "{text}");
     ensure!(times(&text, "flushes", writes_back) == Some(1), "{text}");
     ensure!(times(&text, "stores", some).is_none(), "{text}");
+    for (sort, line) in only {
+        ensure!(times(&text, sort, line) == Some(0), "{sort}: {text}");
+    }
     ensure!(
         !text.contains("recovery") && !text.contains("crashes"),
         "{text}"
@@ -680,6 +700,11 @@ fn coverage_of_every_analysis() -> Result<()> {
         ensure!(times(&text, "stores", stores) == Some(1), "{text}");
         ensure!(times(&text, "recovery", recovery) >= Some(2), "{text}");
         ensure!(times(&text, "crashes", writes_back) >= Some(1), "{text}");
+        // It was executed, and says so, although the program itself never does it.
+        for (sort, line) in only {
+            ensure!(times(&text, "recovery", line) >= Some(2), "{sort}: {text}");
+            ensure!(times(&text, sort, line).is_none(), "{sort}: {text}");
+        }
     }
 
     let (text, numbers) =
@@ -740,6 +765,65 @@ fn gdb(stage: &str, line: &str, rule: &str, options: &str) -> Result<()> {
     expect_said(&debugged, line)?;
     expect_said(&debugged, "put (slot=")?;
     expect_said(&debugged, "main (argc=3")
+}
+
+/// Without `--stdin` neither run has anything to read: not even what gdb's user types.
+fn gdb_of_reading() -> Result<()> {
+    let ending = "    if (getchar() != EOF)\n        return 3;\n    put(";
+    let program = PROGRAM.replacen("    put(", ending, 1);
+    let project = Project::new(&[("t.c", &program)])?;
+    project.compile()?;
+    project.run("brownout check --pm '*.pool' --format json -o r.json -- ./t bad.pool bad")?;
+    let report = project.report("r.json")?;
+    let replay = error(&report)?.replay.as_ref().context("no token")?;
+    fs::write(project.path("commands"), "frame\nquit\n")?;
+    let debugged = project
+        .shell(&format!(
+            "brownout replay --yes --gdb store {}",
+            replay.token
+        ))
+        .stdin(&project.path("commands"))
+        .run()?;
+    expect_said(&debugged, "brownout: stopped where 8 bytes are stored here")?;
+    expect_said(&debugged, "slot->value = 7")
+}
+
+/// gdb stands in front of a store that a program with a known bug never writes back.
+fn gdb_of_a_seeded_bug() -> Result<()> {
+    const NAME: &str = "correctness-data_never_flushed";
+    let programs = seeded::discover()?;
+    let mut programs = programs.iter();
+    let program = programs.find(|program| program.name == NAME);
+    let program = program.with_context(|| format!("no {NAME}"))?;
+    let bug = program.bugs.first().context("no bug")?;
+    let project = Project::new(&[])?;
+    let binary = program.binary(Build::Bug);
+    project.run(&format!(
+        "brownout check --pm pool --format json -o r.json -- {} run pool",
+        binary.display()
+    ))?;
+    let report = project.report("r.json")?;
+    let replay = error(&report)?.replay.as_ref().context("no token")?;
+    fs::write(project.path("commands"), "backtrace\nprint i\nquit\n")?;
+    let debugged = project
+        .shell(&format!(
+            "brownout replay --yes --gdb store {}",
+            replay.token
+        ))
+        .stdin(&project.path("commands"))
+        .run()?;
+    expect_said(&debugged, "brownout: stopped where ")?;
+    let file = program.source.file_name().context("no name")?;
+    let file = file.to_string_lossy();
+    let lines = program.lines(bug);
+    let text = said(&debugged);
+    let is_there = |line: &u32| text.contains(&format!("{file}:{line}"));
+    ensure!(
+        lines.iter().any(is_there),
+        "none of {lines:?} of {file} is in\n{text}"
+    );
+    // It is the store of the first message, and not of a later one.
+    expect_said(&debugged, "$1 = 0")
 }
 
 /// Makes a pool, and refuses one that is there; what says that it is valid is persistent before
@@ -819,6 +903,33 @@ fn of_refusing(variables: &[(&str, &str)]) -> Result<()> {
     for (stage, line) in [("store", "/* forgotten */"), ("crash", "_mm_")] {
         stops("explore.json", "recovery-error", stage, line)?;
     }
+    Ok(())
+}
+
+/// A finding of `explore` says which program that the command has started it is about, and which
+/// test; of the program itself nothing more is to be said.
+fn explore_names_the_test() -> Result<()> {
+    let script = "#!/bin/sh\nBROWNOUT_TEST=mine ./x x.pool\n";
+    let project = Project::new(&[("x.c", REFUSING), ("all", script)])?;
+    project
+        .run("gcc -g -O1 -mclflushopt -o x x.c && chmod +x all")?
+        .expect_success("gcc")?;
+    let explored = |program: &str| -> Result<Finding> {
+        project.run(&format!(
+            "brownout explore --pm '*.pool' --recover './x x.pool check' --format json -o r.json -- {program}"
+        ))?;
+        let mut findings = project.report("r.json")?.findings.into_iter();
+        let finding = findings.find(|finding| finding.rule == "recovery-error");
+        finding.with_context(|| format!("no recovery-error of {program}"))
+    };
+    let finding = explored("./all")?;
+    let [origin] = &finding.origins[..] else {
+        bail!("not one origin: {:?}", finding.origins);
+    };
+    ensure!(origin.test.as_deref() == Some("mine"), "{origin:?}");
+    ensure!(origin.command == ["./x", "x.pool"], "{origin:?}");
+    let finding = explored("./x x.pool")?;
+    ensure!(finding.origins.is_empty(), "{:?}", finding.origins);
     Ok(())
 }
 

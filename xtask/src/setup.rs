@@ -70,8 +70,9 @@ const PACKAGES: &[Package] = &[
     command("meson", "meson"),
     package("python3-pytest"),
     command("lcov", "genhtml"),
-    // The browser in which the page is tried.
+    // The browser in which the page is tried, and what checks the types of its script.
     package("chromium"),
+    command("node-typescript", "tsc"),
     command("openssl", "openssl"),
     command("gzip", "gzip"),
     command("bzip2", "bzip2"),

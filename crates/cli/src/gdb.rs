@@ -12,12 +12,15 @@
 //! or else the files are put back between them and at the end; so the user's files stay as they
 //! are.
 //!
-//! Deviations. What a program does otherwise in gdb (time, addresses, other threads) may make it
-//! take another way; then it is not stopped, and gdb says so at its end. Fences are told by how
+//! Deviations. The recorded run is always deterministic (`brownout run --deterministic`), also where
+//! the check that has found it was not; the one in gdb never is. So what a program does otherwise
+//! there (time, addresses, other threads) may make it take another way; then it is not stopped, and
+//! gdb says so at its end. Without `--stdin` both runs read nothing (`/dev/null`), also where the
+//! check read from a terminal or a pipe. Fences are told by how
 //! often the instruction was executed while the pool was mapped. System calls are not told from
 //! each other, so gdb stops at the instruction before them that the finding names. A finding in a
 //! process that the program has started is looked for in a run of that process's command alone, in
-//! its folder.
+//! its folder; what it got to read from its parent is not known, and it reads gdb's terminal.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -186,7 +189,9 @@ pub fn debug(session: Session<'_>) -> Result<u8, Failure> {
         .map_err(|error| Failure::cannot_run(format!("the current folder is gone: {error}")))?;
     let mut words: Vec<OsString> = vec![program.program.clone()];
     words.extend(program.args.iter().cloned());
-    let mut stdin = program.stdin.clone();
+    // As the recorded run does.
+    let nothing = || PathBuf::from("/dev/null");
+    let mut stdin = Some(program.stdin.clone().unwrap_or_else(nothing));
     if let Some(began) = seen.started(stop.process, stop.event)
         && !began.words.is_empty()
     {

@@ -154,7 +154,10 @@ fn write_coverage(path: &Path, report: &Report) -> Result<(), Failure> {
     };
     let missed = match touched.missed_lines() as u64 {
         0 => String::new(),
-        n => format!("; {n} more could write back or fence, and were not seen to"),
+        n => format!(
+            "; {} could write back, fence or call libpmem's functions, and were not seen to",
+            counted(n, "line")
+        ),
     };
     message(&format!(
         "persistent memory was touched at {} of source code{unknown}{missed}: {}",

@@ -127,7 +127,8 @@ pub struct Limitation {
     pub kind: Limit,
     /// One sentence: what was left out, and what to do about it. No final stop.
     pub text: String,
-    /// The user can live with it.
+    /// It does not count for the verdict: the user can live with it, or it is
+    /// [nothing that anybody asked for](Coverage::spare).
     #[serde(default)]
     pub accepted: bool,
 }

@@ -53,7 +53,7 @@ impl Frame {
 }
 
 /// Bytes of persistent memory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The file behind the mapping.
     pub file: String,
@@ -440,6 +440,10 @@ pub struct Report {
     /// Findings that the baseline knows already.
     #[serde(default)]
     pub known: u64,
+    /// So many findings of the baseline are not here: they were mended or suppressed, or the run did
+    /// not come to them. `None` without a baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone: Option<u64>,
     /// What a reader must know: truncated, not followed, unused suppressions, ….
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -89,6 +89,7 @@ impl<S: Serialize> Outcome<S> {
             findings: self.findings,
             suppressed: 0,
             known: 0,
+            gone: None,
             notes: self.notes,
             sources: Vec::new(),
             touched: self.touched,

@@ -4,12 +4,14 @@
 //! purpose, was executed and did such a thing; its number is how often, over all runs that were
 //! counted. What was executed at no line that is known counts as [`unknown`](Touched::unknown).
 //!
-//! A line is [missed](Touched::missed) if code of it could persist something and no run that was
-//! counted has seen it do so.
+//! A line is [missed](Touched::missed) if code of it could persist something, and it was not seen
+//! to do so in any run that was counted.
 //!
-//! **Deviation.** Which instructions *could* store to persistent memory, or read it, is known of
+//! **Deviations.** Which instructions *could* store to persistent memory, or read it, is known of
 //! none that has not. So of what was not executed, only write-backs, fences and calls of libpmem's
-//! functions are there. Whether those would concern persistent memory is not known either.
+//! functions are there. Whether those would concern persistent memory is not known either. What
+//! recovery does is one sort, whatever it is: a line at which recovery has done anything is not
+//! missed, although some of what the line could do may have been left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,7 +94,8 @@ impl Adding {
             .collect();
         let mut missed: BTreeMap<Place, BTreeMap<Touch, u64>> = BTreeMap::new();
         for (place, touch) in &self.possible {
-            if !seen.contains(&(place.0.as_str(), place.1, *touch)) {
+            let is_seen = |touch| seen.contains(&(place.0.as_str(), place.1, touch));
+            if !is_seen(*touch) && !is_seen(Touch::Recovery) {
                 missed.entry(place.clone()).or_default().insert(*touch, 0);
             }
         }
@@ -180,9 +183,13 @@ mod tests {
         one.could(&[frame(7, "other")], Touch::Flushes);
         one.could(&[frame(7, "put")], Touch::Fences);
         one.could(&[frame(9, "put")], Touch::Flushes);
+        // Whoever recovers has been there.
+        one.could(&[frame(11, "recover")], Touch::Stores);
+        one.could(&[frame(11, "recover")], Touch::Fences);
+        one.at(&[frame(11, "recover")], [(Touch::Recovery, 1)]);
         one.could(&[], Touch::Flushes);
         let one = one.total();
-        assert_eq!((one.lines(), one.missed_lines()), (1, 2));
+        assert_eq!((one.lines(), one.missed_lines()), (2, 2));
         let mut two = Adding::default();
         two.at(&[frame(9, "put")], [(Touch::Flushes, 1)]);
         two.all_of(one);

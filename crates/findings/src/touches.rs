@@ -17,7 +17,8 @@ pub enum Touch {
     Fences,
     /// The program has begun a transaction, or added a range to one.
     Transactions,
-    /// What runs after a crash has read persistent memory, or has stored to it.
+    /// What runs after a crash has read persistent memory, has stored to it, has written back a
+    /// cache line or has fenced.
     Recovery,
     /// The power failed in front of it: crash states that were tried.
     Crashes,

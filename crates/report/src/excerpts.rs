@@ -8,7 +8,8 @@
 //! names are taken, and what is taken is bounded: [`AROUND`] lines on either side,
 //! [`LINE_CHARS_MAX`] characters of a line, [`TEXT_BYTES_MAX`] bytes in all. The findings at the
 //! front of the report come first, so that it is the least important ones that go without; lines
-//! that touched persistent memory, where those were counted, come last.
+//! that touched persistent memory, where those were counted, come last, and behind them those that
+//! could have made something persistent.
 //!
 //! **Deviations.** A line that is cut ends with `…`. Bytes that are not UTF-8 are replaced, as
 //! everywhere in reports.
@@ -82,7 +83,8 @@ fn attach_if(report: &mut Report, folder: Option<&Path>, may_read: impl Fn(&str)
     });
     let wanted = wanted.map(|(path, line, module)| (path, line, module, AROUND));
     // Of lines that were touched, the line alone, and only where findings leave room.
-    let touched = report.touched.iter().flat_map(|touched| &touched.files);
+    let touched = report.touched.iter();
+    let touched = touched.flat_map(|touched| touched.files.iter().chain(&touched.missed));
     let touched = touched.flat_map(|file| {
         let lines = file.lines.iter();
         lines.map(|line| (&file.file, line.line, None, 0))
@@ -163,6 +165,7 @@ fn runs(lines: BTreeMap<u32, String>) -> Vec<Excerpt> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use brownout_findings::touched::{Adding, Touch};
     use brownout_findings::{Analysed, BuiltIn, Event, Finding, Outcome, Role, Severity};
 
     fn report(frames: &[(&str, u32)]) -> Report {
@@ -203,6 +206,28 @@ mod tests {
         std::fs::write(folder.path().join("a.c"), "other\n".repeat(50)).unwrap();
         attach(&mut made, Some(folder.path()));
         assert_eq!(made.sources, before);
+    }
+
+    #[test]
+    fn lines_that_were_not_reached_come_along() {
+        let folder = tempfile::tempdir().unwrap();
+        let text: String = (1..=9).map(|n| format!("line {n}\n")).collect();
+        std::fs::write(folder.path().join("a.c"), text).unwrap();
+        let frame = |line| Frame {
+            file: Some("a.c".into()),
+            line: Some(line),
+            ..Frame::default()
+        };
+        let mut adding = Adding::default();
+        adding.at(&[frame(2)], [(Touch::Stores, 1)]);
+        adding.could(&[frame(7)], Touch::Flushes);
+        let mut made = report(&[]);
+        made.touched = Some(adding.total());
+        attach(&mut made, Some(folder.path()));
+        let lines: Vec<(u32, &str)> = (made.sources[0].excerpts.iter())
+            .map(|excerpt| (excerpt.line, excerpt.text[0].as_str()))
+            .collect();
+        assert_eq!(lines, [(2, "line 2"), (7, "line 7")]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::suppress::{Date, Suppressions};
 use crate::{fingerprint, order};
 
 /// Names the findings, takes out what is suppressed, then what the baseline knows, sorts the rest,
-/// counts, adds notes about the suppressions and the baseline, and settles the verdict: `Clean` and
+/// counts these and what of the baseline is gone, adds notes about the suppressions and the baseline, and settles the verdict: `Clean` and
 /// `Findings` follow from what is left and what was looked at; the other two stay, since leaving
 /// findings out makes no run complete.
 pub fn finish(
@@ -28,6 +28,7 @@ pub fn finish(
         let (new, known) = new_only(findings, &report.sources, baseline);
         report.findings = new;
         report.known = report.known.saturating_add(known);
+        report.gone = Some((baseline.len() as u64).saturating_sub(known));
         report.notes.extend(baseline.note());
     }
     order::sort(&mut report.findings);

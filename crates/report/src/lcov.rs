@@ -7,7 +7,9 @@
 //!
 //! **Guarantee.** It has what a report [says](brownout_findings::touched), and nothing else. Each
 //! sort of event is a test of its own (`TN`), so that viewers can tell them apart. Lines that could
-//! have written back or fenced and were not seen to do so have the count 0.
+//! have written back, fenced or stored by libpmem's functions, and were not seen to do so, have the
+//! count 0. What recovery has done is such a sort, too; so a line that only recovery executes is in
+//! that test alone.
 //!
 //! **Deviation.** Of what was not executed, only write-backs, fences and calls of libpmem are
 //! there: which instructions *could* store to persistent memory is known of none that has not. So

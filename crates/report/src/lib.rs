@@ -30,6 +30,7 @@
 //!     findings: Vec::new(),
 //!     suppressed: 0,
 //!     known: 0,
+//!     gone: None,
 //!     notes: Vec::new(),
 //!     sources: Vec::new(),
 //!     touched: None,

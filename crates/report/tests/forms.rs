@@ -240,10 +240,16 @@ fn a_baseline_leaves_new_findings_only() {
         now.findings[0].events[0].stack[0].function.as_deref(),
         Some("pop")
     );
-    assert_eq!((now.known, now.verdict), (2, Verdict::Findings));
+    assert_eq!(
+        (now.known, now.gone, now.verdict),
+        (2, Some(0), Verdict::Findings)
+    );
     let mut same = report(Verdict::Findings, vec![missing_flush(33)]);
     finish(&mut same, None, Some(&baseline), today());
-    assert_eq!((same.known, same.verdict), (1, Verdict::Clean));
+    assert_eq!(
+        (same.known, same.gone, same.verdict),
+        (1, Some(1), Verdict::Clean)
+    );
     // A report that was made against a baseline is an incomplete one itself.
     let chained =
         Baseline::parse(rendered(&now, Format::Json, &Options::default()).as_bytes()).unwrap();

@@ -5,8 +5,9 @@ mod support;
 
 use std::cell::RefCell;
 
+use brownout_findings::touched::{Adding, Touch};
 use brownout_findings::{
-    CrashFile, Excerpt, Limit, Report, Reproduction, Role, SourceText, Verdict, rules,
+    CrashFile, Excerpt, Frame, Limit, Report, Reproduction, Role, SourceText, Verdict, rules,
 };
 use brownout_report::compare::{Change, Comparison};
 use brownout_report::html::campaign::{Campaign, Image, Moment, Way};
@@ -409,6 +410,48 @@ fn verdicts_claim_no_more_than_was_looked_at() {
     assert!(text(&[clean.clone(), nothing]).contains("Nothing was checked"));
     assert!(text(&[clean.clone(), clean]).contains("no findings in any of them"));
     assert!(text(&[cut, sample()]).contains("1 did not look at everything"));
+}
+
+#[test]
+fn what_has_changed_since_the_baseline_is_told() {
+    let text = |report: &Report| {
+        let page = page(std::slice::from_ref(report));
+        read(&page).text.take()
+    };
+    let mut with = sample();
+    assert!(!text(&with).contains("Since the baseline"));
+    let new = with.findings.len();
+    (with.known, with.gone) = (3, Some(0));
+    assert!(text(&with).contains(&format!("{new} new, 3 known, 0 gone")));
+    with.gone = Some(1200);
+    let told = text(&with);
+    assert!(told.contains("Since the baseline"));
+    assert!(told.contains("3 known, 1,200 gone: mended or suppressed, or the run"));
+}
+
+/// What was not reached stands beside what was, in both forms.
+#[test]
+fn lines_that_could_persist_are_in_the_page() {
+    let frame = |line| Frame {
+        file: Some("/s/a.c".into()),
+        line: Some(line),
+        ..Frame::default()
+    };
+    let mut adding = Adding::default();
+    adding.at(&[frame(9)], [(Touch::Flushes, 2)]);
+    adding.could(&[frame(9)], Touch::Fences);
+    adding.could(&[frame(20)], Touch::Flushes);
+    let mut with = sample();
+    with.touched = Some(adding.total());
+    let touched = &data(&page(&[with]))["touched"];
+    assert_eq!(touched["sorts"], serde_json::json!(["flushes", "fences"]));
+    let lines = touched["files"][0]["lines"].as_array().unwrap();
+    let times: Vec<(&Value, &Value)> = lines.iter().map(|l| (&l["line"], &l["times"])).collect();
+    let (both, none) = (
+        serde_json::json!({ "flushes": "2", "fences": "0" }),
+        serde_json::json!({ "flushes": "0" }),
+    );
+    assert_eq!(times, [(&Value::from(9), &both), (&Value::from(20), &none)]);
 }
 
 #[test]

@@ -248,9 +248,10 @@ impl Counting {
                 true => Touch::Stores,
                 false => Touch::Recovery,
             }),
-            _ if !is_program => None,
+            EventKind::Flush { .. } | EventKind::Fence(_) if !is_program => Some(Touch::Recovery),
             EventKind::Flush { .. } => Some(Touch::Flushes),
             EventKind::Fence(_) => Some(Touch::Fences),
+            _ if !is_program => None,
             EventKind::Pmemcheck {
                 code:
                     pmemcheck::START_TX

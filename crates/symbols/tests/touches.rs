@@ -4,7 +4,9 @@
 use brownout_findings::Frame;
 use brownout_findings::touched::Touch;
 use brownout_symbols::{Counting, Part, Touches};
-use brownout_trace::event::{Access, ContextId, Event, EventKind, ProcessId, TargetAddr, ThreadId};
+use brownout_trace::event::{
+    Access, ContextId, Event, EventKind, FenceKind, FlushKind, ProcessId, TargetAddr, ThreadId,
+};
 
 /// A run of a program that lies at `base`, in which a function is called from two places.
 struct Run {
@@ -85,6 +87,16 @@ impl Run {
         };
         self.tell(pc, context, EventKind::Store(access));
     }
+
+    fn writes_back(&mut self, at: u64, context: u32) {
+        let flush = EventKind::Flush {
+            kind: FlushKind::Clwb,
+            addr: TargetAddr(0x5000),
+        };
+        self.tell(self.base + at, context, flush);
+        let fence = EventKind::Fence(FenceKind::Sfence);
+        self.tell(self.base + at + 8, context, fence);
+    }
 }
 
 #[test]
@@ -109,6 +121,11 @@ fn the_same_code_is_one_place_in_all_runs() {
     third.stores(0x20, 0);
     drop(third);
     assert_eq!(touches.total().unknown, 3);
+    // What recovery writes back and fences counts as what it stores does.
+    let mut fourth = Run::new(&touches, Part::RecoveryFirst, 0x40_0000, 1);
+    fourth.writes_back(0x30, 0);
+    drop(fourth);
+    assert_eq!(touches.total().unknown, 5);
 }
 
 #[test]

@@ -15,11 +15,13 @@
 mod driver;
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use brownout_findings::touched::TouchedFile;
 use brownout_findings::{
     BuiltIn, Event, Fate, Finding, Frame, Place, Report, Role, Severity, Verdict,
 };
@@ -44,7 +46,7 @@ fn main() {
             several_reports_and_two_compared,
         ),
         trial("a_campaign_that_goes_on", a_campaign_that_goes_on),
-        trial("script_is_strict", script_is_strict),
+        trial("script_is_strict_and_typed", script_is_strict_and_typed),
         trial("timelines_show_what_is_lost", timelines_show_what_is_lost),
     ];
     libtest_mimic::run(&arguments, trials).exit();
@@ -453,10 +455,19 @@ fn wait_until_shown(tab: &Tab<'_>, finding: &Finding) -> Result<()> {
 }
 
 /// Every line that touched persistent memory is there, with its source and with how often it did
-/// what.
+/// what; so is every line that could have, with a 0.
 fn expect_coverage(tab: &Tab<'_>, report: &Report) -> Result<()> {
     let touched = report.touched.as_ref().context("nothing was counted")?;
-    if touched.lines() == 0 {
+    let numbers = |files: &[TouchedFile]| -> BTreeSet<(String, u32)> {
+        let lines = files.iter().flat_map(|file| {
+            let lines = file.lines.iter();
+            lines.map(|line| (file.file.clone(), line.line))
+        });
+        lines.collect()
+    };
+    let missed = numbers(&touched.missed);
+    let all = &numbers(&touched.files) | &missed;
+    if all.is_empty() {
         ensure!(
             report.findings.is_empty(),
             "there is a finding, and no line touched persistent memory"
@@ -469,8 +480,15 @@ fn expect_coverage(tab: &Tab<'_>, report: &Report) -> Result<()> {
     let rows = "#touched tbody tr";
     tab.wait_for(&format!(
         "document.querySelectorAll('{rows}').length === {}",
-        touched.lines()
+        all.len()
     ))?;
+    tab.expect(&format!(
+        "[...document.querySelectorAll('{rows}')].filter((row) => row.querySelector('td.missed')).length === {}",
+        missed.len()
+    ))?;
+    if touched.lines() == 0 {
+        return Ok(());
+    }
     // Our own programs are at hand; a library's source may not be.
     let file = &touched.files[0];
     let line = &file.lines[0];
@@ -1001,8 +1019,9 @@ fn hostile_text_is_text() -> Result<()> {
     expect_silent(&tab)
 }
 
-/// The page's script parses as a strict one (Debian's node says so), and the check can fail.
-fn script_is_strict() -> Result<()> {
+/// The page's script parses as a strict one (Debian's node says so) and its types fit (Debian's tsc
+/// does), and both checks can fail.
+fn script_is_strict_and_typed() -> Result<()> {
     let scratch = Scratch::new()?;
     let folder = layout::workspace().join("crates/report/src/html");
     let script = folder.join("page.js");
@@ -1022,6 +1041,24 @@ fn script_is_strict() -> Result<()> {
         text.replacen("'use strict';", "'use strict'; with (Math) { max(1); }", 1),
     )?;
     ensure!(check(&broken)?.status != 0, "node takes what is not strict");
+    // Types are those that follow from the script and from what browsers have: data is anything.
+    let types = |paths: &[&Path]| {
+        let mut words: Vec<OsString> = vec!["tsc".into()];
+        let options = "--noEmit --allowJs --checkJs --noImplicitReturns --noFallthroughCasesInSwitch --target es2022 \
+                       --lib es2022,dom,dom.iterable";
+        words.extend(options.split_whitespace().map(OsString::from));
+        words.extend(paths.iter().map(|path| path.as_os_str().to_owned()));
+        Invocation::new(words, scratch.path()).run()
+    };
+    types(&[&script, &folder.join("watch.js")])?.expect_success("tsc page.js watch.js")?;
+    let wrong = scratch.join("wrong.js");
+    let line = "let silence = 0;";
+    let other = format!("{line}\n  counted(1, 'line').push(1);");
+    ensure!(text.contains(line), "the test has lost its point");
+    fs::write(&wrong, text.replacen(line, &other, 1))?;
+    let told = types(&[&wrong])?;
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    ensure!(told.contains("error TS2339"), "tsc does not see it: {told}");
     // What makes HTML of text, or code, has no business there.
     for word in [
         "innerHTML",
@@ -1038,8 +1075,8 @@ fn script_is_strict() -> Result<()> {
     Ok(())
 }
 
-/// No browser is needed for this one: what the pictures of the seeded programs show is what
-/// `explore` has found out.
+/// What the pictures of the seeded programs show is what `explore` has found out; and their pages
+/// work.
 ///
 /// Of every finding with a lost store: its line has a cross right of the crash, it was stored to
 /// and not persistent right before, and no other line has one; the lost stores of the timeline are
@@ -1047,8 +1084,10 @@ fn script_is_strict() -> Result<()> {
 fn timelines_show_what_is_lost() -> Result<()> {
     tool::expect_built()?;
     let scratch = Scratch::new()?;
+    let browser = Browser::start()?;
+    let tab = browser.tab()?;
     let programs = seeded::discover()?;
-    let mut seen = 0;
+    let mut without = Vec::new();
     for program in &programs {
         let is_one = program
             .source
@@ -1073,16 +1112,36 @@ fn timelines_show_what_is_lost() -> Result<()> {
         };
         let (page, report) = make(&making, &scratch)?;
         let data = data_of(&page)?;
+        let mut seen = 0;
         for finding in &report.findings {
             seen += u32::from(
                 timeline_is_right(finding, &data)
                     .with_context(|| format!("{}: {}", program.name, finding.message))?,
             );
         }
+        if seen == 0 {
+            without.push((program.name.as_str(), report.findings.len()));
+        }
+        let opened = open_each_finding(&tab, &page, &report);
+        opened.with_context(|| format!("the page of {}", program.name))?;
     }
-    println!("{seen} findings with lost stores");
-    ensure!(seen >= 10, "only {seen} findings have lost stores");
+    ensure!(without.is_empty(), "{without:?}");
     Ok(())
+}
+
+/// Each finding is shown with its picture, nothing complains, and nothing is in anybody's way.
+fn open_each_finding(tab: &Tab<'_>, page: &Path, report: &Report) -> Result<()> {
+    tab.open(page, "")?;
+    for finding in &report.findings {
+        tab.evaluate(&format!(
+            "location.hash = 'finding={}'",
+            finding.fingerprint
+        ))?;
+        wait_until_shown(tab, finding)?;
+        expect_picture(tab, finding)?;
+    }
+    expect_no_barriers(tab)?;
+    expect_silent(tab)
 }
 
 /// What the page's script gets.

@@ -54,10 +54,10 @@ struct Run<'a> {
     sources: &'a [SourceText],
 }
 
-/// Which lines touched persistent memory.
+/// Which lines touched persistent memory, and which could have done so.
 #[derive(Serialize)]
 struct TouchedData {
-    /// What was done at all.
+    /// What was done at all, or could have been.
     sorts: Vec<&'static str>,
     files: Vec<TouchedFile>,
     unknown: u64,
@@ -72,6 +72,7 @@ struct TouchedFile {
 #[derive(Serialize)]
 struct TouchedLine {
     line: u32,
+    /// `0` for what it could have done and was not seen to do.
     times: BTreeMap<&'static str, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
@@ -286,7 +287,8 @@ fn whole<'a>(
     }
 }
 
-/// The lines that touched persistent memory in all runs of all reports that counted them.
+/// The lines that touched persistent memory in all runs of all reports that counted them, and those
+/// that were not seen to do what they could.
 fn touched(reports: &[Report], folder: Option<&Path>) -> Option<TouchedData> {
     let mut counted = reports.iter().filter_map(|r| r.touched.as_ref()).peekable();
     counted.peek()?;
@@ -294,11 +296,11 @@ fn touched(reports: &[Report], folder: Option<&Path>) -> Option<TouchedData> {
     counted.cloned().for_each(|touched| adding.all_of(touched));
     let total = adding.total();
     let mut sorts = BTreeSet::new();
-    let mut files = Vec::new();
-    for file in &total.files {
+    let mut files: BTreeMap<&str, BTreeMap<u32, BTreeMap<&'static str, u64>>> = BTreeMap::new();
+    for file in total.files.iter().chain(&total.missed) {
         // A line of a header or a template is one, whatever the functions are that it became a part
         // of.
-        let mut lines: BTreeMap<u32, BTreeMap<&'static str, u64>> = BTreeMap::new();
+        let lines = files.entry(&file.file).or_default();
         for line in &file.lines {
             let times_of = lines.entry(line.line).or_default();
             for (touch, times) in &line.times {
@@ -307,21 +309,23 @@ fn touched(reports: &[Report], folder: Option<&Path>) -> Option<TouchedData> {
                 *count = count.saturating_add(*times);
             }
         }
+    }
+    let files = files.into_iter().map(|(file, lines)| {
         let lines = lines.into_iter().map(|(line, times)| TouchedLine {
             line,
             times: (times.into_iter())
                 .map(|(touch, times)| (touch, grouped(times)))
                 .collect(),
-            text: text_of(reports, &file.file, line),
+            text: text_of(reports, file, line),
         });
-        files.push(TouchedFile {
-            file: listed(&file.file, folder),
+        TouchedFile {
+            file: listed(file, folder),
             lines: lines.collect(),
-        });
-    }
+        }
+    });
     Some(TouchedData {
         sorts: sorts.into_iter().map(Touch::name).collect(),
-        files,
+        files: files.collect(),
         unknown: total.unknown,
     })
 }

@@ -206,6 +206,8 @@ struct Run {
     version: String,
     domain: Option<String>,
     ended: Option<String>,
+    /// What has changed since it.
+    baseline: Option<String>,
     command: Option<String>,
     limits: Vec<(&'static str, String, bool)>,
     notes: Vec<String>,
@@ -224,6 +226,7 @@ impl Run {
             version: shown(&format!("{} {}", report.tool.name, report.tool.version)),
             domain: analysed.domain.as_deref().map(shown),
             ended: analysed.ended.as_deref().map(shown),
+            baseline: against_baseline(report),
             command: (!analysed.command.is_empty()).then(|| command(&analysed.command)),
             limits: limits
                 .map(|limit| (limit.kind.name(), shown(&limit.text), limit.accepted))
@@ -246,6 +249,21 @@ impl Run {
     fn called(self, name: &'static str) -> Run {
         Run { name, ..self }
     }
+}
+
+/// How a report that was made with a baseline differs from it.
+fn against_baseline(report: &Report) -> Option<String> {
+    let gone = report.gone?;
+    let mut text = format!(
+        "{} new, {} known, {} gone",
+        grouped(report.findings.len() as u64),
+        grouped(report.known),
+        grouped(gone)
+    );
+    if gone > 0 {
+        text += ": mended or suppressed, or the run did not come to them";
+    }
+    Some(text)
 }
 
 /// How much of a text the overview shows.

@@ -5,6 +5,8 @@
 'use strict';
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
+  /** The element with that id; what sort it is, its user knows.
+   * @type {(id: string) => any} */
   const byId = (id) => document.getElementById(id);
 
   // ---------------------------------------------------------------- text
@@ -47,11 +49,12 @@
   }
   const counted = (number, noun) => `${number.toLocaleString('en')} ${noun}${number === 1 ? '' : 's'}`;
 
+  let silence = 0;
   function say(text) {
     const said = byId('said');
     said.textContent = text;
-    clearTimeout(say.timer);
-    say.timer = setTimeout(() => { said.textContent = ''; }, 2500);
+    clearTimeout(silence);
+    silence = window.setTimeout(() => { said.textContent = ''; }, 2500);
   }
 
   // --------------------------------------------------------------- state
@@ -206,8 +209,9 @@
         el('span', { class: 'line third' }, visible(finding.short, 200) || 'no place is known')));
   }
   let drawn = [-1, -1];
+  let isPrinting = false;
   function drawRows(anew) {
-    if (drawRows.printing) return;
+    if (isPrinting) return;
     const first = Math.max(0, Math.floor(list.scrollTop / ROW) - 10);
     const last = Math.min(chosen.length, Math.ceil((list.scrollTop + list.clientHeight) / ROW) + 10);
     if (!anew && first === drawn[0] && last === drawn[1]) return;
@@ -353,7 +357,7 @@
     }
     const threads = new Set(finding.events.map((event) => event.thread).filter((thread) => thread !== undefined)).size;
     const native = finding.native;
-    const explained = document.getElementById(`rule-${finding.rule}`);
+    const explained = byId(`rule-${finding.rule}`);
     pane.replaceChildren();
     fill(pane, {}, [
       el('h3', {}, el('span', { class: `severity ${finding.severity}` }, `${SHAPES[finding.severity] || ''} ${finding.level}[${visible(finding.rule, 200)}]`), ' ', finding.message),
@@ -656,12 +660,13 @@
       .map((chain) => section('How its image came about', el('ol', { class: 'chain' }, chain.map((node) => el('li', {}, `${visible(node.origin, 500)} `, el('span', { class: 'where' }, `img:${node.number}`))), el('li', {}, 'then the run that shows the finding'))));
   }
 
-  /** What is new in a page that is served. Figures are drawn anew; a list that somebody reads is not taken away from them. */
+  /** Why there is nothing new, by the word for it. */
   const TROUBLES = {
     busy: 'What is new cannot be told at the moment. It is tried again.',
     unreachable: 'Brownout cannot be reached: it was ended, or the connection is lost. This is what it showed last; it is asked again.',
     gone: 'Brownout does not serve this page any more: this is what it showed last.',
   };
+  /** What is new in a page that is served. Figures are drawn anew; a list that somebody reads is not taken away from them. */
   function follow({ now, trouble, why }) {
     const watched = byId('watched');
     watched.hidden = false;
@@ -680,6 +685,8 @@
   // -------------------------------------------------------------- costs
 
   const percent = (part, whole) => (whole === 0 ? '–' : `${((100 * part) / whole).toFixed(1)} %`);
+  /** What sorts a row, what stands above it, and what is shown if it is not the number.
+   * @type {[string, string, (row: any) => any, ((row: any, all: any) => string)?][]} */
   const COST_COLUMNS = [
     ['name', '', (row) => row.name],
     ['needless', 'needless write-backs', (row) => row.needless],
@@ -769,7 +776,7 @@
     const { sorts } = data.touched;
     const name = visible(file.file, 300);
     const rows = file.lines.slice(0, LINES_MAX).map((line) => el('tr', {}, el('th', { scope: 'row', class: 'mono' }, String(line.line)),
-      el('td', { class: 'mono' }, line.text === undefined ? '' : highlighted(line.text)), sorts.map((sort) => el('td', {}, line.times[sort] || ''))));
+      el('td', { class: 'mono' }, line.text === undefined ? '' : highlighted(line.text)), sorts.map((sort) => el('td', { class: line.times[sort] === '0' && 'missed' }, line.times[sort] || ''))));
     return el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `Lines of file ${number}, ${name}` }, el('table', { class: 'costs' },
       el('thead', {}, el('tr', {}, ['line', 'source', ...sorts.map((sort) => TOUCHES[sort])].map((text) => el('th', { scope: 'col' }, text)))), el('tbody', {}, rows)),
     file.lines.length > LINES_MAX && el('p', { class: 'empty' }, `${counted(file.lines.length - LINES_MAX, 'more line')} not shown`));
@@ -778,9 +785,12 @@
     const { touched } = data;
     if (!touched) return;
     byId('touched').hidden = false;
-    const lines = touched.files.reduce((sum, file) => sum + file.lines.length, 0);
+    const lines = touched.files.flatMap((file) => file.lines);
+    const having = (is) => lines.filter((line) => Object.values(line.times).some(is)).length;
+    const missed = having((times) => times === '0');
     fill(byId('touched-body'), {}, [
-      el('p', {}, `${counted(lines, 'line')} of ${counted(touched.files.length, 'file')}, summed up over the runs that were counted. A line that is not here was not executed, or does not touch persistent memory.`,
+      el('p', {}, `${counted(having((times) => times !== '0'), 'line')}, summed up over the runs that were counted. A line that is not here was not executed, or does not touch persistent memory.`,
+        missed > 0 && ` ${counted(missed, 'line')} with a 0 could write back, fence or call libpmem's functions, and ${missed === 1 ? 'was' : 'were'} not seen to.`,
         touched.unknown > 0 && ` ${counted(touched.unknown, 'place')} in the code, each with its callers, ${touched.unknown === 1 ? 'has' : 'have'} no source line that is known.`),
       touched.files.map((file, at) => {
         const one = el('details', {}, el('summary', {}, el('span', { class: 'mono' }, tail(visible(file.file, 2000), 80)), ` ${counted(file.lines.length, 'line')}`));
@@ -823,7 +833,7 @@
     if (name) document.documentElement.dataset.theme = name;
     else delete document.documentElement.dataset.theme;
     const [sign, word, text] = THEMES[name];
-    byId('theme').firstChild.data = `${sign} `;
+    byId('theme').firstChild.textContent = `${sign} `;
     byId('theme-name').textContent = word;
     byId('theme').setAttribute('aria-label', `${sign} ${word}: colours ${text}`);
     try { localStorage.setItem('brownout-theme', name); } catch { /* A browser may keep nothing of pages from disk. */ }
@@ -858,9 +868,9 @@
 
   const PRINTED_MAX = 1000;
   function printAll() {
-    drawRows.printing = true;
+    isPrinting = true;
     rows.replaceChildren(...chosen.slice(0, PRINTED_MAX).map(row), ...(chosen.length > PRINTED_MAX ? [el('li', {}, `${counted(chosen.length - PRINTED_MAX, 'more finding')} not printed`)] : []));
-    for (const details of document.querySelectorAll('#finding .stack')) details.open = true;
+    for (const details of document.querySelectorAll('#finding .stack')) details.setAttribute('open', '');
   }
 
   let theme = '';
@@ -879,17 +889,17 @@
   if (new URLSearchParams(location.hash.slice(1)).has('finding')) byId('findings').scrollIntoView({ block: 'start' });
   for (const code of document.querySelectorAll('.run dd.command code')) {
     const text = code.textContent;
-    code.tabIndex = 0;
+    code.setAttribute('tabindex', '0');
     code.parentElement.append(el('button', { type: 'button', onclick: () => copy(text, 'command') }, 'Copy'));
   }
   list.addEventListener('scroll', () => drawRows(false), { passive: true });
   window.addEventListener('resize', () => drawRows(false));
   window.addEventListener('hashchange', followAddress);
   window.addEventListener('beforeprint', printAll);
-  window.addEventListener('afterprint', () => { drawRows.printing = false; drawRows(true); });
+  window.addEventListener('afterprint', () => { isPrinting = false; drawRows(true); });
   document.addEventListener('keydown', onKey);
   byId('theme').addEventListener('click', nextTheme);
   byId('help-button').addEventListener('click', () => byId('help').showModal());
-  document.addEventListener('brownout-now', (event) => follow(event.detail));
+  document.addEventListener('brownout-now', (/** @type {CustomEvent} */ event) => follow(event.detail));
   document.documentElement.dataset.ready = 'true';
 })();

@@ -36,6 +36,7 @@ pub fn report(verdict: Verdict, findings: Vec<Finding>) -> Report {
         findings,
         suppressed: 0,
         known: 0,
+        gone: None,
         notes: Vec::new(),
         sources: Vec::new(),
         touched: None,
